@@ -1,0 +1,1 @@
+//! Runs network functions in order over flows.

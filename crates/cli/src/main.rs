@@ -1,0 +1,3 @@
+//! The `rivulet` command.
+
+fn main() {}

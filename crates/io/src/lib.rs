@@ -1,0 +1,1 @@
+//! Capture files and generated traffic.

@@ -1,0 +1,1 @@
+//! Runs a policy on this machine.
