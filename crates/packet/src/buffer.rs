@@ -1,0 +1,281 @@
+//! Owned packets and the pool that they come from.
+
+use crate::Meta;
+
+/// Room kept free before a packet's first byte, so that headers can be pushed without moving the payload: an IPv6, a UDP
+/// and a tunnel header with options, twice.
+pub const HEADROOM: usize = 256;
+
+/// Bytes of a small buffer, headroom included. An odd number of cache lines with what stands before them, so that
+/// buffers side by side do not fall onto the same cache sets.
+pub const SMALL_ROOM: usize = 2048 + 64;
+
+/// Bytes of a large buffer: the longest record of a capture file (262,144) with headroom and some tailroom.
+pub const LARGE_ROOM: usize = 262_144 + 2 * HEADROOM;
+
+/// A packet: its bytes with room around them, and what is known of it.
+///
+/// It is owned by whoever holds it and moves as a pointer. To be given back to a [`Pool`]; one that is only dropped
+/// frees its memory, and its pool can make that many fewer.
+pub struct Packet(Box<Frame<[u8]>>);
+
+#[repr(C, align(64))]
+struct Frame<R: ?Sized> {
+    meta: Meta,
+    head: u32,
+    len: u32,
+    room: R,
+}
+
+/// There is not enough room before or behind the packet's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no room for {wanted} more bytes in the packet's buffer ({available} free)")]
+pub struct NoRoom {
+    /// How many bytes were wanted.
+    pub wanted: usize,
+    /// How many were free on that side.
+    pub available: usize,
+}
+
+impl Packet {
+    /// A packet of its own, outside any pool: for tests and for control paths.
+    pub fn from_bytes(data: &[u8]) -> Packet {
+        let mut packet = if data.len() + HEADROOM <= SMALL_ROOM { new_small() } else { new_large() };
+        let fits = data.len().min(packet.0.room.len() - HEADROOM);
+        packet.fill(&data[..fits]);
+        packet.0.meta.wire_len = data.len() as u32;
+        packet
+    }
+
+    /// The bytes, from the link-layer header on.
+    #[inline]
+    pub fn data(&self) -> &[u8] {
+        let frame = &*self.0;
+        &frame.room[frame.head as usize..][..frame.len as usize]
+    }
+
+    /// The bytes, to be changed.
+    #[inline]
+    pub fn data_mut(&mut self) -> &mut [u8] {
+        let frame = &mut *self.0;
+        &mut frame.room[frame.head as usize..][..frame.len as usize]
+    }
+
+    /// What is known of the packet.
+    #[inline]
+    pub fn meta(&self) -> &Meta {
+        &self.0.meta
+    }
+
+    /// What is known of the packet, to be changed.
+    #[inline]
+    pub fn meta_mut(&mut self) -> &mut Meta {
+        &mut self.0.meta
+    }
+
+    /// Bytes and metadata at once.
+    #[inline]
+    pub fn parts_mut(&mut self) -> (&mut [u8], &mut Meta) {
+        let frame = &mut *self.0;
+        (&mut frame.room[frame.head as usize..][..frame.len as usize], &mut frame.meta)
+    }
+
+    /// How many bytes there are.
+    #[inline]
+    #[allow(clippy::len_without_is_empty)] // A packet is not a collection.
+    pub fn len(&self) -> usize {
+        self.0.len as usize
+    }
+
+    /// How many bytes can be pushed in front.
+    #[inline]
+    pub fn headroom(&self) -> usize {
+        self.0.head as usize
+    }
+
+    /// How many bytes can be added behind.
+    #[inline]
+    pub fn tailroom(&self) -> usize {
+        self.0.room.len() - self.0.head as usize - self.0.len as usize
+    }
+
+    /// Adds `count` bytes in front; their content is undefined. The metadata's offsets are not touched.
+    #[inline]
+    pub fn push_front(&mut self, count: usize) -> Result<(), NoRoom> {
+        let available = self.headroom();
+        if count > available {
+            return Err(NoRoom { wanted: count, available });
+        }
+        self.0.head -= count as u32;
+        self.0.len += count as u32;
+        Ok(())
+    }
+
+    /// Takes up to `count` bytes away in front.
+    #[inline]
+    pub fn pull_front(&mut self, count: usize) {
+        let count = count.min(self.len()) as u32;
+        self.0.head += count;
+        self.0.len -= count;
+    }
+
+    /// Shortens the packet to at most `len` bytes.
+    #[inline]
+    pub fn truncate(&mut self, len: usize) {
+        self.0.len = self.0.len.min(len.min(u32::MAX as usize) as u32);
+    }
+
+    /// Adds `bytes` behind.
+    pub fn extend(&mut self, bytes: &[u8]) -> Result<(), NoRoom> {
+        let available = self.tailroom();
+        if bytes.len() > available {
+            return Err(NoRoom { wanted: bytes.len(), available });
+        }
+        let end = self.0.head as usize + self.len();
+        self.0.room[end..][..bytes.len()].copy_from_slice(bytes);
+        self.0.len += bytes.len() as u32;
+        Ok(())
+    }
+
+    /// Sets content, with the default headroom before it; `data` must fit, which callers see to.
+    #[inline]
+    fn fill(&mut self, data: &[u8]) {
+        let frame = &mut *self.0;
+        frame.head = HEADROOM as u32;
+        frame.len = data.len() as u32;
+        frame.room[HEADROOM..][..data.len()].copy_from_slice(data);
+    }
+
+    fn is_small(&self) -> bool {
+        self.0.room.len() == SMALL_ROOM
+    }
+}
+
+impl std::fmt::Debug for Packet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Packet").field("len", &self.len()).field("meta", self.meta()).finish()
+    }
+}
+
+fn new_small() -> Packet {
+    Packet(Box::new(Frame { meta: Meta::default(), head: 0, len: 0, room: [0; SMALL_ROOM] }))
+}
+
+fn new_large() -> Packet {
+    Packet(Box::new(Frame { meta: Meta::default(), head: 0, len: 0, room: [0; LARGE_ROOM] }))
+}
+
+/// Where packets come from and go back to: a bounded number of buffers, made at the start (small ones) or when first
+/// needed (large ones). Taking from an empty pool fails; the caller counts [`crate::DropReason::NoBuffer`].
+pub struct Pool {
+    small: Vec<Packet>,
+    large: Vec<Packet>,
+    large_unmade: usize,
+    refused: u64,
+}
+
+impl Pool {
+    /// Large buffers that a pool makes at most, when first needed.
+    pub const LARGE_MAX: usize = 256;
+
+    /// A pool of `small` buffers of [`SMALL_ROOM`] bytes and up to [`Pool::LARGE_MAX`] of [`LARGE_ROOM`].
+    pub fn new(small: usize) -> Pool {
+        Pool {
+            small: (0..small).map(|_| new_small()).collect(),
+            large: Vec::new(),
+            large_unmade: Pool::LARGE_MAX,
+            refused: 0,
+        }
+    }
+
+    /// A packet with these bytes and fresh metadata, or none if the pool is empty or the packet too long.
+    #[inline]
+    pub fn take(&mut self, data: &[u8]) -> Option<Packet> {
+        let mut packet =
+            if data.len() + HEADROOM <= SMALL_ROOM { self.small.pop() } else { self.take_large(data.len()) };
+        match &mut packet {
+            Some(packet) => {
+                packet.fill(data);
+                packet.0.meta = Meta { wire_len: data.len() as u32, ..Meta::default() };
+            }
+            None => self.refused += 1,
+        }
+        packet
+    }
+
+    /// Gives a packet back.
+    #[inline]
+    pub fn give(&mut self, packet: Packet) {
+        if packet.is_small() {
+            self.small.push(packet);
+        } else {
+            self.large.push(packet);
+        }
+    }
+
+    /// Small buffers that are free now.
+    pub fn free(&self) -> usize {
+        self.small.len()
+    }
+
+    /// How many times no buffer was to be had.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    #[cold]
+    fn take_large(&mut self, len: usize) -> Option<Packet> {
+        if len + HEADROOM > LARGE_ROOM {
+            return None;
+        }
+        self.large.pop().or_else(|| {
+            self.large_unmade = self.large_unmade.checked_sub(1)?;
+            Some(new_large())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_fills_an_odd_number_of_cache_lines() {
+        assert_eq!(size_of::<Frame<[u8; SMALL_ROOM]>>() / 64 % 2, 1);
+        assert!(size_of::<Meta>() <= 120, "{}", size_of::<Meta>());
+    }
+
+    #[test]
+    fn headers_come_and_go_without_moving_the_payload() {
+        let mut packet = Packet::from_bytes(b"payload");
+        let at = packet.data().as_ptr();
+        packet.push_front(4).unwrap();
+        packet.data_mut()[..4].copy_from_slice(b"head");
+        assert_eq!(packet.data(), b"headpayload");
+        packet.pull_front(4);
+        assert_eq!(packet.data().as_ptr(), at);
+        packet.extend(b"!").unwrap();
+        assert_eq!(packet.data(), b"payload!");
+        packet.truncate(3);
+        assert_eq!(packet.data(), b"pay");
+        assert_eq!(
+            packet.push_front(HEADROOM + 1),
+            Err(NoRoom { wanted: HEADROOM + 1, available: HEADROOM })
+        );
+    }
+
+    #[test]
+    fn a_pool_is_bounded_and_takes_back() {
+        let mut pool = Pool::new(2);
+        let a = pool.take(&[1; 60]).unwrap();
+        let _b = pool.take(&[2; 1500]).unwrap();
+        assert!(pool.take(&[3; 60]).is_none());
+        assert_eq!(pool.refused(), 1);
+        pool.give(a);
+        assert_eq!(pool.take(&[4; 60]).unwrap().data(), &[4; 60]);
+        let large = pool.take(&vec![5; 80_000]).unwrap();
+        assert_eq!(large.len(), 80_000);
+        pool.give(large);
+        assert!(pool.take(&vec![6; 300_000]).is_none());
+    }
+}

@@ -1,0 +1,247 @@
+//! Flow keys: the identity of a flow, the same for both of its directions, and their keyed hash.
+
+use std::fmt;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::{Addr, Endpoint};
+
+/// Identifies a flow: the 5-tuple with its ends in canonical order, plus what keeps equal 5-tuples apart (S7).
+///
+/// Both directions of a flow have the same key; which way a packet went is told apart by the `reversed` flag that
+/// [`FlowKey::new`] returns beside it. 48 bytes without padding, so that a key is compared and hashed as six words.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct FlowKey {
+    low: Addr,
+    high: Addr,
+    low_port: u16,
+    high_port: u16,
+    /// IP protocol number of the transport header (IANA).
+    pub protocol: u8,
+    /// 4 or 6; 0 in a zeroed key, which equals no packet's.
+    pub version: u8,
+    /// The tenant that the packet belongs to; 0 where there is but one.
+    pub tenant: u16,
+    /// VLAN tags and virtual network of the packet.
+    pub scope: Scope,
+}
+
+impl FlowKey {
+    /// The key of a packet from `source` to `destination`, and whether the canonical order reversed them.
+    #[inline]
+    pub fn new(
+        source: Endpoint,
+        destination: Endpoint,
+        protocol: u8,
+        version: u8,
+        scope: Scope,
+        tenant: u16,
+    ) -> (FlowKey, bool) {
+        let reversed = match source.addr.to_u128().cmp(&destination.addr.to_u128()) {
+            std::cmp::Ordering::Less => false,
+            std::cmp::Ordering::Greater => true,
+            std::cmp::Ordering::Equal => source.port > destination.port,
+        };
+        let (low, high) = if reversed { (destination, source) } else { (source, destination) };
+        let key = FlowKey {
+            low: low.addr,
+            high: high.addr,
+            low_port: low.port,
+            high_port: high.port,
+            protocol,
+            version,
+            tenant,
+            scope,
+        };
+        (key, reversed)
+    }
+
+    /// Source and destination of a packet that carries this key in the given order.
+    #[inline]
+    pub fn ends(&self, reversed: bool) -> (Endpoint, Endpoint) {
+        let low = Endpoint::new(self.low, self.low_port);
+        let high = Endpoint::new(self.high, self.high_port);
+        if reversed { (high, low) } else { (low, high) }
+    }
+
+    /// The key as six words, for hashing and comparing.
+    #[inline]
+    pub fn words(&self) -> [u64; 6] {
+        zerocopy::transmute!(*self)
+    }
+}
+
+impl fmt::Display for FlowKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (low, high) = self.ends(false);
+        write!(f, "{low} <-> {high} proto {}", self.protocol)?;
+        if self.scope != Scope::default() {
+            write!(f, " {}", self.scope)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for FlowKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// What separates flows with equal 5-tuples: two VLAN identifiers and a virtual network identifier.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(transparent)]
+pub struct Scope(u64);
+
+impl Scope {
+    /// Adds the next VLAN tag inwards. The outermost two count; further ones are not part of the key.
+    #[inline]
+    pub fn with_vlan(self, id: u16) -> Scope {
+        let field = u64::from(id & 0xfff) | 0x1000;
+        if self.0 & 0x1fff == 0 {
+            Scope(self.0 | field)
+        } else if (self.0 >> 13) & 0x1fff == 0 {
+            Scope(self.0 | field << 13)
+        } else {
+            self
+        }
+    }
+
+    /// Adds the identifier of a virtual network: VXLAN or Geneve VNI, GTP-U TEID, GRE key.
+    #[inline]
+    pub fn with_network(self, id: u32) -> Scope {
+        Scope((self.0 & 0xffff_ffff) | u64::from(id) << 32)
+    }
+
+    /// The outermost VLAN identifier, if the packet was tagged.
+    pub fn vlan(self) -> Option<u16> {
+        (self.0 & 0x1000 != 0).then_some((self.0 & 0xfff) as u16)
+    }
+
+    /// The second VLAN identifier (QinQ), if there was one.
+    pub fn inner_vlan(self) -> Option<u16> {
+        ((self.0 >> 13) & 0x1000 != 0).then_some(((self.0 >> 13) & 0xfff) as u16)
+    }
+
+    /// The virtual network identifier; 0 where there is none.
+    pub fn network(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(vlan) = self.vlan() {
+            write!(f, "vlan {vlan}")?;
+        }
+        if let Some(vlan) = self.inner_vlan() {
+            write!(f, ".{vlan}")?;
+        }
+        if self.network() != 0 {
+            write!(f, " vni {}", self.network())?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Scope({self})")
+    }
+}
+
+/// A keyed hash of flow keys. Keys come from whoever sends packets, so the hash must not be predictable: the seed is a
+/// secret in production and a parameter in runs that must repeat.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowHasher {
+    secrets: [u64; 6],
+}
+
+impl FlowHasher {
+    /// The hasher with this seed.
+    pub fn new(seed: u64) -> FlowHasher {
+        let mut state = seed;
+        FlowHasher { secrets: std::array::from_fn(|_| split_mix(&mut state)) }
+    }
+
+    /// 64 well mixed bits of the key. Symmetric, because the key is.
+    #[inline]
+    pub fn hash(&self, key: &FlowKey) -> u64 {
+        self.hash_words(&key.words())
+    }
+
+    /// The same for any six words.
+    #[inline]
+    pub fn hash_words(&self, w: &[u64; 6]) -> u64 {
+        let s = &self.secrets;
+        let a = fold(w[0] ^ s[0], w[1] ^ s[1]);
+        let b = fold(w[2] ^ s[2], w[3] ^ s[3]);
+        let c = fold(w[4] ^ s[4], w[5] ^ s[5]);
+        fold(a ^ c.rotate_left(23), b ^ s[0])
+    }
+}
+
+/// The next number of a SplitMix64 sequence (Steele et al., 2014).
+#[inline]
+pub fn split_mix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Both halves of a 128-bit product, folded.
+#[inline]
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    (product as u64) ^ ((product >> 64) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn endpoint() -> impl Strategy<Value = Endpoint> {
+        (any::<[u8; 4]>(), any::<u16>()).prop_map(|(a, p)| Endpoint::new(Addr::from_v4_bytes(a), p))
+    }
+
+    proptest! {
+        #[test]
+        fn both_directions_have_one_key(a in endpoint(), b in endpoint(), protocol: u8) {
+            let (forth, r1) = FlowKey::new(a, b, protocol, 4, Scope::default(), 0);
+            let (back, r2) = FlowKey::new(b, a, protocol, 4, Scope::default(), 0);
+            prop_assert_eq!(forth, back);
+            prop_assert!(a == b || r1 != r2);
+            prop_assert_eq!(forth.ends(r1), (a, b));
+            prop_assert_eq!(back.ends(r2), (b, a));
+        }
+    }
+
+    #[test]
+    fn hash_spreads_and_depends_on_the_seed() {
+        let hashers = [FlowHasher::new(1), FlowHasher::new(2)];
+        let mut buckets = [[0u32; 256]; 2];
+        for i in 0..65536u32 {
+            let a = Endpoint::new(Addr::from_v4_bytes(i.to_be_bytes()), 1);
+            let b = Endpoint::new(Addr::from_v4_bytes([10, 0, 0, 1]), 80);
+            let (key, _) = FlowKey::new(a, b, 6, 4, Scope::default(), 0);
+            for (h, counts) in hashers.iter().zip(&mut buckets) {
+                counts[(h.hash(&key) & 255) as usize] += 1;
+            }
+        }
+        assert!(buckets.iter().flatten().all(|&n| (160..370).contains(&n)), "{buckets:?}");
+        assert_ne!(buckets[0], buckets[1]);
+    }
+
+    #[test]
+    fn scopes_keep_vlans_and_networks_apart() {
+        let plain = Scope::default();
+        assert_ne!(plain.with_vlan(0), plain);
+        assert_ne!(plain.with_vlan(1).with_vlan(2), plain.with_vlan(2).with_vlan(1));
+        let s = plain.with_vlan(7).with_vlan(9).with_network(0xdead_beef);
+        assert_eq!((s.vlan(), s.inner_vlan(), s.network()), (Some(7), Some(9), 0xdead_beef));
+    }
+}

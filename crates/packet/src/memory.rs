@@ -1,0 +1,89 @@
+//! Large zeroed memory, on huge pages where the system grants them, and cache prefetching.
+
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+
+use memmap2::MmapMut;
+use zerocopy::{FromBytes, IntoBytes};
+
+/// A fixed number of `T`s, all bytes zero at first, in memory that is mapped lazily and, from 2 MiB on, asked to be
+/// huge pages: a table of a million flows would otherwise miss the TLB on every look-up.
+pub struct Zeroed<T> {
+    map: MmapMut,
+    len: usize,
+    of: PhantomData<T>,
+}
+
+/// Memory for a table could not be had.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot map {bytes} bytes of memory: {source}")]
+pub struct OutOfMemory {
+    /// How many bytes were asked for.
+    pub bytes: usize,
+    /// What the system said.
+    pub source: std::io::Error,
+}
+
+const HUGE_PAGE: usize = 2 << 20;
+
+impl<T: FromBytes + IntoBytes> Zeroed<T> {
+    /// Maps room for `len` values (at least one).
+    pub fn new(len: usize) -> Result<Zeroed<T>, OutOfMemory> {
+        let len = len.max(1);
+        let bytes = len.saturating_mul(size_of::<T>()).max(1);
+        const { assert!(align_of::<T>() <= 4096, "a mapping is aligned to pages only") };
+        let map = MmapMut::map_anon(bytes).map_err(|source| OutOfMemory { bytes, source })?;
+        if bytes >= HUGE_PAGE {
+            // A hint: where huge pages are off, the table works, only slower.
+            let _ = map.advise(memmap2::Advice::HugePage);
+        }
+        Ok(Zeroed { map, len, of: PhantomData })
+    }
+}
+
+impl<T> Deref for Zeroed<T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        // SAFETY: the mapping is page aligned (checked against T's alignment in `new`), holds at least `len * size_of::<T>()`
+        // bytes, lives as long as `self`, and any bytes are a valid T (`new` asks for FromBytes).
+        unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast(), self.len) }
+    }
+}
+
+impl<T> DerefMut for Zeroed<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as in `deref`; `&mut self` makes the borrow exclusive, and T has no padding (IntoBytes in `new`).
+        unsafe { std::slice::from_raw_parts_mut(self.map.as_mut_ptr().cast(), self.len) }
+    }
+}
+
+/// Asks the processor to bring the cache line of `value` into its first-level cache. Only a hint.
+#[inline(always)]
+pub fn prefetch<T: ?Sized>(value: &T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: prefetching has no effect on memory and does not fault, whatever the address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = value;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_zero_and_keeps_what_is_written() {
+        let mut memory = Zeroed::<u64>::new(1 << 19).unwrap();
+        assert_eq!(memory.len(), 1 << 19);
+        assert!(memory.iter().all(|&word| word == 0));
+        memory[12345] = 7;
+        assert_eq!(memory[12345], 7);
+        prefetch(&memory[12345]);
+    }
+}

@@ -1,0 +1,162 @@
+//! Why a packet was dropped: one closed list for the whole system.
+
+use std::fmt;
+
+macro_rules! reasons {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)+) => {
+        /// Why a packet was dropped. Every drop anywhere has one of these reasons and is counted under it; the names
+        /// are what reports, metrics and `rivulet explain` show.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum DropReason { $($(#[doc = $doc])+ $variant,)+ }
+
+        impl DropReason {
+            /// All reasons, in order of their numbers.
+            pub const ALL: &'static [DropReason] = &[$(DropReason::$variant,)+];
+
+            /// The name in reports.
+            pub const fn name(self) -> &'static str {
+                match self { $(DropReason::$variant => $name,)+ }
+            }
+
+            /// What it means, in a sentence.
+            pub const fn meaning(self) -> &'static str {
+                match self { $(DropReason::$variant => concat!($($doc,)+).trim_ascii(),)+ }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// The link-layer header is cut.
+    LinkTruncated = "link-truncated",
+    /// More VLAN tags or MPLS labels than we look through.
+    LinkTooDeep = "link-too-deep",
+    /// The link type is not one that we look into.
+    LinkUnknown = "link-unknown",
+    /// Not IP, and the policy says to drop such frames.
+    NotIp = "not-ip",
+    /// The IP version is neither 4 nor 6, or not what the link layer announced.
+    IpVersion = "ip-version",
+    /// The IPv4 header is cut.
+    Ipv4Truncated = "ipv4-truncated",
+    /// The IPv4 header length is below 20 bytes or beyond the packet (RFC 791).
+    Ipv4HeaderLength = "ipv4-header-length",
+    /// The IPv4 total length is smaller than the header or larger than the packet (RFC 791).
+    Ipv4TotalLength = "ipv4-total-length",
+    /// The IPv4 header checksum is wrong, and the policy says to verify it.
+    Ipv4Checksum = "ipv4-checksum",
+    /// The IPv6 header is cut.
+    Ipv6Truncated = "ipv6-truncated",
+    /// The IPv6 payload length is larger than the packet (RFC 8200).
+    Ipv6PayloadLength = "ipv6-payload-length",
+    /// IPv6 extension headers are cut or malformed (RFC 8200 4).
+    Ipv6Extension = "ipv6-extension",
+    /// More IPv6 extension headers than we look through.
+    Ipv6ExtensionChain = "ipv6-extension-chain",
+    /// The TCP header is cut.
+    TcpTruncated = "tcp-truncated",
+    /// The TCP data offset is below 5 or beyond the packet (RFC 9293 3.1).
+    TcpHeaderLength = "tcp-header-length",
+    /// The UDP header is cut.
+    UdpTruncated = "udp-truncated",
+    /// The UDP length is below 8 or larger than the packet (RFC 768).
+    UdpLength = "udp-length",
+    /// The ICMP header is cut.
+    IcmpTruncated = "icmp-truncated",
+    /// The header of another transport protocol with ports (SCTP, DCCP, UDP-Lite) is cut.
+    TransportTruncated = "transport-truncated",
+    /// A later fragment whose first fragment did not come in time.
+    FragmentTimeout = "fragment-timeout",
+    /// The table of fragmented datagrams is full.
+    FragmentTableFull = "fragment-table-full",
+    /// The datagram has more waiting fragments than are kept.
+    FragmentTooMany = "fragment-too-many",
+    /// A fragment that overlaps its transport header or is too small to hold it (RFC 1858, RFC 3128, RFC 5722).
+    FragmentIllegal = "fragment-illegal",
+    /// The datagram's first fragment was dropped, so its later ones are.
+    FragmentOfDropped = "fragment-of-dropped",
+    /// The flow table is full and the policy says to refuse new flows.
+    FlowTableFull = "flow-table-full",
+    /// The rewritten packet's reverse 5-tuple belongs to another live flow.
+    AliasConflict = "alias-conflict",
+    /// An ICMP error that belongs to no known flow, where a function needs one (RFC 5508 REQ-4).
+    IcmpErrorUnrelated = "icmp-error-unrelated",
+    /// No buffer was free.
+    NoBuffer = "no-buffer",
+    /// A header did not fit into the room before the packet.
+    NoHeadroom = "no-headroom",
+    /// The packet is larger than a buffer or than the outgoing side can carry.
+    TooBig = "too-big",
+    /// The time to live ran out (RFC 1812 5.3.1).
+    TtlExpired = "ttl-expired",
+    /// A policy's filter or its `Drop` node.
+    Policy = "policy",
+    /// NAT: no mapping for a packet from outside, and no static forward.
+    NatNoMapping = "nat-no-mapping",
+    /// NAT: a mapping exists, but its filtering behaviour refuses this sender (RFC 4787 REQ-8).
+    NatFiltered = "nat-filtered",
+    /// NAT: no free external port for this subscriber.
+    NatPortsExhausted = "nat-ports-exhausted",
+    /// NAT: the subscriber's limit of ports or sessions is reached (RFC 6888 REQ-4).
+    NatSubscriberLimit = "nat-subscriber-limit",
+    /// NAT: a protocol that is not translated.
+    NatProtocol = "nat-protocol",
+    /// NAT: hairpinning is off by policy.
+    NatHairpin = "nat-hairpin",
+    /// NAT: an ICMP error whose embedded packet cannot be translated.
+    NatIcmpEmbedded = "nat-icmp-embedded",
+    /// NAT: a packet of a new flow that may not open one (a TCP packet without SYN, RFC 7857 2).
+    NatNotOpening = "nat-not-opening",
+    /// Load balancer: no server is up.
+    LbNoServer = "lb-no-server",
+    /// Load balancer: the flow's server went down, and the policy says to end its flows.
+    LbServerDown = "lb-server-down",
+    /// Load balancer: a packet from a server that belongs to no known flow.
+    LbNoFlow = "lb-no-flow",
+    /// Load balancer: a fragment or protocol that the mode cannot carry.
+    LbProtocol = "lb-protocol",
+    /// Firewall: a rule denies it.
+    FirewallDenied = "firewall-denied",
+    /// Firewall: a rule rejects it, and an answer was sent.
+    FirewallRejected = "firewall-rejected",
+    /// Firewall: no rule matched and the default denies.
+    FirewallDefault = "firewall-default",
+    /// Firewall: the packet does not fit its connection's state.
+    FirewallInvalid = "firewall-invalid",
+    /// A function's own decision, for functions outside this list.
+    Function = "function",
+    /// A broken invariant of ours: a bug. Never expected.
+    Internal = "internal",
+}
+
+impl DropReason {
+    /// How many reasons there are; their numbers are below this.
+    pub const COUNT: usize = DropReason::ALL.len();
+
+    /// The reason's number.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+impl fmt::Display for DropReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_names_are_distinct() {
+        let names: std::collections::BTreeSet<_> = DropReason::ALL.iter().map(|r| r.name()).collect();
+        assert_eq!(names.len(), DropReason::COUNT);
+        for (i, reason) in DropReason::ALL.iter().enumerate() {
+            assert_eq!(reason.index(), i);
+            assert!(reason.meaning().ends_with('.'), "{reason}: {}", reason.meaning());
+        }
+    }
+}
