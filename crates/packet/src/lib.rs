@@ -3,6 +3,7 @@
 mod addr;
 mod buffer;
 mod key;
+pub mod checksum;
 mod link;
 pub mod memory;
 mod meta;
