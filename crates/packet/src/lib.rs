@@ -2,16 +2,20 @@
 
 mod addr;
 mod buffer;
-mod key;
 pub mod checksum;
+mod key;
 mod link;
 pub mod memory;
 mod meta;
+pub mod parse;
 mod reason;
+mod rewrite;
 
 pub use addr::{Addr, Endpoint};
 pub use buffer::{HEADROOM, LARGE_ROOM, NoRoom, Packet, Pool, SMALL_ROOM};
 pub use key::{FlowHasher, FlowKey, Scope, split_mix};
 pub use link::LinkType;
 pub use meta::{Class, Direction, Meta, Side};
+pub use parse::Parser;
 pub use reason::DropReason;
+pub use rewrite::{End, RewriteError};

@@ -1,0 +1,337 @@
+//! Changing headers: addresses and ports with their checksums, tunnels around a packet.
+//!
+//! Checksums are updated incrementally (RFC 1624), so that a right one stays right and a wrong one stays wrong: a
+//! function in the middle must not hide what went wrong before it.
+
+use crate::checksum::{self, Delta};
+use crate::parse::{self, protocol};
+use crate::{Addr, Class, Endpoint, LinkType, Meta, Packet};
+
+/// Which end of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum End {
+    /// Where it comes from.
+    Source,
+    /// Where it goes to.
+    Destination,
+}
+
+impl End {
+    /// The other end.
+    #[inline]
+    pub const fn other(self) -> End {
+        match self {
+            End::Source => End::Destination,
+            End::Destination => End::Source,
+        }
+    }
+}
+
+/// The packet could not be changed as asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RewriteError {
+    /// An IPv4 address for an IPv6 packet, or the other way round.
+    #[error("the address is not of the packet's IP version")]
+    Version,
+    /// No room for a header before the packet.
+    #[error("no headroom for the new header")]
+    NoHeadroom,
+    /// The packet is not one that can carry, or has, such a header.
+    #[error("the packet has no such header")]
+    NoHeader,
+    /// The packet would be longer than its length field can say.
+    #[error("the packet is too big")]
+    TooBig,
+}
+
+impl Packet {
+    /// Sets address and port of one end, and all checksums that cover them. In a later fragment only the address is
+    /// there to be set; for ICMP queries the port is the identifier.
+    #[inline]
+    pub fn set_end(&mut self, end: End, to: Endpoint) -> Result<(), RewriteError> {
+        let (data, meta) = self.parts_mut();
+        if (meta.version == 4) != to.addr.is_v4() || meta.class == Class::NotIp {
+            return Err(RewriteError::Version);
+        }
+        if meta.outer_udp != 0 {
+            return inside_checksummed_tunnel(data, meta, |data, meta| set_end(data, meta, end, to));
+        }
+        set_end(data, meta, end, to)
+    }
+
+    /// Sets address and port of one end of the packet that this ICMP error quotes, its checksums as far as they are
+    /// quoted, and the error's own checksum (RFC 5508 REQ-4, REQ-5).
+    pub fn set_embedded_end(&mut self, end: End, to: Endpoint) -> Result<(), RewriteError> {
+        let (data, meta) = self.parts_mut();
+        if (meta.version == 4) != to.addr.is_v4() || meta.class != Class::IcmpError {
+            return Err(RewriteError::Version);
+        }
+        if meta.outer_udp != 0 {
+            return inside_checksummed_tunnel(data, meta, |data, meta| set_embedded(data, meta, end, to));
+        }
+        set_embedded(data, meta, end, to)
+    }
+
+    /// Puts `header` between the link layer and the outermost IP header. It begins with an IP header of `version`, whose
+    /// length and checksum fields must already be right (see [`Packet::ip_len`]).
+    pub fn encapsulate(&mut self, header: &[u8], version: u8) -> Result<(), RewriteError> {
+        let l2 = self.meta().outer_l3 as usize;
+        self.trim_trailer();
+        self.push_front(header.len()).map_err(|_| RewriteError::NoHeadroom)?;
+        let (data, meta) = self.parts_mut();
+        data.copy_within(header.len()..header.len() + l2, 0);
+        data[l2..l2 + header.len()].copy_from_slice(header);
+        meta.shift(header.len() as i32);
+        meta.wire_len += header.len() as u32;
+        set_network_protocol(data, meta, version)
+    }
+
+    /// Takes the outermost `len` bytes of network headers away: the reverse of [`Packet::encapsulate`]. What then comes
+    /// first is an IP header of `version`.
+    pub fn decapsulate(&mut self, len: usize, version: u8) -> Result<(), RewriteError> {
+        let (data, meta) = self.parts_mut();
+        let l2 = meta.outer_l3 as usize;
+        if l2 + len > meta.l3 as usize {
+            return Err(RewriteError::NoHeader);
+        }
+        data.copy_within(0..l2, len);
+        self.pull_front(len);
+        let (data, meta) = self.parts_mut();
+        meta.shift(-(len as i32));
+        meta.wire_len = meta.wire_len.saturating_sub(len as u32);
+        if meta.l3 == meta.outer_l3 {
+            meta.outer_udp = 0;
+        }
+        set_network_protocol(data, meta, version)
+    }
+
+    /// The length of the packet from its outermost IP header on, in bytes, as its header says it.
+    pub fn ip_len(&self) -> usize {
+        let (data, meta) = (self.data(), self.meta());
+        let header = data.get(meta.outer_l3 as usize..).unwrap_or_default();
+        let stated = match header {
+            [first, _, a, b, ..] if first >> 4 == 4 => usize::from(u16::from_be_bytes([*a, *b])),
+            [first, _, _, _, a, b, ..] if first >> 4 == 6 => {
+                match usize::from(u16::from_be_bytes([*a, *b])) {
+                    0 => 0,
+                    payload => 40 + payload,
+                }
+            }
+            _ => 0,
+        };
+        if stated == 0 { header.len() } else { stated }
+    }
+
+    /// Cuts the link layer's padding behind the IP packet away.
+    pub fn trim_trailer(&mut self) {
+        let end = self.meta().outer_l3 as usize + self.ip_len();
+        if end < self.len() {
+            let padding = (self.len() - end) as u32;
+            self.truncate(end);
+            let meta = self.meta_mut();
+            meta.wire_len = meta.wire_len.saturating_sub(padding);
+        }
+    }
+
+    /// Takes one from the time to live or hop limit of the flow's IP header; false if it is used up (it stays as it was).
+    #[inline]
+    pub fn decrement_ttl(&mut self) -> bool {
+        let (data, meta) = self.parts_mut();
+        let l3 = meta.l3 as usize;
+        let Some(header) = data.get_mut(l3..) else { return false };
+        match (meta.version, header) {
+            (4, [_, _, _, _, _, _, _, _, ttl, next, high, low, ..]) if *ttl > 1 => {
+                let old = u16::from_be_bytes([*ttl, *next]);
+                *ttl -= 1;
+                let sum = u16::from_be_bytes([*high, *low]);
+                [*high, *low] = Delta::of16(old, u16::from_be_bytes([*ttl, *next])).apply(sum).to_be_bytes();
+                true
+            }
+            (6, [_, _, _, _, _, _, _, hop_limit, ..]) if *hop_limit > 1 => {
+                *hop_limit -= 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Sets the differentiated services code point of the flow's IP header (RFC 2474), 0 to 63; ECN bits stay.
+    pub fn set_dscp(&mut self, dscp: u8) {
+        let (data, meta) = self.parts_mut();
+        let Some(header) = data.get_mut(meta.l3 as usize..) else { return };
+        let dscp = dscp & 0x3f;
+        match (meta.version, header) {
+            (4, [first, tos, _, _, _, _, _, _, _, _, high, low, ..]) => {
+                let old = u16::from_be_bytes([*first, *tos]);
+                *tos = dscp << 2 | *tos & 3;
+                let sum = u16::from_be_bytes([*high, *low]);
+                [*high, *low] = Delta::of16(old, u16::from_be_bytes([*first, *tos])).apply(sum).to_be_bytes();
+            }
+            (6, [first, second, ..]) => {
+                *first = *first & 0xf0 | dscp >> 2;
+                *second = *second & 0x3f | dscp << 6;
+            }
+            _ => {}
+        }
+    }
+}
+
+#[inline]
+fn word(data: &[u8], at: usize) -> u16 {
+    match data.get(at..) {
+        Some([high, low, ..]) => u16::from_be_bytes([*high, *low]),
+        _ => 0,
+    }
+}
+
+#[inline]
+fn put(data: &mut [u8], at: usize, value: u16) {
+    if let Some([high, low, ..]) = data.get_mut(at..) {
+        [*high, *low] = value.to_be_bytes();
+    }
+}
+
+#[inline]
+fn set_end(data: &mut [u8], meta: &Meta, end: End, to: Endpoint) -> Result<(), RewriteError> {
+    let (l3, l4) = (meta.l3 as usize, meta.l4 as usize);
+    let address = set_address(data, l3, meta.version, end, to.addr)?;
+    if !meta.has_transport() {
+        return Ok(());
+    }
+    let port = set_port(data, l4, meta.protocol, end, to.port);
+    fix_transport(data, l4, meta.protocol, meta.version, address, port);
+    Ok(())
+}
+
+/// Sets an address and the IPv4 header checksum; returns what changed.
+#[inline]
+fn set_address(data: &mut [u8], l3: usize, version: u8, end: End, to: Addr) -> Result<Delta, RewriteError> {
+    let header = data.get_mut(l3..).ok_or(RewriteError::NoHeader)?;
+    if version == 4 {
+        let header = header.first_chunk_mut::<20>().ok_or(RewriteError::NoHeader)?;
+        let at = if end == End::Source { 12 } else { 16 };
+        let old = u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let new = to.v4_bytes();
+        header[at..at + 4].copy_from_slice(&new);
+        let delta = Delta::of32(old, u32::from_be_bytes(new));
+        let sum = delta.apply(u16::from_be_bytes([header[10], header[11]]));
+        [header[10], header[11]] = sum.to_be_bytes();
+        Ok(delta)
+    } else {
+        let header = header.first_chunk_mut::<40>().ok_or(RewriteError::NoHeader)?;
+        let at = if end == End::Source { 8 } else { 24 };
+        let mut old = [0; 16];
+        old.copy_from_slice(&header[at..at + 16]);
+        header[at..at + 16].copy_from_slice(to.as_bytes());
+        Ok(Delta::of128(u128::from_be_bytes(old), to.to_u128()))
+    }
+}
+
+/// Sets a port, or a query's identifier; returns what changed.
+#[inline]
+fn set_port(data: &mut [u8], l4: usize, protocol: u8, end: End, to: u16) -> Delta {
+    let at = match protocol {
+        protocol::TCP | protocol::UDP | protocol::UDP_LITE | protocol::DCCP => {
+            if end == End::Source {
+                l4
+            } else {
+                l4 + 2
+            }
+        }
+        protocol::ICMP | protocol::ICMPV6 => match data.get(l4) {
+            Some(&kind) if parse::is_query(protocol, kind) => l4 + 4,
+            _ => return Delta::ZERO,
+        },
+        _ => return Delta::ZERO, // SCTP's checksum is not incremental; its ports stay (RFC 5382 does not speak of it).
+    };
+    match data.get_mut(at..) {
+        Some([high, low, ..]) => {
+            let delta = Delta::of16(u16::from_be_bytes([*high, *low]), to);
+            [*high, *low] = to.to_be_bytes();
+            delta
+        }
+        _ => Delta::ZERO,
+    }
+}
+
+/// Applies changes of address and port to the transport checksum; only those it covers.
+#[inline]
+fn fix_transport(data: &mut [u8], l4: usize, protocol: u8, version: u8, address: Delta, port: Delta) {
+    let (at, delta) = match protocol {
+        protocol::TCP => (16, address + port),
+        protocol::UDP | protocol::UDP_LITE | protocol::DCCP => (6, address + port),
+        protocol::ICMP => (2, port),
+        protocol::ICMPV6 if version == 6 => (2, address + port),
+        _ => return,
+    };
+    if let Some([high, low, ..]) = data.get_mut(l4 + at..) {
+        let old = u16::from_be_bytes([*high, *low]);
+        let new = if protocol == protocol::UDP { delta.apply_udp(old) } else { delta.apply(old) };
+        [*high, *low] = new.to_be_bytes();
+    }
+}
+
+/// The quoted packet is changed like any other, and the error's checksum by what that did to the bytes it covers.
+#[cold]
+fn set_embedded(data: &mut [u8], meta: &Meta, end: End, to: Endpoint) -> Result<(), RewriteError> {
+    let icmp = meta.l4 as usize;
+    let quoted = parse::embedded(data, icmp, meta.version).ok_or(RewriteError::NoHeader)?;
+    // Up to the last checksum field that can be changed; a sum over an even number of bytes, from an even offset.
+    let covered = icmp + 8..data.len().min((quoted.l4 + 18).next_multiple_of(2));
+    let before = checksum::sum(&data[covered.clone()]);
+    let address = set_address(data, quoted.l3, quoted.version, end, to.addr)?;
+    if quoted.has_transport {
+        let port = set_port(data, quoted.l4, quoted.protocol, end, to.port);
+        fix_transport(data, quoted.l4, quoted.protocol, quoted.version, address, port);
+    }
+    let delta = Delta::of_sums(before, checksum::sum(&data[covered]));
+    put(data, icmp + 2, delta.apply(word(data, icmp + 2)));
+    Ok(())
+}
+
+/// Changes the headers within a tunnel whose UDP header has a checksum, and that checksum by the bytes' change.
+#[cold]
+fn inside_checksummed_tunnel(
+    data: &mut [u8],
+    meta: &Meta,
+    change: impl FnOnce(&mut [u8], &Meta) -> Result<(), RewriteError>,
+) -> Result<(), RewriteError> {
+    let udp = meta.outer_udp as usize;
+    let before = checksum::sum(data.get(udp + 8..).unwrap_or_default());
+    change(data, meta)?;
+    let after = checksum::sum(data.get(udp + 8..).unwrap_or_default());
+    let fixed = Delta::of_sums(before, after).apply_udp(word(data, udp + 6));
+    put(data, udp + 6, fixed);
+    Ok(())
+}
+
+/// Tells the link layer which IP version follows.
+fn set_network_protocol(data: &mut [u8], meta: &Meta, version: u8) -> Result<(), RewriteError> {
+    let l3 = meta.outer_l3 as usize;
+    let (ether_type, ppp, family): (u16, u16, u32) =
+        if version == 4 { (0x0800, 0x0021, 2) } else { (0x86dd, 0x0057, 30) };
+    match meta.link {
+        LinkType::Ethernet | LinkType::LinuxSll => {
+            // The type right before IP; behind MPLS labels or PPPoE there is none, and the version nibble tells.
+            match l3.checked_sub(2).map(|at| (at, word(data, at))) {
+                Some((at, 0x0800 | 0x86dd)) => put(data, at, ether_type),
+                Some((at, 0x0021 | 0x0057)) => put(data, at, ppp),
+                _ => {}
+            }
+        }
+        LinkType::LinuxSll2 => put(data, 0, ether_type),
+        LinkType::Ppp if l3 == 1 => data[0] = ppp as u8,
+        LinkType::Ppp => put(data, l3 - 2, ppp),
+        LinkType::Null | LinkType::Loop => {
+            let big_endian = meta.link == LinkType::Loop || data.first() == Some(&0);
+            let bytes = if big_endian { family.to_be_bytes() } else { family.to_le_bytes() };
+            data.get_mut(..4).ok_or(RewriteError::NoHeader)?.copy_from_slice(&bytes);
+        }
+        LinkType::RawIp => {}
+        LinkType::Other(_) => return Err(RewriteError::NoHeader),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
