@@ -1,1 +1,3 @@
 //! What an author of network functions uses.
+
+pub mod config;

@@ -1,0 +1,597 @@
+//! Types that configurations are made of: amounts with a unit, and text that knows where it was written.
+//!
+//! A configuration struct derives `Deserialize` and uses these types for its fields. They read plain JSON
+//! (`"10s"`, `"64KiB"`, integers in the base unit) as well as the literals of the policy language, with one
+//! grammar for both:
+//!
+//! ```text
+//! amount   = 1*( number unit )                 ; several parts only in a duration: 2h4m
+//! number   = digit *( digit / "_" ) [ "." 1*digit ]
+//! duration = "ns" / "us" / "ms" / "s" / "m" / "h" / "d"
+//! size     = "B" / "KB" / "MB" / "GB" / "TB" / "KiB" / "MiB" / "GiB" / "TiB"
+//! bit rate = "bps" / "kbps" / "Mbps" / "Gbps" / "Tbps"
+//! packets  = "pps" / "kpps" / "Mpps" / "Gpps"
+//! count    = "" / "k" / "M" / "G" / "T"        ; powers of 1000
+//! ```
+//!
+//! `kB`, `K`, `Kbps`, `Kpps` and `µs` are accepted as well. An amount must come to a whole number of the base
+//! unit (nanoseconds, bytes, bits per second, packets per second) that fits 64 bits: `1.5ns` is an error.
+
+use std::fmt;
+use std::ops::{Deref, Range};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::de::value::{MapAccessDeserializer, MapDeserializer};
+use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+use serde::ser::{Serialize, Serializer};
+
+/// An amount, in the base unit of its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Quantity {
+    /// What is counted.
+    pub kind: QuantityKind,
+    /// How many of the base unit: ns, bytes, bits/s, packets/s or just a number.
+    pub value: u64,
+}
+
+/// What a [`Quantity`] counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum QuantityKind {
+    /// A bare number, or one with a multiplier: `1_000`, `64k`.
+    Count,
+    /// Time, in nanoseconds.
+    Duration,
+    /// Memory or data, in bytes.
+    Size,
+    /// Bits per second.
+    BitRate,
+    /// Packets per second.
+    PacketRate,
+}
+
+/// Why a text is not an amount.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QuantityError {
+    /// No digits where a number has to stand.
+    #[error("expected a number with a unit, such as `10s`, `64KiB` or `1Gbps`")]
+    NotANumber,
+    /// The letters after the number are no unit.
+    #[error(
+        "unknown unit `{0}`: use ns, us, ms, s, m, h, d; B, KB, KiB ... TiB; bps ... Tbps; pps ... Gpps; k, M, G, T"
+    )]
+    UnknownUnit(String),
+    /// Only a duration has several parts, each with a smaller unit than the one before.
+    #[error("only durations have several parts, from the largest unit to the smallest, such as `2h4m`")]
+    Parts,
+    /// The amount is not a whole number of base units.
+    #[error("not a whole number of {0}")]
+    Fraction(&'static str),
+    /// The amount does not fit 64 bits.
+    #[error("too large: the most is {}", u64::MAX)]
+    TooLarge,
+    /// An amount of another kind was expected.
+    #[error("expected {expected}, found {found}")]
+    Kind {
+        /// The kind that was asked for.
+        expected: QuantityKind,
+        /// The kind that was given.
+        found: QuantityKind,
+    },
+}
+
+impl Quantity {
+    /// Reads an amount of any kind; the unit tells which.
+    ///
+    /// # Errors
+    /// [`QuantityError`], see the grammar at the head of this module.
+    pub fn parse(text: &str) -> Result<Self, QuantityError> {
+        let mut rest = text;
+        let mut last: Option<&Unit> = None;
+        let mut value = 0u64;
+        loop {
+            let (number, after) = Number::split(rest)?;
+            let end = after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len());
+            let (unit_text, after) = after.split_at(end);
+            let unit =
+                Unit::find(unit_text).ok_or_else(|| QuantityError::UnknownUnit(unit_text.to_owned()))?;
+            if last.is_some_and(|l| {
+                unit.kind != QuantityKind::Duration || l.kind != unit.kind || l.scale <= unit.scale
+            }) {
+                return Err(QuantityError::Parts);
+            }
+            value = value.checked_add(number.scaled(unit)?).ok_or(QuantityError::TooLarge)?;
+            if after.is_empty() {
+                return Ok(Self { kind: unit.kind, value });
+            }
+            (last, rest) = (Some(unit), after);
+        }
+    }
+
+    /// Reads an amount of one kind.
+    fn parse_as(text: &str, expected: QuantityKind) -> Result<u64, QuantityError> {
+        let quantity = Self::parse(text)?;
+        if quantity.kind != expected {
+            return Err(QuantityError::Kind { expected, found: quantity.kind });
+        }
+        Ok(quantity.value)
+    }
+}
+
+impl FromStr for Quantity {
+    type Err = QuantityError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::parse(text)
+    }
+}
+
+/// The shortest text that reads back as the same amount: `10s`, `2h4m`, `1.5KB`.
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = UNITS.iter().filter(|u| u.kind == self.kind && !u.alias);
+        let single = units.clone().filter_map(|u| decimal(self.value, u));
+        let several =
+            (self.kind == QuantityKind::Duration && self.value > 0).then(|| parts(self.value, units));
+        let shortest = several.into_iter().chain(single).min_by_key(String::len).unwrap_or_default();
+        f.write_str(&shortest)
+    }
+}
+
+impl fmt::Display for QuantityKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Count => "a number without a unit",
+            Self::Duration => "a duration such as `10s`",
+            Self::Size => "a size such as `64KiB`",
+            Self::BitRate => "a bit rate such as `1Gbps`",
+            Self::PacketRate => "a packet rate such as `10Mpps`",
+        })
+    }
+}
+
+macro_rules! amount {
+    ($(#[$doc:meta])* $name:ident, $kind:expr) => {
+        $(#[$doc])*
+        ///
+        /// Reads a text with a unit, or an integer in the base unit; prints the shortest text.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub u64);
+
+        impl FromStr for $name {
+            type Err = QuantityError;
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                Quantity::parse_as(text, $kind).map(Self)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                Quantity { kind: $kind, value: self.0 }.fmt(f)
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                deserializer.deserialize_any(AmountVisitor($kind)).map(Self)
+            }
+        }
+    };
+}
+
+amount!(
+    /// A span of time in nanoseconds: `500us`, `10s`, `2h4m`.
+    Nanos,
+    QuantityKind::Duration
+);
+amount!(
+    /// An amount of data in bytes: `15KB`, `64KiB`.
+    ByteCount,
+    QuantityKind::Size
+);
+amount!(
+    /// A rate in bits per second: `1Gbps`.
+    BitRate,
+    QuantityKind::BitRate
+);
+amount!(
+    /// A rate in packets per second: `10Mpps`.
+    PacketRate,
+    QuantityKind::PacketRate
+);
+
+/// A text from a configuration that remembers where it was written, so that whoever parses it can say
+/// `acl.rules:12:5`. Two of them are equal when their texts are.
+#[derive(Clone, Debug, Default)]
+pub struct Located {
+    text: String,
+    origin: Option<Origin>,
+}
+
+/// Where a [`Located`] text begins in its source.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Origin {
+    /// The source's name, normally a file name.
+    pub source: String,
+    /// Line of the text's first character, from 1.
+    pub line: u32,
+    /// Column of the text's first character, in characters from 1.
+    pub column: u32,
+    /// The characters of the text that the source writes with an escape sequence, by rising offset:
+    /// (byte offset in the text, characters that the sequence takes in the source).
+    pub escapes: Vec<(u32, u32)>,
+}
+
+/// A place in a source.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Position {
+    /// The source's name; `None` if the text's origin is not known (lines then count within the text).
+    pub source: Option<Arc<str>>,
+    /// Line, from 1.
+    pub line: u32,
+    /// Column, in characters from 1.
+    pub column: u32,
+}
+
+/// What is wrong with a configuration, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// The place, if it is known more exactly than "the whole configuration".
+    pub position: Option<Position>,
+    /// How many characters are at fault from there; at least 1.
+    pub width: u32,
+    /// One line, without the place.
+    pub message: String,
+}
+
+impl Located {
+    /// A text whose origin is known.
+    pub fn with_origin(text: impl Into<String>, origin: Origin) -> Self {
+        Self { text: text.into(), origin: Some(origin) }
+    }
+
+    /// The text, escape sequences resolved.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Where the text begins, if that is known.
+    pub fn origin(&self) -> Option<&Origin> {
+        self.origin.as_ref()
+    }
+
+    /// The place in the source of the character at byte `offset` of the text; offsets behind the end mean the end.
+    pub fn position(&self, offset: usize) -> Position {
+        let (mut line, mut column) = self.origin.as_ref().map_or((1, 1), |o| (o.line, o.column));
+        let mut escapes = self.origin.iter().flat_map(|o| &o.escapes).peekable();
+        for (at, c) in self.text.char_indices().take_while(|(at, _)| *at < offset) {
+            let escape = escapes.next_if(|(start, _)| *start as usize == at);
+            match (escape, c) {
+                (Some((_, width)), _) => column += width,
+                (None, '\n') => (line, column) = (line + 1, 1),
+                (None, _) => column += 1,
+            }
+        }
+        let source = self.origin.as_ref().map(|o| o.source.as_str().into());
+        Position { source, line, column }
+    }
+
+    /// An error about the bytes `at` of the text.
+    pub fn error(&self, at: Range<usize>, message: impl fmt::Display) -> ConfigError {
+        let (start, end) = (self.position(at.start), self.position(at.end));
+        let width = if start.line == end.line { end.column.saturating_sub(start.column).max(1) } else { 1 };
+        ConfigError { position: Some(start), width, message: message.to_string() }
+    }
+
+    /// The text in the form in which a deserializer hands it to [`Located`] with its origin: pass this to
+    /// `visit_map` when `deserialize_newtype_struct` is called with the name [`Located::TOKEN`].
+    ///
+    /// # Errors
+    /// None in practice: the origin has to be encoded, and it always can be.
+    pub fn into_map<'de, E: de::Error>(self) -> Result<impl MapAccess<'de, Error = E>, E> {
+        let origin = serde_json::to_string(&self.origin).map_err(E::custom)?;
+        Ok(MapDeserializer::new([("text", self.text), ("origin", origin)].into_iter()))
+    }
+
+    /// The name under which [`Located`] asks a deserializer for its origin.
+    pub const TOKEN: &'static str = "$rivulet::Located";
+}
+
+impl Deref for Located {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.text
+    }
+}
+
+impl AsRef<str> for Located {
+    fn as_ref(&self) -> &str {
+        &self.text
+    }
+}
+
+impl fmt::Display for Located {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl From<&str> for Located {
+    fn from(text: &str) -> Self {
+        Self { text: text.to_owned(), origin: None }
+    }
+}
+
+impl From<String> for Located {
+    fn from(text: String) -> Self {
+        Self { text, origin: None }
+    }
+}
+
+impl PartialEq for Located {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Located {}
+
+impl Serialize for Located {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
+impl<'de> Deserialize<'de> for Located {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_newtype_struct(Self::TOKEN, LocatedVisitor)
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(source) = &self.source {
+            write!(f, "{source}:")?;
+        }
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+impl ConfigError {
+    /// An error about the configuration as a whole.
+    pub fn new(message: impl fmt::Display) -> Self {
+        Self { position: None, width: 1, message: message.to_string() }
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(position) = &self.position {
+            write!(f, "{position}: ")?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+struct LocatedVisitor;
+
+impl<'de> Visitor<'de> for LocatedVisitor {
+    type Value = Located;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Located, E> {
+        Ok(text.into())
+    }
+
+    fn visit_string<E: de::Error>(self, text: String) -> Result<Located, E> {
+        Ok(text.into())
+    }
+
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<Located, D::Error> {
+        deserializer.deserialize_string(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Located, A::Error> {
+        let encoded = Encoded::deserialize(MapAccessDeserializer::new(map))?;
+        let origin = serde_json::from_str(&encoded.origin).map_err(de::Error::custom)?;
+        Ok(Located { text: encoded.text, origin })
+    }
+}
+
+/// What [`Located::into_map`] yields.
+#[derive(serde::Deserialize)]
+struct Encoded {
+    text: String,
+    origin: String,
+}
+
+struct AmountVisitor(QuantityKind);
+
+impl Visitor<'_> for AmountVisitor {
+    type Value = u64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<u64, E> {
+        Quantity::parse_as(text, self.0).map_err(E::custom)
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<u64, E> {
+        Ok(value)
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<u64, E> {
+        u64::try_from(value).map_err(|_| E::invalid_value(de::Unexpected::Signed(value), &self))
+    }
+}
+
+struct Unit {
+    name: &'static str,
+    kind: QuantityKind,
+    /// Base units in one of this unit.
+    scale: u64,
+    /// Accepted, never printed.
+    alias: bool,
+}
+
+const fn unit(name: &'static str, kind: QuantityKind, scale: u64) -> Unit {
+    Unit { name, kind, scale, alias: false }
+}
+
+const fn alias(name: &'static str, kind: QuantityKind, scale: u64) -> Unit {
+    Unit { name, kind, scale, alias: true }
+}
+
+/// Within a kind, units to print stand from large to small.
+static UNITS: [Unit; 36] = {
+    use QuantityKind::{BitRate, Count, Duration, PacketRate, Size};
+    [
+        unit("T", Count, 1_000_000_000_000),
+        unit("G", Count, 1_000_000_000),
+        unit("M", Count, 1_000_000),
+        unit("k", Count, 1_000),
+        unit("", Count, 1),
+        alias("K", Count, 1_000),
+        unit("d", Duration, 86_400_000_000_000),
+        unit("h", Duration, 3_600_000_000_000),
+        unit("m", Duration, 60_000_000_000),
+        unit("s", Duration, 1_000_000_000),
+        unit("ms", Duration, 1_000_000),
+        unit("us", Duration, 1_000),
+        unit("ns", Duration, 1),
+        // Both characters that look like a mu: MICRO SIGN and GREEK SMALL LETTER MU.
+        alias("\u{b5}s", Duration, 1_000),
+        alias("\u{3bc}s", Duration, 1_000),
+        unit("TiB", Size, 1 << 40),
+        unit("TB", Size, 1_000_000_000_000),
+        unit("GiB", Size, 1 << 30),
+        unit("GB", Size, 1_000_000_000),
+        unit("MiB", Size, 1 << 20),
+        unit("MB", Size, 1_000_000),
+        unit("KiB", Size, 1 << 10),
+        unit("KB", Size, 1_000),
+        unit("B", Size, 1),
+        alias("kB", Size, 1_000),
+        unit("Tbps", BitRate, 1_000_000_000_000),
+        unit("Gbps", BitRate, 1_000_000_000),
+        unit("Mbps", BitRate, 1_000_000),
+        unit("kbps", BitRate, 1_000),
+        unit("bps", BitRate, 1),
+        alias("Kbps", BitRate, 1_000),
+        unit("Gpps", PacketRate, 1_000_000_000),
+        unit("Mpps", PacketRate, 1_000_000),
+        unit("kpps", PacketRate, 1_000),
+        unit("pps", PacketRate, 1),
+        alias("Kpps", PacketRate, 1_000),
+    ]
+};
+
+impl Unit {
+    fn find(name: &str) -> Option<&'static Self> {
+        UNITS.iter().find(|u| u.name == name)
+    }
+
+    fn base(&self) -> &'static str {
+        match self.kind {
+            QuantityKind::Count => "ones",
+            QuantityKind::Duration => "nanoseconds",
+            QuantityKind::Size => "bytes",
+            QuantityKind::BitRate => "bits per second",
+            QuantityKind::PacketRate => "packets per second",
+        }
+    }
+}
+
+/// A decimal number: `digits / 10^places`.
+struct Number {
+    digits: u128,
+    places: u32,
+}
+
+/// More digits than this cannot fit any amount (zeros aside, which nobody writes).
+const MAX_NUMBER_DIGITS: usize = 24;
+
+impl Number {
+    /// Splits a number off the head of `text`.
+    fn split(text: &str) -> Result<(Self, &str), QuantityError> {
+        let whole_end = text.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(text.len());
+        let (whole, mut rest) = text.split_at(whole_end);
+        if !whole.starts_with(|c: char| c.is_ascii_digit()) {
+            return Err(QuantityError::NotANumber);
+        }
+        let mut fraction = "";
+        if let Some(after) = rest.strip_prefix('.') {
+            let end = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+            (fraction, rest) = after.split_at(end);
+            if fraction.is_empty() {
+                return Err(QuantityError::NotANumber);
+            }
+        }
+        let digits = || whole.bytes().chain(fraction.bytes()).filter(|b| *b != b'_');
+        if digits().count() > MAX_NUMBER_DIGITS {
+            return Err(QuantityError::TooLarge);
+        }
+        let value = digits().fold(0u128, |value, digit| value * 10 + u128::from(digit - b'0'));
+        Ok((Self { digits: value, places: fraction.len() as u32 }, rest))
+    }
+
+    /// This many of `unit`, in base units.
+    fn scaled(&self, unit: &Unit) -> Result<u64, QuantityError> {
+        // 24 digits times the largest scale, 86_400_000_000_000 < 2^47, is below 2^127.
+        let (scaled, divisor) = (self.digits * u128::from(unit.scale), 10u128.pow(self.places));
+        if scaled % divisor != 0 {
+            return Err(QuantityError::Fraction(unit.base()));
+        }
+        u64::try_from(scaled / divisor).map_err(|_| QuantityError::TooLarge)
+    }
+}
+
+/// `value` in `unit`, if that is at least 1 (or the base unit) and comes to a short exact decimal.
+fn decimal(value: u64, unit: &Unit) -> Option<String> {
+    const MAX_PLACES: usize = 3;
+    let (whole, mut rest) = (value / unit.scale, value % unit.scale);
+    if whole == 0 && unit.scale > 1 {
+        return None;
+    }
+    let mut text = whole.to_string();
+    for place in 0..=MAX_PLACES {
+        if rest == 0 {
+            return Some(text + unit.name);
+        }
+        if place == 0 {
+            text.push('.');
+        }
+        // A rest is below the scale, at most 2^47, so that ten times as much fits.
+        text.push(char::from(b'0' + (rest * 10 / unit.scale) as u8));
+        rest = rest * 10 % unit.scale;
+    }
+    None
+}
+
+/// `value` as parts from the largest unit down: `2h4m`.
+fn parts<'u>(mut value: u64, units: impl Iterator<Item = &'u Unit>) -> String {
+    let mut text = String::new();
+    for unit in units {
+        let count = value / unit.scale;
+        if count > 0 {
+            text.push_str(&format!("{count}{}", unit.name));
+        }
+        value %= unit.scale;
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;
