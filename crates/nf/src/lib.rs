@@ -1,3 +1,33 @@
 //! What an author of network functions uses.
+//!
+//! A function is a type that implements [`NetworkFunction`]: its configuration, its per-flow state, and
+//! `process(packet, state, context) -> Verdict`. See the trait, and `docs/write-your-first-nf.md`.
 
 pub mod config;
+mod connection;
+mod context;
+mod descriptor;
+mod effects;
+mod function;
+pub mod index;
+mod map;
+pub mod pool;
+pub mod record;
+mod recording;
+mod registry;
+mod set;
+pub mod stage;
+mod verdict;
+mod view;
+
+pub use connection::Connection;
+pub use context::{Context, FlowInfo, SharedState, TagLayout};
+pub use descriptor::{Access, Affinity, Attribute, Descriptor, Field, MapSpec, Maturity, Scaling, Shared};
+pub use effects::{Alert, EFFECTS_MAX, Effects, FlowReport, Made, Severity};
+pub use function::{ControlError, NetworkFunction, Setup, UpgradeError};
+pub use map::{PutError, StateMap};
+pub use recording::{EventCondition, HeaderAction, RECORD_MAX, Recording, StateFunction};
+pub use registry::{AnyConfig, Entry, MakeError, Registry};
+pub use set::Set;
+pub use verdict::{EndReason, Verdict};
+pub use view::PacketView;

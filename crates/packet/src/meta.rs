@@ -86,6 +86,8 @@ pub struct Meta {
     pub sequence: u64,
     /// Metadata tags (E4), laid out by the chain that reads them.
     pub tags: u64,
+    /// The packet's number in its flow, from 1 (S58); set when the flow is found.
+    pub clock: u64,
     /// The flow's record, valid only within the chain that found it.
     pub flow: u32,
     /// The packet's length on the wire, in bytes; more than what we have where a capture cut it.
@@ -120,6 +122,10 @@ pub struct Meta {
     pub direction: Direction,
     /// The side that it entered by.
     pub side: Side,
+    /// What the flow's connection has come to with this packet, as the flow's record has it.
+    pub phase: u8,
+    /// A function now rewrites the flow's packets otherwise than before.
+    pub realias: bool,
     /// How the first header is to be read.
     pub link: LinkType,
 }

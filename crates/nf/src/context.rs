@@ -1,0 +1,239 @@
+//! What a function has at hand beside the packet and its state.
+
+use packet::{Direction, DropReason, FlowKey, Packet, Side, split_mix};
+
+use crate::effects::{Alert, Effects, FlowReport, Severity};
+use crate::map::StateMap;
+use crate::pool::Pool;
+use crate::set::Set;
+use crate::{Connection, PacketView};
+
+/// State of a function that its flows share, of the kinds that its descriptor declares.
+#[derive(Default)]
+pub struct SharedState {
+    /// Counters, in the order of the descriptor.
+    pub counters: Vec<u64>,
+    /// Sets, in the order of the descriptor.
+    pub sets: Vec<Set>,
+    /// Pools, in the order of the descriptor.
+    pub pools: Vec<Pool>,
+}
+
+/// What a function has at hand while it processes a packet or hears of its flow.
+pub struct Context<'a> {
+    pub(crate) flow: FlowInfo,
+    pub(crate) map: StateMap<'a>,
+    pub(crate) shared: &'a mut SharedState,
+    pub(crate) effects: &'a mut Effects,
+    pub(crate) buffers: &'a mut packet::Pool,
+    pub(crate) tags: &'a mut u64,
+    pub(crate) layout: &'a TagLayout,
+    pub(crate) stage: u16,
+    pub(crate) seed: u64,
+    pub(crate) keep_ms: u32,
+    pub(crate) realias: bool,
+    pub(crate) draws: u32,
+    pub(crate) packet_tags: u64,
+}
+
+/// What the chain knows of the flow and of the packet at hand.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowInfo {
+    /// Now: the packet's time, or the timer's.
+    pub now_ns: u64,
+    /// The packet's number in order of arrival.
+    pub sequence: u64,
+    /// The flow's key as it began.
+    pub key: FlowKey,
+    /// Whether the first packet's ends were in the key's opposite order.
+    pub reversed: bool,
+    /// Which way the packet goes in the flow.
+    pub direction: Direction,
+    /// The side that the packet entered by.
+    pub side: Side,
+    /// The side that the flow's first packet entered by.
+    pub origin: Side,
+    /// The packet's number in its flow, from 1 (S58).
+    pub clock: u64,
+    /// What the connection has come to, this packet included.
+    pub connection: Connection,
+}
+
+/// Where a function's attributes stand in the packets' tag word; laid out by the chain.
+#[derive(Clone, Debug, Default)]
+pub struct TagLayout {
+    /// For each attribute: shift and mask (before shifting).
+    pub(crate) fields: Vec<(u32, u64)>,
+}
+
+impl TagLayout {
+    /// A layout of these attributes from bit `first` on; none if 64 bits are not enough.
+    pub fn new(attributes: &[crate::Attribute], mut first: u32) -> Option<(TagLayout, u32)> {
+        let mut fields = Vec::new();
+        for attribute in attributes {
+            let bits = u32::from(attribute.bits.clamp(1, 16));
+            if first + bits > 64 {
+                return None;
+            }
+            fields.push((first, (1 << bits) - 1));
+            first += bits;
+        }
+        Some((TagLayout { fields }, first))
+    }
+
+    /// The value of attribute number `attribute` in a tag word.
+    pub fn get(&self, tags: u64, attribute: usize) -> u16 {
+        self.fields.get(attribute).map_or(0, |&(shift, mask)| (tags >> shift & mask) as u16)
+    }
+
+    fn set(&self, tags: &mut u64, attribute: usize, value: u16) {
+        if let Some(&(shift, mask)) = self.fields.get(attribute) {
+            *tags = *tags & !(mask << shift) | (u64::from(value) & mask) << shift;
+        }
+    }
+}
+
+impl Context<'_> {
+    /// What is known of flow and packet.
+    #[inline]
+    pub fn flow(&self) -> &FlowInfo {
+        &self.flow
+    }
+
+    /// The time of the packet, in nanoseconds.
+    #[inline]
+    pub fn now_ns(&self) -> u64 {
+        self.flow.now_ns
+    }
+
+    /// Which way the packet goes in its flow.
+    #[inline]
+    pub fn direction(&self) -> Direction {
+        self.flow.direction
+    }
+
+    /// The side that the packet entered by.
+    #[inline]
+    pub fn side(&self) -> Side {
+        self.flow.side
+    }
+
+    /// What the connection has come to, this packet included.
+    #[inline]
+    pub fn connection(&self) -> Connection {
+        self.flow.connection
+    }
+
+    /// Asks for the flow to be kept for this long after the packet. The longest wish in the chain counts; a packet for
+    /// which no function asks does not refresh its flow (RFC 4787 REQ-6). Milliseconds, rounded up.
+    #[inline]
+    pub fn keep_flow_ns(&mut self, ns: u64) {
+        self.keep_ms = self.keep_ms.max(ns.div_ceil(1_000_000).min(u64::from(u32::MAX)) as u32);
+    }
+
+    /// The value under `key` in the flow's map (S21).
+    pub fn get(&self, key: u64) -> Option<&[u8]> {
+        self.map.get(key)
+    }
+
+    /// Sets the value under `key` in the flow's map (S21).
+    pub fn put(&mut self, key: u64, value: &[u8]) -> Result<(), crate::PutError> {
+        self.map.put(key, value)
+    }
+
+    /// Takes `key` out of the flow's map; whether it was there.
+    pub fn remove(&mut self, key: u64) -> bool {
+        self.map.remove(key)
+    }
+
+    /// Adds to the counter with this number in the descriptor.
+    #[inline]
+    pub fn count(&mut self, counter: usize, by: u64) {
+        if let Some(counter) = self.shared.counters.get_mut(counter) {
+            *counter = counter.wrapping_add(by);
+        }
+    }
+
+    /// The set with this number in the descriptor.
+    ///
+    /// # Panics
+    /// If the descriptor declares no such set: a mistake in the function's code, found by its first test.
+    pub fn set(&mut self, set: usize) -> &mut Set {
+        &mut self.shared.sets[set]
+    }
+
+    /// The pool with this number in the descriptor.
+    ///
+    /// # Panics
+    /// If the descriptor declares no such pool: a mistake in the function's code, found by its first test.
+    #[inline]
+    pub fn pool(&mut self, pool: usize) -> &mut Pool {
+        &mut self.shared.pools[pool]
+    }
+
+    /// Sets one of the function's attributes on this packet (E4).
+    pub fn tag_packet(&mut self, attribute: usize, value: u16) {
+        self.layout.set(&mut self.packet_tags, attribute, value);
+    }
+
+    /// Sets one of the function's attributes on the flow: on this packet and all later ones (A29).
+    pub fn tag_flow(&mut self, attribute: usize, value: u16) {
+        self.layout.set(self.tags, attribute, value);
+        self.tag_packet(attribute, value);
+    }
+
+    /// The value of one of the function's attributes on this packet.
+    pub fn tag(&self, attribute: usize) -> u16 {
+        self.layout.get(self.packet_tags, attribute)
+    }
+
+    /// Raises an alert about this packet.
+    pub fn alert(
+        &mut self,
+        signature_id: u32,
+        signature: &'static str,
+        category: &'static str,
+        severity: Severity,
+    ) {
+        self.effects.alert(Alert {
+            timestamp_ns: self.flow.now_ns,
+            sequence: self.flow.sequence,
+            stage: self.stage,
+            signature_id,
+            signature,
+            category,
+            severity,
+            key: self.flow.key,
+            reversed: self.flow.reversed ^ (self.flow.direction == Direction::Reply),
+        });
+    }
+
+    /// Reports a flow's counts to collectors.
+    pub fn report_flow(&mut self, report: FlowReport) {
+        self.effects.report(report);
+    }
+
+    /// Sends `network`, an IP packet with its checksums, back to where this packet came from.
+    pub fn answer(&mut self, packet: &PacketView<'_>, network: &[u8]) -> Result<(), DropReason> {
+        let packet: &Packet = packet.packet();
+        self.effects.answer(self.buffers, packet, network, self.stage)
+    }
+
+    /// Says that the function now rewrites the flow's packets otherwise than before (a server was exchanged): the chain
+    /// then learns the new reverse 5-tuple.
+    pub fn rewrites_changed(&mut self) {
+        self.realias = true;
+    }
+
+    /// 64 random bits: seeded, and the same wherever and whenever this packet is processed.
+    pub fn random(&mut self) -> u64 {
+        self.draws += 1;
+        let words = self.flow.key.words();
+        let mut state =
+            self.seed ^ u64::from(self.stage) << 48 ^ u64::from(self.draws) << 32 ^ self.flow.clock;
+        for word in words {
+            state = split_mix(&mut (state ^ word));
+        }
+        split_mix(&mut state)
+    }
+}

@@ -1,0 +1,143 @@
+//! What a function says of itself (E4): data, from which feature lists, record layouts and placement are made.
+
+/// Describes a function to the chain, to operators (`rivulet nf show`) and to placement.
+#[derive(Clone, Debug)]
+pub struct Descriptor {
+    /// The type's name in policies, lower case: `nat`.
+    pub name: &'static str,
+    /// Other spellings that policies may use: `NAT`, `FW`. Names are compared without case.
+    pub aliases: &'static [&'static str],
+    /// What it does, in a sentence.
+    pub summary: &'static str,
+    /// What may be expected of it.
+    pub maturity: Maturity,
+    /// Version of the per-flow state's layout; raised with every change, see [`crate::NetworkFunction::upgrade`].
+    pub state_version: u16,
+    /// Attributes that it sets on packets (E4), read by filters as `NAME.attribute`.
+    pub attributes: &'static [Attribute],
+    /// Header fields that its verdicts and actions depend on.
+    pub reads: &'static [Field],
+    /// Header fields that it may write.
+    pub writes: &'static [Field],
+    /// What it does with payloads.
+    pub payload: Access,
+    /// Which packets must meet at one instance (E4).
+    pub affinity: Affinity,
+    /// Whether instances may stand on several cores or servers (E4).
+    pub scaling: Scaling,
+    /// State that flows share. Anything else that is shared is refused: functions are immutable while packets flow.
+    pub shared: &'static [Shared],
+    /// The per-flow get/put map, if it wants one.
+    pub map: Option<MapSpec>,
+    /// Whether it says how long flows live; if no function of a chain does, the chain's own timeouts count.
+    pub keeps_flows: bool,
+    /// Estimated cost in cycles per packet of a known flow, for sizing before anything was measured (E4).
+    pub cycles_per_packet: u32,
+}
+
+/// How far one may rely on a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Maturity {
+    /// For production.
+    Production,
+    /// Complete, but young.
+    Preview,
+    /// May change or go.
+    Experimental,
+}
+
+/// An attribute that a function sets on packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attribute {
+    /// Its name, as in `FW.safe`.
+    pub name: &'static str,
+    /// How many bits its value takes, 1 to 16.
+    pub bits: u8,
+    /// What it says.
+    pub meaning: &'static str,
+}
+
+/// Header fields, as far as functions read or rewrite them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Field {
+    /// Source address.
+    SourceAddress,
+    /// Destination address.
+    DestinationAddress,
+    /// Source port, or the identifier of an ICMP query.
+    SourcePort,
+    /// Destination port.
+    DestinationPort,
+    /// IP protocol.
+    Protocol,
+    /// TCP flags.
+    TcpFlags,
+    /// Time to live or hop limit.
+    TimeToLive,
+    /// Differentiated services code point.
+    Dscp,
+    /// VLAN tags.
+    Vlan,
+    /// Headers around the IP header are pushed or pulled.
+    Encapsulation,
+}
+
+/// What a function, or a state function, does with a packet's payload (B17).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Access {
+    /// Neither reads nor writes it.
+    Ignore,
+    /// Reads it.
+    Read,
+    /// May write it.
+    Write,
+}
+
+/// Which packets must meet at one instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Affinity {
+    /// Those of one flow, both directions.
+    Flow,
+    /// Those of one subscriber: the source of the flow's first packet.
+    Source,
+    /// Those to one destination.
+    Destination,
+    /// None: any packet may be processed anywhere.
+    None,
+}
+
+/// Over what a function's instances may be spread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scaling {
+    /// Cores and servers.
+    Servers,
+    /// Cores of one server.
+    Cores,
+    /// One instance only.
+    Single,
+}
+
+/// State that several flows share, of one of the kinds that scale without locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shared {
+    /// A number that is only added to; merged by addition.
+    Counter(&'static str),
+    /// A bounded set of 64-bit members with expiry; merged by union.
+    Set {
+        /// Its name.
+        name: &'static str,
+        /// Members at most; the oldest goes when it is full.
+        capacity: usize,
+    },
+    /// Items that flows take and give back, such as NAT ports. Each instance leases ranges of its own.
+    Pool(&'static str),
+}
+
+/// Size of the per-flow get/put map: part of the flow's record, so it moves with the flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapSpec {
+    /// Entries at most; a put beyond is refused.
+    pub entries: usize,
+    /// Bytes of a value; shorter ones are padded with zeros.
+    pub value_len: usize,
+}

@@ -1,0 +1,159 @@
+//! What comes out of functions beside packets: alerts, flow reports, packets that they made. All bounded.
+
+use packet::{Addr, DropReason, FlowKey, Packet, Pool, Side};
+
+/// Alerts and flow reports that are held until the runner takes them, each; further ones are counted as lost.
+pub const EFFECTS_MAX: usize = 65_536;
+
+/// How bad it is, as in Suricata: 1 is the worst.
+pub type Severity = u8;
+
+/// Something that an operator should see. Becomes one EVE JSON line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alert {
+    /// When the packet came.
+    pub timestamp_ns: u64,
+    /// The packet's number.
+    pub sequence: u64,
+    /// The function's place in the chain; set by the chain.
+    pub stage: u16,
+    /// What was found, by the function's own number.
+    pub signature_id: u32,
+    /// What was found, in words.
+    pub signature: &'static str,
+    /// The kind of finding.
+    pub category: &'static str,
+    /// How bad it is.
+    pub severity: Severity,
+    /// The flow's key.
+    pub key: FlowKey,
+    /// Whether the packet goes from the key's high end to its low end.
+    pub reversed: bool,
+}
+
+/// What a monitor says of a flow: an IPFIX biflow record (RFC 7011, RFC 5103).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowReport {
+    /// Source address of the flow's first packet.
+    pub source: Addr,
+    /// Its destination address.
+    pub destination: Addr,
+    /// Its source port, in host order.
+    pub source_port: u16,
+    /// Its destination port.
+    pub destination_port: u16,
+    /// Its protocol.
+    pub protocol: u8,
+    /// IP version, 4 or 6.
+    pub version: u8,
+    /// All TCP flags seen, original and reply direction.
+    pub tcp_flags: [u8; 2],
+    /// Outermost VLAN identifier, 0 if none.
+    pub vlan: u16,
+    /// When the first packet counted here came, in nanoseconds, by direction; 0 if none did.
+    pub first_ns: [u64; 2],
+    /// When the last one came.
+    pub last_ns: [u64; 2],
+    /// Packets since the last report, by direction.
+    pub packets: [u64; 2],
+    /// Bytes of IP packets since the last report, by direction.
+    pub bytes: [u64; 2],
+    /// Type of service byte of the first packet.
+    pub tos: u8,
+    /// IPFIX flowEndReason: 1 idle timeout, 2 active timeout, 3 end of flow, 4 forced end, 5 lack of resources.
+    pub end_reason: u8,
+}
+
+/// A packet that a function made.
+pub struct Made {
+    /// The packet, from the link layer on.
+    pub packet: Packet,
+    /// The function's place in the chain.
+    pub stage: u16,
+    /// The side that it leaves by.
+    pub towards: Side,
+}
+
+/// What functions put out while packets pass.
+pub struct Effects {
+    /// Alerts, oldest first.
+    pub alerts: Vec<Alert>,
+    /// Flow reports, oldest first.
+    pub reports: Vec<FlowReport>,
+    /// Packets made, not sent yet.
+    pub made: Vec<Made>,
+    /// Alerts that found no room.
+    pub alerts_lost: u64,
+    /// Flow reports that found no room.
+    pub reports_lost: u64,
+    /// Packets that could not be made for want of a buffer.
+    pub unmade: u64,
+}
+
+impl Default for Effects {
+    fn default() -> Effects {
+        Effects {
+            alerts: Vec::with_capacity(64),
+            reports: Vec::with_capacity(1024),
+            made: Vec::with_capacity(64),
+            alerts_lost: 0,
+            reports_lost: 0,
+            unmade: 0,
+        }
+    }
+}
+
+impl Effects {
+    pub(crate) fn alert(&mut self, alert: Alert) {
+        if self.alerts.len() < EFFECTS_MAX {
+            self.alerts.push(alert);
+        } else {
+            self.alerts_lost += 1;
+        }
+    }
+
+    pub(crate) fn report(&mut self, report: FlowReport) {
+        if self.reports.len() < EFFECTS_MAX {
+            self.reports.push(report);
+        } else {
+            self.reports_lost += 1;
+        }
+    }
+
+    /// Makes a packet that answers `to`: its link-layer header with the addresses swapped, then `network`.
+    pub(crate) fn answer(
+        &mut self,
+        pool: &mut Pool,
+        to: &Packet,
+        network: &[u8],
+        stage: u16,
+    ) -> Result<(), DropReason> {
+        let meta = to.meta();
+        let link = to.data().get(..meta.outer_l3 as usize).unwrap_or_default();
+        let Some(mut packet) = pool.take(link) else {
+            self.unmade += 1;
+            return Err(DropReason::NoBuffer);
+        };
+        if packet.extend(network).is_err() {
+            self.unmade += 1;
+            pool.give(packet);
+            return Err(DropReason::TooBig);
+        }
+        if meta.link == packet::LinkType::Ethernet
+            && let Some((addresses, _)) = packet.data_mut().split_at_mut_checked(12)
+        {
+            let (destination, source) = addresses.split_at_mut(6);
+            destination.swap_with_slice(source);
+        }
+        let len = packet.len() as u32;
+        let made = packet.meta_mut();
+        made.link = meta.link;
+        made.wire_len = len;
+        made.timestamp_ns = meta.timestamp_ns;
+        made.sequence = meta.sequence;
+        made.ingress = meta.ingress;
+        made.side = meta.side.other();
+        self.made.push(Made { packet, stage, towards: meta.side });
+        Ok(())
+    }
+}

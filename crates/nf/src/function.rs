@@ -1,0 +1,104 @@
+//! The interface that a network function implements.
+
+use serde::de::DeserializeOwned;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::config::ConfigError;
+use crate::{Context, Descriptor, EndReason, PacketView, Verdict};
+
+/// A network function: what one writes to get scaling, migration, fault tolerance and billing (DESIGN 4).
+///
+/// A value of the type is an instance with its configuration. While packets flow it is immutable; what changes is the
+/// flow's state, which the chain owns, and the shared state that the [`Descriptor`] declares.
+pub trait NetworkFunction: Sized + Send + Sync + 'static {
+    /// What the function says of itself.
+    const DESCRIPTOR: &'static Descriptor;
+
+    /// Its configuration, as written in the policy. `#[serde(deny_unknown_fields)]` makes an unknown key an error.
+    type Config: DeserializeOwned;
+
+    /// What it keeps of each flow: fixed-layout bytes without padding. All zeros is the state of a flow that has not begun.
+    type State: FromBytes + IntoBytes + KnownLayout + Immutable;
+
+    /// Makes an instance, or says what is wrong with the configuration.
+    fn new(config: Self::Config, setup: &mut Setup) -> Result<Self, ConfigError>;
+
+    /// Processes one packet of a flow (S21).
+    fn process(
+        &self,
+        packet: &mut PacketView<'_>,
+        state: &mut Self::State,
+        context: &mut Context<'_>,
+    ) -> Verdict;
+
+    /// A flow begins: called before its first packet is processed by this function.
+    fn flow_start(&self, _state: &mut Self::State, _context: &mut Context<'_>) {}
+
+    /// A flow is over: the place to give back what it took from pools, and to report it.
+    fn flow_end(&self, _state: &mut Self::State, _reason: EndReason, _context: &mut Context<'_>) {}
+
+    /// The flow's record has come from another unit and is processed here from now on.
+    fn flow_moved(&self, _state: &mut Self::State, _context: &mut Context<'_>) {}
+
+    /// Runs one of the state functions that it recorded (B22).
+    fn state_function(
+        &self,
+        _id: u16,
+        _packet: &mut PacketView<'_>,
+        _state: &mut Self::State,
+        _context: &mut Context<'_>,
+    ) {
+    }
+
+    /// Whether a condition that it recorded holds now (B7, B23).
+    fn event_holds(&self, _event: crate::EventCondition, _state: &Self::State) -> bool {
+        false
+    }
+
+    /// Carries out an operator's command, such as `server web1 down`; the words are the function's own.
+    fn control(&mut self, command: &str) -> Result<(), ControlError> {
+        Err(ControlError(format!("`{}` takes no commands, got `{command}`", Self::DESCRIPTOR.name)))
+    }
+
+    /// Brings a state of an older version over; see [`Descriptor::state_version`].
+    fn upgrade(from_version: u16, _old: &[u8]) -> Result<Self::State, UpgradeError> {
+        Err(UpgradeError { from_version, to_version: Self::DESCRIPTOR.state_version })
+    }
+}
+
+/// An operator's command was not understood, or cannot be carried out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ControlError(pub String);
+
+/// There is no way from an older state to today's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no way from state version {from_version} to {to_version}")]
+pub struct UpgradeError {
+    /// The version that the bytes have.
+    pub from_version: u16,
+    /// The version that is wanted.
+    pub to_version: u16,
+}
+
+/// What an instance asks for, and is told, while it is made.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Seed of everything random in the run.
+    pub seed: u64,
+    /// Flows that the chain holds at most.
+    pub flows_max: u32,
+    pub(crate) pools: Vec<u32>,
+}
+
+impl Setup {
+    /// For a chain of up to `flows_max` flows.
+    pub fn new(seed: u64, flows_max: u32) -> Setup {
+        Setup { seed, flows_max, pools: Vec::new() }
+    }
+
+    /// Sets the size, in items, of the next pool that the descriptor declares; to be called once for each, in order.
+    pub fn pool_size(&mut self, items: u32) {
+        self.pools.push(items);
+    }
+}

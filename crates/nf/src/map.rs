@@ -1,0 +1,115 @@
+//! The per-flow get/put map (S21): dynamic keys beside the fixed-layout state, bounded, part of the flow's record.
+
+use crate::MapSpec;
+
+/// A flow's map, borrowed from its record.
+pub struct StateMap<'a> {
+    bytes: &'a mut [u8],
+    spec: MapSpec,
+}
+
+/// The map is full, or the value too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PutError {
+    /// All entries are taken.
+    #[error("the flow's map is full ({0} entries)")]
+    Full(usize),
+    /// The value is longer than the descriptor says.
+    #[error("a value of {len} bytes where at most {max} fit")]
+    TooLong {
+        /// The value's length in bytes.
+        len: usize,
+        /// The longest that fits.
+        max: usize,
+    },
+}
+
+/// Bytes before each value: its key, and whether the entry is in use.
+const HEAD: usize = 9;
+
+impl MapSpec {
+    /// Bytes that a map of this size takes in the record.
+    pub const fn len_bytes(&self) -> usize {
+        self.entries * (HEAD + self.value_len)
+    }
+}
+
+impl<'a> StateMap<'a> {
+    /// The map that these bytes hold; all zero bytes are the empty map.
+    pub(crate) fn new(bytes: &'a mut [u8], spec: MapSpec) -> StateMap<'a> {
+        StateMap { bytes, spec }
+    }
+
+    /// The value under `key`, padded with zeros to the length that the descriptor says.
+    pub fn get(&self, key: u64) -> Option<&[u8]> {
+        let at = self.find(key)?;
+        self.bytes.get(at + HEAD..at + HEAD + self.spec.value_len)
+    }
+
+    /// Sets the value under `key`.
+    pub fn put(&mut self, key: u64, value: &[u8]) -> Result<(), PutError> {
+        if value.len() > self.spec.value_len {
+            return Err(PutError::TooLong { len: value.len(), max: self.spec.value_len });
+        }
+        let at = self.find(key).or_else(|| self.free()).ok_or(PutError::Full(self.spec.entries))?;
+        let entry = &mut self.bytes[at..at + HEAD + self.spec.value_len];
+        entry[0] = 1;
+        entry[1..HEAD].copy_from_slice(&key.to_le_bytes());
+        entry[HEAD..HEAD + value.len()].copy_from_slice(value);
+        entry[HEAD + value.len()..].fill(0);
+        Ok(())
+    }
+
+    /// Takes the entry away; whether there was one.
+    pub fn remove(&mut self, key: u64) -> bool {
+        let Some(at) = self.find(key) else { return false };
+        self.bytes[at..at + HEAD + self.spec.value_len].fill(0);
+        true
+    }
+
+    /// How many entries are in use.
+    pub fn len(&self) -> usize {
+        self.entries().filter(|&at| self.bytes[at] != 0).count()
+    }
+
+    /// Whether no entry is in use.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn entries(&self) -> impl Iterator<Item = usize> + use<> {
+        let stride = HEAD + self.spec.value_len;
+        (0..self.bytes.len() / stride).map(move |i| i * stride)
+    }
+
+    fn find(&self, key: u64) -> Option<usize> {
+        self.entries().find(|&at| self.bytes[at] != 0 && self.bytes[at + 1..at + HEAD] == key.to_le_bytes())
+    }
+
+    fn free(&self) -> Option<usize> {
+        self.entries().find(|&at| self.bytes[at] == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn puts_gets_removes_and_is_bounded() {
+        let spec = MapSpec { entries: 2, value_len: 4 };
+        let mut bytes = vec![0; spec.len_bytes()];
+        let mut map = StateMap::new(&mut bytes, spec);
+        assert!(map.is_empty());
+        map.put(0, b"ab").unwrap();
+        map.put(9, b"wxyz").unwrap();
+        assert_eq!(map.put(5, b""), Err(PutError::Full(2)));
+        assert_eq!(map.put(9, b"12345"), Err(PutError::TooLong { len: 5, max: 4 }));
+        map.put(0, b"c").unwrap();
+        assert_eq!(map.get(0), Some(&b"c\0\0\0"[..]));
+        assert_eq!(map.get(9), Some(&b"wxyz"[..]));
+        assert!(map.remove(0) && !map.remove(0));
+        assert_eq!(map.get(0), None);
+        assert_eq!(map.len(), 1);
+    }
+}

@@ -1,0 +1,116 @@
+//! Bounded sets of 64-bit members that many flows add to: merged by union, forgotten by age.
+
+use packet::memory::{OutOfMemory, Zeroed};
+use packet::split_mix;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::index::Index;
+
+/// A set that remembers when each member was last added. When it is full, the member entered longest ago goes.
+pub struct Set {
+    name: &'static str,
+    members: Zeroed<Member>,
+    index: Index,
+    seed: u64,
+    len: usize,
+    /// The slot to be written next, once all have been.
+    next: usize,
+    displaced: u64,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+struct Member {
+    value: u64,
+    added_ns: u64,
+}
+
+impl Set {
+    pub(crate) fn new(name: &'static str, capacity: usize, seed: u64) -> Result<Set, OutOfMemory> {
+        let capacity = capacity.max(1);
+        Ok(Set {
+            name,
+            members: Zeroed::new(capacity)?,
+            index: Index::new(capacity)?,
+            seed,
+            len: 0,
+            next: 0,
+            displaced: 0,
+        })
+    }
+
+    /// Its name in the descriptor.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// How many members there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many members had to go because the set was full.
+    pub fn displaced(&self) -> u64 {
+        self.displaced
+    }
+
+    /// When the value was last added, if it is a member.
+    pub fn added_ns(&self, value: u64) -> Option<u64> {
+        self.find(value).map(|at| self.members[at as usize].added_ns)
+    }
+
+    /// Adds the value, or makes it younger; whether it is new.
+    pub fn add(&mut self, value: u64, now_ns: u64) -> bool {
+        if let Some(at) = self.find(value) {
+            let member = &mut self.members[at as usize];
+            member.added_ns = member.added_ns.max(now_ns);
+            return false;
+        }
+        let at = self.next;
+        self.next = (at + 1) % self.members.len();
+        if self.len == self.members.len() {
+            let old = self.members[at].value;
+            self.index.remove(self.hash(old), at as u32);
+            self.displaced += 1;
+        } else {
+            self.len += 1;
+        }
+        self.members[at] = Member { value, added_ns: now_ns };
+        // The index has as much room as there are members, and one was just taken out if all were there.
+        let entered = self.index.insert(self.hash(value), at as u32);
+        debug_assert!(entered.is_ok());
+        true
+    }
+
+    fn find(&self, value: u64) -> Option<u32> {
+        self.index.find(self.hash(value), |at| self.members[at as usize].value == value)
+    }
+
+    fn hash(&self, value: u64) -> u64 {
+        split_mix(&mut (self.seed ^ value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn is_bounded_and_lets_the_oldest_go() {
+        let mut set = Set::new("clients", 3, 1).unwrap();
+        for value in [10, 11, 12] {
+            assert!(set.add(value, value));
+        }
+        assert!(!set.add(10, 99));
+        assert_eq!(set.added_ns(10), Some(99));
+        assert!(set.add(13, 13));
+        assert_eq!(set.added_ns(10), None);
+        assert_eq!((set.len(), set.displaced()), (3, 1));
+        assert_eq!(set.added_ns(13), Some(13));
+    }
+}

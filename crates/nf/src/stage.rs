@@ -1,0 +1,317 @@
+//! A function made ready to stand in a chain: the seam between the chain, which knows no types, and the function's own.
+//!
+//! One call through the trait object processes a batch; within it everything is monomorphic.
+
+use packet::memory::OutOfMemory;
+use packet::{DropReason, Packet, Side};
+use zerocopy::FromBytes;
+
+use crate::config::ConfigError;
+use crate::context::{Context, FlowInfo, SharedState, TagLayout};
+use crate::map::StateMap;
+use crate::pool::Pool;
+use crate::record::{Header, Records};
+use crate::recording::Recording;
+use crate::set::Set;
+use crate::{
+    Connection, ControlError, Descriptor, Effects, EndReason, EventCondition, MapSpec, NetworkFunction,
+    PacketView, Setup, Shared, Verdict,
+};
+
+/// Packets under way through a chain, in order of arrival, and what they are processed with.
+pub struct Group<'a> {
+    /// The packets.
+    pub packets: &'a mut [Packet],
+    /// What was decided about each so far.
+    pub verdicts: &'a mut [Verdict],
+    /// Which packets take part: those that entered by this side.
+    pub side: Side,
+    /// What the stage's function works with.
+    pub env: Env<'a>,
+    /// Filled in if what the function does is to be recorded: then the group has one packet.
+    pub recording: Option<&'a mut Recording>,
+}
+
+/// What functions work with, whatever the occasion.
+pub struct Env<'a> {
+    /// The flows.
+    pub records: &'a mut Records,
+    /// What comes out beside packets.
+    pub effects: &'a mut Effects,
+    /// Where made packets come from.
+    pub buffers: &'a mut packet::Pool,
+}
+
+/// What a stage has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StageCounters {
+    /// Packets that entered.
+    pub packets: u64,
+    /// Their bytes, from the link layer on.
+    pub bytes: u64,
+    /// Packets that it dropped.
+    pub drops: u64,
+}
+
+/// A function in a chain.
+pub trait Stage: Send {
+    /// What the function says of itself.
+    fn descriptor(&self) -> &'static Descriptor;
+
+    /// Bytes that it takes in a flow's record, a multiple of 8.
+    fn state_len(&self) -> usize;
+
+    /// Tells the stage its place: number in the chain, offset of its bytes behind the record's header, first bit of its
+    /// attributes in the tag word. Returns the next free bit, or none if the word is full.
+    fn place(&mut self, stage: u16, offset: usize, first_tag_bit: u32) -> Option<u32>;
+
+    /// Processes the group's packets whose verdict is still to forward.
+    fn process(&mut self, group: &mut Group<'_>);
+
+    /// A flow begins.
+    fn flow_start(&mut self, record: u32, info: FlowInfo, env: &mut Env<'_>);
+
+    /// A flow is over.
+    fn flow_end(&mut self, record: u32, reason: EndReason, info: FlowInfo, env: &mut Env<'_>);
+
+    /// A flow has come from another unit.
+    fn flow_moved(&mut self, record: u32, info: FlowInfo, env: &mut Env<'_>);
+
+    /// Whether a recorded event holds for a flow.
+    fn event_holds(&self, event: EventCondition, record: u32, records: &Records) -> bool;
+
+    /// Carries out an operator's command.
+    fn control(&mut self, command: &str) -> Result<(), ControlError>;
+
+    /// What was counted.
+    fn counters(&self) -> StageCounters;
+
+    /// Shared state, to be reported.
+    fn shared(&self) -> &SharedState;
+
+    /// Where the function's attributes stand in tag words.
+    fn tags(&self) -> &TagLayout;
+}
+
+/// Making a stage failed.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Shared state that the descriptor declares was not set up, or the other way round: a mistake in the function's code.
+    #[error("`{function}` declares {declared} pools and sizes {sized}")]
+    Pools {
+        /// The function.
+        function: &'static str,
+        /// Pools in its descriptor.
+        declared: usize,
+        /// Pools that it sized.
+        sized: usize,
+    },
+    /// There is not enough memory.
+    #[error(transparent)]
+    Memory(#[from] OutOfMemory),
+}
+
+/// Makes a stage of a function and its configuration.
+pub fn load<N: NetworkFunction>(config: N::Config, mut setup: Setup) -> Result<Box<dyn Stage>, LoadError> {
+    let function = N::new(config, &mut setup)?;
+    let descriptor = N::DESCRIPTOR;
+    let mut shared = SharedState::default();
+    let mut sizes = setup.pools.iter();
+    for kind in descriptor.shared {
+        match *kind {
+            Shared::Counter(_) => shared.counters.push(0),
+            Shared::Set { name, capacity } => shared.sets.push(Set::new(name, capacity, setup.seed)?),
+            Shared::Pool(name) => {
+                let items = sizes.next().copied().unwrap_or(0);
+                shared.pools.push(Pool::new(name, items, setup.flows_max as usize, setup.seed)?);
+            }
+        }
+    }
+    if shared.pools.len() != setup.pools.len() {
+        let (declared, sized) = (shared.pools.len(), setup.pools.len());
+        return Err(LoadError::Pools { function: descriptor.name, declared, sized });
+    }
+    Ok(Box::new(Loaded {
+        function,
+        shared,
+        layout: TagLayout::default(),
+        stage: 0,
+        offset: 0,
+        seed: setup.seed,
+        counters: StageCounters::default(),
+    }))
+}
+
+struct Loaded<N: NetworkFunction> {
+    function: N,
+    shared: SharedState,
+    layout: TagLayout,
+    stage: u16,
+    /// Where its bytes begin, behind the record's header.
+    offset: usize,
+    seed: u64,
+    counters: StageCounters,
+}
+
+impl<N: NetworkFunction> Loaded<N> {
+    const STATE_LEN: usize = size_of::<N::State>().next_multiple_of(8);
+    const MAP: MapSpec = match N::DESCRIPTOR.map {
+        Some(spec) => spec,
+        None => MapSpec { entries: 0, value_len: 0 },
+    };
+
+    /// Runs `call` with the flow's state and a context; none if the record is not what the layout says, which `place`
+    /// and the record's length rule out.
+    #[inline]
+    fn with_flow<R>(
+        &mut self,
+        record: u32,
+        info: FlowInfo,
+        env: &mut Env<'_>,
+        packet_tags: u64,
+        call: impl FnOnce(&N, &mut N::State, &mut Context<'_>) -> R,
+    ) -> Option<(R, After)> {
+        let (header, states) = env.records.parts_mut(record);
+        let own = states.get_mut(self.offset..)?;
+        let (state, map) = own.split_at_mut_checked(Self::STATE_LEN)?;
+        let state = N::State::mut_from_bytes(&mut state[..size_of::<N::State>()]).ok()?;
+        let mut context = Context {
+            flow: info,
+            map: StateMap::new(map.get_mut(..Self::MAP.len_bytes())?, Self::MAP),
+            shared: &mut self.shared,
+            effects: env.effects,
+            buffers: env.buffers,
+            tags: &mut header.tags,
+            layout: &self.layout,
+            stage: self.stage,
+            seed: self.seed,
+            keep_ms: 0,
+            realias: false,
+            draws: 0,
+            packet_tags,
+        };
+        let result = call(&self.function, state, &mut context);
+        let after = After { keep_ms: context.keep_ms, tags: context.packet_tags, realias: context.realias };
+        Some((result, after))
+    }
+}
+
+/// What a call leaves to be noted on the packet.
+struct After {
+    keep_ms: u32,
+    tags: u64,
+    realias: bool,
+}
+
+impl<N: NetworkFunction> Stage for Loaded<N> {
+    fn descriptor(&self) -> &'static Descriptor {
+        N::DESCRIPTOR
+    }
+
+    fn state_len(&self) -> usize {
+        Self::STATE_LEN + Self::MAP.len_bytes().next_multiple_of(8)
+    }
+
+    fn place(&mut self, stage: u16, offset: usize, first_tag_bit: u32) -> Option<u32> {
+        let (layout, next) = TagLayout::new(N::DESCRIPTOR.attributes, first_tag_bit)?;
+        self.stage = stage;
+        self.offset = offset;
+        self.layout = layout;
+        Some(next)
+    }
+
+    fn process(&mut self, group: &mut Group<'_>) {
+        let mut seen = StageCounters::default();
+        for (packet, verdict) in group.packets.iter_mut().zip(group.verdicts.iter_mut()) {
+            if *verdict != Verdict::Forward || packet.meta().side != group.side {
+                continue;
+            }
+            seen.packets += 1;
+            seen.bytes += packet.len() as u64;
+            let meta = packet.meta();
+            let (record, tags) = (meta.flow, meta.tags);
+            let info = info_of(packet, group.env.records.header(record));
+            let mut view = PacketView::new(packet, group.recording.as_deref_mut());
+            let decided = self.with_flow(record, info, &mut group.env, tags, |function, state, context| {
+                let verdict = function.process(&mut view, state, context);
+                if let Verdict::Drop(reason) = verdict {
+                    view.note_drop(reason);
+                }
+                verdict
+            });
+            *verdict = match decided {
+                Some((decided, after)) => {
+                    let meta = packet.meta_mut();
+                    meta.keep_ms = meta.keep_ms.max(after.keep_ms);
+                    meta.tags = after.tags;
+                    meta.realias |= after.realias;
+                    decided
+                }
+                None => Verdict::Drop(DropReason::Internal),
+            };
+            seen.drops += u64::from(matches!(verdict, Verdict::Drop(_)));
+        }
+        self.counters.packets += seen.packets;
+        self.counters.bytes += seen.bytes;
+        self.counters.drops += seen.drops;
+    }
+
+    fn flow_start(&mut self, record: u32, info: FlowInfo, env: &mut Env<'_>) {
+        self.with_flow(record, info, env, 0, |function, state, context| function.flow_start(state, context));
+    }
+
+    fn flow_end(&mut self, record: u32, reason: EndReason, info: FlowInfo, env: &mut Env<'_>) {
+        self.with_flow(record, info, env, 0, |function, state, context| {
+            function.flow_end(state, reason, context);
+        });
+    }
+
+    fn flow_moved(&mut self, record: u32, info: FlowInfo, env: &mut Env<'_>) {
+        self.with_flow(record, info, env, 0, |function, state, context| function.flow_moved(state, context));
+    }
+
+    fn event_holds(&self, event: EventCondition, record: u32, records: &Records) -> bool {
+        let start = size_of::<Header>() + self.offset;
+        let bytes = records.bytes(record).get(start..start + size_of::<N::State>());
+        match bytes.and_then(|bytes| N::State::ref_from_bytes(bytes).ok()) {
+            Some(state) => self.function.event_holds(event, state),
+            None => false,
+        }
+    }
+
+    fn control(&mut self, command: &str) -> Result<(), ControlError> {
+        self.function.control(command)
+    }
+
+    fn counters(&self) -> StageCounters {
+        self.counters
+    }
+
+    fn shared(&self) -> &SharedState {
+        &self.shared
+    }
+
+    fn tags(&self) -> &TagLayout {
+        &self.layout
+    }
+}
+
+/// What is known of a packet and its flow.
+#[inline]
+fn info_of(packet: &Packet, header: &Header) -> FlowInfo {
+    let meta = packet.meta();
+    FlowInfo {
+        now_ns: meta.timestamp_ns,
+        sequence: meta.sequence,
+        key: header.key,
+        reversed: header.has(Header::FLAG_REVERSED),
+        direction: meta.direction,
+        side: meta.side,
+        origin: if header.has(Header::FLAG_FROM_OUTSIDE) { Side::Outside } else { Side::Inside },
+        clock: meta.clock,
+        connection: Connection::from_phase(meta.phase),
+    }
+}

@@ -1,0 +1,176 @@
+//! The packet as a function sees it: reading is free, writing is recorded.
+
+use packet::{DropReason, End, Endpoint, Meta, Packet, RewriteError, parse};
+
+use crate::recording::{EventCondition, HeaderAction, Recording, StateFunction};
+use crate::{Access, Field};
+
+/// A packet in a function's hands. All changes go through it, so that they can be recorded (see [`crate::recording`]).
+pub struct PacketView<'a> {
+    packet: &'a mut Packet,
+    recording: Option<&'a mut Recording>,
+}
+
+impl<'a> PacketView<'a> {
+    /// A view of this packet, which records if `recording` is given.
+    #[inline]
+    pub fn new(packet: &'a mut Packet, recording: Option<&'a mut Recording>) -> PacketView<'a> {
+        PacketView { packet, recording }
+    }
+
+    pub(crate) fn packet(&self) -> &Packet {
+        self.packet
+    }
+
+    /// What was parsed of it on arrival.
+    #[inline]
+    pub fn meta(&self) -> &Meta {
+        self.packet.meta()
+    }
+
+    /// All bytes, from the link layer on.
+    #[inline]
+    pub fn data(&self) -> &[u8] {
+        self.packet.data()
+    }
+
+    /// From the flow's IP header on.
+    #[inline]
+    pub fn network(&self) -> &[u8] {
+        self.packet.data().get(self.meta().l3 as usize..).unwrap_or_default()
+    }
+
+    /// From the transport header on; link-layer padding may follow the packet.
+    #[inline]
+    pub fn transport(&self) -> &[u8] {
+        self.packet.data().get(self.meta().l4 as usize..).unwrap_or_default()
+    }
+
+    /// The transport's payload as far as it was captured, without link-layer padding.
+    #[inline]
+    pub fn payload(&self) -> &[u8] {
+        let end = self.meta().outer_l3 as usize + self.packet.ip_len();
+        let data = self.packet.data();
+        data.get(self.meta().payload as usize..end.min(data.len())).unwrap_or_default()
+    }
+
+    /// Length of the IP packet in bytes: what meters and counters count.
+    #[inline]
+    pub fn ip_len(&self) -> usize {
+        self.packet.ip_len()
+    }
+
+    /// Source and destination as the headers are now: earlier functions may have changed them.
+    #[inline]
+    pub fn ends(&self) -> (Endpoint, Endpoint) {
+        parse::ends(self.packet)
+    }
+
+    /// The packet that this ICMP error quotes, if it is one.
+    pub fn embedded(&self) -> Option<parse::Embedded> {
+        let meta = self.meta();
+        if meta.class != packet::Class::IcmpError {
+            return None;
+        }
+        parse::embedded(self.packet.data(), meta.l4 as usize, meta.version)
+    }
+
+    /// Sets source address and port with all checksums; see [`Packet::set_end`].
+    #[inline]
+    pub fn set_source(&mut self, to: Endpoint) -> Result<(), RewriteError> {
+        self.set_end(End::Source, to)
+    }
+
+    /// Sets destination address and port with all checksums.
+    #[inline]
+    pub fn set_destination(&mut self, to: Endpoint) -> Result<(), RewriteError> {
+        self.set_end(End::Destination, to)
+    }
+
+    /// Sets address and port of one end with all checksums.
+    #[inline]
+    pub fn set_end(&mut self, end: End, to: Endpoint) -> Result<(), RewriteError> {
+        self.note(|| HeaderAction::SetEnd(end, to));
+        self.packet.set_end(end, to)
+    }
+
+    /// Sets one end of the packet that this ICMP error quotes.
+    pub fn set_embedded_end(&mut self, end: End, to: Endpoint) -> Result<(), RewriteError> {
+        self.note(|| HeaderAction::SetEmbeddedEnd(end, to));
+        self.packet.set_embedded_end(end, to)
+    }
+
+    /// Takes one from the time to live; false if it is used up.
+    #[inline]
+    pub fn decrement_ttl(&mut self) -> bool {
+        self.note(|| HeaderAction::DecrementTtl);
+        self.packet.decrement_ttl()
+    }
+
+    /// Sets the DSCP, 0 to 63.
+    pub fn set_dscp(&mut self, dscp: u8) {
+        self.note(|| HeaderAction::SetField(Field::Dscp, u64::from(dscp)));
+        self.packet.set_dscp(dscp);
+    }
+
+    /// Puts headers before the IP header; see [`Packet::encapsulate`].
+    pub fn encapsulate(&mut self, header: &[u8], version: u8) -> Result<(), RewriteError> {
+        self.note(|| HeaderAction::Encapsulate { header: header.to_vec(), version });
+        self.packet.encapsulate(header, version)
+    }
+
+    /// Takes outer headers away; see [`Packet::decapsulate`].
+    pub fn decapsulate(&mut self, len: usize, version: u8) -> Result<(), RewriteError> {
+        self.note(|| HeaderAction::Decapsulate { len, version });
+        self.packet.decapsulate(len, version)
+    }
+
+    /// Cuts link-layer padding away, as is needed before the packet is wrapped.
+    pub fn trim_trailer(&mut self) {
+        self.packet.trim_trailer();
+    }
+
+    /// The flow's IP packet, to be changed in ways that are not recorded: such a function cannot be consolidated, and
+    /// keeps lengths and checksums right itself.
+    pub fn network_mut(&mut self) -> &mut [u8] {
+        let l3 = self.meta().l3 as usize;
+        self.note_function(StateFunction { id: u16::MAX, access: Access::Write });
+        self.packet.data_mut().get_mut(l3..).unwrap_or_default()
+    }
+
+    /// Whether what happens to this packet is recorded: the time to add entries of one's own.
+    #[inline]
+    pub fn is_recording(&self) -> bool {
+        self.recording.is_some()
+    }
+
+    /// Adds a header action to the record (B21); the packet is not changed.
+    pub fn note_action(&mut self, action: HeaderAction) {
+        self.note(|| action);
+    }
+
+    /// Adds a state function to the record (B22).
+    pub fn note_function(&mut self, function: StateFunction) {
+        if let Some(recording) = &mut self.recording {
+            recording.function(function);
+        }
+    }
+
+    /// Adds an event to the record (B23).
+    pub fn note_event(&mut self, event: EventCondition) {
+        if let Some(recording) = &mut self.recording {
+            recording.event(event);
+        }
+    }
+
+    pub(crate) fn note_drop(&mut self, reason: DropReason) {
+        self.note(|| HeaderAction::Drop(reason));
+    }
+
+    #[inline]
+    fn note(&mut self, action: impl FnOnce() -> HeaderAction) {
+        if let Some(recording) = &mut self.recording {
+            recording.action(action());
+        }
+    }
+}
