@@ -2,5 +2,6 @@
 
 pub mod checksum;
 mod link;
+pub mod wire;
 
 pub use link::LinkType;
