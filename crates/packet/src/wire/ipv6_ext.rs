@@ -65,12 +65,13 @@ pub struct Headers<'a> {
     offset: usize,
     seen: usize,
     fragment: Option<FragmentInfo>,
+    has_failed: bool,
 }
 
 impl<'a> Headers<'a> {
     /// A walk from `next_header`, at the start of `payload`.
     pub const fn new(next_header: IpProtocol, payload: &'a [u8]) -> Self {
-        Headers { payload, next_header, offset: 0, seen: 0, fragment: None }
+        Headers { payload, next_header, offset: 0, seen: 0, fragment: None, has_failed: false }
     }
 
     fn step(&mut self) -> Result<(IpProtocol, Header<&'a [u8]>), WireError> {
@@ -93,16 +94,18 @@ impl<'a> Headers<'a> {
 }
 
 impl<'a> Iterator for Headers<'a> {
-    /// The kind of an extension header, and the header. An error leaves the walk where it is, and it comes again.
+    /// The kind of an extension header, and the header. An error is the last item.
     type Item = Result<(IpProtocol, Header<&'a [u8]>), WireError>;
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         let is_later_fragment = self.fragment.is_some_and(|fragment| fragment.offset != 0);
-        if is_later_fragment || !self.next_header.is_ipv6_extension() {
+        if self.has_failed || is_later_fragment || !self.next_header.is_ipv6_extension() {
             return None;
         }
-        Some(self.step())
+        let step = self.step();
+        self.has_failed = step.is_err();
+        Some(step)
     }
 }
 

@@ -17,7 +17,7 @@ view! {
     /// The port it is sent to.
     destination_port, set_destination_port: u16 = 2..4;
     /// The length of header and payload in bytes.
-    len, set_len: u16 = 4..6;
+    length, set_length: u16 = 4..6;
     /// The checksum; zero if the sender computed none.
     checksum, set_checksum: u16 = 6..8;
 }
@@ -44,7 +44,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     #[inline]
     pub fn check_len(&self) -> Result<(), WireError> {
         self.check_header_len()?;
-        need(NAME, self.bytes(), usize::from(self.len()))
+        need(NAME, self.bytes(), usize::from(self.length()))
     }
 
     /// Checks that the header is there.
@@ -55,7 +55,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     #[inline]
     pub fn check_header_len(&self) -> Result<(), WireError> {
         need(NAME, self.bytes(), HEADER_LEN)?;
-        require(usize::from(self.len()) >= HEADER_LEN, NAME, "length")
+        require(usize::from(self.length()) >= HEADER_LEN, NAME, "length")
     }
 
     /// The header's length in bytes.
@@ -67,7 +67,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// Where the payload lies in the buffer: no further than the length field, and no further than the buffer.
     #[inline]
     pub fn payload_range(&self) -> core::ops::Range<usize> {
-        HEADER_LEN..usize::from(self.len()).min(self.bytes().len())
+        HEADER_LEN..usize::from(self.length()).min(self.bytes().len())
     }
 
     /// Whether the checksum of a whole datagram is right. None (zero) is right in IPv4, and wrong in IPv6 (RFC 8200
@@ -115,7 +115,7 @@ impl Repr {
             source_port: packet.source_port(),
             destination_port: packet.destination_port(),
             // A checked datagram is no shorter than its header.
-            payload_len: packet.len() - HEADER_LEN as u16,
+            payload_len: packet.length() - HEADER_LEN as u16,
         }
     }
 
@@ -135,7 +135,7 @@ impl Repr {
         let mut packet = Packet::new_unchecked(room(NAME, buffer, HEADER_LEN)?);
         packet.set_source_port(self.source_port);
         packet.set_destination_port(self.destination_port);
-        packet.set_len(HEADER_LEN as u16 + self.payload_len);
+        packet.set_length(HEADER_LEN as u16 + self.payload_len);
         Ok(())
     }
 }

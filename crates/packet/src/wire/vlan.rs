@@ -88,12 +88,13 @@ pub struct Tags<'a> {
     ethertype: EtherType,
     payload: &'a [u8],
     seen: usize,
+    has_failed: bool,
 }
 
 impl<'a> Tags<'a> {
     /// The tags at the start of `payload`, which `ethertype` announces.
     pub const fn new(ethertype: EtherType, payload: &'a [u8]) -> Self {
-        Tags { ethertype, payload, seen: 0 }
+        Tags { ethertype, payload, seen: 0, has_failed: false }
     }
 
     /// What the payload is, by the last tag seen.
@@ -105,29 +106,31 @@ impl<'a> Tags<'a> {
     pub const fn payload(&self) -> &'a [u8] {
         self.payload
     }
+
+    fn step(&mut self) -> Result<(EtherType, Tag<&'a [u8]>), WireError> {
+        if self.seen == MAX_TAGS {
+            return Err(WireError::TooMany { header: NAME, limit: MAX_TAGS });
+        }
+        let tag = Tag::new_checked(self.payload)?;
+        let announced_by = core::mem::replace(&mut self.ethertype, tag.ethertype());
+        self.payload = &self.payload[HEADER_LEN..];
+        self.seen += 1;
+        Ok((announced_by, tag))
+    }
 }
 
 impl<'a> Iterator for Tags<'a> {
-    /// The EtherType that announced the tag, and the tag. An error leaves the walk where it is, and it comes again.
+    /// The EtherType that announced the tag, and the tag. An error is the last item.
     type Item = Result<(EtherType, Tag<&'a [u8]>), WireError>;
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let announced_by = self.ethertype;
-        if !announced_by.is_vlan() {
+        if self.has_failed || !self.ethertype.is_vlan() {
             return None;
         }
-        if self.seen == MAX_TAGS {
-            return Some(Err(WireError::TooMany { header: NAME, limit: MAX_TAGS }));
-        }
-        let tag = match Tag::new_checked(self.payload) {
-            Ok(tag) => tag,
-            Err(error) => return Some(Err(error)),
-        };
-        self.seen += 1;
-        self.ethertype = tag.ethertype();
-        self.payload = &self.payload[HEADER_LEN..];
-        Some(Ok((announced_by, tag)))
+        let step = self.step();
+        self.has_failed = step.is_err();
+        Some(step)
     }
 }
 
@@ -195,5 +198,6 @@ mod tests {
         assert_eq!(tags.by_ref().take(MAX_TAGS).filter(|tag| tag.is_ok()).count(), MAX_TAGS);
         let too_many = WireError::TooMany { header: NAME, limit: MAX_TAGS };
         assert_eq!(tags.next().unwrap().unwrap_err(), too_many);
+        assert!(tags.next().is_none());
     }
 }
