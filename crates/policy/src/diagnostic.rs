@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
-use crate::source::{Sources, Span};
+use crate::source::{SourceTooLarge, Sources, Span};
 
 /// Most diagnostics that one reading keeps; what comes after is only counted.
 pub const MAX_DIAGNOSTICS: usize = 100;
@@ -165,6 +165,12 @@ impl Report {
             self.diagnostics.pop();
             self.diagnostics.push(diagnostic);
         }
+    }
+
+    /// A report that refuses a source which is too large to be one of its sources.
+    pub(crate) fn refuse(&mut self, name: &str, error: SourceTooLarge) {
+        let message = format!("{name}: {error}");
+        self.push(Diagnostic { severity: Severity::Error, message, labels: Vec::new(), help: None });
     }
 
     fn rest(&self) -> String {

@@ -8,6 +8,8 @@ use crate::diagnostic::{Diagnostic, Report};
 use crate::source::{SourceId, Span};
 use crate::token::{Kind, Token, tokens};
 
+pub(crate) use filter::PROTOCOLS;
+
 /// How deep values and filters may nest. Deeper ones are an error, so that no input exhausts the stack.
 pub const MAX_DEPTH: usize = 64;
 
@@ -240,12 +242,18 @@ impl Parser<'_> {
         (self.peek().kind == Kind::Name).then(|| &self.text[self.peek().span.range()])
     }
 
+    /// The text of the token behind the current one, if that is a name.
+    fn second_word(&self) -> Option<&str> {
+        let token = self.tokens.get(self.at + 1)?;
+        (token.kind == Kind::Name).then(|| &self.text[token.span.range()])
+    }
+
     fn describe(&self) -> String {
         let token = self.peek();
         match token.kind {
             Kind::End => "the end of the policy".to_owned(),
             Kind::Text(_) => "a string".to_owned(),
-            _ => format!("`{}`", &self.text[token.span.range()]),
+            _ => format!("`{}`", shorten(&self.text[token.span.range()])),
         }
     }
 
@@ -270,7 +278,6 @@ impl Parser<'_> {
 
     /// Goes on behind the statement that began at token `start` with `level` open braces.
     fn skip_statement(&mut self, level: usize, start: usize) {
-        self.depth = 0;
         loop {
             let ended = self.at > start
                 && self.open <= level
@@ -286,5 +293,14 @@ impl Parser<'_> {
             self.bump();
         }
         self.take(";");
+    }
+}
+
+/// The head of a text, for a message that repeats it.
+fn shorten(text: &str) -> String {
+    const MAX_SHOWN: usize = 40;
+    match text.char_indices().nth(MAX_SHOWN) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
     }
 }

@@ -33,6 +33,9 @@ pub(crate) enum Kind {
     End,
 }
 
+/// Most characters in a name.
+pub const MAX_NAME_BYTES: usize = 100;
+
 /// Signs, longer ones before their own beginnings.
 const SIGNS: [&str; 24] = [
     "<->", "->", "<=", ">=", "==", "!=", "&&", "||", "{", "}", "[", "]", "(", ")", "<", ">", ";", ":", ",",
@@ -101,8 +104,7 @@ impl<'a> Lexer<'a> {
             return self.number();
         }
         if is_name_start(first) {
-            self.at += name_length(self.rest());
-            return Some(Kind::Name);
+            return Some(self.name());
         }
         if first == '"' {
             return self.string();
@@ -111,13 +113,13 @@ impl<'a> Lexer<'a> {
             self.at += 1 + name_length(&self.rest()[1..]);
             return Some(Kind::Reference);
         }
-        // A single `&` or `|` is a slip of the finger: say so and read on as if it were doubled.
         if let Some(sign) = SIGNS.iter().find(|s| self.rest().starts_with(**s)) {
             self.at += sign.len();
             return Some(Kind::Sign(sign));
         }
         self.at += first.len_utf8();
         match first {
+            // A slip of the finger: say so and read on as if it were doubled.
             '&' | '|' => {
                 let sign = if first == '&' { "&&" } else { "||" };
                 let error = Diagnostic::error(format!("unexpected `{first}`"), self.span(start));
@@ -139,6 +141,17 @@ impl<'a> Lexer<'a> {
             }
         }
         None
+    }
+
+    fn name(&mut self) -> Kind {
+        let start = self.at;
+        self.at += name_length(self.rest());
+        if self.at - start > MAX_NAME_BYTES {
+            let error =
+                Diagnostic::error("the name is too long", self.span(start).head(MAX_NAME_BYTES as u32));
+            self.report.push(error.help(format!("a name has at most {MAX_NAME_BYTES} characters")));
+        }
+        Kind::Name
     }
 
     /// What contains colons: an IPv6 address or prefix, or a MAC address.
@@ -299,4 +312,9 @@ fn mac(word: &str) -> Option<[u8; 6]> {
         *byte = u8::from_str_radix(part, 16).ok()?;
     }
     parts.next().is_none().then_some(mac)
+}
+
+/// Whether the text, written as it is, is one name.
+pub(crate) fn is_name(text: &str) -> bool {
+    text.starts_with(is_name_start) && name_length(text) == text.len()
 }

@@ -93,7 +93,8 @@ impl Parser<'_> {
             self.bump();
             return Ok(Spanned::new(FilterKind::Always(word == "true"), span));
         }
-        if word == "tcp" && *self.peek_second() == Kind::Name {
+        if word == "tcp" && self.second_word() == Some("flags") {
+            self.bump();
             self.bump();
             return self.flags(span);
         }
@@ -122,11 +123,8 @@ impl Parser<'_> {
         Ok(Spanned::new(FilterKind::Test { side, field, compare, value }, span))
     }
 
-    /// `flags syn,!ack`, behind `tcp`.
+    /// `syn,!ack`, behind `tcp flags`.
     fn flags(&mut self, start: Span) -> Parsed<Filter> {
-        if self.take_word("flags").is_none() {
-            return self.unexpected("`flags`, `&&`, `||` or `]`");
-        }
         let mut flags = Vec::new();
         loop {
             let set = self.take("!").is_none();

@@ -222,16 +222,11 @@ impl Parser<'_> {
     }
 
     fn bad_number<T>(&mut self, span: Span, why: String) -> Parsed<T> {
-        let text = &self.text[span.range()];
-        let shown: String = text.chars().take(MAX_SHOWN).collect();
-        let dots = if shown.len() < text.len() { "..." } else { "" };
-        self.report.push(Diagnostic::error(format!("`{shown}{dots}` is not a number here"), span).help(why));
+        let text = super::shorten(&self.text[span.range()]);
+        self.report.push(Diagnostic::error(format!("`{text}` is not a number here"), span).help(why));
         Err(Reported)
     }
 }
-
-/// Most characters of a wrong number that a message repeats.
-const MAX_SHOWN: usize = 40;
 
 fn address_range(first: IpAddr, last: IpAddr) -> Result<Literal, &'static str> {
     if first.is_ipv4() != last.is_ipv4() {
