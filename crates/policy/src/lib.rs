@@ -20,4 +20,4 @@ pub use parser::{MAX_DEPTH, RESERVED};
 pub use policy::{Direction, Edge, Files, MAX_PORT, Nf, Node, Pipelet, Policy, Port, syntax};
 pub use source::{MAX_SOURCE_BYTES, SourceId, SourceTooLarge, Sources, Span};
 pub use token::MAX_NAME_BYTES;
-pub use value::{Entry, Value, ValueKind};
+pub use value::{ConfigFault, Entry, Value, ValueKind};

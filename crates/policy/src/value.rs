@@ -9,7 +9,7 @@ use nf::config::Located;
 use crate::literal::Literal;
 use crate::source::Span;
 
-pub(crate) use de::Error as ConfigFault;
+pub use de::Error as ConfigFault;
 
 /// A value and where it is written.
 #[derive(Clone, Debug, PartialEq)]
