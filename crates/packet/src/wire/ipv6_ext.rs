@@ -46,12 +46,12 @@ impl FragmentInfo {
 ///
 /// # Errors
 ///
-/// [`WireError::Truncated`] if an extension header is not all there, [`WireError::Malformed`] for an impossible length,
-/// [`WireError::TooMany`] beyond [`MAX_EXTENSION_HEADERS`].
+/// [`WireError::Truncated`] if an extension header is not all there, [`WireError::Malformed`] for an impossible length
+/// and for hop-by-hop options that do not come first, [`WireError::TooMany`] beyond [`MAX_EXTENSION_HEADERS`].
 #[inline]
 pub fn walk(next_header: IpProtocol, payload: &[u8]) -> Result<UpperLayer, WireError> {
     let mut headers = Headers::new(next_header, payload);
-    while let Some(header) = headers.next() {
+    for header in headers.by_ref() {
         header?;
     }
     Ok(UpperLayer { protocol: headers.next_header, offset: headers.offset, fragment: headers.fragment })
@@ -79,6 +79,8 @@ impl<'a> Headers<'a> {
             return Err(WireError::TooMany { header: NAME, limit: MAX_EXTENSION_HEADERS });
         }
         let kind = self.next_header;
+        // RFC 8200 section 4.1: hop-by-hop options come first or not at all.
+        require(kind != IpProtocol::HOP_BY_HOP || self.seen == 0, NAME, "hop-by-hop options not first")?;
         let rest = &self.payload[self.offset..];
         let len = header_len(kind, rest)?;
         let bytes = &rest[..len];
