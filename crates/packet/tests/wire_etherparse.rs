@@ -103,7 +103,7 @@ fn agree_on_extensions(bytes: &[u8]) -> Outcome {
         let Ok((_, protocol, rest)) = Ipv6ExtensionsSlice::from_slice(IpNumber(kind), bytes) else {
             continue;
         };
-        match ipv6_ext::walk(IpProtocol(kind), bytes) {
+        match ipv6_walk::walk(IpProtocol(kind), bytes) {
             // etherparse goes on behind the header of a later fragment, where there is only data.
             Ok(ours) if ours.fragment.is_some_and(|fragment| fragment.offset != 0) => {
                 prop_assert!(ours.offset <= bytes.len() - rest.len());
@@ -289,7 +289,7 @@ fn every_checksum_is_right(bytes: &[u8]) -> Outcome {
         }
         _ => {
             let packet = ipv6::Packet::new_checked(tags.payload())?;
-            let upper = ipv6_ext::walk(packet.next_header(), packet.payload())?;
+            let upper = ipv6_walk::walk(packet.next_header(), packet.payload())?;
             (IpAddresses::from(&packet), upper.protocol, packet.payload()[upper.offset..].to_vec())
         }
     };
@@ -355,7 +355,7 @@ proptest! {
         }
         bytes.push(0);
         let theirs = Ipv6ExtensionsSlice::from_slice(IpNumber(numbers[0]), &bytes);
-        let ours = ipv6_ext::walk(IpProtocol(numbers[0]), &bytes);
+        let ours = ipv6_walk::walk(IpProtocol(numbers[0]), &bytes);
         prop_assert_eq!(ours.is_ok(), theirs.is_ok());
         agree(&bytes)?;
     }

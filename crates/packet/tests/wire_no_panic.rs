@@ -104,10 +104,10 @@ fn parse_everything(bytes: &[u8]) {
 /// Walks from every number that could announce what the bytes are.
 fn walk_everything(bytes: &[u8]) {
     for kind in (0..=u8::MAX).map(IpProtocol) {
-        if let Ok(upper) = ipv6_ext::walk(kind, bytes) {
+        if let Ok(upper) = ipv6_walk::walk(kind, bytes) {
             assert!(upper.offset <= bytes.len());
         }
-        for (_, header) in ipv6_ext::Headers::new(kind, bytes).flatten() {
+        for (_, header) in ipv6_walk::Headers::new(kind, bytes).flatten() {
             black_box((header.data(), header.options().count(), header.payload()));
         }
     }
