@@ -134,10 +134,12 @@ impl Policy {
     /// What is wrong, at the exact key or value. An error that a type makes itself points into a text when its message
     /// begins with a place, as that of a [`ConfigError`] does.
     pub fn config<'v, T: Deserialize<'v>>(&self, value: &'v Value) -> Result<T, Box<Diagnostic>> {
-        T::deserialize(value).map_err(|fault: ConfigFault| {
-            let located = self.placed(&fault.message);
-            Box::new(located.unwrap_or_else(|| fault.diagnostic(value.span)))
-        })
+        T::deserialize(value).map_err(|fault| Box::new(self.fault(fault, value.span)))
+    }
+
+    /// The diagnostic for a configuration that could not be read; `default` is the place if the fault has none.
+    pub fn fault(&self, fault: ConfigFault, default: Span) -> Diagnostic {
+        self.placed(&fault.message).unwrap_or_else(|| fault.diagnostic(default))
     }
 
     /// The diagnostic for an error that was found in a configuration after it was read; `default` is the place if the

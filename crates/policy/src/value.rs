@@ -60,3 +60,11 @@ impl Value {
         Self { kind: ValueKind::Object(Vec::new()), span }
     }
 }
+
+impl nf::ConfigSource for Value {
+    type Error = ConfigFault;
+
+    fn read<T: serde::de::DeserializeOwned>(&self) -> Result<T, ConfigFault> {
+        T::deserialize(self)
+    }
+}
