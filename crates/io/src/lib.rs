@@ -1,6 +1,8 @@
 //! Capture files and generated traffic: where packets come from and go to when there is no network.
 //!
 //! - [`capture`] reads and writes pcap and pcapng files, record by record.
+//! - [`traffic`] makes up traffic from a seed, and answers it as servers would.
 #![forbid(unsafe_code)]
 
 pub mod capture;
+pub mod traffic;
