@@ -377,14 +377,14 @@ fn tshark_finds_nothing_wrong() {
         writer.write(&record).unwrap();
     }
     writer.finish().unwrap();
-    let wrong = "_ws.malformed || ip.checksum.status == 0 || tcp.checksum.status == 0 || udp.checksum.status == 0 || icmp.checksum.status == 0 || icmpv6.checksum.status == 0 || tcp.analysis.flags || icmp.resp_not_found";
+    // Random payloads look like some protocol, malformed, now and then: that is not to be judged.
+    let wrong = "(_ws.malformed && !tcp.payload && !udp.payload) || tcp.analysis.flags || icmp.resp_not_found \
+                 || ip.checksum.status == 0 || tcp.checksum.status == 0 || udp.checksum.status == 0 \
+                 || icmp.checksum.status == 0 || icmpv6.checksum.status == 0";
     let mut command = Command::new("tshark");
     for protocol in ["ip", "tcp", "udp"] {
         command.args(["-o", &format!("{protocol}.check_checksum:TRUE")]);
     }
-    // Payloads are no protocol's: whatever tshark sees in them, it is not to be judged.
-    command
-        .args(["--only-protocols", "frame,eth,ethertype,vlan,ip,ipv6,ipv6.fraghdr,tcp,udp,icmp,icmpv6,data"]);
     let output = command.args(["-n", "-Y", wrong, "-r"]).arg(file.path()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let found = String::from_utf8(output.stdout).unwrap();
