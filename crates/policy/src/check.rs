@@ -39,7 +39,11 @@ pub(crate) fn check(file: &File, whole: Span, files: &mut Files<'_>, report: &mu
     let settings = checker.configure(file).unwrap_or_else(|| Value::empty(whole));
     checker.check_port_numbers();
     let pipelets = checker.pipelets(file);
-    checker.warn_unused(file);
+    // What an error hides may look unused or repeated: first things first.
+    if !checker.report.has_errors() {
+        checker.warn_unused(file);
+        pipelets.iter().for_each(|pipelet| checker.warn_of_pipelet(pipelet));
+    }
     Checked { ports: checker.ports, nfs: checker.nfs, settings, pipelets }
 }
 

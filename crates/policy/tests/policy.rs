@@ -1,5 +1,7 @@
 //! Policies that are right, and what they mean.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, outside the tests themselves")]
+
 use nf::config::{BitRate, ByteCount, ConfigError, Located, Nanos, PacketRate};
 use policy::{Colour, Direction, Fields, Node, NumberField, Policy, Scalar};
 use serde::Deserialize;
@@ -37,8 +39,8 @@ fn the_slide_is_read_to_the_letter() {
     let unresolved = Policy::read("slide.rvl", SLIDE, &mut |_| Err(String::new())).unwrap_err();
     assert_eq!(
         unresolved.to_string(),
-        "slide.rvl:8:8: warning: `:` at the end of a statement; write `;`\n\
-         slide.rvl:7:14: error: unknown value `my_net`\n\
+        "slide.rvl:7:14: error: unknown value `my_net`\n\
+         slide.rvl:8:8: warning: `:` at the end of a statement; write `;`\n\
          slide.rvl:10:12: error: unknown value `wan_net`\n"
     );
 

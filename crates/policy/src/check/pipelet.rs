@@ -15,24 +15,27 @@ impl Checker<'_, '_> {
         let mut result = Vec::new();
         for item in &file.items {
             let Item::Pipelet { keyword, name, chains } = item else { continue };
-            if let Some(name) = name {
-                if let Some(first) = names.insert(&name.node, name.span) {
-                    let error =
-                        Diagnostic::error(format!("two pipelets are named `{}`", name.node), name.span);
-                    self.report.push(error.label(first, "the first one"));
-                }
+            if let Some(name) = name
+                && let Some(first) = names.insert(&name.node, name.span)
+            {
+                let error = Diagnostic::error(format!("two pipelets are named `{}`", name.node), name.span);
+                self.report.push(error.label(first, "the first one"));
             }
             let span = name.as_ref().map_or(keyword.span, |n| n.span);
             let edges: Vec<Edge> = chains.iter().flat_map(|chain| self.chain(chain)).collect();
-            if chains.is_empty() {
-                self.report.push(Diagnostic::warning("the pipelet is empty", span));
-            }
-            self.check_repeated(&edges);
             self.check_circle(&edges);
-            self.check_ends(&edges);
             result.push(Pipelet { name: name.as_ref().map(|n| n.node.clone()), edges, span });
         }
         result
+    }
+
+    /// Warns of what a pipelet says that its author can hardly mean.
+    pub(super) fn warn_of_pipelet(&mut self, pipelet: &Pipelet) {
+        if pipelet.edges.is_empty() {
+            self.report.push(Diagnostic::warning("the pipelet is empty", pipelet.span));
+        }
+        self.warn_repeated(&pipelet.edges);
+        self.warn_ends(&pipelet.edges);
     }
 
     /// The edges of one statement.
@@ -95,7 +98,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    fn check_repeated(&mut self, edges: &[Edge]) {
+    fn warn_repeated(&mut self, edges: &[Edge]) {
         let mut seen: BTreeMap<(Node, Node, Direction), Vec<&Edge>> = BTreeMap::new();
         for edge in edges {
             let same = seen.entry((edge.from, edge.to, edge.direction)).or_default();
@@ -138,7 +141,7 @@ impl Checker<'_, '_> {
     }
 
     /// Warns of network functions that packets do not reach or do not leave.
-    fn check_ends(&mut self, edges: &[Edge]) {
+    fn warn_ends(&mut self, edges: &[Edge]) {
         let mut ways: BTreeMap<usize, (Option<Span>, Option<Span>)> = BTreeMap::new();
         for edge in edges {
             if let Node::Nf(from) = edge.from {
