@@ -41,6 +41,7 @@ mod suggest;
 mod token;
 mod value;
 
+pub use check::{MAX_NODES, MAX_RESOLVED_BYTES};
 pub use diagnostic::{Colour, Diagnostic, Label, MAX_DIAGNOSTICS, Report, Severity};
 pub use filter::{AddressSet, Fields, Filter, NumberField, NumberSet, Scalar};
 pub use literal::{Literal, Prefix};

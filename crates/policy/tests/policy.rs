@@ -239,6 +239,8 @@ fn limits_are_kept() {
     assert_eq!(refused(&many).omitted, 900);
     let large = "#".repeat(policy::MAX_SOURCE_BYTES + 1);
     assert!(refused(&large).to_string().contains("a source has at most"));
+    let nodes: String = (0..=policy::MAX_NODES).map(|n| format!("T n{n};\n")).collect();
+    assert!(refused(&nodes).to_string().contains("at most 4096 ports and network functions"));
     // Each value holds the one before it ten times.
     let levels = (1..12).map(|n| format!("let a{n} = [{}];\n", format!("a{},", n - 1).repeat(10)));
     let bomb: String = std::iter::once("let a0 = 1;\n".to_owned()).chain(levels).collect();

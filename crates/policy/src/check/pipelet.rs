@@ -90,9 +90,8 @@ impl Checker<'_, '_> {
                 None
             }
             None => {
-                let names = self.candidates(|what| what != What::Value);
-                let names = names.iter().map(String::as_str).chain(["Drop"]);
-                self.unknown("port or network function", &name.node, name.span, names);
+                let pick = |what| what != What::Value;
+                self.unknown("port or network function", &name.node, name.span, pick, &["Drop"]);
                 None
             }
         }
@@ -122,6 +121,9 @@ impl Checker<'_, '_> {
                 _ => None,
             })
             .collect();
+        if inner.is_empty() {
+            return;
+        }
         let Some(circle) = circle(self.nfs.len(), &inner) else { return };
         let mut names: Vec<&str> = circle.iter().map(|edge| self.nfs[inner[*edge].0].name.as_str()).collect();
         names.push(names[0]);
