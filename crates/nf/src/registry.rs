@@ -73,7 +73,8 @@ impl<C: ConfigSource> Registry<C> {
     pub fn find(&self, name: &str) -> Option<&Entry<C>> {
         self.entries.iter().find(|entry| {
             let d = entry.descriptor;
-            d.name.eq_ignore_ascii_case(name) || d.aliases.iter().any(|alias| alias.eq_ignore_ascii_case(name))
+            d.name.eq_ignore_ascii_case(name)
+                || d.aliases.iter().any(|alias| alias.eq_ignore_ascii_case(name))
         })
     }
 }

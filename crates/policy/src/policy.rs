@@ -119,8 +119,13 @@ impl Policy {
     /// The report of everything that is wrong, if anything is. Warnings alone are no error.
     pub fn read(name: &str, text: &str, files: &mut Files<'_>) -> Result<Self, Box<Report>> {
         let (id, file, mut report) = read_syntax(name, text)?;
+        // What could not be read may be what a name refers to: no second error for the same fault.
+        if report.has_errors() {
+            return Err(Box::new(report));
+        }
         let whole = Span { source: id, start: 0, end: 0 };
         let checked = check(&file, whole, files, &mut report);
+        report.sort();
         if report.has_errors() {
             return Err(Box::new(report));
         }
@@ -134,10 +139,12 @@ impl Policy {
     /// What is wrong, at the exact key or value. An error that a type makes itself points into a text when its message
     /// begins with a place, as that of a [`ConfigError`] does.
     pub fn config<'v, T: Deserialize<'v>>(&self, value: &'v Value) -> Result<T, Box<Diagnostic>> {
-        T::deserialize(value).map_err(|fault: ConfigFault| {
-            let located = self.placed(&fault.message);
-            Box::new(located.unwrap_or_else(|| fault.diagnostic(value.span)))
-        })
+        T::deserialize(value).map_err(|fault| Box::new(self.fault(fault, value.span)))
+    }
+
+    /// The diagnostic for a configuration that could not be read; `default` is the place if the fault has none.
+    pub fn fault(&self, fault: ConfigFault, default: Span) -> Diagnostic {
+        self.placed(&fault.message).unwrap_or_else(|| fault.diagnostic(default))
     }
 
     /// The diagnostic for an error that was found in a configuration after it was read; `default` is the place if the
@@ -180,6 +187,7 @@ fn read_syntax(name: &str, text: &str) -> Result<(SourceId, File, Report), Box<R
     match report.sources.add(name, text.to_owned()) {
         Ok(id) => {
             let file = parse(id, &mut report);
+            report.sort();
             Ok((id, file, report))
         }
         Err(error) => {

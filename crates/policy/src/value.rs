@@ -9,7 +9,7 @@ use nf::config::Located;
 use crate::literal::Literal;
 use crate::source::Span;
 
-pub(crate) use de::Error as ConfigFault;
+pub use de::Error as ConfigFault;
 
 /// A value and where it is written.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,5 +58,13 @@ impl Value {
     /// An object without entries.
     pub(crate) fn empty(span: Span) -> Self {
         Self { kind: ValueKind::Object(Vec::new()), span }
+    }
+}
+
+impl nf::ConfigSource for Value {
+    type Error = ConfigFault;
+
+    fn read<T: serde::de::DeserializeOwned>(&self) -> Result<T, ConfigFault> {
+        T::deserialize(self)
     }
 }

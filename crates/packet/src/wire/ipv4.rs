@@ -1,6 +1,7 @@
-//! The Internet Protocol, version 4. RFC 791, RFC 2474 (DSCP), RFC 3168 (ECN).
+//! The Internet Protocol, version 4. RFC 791, RFC 2474 (DSCP), RFC 3168 (ECN); for its options see [`super::ipv4_option`].
 
-use super::bytes::{Tlvs, fits, need, require, room, view, with_bits};
+use super::bytes::{fits, need, require, room, view, with_bits};
+use super::ipv4_option::Options;
 use super::{IpProtocol, WireError};
 use crate::checksum;
 use core::net::Ipv4Addr;
@@ -124,7 +125,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// The options, in order.
     #[inline]
     pub fn options(&self) -> Options<'_> {
-        Options(Tlvs { header: NAME, rest: &self.bytes()[HEADER_LEN..self.header_len()] })
+        Options::new(&self.bytes()[HEADER_LEN..self.header_len()])
     }
 
     /// Where the payload lies in the buffer: no further than the total length, and no further than the buffer.
@@ -190,49 +191,6 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         self.set_checksum(0);
         let checksum = checksum::checksum(&self.bytes()[..self.header_len()]);
         self.set_checksum(checksum);
-    }
-}
-
-/// Walks the options of a header; the list's end is not an item.
-#[derive(Clone, Debug)]
-pub struct Options<'a>(Tlvs<'a>);
-
-impl<'a> Iterator for Options<'a> {
-    /// An error, for a length that cannot be, is the last item.
-    type Item = Result<Ipv4Option<'a>, WireError>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        Some(self.0.next()?.map(|(kind, data)| Ipv4Option { kind, data }))
-    }
-}
-
-/// An option of an IPv4 header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Ipv4Option<'a> {
-    /// Copied flag, class and number.
-    pub kind: u8,
-    /// What follows the length; empty for the one-byte "no operation".
-    pub data: &'a [u8],
-}
-
-impl Ipv4Option<'_> {
-    /// No operation.
-    pub const NO_OPERATION: u8 = 1;
-    /// Record route.
-    pub const RECORD_ROUTE: u8 = 7;
-    /// Internet timestamp.
-    pub const TIMESTAMP: u8 = 68;
-    /// Loose source route.
-    pub const LOOSE_SOURCE_ROUTE: u8 = 131;
-    /// Strict source route.
-    pub const STRICT_SOURCE_ROUTE: u8 = 137;
-    /// Router alert. RFC 2113.
-    pub const ROUTER_ALERT: u8 = 148;
-
-    /// Whether each fragment carries it, rather than the first only.
-    pub const fn is_copied(&self) -> bool {
-        self.kind & 0x80 != 0
     }
 }
 
@@ -320,24 +278,6 @@ impl Repr {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn options_are_walked_to_their_end() {
-        let mut bytes = [0; 28];
-        bytes[0] = 0x47;
-        bytes[3] = 28;
-        bytes[20..].copy_from_slice(&[1, 148, 4, 0, 0, 0, 7, 7]);
-        let packet = Packet::new_checked(&bytes[..]).unwrap();
-        let options: Vec<_> = packet.options().map(Result::unwrap).collect();
-        assert_eq!(options.len(), 2);
-        assert_eq!(options[1], Ipv4Option { kind: Ipv4Option::ROUTER_ALERT, data: &[0, 0] });
-        assert!(options[1].is_copied());
-
-        bytes[22] = 9;
-        let packet = Packet::new_checked(&bytes[..]).unwrap();
-        assert!(packet.options().nth(1).unwrap().is_err());
-        assert_eq!(packet.options().count(), 2);
-    }
 
     #[test]
     fn a_cut_packet_keeps_its_header() {

@@ -11,7 +11,7 @@ const NAME: &str = "IPv6";
 pub const HEADER_LEN: usize = 40;
 
 view! {
-    /// A view of an IPv6 packet; extension headers count as payload, see [`super::ipv6_ext`].
+    /// A view of an IPv6 packet; extension headers count as payload, see [`super::ipv6_walk`].
     pub struct Packet;
     /// How many bytes follow the fixed header, extension headers included.
     payload_len, set_payload_len: u16 = 4..6;

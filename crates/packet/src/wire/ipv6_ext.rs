@@ -1,4 +1,4 @@
-//! IPv6 extension headers (RFC 8200 section 4, RFC 4302), and the walk over them to the upper-layer protocol.
+//! IPv6 extension headers, one by one. RFC 8200 section 4, RFC 4302; for the walk over all of them see [`super::ipv6_walk`].
 
 use super::bytes::{need, require, view};
 use super::{IpProtocol, WireError};
@@ -6,129 +6,12 @@ use core::ops::Range;
 
 const NAME: &str = "IPv6 extension header";
 
-/// The most extension headers that a walk looks through.
-pub const MAX_EXTENSION_HEADERS: usize = 10;
 /// The length of a fragment header in bytes.
 pub const FRAGMENT_LEN: usize = 8;
 
-/// What comes after the extension headers of an IPv6 packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct UpperLayer {
-    /// The protocol after the last header walked over. It is not an extension header of [`IpProtocol::is_ipv6_extension`],
-    /// unless `fragment` is one that is not the first: then it is what the fragment header says of the first one's payload.
-    pub protocol: IpProtocol,
-    /// Where it starts, in bytes from the first extension header.
-    pub offset: usize,
-    /// The fragment header, if there was one; of several, the last.
-    pub fragment: Option<FragmentInfo>,
-}
-
-/// What a fragment header says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FragmentInfo {
-    /// Where the fragment starts in the fragmentable part, in bytes.
-    pub offset: u16,
-    /// Whether more fragments follow it.
-    pub more_fragments: bool,
-    /// What the fragments of one packet have in common.
-    pub ident: u32,
-}
-
-impl FragmentInfo {
-    /// Whether the packet, for all its fragment header, is whole. RFC 6946.
-    pub const fn is_atomic(&self) -> bool {
-        self.offset == 0 && !self.more_fragments
-    }
-}
-
-/// Walks from `next_header`, at the start of `payload`, over all extension headers. The walk ends at the first header that
-/// is not one, and behind the header of a fragment other than the first, where upper-layer data has no header.
-///
-/// # Errors
-///
-/// [`WireError::Truncated`] if an extension header is not all there, [`WireError::Malformed`] for an impossible length,
-/// [`WireError::TooMany`] beyond [`MAX_EXTENSION_HEADERS`].
-#[inline]
-pub fn walk(next_header: IpProtocol, payload: &[u8]) -> Result<UpperLayer, WireError> {
-    let mut headers = Headers::new(next_header, payload);
-    while let Some(header) = headers.next() {
-        header?;
-    }
-    Ok(UpperLayer { protocol: headers.next_header, offset: headers.offset, fragment: headers.fragment })
-}
-
-/// The walk of [`walk`], header by header.
-#[derive(Clone, Debug)]
-pub struct Headers<'a> {
-    payload: &'a [u8],
-    next_header: IpProtocol,
-    offset: usize,
-    seen: usize,
-    fragment: Option<FragmentInfo>,
-    has_failed: bool,
-}
-
-impl<'a> Headers<'a> {
-    /// A walk from `next_header`, at the start of `payload`.
-    pub const fn new(next_header: IpProtocol, payload: &'a [u8]) -> Self {
-        Headers { payload, next_header, offset: 0, seen: 0, fragment: None, has_failed: false }
-    }
-
-    fn step(&mut self) -> Result<(IpProtocol, Header<&'a [u8]>), WireError> {
-        if self.seen == MAX_EXTENSION_HEADERS {
-            return Err(WireError::TooMany { header: NAME, limit: MAX_EXTENSION_HEADERS });
-        }
-        let kind = self.next_header;
-        let rest = &self.payload[self.offset..];
-        let len = header_len(kind, rest)?;
-        let bytes = &rest[..len];
-        if kind == IpProtocol::FRAGMENT {
-            self.fragment = Some(Fragment::new_unchecked(bytes).info());
-        }
-        let header = Header::new_unchecked(bytes);
-        self.next_header = header.next_header();
-        self.offset += len;
-        self.seen += 1;
-        Ok((kind, header))
-    }
-}
-
-impl<'a> Iterator for Headers<'a> {
-    /// The kind of an extension header, and the header. An error is the last item.
-    type Item = Result<(IpProtocol, Header<&'a [u8]>), WireError>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        let is_later_fragment = self.fragment.is_some_and(|fragment| fragment.offset != 0);
-        if self.has_failed || is_later_fragment || !self.next_header.is_ipv6_extension() {
-            return None;
-        }
-        let step = self.step();
-        self.has_failed = step.is_err();
-        Some(step)
-    }
-}
-
-/// The length in bytes of the extension header of a `kind` for which [`IpProtocol::is_ipv6_extension`] holds, which `bytes`
-/// starts with and has all of.
-fn header_len(kind: IpProtocol, bytes: &[u8]) -> Result<usize, WireError> {
-    need(NAME, bytes, 8)?;
-    let len = match kind {
-        IpProtocol::FRAGMENT => FRAGMENT_LEN,
-        // RFC 4302 section 2.2: in 4-byte words, minus two; twelve bytes are fixed.
-        IpProtocol::AH => {
-            require(bytes[1] >= 1, NAME, "AH payload length")?;
-            (usize::from(bytes[1]) + 2) * 4
-        }
-        _ => (usize::from(bytes[1]) + 1) * 8,
-    };
-    need(NAME, bytes, len)?;
-    Ok(len)
-}
-
 view! {
     /// A view of a hop-by-hop options, destination options or routing header: those that give their length in units of
-    /// eight bytes. As an item of [`Headers`] it is any extension header, and the buffer that header only.
+    /// eight bytes. As an item of [`super::ipv6_walk::Headers`] it is any extension header, and the buffer that header only.
     pub struct Header;
     /// What follows the header.
     next_header, set_next_header: IpProtocol = 0..1;
@@ -265,6 +148,24 @@ impl<T: AsRef<[u8]>> Fragment<T> {
     }
 }
 
+/// What a fragment header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FragmentInfo {
+    /// Where the fragment starts in the fragmentable part, in bytes.
+    pub offset: u16,
+    /// Whether more fragments follow it.
+    pub more_fragments: bool,
+    /// What the fragments of one packet have in common.
+    pub ident: u32,
+}
+
+impl FragmentInfo {
+    /// Whether the packet, for all its fragment header, is whole. RFC 6946.
+    pub const fn is_atomic(&self) -> bool {
+        self.offset == 0 && !self.more_fragments
+    }
+}
+
 view! {
     /// A view of an authentication header. RFC 4302.
     pub struct Authentication;
@@ -308,44 +209,26 @@ impl<T: AsRef<[u8]>> Authentication<T> {
     }
 }
 
+/// The length in bytes of the extension header of a `kind` for which [`IpProtocol::is_ipv6_extension`] holds, which `bytes`
+/// starts with and has all of.
+pub(super) fn header_len(kind: IpProtocol, bytes: &[u8]) -> Result<usize, WireError> {
+    need(NAME, bytes, 8)?;
+    let len = match kind {
+        IpProtocol::FRAGMENT => FRAGMENT_LEN,
+        // RFC 4302 section 2.2: in 4-byte words, minus two; twelve bytes are fixed.
+        IpProtocol::AH => {
+            require(bytes[1] >= 1, NAME, "AH payload length")?;
+            (usize::from(bytes[1]) + 2) * 4
+        }
+        _ => (usize::from(bytes[1]) + 1) * 8,
+    };
+    need(NAME, bytes, len)?;
+    Ok(len)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn extension(next: IpProtocol, units: u8) -> Vec<u8> {
-        let mut bytes = vec![0; (usize::from(units) + 1) * 8];
-        bytes[..2].copy_from_slice(&[next.0, units]);
-        bytes
-    }
-
-    #[test]
-    fn walks_to_the_upper_layer() {
-        let mut bytes = extension(IpProtocol::ROUTING, 0);
-        bytes.extend(extension(IpProtocol::FRAGMENT, 2));
-        bytes.extend([IpProtocol::AH.0, 0, 0, 1, 0, 0, 0, 7]);
-        bytes.extend([IpProtocol::TCP.0, 2, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 9, 9, 9, 9, 0xff]);
-        let upper = walk(IpProtocol::HOP_BY_HOP, &bytes).unwrap();
-        assert_eq!((upper.protocol, upper.offset), (IpProtocol::TCP, 8 + 24 + 8 + 16));
-        assert_eq!(upper.fragment, Some(FragmentInfo { offset: 0, more_fragments: true, ident: 7 }));
-        for len in 0..upper.offset {
-            assert!(walk(IpProtocol::HOP_BY_HOP, &bytes[..len]).is_err(), "{len}");
-        }
-    }
-
-    #[test]
-    fn stops_behind_a_later_fragment() {
-        let bytes = [IpProtocol::DESTINATION_OPTIONS.0, 0, 0x05, 0xa8, 0, 0, 0, 7, 1, 2, 3];
-        let upper = walk(IpProtocol::FRAGMENT, &bytes).unwrap();
-        assert_eq!((upper.protocol, upper.offset), (IpProtocol::DESTINATION_OPTIONS, 8));
-        assert_eq!(upper.fragment.unwrap().offset, 1448);
-    }
-
-    #[test]
-    fn is_bounded() {
-        let bytes = extension(IpProtocol::DESTINATION_OPTIONS, 0).repeat(MAX_EXTENSION_HEADERS + 1);
-        let error = walk(IpProtocol::DESTINATION_OPTIONS, &bytes).unwrap_err();
-        assert_eq!(error, WireError::TooMany { header: NAME, limit: MAX_EXTENSION_HEADERS });
-    }
 
     #[test]
     fn options_without_padding() {

@@ -17,9 +17,9 @@
 //! | | [`mpls`] | label stack entries, and the walk over them | |
 //! | | [`ppp`] | PPP, PPPoE | |
 //! | | [`arp`] | ARP | IPv4 on Ethernet |
-//! | network | [`ipv4`] | IPv4, its options | without options |
+//! | network | [`ipv4`], [`ipv4_option`] | IPv4, its options | without options |
 //! | | [`ipv6`] | IPv6 | yes |
-//! | | [`ipv6_ext`] | extension headers, and the walk to the upper layer | |
+//! | | [`ipv6_ext`], [`ipv6_walk`] | extension headers, and the walk to the upper layer | |
 //! | | [`icmpv4`], [`icmpv6`] | ICMP; errors show the packet they report on | echo, errors |
 //! | transport | [`tcp`], [`tcp_option`] | TCP, its options | option MSS only |
 //! | | [`udp`] | UDP | yes |
@@ -91,8 +91,10 @@ pub mod gue;
 pub mod icmpv4;
 pub mod icmpv6;
 pub mod ipv4;
+pub mod ipv4_option;
 pub mod ipv6;
 pub mod ipv6_ext;
+pub mod ipv6_walk;
 pub mod llc;
 pub mod mpls;
 pub mod null;

@@ -150,7 +150,7 @@ numbers! {
 }
 
 impl IpProtocol {
-    /// Whether it is an IPv6 extension header whose length [`super::ipv6_ext`] knows: one of hop-by-hop options,
+    /// Whether it is an IPv6 extension header that [`super::ipv6_walk`] walks over: one of hop-by-hop options,
     /// routing, fragment, destination options, authentication. RFC 8200 section 4, RFC 4302.
     #[inline]
     pub const fn is_ipv6_extension(self) -> bool {

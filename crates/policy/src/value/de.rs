@@ -23,11 +23,15 @@ use crate::literal::Literal;
 use crate::source::Span;
 use crate::suggest::similar;
 
-/// Why a configuration could not be read, and where.
+/// Why a configuration could not be read, and where. What [`Value`] returns as a `Deserializer`;
+/// [`crate::Policy::config`] makes a [`Diagnostic`] of it.
 #[derive(Debug)]
-pub(crate) struct Error {
+pub struct Error {
+    /// One line.
     pub message: String,
+    /// How to mend it, if that is known.
     pub help: Option<String>,
+    /// The innermost key or value that is at fault, if it is not the whole.
     pub span: Option<Span>,
 }
 
@@ -64,6 +68,10 @@ impl de::Error for Error {
         Self::new(message.to_string(), None)
     }
 
+    fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::invalid_type(found, expected)
+    }
+
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
         let found = match found {
             Unexpected::Map => "an object".to_owned(),
@@ -76,6 +84,12 @@ impl de::Error for Error {
         let expected = match expected.to_string().as_str() {
             "a sequence" => "a list".to_owned(),
             "a map" => "an object".to_owned(),
+            "u8" => format!("a number from 0 to {}", u8::MAX),
+            "u16" => format!("a number from 0 to {}", u16::MAX),
+            "u32" => format!("a number from 0 to {}", u32::MAX),
+            "u64" | "usize" => "a whole number from 0".to_owned(),
+            "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number within its range".to_owned(),
+            "f32" | "f64" => "a number".to_owned(),
             other => other.strip_prefix("struct ").map_or(other.to_owned(), |_| "an object".to_owned()),
         };
         Self::new(format!("expected {expected}, found {found}"), None)
@@ -106,6 +120,15 @@ fn one_of(word: &str, expected: &[&str], none: &str) -> Option<String> {
     Some(if all.is_empty() { none.to_owned() } else { format!("there are {}", all.join(", ")) })
 }
 
+/// Integers of all sizes are asked for like the largest; serde's visitors check the range.
+macro_rules! integers {
+    ($($method:ident)*) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+            self.deserialize_u64(visitor)
+        }
+    )*};
+}
+
 impl<'de> Deserializer<'de> for &'de Value {
     type Error = Error;
 
@@ -129,33 +152,7 @@ impl<'de> Deserializer<'de> for &'de Value {
         }
     }
 
-    fn deserialize_u8<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.deserialize_u64(visitor)
-    }
-
-    fn deserialize_u16<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.deserialize_u64(visitor)
-    }
-
-    fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.deserialize_u64(visitor)
-    }
-
-    fn deserialize_i8<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.deserialize_u64(visitor)
-    }
-
-    fn deserialize_i16<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.deserialize_u64(visitor)
-    }
-
-    fn deserialize_i32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.deserialize_u64(visitor)
-    }
-
-    fn deserialize_i64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.deserialize_u64(visitor)
-    }
+    integers! { deserialize_u8 deserialize_u16 deserialize_u32 deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         visitor.visit_some(self)
