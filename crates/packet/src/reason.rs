@@ -116,6 +116,8 @@ reasons! {
     LbNoFlow = "lb-no-flow",
     /// Load balancer: a fragment or protocol that the mode cannot carry.
     LbProtocol = "lb-protocol",
+    /// Load balancer: an echo request to a service's address, which was answered in its place.
+    LbAnswered = "lb-answered",
     /// Firewall: a rule denies it.
     FirewallDenied = "firewall-denied",
     /// Firewall: a rule rejects it, and an answer was sent.
