@@ -3,6 +3,7 @@
 //! A function is a type that implements [`NetworkFunction`]: its configuration, its per-flow state, and
 //! `process(packet, state, context) -> Verdict`. See the trait, and `docs/write-your-first-nf.md`.
 
+pub mod answer;
 pub mod config;
 mod connection;
 mod context;
