@@ -1,11 +1,11 @@
 //! The built-in network functions.
 
-use nf::Registry;
+use nf::{ConfigSource, Registry};
 
 pub mod nat;
 
-/// All of them, by the names that policies use.
-pub fn registry() -> Registry {
+/// All functions of this crate.
+pub fn registry<C: ConfigSource>() -> Registry<C> {
     let mut registry = Registry::new();
     registry.add::<nat::Nat>(include_str!("nat/README.md"));
     registry
