@@ -1,1 +1,3 @@
 //! Capture files and generated traffic.
+
+pub mod ipfix;
