@@ -108,8 +108,10 @@ pub struct FlowReport {
     pub protocol: u8,
     /// IP version, 4 or 6.
     pub version: u8,
-    /// All TCP flags seen, original and reply direction.
+    /// All TCP flags seen since the last report, original and reply direction; 0 if it is not TCP.
     pub tcp_flags: [u8; 2],
+    /// ICMP type (high byte) and code of the first packet counted here, by direction; 0 if it is not ICMP.
+    pub icmp: [u16; 2],
     /// Outermost VLAN identifier, 0 if none.
     pub vlan: u16,
     /// When the first packet counted here came, in nanoseconds, by direction; 0 if none did.
