@@ -6,10 +6,10 @@
 //! So the result is that of one packet after the other, however they are batched.
 
 use nf::record::{Header, Records};
-use nf::stage::{Env, Group, Stage};
-use nf::{Connection, Effects, EndReason, FlowInfo, Made, Recording, Verdict};
+use nf::stage::{Env, Group, Moment, Stage};
+use nf::{Effects, EndReason, Made, Recording, Verdict};
 use packet::memory::OutOfMemory;
-use packet::{Class, Direction, DropReason, FlowHasher, Packet, Parser, Pool, Side, parse};
+use packet::{Class, Direction, DropReason, FlowHasher, Meta, Packet, Parser, Pool, Side, parse};
 
 use crate::flows::Flows;
 use crate::fragments::{Datagram, First, Fragments, Refused};
@@ -35,6 +35,8 @@ pub struct Chain {
     now_ns: u64,
     /// Packets under way, and what was decided about them.
     group: Vec<Packet>,
+    /// Which sides the group's packets entered by.
+    sides: [bool; 2],
     verdicts: Vec<Verdict>,
     /// Room that is reused from batch to batch.
     parsed: Vec<Result<(), DropReason>>,
@@ -85,6 +87,7 @@ impl Chain {
             counters: Counters::default(),
             now_ns: 0,
             group: Vec::with_capacity(GROUP_MAX),
+            sides: [false; 2],
             verdicts: Vec::with_capacity(GROUP_MAX),
             parsed: Vec::new(),
             due: Vec::new(),
@@ -99,26 +102,30 @@ impl Chain {
         if self.stages.is_empty() {
             return self.pass_through(batch, out, pool);
         }
+        let (first, mut bytes) = (self.counters.packets_in, 0);
+        self.counters.packets_in += batch.len() as u64;
         self.parsed.clear();
-        for packet in batch.iter_mut() {
-            self.counters.packets_in += 1;
-            self.counters.bytes_in += packet.len() as u64;
-            packet.meta_mut().sequence = self.counters.packets_in - 1;
+        self.parsed.extend(batch.iter_mut().zip(first..).map(|(packet, sequence)| {
+            bytes += packet.len() as u64;
+            packet.meta_mut().sequence = sequence;
             let parsed = self.parser.parse(packet);
             self.flows.prefetch_index(packet.meta().hash);
-            self.parsed.push(parsed);
-        }
+            parsed
+        }));
+        self.counters.bytes_in += bytes;
         for packet in batch.iter_mut() {
             let meta = packet.meta_mut();
             meta.flow = self.flows.prefetch_record(meta.hash).unwrap_or(NO_RECORD);
         }
         let mut run = Run { out, pool, observer: None };
-        for (i, packet) in batch.drain(..).enumerate() {
-            match self.parsed[i] {
+        let parsed = std::mem::take(&mut self.parsed);
+        for (packet, &parsed) in batch.drain(..).zip(&parsed) {
+            match parsed {
                 Ok(()) => self.take_in(packet, &mut run),
                 Err(reason) => self.drop_packet(packet, reason, &mut run),
             }
         }
+        self.parsed = parsed;
         self.flush(&mut run);
         self.advance(self.now_ns, pool);
     }
@@ -252,7 +259,8 @@ impl Chain {
             {
                 meta.direction = direction;
                 self.now_ns = self.now_ns.max(meta.timestamp_ns);
-                join(&mut packet, header, &self.options, self.keeps_flows);
+                self.sides[meta.side as usize] = true;
+                join(meta, header, &self.options, self.keeps_flows);
                 self.group.push(packet);
                 if self.group.len() == GROUP_MAX {
                     self.flush(run);
@@ -362,7 +370,8 @@ impl Chain {
         let meta = packet.meta_mut();
         meta.flow = record;
         meta.direction = direction;
-        join(&mut packet, self.flows.records.header_mut(record), &self.options, self.keeps_flows);
+        self.sides[meta.side as usize] = true;
+        join(meta, self.flows.records.header_mut(record), &self.options, self.keeps_flows);
         if begins {
             self.start_flow(&packet, run.pool);
         }
@@ -387,23 +396,19 @@ impl Chain {
         self.counters.flows_started += 1;
         self.counters.flows_peak = self.counters.flows_peak.max(u64::from(self.flows.records.live()));
         let meta = packet.meta();
-        let info = FlowInfo {
-            sequence: meta.sequence,
-            clock: meta.clock,
-            ..info_of(self.flows.records.header(meta.flow), meta.timestamp_ns)
-        };
+        let at = Moment::of(meta);
         let mut env = Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: pool };
         for stage in &mut self.stages {
-            stage.flow_start(meta.flow, info, &mut env);
+            stage.flow_start(meta.flow, at, &mut env);
         }
     }
 
     fn end_flow(&mut self, record: u32, reason: EndReason, pool: &mut Pool) {
         self.counters.flows_ended[reason as usize] += 1;
-        let info = info_of(self.flows.records.header(record), self.now_ns);
+        let at = Moment::without_packet(self.flows.records.header(record), self.now_ns);
         let mut env = Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: pool };
         for stage in &mut self.stages {
-            stage.flow_end(record, reason, info, &mut env);
+            stage.flow_end(record, reason, at, &mut env);
         }
         self.flows.remove(record);
     }
@@ -417,10 +422,11 @@ impl Chain {
         self.verdicts.resize(self.group.len(), Verdict::Forward);
         let alerts = self.effects.alerts.len();
         for side in [Side::Inside, Side::Outside] {
-            if self.group.iter().any(|packet| packet.meta().side == side) {
+            if self.sides[side as usize] {
                 self.cross(side, run);
             }
         }
+        self.sides = [false; 2];
         if self.effects.alerts.len() > alerts + 1 {
             self.effects.alerts[alerts..].sort_by_key(|alert| (alert.sequence, alert.stage));
         }
@@ -438,7 +444,9 @@ impl Chain {
         let count = self.stages.len();
         for step in 0..count {
             let stage = if side == Side::Inside { step } else { count - 1 - step };
-            self.run_stage(stage, side, 0..self.group.len(), run);
+            if !self.run_stage(stage, side, 0..self.group.len(), run) {
+                continue;
+            }
             for i in 0..self.group.len() {
                 if self.verdicts[i] == Verdict::TurnBack && self.group[i].meta().side == side {
                     self.turn_back(i, stage, run);
@@ -447,8 +455,14 @@ impl Chain {
         }
     }
 
-    /// Runs one function over a part of the group, and sends what it made back.
-    fn run_stage(&mut self, stage: usize, side: Side, part: std::ops::Range<usize>, run: &mut Run<'_, '_>) {
+    /// Runs one function over a part of the group, and sends what it made back; whether it turned a packet back.
+    fn run_stage(
+        &mut self,
+        stage: usize,
+        side: Side,
+        part: std::ops::Range<usize>,
+        run: &mut Run<'_, '_>,
+    ) -> bool {
         let made = self.effects.made.len();
         let mut recording = run.observer.is_some().then(Recording::default);
         if let (Some(observer), Some(packet)) = (&mut run.observer, self.group.get(part.start)) {
@@ -459,10 +473,12 @@ impl Chain {
             packets: &mut self.group[part.clone()],
             verdicts: &mut self.verdicts[part.clone()],
             side,
+            turned: false,
             env: Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: run.pool },
             recording: recording.as_mut(),
         };
         self.stages[stage].process(&mut group);
+        let turned = group.turned;
         if let (Some(cycles), Some(started)) = (self.options.cycles, started) {
             self.cycles[stage] += cycles().wrapping_sub(started);
         }
@@ -475,6 +491,7 @@ impl Chain {
             let answer = self.effects.made.remove(made);
             self.answer(answer, run);
         }
+        turned
     }
 
     /// A function turned the packet back: it goes through the functions that it passed, in reverse, as if it had come
@@ -555,14 +572,16 @@ impl Chain {
     #[inline]
     fn accept(&mut self, record: u32, packet: &Packet) -> Result<(), DropReason> {
         let meta = packet.meta();
-        let first = !self.flows.records.header(record).has(Header::FLAG_ACCEPTED);
-        if (first || meta.realias) && !self.learn_alias(packet) {
+        let known = self.flows.records.header(record).has(Header::FLAG_ACCEPTED);
+        if known && !meta.realias {
+            self.flows.refresh(record, meta.timestamp_ns, meta.keep_ms);
+            return Ok(());
+        }
+        if !self.learn_alias(packet) {
             return Err(DropReason::AliasConflict);
         }
-        if meta.keep_ms > 0 || first {
-            self.flows.refresh(record, meta.timestamp_ns, meta.keep_ms);
-        }
-        if first {
+        self.flows.refresh(record, meta.timestamp_ns, meta.keep_ms);
+        if !known {
             self.flows.records.header_mut(record).flags |= Header::FLAG_ACCEPTED;
             self.flows.watch(record);
         }
@@ -619,9 +638,8 @@ struct Run<'a, 'o> {
 }
 
 /// The packet takes its number in the flow, its tags, and moves the connection on.
-#[inline]
-fn join(packet: &mut Packet, header: &mut Header, options: &Options, keeps_flows: bool) {
-    let meta = packet.meta_mut();
+#[inline(always)]
+fn join(meta: &mut Meta, header: &mut Header, options: &Options, keeps_flows: bool) {
     header.clock += 1;
     let connection = header.connection.after(meta, meta.direction);
     header.connection = connection;
@@ -630,20 +648,4 @@ fn join(packet: &mut Packet, header: &mut Header, options: &Options, keeps_flows
     meta.tags = header.tags;
     meta.realias = false;
     meta.keep_ms = if keeps_flows { 0 } else { options.timeouts.after(meta, connection) };
-}
-
-/// What is known of a flow without a packet.
-fn info_of(header: &Header, now_ns: u64) -> FlowInfo {
-    let origin = if header.has(Header::FLAG_FROM_OUTSIDE) { Side::Outside } else { Side::Inside };
-    FlowInfo {
-        now_ns,
-        sequence: 0,
-        key: header.key,
-        reversed: header.has(Header::FLAG_REVERSED),
-        direction: Direction::Original,
-        side: origin,
-        origin,
-        clock: header.clock,
-        connection: if header.clock == 0 { Connection::NEW } else { header.connection },
-    }
 }

@@ -130,17 +130,24 @@ impl Flows {
         self.records.release(record);
     }
 
-    /// A packet refreshed the flow: it is kept for `keep_ms` from then on.
+    /// A packet refreshed the flow: it is kept for `keep_ms` from then on. 0 leaves it as it was.
     #[inline]
     pub fn refresh(&mut self, record: u32, now_ns: u64, keep_ms: u32) {
+        if keep_ms == 0 {
+            return;
+        }
         let header = self.records.header_mut(record);
         header.last_seen_ns = header.last_seen_ns.max(now_ns);
         let shorter = keep_ms < header.timeout_ms;
         header.timeout_ms = keep_ms;
         if shorter {
-            let deadline = header.deadline_ns();
-            self.wheel.bring_forward(record, deadline);
+            self.bring_forward(record);
         }
+    }
+
+    #[cold]
+    fn bring_forward(&mut self, record: u32) {
+        self.wheel.bring_forward(record, self.records.header(record).deadline_ns());
     }
 
     /// Starts the flow's timer.

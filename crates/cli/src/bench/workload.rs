@@ -152,12 +152,13 @@ impl World {
 
     /// Plays a part of the tape.
     pub fn play(&mut self, tape: &Tape, from: usize, count: usize) {
-        for start in (from..from + count).step_by(self.batch_len) {
-            for i in start..(start + self.batch_len).min(from + count) {
-                self.add(tape.frame(i));
+        for frame in tape.play(from, count) {
+            self.add(frame);
+            if self.batch.len() == self.batch_len {
+                self.run();
             }
-            self.run();
         }
+        self.run();
     }
 
     /// Whether every packet was accounted for, and passed: a fast wrong run is a failure.
