@@ -6,6 +6,7 @@
 
 mod balance;
 mod carry;
+mod check;
 pub mod config;
 mod directory;
 mod echo;
@@ -133,6 +134,7 @@ impl NetworkFunction for LoadBalancer {
         } else {
             self.carry(role, packet, state, context)
         };
+        state.over = u8::from(context.connection().is_over());
         if packet.is_recording() {
             note(packet, state);
         }
@@ -163,6 +165,7 @@ impl NetworkFunction for LoadBalancer {
             return;
         }
         state.packets += 1;
+        state.over = u8::from(context.connection().is_over());
         match state.role(context.direction()) {
             role if role.is_to_server() => {
                 count_packet(context, state.number, of_server::PACKETS, packet.ip_len())
