@@ -2,7 +2,7 @@
 
 use packet::{Direction, DropReason, FlowKey, Packet, Side, split_mix};
 
-use crate::effects::{Alert, Effects, FlowReport, Severity};
+use crate::effects::{Alert, Effects, FlowReport, Severity, Signature};
 use crate::map::StateMap;
 use crate::pool::Pool;
 use crate::set::Set;
@@ -220,7 +220,7 @@ impl Context<'_> {
     pub fn alert(
         &mut self,
         signature_id: u32,
-        signature: &'static str,
+        signature: impl Into<Signature>,
         category: &'static str,
         severity: Severity,
     ) {
@@ -229,7 +229,7 @@ impl Context<'_> {
             sequence: self.flow.sequence,
             stage: self.stage,
             signature_id,
-            signature,
+            signature: signature.into(),
             category,
             severity,
             key: self.flow.key,

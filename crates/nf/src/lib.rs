@@ -24,7 +24,7 @@ mod view;
 pub use connection::Connection;
 pub use context::{Context, CounterGroup, FlowInfo, SharedState, TagLayout};
 pub use descriptor::{Access, Affinity, Attribute, Descriptor, Field, MapSpec, Maturity, Scaling, Shared};
-pub use effects::{Alert, EFFECTS_MAX, Effects, FlowReport, Made, Severity};
+pub use effects::{Alert, EFFECTS_MAX, Effects, FlowReport, Made, Severity, Signature};
 pub use function::{ControlError, NetworkFunction, Setup, UpgradeError};
 pub use map::{PutError, StateMap};
 pub use recording::{EventCondition, HeaderAction, RECORD_MAX, Recording, StateFunction};

@@ -102,6 +102,8 @@ reasons! {
     NatSubscriberLimit = "nat-subscriber-limit",
     /// NAT: a protocol that is not translated.
     NatProtocol = "nat-protocol",
+    /// NAT: an address that is not translated, and the policy says to drop such packets.
+    NatUntranslated = "nat-untranslated",
     /// NAT: hairpinning is off by policy.
     NatHairpin = "nat-hairpin",
     /// NAT: an ICMP error whose embedded packet cannot be translated.
