@@ -1,5 +1,6 @@
 //! A bench for the load balancer: packets built and checked field by field from the RFCs, with a checksum of its own.
 #![allow(dead_code)] // Each test file uses a part.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // It is test code.
 
 use std::net::{IpAddr, SocketAddr};
 
