@@ -140,6 +140,8 @@ proptest! {
                     Step::Ask { client: i, flags, len } => {
                         waiting.push((Inside, tcp(&client(*i), VIP, *flags, &vec![1; *len]).frame()));
                     }
+                    // After a move, which flow an old server's packet belongs to depends on whether the move has left the chain.
+                    Step::Answer { .. } if on_down == "move" => {}
                     Step::Answer { client: i, len } => {
                         let server = format!("10.0.0.{}:8443", i % u16::from(SERVERS) + 1);
                         waiting.push((Outside, tcp(&server, &client(*i), ACK, &vec![2; *len]).frame()));

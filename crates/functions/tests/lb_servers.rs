@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use lb_support::*;
 use nf::{Context, Descriptor, NetworkFunction, PacketView, Recording, Setup, Verdict};
 use packet::DropReason::{LbNoServer, LbServerDown};
-use packet::Side::Inside;
+use packet::Side::{Inside, Outside};
 use packet::{DropReason, Packet};
 use serde_json::{Value, json};
 
@@ -150,6 +150,30 @@ fn a_move_is_learned_even_if_the_first_packet_after_it_is_lost() {
     assert_eq!(bench.reply(&reply(to, i)), from_vip(i));
     assert_eq!(server_of(&bench.pass(&data(i))), to);
     assert_eq!(bench.counter(0), 1, "moved once");
+}
+
+#[test]
+fn what_a_lost_server_still_sends_is_a_stray_even_in_the_batch_of_the_move() {
+    for (strays, passes) in [("forward", true), ("drop", false)] {
+        let mut config = config("move", "maglev");
+        config["strays"] = json!(strays);
+        for together in [true, false] {
+            let mut bench = Bench::new(&config);
+            let servers = open(&mut bench, 50);
+            let (&i, _) = servers.iter().find(|&(_, &s)| s == 2).unwrap();
+            bench.control("server s2 down");
+            let (moving, late) = ((Inside, data(i).frame()), (Outside, reply(2, i).frame()));
+            let out = if together {
+                bench.batch(&[moving, late.clone()])
+            } else {
+                [bench.batch(&[moving]), bench.batch(&[late.clone()])].concat()
+            };
+            let to = server_of(&out[0].1);
+            assert_ne!(to, 2);
+            assert_eq!(out[1..], if passes { vec![(Inside, late.1)] } else { vec![] }, "{strays} {together}");
+            assert_eq!(bench.reply(&reply(to, i)), from_vip(i));
+        }
+    }
 }
 
 #[test]

@@ -59,11 +59,19 @@ impl LoadBalancer {
         }
         // The way back of a flow that passed is no stray.
         let begins = context.direction() == Direction::Original;
-        if self.strays == Strays::Drop && begins && self.services.is_origin(source, protocol) {
-            return Err(DropReason::LbNoFlow);
+        if begins && self.services.is_origin(source, protocol) {
+            self.stray()?;
         }
         state.set_role(context.direction(), Role::PASS);
         Ok(())
+    }
+
+    /// A packet in the name of a service or server that belongs to no flow.
+    pub(super) fn stray(&self) -> Done {
+        match self.strays {
+            Strays::Forward => Ok(()),
+            Strays::Drop => Err(DropReason::LbNoFlow),
+        }
     }
 
     /// A flow to a service gets its server. // S24

@@ -44,18 +44,18 @@ fn check_all(config: &Config) -> Result<(), ConfigError> {
     if maglev.map(|service| u64::from(service.table_size)).sum::<u64>() > SLOTS_TOTAL_MAX {
         return Err(ConfigError::new(format!("all tables together have up to {SLOTS_TOTAL_MAX} slots")));
     }
-    check_names("service", services.iter().map(|service| &service.name))?;
+    check_names("service", services.iter().map(ServiceConfig::title))?;
     let mut places = BTreeSet::new();
     for service in services {
         if !places.insert((service.vip, service.protocol, service.port.first, service.port.last)) {
-            return Err(at(&service.name, "another service has the same address, protocol and ports"));
+            return Err(at(&service.title(), "another service has the same address, protocol and ports"));
         }
     }
     Ok(())
 }
 
 fn check_service(service: &ServiceConfig, tunnel: &Tunnel) -> Result<(), ConfigError> {
-    let wrong = |message: String| Err(at(&service.name, &message));
+    let wrong = |message: String| Err(at(&service.title(), &message));
     if is_no_host(service.vip.into()) {
         return wrong(format!("{} is not the address of a host", service.vip));
     }
@@ -74,7 +74,7 @@ fn check_service(service: &ServiceConfig, tunnel: &Tunnel) -> Result<(), ConfigE
             return wrong(format!("{size} slots are too few for {} servers", service.servers.len()));
         }
     }
-    check_names("server", service.servers.iter().map(|server| &server.name))?;
+    check_names("server", service.servers.iter().map(|server| server.name.clone()))?;
     service.servers.iter().try_for_each(|server| check_server(server, service, tunnel))
 }
 
@@ -104,14 +104,14 @@ fn check_server(server: &ServerConfig, service: &ServiceConfig, tunnel: &Tunnel)
     }
 }
 
-fn check_names<'a>(what: &str, names: impl Iterator<Item = &'a Located>) -> Result<(), ConfigError> {
+fn check_names(what: &str, names: impl Iterator<Item = Located>) -> Result<(), ConfigError> {
     let mut seen = BTreeSet::new();
     for name in names {
         if name.is_empty() || name.contains(|c: char| c == '/' || c.is_whitespace()) {
-            return Err(at(name, &format!("a {what}'s name has no blanks or slashes, and is not empty")));
+            return Err(at(&name, &format!("a {what}'s name has no blanks or slashes, and is not empty")));
         }
-        if !seen.insert(name.as_str()) {
-            return Err(at(name, &format!("there are two {what}s of this name")));
+        if !seen.insert(name.to_string()) {
+            return Err(at(&name, &format!("there are two {what}s of this name")));
         }
     }
     Ok(())

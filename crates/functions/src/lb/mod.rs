@@ -1,8 +1,8 @@
 //! The load balancer: virtual services, each with servers among which it spreads connections (S24, B24, B25).
 //!
-//! What it is to an operator says its `README.md`. Here: [`config`] is what a policy writes, [`service`] what that comes
-//! to, [`maglev`] the tables, [`state`] what is kept of a flow. [`balance`] decides about a flow's first packet in either
-//! direction, and again when servers have changed; [`carry`] does what was decided to all others, which is the fast path.
+//! What it is to an operator says its `README.md`. Here: [`config`] is what a policy writes, `service` what that comes
+//! to, [`maglev`] the tables, `state` what is kept of a flow. `balance` decides about a flow's first packet in either
+//! direction, and again when servers have changed; `carry` does what was decided to all others, which is the fast path.
 
 mod balance;
 mod carry;

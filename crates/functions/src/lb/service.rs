@@ -62,7 +62,7 @@ pub struct Services {
     servers: Vec<Server>,
     /// Which service stands at an address.
     vips: Directory,
-    /// The ends that packets of `nat` services' servers come from.
+    /// The ends of `nat` services and of their servers.
     origins: Directory,
     hasher: FlowHasher,
     seed: u64,
@@ -89,6 +89,7 @@ impl Services {
                 if service.mode == Mode::Nat {
                     let ports = server.port.map_or(service.port, |port| Ports { first: port, last: port });
                     origins.push(entry(addr, ports));
+                    origins.push(entry(service.vip.into(), service.port));
                 }
                 servers.push(Server {
                     name: server.name.to_string(),
@@ -100,7 +101,7 @@ impl Services {
                 });
             }
             services.push(Service {
-                name: service.name.to_string(),
+                name: service.title().to_string(),
                 mode: service.mode,
                 on_down: service.on_down,
                 affinity: service.affinity,
@@ -128,7 +129,7 @@ impl Services {
         self.vips.has(addr)
     }
 
-    /// Whether packets of a `nat` service's server come from this end.
+    /// Whether this end is a `nat` service's server, or the service itself, which speaks only through the load balancer.
     pub fn is_origin(&self, at: Endpoint, protocol: u8) -> bool {
         self.origins.find(at, protocol).is_some()
     }

@@ -89,6 +89,10 @@ fn what_is_wrong_with_a_configuration_is_said() {
         let said = load(&config).err().unwrap_or_default();
         assert!(said.starts_with(message) && said.is_empty() == message.is_empty(), "{path}: {said}");
     }
+    let mut nameless = config();
+    nameless["services"][0].as_object_mut().unwrap().remove("name");
+    nameless["services"][0]["vip"] = json!("0.0.0.0");
+    assert_eq!(load(&nameless), Err("`tcp:0.0.0.0:443`: 0.0.0.0 is not the address of a host".into()));
     let mut twice = config();
     twice["services"][1]["port"] = json!(443);
     twice["services"][1]["protocol"] = json!("tcp");
