@@ -91,7 +91,7 @@ fn load_balancer() -> String {
     let servers = (1..=32).map(|i| format!("{{ name: s{i}, address: 172.16.0.{i} }}"));
     let servers: Vec<_> = servers.collect();
     format!(
-        "LB l {{ services: [ {{ vip: 192.0.2.80, port: 80, protocol: udp, servers: [{}] }} ] }};\n",
+        "LB l {{ services: [ {{ name: web, vip: 192.0.2.80, port: 80, protocol: udp, servers: [{}] }} ] }};\n",
         servers.join(", ")
     )
 }
