@@ -1,9 +1,11 @@
 //! A bench for the load balancer: packets built and checked field by field from the RFCs, with a checksum of its own.
 #![allow(dead_code)] // Each test file uses a part.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // It is test code.
 
 use std::net::{IpAddr, SocketAddr};
 
 use chain::{Chain, Options};
+use nf::stage::Stage;
 use nf::{Registry, Setup};
 use packet::{DropReason, Packet, Pool, Side};
 use serde_json::Value;
@@ -110,7 +112,24 @@ pub fn ip(text: &str) -> IpAddr {
 pub fn tcp(source: &str, destination: &str, flags: u8, payload: &[u8]) -> Ip {
     let (s, d) = (at(source), at(destination));
     let mut body = [s.port().to_be_bytes(), d.port().to_be_bytes()].concat();
-    body.extend([0, 0, 0, 1, 0, 0, 0, if flags & ACK != 0 { 9 } else { 0 }, 0x50, flags, 0x20, 0, 0, 0, 0, 0]);
+    body.extend([
+        0,
+        0,
+        0,
+        1,
+        0,
+        0,
+        0,
+        if flags & ACK != 0 { 9 } else { 0 },
+        0x50,
+        flags,
+        0x20,
+        0,
+        0,
+        0,
+        0,
+        0,
+    ]);
     body.extend(payload);
     with_checksum(Ip::new(s.ip(), d.ip(), 6, body), 16)
 }
@@ -188,7 +207,14 @@ pub fn checksum(bytes: &[u8]) -> u16 {
     !(total as u16)
 }
 
-/// A chain of one load balancer.
+/// The load balancer, or what is wrong with its configuration.
+pub fn load_balancer(config: &Value) -> Result<Box<dyn Stage>, String> {
+    let registry: Registry<Value> = functions::registry();
+    let entry = registry.find("LB").unwrap();
+    entry.make(config, Setup::new(7, 4096)).map_err(|error| error.to_string())
+}
+
+/// A chain of a load balancer.
 pub struct Bench {
     pub chain: Chain,
     pool: Pool,
@@ -197,17 +223,16 @@ pub struct Bench {
 
 impl Bench {
     pub fn new(config: &Value) -> Bench {
-        Bench::make(config).unwrap()
+        Bench::with(config, Vec::new(), false)
     }
 
-    /// The bench, or what is wrong with the configuration.
-    pub fn make(config: &Value) -> Result<Bench, String> {
-        let registry: Registry<Value> = functions::registry();
-        let entry = registry.find("LB").unwrap();
-        let stage = entry.make(config, Setup::new(7, 4096)).map_err(|error| error.to_string())?;
-        let options = Options { flows_max: 4096, seed: 7, ..Options::default() };
-        let chain = Chain::new(vec![stage], options).unwrap();
-        Ok(Bench { chain, pool: Pool::new(256), now_ns: 1_000_000_000 })
+    /// With functions behind the load balancer, and packets parsed into tunnels if `inner`.
+    pub fn with(config: &Value, behind: Vec<Box<dyn Stage>>, inner: bool) -> Bench {
+        let mut stages = vec![load_balancer(config).unwrap()];
+        stages.extend(behind);
+        let options = Options { flows_max: 4096, seed: 7, inner, ..Options::default() };
+        let chain = Chain::new(stages, options).unwrap();
+        Bench { chain, pool: Pool::new(256), now_ns: 1_000_000_000 }
     }
 
     /// All packets at once; what came out, in order.
@@ -292,7 +317,8 @@ pub fn check(config: &Value, rows: Vec<Row>) {
     for Row(what, side, packet, expect) in &rows {
         let drops = bench.chain.counters().drops;
         let out = bench.batch(&[(*side, packet.clone())]);
-        let dropped = |reason: DropReason| bench.chain.counters().drops[reason.index()] - drops[reason.index()];
+        let dropped =
+            |reason: DropReason| bench.chain.counters().drops[reason.index()] - drops[reason.index()];
         match expect {
             Expect::Sent(wanted) => same(what, &out, &[(side.other(), wanted.clone())]),
             Expect::Dropped(reason) => {
