@@ -1,5 +1,5 @@
 //! A firewall on a bench: packets from text-like helpers, a chain of one firewall, what became of each packet.
-#![allow(dead_code)] // Each test file uses a part.
+#![allow(dead_code, unused_imports)] // Each test file uses a part.
 
 use chain::{Chain, Options};
 use functions::firewall::{Config, Firewall};
