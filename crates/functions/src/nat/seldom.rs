@@ -28,7 +28,7 @@ impl Nat {
             context.keep_flow_ns(keep_ns);
             return Verdict::Forward;
         }
-        if !goes_its_way(context) {
+        if !may_be_of(state, context) {
             return self.spoofed(context);
         }
         if state.has(State::HAIRPIN) {
@@ -124,6 +124,11 @@ impl Nat {
         context.rewrites_changed();
         self.open(packet, state, context)
     }
+}
+
+/// Whether the packet entered by a side that packets of its direction enter by; both hosts of a hairpin are inside.
+pub(super) fn may_be_of(state: &State, context: &Context<'_>) -> bool {
+    if state.has(State::HAIRPIN) { context.side() == Side::Inside } else { goes_its_way(context) }
 }
 
 /// A reset answers what nobody wanted, and keeps nothing alive (RFC 7857 7.1).
