@@ -5,6 +5,7 @@ use nf::{Context, PacketView, Verdict};
 use packet::{Class as Kind, Direction, DropReason, Side};
 
 use super::open::turn_back;
+use super::space::Class;
 use super::state::{Slot, State};
 use super::{Nat, counter, forward, goes_its_way, is_for};
 
@@ -93,8 +94,10 @@ impl Nat {
         let unanswered = state.peer_item != Slot::NONE && !state.has(State::PEER_HELD);
         let stale = unanswered && !self.still_owns(state.peer_internal, state.peer_item, context);
         match context.direction() {
-            Direction::Original if stale => self.reopen(packet, state, context),
             Direction::Original => {
+                if stale && !self.find_peer(packet, state, context) {
+                    return Verdict::Drop(DropReason::NatNoMapping);
+                }
                 context.keep_flow_ns(keep_ns);
                 let written = packet.set_source(state.external);
                 turn_back(written.and(packet.set_destination(state.peer_internal)))
@@ -113,6 +116,21 @@ impl Nat {
                 let written = packet.set_source(state.peer_external);
                 turn_back(written.and(packet.set_destination(state.internal)))
             }
+        }
+    }
+
+    /// The mapping of a hairpin's peer has gone: whether the external endpoint now stands for another host, which admits
+    /// the first one. The first host's own mapping stays what it was.
+    fn find_peer(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> bool {
+        context.count(counter::STALE, 1);
+        let class = Class::of(packet.meta().protocol);
+        match self.owner_of(class, state.peer_external, context) {
+            Some((internal, item)) if self.admits(state.peer_external, state.external, context) => {
+                (state.peer_internal, state.peer_item) = (internal, item);
+                context.rewrites_changed();
+                true
+            }
+            _ => false,
         }
     }
 
