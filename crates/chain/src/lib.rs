@@ -1,1 +1,14 @@
 //! Runs network functions in order over flows.
+//!
+//! [`Chain`] is the plain chain: every packet visits every function. It is the reference for every faster path.
+
+mod chain;
+mod flows;
+pub mod fragments;
+mod observer;
+mod options;
+mod wheel;
+
+pub use chain::{Chain, ChainError, GROUP_MAX};
+pub use observer::Observer;
+pub use options::{Counters, NotIp, Options, Timeouts, WhenFull};

@@ -2,9 +2,11 @@
 
 pub mod monitor;
 
-/// All built-in functions, by the names that policies use.
-pub fn registry() -> nf::Registry {
-    let mut registry = nf::Registry::new();
+use nf::{ConfigSource, Registry};
+
+/// All functions of this crate.
+pub fn registry<C: ConfigSource>() -> Registry<C> {
+    let mut registry = Registry::new();
     registry.add::<monitor::Monitor>(include_str!("monitor/README.md"));
     registry
 }

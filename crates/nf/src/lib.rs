@@ -27,7 +27,7 @@ pub use effects::{Alert, EFFECTS_MAX, Effects, FlowReport, Made, Severity};
 pub use function::{ControlError, NetworkFunction, Setup, UpgradeError};
 pub use map::{PutError, StateMap};
 pub use recording::{EventCondition, HeaderAction, RECORD_MAX, Recording, StateFunction};
-pub use registry::{AnyConfig, Entry, MakeError, Registry};
+pub use registry::{ConfigSource, Entry, MakeError, Registry};
 pub use set::Set;
 pub use verdict::{EndReason, Verdict};
 pub use view::PacketView;

@@ -1,1 +1,15 @@
 //! Runs a policy on this machine.
+//!
+//! [`assemble`] makes a chain of a policy; a [`Runner`] takes frames through it and reports.
+
+mod assembly;
+mod ports;
+pub mod report;
+mod runner;
+mod settings;
+
+pub use assembly::{Assembly, assemble};
+pub use ports::{NotAPrefix, Port, PortConfig, Ports, Prefix};
+pub use report::Report;
+pub use runner::{BATCH, Frame, From, Output, Runner};
+pub use settings::Settings;

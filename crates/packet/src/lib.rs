@@ -10,6 +10,7 @@ mod meta;
 pub mod parse;
 mod reason;
 mod rewrite;
+pub mod wire;
 
 pub use addr::{Addr, Endpoint};
 pub use buffer::{HEADROOM, LARGE_ROOM, NoRoom, Packet, Pool, SMALL_ROOM};

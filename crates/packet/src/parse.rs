@@ -119,12 +119,33 @@ impl Parser {
     }
 }
 
-/// The key of an ICMP or ICMPv6 error taken for itself, from its own addresses: for an error that quotes no known flow.
-pub fn own_key(packet: &Packet) -> (FlowKey, bool) {
+/// The key of the packet's own addresses and protocol, with ports 0: for an ICMP error that quotes no known flow, and for
+/// telling fragmented datagrams apart.
+pub fn portless_key(packet: &Packet) -> (FlowKey, bool) {
     let meta = packet.meta();
     let (source, destination) = addresses(packet.data(), meta.l3 as usize, meta.version);
     let (a, b) = (Endpoint::new(source, 0), Endpoint::new(destination, 0));
     FlowKey::new(a, b, meta.protocol, meta.version, meta.key.scope, meta.key.tenant)
+}
+
+/// The identification of the datagram that this fragment is of (RFC 791 3.2, RFC 8200 4.5).
+pub fn fragment_id(packet: &Packet) -> u32 {
+    let (data, meta) = (packet.data(), packet.meta());
+    let l3 = meta.l3 as usize;
+    if meta.version == 4 {
+        return be16(data, l3 + 4).map_or(0, u32::from);
+    }
+    let (mut next_header, mut at) = (data.get(l3 + 6).copied().unwrap_or(0), l3 + 40);
+    while next_header != FRAGMENT && is_extension(next_header) {
+        let Some(&[following, units]) = data.get(at..).and_then(|d| d.first_chunk()) else { return 0 };
+        at += if next_header == AUTHENTICATION {
+            4 * (usize::from(units) + 2)
+        } else {
+            8 * (usize::from(units) + 1)
+        };
+        next_header = following;
+    }
+    be32(data, at + 4).unwrap_or(0)
 }
 
 /// The key of the packet as its headers are now, whatever it was when it arrived. Only for packets that have a flow.

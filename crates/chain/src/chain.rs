@@ -1,0 +1,649 @@
+//! The chain: functions in order, over flows.
+//!
+//! Packets come in batches. A batch is parsed and looked up in three passes, so that memory is asked for before it is
+//! needed; then packets of known flows are gathered into groups, and each function processes a whole group in one
+//! call. What may create or end a flow, or depends on another packet's outcome, goes alone, after the group before it.
+//! So the result is that of one packet after the other, however they are batched.
+
+use nf::record::{Header, Records};
+use nf::stage::{Env, Group, Stage};
+use nf::{Connection, Effects, EndReason, FlowInfo, Made, Recording, Verdict};
+use packet::memory::OutOfMemory;
+use packet::{Class, Direction, DropReason, FlowHasher, Packet, Parser, Pool, Side, parse};
+
+use crate::flows::Flows;
+use crate::fragments::{Datagram, First, Fragments, Refused};
+use crate::observer::Observer;
+use crate::{Counters, NotIp, Options, WhenFull};
+
+/// Packets of known flows that are processed together at most: what fits the first-level cache with its records.
+pub const GROUP_MAX: usize = 32;
+
+/// Runs network functions in order over flows, from the inside to the outside and back in reverse order.
+pub struct Chain {
+    stages: Vec<Box<dyn Stage>>,
+    options: Options,
+    parser: Parser,
+    flows: Flows,
+    fragments: Fragments,
+    effects: Effects,
+    counters: Counters,
+    cycles: Vec<u64>,
+    /// Whether the functions, not the chain, say how long flows are kept.
+    keeps_flows: bool,
+    /// The latest time that any packet had.
+    now_ns: u64,
+    /// Packets under way, and what was decided about them.
+    group: Vec<Packet>,
+    verdicts: Vec<Verdict>,
+    /// Room that is reused from batch to batch.
+    parsed: Vec<Result<(), DropReason>>,
+    due: Vec<u32>,
+    waited: Vec<Packet>,
+    /// Packets that functions made, on their way out.
+    answers: Vec<Packet>,
+}
+
+/// A chain could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum ChainError {
+    /// Not enough memory for the flow table.
+    #[error(transparent)]
+    Memory(#[from] OutOfMemory),
+    /// The attributes of all functions together do not fit a packet's tag word.
+    #[error("the attributes of the functions up to `{0}` take more than 64 bits")]
+    TooManyTags(&'static str),
+}
+
+/// A record number that no record has.
+const NO_RECORD: u32 = u32::MAX;
+
+impl Chain {
+    /// A chain of these functions, the first one inside.
+    pub fn new(mut stages: Vec<Box<dyn Stage>>, options: Options) -> Result<Chain, ChainError> {
+        let (mut offset, mut tag_bit) = (0, 0);
+        for (number, stage) in stages.iter_mut().enumerate() {
+            let name = stage.descriptor().name;
+            tag_bit = stage.place(number as u16, offset, tag_bit).ok_or(ChainError::TooManyTags(name))?;
+            offset += stage.state_len();
+        }
+        let hasher = FlowHasher::new(options.seed);
+        let flows_max = if stages.is_empty() { 1 } else { options.flows_max };
+        Ok(Chain {
+            cycles: vec![0; stages.len()],
+            keeps_flows: stages.iter().any(|stage| stage.descriptor().keeps_flows),
+            stages,
+            parser: Parser {
+                hasher,
+                inner: options.inner,
+                verify_ipv4_checksum: options.verify_ipv4_checksum,
+            },
+            flows: Flows::new(flows_max, offset, hasher)?,
+            fragments: Fragments::new(options.fragments_max, options.fragment_timeout_ns),
+            options,
+            effects: Effects::default(),
+            counters: Counters::default(),
+            now_ns: 0,
+            group: Vec::with_capacity(GROUP_MAX),
+            verdicts: Vec::with_capacity(GROUP_MAX),
+            parsed: Vec::new(),
+            due: Vec::new(),
+            waited: Vec::new(),
+            answers: Vec::new(),
+        })
+    }
+
+    /// Processes packets in order; those that leave are added to `out`, their metadata's `side` now being the side that
+    /// they leave by. The receiver has set `timestamp_ns`, `wire_len`, `ingress`, `side` and `link`.
+    pub fn process(&mut self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>, pool: &mut Pool) {
+        if self.stages.is_empty() {
+            return self.pass_through(batch, out, pool);
+        }
+        self.parsed.clear();
+        for packet in batch.iter_mut() {
+            self.counters.packets_in += 1;
+            self.counters.bytes_in += packet.len() as u64;
+            packet.meta_mut().sequence = self.counters.packets_in - 1;
+            let parsed = self.parser.parse(packet);
+            self.flows.prefetch_index(packet.meta().hash);
+            self.parsed.push(parsed);
+        }
+        for packet in batch.iter_mut() {
+            let meta = packet.meta_mut();
+            meta.flow = self.flows.prefetch_record(meta.hash).unwrap_or(NO_RECORD);
+        }
+        let mut run = Run { out, pool, observer: None };
+        for (i, packet) in batch.drain(..).enumerate() {
+            match self.parsed[i] {
+                Ok(()) => self.take_in(packet, &mut run),
+                Err(reason) => self.drop_packet(packet, reason, &mut run),
+            }
+        }
+        self.flush(&mut run);
+        self.advance(self.now_ns, pool);
+    }
+
+    /// Processes one packet, and tells `observer` what every function did to it.
+    pub fn observe(
+        &mut self,
+        mut packet: Packet,
+        out: &mut Vec<Packet>,
+        pool: &mut Pool,
+        observer: &mut dyn Observer,
+    ) {
+        self.counters.packets_in += 1;
+        self.counters.bytes_in += packet.len() as u64;
+        packet.meta_mut().sequence = self.counters.packets_in - 1;
+        packet.meta_mut().flow = NO_RECORD;
+        let parsed = self.parser.parse(&mut packet);
+        observer.arrived(&packet);
+        let mut run = Run { out, pool, observer: Some(observer) };
+        match parsed {
+            Ok(()) if self.stages.is_empty() => self.pass(packet, &mut run),
+            Ok(()) => self.take_in(packet, &mut run),
+            Err(reason) => self.drop_packet(packet, reason, &mut run),
+        }
+        self.flush(&mut run);
+        self.advance(self.now_ns, pool);
+    }
+
+    /// Lets time pass to `now_ns`: flows and fragments whose time is over go.
+    pub fn advance(&mut self, now_ns: u64, pool: &mut Pool) {
+        self.now_ns = self.now_ns.max(now_ns);
+        let mut due = std::mem::take(&mut self.due);
+        self.flows.expired(self.now_ns, &mut due);
+        for &record in &due {
+            let over = self.flows.records.header(record).connection.is_over();
+            let reason = if over { EndReason::Closed } else { EndReason::Idle };
+            self.end_flow(record, reason, pool);
+        }
+        self.due = due;
+        if self.fragments.is_empty() {
+            return;
+        }
+        let mut late = std::mem::take(&mut self.waited);
+        self.fragments.expire(self.now_ns, &mut late);
+        for packet in late.drain(..) {
+            self.counters.packets_held -= 1;
+            self.counters.drops[DropReason::FragmentTimeout.index()] += 1;
+            pool.give(packet);
+        }
+        self.waited = late;
+    }
+
+    /// Ends all flows: the run is over. Fragments that still wait stay counted as held.
+    pub fn finish(&mut self, pool: &mut Pool) {
+        let mut live = std::mem::take(&mut self.due);
+        live.clear();
+        live.extend(self.flows.live());
+        for &record in &live {
+            self.end_flow(record, EndReason::Shutdown, pool);
+        }
+        self.due = live;
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> Counters {
+        Counters { flows_live: u64::from(self.flows.records.live()), ..self.counters.clone() }
+    }
+
+    /// The functions, from the inside to the outside.
+    pub fn stages(&self) -> &[Box<dyn Stage>] {
+        &self.stages
+    }
+
+    /// A function, to be commanded.
+    pub fn stage_mut(&mut self, stage: usize) -> Option<&mut (dyn Stage + 'static)> {
+        self.stages.get_mut(stage).map(|stage| &mut **stage)
+    }
+
+    /// Processor cycles spent in each function, if [`Options::cycles`] counts them.
+    pub fn cycles(&self) -> &[u64] {
+        &self.cycles
+    }
+
+    /// Alerts and flow reports, to be taken.
+    pub fn effects_mut(&mut self) -> &mut Effects {
+        &mut self.effects
+    }
+
+    /// Bytes that a flow takes: its record.
+    pub fn record_len(&self) -> usize {
+        self.flows.records.record_len()
+    }
+
+    /// The flows' records, to be looked at.
+    pub fn records(&self) -> &Records {
+        &self.flows.records
+    }
+
+    /// A chain without functions is a wire that parses.
+    fn pass_through(&mut self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>, pool: &mut Pool) {
+        let mut run = Run { out, pool, observer: None };
+        for mut packet in batch.drain(..) {
+            self.counters.packets_in += 1;
+            self.counters.bytes_in += packet.len() as u64;
+            packet.meta_mut().sequence = self.counters.packets_in - 1;
+            match self.parser.parse(&mut packet) {
+                Ok(()) => self.pass(packet, &mut run),
+                Err(reason) => self.drop_packet(packet, reason, &mut run),
+            }
+        }
+    }
+
+    #[inline]
+    fn pass(&mut self, packet: Packet, run: &mut Run<'_, '_>) {
+        if packet.meta().class == Class::NotIp {
+            self.not_ip(packet, run);
+        } else {
+            self.send(packet, run);
+        }
+    }
+
+    /// Adds a packet to the group if it is of a known flow; all others go alone.
+    #[inline]
+    fn take_in(&mut self, mut packet: Packet, run: &mut Run<'_, '_>) {
+        let meta = packet.meta_mut();
+        if meta.class == Class::Whole && meta.flow != NO_RECORD {
+            let header = self.flows.records.header_mut(meta.flow);
+            if let Some(direction) = header.direction_of(&meta.key, meta.reversed)
+                && header.flags & Header::FLAG_TURNS == 0
+                && meta.timestamp_ns <= header.deadline_ns()
+            {
+                meta.direction = direction;
+                self.now_ns = self.now_ns.max(meta.timestamp_ns);
+                join(&mut packet, header, &self.options, self.keeps_flows);
+                self.group.push(packet);
+                if self.group.len() == GROUP_MAX {
+                    self.flush(run);
+                }
+                return;
+            }
+        }
+        self.flush(run);
+        self.alone(packet, run);
+    }
+
+    /// A packet that may begin a flow, or that is not a plain packet of one.
+    fn alone(&mut self, packet: Packet, run: &mut Run<'_, '_>) {
+        self.advance(packet.meta().timestamp_ns, run.pool);
+        match packet.meta().class {
+            Class::NotIp => self.not_ip(packet, run),
+            Class::Whole => {
+                self.walk(packet, run);
+            }
+            Class::IcmpError => self.icmp_error(packet, run),
+            Class::FirstFragment => self.first_fragment(packet, run),
+            Class::LaterFragment => self.later_fragment(packet, run),
+        }
+    }
+
+    fn not_ip(&mut self, packet: Packet, run: &mut Run<'_, '_>) {
+        match self.options.not_ip {
+            NotIp::Pass => {
+                self.counters.not_ip_passed += 1;
+                self.send(packet, run);
+            }
+            NotIp::Drop => self.drop_packet(packet, DropReason::NotIp, run),
+        }
+    }
+
+    /// An ICMP error goes with the flow that it speaks of; if there is none, it is a flow of its own.
+    fn icmp_error(&mut self, mut packet: Packet, run: &mut Run<'_, '_>) {
+        let meta = packet.meta();
+        if self.flows.find(meta.hash, &meta.key, meta.reversed).is_none() {
+            let (key, reversed) = parse::portless_key(&packet);
+            let meta = packet.meta_mut();
+            meta.key = key;
+            meta.reversed = reversed;
+            meta.hash = self.parser.hasher.hash(&key);
+        }
+        self.walk(packet, run);
+    }
+
+    fn first_fragment(&mut self, packet: Packet, run: &mut Run<'_, '_>) {
+        let datagram = Datagram::of(&packet);
+        let (key, reversed) = (packet.meta().key, packet.meta().reversed);
+        let passed = self.walk(packet, run);
+        let first = if passed { First::Passed { key, reversed } } else { First::Dropped };
+        let mut waited = std::mem::take(&mut self.waited);
+        self.fragments.first(datagram, first, self.now_ns, &mut waited);
+        for packet in waited.drain(..) {
+            self.counters.packets_held -= 1;
+            self.later_fragment(packet, run);
+        }
+        self.waited = waited;
+    }
+
+    fn later_fragment(&mut self, mut packet: Packet, run: &mut Run<'_, '_>) {
+        let datagram = Datagram::of(&packet);
+        match self.fragments.get(&datagram) {
+            Some(&First::Passed { key, reversed }) => {
+                let hash = self.parser.hasher.hash(&key);
+                if self.flows.find(hash, &key, reversed).is_none() {
+                    return self.drop_packet(packet, DropReason::FragmentOfDropped, run);
+                }
+                let meta = packet.meta_mut();
+                (meta.key, meta.reversed, meta.hash) = (key, reversed, hash);
+                self.walk(packet, run);
+            }
+            Some(First::Dropped) => self.drop_packet(packet, DropReason::FragmentOfDropped, run),
+            Some(First::Missing(_)) | None => match self.fragments.wait(datagram, packet, self.now_ns) {
+                Ok(()) => self.counters.packets_held += 1,
+                Err((packet, Refused::TooMany)) => self.drop_packet(packet, DropReason::FragmentTooMany, run),
+                Err((packet, Refused::TableFull)) => {
+                    self.drop_packet(packet, DropReason::FragmentTableFull, run);
+                }
+            },
+        }
+    }
+
+    /// Takes one packet through the chain, with its flow found or begun; whether it passed.
+    fn walk(&mut self, mut packet: Packet, run: &mut Run<'_, '_>) -> bool {
+        let meta = packet.meta();
+        let mut found = self.flows.find(meta.hash, &meta.key, meta.reversed);
+        if let Some((record, _)) = found
+            && self.flows.records.header(record).deadline_ns() < meta.timestamp_ns
+        {
+            self.end_flow(record, EndReason::Idle, run.pool);
+            found = None;
+        }
+        let begins = found.is_none();
+        let (record, direction) = match found {
+            Some(found) => found,
+            None => match self.begin_flow(&packet, run.pool) {
+                Some(record) => (record, Direction::Original),
+                None => {
+                    self.drop_packet(packet, DropReason::FlowTableFull, run);
+                    return false;
+                }
+            },
+        };
+        let meta = packet.meta_mut();
+        meta.flow = record;
+        meta.direction = direction;
+        join(&mut packet, self.flows.records.header_mut(record), &self.options, self.keeps_flows);
+        if begins {
+            self.start_flow(&packet, run.pool);
+        }
+        self.group.push(packet);
+        self.flush(run)
+    }
+
+    /// A record for the flow that this packet begins; another flow may have to go for it.
+    fn begin_flow(&mut self, packet: &Packet, pool: &mut Pool) -> Option<u32> {
+        if let Some(record) = self.flows.create(packet) {
+            return Some(record);
+        }
+        if self.options.when_full == WhenFull::RefuseNew {
+            return None;
+        }
+        let victim = self.flows.victim()?;
+        self.end_flow(victim, EndReason::Evicted, pool);
+        self.flows.create(packet)
+    }
+
+    fn start_flow(&mut self, packet: &Packet, pool: &mut Pool) {
+        self.counters.flows_started += 1;
+        self.counters.flows_peak = self.counters.flows_peak.max(u64::from(self.flows.records.live()));
+        let meta = packet.meta();
+        let info = FlowInfo {
+            sequence: meta.sequence,
+            clock: meta.clock,
+            ..info_of(self.flows.records.header(meta.flow), meta.timestamp_ns)
+        };
+        let mut env = Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: pool };
+        for stage in &mut self.stages {
+            stage.flow_start(meta.flow, info, &mut env);
+        }
+    }
+
+    fn end_flow(&mut self, record: u32, reason: EndReason, pool: &mut Pool) {
+        self.counters.flows_ended[reason as usize] += 1;
+        let info = info_of(self.flows.records.header(record), self.now_ns);
+        let mut env = Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: pool };
+        for stage in &mut self.stages {
+            stage.flow_end(record, reason, info, &mut env);
+        }
+        self.flows.remove(record);
+    }
+
+    /// Takes the group through the functions and out; whether its last packet passed.
+    fn flush(&mut self, run: &mut Run<'_, '_>) -> bool {
+        if self.group.is_empty() {
+            return false;
+        }
+        self.verdicts.clear();
+        self.verdicts.resize(self.group.len(), Verdict::Forward);
+        let alerts = self.effects.alerts.len();
+        for side in [Side::Inside, Side::Outside] {
+            if self.group.iter().any(|packet| packet.meta().side == side) {
+                self.cross(side, run);
+            }
+        }
+        if self.effects.alerts.len() > alerts + 1 {
+            self.effects.alerts[alerts..].sort_by_key(|alert| (alert.sequence, alert.stage));
+        }
+        let mut group = std::mem::take(&mut self.group);
+        let mut passed = false;
+        for (i, packet) in group.drain(..).enumerate() {
+            passed = self.settle(packet, self.verdicts[i], run);
+        }
+        self.group = group;
+        passed
+    }
+
+    /// Takes the group's packets that entered by `side` across, function by function.
+    fn cross(&mut self, side: Side, run: &mut Run<'_, '_>) {
+        let count = self.stages.len();
+        for step in 0..count {
+            let stage = if side == Side::Inside { step } else { count - 1 - step };
+            self.run_stage(stage, side, 0..self.group.len(), run);
+            for i in 0..self.group.len() {
+                if self.verdicts[i] == Verdict::TurnBack && self.group[i].meta().side == side {
+                    self.turn_back(i, stage, run);
+                }
+            }
+        }
+    }
+
+    /// Runs one function over a part of the group, and sends what it made back.
+    fn run_stage(&mut self, stage: usize, side: Side, part: std::ops::Range<usize>, run: &mut Run<'_, '_>) {
+        let made = self.effects.made.len();
+        let mut recording = run.observer.is_some().then(Recording::default);
+        if let (Some(observer), Some(packet)) = (&mut run.observer, self.group.get(part.start)) {
+            observer.before(stage, packet);
+        }
+        let started = self.options.cycles.map(|cycles| cycles());
+        let mut group = Group {
+            packets: &mut self.group[part.clone()],
+            verdicts: &mut self.verdicts[part.clone()],
+            side,
+            env: Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: run.pool },
+            recording: recording.as_mut(),
+        };
+        self.stages[stage].process(&mut group);
+        if let (Some(cycles), Some(started)) = (self.options.cycles, started) {
+            self.cycles[stage] += cycles().wrapping_sub(started);
+        }
+        if let (Some(observer), Some(recording)) = (&mut run.observer, &recording)
+            && let Some(packet) = self.group.get(part.start)
+        {
+            observer.after(stage, packet, self.verdicts[part.start], recording);
+        }
+        while self.effects.made.len() > made {
+            let answer = self.effects.made.remove(made);
+            self.answer(answer, run);
+        }
+    }
+
+    /// A function turned the packet back: it goes through the functions that it passed, in reverse, as if it had come
+    /// from the other side. Its flow's packets go alone from now on.
+    fn turn_back(&mut self, i: usize, stage: usize, run: &mut Run<'_, '_>) {
+        let meta = self.group[i].meta_mut();
+        let back = meta.side.other();
+        meta.side = back;
+        self.flows.records.header_mut(meta.flow).flags |= Header::FLAG_TURNS;
+        self.verdicts[i] = Verdict::Forward;
+        self.cross_from(i, stage, back, run);
+    }
+
+    /// Takes one packet through the functions behind `stage`, as seen from the side that it comes from.
+    fn cross_from(&mut self, i: usize, stage: usize, side: Side, run: &mut Run<'_, '_>) {
+        let mut next = stage;
+        loop {
+            next = match side {
+                Side::Inside if next + 1 < self.stages.len() => next + 1,
+                Side::Outside if next > 0 => next - 1,
+                _ => return,
+            };
+            self.run_stage(next, side, i..i + 1, run);
+            if self.verdicts[i] == Verdict::TurnBack {
+                self.verdicts[i] = Verdict::Drop(DropReason::Internal); // A packet turns once.
+            }
+        }
+    }
+
+    /// Sends a packet that a function made on its way, through the functions between it and the side that it leaves by.
+    fn answer(&mut self, made: Made, run: &mut Run<'_, '_>) {
+        self.counters.packets_made += 1;
+        let mut packet = made.packet;
+        if let Err(reason) = self.parser.parse(&mut packet) {
+            return self.drop_packet(packet, reason, run);
+        }
+        let side = made.towards.other();
+        packet.meta_mut().side = side;
+        self.group.push(packet);
+        self.verdicts.push(Verdict::Forward);
+        let i = self.group.len() - 1;
+        self.cross_from(i, made.stage as usize, side, run);
+        let (packet, verdict) = (self.group.pop(), self.verdicts.pop());
+        match (packet, verdict) {
+            (Some(packet), Some(Verdict::Drop(reason))) => self.drop_packet(packet, reason, run),
+            (Some(packet), _) => self.answers.push(packet),
+            (None, _) => {} // It was pushed above.
+        }
+    }
+
+    /// What becomes of a packet, and of its flow, once all functions had it; whether it passed.
+    #[inline]
+    fn settle(&mut self, packet: Packet, verdict: Verdict, run: &mut Run<'_, '_>) -> bool {
+        let (record, sequence) = (packet.meta().flow, packet.meta().sequence);
+        let verdict = match verdict {
+            Verdict::Drop(reason) => Err(reason),
+            Verdict::Forward | Verdict::TurnBack => self.accept(record, &packet),
+        };
+        let passed = verdict.is_ok();
+        match verdict {
+            Ok(()) => self.send(packet, run),
+            Err(reason) => {
+                self.drop_packet(packet, reason, run);
+                // Of a flow none of whose packets passed, nothing is kept.
+                let header = self.flows.records.header(record);
+                if header.has(Header::FLAG_LIVE) && !header.has(Header::FLAG_ACCEPTED) {
+                    self.end_flow(record, EndReason::Rejected, run.pool);
+                }
+            }
+        }
+        if !self.answers.is_empty() {
+            self.send_answers(sequence, run);
+        }
+        passed
+    }
+
+    /// A packet of the flow passed: the flow lives on, and its alias is learned when it is new.
+    #[inline]
+    fn accept(&mut self, record: u32, packet: &Packet) -> Result<(), DropReason> {
+        let meta = packet.meta();
+        let first = !self.flows.records.header(record).has(Header::FLAG_ACCEPTED);
+        if (first || meta.realias) && !self.learn_alias(packet) {
+            return Err(DropReason::AliasConflict);
+        }
+        if meta.keep_ms > 0 || first {
+            self.flows.refresh(record, meta.timestamp_ns, meta.keep_ms);
+        }
+        if first {
+            self.flows.records.header_mut(record).flags |= Header::FLAG_ACCEPTED;
+            self.flows.watch(record);
+        }
+        Ok(())
+    }
+
+    /// Learns the key that the flow's packets have behind the chain, from one of them; false if another flow has it.
+    fn learn_alias(&mut self, packet: &Packet) -> bool {
+        let meta = packet.meta();
+        if meta.direction != Direction::Original || !matches!(meta.class, Class::Whole | Class::FirstFragment)
+        {
+            return true;
+        }
+        let (key, reversed) = parse::current_key(packet);
+        self.flows.set_alias(meta.flow, key, reversed)
+    }
+
+    /// Packets made in answer to packet `sequence` leave right behind it.
+    #[cold]
+    fn send_answers(&mut self, sequence: u64, run: &mut Run<'_, '_>) {
+        let mut answers = std::mem::take(&mut self.answers);
+        for packet in answers.extract_if(.., |packet| packet.meta().sequence == sequence) {
+            self.send(packet, run);
+        }
+        self.answers = answers;
+    }
+
+    #[inline]
+    fn send(&mut self, mut packet: Packet, run: &mut Run<'_, '_>) {
+        self.counters.packets_out += 1;
+        self.counters.bytes_out += packet.len() as u64;
+        let meta = packet.meta_mut();
+        meta.side = meta.side.other();
+        if let Some(observer) = &mut run.observer {
+            observer.sent(&packet);
+        }
+        run.out.push(packet);
+    }
+
+    fn drop_packet(&mut self, packet: Packet, reason: DropReason, run: &mut Run<'_, '_>) {
+        self.counters.drops[reason.index()] += 1;
+        if let Some(observer) = &mut run.observer {
+            observer.dropped(&packet, reason);
+        }
+        run.pool.give(packet);
+    }
+}
+
+/// What goes along with packets on their way through.
+struct Run<'a, 'o> {
+    out: &'a mut Vec<Packet>,
+    pool: &'a mut Pool,
+    observer: Option<&'a mut (dyn Observer + 'o)>,
+}
+
+/// The packet takes its number in the flow, its tags, and moves the connection on.
+#[inline]
+fn join(packet: &mut Packet, header: &mut Header, options: &Options, keeps_flows: bool) {
+    let meta = packet.meta_mut();
+    header.clock += 1;
+    let connection = header.connection.after(meta, meta.direction);
+    header.connection = connection;
+    meta.clock = header.clock;
+    meta.phase = connection.phase();
+    meta.tags = header.tags;
+    meta.realias = false;
+    meta.keep_ms = if keeps_flows { 0 } else { options.timeouts.after(meta, connection) };
+}
+
+/// What is known of a flow without a packet.
+fn info_of(header: &Header, now_ns: u64) -> FlowInfo {
+    let origin = if header.has(Header::FLAG_FROM_OUTSIDE) { Side::Outside } else { Side::Inside };
+    FlowInfo {
+        now_ns,
+        sequence: 0,
+        key: header.key,
+        reversed: header.has(Header::FLAG_REVERSED),
+        direction: Direction::Original,
+        side: origin,
+        origin,
+        clock: header.clock,
+        connection: if header.clock == 0 { Connection::NEW } else { header.connection },
+    }
+}

@@ -1,0 +1,183 @@
+//! The flow table: which record a packet belongs to, and when a flow is forgotten.
+
+use nf::index::Index;
+use nf::record::{Header, Records};
+use packet::memory::OutOfMemory;
+use packet::{Direction, FlowHasher, FlowKey, Packet, Side};
+
+use crate::wheel::Wheel;
+
+/// The flows of a chain: records, the index over their keys and aliases, and their timers.
+pub(crate) struct Flows {
+    pub records: Records,
+    index: Index,
+    wheel: Wheel,
+    hasher: FlowHasher,
+    /// Where the search for a flow to evict goes on.
+    hand: u32,
+}
+
+/// The index names a record by its key or by its alias; no number stands in it twice.
+const fn by_key(record: u32) -> u32 {
+    record << 1
+}
+
+const fn by_alias(record: u32) -> u32 {
+    record << 1 | 1
+}
+
+/// Flows that are looked at when one has to go.
+const EVICTION_SAMPLE: u32 = 16;
+
+impl Flows {
+    pub fn new(flows_max: u32, state_len: usize, hasher: FlowHasher) -> Result<Flows, OutOfMemory> {
+        let flows_max = flows_max.clamp(1, u32::MAX / 4);
+        Ok(Flows {
+            records: Records::new(flows_max, state_len)?,
+            index: Index::new(2 * flows_max as usize)?,
+            wheel: Wheel::new(flows_max),
+            hasher,
+            hand: 0,
+        })
+    }
+
+    /// First step of a look-up: the index's line is on its way.
+    #[inline]
+    pub fn prefetch_index(&self, hash: u64) {
+        self.index.prefetch(hash);
+    }
+
+    /// Second step: the record that it probably is, on its way.
+    #[inline]
+    pub fn prefetch_record(&self, hash: u64) -> Option<u32> {
+        let record = self.index.guess(hash)? >> 1;
+        self.records.prefetch(record);
+        Some(record)
+    }
+
+    /// Third step: whether the guess was right, and which way the packet then goes.
+    #[inline]
+    pub fn confirm(&self, record: u32, key: &FlowKey, reversed: bool) -> Option<Direction> {
+        self.records.header(record).direction_of(key, reversed)
+    }
+
+    /// The flow with this key or alias.
+    pub fn find(&self, hash: u64, key: &FlowKey, reversed: bool) -> Option<(u32, Direction)> {
+        let mut direction = None;
+        let number = self.index.find(hash, |number| {
+            direction = self.confirm(number >> 1, key, reversed);
+            direction.is_some()
+        })?;
+        Some((number >> 1, direction?))
+    }
+
+    /// Makes a record for the flow that this packet begins, or none if the table is full.
+    pub fn create(&mut self, packet: &Packet) -> Option<u32> {
+        let record = self.records.allocate()?;
+        let meta = packet.meta();
+        let header = self.records.header_mut(record);
+        header.key = meta.key;
+        header.flags = Header::FLAG_LIVE;
+        if meta.reversed {
+            header.flags |= Header::FLAG_REVERSED;
+        }
+        if meta.side == Side::Outside {
+            header.flags |= Header::FLAG_FROM_OUTSIDE;
+        }
+        header.last_seen_ns = meta.timestamp_ns;
+        if self.index.insert(meta.hash, by_key(record)).is_err() {
+            self.records.release(record); // Cannot be: the index holds two entries per record.
+            return None;
+        }
+        Some(record)
+    }
+
+    /// Notes the key that the flow's packets have after the chain; false if another flow has it.
+    pub fn set_alias(&mut self, record: u32, alias: FlowKey, reversed: bool) -> bool {
+        self.drop_alias(record);
+        let header = self.records.header(record);
+        if header.key == alias {
+            return true;
+        }
+        let hash = self.hasher.hash(&alias);
+        if self.find(hash, &alias, reversed).is_some() {
+            return false;
+        }
+        let header = self.records.header_mut(record);
+        header.alias = alias;
+        header.flags |= Header::FLAG_ALIAS;
+        if reversed {
+            header.flags |= Header::FLAG_ALIAS_REVERSED;
+        }
+        self.index.insert(hash, by_alias(record)).is_ok()
+    }
+
+    fn drop_alias(&mut self, record: u32) {
+        let header = self.records.header_mut(record);
+        if header.has(Header::FLAG_ALIAS) {
+            header.flags &= !(Header::FLAG_ALIAS | Header::FLAG_ALIAS_REVERSED);
+            let alias = header.alias;
+            self.index.remove(self.hasher.hash(&alias), by_alias(record));
+        }
+    }
+
+    /// Forgets the flow.
+    pub fn remove(&mut self, record: u32) {
+        self.drop_alias(record);
+        let key = self.records.header(record).key;
+        self.index.remove(self.hasher.hash(&key), by_key(record));
+        self.wheel.cancel(record);
+        self.records.release(record);
+    }
+
+    /// A packet refreshed the flow: it is kept for `keep_ms` from then on.
+    #[inline]
+    pub fn refresh(&mut self, record: u32, now_ns: u64, keep_ms: u32) {
+        let header = self.records.header_mut(record);
+        header.last_seen_ns = header.last_seen_ns.max(now_ns);
+        let shorter = keep_ms < header.timeout_ms;
+        header.timeout_ms = keep_ms;
+        if shorter {
+            let deadline = header.deadline_ns();
+            self.wheel.bring_forward(record, deadline);
+        }
+    }
+
+    /// Starts the flow's timer.
+    pub fn watch(&mut self, record: u32) {
+        self.wheel.set(record, self.records.header(record).deadline_ns());
+    }
+
+    /// The flows whose time is over at `now_ns`, in the order in which it ended, into `due`. They are still there.
+    pub fn expired(&mut self, now_ns: u64, due: &mut Vec<u32>) {
+        due.clear();
+        self.wheel.advance(now_ns, due);
+        due.retain(|&record| {
+            let header = self.records.header(record);
+            let over = header.deadline_ns() < now_ns;
+            if !over {
+                self.wheel.set(record, header.deadline_ns());
+            }
+            over
+        });
+        due.sort_unstable_by_key(|&record| (self.records.header(record).deadline_ns(), record));
+    }
+
+    /// A flow to give up for a new one: of a few, one that is over or was never answered, else the one silent longest.
+    pub fn victim(&mut self) -> Option<u32> {
+        let used = self.records.used().end;
+        let sample = (0..EVICTION_SAMPLE.min(used)).map(|i| (self.hand.wrapping_add(i)) % used);
+        let victim = sample.filter(|&r| self.records.header(r).has(Header::FLAG_LIVE)).min_by_key(|&r| {
+            let header = self.records.header(r);
+            let dear = header.connection.is_established();
+            (dear, header.last_seen_ns, r)
+        });
+        self.hand = self.hand.wrapping_add(EVICTION_SAMPLE) % used.max(1);
+        victim
+    }
+
+    /// All flows, by number.
+    pub fn live(&self) -> impl Iterator<Item = u32> + '_ {
+        self.records.used().filter(|&record| self.records.header(record).has(Header::FLAG_LIVE))
+    }
+}

@@ -1,0 +1,175 @@
+//! How a chain is to behave, and what it has counted.
+
+use nf::{Connection, EndReason};
+use packet::parse::protocol;
+use packet::{DropReason, Meta};
+
+/// How a chain is to behave. The default is what a small site would want.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Flows at most; see `when_full`.
+    pub flows_max: u32,
+    /// What happens when a flow begins and the table is full.
+    pub when_full: WhenFull,
+    /// How long flows are kept, where no function says it.
+    pub timeouts: Timeouts,
+    /// What happens to frames that are not IP.
+    pub not_ip: NotIp,
+    /// Whether a flow is that of the innermost IP header (see [`packet::Parser::inner`]).
+    pub inner: bool,
+    /// Whether packets with a wrong IPv4 header checksum are dropped.
+    pub verify_ipv4_checksum: bool,
+    /// Fragmented datagrams that are kept track of at most; fragments of further ones are dropped.
+    pub fragments_max: usize,
+    /// How long fragments wait for their first one, in nanoseconds.
+    pub fragment_timeout_ns: u64,
+    /// Seed of all that is random.
+    pub seed: u64,
+    /// A counter of processor cycles, to measure stages with; none: they are not measured.
+    pub cycles: Option<fn() -> u64>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            flows_max: 65_536,
+            when_full: WhenFull::EvictOldest,
+            timeouts: Timeouts::default(),
+            not_ip: NotIp::Pass,
+            inner: false,
+            verify_ipv4_checksum: false,
+            fragments_max: 1024,
+            fragment_timeout_ns: 30_000_000_000,
+            seed: 0,
+            cycles: None,
+        }
+    }
+}
+
+/// What happens when a flow begins and the table is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenFull {
+    /// The new flow's packet is dropped ([`DropReason::FlowTableFull`]).
+    RefuseNew,
+    /// Of a few flows that are looked at, one that is over or never was answered goes, else the one silent longest.
+    EvictOldest,
+}
+
+/// What happens to frames that are not IP, such as ARP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotIp {
+    /// They pass to the other side untouched, as through a wire.
+    Pass,
+    /// They are dropped ([`DropReason::NotIp`]).
+    Drop,
+}
+
+/// How long flows are kept after their last packet, in milliseconds, where no function of the chain says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// TCP connections that are open (RFC 5382 REQ-5: 2 h 4 min).
+    pub tcp_established_ms: u32,
+    /// TCP connections that open or close (RFC 5382 REQ-5: 4 min).
+    pub tcp_transitory_ms: u32,
+    /// UDP, once both sides have spoken (RFC 4787 REQ-5: 5 min).
+    pub udp_ms: u32,
+    /// UDP, while only one side has.
+    pub udp_unreplied_ms: u32,
+    /// ICMP queries (RFC 5508 REQ-2: 60 s).
+    pub icmp_ms: u32,
+    /// Anything else.
+    pub other_ms: u32,
+}
+
+impl Default for Timeouts {
+    fn default() -> Timeouts {
+        Timeouts {
+            tcp_established_ms: 7_440_000,
+            tcp_transitory_ms: 240_000,
+            udp_ms: 300_000,
+            udp_unreplied_ms: 120_000,
+            icmp_ms: 60_000,
+            other_ms: 600_000,
+        }
+    }
+}
+
+impl Timeouts {
+    /// For a packet of a connection in this phase.
+    #[inline]
+    pub(crate) fn after(&self, meta: &Meta, connection: Connection) -> u32 {
+        match meta.protocol {
+            protocol::TCP if connection.is_established() => self.tcp_established_ms,
+            protocol::TCP => self.tcp_transitory_ms,
+            protocol::UDP if connection.is_established() => self.udp_ms,
+            protocol::UDP => self.udp_unreplied_ms,
+            protocol::ICMP | protocol::ICMPV6 => self.icmp_ms,
+            _ => self.other_ms,
+        }
+    }
+}
+
+/// What a chain has counted. At all times `packets_in + packets_made = packets_out + dropped + held`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counters {
+    /// Packets received.
+    pub packets_in: u64,
+    /// Their bytes, from the link layer on, as captured.
+    pub bytes_in: u64,
+    /// Packets that left.
+    pub packets_out: u64,
+    /// Their bytes.
+    pub bytes_out: u64,
+    /// Packets that functions made.
+    pub packets_made: u64,
+    /// Packets waiting inside: fragments whose first one has not come.
+    pub packets_held: u64,
+    /// Packets dropped, by [`DropReason::index`].
+    pub drops: [u64; DropReason::COUNT],
+    /// Flows that began.
+    pub flows_started: u64,
+    /// Flows that are in the table.
+    pub flows_live: u64,
+    /// Flows in the table at once, at most.
+    pub flows_peak: u64,
+    /// Flows that ended, by reason: idle, closed, rejected, evicted, shutdown.
+    pub flows_ended: [u64; 5],
+    /// Frames that were not IP and passed.
+    pub not_ip_passed: u64,
+}
+
+impl Default for Counters {
+    fn default() -> Counters {
+        Counters {
+            packets_in: 0,
+            bytes_in: 0,
+            packets_out: 0,
+            bytes_out: 0,
+            packets_made: 0,
+            packets_held: 0,
+            drops: [0; DropReason::COUNT],
+            flows_started: 0,
+            flows_live: 0,
+            flows_peak: 0,
+            flows_ended: [0; 5],
+            not_ip_passed: 0,
+        }
+    }
+}
+
+impl Counters {
+    /// Packets dropped, for whatever reason.
+    pub fn dropped(&self) -> u64 {
+        self.drops.iter().sum()
+    }
+
+    /// Whether every packet is accounted for.
+    pub fn add_up(&self) -> bool {
+        self.packets_in + self.packets_made == self.packets_out + self.dropped() + self.packets_held
+    }
+
+    /// Flows that ended for this reason.
+    pub fn ended(&self, reason: EndReason) -> u64 {
+        self.flows_ended[reason as usize]
+    }
+}

@@ -1,0 +1,252 @@
+//! Timers of flows: a hierarchical timing wheel (Varghese and Lauck, 1987), one timer per record.
+//!
+//! Constant cost to set, move and take away; time may jump by years (captures do) without a step for each tick.
+
+/// No record.
+const NONE: u32 = u32::MAX;
+
+/// Nanoseconds per tick, as a power of two: 16.8 ms. A timer fires at most this much late.
+const TICK_BITS: u32 = 24;
+
+const SLOT_BITS: u32 = 6;
+const SLOTS: usize = 1 << SLOT_BITS;
+const LEVELS: usize = 4;
+
+/// Ticks that the wheel spans; what is further away is looked at again when the wheel is round.
+const SPAN: u64 = 1 << (SLOT_BITS * LEVELS as u32);
+
+/// The timers of a table of records.
+pub(crate) struct Wheel {
+    heads: [[u32; SLOTS]; LEVELS],
+    occupied: [u64; LEVELS],
+    links: Vec<Link>,
+    now: u64,
+    started: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Link {
+    next: u32,
+    previous: u32,
+    /// When it fires, in ticks.
+    due: u64,
+    /// Level and slot where it is linked in; `level == LEVELS` if nowhere.
+    level: u8,
+    slot: u8,
+}
+
+const IDLE: Link = Link { next: NONE, previous: NONE, due: 0, level: LEVELS as u8, slot: 0 };
+
+impl Wheel {
+    /// A wheel for records `0..records`.
+    pub fn new(records: u32) -> Wheel {
+        Wheel {
+            heads: [[NONE; SLOTS]; LEVELS],
+            occupied: [0; LEVELS],
+            links: vec![IDLE; records as usize],
+            now: 0,
+            started: false,
+        }
+    }
+
+    /// Sets the record's timer, moving it if it was set.
+    pub fn set(&mut self, record: u32, deadline_ns: u64) {
+        self.cancel(record);
+        let due = (deadline_ns >> TICK_BITS) + 1;
+        self.links[record as usize].due = due.max(self.now + 1);
+        self.link(record);
+    }
+
+    /// Sets the record's timer to an earlier time; a later one leaves it.
+    pub fn bring_forward(&mut self, record: u32, deadline_ns: u64) {
+        if (deadline_ns >> TICK_BITS) + 1 < self.links[record as usize].due {
+            self.set(record, deadline_ns);
+        }
+    }
+
+    /// Takes the record's timer away, if it is set.
+    pub fn cancel(&mut self, record: u32) {
+        let link = self.links[record as usize];
+        let (level, slot) = (link.level as usize, link.slot as usize);
+        if level == LEVELS {
+            return;
+        }
+        match link.previous {
+            NONE => self.heads[level][slot] = link.next,
+            previous => self.links[previous as usize].next = link.next,
+        }
+        if link.next != NONE {
+            self.links[link.next as usize].previous = link.previous;
+        }
+        if self.heads[level][slot] == NONE {
+            self.occupied[level] &= !(1 << slot);
+        }
+        self.links[record as usize] = IDLE;
+    }
+
+    /// Lets time pass to `now_ns`; the records whose timers fired are added to `fired`, in order of their ticks, and no
+    /// longer have one.
+    pub fn advance(&mut self, now_ns: u64, fired: &mut Vec<u32>) {
+        let to = now_ns >> TICK_BITS;
+        if !self.started {
+            // The first time sets the clock; nothing can have been set before it that matters.
+            self.started = true;
+            if self.occupied == [0; LEVELS] {
+                self.now = to;
+            }
+        }
+        while self.now < to {
+            self.now = self.next_stop().min(to);
+            self.cascade();
+            self.fire(fired);
+        }
+    }
+
+    /// The next tick at which anything can be due or must be looked at.
+    fn next_stop(&self) -> u64 {
+        let mut step = 1;
+        for level in 0..LEVELS {
+            if self.occupied[level] != 0 {
+                return (self.now / step + 1) * step;
+            }
+            step <<= SLOT_BITS;
+        }
+        u64::MAX
+    }
+
+    /// Moves what stands in coarser slots that begin now down to finer ones.
+    fn cascade(&mut self) {
+        for level in (1..LEVELS).rev() {
+            let shift = SLOT_BITS * level as u32;
+            if self.now & ((1 << shift) - 1) != 0 {
+                continue;
+            }
+            let slot = (self.now >> shift) as usize % SLOTS;
+            let mut record = std::mem::replace(&mut self.heads[level][slot], NONE);
+            self.occupied[level] &= !(1 << slot);
+            while record != NONE {
+                let next = self.links[record as usize].next;
+                self.link(record);
+                record = next;
+            }
+        }
+    }
+
+    fn fire(&mut self, fired: &mut Vec<u32>) {
+        let slot = self.now as usize % SLOTS;
+        let mut record = std::mem::replace(&mut self.heads[0][slot], NONE);
+        self.occupied[0] &= !(1 << slot);
+        while record != NONE {
+            let next = self.links[record as usize].next;
+            self.links[record as usize] = IDLE;
+            fired.push(record);
+            record = next;
+        }
+    }
+
+    /// Puts the record where its due time belongs, as seen from now.
+    fn link(&mut self, record: u32) {
+        let due = self.links[record as usize].due;
+        let ahead = due.saturating_sub(self.now).min(SPAN - 1);
+        let at = self.now + ahead;
+        let mut level = 0;
+        while level + 1 < LEVELS && ahead >> (SLOT_BITS * (level as u32 + 1)) != 0 {
+            level += 1;
+        }
+        let slot = (at >> (SLOT_BITS * level as u32)) as usize % SLOTS;
+        let next = std::mem::replace(&mut self.heads[level][slot], record);
+        if next != NONE {
+            self.links[next as usize].previous = record;
+        }
+        self.occupied[level] |= 1 << slot;
+        self.links[record as usize] =
+            Link { next, previous: NONE, due, level: level as u8, slot: slot as u8 };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Set(u32, u64),
+        Forward(u32, u64),
+        Cancel(u32),
+        Advance(u64),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let record = 0u32..20;
+        let ahead = prop_oneof![0u64..1 << 26, 0u64..1 << 34, 0u64..1 << 44, 0u64..1 << 50];
+        prop::collection::vec(
+            prop_oneof![
+                (record.clone(), ahead.clone()).prop_map(|(r, a)| Step::Set(r, a)),
+                (record.clone(), ahead.clone()).prop_map(|(r, a)| Step::Forward(r, a)),
+                record.prop_map(Step::Cancel),
+                ahead.prop_map(Step::Advance),
+            ],
+            1..120,
+        )
+    }
+
+    proptest! {
+        /// Against a list: a timer fires when its tick has come, not before, and once.
+        #[test]
+        fn fires_like_a_list(start in 0u64..1 << 60, steps in steps()) {
+            let mut wheel = Wheel::new(20);
+            let mut list = [None::<u64>; 20];
+            let mut now = start;
+            wheel.advance(now, &mut Vec::new());
+            for step in steps {
+                match step {
+                    Step::Set(r, ahead) => {
+                        wheel.set(r, now + ahead);
+                        list[r as usize] = Some((now + ahead >> TICK_BITS) + 1);
+                    }
+                    Step::Forward(r, ahead) if list[r as usize].is_some() => {
+                        wheel.bring_forward(r, now + ahead);
+                        list[r as usize] = list[r as usize].map(|due| due.min((now + ahead >> TICK_BITS) + 1));
+                    }
+                    Step::Forward(..) => {}
+                    Step::Cancel(r) => {
+                        wheel.cancel(r);
+                        list[r as usize] = None;
+                    }
+                    Step::Advance(by) => {
+                        now += by;
+                        let mut fired = Vec::new();
+                        wheel.advance(now, &mut fired);
+                        // Beyond the wheel's span a timer may fire early, to be looked at again.
+                        fired.sort();
+                        let expected: Vec<u32> = (0..20)
+                            .filter(|&r| list[r as usize].is_some_and(|due| due <= now >> TICK_BITS))
+                            .collect();
+                        for &r in &expected {
+                            prop_assert!(fired.contains(&r), "{r} did not fire");
+                        }
+                        for &r in &fired {
+                            list[r as usize] = None;
+                        }
+                        let mut once = fired.clone();
+                        once.dedup();
+                        prop_assert_eq!(once, fired);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn jumps_of_years_take_no_time() {
+        let mut wheel = Wheel::new(1);
+        let mut fired = Vec::new();
+        wheel.advance(1 << 60, &mut fired);
+        wheel.set(0, (1 << 60) + 1_000_000_000);
+        wheel.advance((1 << 60) + 900_000_000, &mut fired);
+        assert!(fired.is_empty());
+        wheel.advance((1 << 60) + 8 * 31_536_000_000_000_000, &mut fired);
+        assert_eq!(fired, [0]);
+    }
+}

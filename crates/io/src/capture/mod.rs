@@ -1,0 +1,88 @@
+//! Capture files: pcap and pcapng, plain or gzipped, read and written as streams.
+//!
+//! ```no_run
+//! use io::capture::{Format, Reader, Writer};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut input = Reader::open("in.pcapng")?;
+//! let mut output = Writer::create("out.pcap.gz", Format::of_path("out.pcap.gz"))?;
+//! while let Some(record) = input.next()? {
+//!     output.write(&record)?;
+//! }
+//! output.finish()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The formats are those of draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng. They are read here, not with a
+//! library, for three reasons that the ones tried (`pcap-file`, `pcap-parser`) do not meet together: an error names
+//! the byte at which it was found, memory is bounded by what really arrives and not by what a length field claims,
+//! and files that other tools accept (sub-second fields out of range, the modified pcap header, the obsolete packet
+//! block) are read rather than refused.
+//!
+//! # Limits
+//!
+//! [`MAX_RECORD_BYTES`], [`MAX_BLOCK_BYTES`], [`MAX_INTERFACES`], [`MAX_NAME_BYTES`]. What is over a limit is an
+//! error with its offset, never a silent cut; only an interface's name is shortened.
+
+mod pcap;
+mod pcapng;
+mod reader;
+mod source;
+mod time;
+mod writer;
+
+use packet::LinkType;
+
+pub use reader::{ReadError, Reader};
+pub use writer::{Format, FormatKind, WriteError, Writer};
+
+/// The largest snapshot length in common use, in bytes: what capturing programs write by default.
+pub const MAX_SNAPSHOT_BYTES: u32 = 262_144;
+
+/// What a record may have above [`MAX_SNAPSHOT_BYTES`], in bytes: pseudo-headers that are put in front of a packet
+/// after it was cut.
+pub const RECORD_ALLOWANCE_BYTES: u32 = 4_096;
+
+/// The most bytes that one record may hold.
+pub const MAX_RECORD_BYTES: u32 = MAX_SNAPSHOT_BYTES + RECORD_ALLOWANCE_BYTES;
+
+/// The longest block of a pcapng file, in bytes, whatever its type.
+pub const MAX_BLOCK_BYTES: u32 = 16 << 20;
+
+/// The most interfaces that one capture may name, over all its sections.
+pub const MAX_INTERFACES: usize = 16_384;
+
+/// The longest interface name that is kept or written, in bytes of UTF-8; the rest is cut off.
+pub const MAX_NAME_BYTES: usize = 255;
+
+/// One captured packet, borrowed from the reader that found it or the caller that writes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Nanoseconds since 1970-01-01 00:00 UTC; 0 where the file has no time for it (simple packet blocks).
+    pub timestamp_ns: u64,
+    /// Index into [`Reader::interfaces`]; always 0 in pcap.
+    pub interface: u32,
+    /// How to read the first header.
+    pub link_type: LinkType,
+    /// The packet's length on the wire, in bytes, as the file states it: it may be absurd, even below `data.len()`.
+    pub wire_len: u32,
+    /// The captured bytes, at most [`MAX_RECORD_BYTES`].
+    pub data: &'a [u8],
+}
+
+/// A place at which packets were captured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// How to read the first header of its packets.
+    pub link_type: LinkType,
+    /// Its name, if the file gives one; at most [`MAX_NAME_BYTES`].
+    pub name: Option<String>,
+    /// The length to which packets were cut, in bytes; 0 means not at all.
+    pub snapshot_bytes: u32,
+}
+
+/// Cuts `name` to [`MAX_NAME_BYTES`] at a character's end.
+fn bounded_name(name: &str) -> &str {
+    &name[..name.floor_char_boundary(MAX_NAME_BYTES)]
+}

@@ -1,0 +1,122 @@
+//! The pcap format: one header, one link type, then records (draft-ietf-opsawg-pcap).
+
+use packet::LinkType;
+
+use super::reader::{ByteOrder, Found, ReadError, at_end, require};
+use super::source::Source;
+use super::{Interface, MAX_RECORD_BYTES, time};
+
+/// The length of the file header, in bytes.
+pub(super) const FILE_HEADER_BYTES: usize = 24;
+/// The length of a record header, in bytes.
+pub(super) const RECORD_HEADER_BYTES: usize = 16;
+/// The modified header has an interface index, a protocol and a packet type behind the usual fields.
+const MODIFIED_RECORD_HEADER_BYTES: usize = 24;
+
+pub(super) const MAGIC_MICROSECONDS: u32 = 0xa1b2_c3d4;
+pub(super) const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
+const MAGIC_MODIFIED: u32 = 0xa1b2_cd34;
+
+pub(super) const VERSION_MAJOR: u16 = 2;
+pub(super) const VERSION_MINOR: u16 = 4;
+/// Before this version the two lengths of a record stood the other way round; in it, both ways were written.
+const VERSION_MINOR_MIXED_LENGTHS: u16 = 3;
+
+/// What the magic number tells.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Variant {
+    order: ByteOrder,
+    fraction_ns: u64,
+    record_header_bytes: usize,
+}
+
+impl Variant {
+    pub fn of_magic(magic: [u8; 4]) -> Option<Variant> {
+        Variant::of_number(u32::from_le_bytes(magic), ByteOrder::Little)
+            .or_else(|| Variant::of_number(u32::from_be_bytes(magic), ByteOrder::Big))
+    }
+
+    fn of_number(magic: u32, order: ByteOrder) -> Option<Variant> {
+        let (fraction_ns, record_header_bytes) = match magic {
+            MAGIC_MICROSECONDS => (1_000, RECORD_HEADER_BYTES),
+            MAGIC_NANOSECONDS => (1, RECORD_HEADER_BYTES),
+            MAGIC_MODIFIED => (1_000, MODIFIED_RECORD_HEADER_BYTES),
+            _ => return None,
+        };
+        Some(Variant { order, fraction_ns, record_header_bytes })
+    }
+}
+
+/// Which of a record's two length fields is the captured length.
+#[derive(Clone, Copy, Debug)]
+enum LengthOrder {
+    CapturedFirst,
+    WireFirst,
+    /// The smaller one.
+    Either,
+}
+
+/// Finds the records behind a file header.
+#[derive(Debug)]
+pub(super) struct Parser {
+    variant: Variant,
+    length_order: LengthOrder,
+}
+
+impl Parser {
+    /// Reads the file header and adds the file's one interface.
+    pub fn new(
+        variant: Variant,
+        source: &mut Source,
+        interfaces: &mut Vec<Interface>,
+    ) -> Result<Parser, ReadError> {
+        require(source, FILE_HEADER_BYTES, "a pcap file header")?;
+        let (header, order) = (source.bytes(), variant.order);
+        let (major, minor) = (order.u16(header, 4), order.u16(header, 6));
+        if major != VERSION_MAJOR {
+            return Err(ReadError::Version { offset: 4, expected: "pcap version 2", major, minor });
+        }
+        // The upper half of the field tells the length of the frame check sequence: the link type is the lower.
+        let link_type = LinkType::from_number(order.u32(header, 20) as u16);
+        interfaces.push(Interface { link_type, name: None, snapshot_bytes: order.u32(header, 16) });
+        source.consume(FILE_HEADER_BYTES);
+        let length_order = match minor {
+            ..VERSION_MINOR_MIXED_LENGTHS => LengthOrder::WireFirst,
+            VERSION_MINOR_MIXED_LENGTHS => LengthOrder::Either,
+            _ => LengthOrder::CapturedFirst,
+        };
+        Ok(Parser { variant, length_order })
+    }
+
+    /// The record at the front of `source`, or `None` at the end.
+    pub fn next(&mut self, source: &mut Source) -> Result<Option<Found>, ReadError> {
+        if at_end(source)? {
+            return Ok(None);
+        }
+        let Variant { order, fraction_ns, record_header_bytes } = self.variant;
+        require(source, record_header_bytes, "a record header")?;
+        let header = source.bytes();
+        let timestamp_ns = time::from_parts(order.u32(header, 0), order.u32(header, 4), fraction_ns);
+        let (captured, wire_len) = self.lengths(order.u32(header, 8), order.u32(header, 12));
+        if captured > MAX_RECORD_BYTES {
+            return Err(ReadError::TooLarge {
+                offset: source.offset(),
+                expected: "a captured length",
+                found: captured.into(),
+                limit: MAX_RECORD_BYTES.into(),
+            });
+        }
+        let total = record_header_bytes + captured as usize;
+        require(source, total, "a record")?;
+        Ok(Some(Found { timestamp_ns, interface: 0, wire_len, data: record_header_bytes..total, total }))
+    }
+
+    /// The captured and the wire length, from the two fields in the file's order.
+    fn lengths(&self, first: u32, second: u32) -> (u32, u32) {
+        match self.length_order {
+            LengthOrder::CapturedFirst => (first, second),
+            LengthOrder::WireFirst => (second, first),
+            LengthOrder::Either => (first.min(second), first.max(second)),
+        }
+    }
+}

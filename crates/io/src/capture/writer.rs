@@ -1,0 +1,396 @@
+//! The writer: puts records into a pcap or pcapng file, plain or gzipped.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use packet::LinkType;
+use thiserror::Error;
+
+use super::time::NS_PER_SECOND;
+use super::{MAX_INTERFACES, MAX_RECORD_BYTES, MAX_SNAPSHOT_BYTES, Record, bounded_name, pcap, pcapng};
+
+/// Bytes gathered before the file is written to.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// The kind of a capture file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FormatKind {
+    /// pcap in nanoseconds: one link type, no interfaces.
+    #[default]
+    Pcap,
+    /// pcap in microseconds, for programs that know no other.
+    PcapMicroseconds,
+    /// pcapng in nanoseconds: any number of interfaces, each with its link type and name.
+    Pcapng,
+}
+
+/// How a capture is to be written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Format {
+    /// The kind of file.
+    pub kind: FormatKind,
+    /// Whether to gzip it.
+    pub gzip: bool,
+}
+
+impl Format {
+    /// The format that a file's name asks for: `.pcapng` and `.ntar` are pcapng, everything else pcap in
+    /// nanoseconds; `.gz` behind it gzips. `-`, standard output, is plain pcap.
+    pub fn of_path(path: impl AsRef<Path>) -> Format {
+        let path = path.as_ref();
+        let gzip = has_extension(path, "gz");
+        let inner = if gzip { path.with_extension("") } else { path.to_owned() };
+        let kind = match has_extension(&inner, "pcapng") || has_extension(&inner, "ntar") {
+            true => FormatKind::Pcapng,
+            false => FormatKind::Pcap,
+        };
+        Format { kind, gzip }
+    }
+}
+
+fn has_extension(path: &Path, wanted: &str) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(wanted))
+}
+
+/// Writes a capture, record by record, in little-endian order and through a buffer.
+///
+/// [`Writer::finish`] must be called: without it, errors of the last writes go unnoticed and a file without records
+/// has no header.
+pub struct Writer {
+    output: Output,
+    kind: FormatKind,
+    /// Whether the file header is written.
+    begun: bool,
+    interfaces: Interfaces,
+    /// Where blocks are put together.
+    block: Vec<u8>,
+}
+
+impl Writer {
+    /// Creates a file, or truncates it; `-` is standard output.
+    ///
+    /// # Errors
+    /// [`WriteError::Create`].
+    pub fn create(path: impl AsRef<Path>, format: Format) -> Result<Writer, WriteError> {
+        let path = path.as_ref();
+        if path == Path::new("-") {
+            return Ok(Writer::new(io::stdout(), format));
+        }
+        let file =
+            File::create(path).map_err(|source| WriteError::Create { path: path.to_owned(), source })?;
+        Ok(Writer::new(file, format))
+    }
+
+    /// Writes to anything that can be written to; it need not be buffered.
+    pub fn new(output: impl Write + Send + 'static, format: Format) -> Writer {
+        let buffered = BufWriter::with_capacity(BUFFER_BYTES, Box::new(output) as Box<dyn Write + Send>);
+        let output = match format.gzip {
+            true => Output::Gzip(GzEncoder::new(buffered, Compression::fast())),
+            false => Output::Plain(buffered),
+        };
+        Writer {
+            output,
+            kind: format.kind,
+            begun: false,
+            interfaces: Interfaces::default(),
+            block: Vec::new(),
+        }
+    }
+
+    /// Announces an interface, so that it stands in the file in this order, with a name, and even without records.
+    ///
+    /// An interface that is not announced is written, without a name, in front of its first record.
+    ///
+    /// # Errors
+    /// [`WriteError::InterfaceExists`], [`WriteError::TooManyInterfaces`], [`WriteError::SecondLinkType`] (pcap
+    /// knows one link type only), [`WriteError::Io`].
+    pub fn add_interface(
+        &mut self,
+        interface: u32,
+        name: &str,
+        link_type: LinkType,
+    ) -> Result<(), WriteError> {
+        if self.interfaces.get(interface).is_some() {
+            return Err(WriteError::InterfaceExists { interface });
+        }
+        self.declare(interface, Some(name), link_type)?;
+        Ok(())
+    }
+
+    /// Writes a record.
+    ///
+    /// # Errors
+    /// [`WriteError::RecordTooLong`], [`WriteError::SecondLinkType`], [`WriteError::TooManyInterfaces`],
+    /// [`WriteError::TimeOutOfRange`], which leave the file as it was; [`WriteError::Io`], after which it may end
+    /// within a record.
+    pub fn write(&mut self, record: &Record<'_>) -> Result<(), WriteError> {
+        // Beyond u32 is beyond the limit as well.
+        let captured = u32::try_from(record.data.len()).unwrap_or(u32::MAX);
+        if captured > MAX_RECORD_BYTES {
+            return Err(WriteError::RecordTooLong { bytes: record.data.len() });
+        }
+        let time = self.time_fields(record.timestamp_ns)?;
+        let slot = match self.interfaces.get(record.interface) {
+            Some(slot) if slot.link_type == record.link_type => slot,
+            Some(slot) => {
+                return Err(WriteError::SecondLinkType { first: slot.link_type, second: record.link_type });
+            }
+            None => self.declare(record.interface, None, record.link_type)?,
+        };
+        let head = [time.0, time.1, captured, record.wire_len];
+        match self.kind {
+            FormatKind::Pcapng => self.write_block_record(slot.number, head, record.data),
+            FormatKind::Pcap | FormatKind::PcapMicroseconds => self.write_plain_record(head, record.data),
+        }
+    }
+
+    /// Passes on what is buffered, for readers that follow the file.
+    ///
+    /// # Errors
+    /// [`WriteError::Io`].
+    pub fn flush(&mut self) -> Result<(), WriteError> {
+        match &mut self.output {
+            Output::Plain(output) => output.flush()?,
+            Output::Gzip(output) => output.flush()?,
+        }
+        Ok(())
+    }
+
+    /// Completes the file. One without records and interfaces is written as an empty Ethernet capture.
+    ///
+    /// # Errors
+    /// [`WriteError::Io`], also for earlier writes that only now reached the file.
+    pub fn finish(mut self) -> Result<(), WriteError> {
+        self.begin(LinkType::Ethernet)?;
+        match self.output {
+            Output::Plain(mut output) => output.flush()?,
+            Output::Gzip(output) => output.finish()?.flush()?,
+        }
+        Ok(())
+    }
+
+    /// The two time fields of a record: seconds and fraction in pcap, upper and lower half in pcapng.
+    fn time_fields(&self, timestamp_ns: u64) -> Result<(u32, u32), WriteError> {
+        let fraction_ns = match self.kind {
+            FormatKind::Pcapng => return Ok(((timestamp_ns >> 32) as u32, timestamp_ns as u32)),
+            FormatKind::Pcap => 1,
+            FormatKind::PcapMicroseconds => 1_000,
+        };
+        let Ok(seconds) = u32::try_from(timestamp_ns / NS_PER_SECOND) else {
+            return Err(WriteError::TimeOutOfRange { timestamp_ns });
+        };
+        Ok((seconds, (timestamp_ns % NS_PER_SECOND / fraction_ns) as u32))
+    }
+
+    fn declare(
+        &mut self,
+        interface: u32,
+        name: Option<&str>,
+        link_type: LinkType,
+    ) -> Result<Slot, WriteError> {
+        if self.kind != FormatKind::Pcapng
+            && let Some(first) = self.interfaces.first()
+            && first.link_type != link_type
+        {
+            return Err(WriteError::SecondLinkType { first: first.link_type, second: link_type });
+        }
+        let slot = self.interfaces.add(interface, link_type)?;
+        self.begin(link_type)?;
+        if self.kind == FormatKind::Pcapng {
+            self.write_interface_block(name, link_type)?;
+        }
+        Ok(slot)
+    }
+
+    /// Writes the file header, once.
+    fn begin(&mut self, link_type: LinkType) -> Result<(), WriteError> {
+        if std::mem::replace(&mut self.begun, true) {
+            return Ok(());
+        }
+        let magic = match self.kind {
+            FormatKind::Pcapng => return self.write_section_header(),
+            FormatKind::Pcap => pcap::MAGIC_NANOSECONDS,
+            FormatKind::PcapMicroseconds => pcap::MAGIC_MICROSECONDS,
+        };
+        let mut header = [0; pcap::FILE_HEADER_BYTES];
+        header[..4].copy_from_slice(&magic.to_le_bytes());
+        header[4..6].copy_from_slice(&pcap::VERSION_MAJOR.to_le_bytes());
+        header[6..8].copy_from_slice(&pcap::VERSION_MINOR.to_le_bytes());
+        header[16..20].copy_from_slice(&MAX_SNAPSHOT_BYTES.to_le_bytes());
+        header[20..22].copy_from_slice(&link_type.number().to_le_bytes());
+        Ok(self.output.write_all(&header)?)
+    }
+
+    fn write_plain_record(&mut self, head: [u32; 4], data: &[u8]) -> Result<(), WriteError> {
+        let mut header = [0; pcap::RECORD_HEADER_BYTES];
+        for (field, value) in header.chunks_exact_mut(4).zip(head) {
+            field.copy_from_slice(&value.to_le_bytes());
+        }
+        self.output.write_all(&header)?;
+        Ok(self.output.write_all(data)?)
+    }
+
+    fn write_section_header(&mut self) -> Result<(), WriteError> {
+        const UNKNOWN_SECTION_LENGTH: u64 = u64::MAX;
+        self.block.clear();
+        self.block.extend(pcapng::BYTE_ORDER_MAGIC.to_le_bytes());
+        self.block.extend(pcapng::VERSION_MAJOR.to_le_bytes());
+        self.block.extend(0_u16.to_le_bytes());
+        self.block.extend(UNKNOWN_SECTION_LENGTH.to_le_bytes());
+        self.write_block(pcapng::BLOCK_SECTION_HEADER)
+    }
+
+    fn write_interface_block(&mut self, name: Option<&str>, link_type: LinkType) -> Result<(), WriteError> {
+        const NANOSECONDS: u8 = 9;
+        const NO_SNAPSHOT_LIMIT: u32 = 0;
+        self.block.clear();
+        self.block.extend(link_type.number().to_le_bytes());
+        self.block.extend(0_u16.to_le_bytes());
+        self.block.extend(NO_SNAPSHOT_LIMIT.to_le_bytes());
+        if let Some(name) = name {
+            self.push_option(pcapng::OPTION_INTERFACE_NAME, bounded_name(name).as_bytes());
+        }
+        self.push_option(pcapng::OPTION_TIME_RESOLUTION, &[NANOSECONDS]);
+        self.push_option(pcapng::OPTION_END, &[]);
+        self.write_block(pcapng::BLOCK_INTERFACE)
+    }
+
+    fn write_block_record(&mut self, number: u32, head: [u32; 4], data: &[u8]) -> Result<(), WriteError> {
+        self.block.clear();
+        self.block.extend(number.to_le_bytes());
+        self.block.extend(head.iter().flat_map(|field| field.to_le_bytes()));
+        self.block.extend(data);
+        self.write_block(pcapng::BLOCK_ENHANCED_PACKET)
+    }
+
+    /// Adds an option of at most [`super::MAX_NAME_BYTES`] to the block.
+    fn push_option(&mut self, code: u16, value: &[u8]) {
+        self.block.extend(code.to_le_bytes());
+        self.block.extend((value.len() as u16).to_le_bytes());
+        self.block.extend(value);
+        self.pad_block();
+    }
+
+    fn pad_block(&mut self) {
+        self.block.resize(self.block.len().next_multiple_of(4), 0);
+    }
+
+    fn write_block(&mut self, kind: u32) -> Result<(), WriteError> {
+        self.pad_block();
+        // A record is within MAX_RECORD_BYTES, so the length fits.
+        let total = (pcapng::BLOCK_HEAD_BYTES + self.block.len() + pcapng::BLOCK_TAIL_BYTES) as u32;
+        self.output.write_all(&kind.to_le_bytes())?;
+        self.output.write_all(&total.to_le_bytes())?;
+        self.output.write_all(&self.block)?;
+        Ok(self.output.write_all(&total.to_le_bytes())?)
+    }
+}
+
+/// Why a capture cannot be written.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// The file cannot be created.
+    #[error("cannot create {}", path.display())]
+    Create {
+        /// The file's name.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The output failed.
+    #[error("cannot write the capture")]
+    Io(#[from] io::Error),
+    /// A record has another link type than the file or its interface.
+    #[error(
+        "the capture has link type {first:?} and this record {second:?}: write pcapng, with an interface for each link type"
+    )]
+    SecondLinkType {
+        /// The file's, or the interface's.
+        first: LinkType,
+        /// The record's.
+        second: LinkType,
+    },
+    /// An interface is announced twice, or after its first record.
+    #[error("interface {interface} is in the capture already")]
+    InterfaceExists {
+        /// Its number.
+        interface: u32,
+    },
+    /// There are more than [`MAX_INTERFACES`] interfaces, or one has a number that high.
+    #[error("interface {interface} is one too many: a capture has at most {MAX_INTERFACES}")]
+    TooManyInterfaces {
+        /// Its number.
+        interface: u32,
+    },
+    /// A record is above [`MAX_RECORD_BYTES`].
+    #[error("a record of {bytes} bytes is too long: the limit is {MAX_RECORD_BYTES}")]
+    RecordTooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// A time is one that pcap cannot say: after February 2106.
+    #[error("{timestamp_ns} ns after 1970 is beyond what pcap can say: write pcapng")]
+    TimeOutOfRange {
+        /// The time.
+        timestamp_ns: u64,
+    },
+}
+
+enum Output {
+    Plain(BufWriter<Box<dyn Write + Send>>),
+    Gzip(GzEncoder<BufWriter<Box<dyn Write + Send>>>),
+}
+
+impl Output {
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Output::Plain(output) => output.write_all(bytes),
+            Output::Gzip(output) => output.write_all(bytes),
+        }
+    }
+}
+
+/// An interface as the file has it.
+#[derive(Clone, Copy)]
+struct Slot {
+    /// Its number in the file: interfaces count up in the order in which they come.
+    number: u32,
+    link_type: LinkType,
+}
+
+/// The caller's interface numbers, and what became of them.
+#[derive(Default)]
+struct Interfaces {
+    slots: Vec<Option<Slot>>,
+    first: Option<Slot>,
+    count: u32,
+}
+
+impl Interfaces {
+    fn get(&self, interface: u32) -> Option<Slot> {
+        *self.slots.get(interface as usize)?
+    }
+
+    fn first(&self) -> Option<Slot> {
+        self.first
+    }
+
+    fn add(&mut self, interface: u32, link_type: LinkType) -> Result<Slot, WriteError> {
+        let index = interface as usize;
+        if index >= MAX_INTERFACES {
+            return Err(WriteError::TooManyInterfaces { interface });
+        }
+        if index >= self.slots.len() {
+            self.slots.resize(index + 1, None);
+        }
+        let slot = Slot { number: self.count, link_type };
+        self.slots[index] = Some(slot);
+        self.first.get_or_insert(slot);
+        self.count += 1;
+        Ok(slot)
+    }
+}

@@ -1,0 +1,153 @@
+//! From a policy to something that runs: functions made, chain built, ports placed.
+
+use chain::{Chain, Options};
+use nf::stage::LoadError;
+use nf::{MakeError, Registry, Setup};
+use packet::Side;
+use policy::{Diagnostic, Direction, Filter, Node, Policy, Value};
+
+use crate::ports::{Port, PortConfig, Ports};
+use crate::settings::Settings;
+
+/// A policy ready to run on this machine.
+pub struct Assembly {
+    /// Its chain.
+    pub chain: Chain,
+    /// The names of the chain's functions in the policy, from the inside to the outside.
+    pub names: Vec<String>,
+    /// Its ports.
+    pub ports: Ports,
+    /// Whether packets that come from the outside are carried; else they are dropped by policy.
+    pub both_ways: bool,
+    /// The seed that is in force.
+    pub seed: u64,
+}
+
+/// Makes what the policy describes. `seed` counts if the policy names none.
+///
+/// # Errors
+/// All that is wrong, each with its place in the policy.
+pub fn assemble(
+    policy: &Policy,
+    registry: &Registry<Value>,
+    seed: u64,
+    cycles: Option<fn() -> u64>,
+) -> Result<Assembly, Vec<Diagnostic>> {
+    let mut wrong = Vec::new();
+    let settings: Settings = read(policy, &policy.settings, &mut wrong).unwrap_or_default();
+    let options = Options { cycles, ..settings.options(seed) };
+    let line = line(policy).map_err(|diagnostic| vec![*diagnostic])?;
+    let mut stages = Vec::new();
+    for &nf in &line.nfs {
+        let instance = &policy.nfs[nf];
+        let Some(entry) = registry.find(&instance.type_name) else {
+            let known: Vec<_> = registry.entries().iter().map(|entry| entry.descriptor.name).collect();
+            let message = format!("there is no network function `{}`", instance.type_name);
+            wrong.push(
+                Diagnostic::error(message, instance.type_span)
+                    .help(format!("there are: {}", known.join(", "))),
+            );
+            continue;
+        };
+        match entry.make(&instance.config, Setup::new(options.seed, options.flows_max)) {
+            Ok(stage) => stages.push(stage),
+            Err(MakeError::Form(fault)) => wrong.push(policy.fault(fault, instance.config.span)),
+            Err(MakeError::Load(LoadError::Config(error))) => {
+                wrong.push(policy.diagnose(&error, instance.config.span));
+            }
+            Err(MakeError::Load(error)) => wrong.push(Diagnostic::error(error, instance.span)),
+        }
+    }
+    let ports = ports(policy, &line, &mut wrong);
+    if !wrong.is_empty() {
+        return Err(wrong);
+    }
+    let names = line.nfs.iter().map(|&nf| policy.nfs[nf].name.clone()).collect();
+    let chain = Chain::new(stages, options)
+        .map_err(|error| vec![Diagnostic::error(error, policy.pipelets[0].span)])?;
+    Ok(Assembly { chain, names, ports, both_ways: line.both_ways, seed: options.seed })
+}
+
+/// The way of the packets: the port inside, the functions in order, the port outside.
+struct Line {
+    inside: usize,
+    nfs: Vec<usize>,
+    outside: usize,
+    /// Whether packets pass from the outside to the inside too.
+    both_ways: bool,
+}
+
+/// The one line that the policy draws. This runner carries out one pipelet, a line between two ports.
+fn line(policy: &Policy) -> Result<Line, Box<Diagnostic>> {
+    let [pipelet] = &policy.pipelets[..] else {
+        let (message, span) = match policy.pipelets.get(1) {
+            Some(second) => ("this runner carries out one pipelet, and here is a second", second.span),
+            None => ("the policy has no pipelet: nothing says which way packets go", policy.settings.span),
+        };
+        let help = "write `pipelet { inside <-> function <-> outside; }`";
+        return Err(Box::new(Diagnostic::error(message, span).help(help)));
+    };
+    let edges: Vec<_> = pipelet.edges.iter().filter(|edge| edge.direction == Direction::Forward).collect();
+    if let Some(edge) = pipelet.edges.iter().find(|edge| edge.filter != Filter::Always(true)) {
+        return Err(not_a_line("filters on edges are not carried out yet", edge.span));
+    }
+    let starts: Vec<_> = edges
+        .iter()
+        .filter(|edge| matches!(edge.from, Node::Port(_)) && !edges.iter().any(|other| other.to == edge.from))
+        .collect();
+    let &[first] = &starts[..] else {
+        return Err(not_a_line("the line must begin at one port", pipelet.span));
+    };
+    let Node::Port(inside) = first.from else {
+        return Err(not_a_line("the line must begin at a port", first.span));
+    };
+    let (mut nfs, mut at) = (Vec::new(), first.from);
+    for _ in &edges {
+        let mut onward = edges.iter().filter(|edge| edge.from == at);
+        let (Some(edge), None) = (onward.next(), onward.next()) else { break };
+        at = edge.to;
+        match at {
+            Node::Nf(nf) => nfs.push(nf),
+            Node::Port(_) | Node::Drop => break,
+        }
+    }
+    let Node::Port(outside) = at else {
+        return Err(not_a_line("the line must end at a port", pipelet.span));
+    };
+    if nfs.len() + 1 != edges.len() {
+        return Err(not_a_line("the functions must stand in one line between two ports", pipelet.span));
+    }
+    let back = pipelet.edges.len() - edges.len();
+    if back != 0 && back != edges.len() {
+        return Err(not_a_line("either all arrows are `->` or all are `<->`", pipelet.span));
+    }
+    Ok(Line { inside, nfs, outside, both_ways: back != 0 })
+}
+
+fn not_a_line(message: &str, span: policy::Span) -> Box<Diagnostic> {
+    let help =
+        "this runner carries out one line between two ports: `inside <-> nat <-> firewall <-> outside;`";
+    Box::new(Diagnostic::error(message, span).help(help))
+}
+
+fn ports(policy: &Policy, line: &Line, wrong: &mut Vec<Diagnostic>) -> Ports {
+    let mut ports = Vec::new();
+    for (index, side) in [(line.inside, Side::Inside), (line.outside, Side::Outside)] {
+        let port = &policy.ports[index];
+        let config: PortConfig = read(policy, &port.config, wrong).unwrap_or_default();
+        let several = port.numbers.start() != port.numbers.end();
+        for number in port.numbers.clone() {
+            let name = if several { format!("{}#{number}", port.name) } else { port.name.clone() };
+            ports.push(Port { number, name, side, prefixes: config.prefixes.clone() });
+        }
+    }
+    Ports::new(ports)
+}
+
+fn read<T: serde::de::DeserializeOwned>(
+    policy: &Policy,
+    value: &Value,
+    wrong: &mut Vec<Diagnostic>,
+) -> Option<T> {
+    policy.config(value).map_err(|diagnostic| wrong.push(*diagnostic)).ok()
+}

@@ -1,0 +1,212 @@
+//! Ports: which one a packet comes in by, and which it leaves by.
+
+use std::net::IpAddr;
+
+use packet::{Addr, Packet, Side};
+use serde::{Deserialize, Deserializer};
+
+/// The configuration of a port in a policy.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PortConfig {
+    /// Source prefixes that are behind this port: they tell a capture of one interface apart into ports.
+    #[serde(deserialize_with = "one_or_many")]
+    pub prefixes: Vec<Prefix>,
+}
+
+/// An address prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    network: Addr,
+    /// Of 128 bits: an IPv4 prefix counts its mapped part.
+    length: u8,
+}
+
+/// The text is not a prefix.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected an address prefix such as 10.0.0.0/8 or 2001:db8::/32, found `{0}`")]
+pub struct NotAPrefix(String);
+
+impl std::str::FromStr for Prefix {
+    type Err = NotAPrefix;
+
+    fn from_str(text: &str) -> Result<Prefix, NotAPrefix> {
+        let wrong = || NotAPrefix(text.to_owned());
+        let (address, length) = text.split_once('/').unwrap_or((text, ""));
+        let address: IpAddr = address.parse().map_err(|_| wrong())?;
+        let bits = if address.is_ipv4() { 32 } else { 128 };
+        let length: u8 = if length.is_empty() { bits } else { length.parse().map_err(|_| wrong())? };
+        if length > bits {
+            return Err(wrong());
+        }
+        Ok(Prefix { network: address.into(), length: length + (128 - bits) })
+    }
+}
+
+impl<'de> Deserialize<'de> for Prefix {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Prefix, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// One prefix, or a list of them.
+fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Prefix>, D::Error> {
+    struct OneOrMany;
+    impl<'de> serde::de::Visitor<'de> for OneOrMany {
+        type Value = Vec<Prefix>;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("an address prefix or a list of them")
+        }
+
+        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Vec<Prefix>, E> {
+            Ok(vec![text.parse().map_err(E::custom)?])
+        }
+
+        fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut list: A) -> Result<Vec<Prefix>, A::Error> {
+            let mut prefixes = Vec::new();
+            while let Some(prefix) = list.next_element()? {
+                prefixes.push(prefix);
+            }
+            Ok(prefixes)
+        }
+    }
+    deserializer.deserialize_any(OneOrMany)
+}
+
+impl Prefix {
+    /// Whether the address is in it.
+    pub fn contains(&self, address: Addr) -> bool {
+        let differ = address.to_u128() ^ self.network.to_u128();
+        self.length == 0 || differ >> (128 - u32::from(self.length)) == 0
+    }
+}
+
+/// A port of the chain: one of the numbers that the policy gives a name.
+#[derive(Clone, Debug)]
+pub struct Port {
+    /// Its number.
+    pub number: u16,
+    /// The policy's name for it, with its number if several share the name.
+    pub name: String,
+    /// The end of the chain that it is at.
+    pub side: Side,
+    /// Source prefixes behind it.
+    pub prefixes: Vec<Prefix>,
+}
+
+/// The ports of a chain.
+#[derive(Clone, Debug, Default)]
+pub struct Ports {
+    ports: Vec<Port>,
+}
+
+impl Ports {
+    /// These ports, in order of their numbers.
+    pub fn new(mut ports: Vec<Port>) -> Ports {
+        ports.sort_by_key(|port| port.number);
+        Ports { ports }
+    }
+
+    /// All of them, in order of their numbers.
+    pub fn all(&self) -> &[Port] {
+        &self.ports
+    }
+
+    /// The port with this number.
+    pub fn number(&self, number: u16) -> Option<&Port> {
+        self.ports.iter().find(|port| port.number == number)
+    }
+
+    /// The port with this name or number.
+    pub fn named(&self, name: &str) -> Option<&Port> {
+        self.ports
+            .iter()
+            .find(|port| port.name == name || name.parse() == Ok(port.number))
+            .or_else(|| self.ports.iter().find(|port| port.name.split('#').next() == Some(name)))
+    }
+
+    /// The port that a packet of a capture came in by: the one with the longest prefix that holds its source, else the
+    /// one whose number is the capture's interface, if it claims no prefixes of its own; else the first such port.
+    pub fn of_captured(&self, interface: u32, source: Option<Addr>) -> Option<&Port> {
+        let by_source = source.and_then(|source| {
+            let held =
+                self.ports.iter().flat_map(|port| port.prefixes.iter().map(move |prefix| (prefix, port)));
+            held.filter(|(prefix, _)| prefix.contains(source)).max_by_key(|(prefix, _)| prefix.length)
+        });
+        if let Some((_, port)) = by_source {
+            return Some(port);
+        }
+        let by_number = u16::try_from(interface).ok().and_then(|number| self.number(number));
+        let prefixed = self.ports.iter().any(|port| !port.prefixes.is_empty());
+        match by_number {
+            Some(port) if port.prefixes.is_empty() || !prefixed => Some(port),
+            _ => self.ports.iter().find(|port| port.prefixes.is_empty()).or(by_number).or(self.ports.first()),
+        }
+    }
+
+    /// The port that a packet leaves by: on its side, the one that stands opposite the one it came in by.
+    pub fn egress(&self, packet: &Packet) -> u16 {
+        let meta = packet.meta();
+        if self.number(meta.ingress).is_some_and(|port| port.side == meta.side) {
+            return meta.ingress; // It was turned back.
+        }
+        let place = self.on(meta.side.other()).position(|port| port.number == meta.ingress).unwrap_or(0);
+        let count = self.on(meta.side).count().max(1);
+        self.on(meta.side).nth(place % count).map_or(meta.ingress, |port| port.number)
+    }
+
+    fn on(&self, side: Side) -> impl Iterator<Item = &Port> {
+        self.ports.iter().filter(move |port| port.side == side)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn port(number: u16, side: Side, prefixes: &[&str]) -> Port {
+        let prefixes = prefixes.iter().map(|p| p.parse().unwrap()).collect();
+        Port { number, name: format!("p{number}"), side, prefixes }
+    }
+
+    fn addr(text: &str) -> Option<Addr> {
+        Some(text.parse::<IpAddr>().unwrap().into())
+    }
+
+    #[test]
+    fn a_source_prefix_decides_before_the_interface() {
+        let ports = Ports::new(vec![
+            port(0, Side::Inside, &["10.0.0.0/8", "2001:db8::/32"]),
+            port(1, Side::Outside, &[]),
+        ]);
+        assert_eq!(ports.of_captured(0, addr("10.1.2.3")).unwrap().number, 0);
+        assert_eq!(ports.of_captured(0, addr("9.9.9.9")).unwrap().number, 1);
+        assert_eq!(ports.of_captured(7, addr("2001:db8::1")).unwrap().number, 0);
+        assert_eq!(ports.of_captured(0, None).unwrap().number, 1);
+        let plain = Ports::new(vec![port(0, Side::Inside, &[]), port(1, Side::Outside, &[])]);
+        assert_eq!(plain.of_captured(1, addr("10.1.2.3")).unwrap().number, 1);
+        assert_eq!(plain.of_captured(9, addr("10.1.2.3")).unwrap().number, 0);
+    }
+
+    #[test]
+    fn ports_of_two_sides_stand_opposite_each_other() {
+        let sides = [Side::Inside, Side::Inside, Side::Outside, Side::Outside];
+        let ports = Ports::new((0..4).map(|i| port(i, sides[i as usize], &[])).collect());
+        let mut packet = Packet::from_bytes(&[0; 60]);
+        packet.meta_mut().ingress = 1;
+        packet.meta_mut().side = Side::Outside;
+        assert_eq!(ports.egress(&packet), 3);
+        packet.meta_mut().side = Side::Inside;
+        assert_eq!(ports.egress(&packet), 1);
+    }
+
+    #[test]
+    fn prefixes_are_parsed_strictly() {
+        for wrong in ["10.0.0.0/33", "x", "10.0.0/8", "::/129", ""] {
+            assert!(wrong.parse::<Prefix>().is_err(), "{wrong}");
+        }
+        assert!("0.0.0.0/0".parse::<Prefix>().unwrap().contains(addr("1.2.3.4").unwrap()));
+        assert!(!"0.0.0.0/0".parse::<Prefix>().unwrap().contains(addr("2001::").unwrap()));
+    }
+}

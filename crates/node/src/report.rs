@@ -1,0 +1,230 @@
+//! The report of a run: what went in, what came out, and what became of the rest. Documented in `docs/report.md`.
+
+use std::collections::BTreeMap;
+
+use chain::{Chain, Counters};
+use hdrhistogram::Histogram;
+use nf::{Connection, EndReason, Shared};
+use packet::DropReason;
+use serde::Serialize;
+
+/// What a run has done. `packets_in + packets_made = packets_out + sum(drops) + packets_held`, always.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The report's layout; raised when a field changes its meaning.
+    pub version: u32,
+    /// The policy's name.
+    pub policy: String,
+    /// Seed of the run: with it, the same input gives the same output.
+    pub seed: u64,
+    /// Packets received.
+    pub packets_in: u64,
+    /// Packets that left.
+    pub packets_out: u64,
+    /// Packets that functions made.
+    pub packets_made: u64,
+    /// Packets waiting inside when the run ended: fragments whose first one never came.
+    pub packets_held: u64,
+    /// Packets dropped, by reason; reasons without drops are left out.
+    pub drops: BTreeMap<&'static str, u64>,
+    /// Bytes received, from the link layer on, as captured.
+    pub bytes_in: u64,
+    /// Bytes that left.
+    pub bytes_out: u64,
+    /// Frames that were not IP and passed.
+    pub not_ip_passed: u64,
+    /// What became of flows.
+    pub flows: FlowsReport,
+    /// The functions, from the inside to the outside.
+    pub functions: Vec<FunctionReport>,
+    /// The ports, by name.
+    pub ports: BTreeMap<String, PortReport>,
+    /// Alerts raised, and those that found no room.
+    pub alerts: u64,
+    /// Alerts that were lost because the runner was too slow to take them.
+    pub alerts_lost: u64,
+    /// First and last packet's time, in nanoseconds since 1970; absent without packets.
+    pub first_packet_ns: Option<u64>,
+    /// See `first_packet_ns`.
+    pub last_packet_ns: Option<u64>,
+    /// What depends on the machine: everything else is the same for the same input and seed.
+    pub timing: Timing,
+}
+
+/// What became of flows.
+#[derive(Clone, Debug, Serialize)]
+pub struct FlowsReport {
+    /// Flows that began.
+    pub started: u64,
+    /// Flows that were in the table when the run ended.
+    pub live: u64,
+    /// Flows in the table at once, at most.
+    pub peak: u64,
+    /// Flows that ended, by reason.
+    pub ended: BTreeMap<&'static str, u64>,
+    /// Bytes of a flow's record.
+    pub record_bytes: usize,
+}
+
+/// What a function has counted.
+#[derive(Clone, Debug, Serialize)]
+pub struct FunctionReport {
+    /// Its name in the policy.
+    pub name: String,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// Packets that entered it.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Packets that it dropped.
+    pub drops: u64,
+    /// Its own counters.
+    pub counters: BTreeMap<String, u64>,
+    /// Its pools.
+    pub pools: BTreeMap<&'static str, PoolReport>,
+    /// Processor cycles per packet; absent where they cannot be counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cycles_per_packet: Option<f64>,
+}
+
+/// A pool of items that flows take.
+#[derive(Clone, Debug, Serialize)]
+pub struct PoolReport {
+    /// Items in all.
+    pub size: u32,
+    /// Items taken.
+    pub in_use: u32,
+    /// Items taken at once, at most.
+    pub peak: u32,
+    /// How many times nothing free was found.
+    pub exhausted: u64,
+}
+
+/// What a port has seen.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct PortReport {
+    /// Packets received.
+    pub packets_in: u64,
+    /// Bytes received.
+    pub bytes_in: u64,
+    /// Packets sent.
+    pub packets_out: u64,
+    /// Bytes sent.
+    pub bytes_out: u64,
+}
+
+/// What depends on the machine.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Timing {
+    /// How long the run took, in seconds.
+    pub seconds: f64,
+    /// Packets per second of processing time.
+    pub packets_per_second: f64,
+    /// Time from the start of a packet's batch until its batch was done, in nanoseconds, by percentile.
+    pub latency_ns: BTreeMap<&'static str, u64>,
+}
+
+/// The percentiles that a report shows.
+const PERCENTILES: [(&str, f64); 6] =
+    [("p1", 1.0), ("p25", 25.0), ("p50", 50.0), ("p75", 75.0), ("p99", 99.0), ("p99.9", 99.9)];
+
+impl Report {
+    /// The report of a chain, its functions named by `names`.
+    pub fn of(policy: &str, seed: u64, chain: &Chain, names: &[String]) -> Report {
+        let counters = chain.counters();
+        Report {
+            version: 1,
+            policy: policy.to_owned(),
+            seed,
+            packets_in: counters.packets_in,
+            packets_out: counters.packets_out,
+            packets_made: counters.packets_made,
+            packets_held: counters.packets_held,
+            drops: drops(&counters),
+            bytes_in: counters.bytes_in,
+            bytes_out: counters.bytes_out,
+            not_ip_passed: counters.not_ip_passed,
+            flows: flows(&counters, chain),
+            functions: functions(chain, names),
+            ports: BTreeMap::new(),
+            alerts: 0,
+            alerts_lost: 0,
+            first_packet_ns: None,
+            last_packet_ns: None,
+            timing: Timing::default(),
+        }
+    }
+
+    /// Packets dropped, for whatever reason.
+    pub fn dropped(&self) -> u64 {
+        self.drops.values().sum()
+    }
+
+    /// Whether every packet is accounted for.
+    pub fn adds_up(&self) -> bool {
+        self.packets_in + self.packets_made == self.packets_out + self.dropped() + self.packets_held
+    }
+
+    /// Takes a histogram of latencies in.
+    pub fn set_latency(&mut self, latency: &Histogram<u64>) {
+        let percentiles = PERCENTILES.iter().map(|&(name, p)| (name, latency.value_at_percentile(p)));
+        self.timing.latency_ns = percentiles.chain([("max", latency.max())]).collect();
+    }
+}
+
+fn drops(counters: &Counters) -> BTreeMap<&'static str, u64> {
+    let counted = DropReason::ALL.iter().map(|reason| (reason.name(), counters.drops[reason.index()]));
+    counted.filter(|&(_, count)| count > 0).collect()
+}
+
+fn flows(counters: &Counters, chain: &Chain) -> FlowsReport {
+    let reasons =
+        [EndReason::Idle, EndReason::Closed, EndReason::Rejected, EndReason::Evicted, EndReason::Shutdown];
+    FlowsReport {
+        started: counters.flows_started,
+        live: counters.flows_live,
+        peak: counters.flows_peak,
+        ended: reasons.iter().map(|&reason| (reason.name(), counters.ended(reason))).collect(),
+        record_bytes: chain.record_len(),
+    }
+}
+
+fn functions(chain: &Chain, names: &[String]) -> Vec<FunctionReport> {
+    let stages = chain.stages().iter().zip(chain.cycles()).zip(names);
+    stages
+        .map(|((stage, &cycles), name)| {
+            let (descriptor, counted, shared) = (stage.descriptor(), stage.counters(), stage.shared());
+            let names = descriptor.shared.iter().filter_map(|kind| match kind {
+                Shared::Counter(name) => Some((*name).to_owned()),
+                _ => None,
+            });
+            let pools = shared.pools.iter().map(|pool| {
+                let report = PoolReport {
+                    size: pool.size(),
+                    in_use: pool.in_use(),
+                    peak: pool.peak(),
+                    exhausted: pool.exhausted(),
+                };
+                (pool.name(), report)
+            });
+            FunctionReport {
+                name: name.clone(),
+                kind: descriptor.name,
+                packets: counted.packets,
+                bytes: counted.bytes,
+                drops: counted.drops,
+                counters: names.zip(shared.counters.iter().copied()).collect(),
+                pools: pools.collect(),
+                cycles_per_packet: (cycles > 0 && counted.packets > 0)
+                    .then(|| cycles as f64 / counted.packets as f64),
+            }
+        })
+        .collect()
+}
+
+/// The phases of connections, for whoever shows them.
+pub fn connection_name(phase: u8) -> &'static str {
+    Connection::from_phase(phase).name()
+}

@@ -1,0 +1,276 @@
+//! The run-to-completion runner: frames in, packets out, on one thread.
+
+use std::time::Instant;
+
+use hdrhistogram::Histogram;
+use nf::{Alert, FlowReport};
+use packet::{DropReason, LinkType, Packet, Pool, parse};
+
+use crate::assembly::Assembly;
+use crate::report::{PortReport, Report};
+
+/// Frames that are processed together.
+pub const BATCH: usize = 64;
+
+/// Buffers of the runner: batches, and what may be held inside.
+const BUFFERS: usize = 8 * 1024;
+
+/// A frame that was received.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    /// When, in nanoseconds.
+    pub timestamp_ns: u64,
+    /// How its first header is to be read.
+    pub link: LinkType,
+    /// Its length on the wire.
+    pub wire_len: u32,
+    /// Its bytes.
+    pub data: &'a [u8],
+}
+
+/// Which port a frame came in by.
+#[derive(Clone, Copy, Debug)]
+pub enum From {
+    /// This one.
+    Port(u16),
+    /// The one that its source address or else its interface in the capture says.
+    Interface(u32),
+}
+
+/// Is handed what comes out.
+pub trait Output {
+    /// What can go wrong.
+    type Error;
+    /// A packet leaves by a port.
+    fn packet(&mut self, port: u16, packet: &Packet) -> Result<(), Self::Error>;
+    /// An alert was raised, by the function with this name.
+    fn alert(&mut self, function: &str, alert: &Alert) -> Result<(), Self::Error>;
+    /// A monitor reports a flow; `now_ns` is the time of the run.
+    fn flow(&mut self, report: &FlowReport, now_ns: u64) -> Result<(), Self::Error>;
+}
+
+/// Runs an assembly over frames.
+pub struct Runner {
+    assembly: Assembly,
+    name: String,
+    pool: Pool,
+    batch: Vec<Packet>,
+    out: Vec<Packet>,
+    latency: Histogram<u64>,
+    ports: Vec<(u16, PortReport)>,
+    alerts: u64,
+    /// Frames that never reached the chain.
+    refused: Refused,
+    first_ns: Option<u64>,
+    last_ns: Option<u64>,
+    busy_s: f64,
+    started: Instant,
+}
+
+/// Frames that the chain never saw: they are packets in, and drops.
+#[derive(Default)]
+struct Refused {
+    too_big: u64,
+    no_buffer: u64,
+    one_way: u64,
+    bytes: u64,
+}
+
+impl Runner {
+    /// A runner of this assembly, which reports under `name`.
+    pub fn new(assembly: Assembly, name: &str) -> Runner {
+        let ports = assembly.ports.all().iter().map(|port| (port.number, PortReport::default())).collect();
+        Runner {
+            assembly,
+            name: name.to_owned(),
+            pool: Pool::new(BUFFERS),
+            batch: Vec::with_capacity(BATCH),
+            out: Vec::with_capacity(2 * BATCH),
+            latency: new_histogram(),
+            ports,
+            alerts: 0,
+            refused: Refused::default(),
+            first_ns: None,
+            last_ns: None,
+            busy_s: 0.0,
+            started: Instant::now(),
+        }
+    }
+
+    /// What is run.
+    pub fn assembly(&self) -> &Assembly {
+        &self.assembly
+    }
+
+    /// What is run, to be commanded.
+    pub fn assembly_mut(&mut self) -> &mut Assembly {
+        &mut self.assembly
+    }
+
+    /// Takes a frame in; it is processed with its batch.
+    pub fn receive<O: Output>(
+        &mut self,
+        frame: Frame<'_>,
+        from: From,
+        output: &mut O,
+    ) -> Result<(), O::Error> {
+        self.first_ns.get_or_insert(frame.timestamp_ns);
+        self.last_ns = self.last_ns.max(Some(frame.timestamp_ns));
+        if let Some(packet) = self.admit(frame, from) {
+            self.batch.push(packet);
+        }
+        if self.batch.len() == BATCH { self.flush(output) } else { Ok(()) }
+    }
+
+    /// A packet of a frame, placed at its port; or none, counted.
+    pub fn admit(&mut self, frame: Frame<'_>, from: From) -> Option<Packet> {
+        let Some(mut packet) = self.pool.take(frame.data) else {
+            self.refused.bytes += frame.data.len() as u64;
+            let too_big = frame.data.len() + packet::HEADROOM > packet::LARGE_ROOM;
+            *(if too_big { &mut self.refused.too_big } else { &mut self.refused.no_buffer }) += 1;
+            return None;
+        };
+        let meta = packet.meta_mut();
+        meta.timestamp_ns = frame.timestamp_ns;
+        meta.wire_len = frame.wire_len.max(frame.data.len() as u32);
+        meta.link = frame.link;
+        let ports = &self.assembly.ports;
+        let port = match from {
+            From::Port(number) => ports.number(number),
+            From::Interface(interface) => {
+                let prefixed = ports.all().iter().any(|port| !port.prefixes.is_empty());
+                let source = if prefixed { source_of(&mut packet) } else { None };
+                ports.of_captured(interface, source)
+            }
+        };
+        let port = port.or(ports.all().first())?;
+        let meta = packet.meta_mut();
+        meta.ingress = port.number;
+        meta.side = port.side;
+        let counted = port_report(&mut self.ports, port.number);
+        counted.packets_in += 1;
+        counted.bytes_in += frame.data.len() as u64;
+        if !self.assembly.both_ways && port.side == packet::Side::Outside {
+            self.refused.one_way += 1;
+            self.refused.bytes += frame.data.len() as u64;
+            self.pool.give(packet);
+            return None;
+        }
+        Some(packet)
+    }
+
+    /// Processes what was received, and hands out what comes of it.
+    pub fn flush<O: Output>(&mut self, output: &mut O) -> Result<(), O::Error> {
+        let count = self.batch.len() as u64;
+        let start = Instant::now();
+        self.assembly.chain.process(&mut self.batch, &mut self.out, &mut self.pool);
+        let took = start.elapsed();
+        self.busy_s += took.as_secs_f64();
+        if count > 0 {
+            // Above the histogram's bound it saturates, so this cannot fail.
+            self.latency.saturating_record_n(took.as_nanos().min(u128::from(u64::MAX)) as u64, count);
+        }
+        self.emit(output)
+    }
+
+    /// Processes one packet alone and tells `observer` all about it.
+    pub fn observe<O: Output>(
+        &mut self,
+        frame: Frame<'_>,
+        from: From,
+        observer: &mut dyn chain::Observer,
+        output: &mut O,
+    ) -> Result<(), O::Error> {
+        if let Some(packet) = self.admit(frame, from) {
+            self.assembly.chain.observe(packet, &mut self.out, &mut self.pool, observer);
+        }
+        self.emit(output)
+    }
+
+    /// Ends the run: what is under way is processed, all flows end, and the report is made.
+    pub fn finish<O: Output>(&mut self, output: &mut O) -> Result<Report, O::Error> {
+        self.flush(output)?;
+        let live = self.assembly.chain.counters().flows_live;
+        self.assembly.chain.finish(&mut self.pool);
+        self.emit(output)?;
+        let mut report = self.report();
+        report.flows.live = live;
+        Ok(report)
+    }
+
+    /// The report so far.
+    pub fn report(&self) -> Report {
+        let mut report =
+            Report::of(&self.name, self.assembly.seed, &self.assembly.chain, &self.assembly.names);
+        let refused = [
+            (DropReason::TooBig, self.refused.too_big),
+            (DropReason::NoBuffer, self.refused.no_buffer),
+            (DropReason::Policy, self.refused.one_way),
+        ];
+        for (reason, count) in refused.into_iter().filter(|&(_, count)| count > 0) {
+            report.packets_in += count;
+            *report.drops.entry(reason.name()).or_default() += count;
+        }
+        report.bytes_in += self.refused.bytes;
+        for (number, counted) in &self.ports {
+            let name = self.assembly.ports.number(*number).map_or_else(String::new, |port| port.name.clone());
+            report.ports.insert(name, counted.clone());
+        }
+        report.alerts = self.alerts;
+        report.first_packet_ns = self.first_ns;
+        report.last_packet_ns = self.last_ns;
+        report.timing.seconds = self.started.elapsed().as_secs_f64();
+        if self.busy_s > 0.0 {
+            report.timing.packets_per_second = report.packets_in as f64 / self.busy_s;
+        }
+        report.set_latency(&self.latency);
+        report
+    }
+
+    /// Hands out what the chain put out.
+    fn emit<O: Output>(&mut self, output: &mut O) -> Result<(), O::Error> {
+        let mut result = Ok(());
+        for mut packet in self.out.drain(..) {
+            let port = self.assembly.ports.egress(&packet);
+            packet.meta_mut().egress = port;
+            let counted = port_report(&mut self.ports, port);
+            counted.packets_out += 1;
+            counted.bytes_out += packet.len() as u64;
+            if result.is_ok() {
+                result = output.packet(port, &packet);
+            }
+            self.pool.give(packet);
+        }
+        result?;
+        let effects = self.assembly.chain.effects_mut();
+        for alert in effects.alerts.drain(..) {
+            self.alerts += 1;
+            let name = self.assembly.names.get(alert.stage as usize).map_or("", String::as_str);
+            output.alert(name, &alert)?;
+        }
+        let now_ns = self.last_ns.unwrap_or(0);
+        for report in effects.reports.drain(..) {
+            output.flow(&report, now_ns)?;
+        }
+        Ok(())
+    }
+}
+
+/// Latencies from 1 ns to 10 s with two significant digits.
+#[allow(clippy::expect_used)]
+fn new_histogram() -> Histogram<u64> {
+    // Proof: the bounds are constants that the histogram accepts; `runner` tests make one.
+    Histogram::new_with_bounds(1, 10_000_000_000, 2).expect("constant bounds are valid")
+}
+
+fn port_report(ports: &mut [(u16, PortReport)], number: u16) -> &mut PortReport {
+    let at = ports.iter().position(|&(port, _)| port == number).unwrap_or(0);
+    &mut ports[at].1
+}
+
+/// The source address of a packet that has not been parsed yet, if it has one.
+fn source_of(packet: &mut Packet) -> Option<packet::Addr> {
+    let parser = packet::Parser::new(packet::FlowHasher::new(0));
+    parser.parse(packet).ok()?;
+    (packet.meta().version != 0).then(|| parse::ends(packet).0.addr)
+}

@@ -1,0 +1,142 @@
+//! The `settings` of a policy: options of the run.
+
+use chain::{NotIp, Options, Timeouts, WhenFull};
+use nf::config::Nanos;
+use serde::Deserialize;
+
+/// What `settings { ... }` may say.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// Flows at most (`flows: 1M`).
+    pub flows: u32,
+    /// What happens to a new flow when the table is full.
+    pub when_full: WhenFullSetting,
+    /// Which IP header makes the flow: the `outer`most or the `inner`most.
+    pub key: KeySetting,
+    /// What happens to frames that are not IP.
+    pub not_ip: NotIpSetting,
+    /// Whether packets with a wrong IPv4 header checksum are dropped.
+    pub verify_ipv4_checksum: bool,
+    /// Fragmented datagrams kept track of at most.
+    pub fragments: u32,
+    /// How long fragments wait for their first one.
+    pub fragment_timeout: Nanos,
+    /// How long flows are kept, where no function says it.
+    pub timeouts: TimeoutSettings,
+    /// Seed of all that is random; without it, one is drawn for the run (and shown in its report).
+    pub seed: Option<u64>,
+}
+
+/// `when_full`.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum WhenFullSetting {
+    /// A flow that is over, unanswered, or silent longest goes.
+    EvictOldest,
+    /// The new flow is refused.
+    RefuseNew,
+}
+
+/// `key`.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum KeySetting {
+    /// The outermost IP header.
+    Outer,
+    /// The innermost one.
+    Inner,
+}
+
+/// `not_ip`.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum NotIpSetting {
+    /// They pass untouched.
+    Pass,
+    /// They are dropped.
+    Drop,
+}
+
+/// `timeouts`.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TimeoutSettings {
+    /// TCP connections that are open.
+    pub tcp_established: Nanos,
+    /// TCP connections that open or close.
+    pub tcp_transitory: Nanos,
+    /// UDP, once both sides have spoken.
+    pub udp: Nanos,
+    /// UDP, while only one side has.
+    pub udp_unreplied: Nanos,
+    /// ICMP queries.
+    pub icmp: Nanos,
+    /// Anything else.
+    pub other: Nanos,
+}
+
+impl Default for TimeoutSettings {
+    fn default() -> TimeoutSettings {
+        let t = Timeouts::default();
+        let ns = |ms: u32| Nanos(u64::from(ms) * 1_000_000);
+        TimeoutSettings {
+            tcp_established: ns(t.tcp_established_ms),
+            tcp_transitory: ns(t.tcp_transitory_ms),
+            udp: ns(t.udp_ms),
+            udp_unreplied: ns(t.udp_unreplied_ms),
+            icmp: ns(t.icmp_ms),
+            other: ns(t.other_ms),
+        }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        let options = Options::default();
+        Settings {
+            flows: options.flows_max,
+            when_full: WhenFullSetting::EvictOldest,
+            key: KeySetting::Outer,
+            not_ip: NotIpSetting::Pass,
+            verify_ipv4_checksum: false,
+            fragments: options.fragments_max as u32,
+            fragment_timeout: Nanos(options.fragment_timeout_ns),
+            timeouts: TimeoutSettings::default(),
+            seed: None,
+        }
+    }
+}
+
+impl Settings {
+    /// The chain's options; `seed` if the settings name none.
+    pub fn options(&self, seed: u64) -> Options {
+        let ms = |t: Nanos| u32::try_from(t.0.div_ceil(1_000_000)).unwrap_or(u32::MAX);
+        let t = &self.timeouts;
+        Options {
+            flows_max: self.flows.max(1),
+            when_full: match self.when_full {
+                WhenFullSetting::EvictOldest => WhenFull::EvictOldest,
+                WhenFullSetting::RefuseNew => WhenFull::RefuseNew,
+            },
+            timeouts: Timeouts {
+                tcp_established_ms: ms(t.tcp_established),
+                tcp_transitory_ms: ms(t.tcp_transitory),
+                udp_ms: ms(t.udp),
+                udp_unreplied_ms: ms(t.udp_unreplied),
+                icmp_ms: ms(t.icmp),
+                other_ms: ms(t.other),
+            },
+            not_ip: match self.not_ip {
+                NotIpSetting::Pass => NotIp::Pass,
+                NotIpSetting::Drop => NotIp::Drop,
+            },
+            inner: self.key == KeySetting::Inner,
+            verify_ipv4_checksum: self.verify_ipv4_checksum,
+            fragments_max: self.fragments as usize,
+            fragment_timeout_ns: self.fragment_timeout.0,
+            seed: self.seed.unwrap_or(seed),
+            cycles: None,
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Ethernet: II frames (RFC 894) and 802.3 frames, whose payload starts with an LLC header (IEEE 802.3 clause 3).
+
+use super::bytes::{need, room, view};
+use super::{EtherType, MacAddress, WireError};
+
+const NAME: &str = "Ethernet";
+
+/// Both addresses and the EtherType or length, in bytes.
+pub const HEADER_LEN: usize = 14;
+
+view! {
+    /// A view of an Ethernet frame without preamble and frame check sequence.
+    pub struct Frame;
+    /// Who shall receive it.
+    destination, set_destination: MacAddress = 0..6;
+    /// Who sent it.
+    source, set_source: MacAddress = 6..12;
+    /// What it carries or, if [`EtherType::is_length`], how many bytes it carries, an LLC header first.
+    ethertype_or_length, set_ethertype_or_length: EtherType = 12..14;
+}
+
+impl<T: AsRef<[u8]>> Frame<T> {
+    /// Checks that the header, and the payload whose length an 802.3 frame gives, are there.
+    ///
+    /// # Errors
+    ///
+    /// [`WireError::Truncated`].
+    #[inline]
+    pub fn check_len(&self) -> Result<(), WireError> {
+        need(NAME, self.bytes(), HEADER_LEN)?;
+        if self.is_802_3() {
+            need(NAME, self.bytes(), self.payload_range().end)?;
+        }
+        Ok(())
+    }
+
+    /// The header's length in bytes; an LLC header counts as payload.
+    #[inline]
+    pub fn header_len(&self) -> usize {
+        HEADER_LEN
+    }
+
+    /// Whether it is an 802.3 frame: the payload is an [`super::llc::Packet`], and padding after it is cut off.
+    #[inline]
+    pub fn is_802_3(&self) -> bool {
+        self.ethertype_or_length().is_length()
+    }
+
+    /// What an Ethernet II frame carries; none for an 802.3 frame.
+    #[inline]
+    pub fn ethertype(&self) -> Option<EtherType> {
+        Some(self.ethertype_or_length()).filter(|ethertype| !ethertype.is_length())
+    }
+
+    /// Where the payload lies in the buffer. An Ethernet II frame's includes any padding.
+    #[inline]
+    pub fn payload_range(&self) -> core::ops::Range<usize> {
+        match self.ethertype_or_length() {
+            length if length.is_length() => HEADER_LEN..HEADER_LEN + usize::from(length.0),
+            _ => HEADER_LEN..self.bytes().len(),
+        }
+    }
+}
+
+/// The header of an Ethernet II frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Repr {
+    /// Who shall receive it.
+    pub destination: MacAddress,
+    /// Who sent it.
+    pub source: MacAddress,
+    /// What it carries.
+    pub ethertype: EtherType,
+}
+
+impl Repr {
+    /// The header of a checked frame.
+    ///
+    /// # Errors
+    ///
+    /// [`WireError::Malformed`] for an 802.3 frame.
+    pub fn parse<T: AsRef<[u8]>>(frame: &Frame<T>) -> Result<Repr, WireError> {
+        let ethertype = frame.ethertype().ok_or(WireError::Malformed { header: NAME, field: "EtherType" })?;
+        Ok(Repr { destination: frame.destination(), source: frame.source(), ethertype })
+    }
+
+    /// How many bytes [`Repr::emit`] writes.
+    pub const fn buffer_len(&self) -> usize {
+        HEADER_LEN
+    }
+
+    /// Writes the header to the start of `buffer`.
+    ///
+    /// # Errors
+    ///
+    /// [`WireError::NoRoom`]; [`WireError::Unrepresentable`] for an EtherType that would read as a length.
+    pub fn emit(&self, buffer: &mut [u8]) -> Result<(), WireError> {
+        super::bytes::fits(!self.ethertype.is_length(), NAME, "EtherType")?;
+        let mut frame = Frame::new_unchecked(room(NAME, buffer, HEADER_LEN)?);
+        frame.set_destination(self.destination);
+        frame.set_source(self.source);
+        frame.set_ethertype_or_length(self.ethertype);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ethernet_ii() {
+        let bytes = [2, 0, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x08, 0x00, 0x45];
+        let frame = Frame::new_checked(&bytes[..]).unwrap();
+        assert_eq!(frame.destination().to_string(), "02:00:00:00:00:01");
+        assert!(frame.source().is_broadcast());
+        assert_eq!(frame.ethertype(), Some(EtherType::IPV4));
+        assert_eq!(frame.payload(), [0x45]);
+    }
+
+    #[test]
+    fn an_802_3_frame_ends_where_its_length_says() {
+        let mut bytes = [0; 20];
+        bytes[13] = 3;
+        let frame = Frame::new_checked(&bytes[..]).unwrap();
+        assert_eq!((frame.ethertype(), frame.payload().len()), (None, 3));
+        bytes[13] = 7;
+        let error = Frame::new_checked(&bytes[..]).unwrap_err();
+        assert_eq!(error, WireError::Truncated { header: NAME, needed_bytes: 21, available_bytes: 20 });
+    }
+}

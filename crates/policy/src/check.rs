@@ -1,0 +1,245 @@
+//! From the syntax tree to a [`Policy`]: names are resolved, numbers checked, graphs proved acyclic.
+
+mod filter;
+mod pipelet;
+mod value;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+pub use value::MAX_RESOLVED_BYTES;
+
+use crate::ast::{self, File, Item, Name};
+use crate::diagnostic::{Diagnostic, MAX_DIAGNOSTICS, Report};
+use crate::policy::{Files, MAX_PORT, Nf, Pipelet, Port};
+use crate::source::Span;
+use crate::suggest::similar;
+use crate::value::Value;
+
+/// Most ports and network functions in a policy.
+pub const MAX_NODES: usize = 4096;
+
+/// What a policy is made of, as far as it could be checked.
+pub(crate) struct Checked {
+    pub ports: Vec<Port>,
+    pub nfs: Vec<Nf>,
+    pub settings: Value,
+    pub pipelets: Vec<Pipelet>,
+}
+
+/// Checks a tree; what is wrong goes to the report.
+pub(crate) fn check(file: &File, whole: Span, files: &mut Files<'_>, report: &mut Report) -> Checked {
+    let mut checker = Checker {
+        report,
+        files,
+        texts: BTreeMap::new(),
+        budget: MAX_RESOLVED_BYTES,
+        lets: BTreeMap::new(),
+        names: BTreeMap::new(),
+        used: BTreeSet::new(),
+        ports: Vec::new(),
+        nfs: Vec::new(),
+        types: BTreeMap::new(),
+    };
+    checker.declare(file);
+    checker.resolve_lets(file);
+    let settings = checker.configure(file).unwrap_or_else(|| Value::empty(whole));
+    checker.check_port_numbers();
+    let pipelets = checker.pipelets(file);
+    // What an error hides may look unused or repeated: first things first.
+    if !checker.report.has_errors() {
+        checker.warn_unused(file);
+        pipelets.iter().for_each(|pipelet| checker.warn_of_pipelet(pipelet));
+    }
+    Checked { ports: checker.ports, nfs: checker.nfs, settings, pipelets }
+}
+
+struct Checker<'a, 'f> {
+    report: &'a mut Report,
+    files: &'a mut Files<'f>,
+    /// Files that were loaded, by path.
+    texts: BTreeMap<String, value::FileText>,
+    /// Bytes that resolved values may still take.
+    budget: usize,
+    /// Values of the `let`s so far.
+    lets: BTreeMap<String, Value>,
+    /// Everything that has a name outside pipelets.
+    names: BTreeMap<String, Named>,
+    /// The names that something refers to.
+    used: BTreeSet<String>,
+    ports: Vec<Port>,
+    nfs: Vec<Nf>,
+    /// The instances of each type.
+    types: BTreeMap<String, Arc<[usize]>>,
+}
+
+/// What a name stands for, and where it was given.
+#[derive(Clone, Copy)]
+struct Named {
+    what: What,
+    span: Span,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum What {
+    Value,
+    /// Index of a port.
+    Port(usize),
+    /// Index of a network function.
+    Nf(usize),
+}
+
+impl Checker<'_, '_> {
+    /// Enters all names, so that their order in the text does not matter.
+    fn declare(&mut self, file: &File) {
+        for item in &file.items {
+            match item {
+                Item::Let { name, .. } => {
+                    self.enter(name, What::Value);
+                }
+                Item::Port { first, last, name, .. } => {
+                    let end = last.as_ref().unwrap_or(first);
+                    let numbers = first.span.to(end.span);
+                    if first.node > end.node {
+                        self.report.push(Diagnostic::error("the range ends before it begins", numbers));
+                    }
+                    if first.node.max(end.node) > MAX_PORT.into() {
+                        let message = format!("there is no port number above {MAX_PORT}");
+                        self.report.push(Diagnostic::error(message, numbers));
+                    }
+                    if self.enter(name, What::Port(self.ports.len())) {
+                        self.ports.push(Port {
+                            name: name.node.clone(),
+                            // Out of range was reported, and the policy will not be used.
+                            numbers: u16::try_from(first.node).unwrap_or(MAX_PORT)
+                                ..=u16::try_from(end.node).unwrap_or(MAX_PORT),
+                            config: Value::empty(name.span),
+                            span: name.span,
+                            numbers_span: numbers,
+                        });
+                    }
+                }
+                Item::Nf { type_name, name, .. } => {
+                    if self.enter(name, What::Nf(self.nfs.len())) {
+                        self.nfs.push(Nf {
+                            type_name: type_name.node.clone(),
+                            name: name.node.clone(),
+                            config: Value::empty(name.span),
+                            span: name.span,
+                            type_span: type_name.span,
+                        });
+                    }
+                }
+                Item::Settings { .. } | Item::Pipelet { .. } => {}
+            }
+        }
+        let mut types: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for (at, nf) in self.nfs.iter().enumerate() {
+            types.entry(nf.type_name.clone()).or_default().push(at);
+        }
+        self.types = types.into_iter().map(|(name, nfs)| (name, nfs.into())).collect();
+    }
+
+    /// Gives a name to something; false, with an error, if it is taken or there are too many.
+    fn enter(&mut self, name: &Name, what: What) -> bool {
+        if let Some(first) = self.names.get(&name.node) {
+            let error = Diagnostic::error(format!("the name `{}` is given twice", name.node), name.span);
+            self.report.push(error.remark("given again here").label(first.span, "given first here"));
+            return false;
+        }
+        if what != What::Value && self.ports.len() + self.nfs.len() == MAX_NODES {
+            let message = format!("a policy has at most {MAX_NODES} ports and network functions");
+            self.report.push(Diagnostic::error(message, name.span));
+            return false;
+        }
+        self.names.insert(name.node.clone(), Named { what, span: name.span });
+        true
+    }
+
+    /// Resolves the `let`s in their order: each may refer to those above it.
+    fn resolve_lets(&mut self, file: &File) {
+        for item in &file.items {
+            if let Item::Let { name, value } = item
+                && self.names.get(&name.node).is_some_and(|n| n.span == name.span)
+            {
+                let value = self.value(value);
+                self.lets.insert(name.node.clone(), value);
+            }
+        }
+    }
+
+    /// Resolves configuration blocks; returns the settings, if there are any.
+    fn configure(&mut self, file: &File) -> Option<Value> {
+        let mut settings: Option<Value> = None;
+        for item in &file.items {
+            match item {
+                Item::Port { name, config: Some(config), .. }
+                | Item::Nf { name, config: Some(config), .. } => {
+                    let value = Value { span: name.span, ..self.value(config) };
+                    match self.names.get(&name.node).filter(|n| n.span == name.span).map(|n| n.what) {
+                        Some(What::Port(at)) => self.ports[at].config = value,
+                        Some(What::Nf(at)) => self.nfs[at].config = value,
+                        _ => {}
+                    }
+                }
+                Item::Settings { keyword, config } => {
+                    if let Some(first) = &settings {
+                        let error = Diagnostic::error("the settings are given twice", keyword.span);
+                        self.report.push(error.label(first.span, "given first here"));
+                        continue;
+                    }
+                    settings = Some(Value { span: keyword.span, ..self.value(config) });
+                }
+                _ => {}
+            }
+        }
+        settings
+    }
+
+    fn check_port_numbers(&mut self) {
+        let mut order: Vec<&Port> = self.ports.iter().collect();
+        order.sort_by_key(|p| *p.numbers.start());
+        let mut reaching: Option<&Port> = None;
+        for port in order {
+            if let Some(before) = reaching.filter(|b| b.numbers.end() >= port.numbers.start()) {
+                let message = format!("port {} belongs to `{}` already", port.numbers.start(), before.name);
+                let error = Diagnostic::error(message, port.numbers_span);
+                self.report.push(error.label(before.numbers_span, format!("the ports of `{}`", before.name)));
+            }
+            reaching = Some(reaching.filter(|b| b.numbers.end() >= port.numbers.end()).unwrap_or(port));
+        }
+    }
+
+    fn warn_unused(&mut self, file: &File) {
+        for item in &file.items {
+            let (name, what) = match item {
+                Item::Let { name, .. } => (name, "value"),
+                Item::Port { name, .. } => (name, "port"),
+                Item::Nf { name, .. } => (name, "network function"),
+                Item::Settings { .. } | Item::Pipelet { .. } => continue,
+            };
+            if !self.used.contains(&name.node) {
+                self.report
+                    .push(Diagnostic::warning(format!("the {what} `{}` is not used", name.node), name.span));
+            }
+        }
+    }
+
+    /// Reports a name that stands for nothing, with the nearest one that would do: one of the picked names or `more`.
+    fn unknown(&mut self, what: &str, name: &str, span: Span, pick: impl Fn(What) -> bool, more: &[&str]) {
+        let mut error = Diagnostic::error(format!("unknown {what} `{name}`"), span);
+        // The search takes time, and a full report does not keep what it finds.
+        if self.report.diagnostics.len() < MAX_DIAGNOSTICS {
+            let picked =
+                self.names.iter().filter(|(_, named)| pick(named.what)).map(|(name, _)| name.as_str());
+            if let Some(near) = similar(name, picked.chain(more.iter().copied())) {
+                error = error.help(format!("did you mean `{near}`?"));
+            }
+        }
+        self.report.push(error);
+    }
+
+    fn is_drop(name: &ast::Name) -> bool {
+        name.node == "Drop"
+    }
+}

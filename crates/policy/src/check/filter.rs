@@ -1,0 +1,269 @@
+//! Filters: operands become sets, `port` without a side becomes both, `!=` becomes "not equal".
+
+use std::sync::Arc;
+
+use super::{Checker, What};
+use crate::ast::{self, Compare, Field, FilterKind, Name, Side};
+use crate::diagnostic::Diagnostic;
+use crate::filter::{AddressSet, Filter, NumberField, NumberSet, Scalar};
+use crate::literal::Literal;
+use crate::parser::PROTOCOLS;
+use crate::source::Span;
+use crate::value::{Value, ValueKind};
+
+impl Checker<'_, '_> {
+    /// Resolves a filter. What is wrong is reported, and "always" takes its place.
+    pub(super) fn filter(&mut self, filter: &ast::Filter) -> Filter {
+        match &filter.node {
+            FilterKind::Always(value) => Filter::Always(*value),
+            FilterKind::Not(inner) => Filter::Not(Box::new(self.filter(inner))),
+            FilterKind::All(parts) => Filter::All(parts.iter().map(|p| self.filter(p)).collect()),
+            FilterKind::Any(parts) => Filter::Any(parts.iter().map(|p| self.filter(p)).collect()),
+            FilterKind::Test { side, field, compare, value } => {
+                self.test(*side, *field, *compare, value, filter.span).unwrap_or(Filter::Always(true))
+            }
+            FilterKind::Flags(flags) => {
+                let bits = |wanted: bool| {
+                    flags
+                        .iter()
+                        .filter(|(_, set)| *set == wanted)
+                        .fold(0, |bits, (flag, _)| bits | flag.node.bit())
+                };
+                let (set, clear) = (bits(true), bits(false));
+                if set & clear != 0 {
+                    let message = "a flag cannot be set and clear at once";
+                    self.report.push(Diagnostic::error(message, filter.span));
+                }
+                Filter::TcpFlags { set, clear }
+            }
+            FilterKind::Attribute { owner, name, test } => self.attribute(owner, name, test.as_ref()),
+        }
+    }
+
+    fn test(
+        &mut self,
+        side: Option<Side>,
+        field: Field,
+        compare: Compare,
+        value: &ast::Value,
+        span: Span,
+    ) -> Option<Filter> {
+        let number = |field| move |set| Filter::Number { field, set };
+        let test = match field {
+            Field::Ip | Field::Ip6 | Field::Net => {
+                if !matches!(compare, Compare::Eq | Compare::Ne) {
+                    let message = format!("addresses are not compared with `{}`", compare.sign());
+                    self.report.push(Diagnostic::error(message, span).help("use `==`, `!=` or a range"));
+                    return None;
+                }
+                let set = self.addresses(value, field)?;
+                either(side, |side| Filter::Address { side, set: set.clone() })
+            }
+            Field::Port => {
+                let set = self.numbers(value, compare, NumberField::SrcPort, &[])?;
+                either(side, |side| match side {
+                    Side::Src => number(NumberField::SrcPort)(set.clone()),
+                    Side::Dst => number(NumberField::DstPort)(set.clone()),
+                })
+            }
+            Field::Proto => {
+                number(NumberField::Proto)(self.numbers(value, compare, NumberField::Proto, &PROTOCOLS)?)
+            }
+            Field::Vlan => number(NumberField::Vlan)(self.numbers(value, compare, NumberField::Vlan, &[])?),
+            Field::Tenant => {
+                number(NumberField::Tenant)(self.numbers(value, compare, NumberField::Tenant, &[])?)
+            }
+            Field::Dscp => number(NumberField::Dscp)(self.numbers(value, compare, NumberField::Dscp, &[])?),
+        };
+        Some(if compare == Compare::Ne { Filter::Not(Box::new(test)) } else { test })
+    }
+
+    fn addresses(&mut self, operand: &ast::Value, field: Field) -> Option<AddressSet> {
+        let value = self.operand(operand, &[])?;
+        let mut ranges = Vec::new();
+        for leaf in leaves(&value) {
+            let range = match &leaf.kind {
+                ValueKind::Literal(Literal::Address(address)) => (*address, *address),
+                ValueKind::Literal(Literal::AddressRange(first, last)) => (*first, *last),
+                ValueKind::Literal(Literal::Prefix(prefix)) => {
+                    if prefix.network() != *prefix {
+                        let message = format!("`{prefix}` has bits behind its length");
+                        let error = Diagnostic::error(message, leaf.span);
+                        let help = format!(
+                            "write `{}`, or `{}` for the one address",
+                            prefix.network(),
+                            prefix.address()
+                        );
+                        self.report.push(error.help(help));
+                        return None;
+                    }
+                    prefix.bounds()
+                }
+                _ => {
+                    return self.misfit(
+                        leaf.span,
+                        operand.span,
+                        "an address, a prefix or a range of addresses",
+                    );
+                }
+            };
+            if field == Field::Ip6 && range.0.is_ipv4() {
+                return self.misfit(leaf.span, operand.span, "an IPv6 address");
+            }
+            ranges.push(range);
+        }
+        self.not_empty(&ranges, operand.span)?;
+        Some(AddressSet::new(ranges))
+    }
+
+    /// The numbers for which the comparison holds (for "not equal": those for which it does not).
+    fn numbers(
+        &mut self,
+        operand: &ast::Value,
+        compare: Compare,
+        field: NumberField,
+        words: &[(&str, u8)],
+    ) -> Option<NumberSet> {
+        let value = self.operand(operand, words)?;
+        let mut ranges = Vec::new();
+        for leaf in leaves(&value) {
+            let range = match &leaf.kind {
+                ValueKind::Literal(Literal::Integer(n)) if let Ok(n) = u64::try_from(*n) => (n, n),
+                ValueKind::Literal(Literal::NumberRange(first, last)) => (*first, *last),
+                ValueKind::Word(word) if let Some((_, n)) = words.iter().find(|(name, _)| name == word) => {
+                    (u64::from(*n), u64::from(*n))
+                }
+                _ if words.is_empty() => {
+                    return self.misfit(leaf.span, operand.span, "a number or a range of numbers");
+                }
+                _ => {
+                    return self.misfit(
+                        leaf.span,
+                        operand.span,
+                        "a protocol: tcp, udp, icmp, icmp6, sctp or a number",
+                    );
+                }
+            };
+            if range.1 > field.max() {
+                return self.misfit(leaf.span, operand.span, &format!("a number up to {}", field.max()));
+            }
+            ranges.push(range);
+        }
+        self.not_empty(&ranges, operand.span)?;
+        let single = match ranges[..] {
+            [(first, last)] if first == last => Some(first),
+            _ => None,
+        };
+        let range = match (compare, single) {
+            (Compare::Eq | Compare::Ne, _) => return Some(NumberSet::new(ranges)),
+            (_, None) => return self.misfit(value.span, operand.span, "a single number"),
+            (Compare::Lt, Some(0)) => return Some(NumberSet::default()),
+            (Compare::Lt, Some(n)) => (0, n - 1),
+            (Compare::Le, Some(n)) => (0, n),
+            // No field's maximum is u64::MAX, and `n` is at most that maximum.
+            (Compare::Gt, Some(n)) => (n + 1, field.max()),
+            (Compare::Ge, Some(n)) => (n, field.max()),
+        };
+        Some(NumberSet::new(vec![range]))
+    }
+
+    fn attribute(&mut self, owner: &Name, name: &Name, test: Option<&(Compare, ast::Value)>) -> Filter {
+        let instance = self.names.get(&owner.node).map(|n| n.what);
+        let nfs: Arc<[usize]> = match instance {
+            Some(What::Nf(at)) => [at].into(),
+            _ => self.types.get(&owner.node).cloned().unwrap_or_default(),
+        };
+        if nfs.is_empty() {
+            let types: Vec<String> = self.types.keys().take(MAX_SUGGESTED).cloned().collect();
+            let types: Vec<&str> = types.iter().map(String::as_str).collect();
+            let pick = |what| matches!(what, What::Nf(_));
+            self.unknown("network function", &owner.node, owner.span, pick, &types);
+        }
+        let test = match test {
+            None => None,
+            Some((compare, operand)) => match self.scalar(operand, *compare) {
+                Some(scalar) => Some((*compare, scalar)),
+                None => return Filter::Always(true),
+            },
+        };
+        let attribute = |test| Filter::Attribute { nfs, name: name.node.clone(), test };
+        match test {
+            // As for header fields: what is absent is unequal.
+            Some((Compare::Ne, value)) => Filter::Not(Box::new(attribute(Some((Compare::Eq, value))))),
+            test => attribute(test),
+        }
+    }
+
+    fn scalar(&mut self, operand: &ast::Value, compare: Compare) -> Option<Scalar> {
+        let value = self.value(operand);
+        let scalar = match value.kind {
+            ValueKind::Literal(Literal::Bool(truth)) => Scalar::Number(truth.into()),
+            ValueKind::Literal(Literal::Integer(n)) if let Ok(n) = u64::try_from(n) => Scalar::Number(n),
+            ValueKind::Literal(Literal::Amount(amount, _)) => Scalar::Number(amount.value),
+            ValueKind::Literal(Literal::Address(address)) => Scalar::Text(address.to_string()),
+            ValueKind::Text(text) => Scalar::Text(text.as_str().to_owned()),
+            ValueKind::Word(word) => Scalar::Text(word),
+            _ => return self.misfit(value.span, operand.span, "a number, a text or a word"),
+        };
+        if matches!(scalar, Scalar::Text(_)) && !matches!(compare, Compare::Eq | Compare::Ne) {
+            return self.misfit(value.span, operand.span, "a number, for texts have no order");
+        }
+        Some(scalar)
+    }
+
+    /// An operand whose words, other than `known` ones, have to be names of values.
+    fn operand(&mut self, operand: &ast::Value, known: &[(&str, u8)]) -> Option<Value> {
+        let value = self.value(operand);
+        let unknown = leaves(&value).into_iter().find_map(|leaf| match &leaf.kind {
+            ValueKind::Word(word) if known.iter().all(|(name, _)| name != word) => {
+                Some((word.clone(), leaf.span))
+            }
+            _ => None,
+        });
+        if let Some((word, span)) = unknown {
+            let known: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+            self.unknown("value", &word, span, |what| what == What::Value, &known);
+            return None;
+        }
+        Some(value)
+    }
+
+    /// Reports a value that does not fit; it may stand elsewhere than the filter that uses it.
+    fn misfit<T>(&mut self, at: Span, operand: Span, expected: &str) -> Option<T> {
+        let error = Diagnostic::error(format!("expected {expected}"), at);
+        self.report.push(if at == operand { error } else { error.label(operand, "used here") });
+        None
+    }
+
+    fn not_empty<T>(&mut self, set: &[T], span: Span) -> Option<()> {
+        if set.is_empty() {
+            self.report.push(Diagnostic::error("the set is empty: no packet would match", span));
+            return None;
+        }
+        Some(())
+    }
+}
+
+/// Most types that a misspelt name is compared with.
+const MAX_SUGGESTED: usize = 64;
+
+/// The test for one side, or for either one.
+fn either(side: Option<Side>, test: impl Fn(Side) -> Filter) -> Filter {
+    match side {
+        Some(side) => test(side),
+        None => Filter::Any(vec![test(Side::Src), test(Side::Dst)]),
+    }
+}
+
+/// The value itself, or the values in the list that it is, to any depth.
+fn leaves(value: &Value) -> Vec<&Value> {
+    let mut result = Vec::new();
+    let mut rest = vec![value];
+    while let Some(value) = rest.pop() {
+        match &value.kind {
+            ValueKind::List(values) => rest.extend(values.iter().rev()),
+            _ => result.push(value),
+        }
+    }
+    result
+}

@@ -1,0 +1,217 @@
+//! Pipelets: their nodes are known, and no packet goes in a circle.
+
+use std::collections::BTreeMap;
+
+use super::{Checker, What};
+use crate::ast::{Arrow, Chain, File, Item, Name};
+use crate::diagnostic::Diagnostic;
+use crate::filter::Filter;
+use crate::policy::{Direction, Edge, Node, Pipelet};
+use crate::source::Span;
+
+impl Checker<'_, '_> {
+    pub(super) fn pipelets(&mut self, file: &File) -> Vec<Pipelet> {
+        let mut names: BTreeMap<&str, Span> = BTreeMap::new();
+        let mut result = Vec::new();
+        for item in &file.items {
+            let Item::Pipelet { keyword, name, chains } = item else { continue };
+            if let Some(name) = name
+                && let Some(first) = names.insert(&name.node, name.span)
+            {
+                let error = Diagnostic::error(format!("two pipelets are named `{}`", name.node), name.span);
+                self.report.push(error.label(first, "the first one"));
+            }
+            let span = name.as_ref().map_or(keyword.span, |n| n.span);
+            let edges: Vec<Edge> = chains.iter().flat_map(|chain| self.chain(chain)).collect();
+            self.check_circle(&edges);
+            result.push(Pipelet { name: name.as_ref().map(|n| n.node.clone()), edges, span });
+        }
+        result
+    }
+
+    /// Warns of what a pipelet says that its author can hardly mean.
+    pub(super) fn warn_of_pipelet(&mut self, pipelet: &Pipelet) {
+        if pipelet.edges.is_empty() {
+            self.report.push(Diagnostic::warning("the pipelet is empty", pipelet.span));
+        }
+        self.warn_repeated(&pipelet.edges);
+        self.warn_ends(&pipelet.edges);
+    }
+
+    /// The edges of one statement.
+    fn chain(&mut self, chain: &Chain) -> Vec<Edge> {
+        let names = || chain.hops.iter().map(|h| &h.node).chain([&chain.last]);
+        let nodes: Vec<Option<Node>> = names().map(|name| self.node(name)).collect();
+        for (name, node) in names().zip(&nodes).skip(1).take(chain.hops.len() - 1) {
+            if matches!(node, Some(Node::Port(_))) {
+                let error = Diagnostic::error(
+                    format!("the port `{}` is in the middle of a chain", name.node),
+                    name.span,
+                );
+                self.report.push(error.help("a packet that reaches a port leaves; write two statements"));
+            }
+        }
+        let mut edges = Vec::new();
+        for (at, hop) in chain.hops.iter().enumerate() {
+            let filter = hop.filter.as_ref().map_or(Filter::Always(true), |f| self.filter(f));
+            let both = hop.arrow.node == Arrow::Both;
+            let target = names().nth(at + 1).filter(|n| Self::is_drop(n) && both);
+            if let Some(name) = Self::is_drop(&hop.node).then_some(&hop.node).or(target) {
+                let error = Diagnostic::error("nothing comes from `Drop`", name.span);
+                self.report.push(if both { error.help("write `->`") } else { error });
+                continue;
+            }
+            let (Some(from), Some(to)) = (nodes[at], nodes[at + 1]) else { continue };
+            let span = hop.arrow.span;
+            if both {
+                let (from, to, filter) = (to, from, filter.mirrored());
+                edges.push(Edge { from, to, filter, direction: Direction::Reverse, span });
+            }
+            edges.push(Edge { from, to, filter, direction: Direction::Forward, span });
+        }
+        // The way forth in order, then the way back in its order.
+        let (mut forth, back): (Vec<Edge>, Vec<Edge>) =
+            edges.into_iter().partition(|e| e.direction == Direction::Forward);
+        forth.extend(back.into_iter().rev());
+        forth
+    }
+
+    fn node(&mut self, name: &Name) -> Option<Node> {
+        if Self::is_drop(name) {
+            return Some(Node::Drop);
+        }
+        self.used.insert(name.node.clone());
+        match self.names.get(&name.node).map(|n| n.what) {
+            Some(What::Port(at)) => Some(Node::Port(at)),
+            Some(What::Nf(at)) => Some(Node::Nf(at)),
+            Some(What::Value) => {
+                let message = format!("`{}` is a value, not a port or network function", name.node);
+                self.report.push(Diagnostic::error(message, name.span));
+                None
+            }
+            None => {
+                let pick = |what| what != What::Value;
+                self.unknown("port or network function", &name.node, name.span, pick, &["Drop"]);
+                None
+            }
+        }
+    }
+
+    fn warn_repeated(&mut self, edges: &[Edge]) {
+        let mut seen: BTreeMap<(Node, Node, Direction), Vec<&Edge>> = BTreeMap::new();
+        for edge in edges {
+            let same = seen.entry((edge.from, edge.to, edge.direction)).or_default();
+            if let Some(first) = same.iter().find(|e| e.filter == edge.filter) {
+                let warning = Diagnostic::warning("the same edge is written twice", edge.span);
+                self.report.push(warning.label(first.span, "the first one"));
+            } else if same.len() < MAX_COMPARED {
+                same.push(edge);
+            }
+        }
+    }
+
+    /// The forward edges between network functions have to be free of circles; those of the way back are then, too,
+    /// for each of them is a forward edge turned round. Ports end every way. Requirement E2: a pipelet is a DAG.
+    fn check_circle(&mut self, edges: &[Edge]) {
+        let inner: Vec<(usize, usize, Span)> = edges
+            .iter()
+            .filter(|e| e.direction == Direction::Forward)
+            .filter_map(|e| match (e.from, e.to) {
+                (Node::Nf(from), Node::Nf(to)) => Some((from, to, e.span)),
+                _ => None,
+            })
+            .collect();
+        if inner.is_empty() {
+            return;
+        }
+        let Some(circle) = circle(self.nfs.len(), &inner) else { return };
+        let mut names: Vec<&str> = circle.iter().map(|edge| self.nfs[inner[*edge].0].name.as_str()).collect();
+        names.push(names[0]);
+        let shown = if names.len() > MAX_SHOWN {
+            [&names[..MAX_SHOWN / 2], &["..."], &names[names.len() - MAX_SHOWN / 2..]].concat()
+        } else {
+            names
+        };
+        let last = circle[circle.len() - 1];
+        let error =
+            Diagnostic::error(format!("packets go in a circle: {}", shown.join(" -> ")), inner[last].2);
+        let error = circle[..circle.len() - 1]
+            .iter()
+            .take(MAX_SHOWN)
+            .fold(error.remark("this edge closes it"), |error, edge| error.label(inner[*edge].2, ""));
+        self.report.push(error);
+    }
+
+    /// Warns of network functions that packets do not reach or do not leave.
+    fn warn_ends(&mut self, edges: &[Edge]) {
+        let mut ways: BTreeMap<usize, (Option<Span>, Option<Span>)> = BTreeMap::new();
+        for edge in edges {
+            if let Node::Nf(from) = edge.from {
+                ways.entry(from).or_default().1.get_or_insert(edge.span);
+            }
+            if let Node::Nf(to) = edge.to {
+                ways.entry(to).or_default().0.get_or_insert(edge.span);
+            }
+        }
+        for (nf, way) in ways {
+            let name = &self.nfs[nf].name;
+            let warning = match way {
+                (Some(span), None) => {
+                    Diagnostic::warning(format!("packets that `{name}` lets pass go nowhere"), span)
+                        .help(format!("write `{name} -> ...`, or `{name} -> Drop` if that is meant"))
+                }
+                (None, Some(span)) => Diagnostic::warning(format!("no packet reaches `{name}` here"), span),
+                _ => continue,
+            };
+            self.report.push(warning);
+        }
+    }
+}
+
+/// Most edges between the same nodes that a further one is compared with.
+const MAX_COMPARED: usize = 16;
+/// Most nodes of a circle that a message names.
+const MAX_SHOWN: usize = 10;
+
+/// The edges of a circle, as indices, in the order of the way; `None` if there is none. An edge is (from, to, _).
+fn circle(nodes: usize, edges: &[(usize, usize, Span)]) -> Option<Vec<usize>> {
+    let mut incoming = vec![0usize; nodes];
+    let mut outgoing = vec![Vec::new(); nodes];
+    for (edge, (from, to, _)) in edges.iter().enumerate() {
+        incoming[*to] += 1;
+        outgoing[*from].push(edge);
+    }
+    let mut free: Vec<usize> = (0..nodes).filter(|node| incoming[*node] == 0).collect();
+    while let Some(node) = free.pop() {
+        for edge in &outgoing[node] {
+            let to = edges[*edge].1;
+            incoming[to] -= 1;
+            if incoming[to] == 0 {
+                free.push(to);
+            }
+        }
+    }
+    // What is left has an edge from another one that is left: going backwards must come to a node twice.
+    let mut into = vec![None; nodes];
+    for (edge, (from, to, _)) in edges.iter().enumerate() {
+        if incoming[*from] > 0 {
+            into[*to] = Some(edge);
+        }
+    }
+    let mut node = (0..nodes).find(|node| incoming[*node] > 0)?;
+    let mut passed = vec![None; nodes];
+    let mut way = Vec::new();
+    while passed[node].is_none() {
+        passed[node] = Some(way.len());
+        let edge = into[node]?;
+        way.push(edge);
+        node = edges[edge].0;
+    }
+    let mut circle = way.split_off(passed[node]?);
+    circle.reverse();
+    // The edge that is written last closes the circle.
+    let last = circle.iter().enumerate().max_by_key(|(_, edge)| **edge).map_or(0, |(at, _)| at);
+    let length = circle.len();
+    circle.rotate_left((last + 1) % length);
+    Some(circle)
+}

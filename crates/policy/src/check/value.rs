@@ -1,0 +1,159 @@
+//! Values: names are replaced by what they stand for, files by their texts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use nf::config::{Located, Origin};
+
+use super::{Checker, What};
+use crate::ast::{self, Spanned, Text};
+use crate::diagnostic::Diagnostic;
+use crate::literal::Literal;
+use crate::source::Span;
+use crate::value::{Entry, Value, ValueKind};
+
+/// Most bytes that all resolved values of a policy and the files in them take together, so that values which contain values many times
+/// cannot exhaust memory.
+pub const MAX_RESOLVED_BYTES: usize = 64 << 20;
+
+/// A file's text; `None` if it could not be loaded, which was reported.
+pub(super) type FileText = Option<Arc<Located>>;
+
+impl Checker<'_, '_> {
+    /// Resolves a value. What cannot be resolved is reported, and an empty object takes its place.
+    pub(super) fn value(&mut self, value: &ast::Value) -> Value {
+        let span = value.span;
+        if !self.spend(std::mem::size_of::<Value>(), span) {
+            return Value::empty(span);
+        }
+        let kind = match &value.node {
+            ast::ValueKind::Literal(literal) => ValueKind::Literal(literal.clone()),
+            ast::ValueKind::Text(text) => ValueKind::Text(Arc::new(self.located(text, span))),
+            ast::ValueKind::File(path) => return self.file(path, span),
+            ast::ValueKind::Word(name) => {
+                return self.named(name, span).unwrap_or(Value { kind: ValueKind::Word(name.clone()), span });
+            }
+            ast::ValueKind::Reference(name) => {
+                return self.named(name, span).unwrap_or_else(|| {
+                    if !self.names.contains_key(name) {
+                        self.unknown("value", name, span, |what| what == What::Value, &[]);
+                    }
+                    Value::empty(span)
+                });
+            }
+            ast::ValueKind::List(values) => ValueKind::List(values.iter().map(|v| self.value(v)).collect()),
+            ast::ValueKind::Object(entries) => ValueKind::Object(self.entries(entries)),
+        };
+        Value { kind, span }
+    }
+
+    fn entries(&mut self, entries: &[(ast::Name, ast::Value)]) -> Vec<Entry> {
+        let mut first: BTreeMap<&str, Span> = BTreeMap::new();
+        let mut result = Vec::with_capacity(entries.len());
+        for (key, value) in entries {
+            if let Some(first) = first.get(key.node.as_str()) {
+                let error = Diagnostic::error(format!("the key `{}` is given twice", key.node), key.span);
+                self.report.push(error.label(*first, "given first here"));
+                continue;
+            }
+            first.insert(&key.node, key.span);
+            result.push(Entry { key: key.node.clone(), key_span: key.span, value: self.value(value) });
+        }
+        result
+    }
+
+    /// The value of a `let`, if `name` is the name of one.
+    pub(super) fn named(&mut self, name: &str, span: Span) -> Option<Value> {
+        let named = *self.names.get(name).filter(|n| n.what == What::Value)?;
+        self.used.insert(name.to_owned());
+        let Some(bytes) = self.lets.get(name).map(|value| size(value, self.budget)) else {
+            let error = Diagnostic::error(format!("`{name}` is used before its value is known"), span);
+            let error = error.label(named.span, "given here");
+            self.report.push(error.help("a `let` may refer to those above it"));
+            return Some(Value::empty(span));
+        };
+        let affordable = self.spend(bytes, span);
+        Some(self.lets.get(name).filter(|_| affordable).map_or(Value::empty(span), Value::clone))
+    }
+
+    fn file(&mut self, path: &Spanned<Text>, span: Span) -> Value {
+        if !self.texts.contains_key(&path.node.text) {
+            let text = self.load(path);
+            self.texts.insert(path.node.text.clone(), text);
+        }
+        match self.texts.get(&path.node.text).cloned().flatten() {
+            Some(text) => Value { kind: ValueKind::Text(text), span },
+            None => Value::empty(span),
+        }
+    }
+
+    fn load(&mut self, path: &Spanned<Text>) -> FileText {
+        let name = path.node.text.as_str();
+        let loaded = (self.files)(name);
+        if loaded.as_ref().is_ok_and(|text| !self.spend(text.len(), path.span)) {
+            return None;
+        }
+        let loaded = loaded.and_then(|text| {
+            let located = located(&text, name);
+            self.report.sources.add(name, text).map_err(|e| e.to_string())?;
+            Ok(located)
+        });
+        match loaded {
+            Ok(text) => Some(Arc::new(text)),
+            Err(why) => {
+                let error = Diagnostic::error(format!("cannot load the file `{name}`"), path.span);
+                self.report.push(error.remark(why));
+                None
+            }
+        }
+    }
+
+    fn located(&self, text: &Text, span: Span) -> Located {
+        let inner = Span { start: span.start + text.quotes, ..span };
+        let (line, column) = self.report.sources.line_column(inner);
+        let source = self.report.sources.name(span.source).to_owned();
+        let origin =
+            Origin { source, line: line as u32, column: column as u32, escapes: text.escapes.clone() };
+        Located::with_origin(text.text.clone(), origin)
+    }
+
+    /// Takes bytes from the budget; false, with an error the first time, if it does not have as many.
+    fn spend(&mut self, bytes: usize, span: Span) -> bool {
+        if bytes <= self.budget {
+            self.budget -= bytes;
+            return true;
+        }
+        if self.budget > 0 {
+            let message = format!("the values of the policy take more than {MAX_RESOLVED_BYTES} bytes");
+            self.report.push(Diagnostic::error(message, span));
+            self.budget = 0;
+        }
+        false
+    }
+}
+
+fn located(text: &str, name: &str) -> Located {
+    Located::with_origin(text, Origin { source: name.to_owned(), line: 1, column: 1, escapes: Vec::new() })
+}
+
+/// What a copy of the value takes, counted until it is more than `most`. Texts are shared.
+fn size(value: &Value, most: usize) -> usize {
+    let own = std::mem::size_of::<Value>()
+        + match &value.kind {
+            ValueKind::Literal(Literal::Amount(_, text)) | ValueKind::Word(text) => text.len(),
+            _ => 0,
+        };
+    let inner: &mut dyn Iterator<Item = (&Value, usize)> = match &value.kind {
+        ValueKind::List(values) => &mut values.iter().map(|v| (v, 0)),
+        ValueKind::Object(entries) => &mut entries.iter().map(|e| (&e.value, e.key.len() + 64)),
+        ValueKind::Literal(_) | ValueKind::Text(_) | ValueKind::Word(_) => &mut std::iter::empty(),
+    };
+    let mut total = own;
+    for (value, extra) in inner {
+        if total > most {
+            break;
+        }
+        total += extra + size(value, most - total);
+    }
+    total
+}

@@ -1,0 +1,276 @@
+//! What is wrong with a policy, said so that an operator can mend it.
+
+use std::fmt;
+use std::ops::Range;
+
+use annotate_snippets::{Annotation, AnnotationKind, Element, Group, Level, Origin, Renderer, Snippet};
+
+use crate::source::{SourceTooLarge, Sources, Span};
+
+/// Most diagnostics that one reading keeps; what comes after is only counted.
+pub const MAX_DIAGNOSTICS: usize = 100;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// The policy cannot be used.
+    Error,
+    /// The policy can be used, but probably does not say what its author means.
+    Warning,
+}
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// Error or warning.
+    pub severity: Severity,
+    /// One line.
+    pub message: String,
+    /// The places that it is about; the first is the place of the fault, the others explain it.
+    pub labels: Vec<Label>,
+    /// How to mend it, if that can be said.
+    pub help: Option<String>,
+}
+
+/// A place with a remark, which may be empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// Where.
+    pub span: Span,
+    /// What is there.
+    pub text: String,
+}
+
+/// Whether a rendered diagnostic contains terminal colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Colour {
+    /// ANSI escape sequences.
+    On,
+    /// Plain text.
+    Off,
+}
+
+impl Diagnostic {
+    /// An error at a place.
+    pub fn error(message: impl fmt::Display, span: Span) -> Self {
+        Self::new(Severity::Error, message, span)
+    }
+
+    /// A warning at a place.
+    pub fn warning(message: impl fmt::Display, span: Span) -> Self {
+        Self::new(Severity::Warning, message, span)
+    }
+
+    /// The same with a remark at the place of the fault.
+    #[must_use]
+    pub fn remark(mut self, text: impl fmt::Display) -> Self {
+        if let Some(first) = self.labels.first_mut() {
+            first.text = text.to_string();
+        }
+        self
+    }
+
+    /// The same with another place that explains it.
+    #[must_use]
+    pub fn label(mut self, span: Span, text: impl fmt::Display) -> Self {
+        self.labels.push(Label { span, text: text.to_string() });
+        self
+    }
+
+    /// The same with advice.
+    #[must_use]
+    pub fn help(mut self, text: impl fmt::Display) -> Self {
+        self.help = Some(text.to_string());
+        self
+    }
+
+    /// The diagnostic with the lines of source that it is about, as compilers print it, ending in a newline.
+    pub fn render(&self, sources: &Sources, colour: Colour) -> String {
+        let level = match self.severity {
+            Severity::Error => Level::ERROR,
+            Severity::Warning => Level::WARNING,
+        };
+        let main = level.primary_title(&self.message).elements(pieces(sources, &self.labels));
+        let help = self.help.as_ref().map(|help| Group::with_title(Level::HELP.secondary_title(help)));
+        let groups: Vec<Group<'_>> = std::iter::once(main).chain(help).collect();
+        let renderer = match colour {
+            Colour::On => Renderer::styled(),
+            Colour::Off => Renderer::plain(),
+        };
+        renderer.render(&groups) + "\n"
+    }
+
+    /// The diagnostic in one line: `edge.rvl:12:5: error: unknown name `wam_net`; did you mean `wan_net`?`.
+    pub fn line(&self, sources: &Sources) -> String {
+        let place = self.labels.first().map(|label| {
+            let (line, column) = sources.line_column(label.span);
+            format!("{}:{line}:{column}: ", sources.name(label.span.source))
+        });
+        let help = self.help.as_ref().map(|help| format!("; {help}"));
+        format!(
+            "{}{}: {}{}",
+            place.unwrap_or_default(),
+            self.severity,
+            self.message,
+            help.unwrap_or_default().replace('\n', " ")
+        )
+    }
+
+    fn new(severity: Severity, message: impl fmt::Display, span: Span) -> Self {
+        let labels = vec![Label { span, text: String::new() }];
+        Self { severity, message: message.to_string(), labels, help: None }
+    }
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+        })
+    }
+}
+
+/// Everything that a reading found, with the sources to print it.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The texts that the diagnostics are about.
+    pub sources: Sources,
+    /// What was found, in the order of the text; at most [`MAX_DIAGNOSTICS`].
+    pub diagnostics: Vec<Diagnostic>,
+    /// How many more were found and not kept.
+    pub omitted: usize,
+}
+
+impl Report {
+    /// Whether anything found is an error.
+    pub fn has_errors(&self) -> bool {
+        self.diagnostics.iter().any(|d| d.severity == Severity::Error)
+    }
+
+    /// All diagnostics as compilers print them, with an empty line between two.
+    pub fn render(&self, colour: Colour) -> String {
+        let rendered: Vec<String> =
+            self.diagnostics.iter().map(|d| d.render(&self.sources, colour)).collect();
+        rendered.join("\n") + &self.rest()
+    }
+
+    /// Adds a finding. A full report keeps errors rather than warnings.
+    pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
+        if self.diagnostics.len() < MAX_DIAGNOSTICS {
+            return self.diagnostics.push(diagnostic);
+        }
+        self.omitted += 1;
+        if diagnostic.severity == Severity::Error && !self.has_errors() {
+            self.diagnostics.pop();
+            self.diagnostics.push(diagnostic);
+        }
+    }
+
+    /// Puts the findings into the order of the text.
+    pub(crate) fn sort(&mut self) {
+        self.diagnostics.sort_by_key(|d| d.labels.first().map(|l| l.span));
+    }
+
+    /// A report that refuses a source which is too large to be one of its sources.
+    pub(crate) fn refuse(&mut self, name: &str, error: SourceTooLarge) {
+        let message = format!("{name}: {error}");
+        self.push(Diagnostic { severity: Severity::Error, message, labels: Vec::new(), help: None });
+    }
+
+    fn rest(&self) -> String {
+        match self.omitted {
+            0 => String::new(),
+            n => format!("... and {n} more\n"),
+        }
+    }
+}
+
+/// One line for each diagnostic.
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for diagnostic in &self.diagnostics {
+            writeln!(f, "{}", diagnostic.line(&self.sources))?;
+        }
+        f.write_str(&self.rest())
+    }
+}
+
+impl std::error::Error for Report {}
+
+/// Most characters of a line that are shown on each side of a place.
+const SHOWN_CHARS: usize = 120;
+/// Labels of one source that are farther apart than this are shown as separate pieces.
+const SHOWN_LINES: usize = 30;
+
+/// The pieces of source to show. Each is a few whole lines, or the neighbourhood of one place in a very long line:
+/// what is shown of a diagnostic does not grow with the source.
+fn pieces<'a>(sources: &'a Sources, labels: &'a [Label]) -> Vec<Element<'a>> {
+    if let Some(window) = common_window(sources, labels) {
+        let name = sources.name(labels[0].span.source);
+        return vec![snippet(sources, labels, window, true).path(name).into()];
+    }
+    let mut elements = Vec::new();
+    for (at, label) in labels.iter().enumerate() {
+        let (line, column) = sources.line_column(label.span);
+        let Some(range) = sources.line_range(label.span.source, line) else { continue };
+        let window = clip(sources.text(label.span.source), range.clone(), label.span.start as usize);
+        let name = sources.name(label.span.source);
+        let snippet = snippet(sources, std::slice::from_ref(label), window.clone(), at == 0);
+        if window == range {
+            elements.push(snippet.path(name).into());
+        } else {
+            // The place is given apart, for the snippet begins or ends within the line.
+            elements.push(Origin::path(name).line(line).char_column(column).into());
+            elements.push(snippet.into());
+        }
+    }
+    elements
+}
+
+/// The whole lines that hold all labels, if they are of one source, near each other and not too long.
+fn common_window(sources: &Sources, labels: &[Label]) -> Option<Range<usize>> {
+    let id = labels.first()?.span.source;
+    let lines = || labels.iter().map(|label| sources.line_column(label.span).0);
+    let (first, last) = (lines().min()?, lines().max()?);
+    if last - first > SHOWN_LINES || labels.iter().any(|label| label.span.source != id) {
+        return None;
+    }
+    let short = |line| sources.line_range(id, line).is_some_and(|range| range.len() <= 2 * SHOWN_CHARS);
+    let window = sources.line_range(id, first)?.start..sources.line_range(id, last)?.end;
+    (first..=last).all(short).then_some(window)
+}
+
+/// A part of a source with the labels in it; `first`: the first label is the place of the fault.
+fn snippet<'a>(
+    sources: &'a Sources,
+    labels: &'a [Label],
+    window: Range<usize>,
+    first: bool,
+) -> Snippet<'a, Annotation<'a>> {
+    let id = labels[0].span.source;
+    let line_of = |label: &Label| sources.line_column(label.span).0;
+    let annotations = labels.iter().enumerate().map(|(at, label)| {
+        let kind = if first && at == 0 { AnnotationKind::Primary } else { AnnotationKind::Context };
+        // A label marks one line at most: the first one of its span.
+        let line_end = sources.line_range(id, line_of(label)).map_or(window.end, |r| r.end.min(window.end));
+        let start = (label.span.start as usize).clamp(window.start, line_end);
+        let end = (label.span.end as usize).clamp(start, line_end);
+        let annotation = kind.span(start - window.start..end - window.start);
+        if label.text.is_empty() { annotation } else { annotation.label(&label.text) }
+    });
+    let line_start = labels.iter().map(line_of).min().unwrap_or(1);
+    Snippet::source(&sources.text(id)[window.clone()]).line_start(line_start).annotations(annotations)
+}
+
+/// The part of `line` within [`SHOWN_CHARS`] of `at`.
+fn clip(text: &str, line: Range<usize>, at: usize) -> Range<usize> {
+    let at = at.clamp(line.start, line.end);
+    let start = text[line.start..at]
+        .char_indices()
+        .rev()
+        .nth(SHOWN_CHARS - 1)
+        .map_or(line.start, |(i, _)| line.start + i);
+    let end = text[at..line.end].char_indices().nth(SHOWN_CHARS).map_or(line.end, |(i, _)| at + i);
+    start..end
+}

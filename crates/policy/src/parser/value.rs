@@ -1,0 +1,249 @@
+//! Values: literals, lists, objects.
+
+use std::net::IpAddr;
+
+use nf::config::{Quantity, QuantityKind};
+
+use super::{Parsed, Parser, Reported};
+use crate::ast::{Name, Spanned, Text, Value, ValueKind};
+use crate::diagnostic::Diagnostic;
+use crate::literal::Literal;
+use crate::source::Span;
+use crate::token::Kind;
+
+impl Parser<'_> {
+    /// A configuration block, if one begins here.
+    pub(super) fn block(&mut self) -> Parsed<Option<Value>> {
+        if !self.is("{") {
+            return Ok(None);
+        }
+        self.nested(Self::object).map(Some)
+    }
+
+    pub(super) fn value(&mut self) -> Parsed<Value> {
+        let token = self.peek();
+        let (span, kind) = (token.span, token.kind.clone());
+        let node = match kind {
+            Kind::Sign("[") => return self.nested(|p| p.list("[", "]")),
+            Kind::Sign("{") => {
+                let keyed = match self.peek_second() {
+                    Kind::Sign("}") => true,
+                    Kind::Name | Kind::Text(_) => {
+                        self.tokens.get(self.at + 2).is_some_and(|t| t.kind == Kind::Sign(":"))
+                    }
+                    _ => false,
+                };
+                return self.nested(|p| if keyed { p.object() } else { p.list("{", "}") });
+            }
+            Kind::Sign("-") | Kind::Number | Kind::Address(_) => return self.number_or_range(),
+            Kind::Prefix(prefix) => ValueKind::Literal(Literal::Prefix(prefix)),
+            Kind::Mac(mac) => ValueKind::Literal(Literal::Mac(mac)),
+            Kind::Text(text) => ValueKind::Text(text),
+            Kind::Reference => ValueKind::Reference(self.text[span.range()][1..].to_owned()),
+            Kind::Name => match &self.text[span.range()] {
+                "file" if *self.peek_second() == Kind::Sign("(") => return self.file(),
+                "true" => ValueKind::Literal(Literal::Bool(true)),
+                "false" => ValueKind::Literal(Literal::Bool(false)),
+                word => ValueKind::Word(word.to_owned()),
+            },
+            _ => return self.unexpected("a value"),
+        };
+        self.bump();
+        Ok(Spanned::new(node, span))
+    }
+
+    /// A whole number without a unit.
+    pub(super) fn count(&mut self) -> Parsed<Spanned<u64>> {
+        if self.peek().kind != Kind::Number {
+            return self.unexpected("a number");
+        }
+        let number = self.number()?;
+        match number.node {
+            Literal::Integer(value) if let Ok(value) = u64::try_from(value) => {
+                Ok(Spanned::new(value, number.span))
+            }
+            other => {
+                let message = format!("expected a whole number without a unit, found `{other}`");
+                self.report.push(Diagnostic::error(message, number.span));
+                Err(Reported)
+            }
+        }
+    }
+
+    fn list(&mut self, open: &str, close: &str) -> Parsed<Value> {
+        let start = self.expect(open)?;
+        let mut values = Vec::new();
+        while !self.is(close) {
+            values.push(self.value()?);
+            if !(self.take(",").is_some() || self.is(close) || self.new_line()) {
+                return self.unexpected(&format!("`,` or `{close}`"));
+            }
+        }
+        let end = self.expect(close)?;
+        Ok(Spanned::new(ValueKind::List(values), start.to(end)))
+    }
+
+    fn object(&mut self) -> Parsed<Value> {
+        let level = self.open;
+        let start = self.expect("{")?;
+        let mut entries: Vec<(Name, Value)> = Vec::new();
+        while !self.is("}") {
+            if self.is_end() {
+                let error =
+                    Diagnostic::error("the block is not closed", self.peek().span).remark("expected `}`");
+                self.report.push(error.label(start, "it begins here"));
+                return Err(Reported);
+            }
+            let at = self.at;
+            match self.entry() {
+                Ok(entry) => entries.push(entry),
+                Err(Reported) => self.skip_entry(level + 1, at),
+            }
+        }
+        let end = self.bump().span;
+        Ok(Spanned::new(ValueKind::Object(entries), start.to(end)))
+    }
+
+    fn entry(&mut self) -> Parsed<(Name, Value)> {
+        let key = match &self.peek().kind {
+            Kind::Text(text) => Spanned::new(text.text.clone(), self.peek().span),
+            Kind::Name => Spanned::new(self.text[self.peek().span.range()].to_owned(), self.peek().span),
+            _ => return self.unexpected("a key or `}`"),
+        };
+        self.bump();
+        self.expect(":")?;
+        let value = self.value()?;
+        if self.take(",").or_else(|| self.take(";")).is_some() || self.is("}") || self.new_line() {
+            return Ok((key, value));
+        }
+        self.unexpected("`,` or `}`")
+    }
+
+    /// Whether something follows, on a new line: that separates entries as well as a sign does.
+    fn new_line(&self) -> bool {
+        self.peek().new_line && !self.is_end()
+    }
+
+    /// Goes on behind the entry that began at token `start` in a block with `level` open braces.
+    fn skip_entry(&mut self, level: usize, start: usize) {
+        while !(self.is_end() || self.is("}") && self.open <= level) {
+            if self.at > start && self.open <= level {
+                let separated = self.take(",").or_else(|| self.take(";")).is_some();
+                let is_key = matches!(self.peek().kind, Kind::Name | Kind::Text(_));
+                if separated && !self.is(",")
+                    || self.peek().new_line && is_key && *self.peek_second() == Kind::Sign(":")
+                {
+                    return;
+                }
+                if separated {
+                    continue;
+                }
+            }
+            self.bump();
+        }
+    }
+
+    fn file(&mut self) -> Parsed<Value> {
+        let start = self.bump().span;
+        self.expect("(")?;
+        let Kind::Text(text) = self.peek().kind.clone() else { return self.unexpected("a path in quotes") };
+        let path: Spanned<Text> = Spanned::new(text, self.bump().span);
+        let end = self.expect(")")?;
+        Ok(Spanned::new(ValueKind::File(path), start.to(end)))
+    }
+
+    /// `80`, `-5`, `80-90`, `10s`, `192.0.2.1`, `192.0.2.1-192.0.2.9`
+    fn number_or_range(&mut self) -> Parsed<Value> {
+        let first = self.number_or_address()?;
+        if !self.is("-") {
+            return Ok(Spanned::new(ValueKind::Literal(first.node), first.span));
+        }
+        self.bump();
+        let last = self.number_or_address()?;
+        let span = first.span.to(last.span);
+        let range = match (first.node, last.node) {
+            (Literal::Address(a), Literal::Address(b)) => address_range(a, b),
+            (Literal::Integer(a), Literal::Integer(b)) => number_range(a, b),
+            _ => Err("a range goes between two addresses or two whole numbers"),
+        };
+        match range {
+            Ok(range) => Ok(Spanned::new(ValueKind::Literal(range), span)),
+            Err(message) => {
+                self.report.push(Diagnostic::error(message, span));
+                Err(Reported)
+            }
+        }
+    }
+
+    fn number_or_address(&mut self) -> Parsed<Spanned<Literal>> {
+        if let Kind::Address(address) = self.peek().kind {
+            return Ok(Spanned::new(Literal::Address(address), self.bump().span));
+        }
+        let minus = self.take("-");
+        if self.peek().kind != Kind::Number {
+            return self.unexpected(if minus.is_some() { "a number" } else { "a number or an address" });
+        }
+        let number = self.number()?;
+        let Some(minus) = minus else { return Ok(number) };
+        let span = minus.to(number.span);
+        match number.node {
+            Literal::Integer(value) if -value >= i128::from(i64::MIN) => {
+                Ok(Spanned::new(Literal::Integer(-value), span))
+            }
+            Literal::Float(value) => Ok(Spanned::new(Literal::Float(-value), span)),
+            _ => self.bad_number(span, "there is no such negative number".to_owned()),
+        }
+    }
+
+    fn number(&mut self) -> Parsed<Spanned<Literal>> {
+        let span = self.bump().span;
+        let text = &self.text[span.range()];
+        if let Some(digits) = text.strip_prefix("0x") {
+            return match u64::from_str_radix(&digits.replace('_', ""), 16) {
+                Ok(value) => Ok(Spanned::new(Literal::Integer(value.into()), span)),
+                Err(_) => {
+                    self.bad_number(span, "a hexadecimal number has 1 to 16 digits 0-9, a-f".to_owned())
+                }
+            };
+        }
+        if text.contains('.') && text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+            return match text.parse::<f64>() {
+                Ok(value) if value.is_finite() => Ok(Spanned::new(Literal::Float(value), span)),
+                _ => self.bad_number(span, "too large".to_owned()),
+            };
+        }
+        match Quantity::parse(text) {
+            Ok(Quantity { kind: QuantityKind::Count, value }) => {
+                Ok(Spanned::new(Literal::Integer(value.into()), span))
+            }
+            Ok(amount) => Ok(Spanned::new(Literal::Amount(amount, text.to_owned()), span)),
+            Err(error) => self.bad_number(span, error.to_string()),
+        }
+    }
+
+    fn bad_number<T>(&mut self, span: Span, why: String) -> Parsed<T> {
+        let text = super::shorten(&self.text[span.range()]);
+        self.report.push(Diagnostic::error(format!("`{text}` is not a number here"), span).help(why));
+        Err(Reported)
+    }
+}
+
+fn address_range(first: IpAddr, last: IpAddr) -> Result<Literal, &'static str> {
+    if first.is_ipv4() != last.is_ipv4() {
+        return Err("an address range lies within one address family");
+    }
+    if first > last {
+        return Err("the range ends before it begins");
+    }
+    Ok(Literal::AddressRange(first, last))
+}
+
+fn number_range(first: i128, last: i128) -> Result<Literal, &'static str> {
+    let (Ok(first), Ok(last)) = (u64::try_from(first), u64::try_from(last)) else {
+        return Err("a range has no negative numbers");
+    };
+    if first > last {
+        return Err("the range ends before it begins");
+    }
+    Ok(Literal::NumberRange(first, last))
+}
