@@ -1,5 +1,6 @@
 //! The `rivulet` command.
 
+mod bench;
 mod control;
 mod output;
 mod policies;
@@ -23,11 +24,14 @@ struct Command {
 enum Task {
     /// Run a policy over captures: packets in, packets out, and a report of what happened
     Run(run::Args),
+    /// Measure what a packet costs, on one core, from memory to memory
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
     let done = match Command::parse().task {
         Task::Run(args) => run::run(&args),
+        Task::Bench(args) => bench::run(&args),
     };
     match done {
         Ok(code) => code,
