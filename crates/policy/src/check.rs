@@ -5,13 +5,19 @@ mod pipelet;
 mod value;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+pub use value::MAX_RESOLVED_BYTES;
 
 use crate::ast::{self, File, Item, Name};
-use crate::diagnostic::{Diagnostic, Report};
+use crate::diagnostic::{Diagnostic, MAX_DIAGNOSTICS, Report};
 use crate::policy::{Files, MAX_PORT, Nf, Pipelet, Port};
 use crate::source::Span;
 use crate::suggest::similar;
 use crate::value::Value;
+
+/// Most ports and network functions in a policy.
+pub const MAX_NODES: usize = 4096;
 
 /// What a policy is made of, as far as it could be checked.
 pub(crate) struct Checked {
@@ -27,19 +33,24 @@ pub(crate) fn check(file: &File, whole: Span, files: &mut Files<'_>, report: &mu
         report,
         files,
         texts: BTreeMap::new(),
-        budget: value::MAX_RESOLVED_BYTES,
+        budget: MAX_RESOLVED_BYTES,
         lets: BTreeMap::new(),
         names: BTreeMap::new(),
         used: BTreeSet::new(),
         ports: Vec::new(),
         nfs: Vec::new(),
+        types: BTreeMap::new(),
     };
     checker.declare(file);
     checker.resolve_lets(file);
     let settings = checker.configure(file).unwrap_or_else(|| Value::empty(whole));
     checker.check_port_numbers();
     let pipelets = checker.pipelets(file);
-    checker.warn_unused(file);
+    // What an error hides may look unused or repeated: first things first.
+    if !checker.report.has_errors() {
+        checker.warn_unused(file);
+        pipelets.iter().for_each(|pipelet| checker.warn_of_pipelet(pipelet));
+    }
     Checked { ports: checker.ports, nfs: checker.nfs, settings, pipelets }
 }
 
@@ -58,6 +69,8 @@ struct Checker<'a, 'f> {
     used: BTreeSet<String>,
     ports: Vec<Port>,
     nfs: Vec<Nf>,
+    /// The instances of each type.
+    types: BTreeMap<String, Arc<[usize]>>,
 }
 
 /// What a name stands for, and where it was given.
@@ -120,13 +133,23 @@ impl Checker<'_, '_> {
                 Item::Settings { .. } | Item::Pipelet { .. } => {}
             }
         }
+        let mut types: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for (at, nf) in self.nfs.iter().enumerate() {
+            types.entry(nf.type_name.clone()).or_default().push(at);
+        }
+        self.types = types.into_iter().map(|(name, nfs)| (name, nfs.into())).collect();
     }
 
-    /// Gives a name to something; false, with an error, if it is taken.
+    /// Gives a name to something; false, with an error, if it is taken or there are too many.
     fn enter(&mut self, name: &Name, what: What) -> bool {
         if let Some(first) = self.names.get(&name.node) {
             let error = Diagnostic::error(format!("the name `{}` is given twice", name.node), name.span);
             self.report.push(error.remark("given again here").label(first.span, "given first here"));
+            return false;
+        }
+        if what != What::Value && self.ports.len() + self.nfs.len() == MAX_NODES {
+            let message = format!("a policy has at most {MAX_NODES} ports and network functions");
+            self.report.push(Diagnostic::error(message, name.span));
             return false;
         }
         self.names.insert(name.node.clone(), Named { what, span: name.span });
@@ -202,18 +225,18 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// Reports a name that stands for nothing, with the nearest one that would do.
-    fn unknown<'n>(&mut self, what: &str, name: &str, span: Span, candidates: impl Iterator<Item = &'n str>) {
-        let error = Diagnostic::error(format!("unknown {what} `{name}`"), span);
-        self.report.push(match similar(name, candidates) {
-            Some(near) => error.help(format!("did you mean `{near}`?")),
-            None => error,
-        });
-    }
-
-    /// The names of one kind of thing.
-    fn candidates(&self, pick: impl Fn(What) -> bool) -> Vec<String> {
-        self.names.iter().filter(|(_, named)| pick(named.what)).map(|(name, _)| name.clone()).collect()
+    /// Reports a name that stands for nothing, with the nearest one that would do: one of the picked names or `more`.
+    fn unknown(&mut self, what: &str, name: &str, span: Span, pick: impl Fn(What) -> bool, more: &[&str]) {
+        let mut error = Diagnostic::error(format!("unknown {what} `{name}`"), span);
+        // The search takes time, and a full report does not keep what it finds.
+        if self.report.diagnostics.len() < MAX_DIAGNOSTICS {
+            let picked =
+                self.names.iter().filter(|(_, named)| pick(named.what)).map(|(name, _)| name.as_str());
+            if let Some(near) = similar(name, picked.chain(more.iter().copied())) {
+                error = error.help(format!("did you mean `{near}`?"));
+            }
+        }
+        self.report.push(error);
     }
 
     fn is_drop(name: &ast::Name) -> bool {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use annotate_snippets::{Annotation, AnnotationKind, Element, Group, Level, Origin, Renderer, Snippet};
 
 use crate::source::{SourceTooLarge, Sources, Span};
 
@@ -90,7 +90,7 @@ impl Diagnostic {
             Severity::Error => Level::ERROR,
             Severity::Warning => Level::WARNING,
         };
-        let main = level.primary_title(&self.message).elements(snippets(sources, &self.labels));
+        let main = level.primary_title(&self.message).elements(pieces(sources, &self.labels));
         let help = self.help.as_ref().map(|help| Group::with_title(Level::HELP.secondary_title(help)));
         let groups: Vec<Group<'_>> = std::iter::once(main).chain(help).collect();
         let renderer = match colour {
@@ -136,7 +136,7 @@ impl fmt::Display for Severity {
 pub struct Report {
     /// The texts that the diagnostics are about.
     pub sources: Sources,
-    /// What was found, in the order in which it was found; at most [`MAX_DIAGNOSTICS`].
+    /// What was found, in the order of the text; at most [`MAX_DIAGNOSTICS`].
     pub diagnostics: Vec<Diagnostic>,
     /// How many more were found and not kept.
     pub omitted: usize,
@@ -165,6 +165,11 @@ impl Report {
             self.diagnostics.pop();
             self.diagnostics.push(diagnostic);
         }
+    }
+
+    /// Puts the findings into the order of the text.
+    pub(crate) fn sort(&mut self) {
+        self.diagnostics.sort_by_key(|d| d.labels.first().map(|l| l.span));
     }
 
     /// A report that refuses a source which is too large to be one of its sources.
@@ -200,60 +205,62 @@ const SHOWN_LINES: usize = 30;
 
 /// The pieces of source to show. Each is a few whole lines, or the neighbourhood of one place in a very long line:
 /// what is shown of a diagnostic does not grow with the source.
-fn snippets<'a>(
+fn pieces<'a>(sources: &'a Sources, labels: &'a [Label]) -> Vec<Element<'a>> {
+    if let Some(window) = common_window(sources, labels) {
+        let name = sources.name(labels[0].span.source);
+        return vec![snippet(sources, labels, window, true).path(name).into()];
+    }
+    let mut elements = Vec::new();
+    for (at, label) in labels.iter().enumerate() {
+        let (line, column) = sources.line_column(label.span);
+        let Some(range) = sources.line_range(label.span.source, line) else { continue };
+        let window = clip(sources.text(label.span.source), range.clone(), label.span.start as usize);
+        let name = sources.name(label.span.source);
+        let snippet = snippet(sources, std::slice::from_ref(label), window.clone(), at == 0);
+        if window == range {
+            elements.push(snippet.path(name).into());
+        } else {
+            // The place is given apart, for the snippet begins or ends within the line.
+            elements.push(Origin::path(name).line(line).char_column(column).into());
+            elements.push(snippet.into());
+        }
+    }
+    elements
+}
+
+/// The whole lines that hold all labels, if they are of one source, near each other and not too long.
+fn common_window(sources: &Sources, labels: &[Label]) -> Option<Range<usize>> {
+    let id = labels.first()?.span.source;
+    let lines = || labels.iter().map(|label| sources.line_column(label.span).0);
+    let (first, last) = (lines().min()?, lines().max()?);
+    if last - first > SHOWN_LINES || labels.iter().any(|label| label.span.source != id) {
+        return None;
+    }
+    let short = |line| sources.line_range(id, line).is_some_and(|range| range.len() <= 2 * SHOWN_CHARS);
+    let window = sources.line_range(id, first)?.start..sources.line_range(id, last)?.end;
+    (first..=last).all(short).then_some(window)
+}
+
+/// A part of a source with the labels in it; `first`: the first label is the place of the fault.
+fn snippet<'a>(
     sources: &'a Sources,
     labels: &'a [Label],
-) -> Vec<Snippet<'a, annotate_snippets::Annotation<'a>>> {
-    let lines = |label: &Label| sources.line_column(label.span).0;
-    let together = labels.iter().all(|l| l.span.source == labels[0].span.source) && {
-        let (first, last) = (labels.iter().map(lines).min(), labels.iter().map(lines).max());
-        match (first, last) {
-            (Some(first), Some(last)) => {
-                last - first <= SHOWN_LINES
-                    && (first..=last).all(|line| {
-                        sources
-                            .line_range(labels[0].span.source, line)
-                            .is_some_and(|r| r.len() <= 2 * SHOWN_CHARS)
-                    })
-            }
-            _ => false,
-        }
-    };
-    let pieces: Vec<&[Label]> = if together { vec![labels] } else { labels.chunks(1).collect() };
-    let mut primary = true;
-    let mut result = Vec::new();
-    for piece in pieces {
-        let (Some(first), Some(last)) = (piece.iter().map(lines).min(), piece.iter().map(lines).max()) else {
-            continue;
-        };
-        let id = piece[0].span.source;
-        let (Some(head), Some(tail)) = (sources.line_range(id, first), sources.line_range(id, last)) else {
-            continue;
-        };
-        let mut window = head.start..tail.end;
-        if !together {
-            window = clip(sources.text(id), window, piece[0].span.start as usize);
-        }
-        let mut snippet =
-            Snippet::source(&sources.text(id)[window.clone()]).path(sources.name(id)).line_start(first);
-        for label in piece {
-            let kind = if primary { AnnotationKind::Primary } else { AnnotationKind::Context };
-            primary = false;
-            // A label marks one line at most: the first one of its span.
-            let line_end = sources.line_range(id, lines(label)).map_or(window.end, |r| r.end).min(window.end);
-            let start = (label.span.start as usize).clamp(window.start, line_end) - window.start;
-            let end = (label.span.end as usize).clamp(window.start, line_end).max(window.start + start)
-                - window.start;
-            let annotation = kind.span(start..end);
-            snippet = snippet.annotation(if label.text.is_empty() {
-                annotation
-            } else {
-                annotation.label(&label.text)
-            });
-        }
-        result.push(snippet);
-    }
-    result
+    window: Range<usize>,
+    first: bool,
+) -> Snippet<'a, Annotation<'a>> {
+    let id = labels[0].span.source;
+    let line_of = |label: &Label| sources.line_column(label.span).0;
+    let annotations = labels.iter().enumerate().map(|(at, label)| {
+        let kind = if first && at == 0 { AnnotationKind::Primary } else { AnnotationKind::Context };
+        // A label marks one line at most: the first one of its span.
+        let line_end = sources.line_range(id, line_of(label)).map_or(window.end, |r| r.end.min(window.end));
+        let start = (label.span.start as usize).clamp(window.start, line_end);
+        let end = (label.span.end as usize).clamp(start, line_end);
+        let annotation = kind.span(start - window.start..end - window.start);
+        if label.text.is_empty() { annotation } else { annotation.label(&label.text) }
+    });
+    let line_start = labels.iter().map(line_of).min().unwrap_or(1);
+    Snippet::source(&sources.text(id)[window.clone()]).line_start(line_start).annotations(annotations)
 }
 
 /// The part of `line` within [`SHOWN_CHARS`] of `at`.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use crate::ast::{Compare, Side};
 
@@ -41,7 +42,7 @@ pub enum Filter {
     /// An attribute that a network function gave to the packet. False if none of them gave it.
     Attribute {
         /// The instances whose attribute it may be, as indices of [`crate::Policy::nfs`]; one is enough.
-        nfs: Vec<usize>,
+        nfs: Arc<[usize]>,
         /// The attribute.
         name: String,
         /// What it has to be; `None`: present, and neither zero nor an empty text.

@@ -1,4 +1,32 @@
-//! The operator's language.
+//! The operator's language: which network functions there are, and which packets pass them in which order.
+//! `docs/policy.md` is its reference. Requirements E2, E3.
+//!
+//! Text becomes tokens, tokens a syntax tree ([`ast`]), and the tree a checked [`Policy`]. Everything keeps its place in
+//! the text, so that whatever is wrong, up to a line in a rule file that a network function reads, is reported there.
+//! The crate reads no files itself: the caller loads what a policy names.
+//!
+//! ```
+//! use policy::{Colour, Policy};
+//!
+//! #[derive(serde::Deserialize)]
+//! #[serde(deny_unknown_fields)]
+//! struct Nat {
+//!     external: Vec<String>,
+//!     idle: nf::config::Nanos,
+//! }
+//!
+//! let text = "
+//! Port<0> inside; Port<1> outside;
+//! NAT n { external: [203.0.113.1-203.0.113.4], idle: 2h4m };
+//! pipelet web { inside [dst port 80] <-> n <-> outside; }
+//! ";
+//! let mut no_files = |path: &str| Err(format!("no file `{path}`"));
+//! let policy = Policy::read("web.rvl", text, &mut no_files).map_err(|report| report.render(Colour::Off))?;
+//! let nat: Nat = policy.config(&policy.nfs[0].config).map_err(|e| e.line(&policy.report.sources))?;
+//! assert_eq!(nat.external, ["203.0.113.1-203.0.113.4"]);
+//! assert_eq!(nat.idle.0, 7_440_000_000_000);
+//! # Ok::<(), String>(())
+//! ```
 
 pub mod ast;
 mod check;
@@ -13,6 +41,7 @@ mod suggest;
 mod token;
 mod value;
 
+pub use check::{MAX_NODES, MAX_RESOLVED_BYTES};
 pub use diagnostic::{Colour, Diagnostic, Label, MAX_DIAGNOSTICS, Report, Severity};
 pub use filter::{AddressSet, Fields, Filter, NumberField, NumberSet, Scalar};
 pub use literal::{Literal, Prefix};

@@ -119,8 +119,13 @@ impl Policy {
     /// The report of everything that is wrong, if anything is. Warnings alone are no error.
     pub fn read(name: &str, text: &str, files: &mut Files<'_>) -> Result<Self, Box<Report>> {
         let (id, file, mut report) = read_syntax(name, text)?;
+        // What could not be read may be what a name refers to: no second error for the same fault.
+        if report.has_errors() {
+            return Err(Box::new(report));
+        }
         let whole = Span { source: id, start: 0, end: 0 };
         let checked = check(&file, whole, files, &mut report);
+        report.sort();
         if report.has_errors() {
             return Err(Box::new(report));
         }
@@ -182,6 +187,7 @@ fn read_syntax(name: &str, text: &str) -> Result<(SourceId, File, Report), Box<R
     match report.sources.add(name, text.to_owned()) {
         Ok(id) => {
             let file = parse(id, &mut report);
+            report.sort();
             Ok((id, file, report))
         }
         Err(error) => {

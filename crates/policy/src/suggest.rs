@@ -7,7 +7,7 @@ pub(crate) fn similar<'a>(word: &str, candidates: impl Iterator<Item = &'a str>)
     candidates
         .filter(|c| c.len().abs_diff(word.len()) <= most && c.len() <= crate::token::MAX_NAME_BYTES)
         .map(|c| (strsim::damerau_levenshtein(&word.to_lowercase(), &c.to_lowercase()), c))
-        .filter(|(distance, _)| *distance <= most)
+        .filter(|(distance, c)| *distance <= most && *distance < c.chars().count())
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, c)| c)
 }

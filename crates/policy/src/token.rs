@@ -36,6 +36,9 @@ pub(crate) enum Kind {
 /// Most characters in a name.
 pub const MAX_NAME_BYTES: usize = 100;
 
+const NAME_HELP: &str =
+    "names are made of ASCII letters, digits, `_` and inner `-`; other text goes into quotes";
+
 /// Signs, longer ones before their own beginnings.
 const SIGNS: [&str; 24] = [
     "<->", "->", "<=", ">=", "==", "!=", "&&", "||", "{", "}", "[", "]", "(", ")", "<", ">", ";", ":", ",",
@@ -95,10 +98,10 @@ impl<'a> Lexer<'a> {
 
     fn token(&mut self, first: char) -> Option<Kind> {
         let start = self.at;
-        if first.is_ascii_hexdigit() || self.rest().starts_with("::") {
-            if let Some(kind) = self.colons() {
-                return Some(kind);
-            }
+        if (first.is_ascii_hexdigit() || self.rest().starts_with("::"))
+            && let Some(kind) = self.colons()
+        {
+            return Some(kind);
         }
         if first.is_ascii_digit() {
             return self.number();
@@ -150,6 +153,11 @@ impl<'a> Lexer<'a> {
             let error =
                 Diagnostic::error("the name is too long", self.span(start).head(MAX_NAME_BYTES as u32));
             self.report.push(error.help(format!("a name has at most {MAX_NAME_BYTES} characters")));
+        }
+        if self.rest().starts_with(char::is_alphabetic) {
+            self.at += run(self.rest(), |c| c.is_alphanumeric() || c == '_');
+            let error = Diagnostic::error("a name with letters that are not ASCII", self.span(start));
+            self.report.push(error.help(NAME_HELP));
         }
         Kind::Name
     }
@@ -244,6 +252,11 @@ impl<'a> Lexer<'a> {
                 break;
             }
             if !self.rest().starts_with('\\') {
+                // A `;` at the end of the line is more likely the statement's than the string's.
+                if text.ends_with(';') && self.text[..self.at].ends_with(';') {
+                    text.pop();
+                    self.at -= 1;
+                }
                 let error = Diagnostic::error("the string is not closed", self.span(start));
                 self.report
                     .push(error.help("a string ends on its line; text of several lines goes into `\"\"\"`"));

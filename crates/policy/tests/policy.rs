@@ -1,5 +1,7 @@
 //! Policies that are right, and what they mean.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, outside the tests themselves")]
+
 use nf::config::{BitRate, ByteCount, ConfigError, Located, Nanos, PacketRate};
 use policy::{Colour, Direction, Fields, Node, NumberField, Policy, Scalar};
 use serde::Deserialize;
@@ -37,8 +39,8 @@ fn the_slide_is_read_to_the_letter() {
     let unresolved = Policy::read("slide.rvl", SLIDE, &mut |_| Err(String::new())).unwrap_err();
     assert_eq!(
         unresolved.to_string(),
-        "slide.rvl:8:8: warning: `:` at the end of a statement; write `;`\n\
-         slide.rvl:7:14: error: unknown value `my_net`\n\
+        "slide.rvl:7:14: error: unknown value `my_net`\n\
+         slide.rvl:8:8: warning: `:` at the end of a statement; write `;`\n\
          slide.rvl:10:12: error: unknown value `wan_net`\n"
     );
 
@@ -237,6 +239,8 @@ fn limits_are_kept() {
     assert_eq!(refused(&many).omitted, 900);
     let large = "#".repeat(policy::MAX_SOURCE_BYTES + 1);
     assert!(refused(&large).to_string().contains("a source has at most"));
+    let nodes: String = (0..=policy::MAX_NODES).map(|n| format!("T n{n};\n")).collect();
+    assert!(refused(&nodes).to_string().contains("at most 4096 ports and network functions"));
     // Each value holds the one before it ten times.
     let levels = (1..12).map(|n| format!("let a{n} = [{}];\n", format!("a{},", n - 1).repeat(10)));
     let bomb: String = std::iter::once("let a0 = 1;\n".to_owned()).chain(levels).collect();

@@ -1,5 +1,7 @@
 //! What holds for all policies.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, outside the tests themselves")]
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
 

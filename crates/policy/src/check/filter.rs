@@ -1,5 +1,7 @@
 //! Filters: operands become sets, `port` without a side becomes both, `!=` becomes "not equal".
 
+use std::sync::Arc;
+
 use super::{Checker, What};
 use crate::ast::{self, Compare, Field, FilterKind, Name, Side};
 use crate::diagnostic::Diagnostic;
@@ -167,15 +169,15 @@ impl Checker<'_, '_> {
 
     fn attribute(&mut self, owner: &Name, name: &Name, test: Option<&(Compare, ast::Value)>) -> Filter {
         let instance = self.names.get(&owner.node).map(|n| n.what);
-        let nfs: Vec<usize> = match instance {
-            Some(What::Nf(at)) => vec![at],
-            _ => (0..self.nfs.len()).filter(|at| self.nfs[*at].type_name == owner.node).collect(),
+        let nfs: Arc<[usize]> = match instance {
+            Some(What::Nf(at)) => [at].into(),
+            _ => self.types.get(&owner.node).cloned().unwrap_or_default(),
         };
         if nfs.is_empty() {
-            let names = self.candidates(|what| matches!(what, What::Nf(_)));
-            let types: Vec<String> = self.nfs.iter().map(|nf| nf.type_name.clone()).collect();
-            let all = names.iter().chain(&types).map(String::as_str);
-            self.unknown("network function", &owner.node, owner.span, all);
+            let types: Vec<String> = self.types.keys().take(MAX_SUGGESTED).cloned().collect();
+            let types: Vec<&str> = types.iter().map(String::as_str).collect();
+            let pick = |what| matches!(what, What::Nf(_));
+            self.unknown("network function", &owner.node, owner.span, pick, &types);
         }
         let test = match test {
             None => None,
@@ -219,9 +221,8 @@ impl Checker<'_, '_> {
             _ => None,
         });
         if let Some((word, span)) = unknown {
-            let names = self.candidates(|what| what == What::Value);
-            let known = known.iter().map(|(name, _)| *name);
-            self.unknown("value", &word, span, names.iter().map(String::as_str).chain(known));
+            let known: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+            self.unknown("value", &word, span, |what| what == What::Value, &known);
             return None;
         }
         Some(value)
@@ -242,6 +243,9 @@ impl Checker<'_, '_> {
         Some(())
     }
 }
+
+/// Most types that a misspelt name is compared with.
+const MAX_SUGGESTED: usize = 64;
 
 /// The test for one side, or for either one.
 fn either(side: Option<Side>, test: impl Fn(Side) -> Filter) -> Filter {

@@ -15,24 +15,27 @@ impl Checker<'_, '_> {
         let mut result = Vec::new();
         for item in &file.items {
             let Item::Pipelet { keyword, name, chains } = item else { continue };
-            if let Some(name) = name {
-                if let Some(first) = names.insert(&name.node, name.span) {
-                    let error =
-                        Diagnostic::error(format!("two pipelets are named `{}`", name.node), name.span);
-                    self.report.push(error.label(first, "the first one"));
-                }
+            if let Some(name) = name
+                && let Some(first) = names.insert(&name.node, name.span)
+            {
+                let error = Diagnostic::error(format!("two pipelets are named `{}`", name.node), name.span);
+                self.report.push(error.label(first, "the first one"));
             }
             let span = name.as_ref().map_or(keyword.span, |n| n.span);
             let edges: Vec<Edge> = chains.iter().flat_map(|chain| self.chain(chain)).collect();
-            if chains.is_empty() {
-                self.report.push(Diagnostic::warning("the pipelet is empty", span));
-            }
-            self.check_repeated(&edges);
             self.check_circle(&edges);
-            self.check_ends(&edges);
             result.push(Pipelet { name: name.as_ref().map(|n| n.node.clone()), edges, span });
         }
         result
+    }
+
+    /// Warns of what a pipelet says that its author can hardly mean.
+    pub(super) fn warn_of_pipelet(&mut self, pipelet: &Pipelet) {
+        if pipelet.edges.is_empty() {
+            self.report.push(Diagnostic::warning("the pipelet is empty", pipelet.span));
+        }
+        self.warn_repeated(&pipelet.edges);
+        self.warn_ends(&pipelet.edges);
     }
 
     /// The edges of one statement.
@@ -87,15 +90,14 @@ impl Checker<'_, '_> {
                 None
             }
             None => {
-                let names = self.candidates(|what| what != What::Value);
-                let names = names.iter().map(String::as_str).chain(["Drop"]);
-                self.unknown("port or network function", &name.node, name.span, names);
+                let pick = |what| what != What::Value;
+                self.unknown("port or network function", &name.node, name.span, pick, &["Drop"]);
                 None
             }
         }
     }
 
-    fn check_repeated(&mut self, edges: &[Edge]) {
+    fn warn_repeated(&mut self, edges: &[Edge]) {
         let mut seen: BTreeMap<(Node, Node, Direction), Vec<&Edge>> = BTreeMap::new();
         for edge in edges {
             let same = seen.entry((edge.from, edge.to, edge.direction)).or_default();
@@ -119,6 +121,9 @@ impl Checker<'_, '_> {
                 _ => None,
             })
             .collect();
+        if inner.is_empty() {
+            return;
+        }
         let Some(circle) = circle(self.nfs.len(), &inner) else { return };
         let mut names: Vec<&str> = circle.iter().map(|edge| self.nfs[inner[*edge].0].name.as_str()).collect();
         names.push(names[0]);
@@ -138,7 +143,7 @@ impl Checker<'_, '_> {
     }
 
     /// Warns of network functions that packets do not reach or do not leave.
-    fn check_ends(&mut self, edges: &[Edge]) {
+    fn warn_ends(&mut self, edges: &[Edge]) {
         let mut ways: BTreeMap<usize, (Option<Span>, Option<Span>)> = BTreeMap::new();
         for edge in edges {
             if let Node::Nf(from) = edge.from {

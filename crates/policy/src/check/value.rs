@@ -8,10 +8,11 @@ use nf::config::{Located, Origin};
 use super::{Checker, What};
 use crate::ast::{self, Spanned, Text};
 use crate::diagnostic::Diagnostic;
+use crate::literal::Literal;
 use crate::source::Span;
 use crate::value::{Entry, Value, ValueKind};
 
-/// Most bytes that all resolved values of a policy take together, so that values which contain values many times
+/// Most bytes that all resolved values of a policy and the files in them take together, so that values which contain values many times
 /// cannot exhaust memory.
 pub const MAX_RESOLVED_BYTES: usize = 64 << 20;
 
@@ -35,8 +36,7 @@ impl Checker<'_, '_> {
             ast::ValueKind::Reference(name) => {
                 return self.named(name, span).unwrap_or_else(|| {
                     if !self.names.contains_key(name) {
-                        let names = self.candidates(|what| what == What::Value);
-                        self.unknown("value", name, span, names.iter().map(String::as_str));
+                        self.unknown("value", name, span, |what| what == What::Value, &[]);
                     }
                     Value::empty(span)
                 });
@@ -89,7 +89,11 @@ impl Checker<'_, '_> {
 
     fn load(&mut self, path: &Spanned<Text>) -> FileText {
         let name = path.node.text.as_str();
-        let loaded = (self.files)(name).and_then(|text| {
+        let loaded = (self.files)(name);
+        if loaded.as_ref().is_ok_and(|text| !self.spend(text.len(), path.span)) {
+            return None;
+        }
+        let loaded = loaded.and_then(|text| {
             let located = located(&text, name);
             self.report.sources.add(name, text).map_err(|e| e.to_string())?;
             Ok(located)
@@ -134,7 +138,11 @@ fn located(text: &str, name: &str) -> Located {
 
 /// What a copy of the value takes, counted until it is more than `most`. Texts are shared.
 fn size(value: &Value, most: usize) -> usize {
-    let own = std::mem::size_of::<Value>();
+    let own = std::mem::size_of::<Value>()
+        + match &value.kind {
+            ValueKind::Literal(Literal::Amount(_, text)) | ValueKind::Word(text) => text.len(),
+            _ => 0,
+        };
     let inner: &mut dyn Iterator<Item = (&Value, usize)> = match &value.kind {
         ValueKind::List(values) => &mut values.iter().map(|v| (v, 0)),
         ValueKind::Object(entries) => &mut entries.iter().map(|e| (&e.value, e.key.len() + 64)),

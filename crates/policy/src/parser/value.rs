@@ -75,7 +75,9 @@ impl Parser<'_> {
         let mut values = Vec::new();
         while !self.is(close) {
             values.push(self.value()?);
-            self.separator(close)?;
+            if !(self.take(",").is_some() || self.is(close) || self.new_line()) {
+                return self.unexpected(&format!("`,` or `{close}`"));
+            }
         }
         let end = self.expect(close)?;
         Ok(Spanned::new(ValueKind::List(values), start.to(end)))
@@ -111,22 +113,20 @@ impl Parser<'_> {
         self.bump();
         self.expect(":")?;
         let value = self.value()?;
-        self.separator("}")?;
-        Ok((key, value))
+        if self.take(",").or_else(|| self.take(";")).is_some() || self.is("}") || self.new_line() {
+            return Ok((key, value));
+        }
+        self.unexpected("`,` or `}`")
     }
 
-    /// What stands between two entries: `,`, `;` or a new line.
-    fn separator(&mut self, close: &str) -> Parsed<()> {
-        let present = self.take(",").or_else(|| self.take(";")).is_some();
-        if present || self.is(close) || self.peek().new_line && !self.is_end() {
-            return Ok(());
-        }
-        self.unexpected(&format!("`,` or `{close}`"))
+    /// Whether something follows, on a new line: that separates entries as well as a sign does.
+    fn new_line(&self) -> bool {
+        self.peek().new_line && !self.is_end()
     }
 
     /// Goes on behind the entry that began at token `start` in a block with `level` open braces.
     fn skip_entry(&mut self, level: usize, start: usize) {
-        while !self.is_end() && !(self.is("}") && self.open <= level) {
+        while !(self.is_end() || self.is("}") && self.open <= level) {
             if self.at > start && self.open <= level {
                 let separated = self.take(",").or_else(|| self.take(";")).is_some();
                 let is_key = matches!(self.peek().kind, Kind::Name | Kind::Text(_));

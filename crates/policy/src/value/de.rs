@@ -68,6 +68,10 @@ impl de::Error for Error {
         Self::new(message.to_string(), None)
     }
 
+    fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::invalid_type(found, expected)
+    }
+
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
         let found = match found {
             Unexpected::Map => "an object".to_owned(),
@@ -80,6 +84,12 @@ impl de::Error for Error {
         let expected = match expected.to_string().as_str() {
             "a sequence" => "a list".to_owned(),
             "a map" => "an object".to_owned(),
+            "u8" => format!("a number from 0 to {}", u8::MAX),
+            "u16" => format!("a number from 0 to {}", u16::MAX),
+            "u32" => format!("a number from 0 to {}", u32::MAX),
+            "u64" | "usize" => "a whole number from 0".to_owned(),
+            "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number within its range".to_owned(),
+            "f32" | "f64" => "a number".to_owned(),
             other => other.strip_prefix("struct ").map_or(other.to_owned(), |_| "an object".to_owned()),
         };
         Self::new(format!("expected {expected}, found {found}"), None)

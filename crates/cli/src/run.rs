@@ -1,0 +1,175 @@
+//! `rivulet run`: a policy over captures.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use indicatif::ProgressBar;
+use node::{Report, Runner};
+
+use crate::output::{self, Format, Table, duration, thousands};
+use crate::policies;
+use crate::sinks::Sinks;
+use crate::sources::{PortFile, Sources};
+
+/// Runs a policy over captures. Packets of several captures are taken in order of time.
+///
+/// A packet comes in by PORT if one is given; else by the port whose `prefixes` hold its source address; else by the
+/// port with the number of its interface in the capture.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The policy (- for standard input)
+    pub policy: PathBuf,
+    /// A capture to read: pcap or pcapng, also gzipped (- for standard input); may be given several times
+    #[arg(short, long, value_name = "[PORT=]FILE", required = true)]
+    pub read: Vec<PortFile>,
+    /// A capture to write what leaves by PORT to, or what leaves by all ports: .pcap, .pcapng, also with .gz
+    #[arg(short, long, value_name = "[PORT=]FILE")]
+    pub write: Vec<PortFile>,
+    /// Write the report to a file, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Write alerts to a file, as EVE JSON lines
+    #[arg(long, value_name = "FILE")]
+    pub alerts: Option<PathBuf>,
+    /// Commands to functions at given times: lines of `TIME FUNCTION COMMAND`, TIME since the first packet
+    #[arg(long, value_name = "FILE")]
+    pub control: Option<PathBuf>,
+    /// Seed of all that is random, if the policy names none; with it, the same input gives the same output
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// What the summary on standard output looks like
+    #[arg(short, long, value_enum, default_value = "table")]
+    pub output: Format,
+    /// No summary and no progress
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let assembly = policies::load(&args.policy, args.seed)?;
+    let mut controls = match &args.control {
+        Some(path) => crate::control::Script::read(path, &assembly)?,
+        None => crate::control::Script::default(),
+    };
+    let mut sources = Sources::open(&args.read, &assembly.ports)?;
+    let mut sinks = Sinks::create(&args.write, args.alerts.as_deref(), &assembly.ports)?;
+    let bar = if args.quiet { ProgressBar::hidden() } else { output::progress(size(&args.read), "bytes") };
+    let mut runner = Runner::new(assembly, &args.policy.display().to_string());
+    let mut packets = 0u64;
+    while let Some((frame, from)) = sources.next() {
+        if controls.is_due(frame.timestamp_ns) {
+            runner.flush(&mut sinks)?;
+            controls.carry_out(frame.timestamp_ns, runner.assembly_mut())?;
+        }
+        runner.receive(frame, from, &mut sinks)?;
+        packets += 1;
+        if packets.is_multiple_of(1024) {
+            bar.set_position(sources.position());
+        }
+    }
+    let report = runner.finish(&mut sinks)?;
+    sinks.finish()?;
+    bar.finish_and_clear();
+    if let Some(path) = &args.report {
+        let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        serde_json::to_writer_pretty(file, &report)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    match args.output {
+        _ if args.quiet => {}
+        Format::Json => output::print_json(&report)?,
+        Format::Table => output::print(&summary(&report))?,
+    }
+    let broken = sources.broken();
+    for message in &broken {
+        eprintln!("rivulet: {message}; what was read before it was processed");
+    }
+    Ok(if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Bytes of the captures together, if all of them are plain files, uncompressed.
+fn size(files: &[PortFile]) -> Option<u64> {
+    let sizes = files.iter().map(|file| {
+        let compressed = file.path.extension().is_some_and(|extension| extension == "gz");
+        std::fs::metadata(&file.path).ok().filter(|data| data.is_file() && !compressed).map(|data| data.len())
+    });
+    sizes.sum()
+}
+
+/// The report, for people.
+pub fn summary(report: &Report) -> String {
+    let mut text = String::new();
+    let mut totals = Table::new(&["", "packets", "bytes"]);
+    let mut total = |name: &str, packets: u64, bytes: Option<u64>| {
+        totals.row(vec![name.to_owned(), thousands(packets), bytes.map_or_else(String::new, thousands)]);
+    };
+    total("in", report.packets_in, Some(report.bytes_in));
+    total("made", report.packets_made, None);
+    total("out", report.packets_out, Some(report.bytes_out));
+    total("dropped", report.dropped(), None);
+    total("held", report.packets_held, None);
+    text += &totals.render();
+    if !report.drops.is_empty() {
+        let mut drops = Table::new(&["drops", "packets", "meaning"]);
+        for (&reason, &count) in &report.drops {
+            let meaning =
+                packet::DropReason::ALL.iter().find(|r| r.name() == reason).map_or("", |r| r.meaning());
+            drops.row(vec![reason.to_owned(), thousands(count), meaning.to_owned()]);
+        }
+        text += "\n";
+        text += &drops.render();
+    }
+    let mut functions = Table::new(&["function", "type", "packets", "drops", "cycles/packet"]);
+    for function in &report.functions {
+        functions.row(vec![
+            function.name.clone(),
+            function.kind.to_owned(),
+            thousands(function.packets),
+            thousands(function.drops),
+            function.cycles_per_packet.map_or_else(|| "-".to_owned(), |cycles| format!("{cycles:.0}")),
+        ]);
+    }
+    if !report.functions.is_empty() {
+        text += "\n";
+        text += &functions.render();
+    }
+    for function in &report.functions {
+        let counters: Vec<_> = function.counters.iter().filter(|&(_, &count)| count > 0).collect();
+        if !counters.is_empty() {
+            let shown = counters.iter().map(|(name, count)| format!("{name} {}", thousands(**count)));
+            text += &format!("\n{}: {}", function.name, shown.collect::<Vec<_>>().join(", "));
+        }
+        for (name, pool) in &function.pools {
+            let (in_use, peak, size) =
+                (thousands(pool.in_use.into()), thousands(pool.peak.into()), pool.size);
+            text += &format!(
+                "\n{}: {name} {in_use} in use, {peak} at most, of {}",
+                function.name,
+                thousands(size.into())
+            );
+        }
+    }
+    let flows = &report.flows;
+    text += &format!(
+        "\nflows: {} began, {} at once at most, {} live at the end\n",
+        thousands(flows.started),
+        thousands(flows.peak),
+        thousands(flows.live)
+    );
+    if report.alerts > 0 {
+        text += &format!("alerts: {}\n", thousands(report.alerts));
+    }
+    let latency = &report.timing.latency_ns;
+    if let (Some(&p50), Some(&p99)) = (latency.get("p50"), latency.get("p99")) {
+        text += &format!(
+            "processing: {} packets/s, latency {} median, {} at the 99th percentile\n",
+            thousands(report.timing.packets_per_second as u64),
+            duration(p50),
+            duration(p99)
+        );
+    }
+    text
+}

@@ -1,0 +1,134 @@
+//! Captures as a source of frames: one or several, in order of time.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use io::capture::{ReadError, Reader};
+use node::{Frame, From, Ports};
+use packet::LinkType;
+
+/// `--read [PORT=]FILE`: a capture, and the port that all its packets come in by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortFile {
+    /// The port's name or number, if one is given.
+    pub port: Option<String>,
+    /// The file; `-` is standard input or output.
+    pub path: PathBuf,
+}
+
+impl std::str::FromStr for PortFile {
+    type Err = std::convert::Infallible;
+
+    /// What comes before the first `=` is a port, unless a file with the whole name is there.
+    fn from_str(text: &str) -> Result<PortFile, Self::Err> {
+        Ok(match text.split_once('=') {
+            Some((port, path)) if !port.contains('/') && !Path::new(text).exists() => {
+                PortFile { port: Some(port.to_owned()), path: path.into() }
+            }
+            _ => PortFile { port: None, path: text.into() },
+        })
+    }
+}
+
+/// The captures of a run, read side by side.
+pub struct Sources {
+    sources: Vec<Source>,
+    /// The source whose frame was handed out last, and that is to read on.
+    taken: Option<usize>,
+}
+
+struct Source {
+    path: PathBuf,
+    from: Option<u16>,
+    reader: Reader,
+    /// The next frame, read ahead, to know which source is to be next; its bytes are in `data`.
+    next: Option<Next>,
+    data: Vec<u8>,
+    /// What ended the source early.
+    broken: Option<ReadError>,
+}
+
+#[derive(Clone, Copy)]
+struct Next {
+    timestamp_ns: u64,
+    interface: u32,
+    link: LinkType,
+    wire_len: u32,
+}
+
+impl Sources {
+    /// Opens the captures.
+    pub fn open(files: &[PortFile], ports: &Ports) -> anyhow::Result<Sources> {
+        let mut sources = Vec::new();
+        for file in files {
+            let from = match &file.port {
+                Some(name) => Some(port_named(ports, name)?),
+                None => None,
+            };
+            let reader =
+                Reader::open(&file.path).with_context(|| format!("cannot read {}", file.path.display()))?;
+            let mut source =
+                Source { path: file.path.clone(), from, reader, next: None, data: Vec::new(), broken: None };
+            source.advance();
+            sources.push(source);
+        }
+        Ok(Sources { sources, taken: None })
+    }
+
+    /// The next frame in order of time; of frames at the same time, that of the source named first.
+    pub fn next(&mut self) -> Option<(Frame<'_>, From)> {
+        if let Some(taken) = self.taken.take() {
+            self.sources[taken].advance();
+        }
+        let times = self.sources.iter().enumerate().filter_map(|(i, s)| Some((s.next?.timestamp_ns, i)));
+        let (_, at) = times.min()?;
+        self.taken = Some(at);
+        let source = &self.sources[at];
+        let Next { timestamp_ns, interface, link, wire_len } = source.next?;
+        let from = source.from.map_or(From::Interface(interface), From::Port);
+        Some((Frame { timestamp_ns, link, wire_len, data: &source.data }, from))
+    }
+
+    /// Bytes read of all captures so far, as stored in them.
+    pub fn position(&self) -> u64 {
+        self.sources.iter().map(|source| source.reader.position()).sum()
+    }
+
+    /// What ended captures early, said for an operator: file, place, and what was expected.
+    pub fn broken(&self) -> Vec<String> {
+        let broken = self.sources.iter().filter_map(|s| Some((s, s.broken.as_ref()?)));
+        broken.map(|(source, error)| format!("{}: {error}", source.path.display())).collect()
+    }
+}
+
+impl Source {
+    /// Reads the next frame ahead; an error ends the source, and what was read before it counts.
+    fn advance(&mut self) {
+        self.next = None;
+        match self.reader.next() {
+            Ok(Some(record)) => {
+                self.data.clear();
+                self.data.extend_from_slice(record.data);
+                self.next = Some(Next {
+                    timestamp_ns: record.timestamp_ns,
+                    interface: record.interface,
+                    link: record.link_type,
+                    wire_len: record.wire_len,
+                });
+            }
+            Ok(None) => {}
+            Err(error) => self.broken = Some(error),
+        }
+    }
+}
+
+/// The number of the port with this name.
+pub fn port_named(ports: &Ports, name: &str) -> anyhow::Result<u16> {
+    match ports.named(name) {
+        Some(port) => Ok(port.number),
+        None => {
+            let known: Vec<_> = ports.all().iter().map(|port| port.name.as_str()).collect();
+            bail!("the policy's chain has no port `{name}`; there are: {}", known.join(", "))
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Made-up traffic: a [`Profile`] says what it is like, a [`Generator`] yields its frames, and a [`Responder`] answers
+//! as the servers in it would.
+//!
+//! ```
+//! use io::traffic::{Generator, Profile};
+//!
+//! # fn main() -> Result<(), io::traffic::ProfileError> {
+//! let profile = Profile { seed: 7, packets: Some(1_000), ..Profile::default() };
+//! let mut generator = Generator::new(&profile)?;
+//! let mut bytes = 0;
+//! while let Some(frame) = generator.next() {
+//!     bytes += frame.data.len();
+//! }
+//! assert!(bytes >= 60_000);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The same profile gives the same frames, byte for byte. (Poisson and log-normal times, heavy tails and Zipf
+//! popularity go through the platform's logarithm and exponential, so across platforms they may differ in the last
+//! digit.) Lengths are those of Ethernet frames without the frame check sequence: the least is 60 bytes, which makes
+//! 64 on the wire. Each flow's packets are in order and without loss; nothing is retransmitted.
+
+mod attack;
+mod check;
+mod contents;
+mod endpoints;
+mod flow;
+mod frame;
+mod generator;
+mod population;
+mod presets;
+mod profile;
+mod random;
+mod responder;
+mod schedule;
+
+pub use check::ProfileError;
+pub use frame::MIN_FRAME_BYTES;
+pub use generator::{Counters, Frame, FrameKind, Generator};
+pub use profile::{
+    Addresses, Answer, Attacks, FlowLength, FrameBytes, MAX_FLOWS, MAX_FRAME_BYTES, Pacing, Payload,
+    Popularity, Prefix, Profile, Protocols, Rate,
+};
+pub use responder::{Responder, Silence};
