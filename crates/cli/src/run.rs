@@ -18,6 +18,7 @@ use crate::sources::{PortFile, Sources};
 /// A packet comes in by PORT if one is given; else by the port whose `prefixes` hold its source address; else by the
 /// port with the number of its interface in the capture.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The policy (- for standard input)
     pub policy: PathBuf,
@@ -46,6 +47,13 @@ pub struct Args {
     #[arg(short, long)]
     pub quiet: bool,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  rivulet run site.rvl --read capture.pcap
+  rivulet run site.rvl --read inside=lan.pcap --read outside=wan.pcapng.gz --write out.pcapng
+  rivulet run site.rvl --read capture.pcap --write outside=wan.pcap --report report.json --alerts eve.json
+  rivulet run site.rvl --read capture.pcap --seed 7 -o json | jq .drops";
 
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
