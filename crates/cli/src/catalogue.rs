@@ -230,6 +230,7 @@ fn field(field: Field) -> &'static str {
 fn shared(shared: Shared) -> SharedState {
     match shared {
         Shared::Counter(name) => SharedState { kind: "counter", name, capacity: None },
+        Shared::Counters(name) => SharedState { kind: "counters", name, capacity: None },
         Shared::Set { name, capacity } => SharedState { kind: "set", name, capacity: Some(capacity) },
         Shared::Pool(name) => SharedState { kind: "pool", name, capacity: None },
     }

@@ -1,5 +1,6 @@
 //! The `rivulet` command.
 
+mod bench;
 mod catalogue;
 mod control;
 mod output;
@@ -30,6 +31,8 @@ enum Task {
     Traffic(traffic::Args),
     /// Show which network functions there are, and all about one
     Nf(catalogue::Args),
+    /// Measure what a packet costs, on one core, from memory to memory
+    Bench(bench::Args),
     /// Write a shell's completion script
     Completions(shell::Completions),
     /// Write the manual pages
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         Task::Run(args) => run::run(&args),
         Task::Traffic(args) => traffic::run(&args),
         Task::Nf(args) => catalogue::run(&args),
+        Task::Bench(args) => bench::run(&args),
         Task::Completions(args) => shell::completions(&args, Command::command()),
         Task::Man(args) => shell::man(&args, Command::command()),
     };

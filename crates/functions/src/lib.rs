@@ -1,8 +1,18 @@
 //! The built-in network functions.
 
+pub mod firewall;
+pub mod lb;
+pub mod monitor;
+pub mod nat;
+
 use nf::{ConfigSource, Registry};
 
-/// All functions of this crate.
+/// All functions of this crate, by the names that policies use.
 pub fn registry<C: ConfigSource>() -> Registry<C> {
-    Registry::new()
+    let mut registry = Registry::new();
+    registry.add::<nat::Nat>(include_str!("nat/README.md"));
+    registry.add::<lb::LoadBalancer>(include_str!("lb/README.md"));
+    registry.add::<firewall::Firewall>(include_str!("firewall/README.md"));
+    registry.add::<monitor::Monitor>(include_str!("monitor/README.md"));
+    registry
 }

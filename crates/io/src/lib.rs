@@ -1,10 +1,12 @@
-//! Capture files and generated traffic: where packets come from and go to when there is no network.
+//! Capture files, generated traffic and flow export: where packets come from and go to when there is no network.
 //!
 //! - [`capture`] reads and writes pcap and pcapng files, record by record.
 //! - [`traffic`] makes up traffic from a seed, and answers it as servers would.
+//! - [`ipfix`] turns flow reports into IPFIX messages and sends them to files or collectors.
 //! - [`cycles`] reads the processor's cycle counter.
 #![deny(unsafe_code)]
 
 pub mod capture;
 pub mod cycles;
+pub mod ipfix;
 pub mod traffic;

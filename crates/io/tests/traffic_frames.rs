@@ -10,9 +10,10 @@ use std::process::Command;
 use io::capture::{Format, Record, Writer};
 use io::traffic::{
     Addresses, Answer, Attacks, Counters, FlowLength, FrameBytes, FrameKind, Generator, MIN_FRAME_BYTES,
-    Pacing, Payload, Popularity, Profile, ProfileError, Protocols, Rate,
+    Pacing, Payload, Popularity, Prefix, Profile, ProfileError, Protocols, Rate,
 };
 use packet::LinkType;
+use proptest::prelude::*;
 use slow::{Parsed, check_transport, parse};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -390,4 +391,99 @@ fn tshark_finds_nothing_wrong() {
     let found = String::from_utf8(output.stdout).unwrap();
     let lines: Vec<_> = found.lines().take(5).collect();
     assert!(lines.is_empty(), "{lines:#?}");
+}
+
+fn any_profile() -> impl Strategy<Value = Profile> {
+    let flows = (
+        1..300_u32,
+        prop_oneof![Just(None), Just(Some(1e-300)), (1.0..1e6).prop_map(Some)],
+        prop_oneof![
+            Just(FlowLength::Endless),
+            (1..9_u32).prop_map(FlowLength::Fixed),
+            (1.0..9.0).prop_map(FlowLength::Geometric),
+            (1.0..9.0, 0.01..3.0).prop_map(|(least, alpha)| FlowLength::Pareto { least, alpha }),
+        ],
+        prop_oneof![Just(Popularity::Uniform), (0.01..10.0).prop_map(Popularity::Zipf)],
+    );
+    let packets = (
+        prop_oneof![
+            (60..9_015_u16).prop_map(FrameBytes::Fixed),
+            (60..100_u16, 100..9_015_u16).prop_map(|(least, most)| FrameBytes::Range(least, most)),
+        ],
+        prop_oneof![
+            (1e-300..1e9).prop_map(Rate::PacketsPerSecond),
+            (1.0..1e12).prop_map(Rate::BitsPerSecond),
+        ],
+        prop_oneof![
+            Just(Pacing::Poisson),
+            (1.0..99.0, 0.0..1e9, 0.0..1e3).prop_map(|(burst_packets, gap_median_ns, gap_sigma)| {
+                Pacing::OnOff { burst_packets, gap_median_ns, gap_sigma }
+            }),
+        ],
+        1_500..60_001_u16,
+        prop_oneof![Just(Payload::Random), Just(Payload::Http), Just(Payload::Zero)],
+        proptest::option::of(0..4_095_u16),
+    );
+    let mix = (
+        any::<u64>(),
+        0.0..1.0,
+        any::<bool>(),
+        any::<bool>(),
+        0.0..0.2,
+        (0.1..1.0, 0.0..1.0, 0.0..1.0, 0.0..1.0),
+    );
+    let prefixes = (any::<u32>(), any::<u128>(), 0..33_u8, 0..33_u8, 0..129_u8, 0..129_u8);
+    (flows, packets, mix, prefixes).prop_map(|(flows, packets, mix, (v4, v6, c4, s4, c6, s6))| {
+        let (frame_bytes, rate, pacing, datagram_bytes, payload, vlan) = packets;
+        let (seed, ipv6_share, replies, echo, attack, (tcp, udp, icmp, fragments)) = mix;
+        Profile {
+            seed,
+            packets: Some(200),
+            flows: flows.0,
+            arrivals_per_second: flows.1,
+            flow_length: flows.2,
+            popularity: flows.3,
+            frame_bytes,
+            rate,
+            pacing,
+            protocols: Protocols { tcp, udp, icmp, fragments },
+            ipv6_share,
+            vlan,
+            datagram_bytes,
+            addresses: Addresses {
+                clients_v4: Prefix { address: v4.into(), length: c4 },
+                servers_v4: Prefix { address: v4.reverse_bits().into(), length: s4 },
+                clients_v6: Prefix { address: v6.into(), length: c6 },
+                servers_v6: Prefix { address: v6.reverse_bits().into(), length: s6 },
+                ..Addresses::default()
+            },
+            payload,
+            replies,
+            answer: if echo { Answer::Echo } else { Answer::Acknowledge },
+            attacks: Attacks {
+                port_scan: attack,
+                syn_flood: attack,
+                udp_flood: attack,
+                land: attack,
+                malformed: 0.0,
+            },
+            ..Profile::default()
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn every_possible_profile_makes_right_frames(profile in any_profile()) {
+        let mut generator = Generator::new(&profile).unwrap();
+        let mut last_ns = 0;
+        while let Some(frame) = generator.next() {
+            prop_assert!(frame.timestamp_ns >= last_ns);
+            last_ns = frame.timestamp_ns;
+            let parsed = parse(frame.data);
+            prop_assert!(parsed.is_ok(), "{:?}", parsed);
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use packet::{Direction, DropReason, FlowKey, Packet, Side, split_mix};
 
-use crate::effects::{Alert, Effects, FlowReport, Severity};
+use crate::effects::{Alert, Effects, FlowReport, Severity, Signature};
 use crate::map::StateMap;
 use crate::pool::Pool;
 use crate::set::Set;
@@ -13,10 +13,30 @@ use crate::{Connection, PacketView};
 pub struct SharedState {
     /// Counters, in the order of the descriptor.
     pub counters: Vec<u64>,
+    /// Groups of counters, in the order of the descriptor.
+    pub groups: Vec<CounterGroup>,
     /// Sets, in the order of the descriptor.
     pub sets: Vec<Set>,
     /// Pools, in the order of the descriptor.
     pub pools: Vec<Pool>,
+}
+
+/// Counters whose number and names follow from a function's configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CounterGroup {
+    /// The group's name in the descriptor.
+    pub name: &'static str,
+    /// The counters' names, as the function gave them.
+    pub names: Vec<String>,
+    /// What they have come to, in the same order.
+    pub values: Vec<u64>,
+}
+
+impl CounterGroup {
+    pub(crate) fn new(name: &'static str, names: Vec<String>) -> CounterGroup {
+        let values = vec![0; names.len()];
+        CounterGroup { name, names, values }
+    }
 }
 
 /// What a function has at hand while it processes a packet or hears of its flow.
@@ -154,6 +174,15 @@ impl Context<'_> {
         }
     }
 
+    /// Adds to a counter of the group with this number in the descriptor: the counter's number is its name's in
+    /// [`crate::Setup::counters`].
+    #[inline]
+    pub fn count_in(&mut self, group: usize, counter: usize, by: u64) {
+        if let Some(counter) = self.shared.groups.get_mut(group).and_then(|g| g.values.get_mut(counter)) {
+            *counter = counter.wrapping_add(by);
+        }
+    }
+
     /// The set with this number in the descriptor.
     ///
     /// # Panics
@@ -191,7 +220,7 @@ impl Context<'_> {
     pub fn alert(
         &mut self,
         signature_id: u32,
-        signature: &'static str,
+        signature: impl Into<Signature>,
         category: &'static str,
         severity: Severity,
     ) {
@@ -200,7 +229,7 @@ impl Context<'_> {
             sequence: self.flow.sequence,
             stage: self.stage,
             signature_id,
-            signature,
+            signature: signature.into(),
             category,
             severity,
             key: self.flow.key,

@@ -122,6 +122,9 @@ pub enum Scaling {
 pub enum Shared {
     /// A number that is only added to; merged by addition.
     Counter(&'static str),
+    /// A group of counters whose number and names follow from the configuration, some per server say; see
+    /// [`crate::Setup::counters`]. Merged by addition, name by name.
+    Counters(&'static str),
     /// A bounded set of 64-bit members with expiry; merged by union.
     Set {
         /// Its name.

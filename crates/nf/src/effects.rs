@@ -1,5 +1,9 @@
 //! What comes out of functions beside packets: alerts, flow reports, packets that they made. All bounded.
 
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
 use packet::{Addr, DropReason, FlowKey, Packet, Pool, Side};
 
 /// Alerts and flow reports that are held until the runner takes them, each; further ones are counted as lost.
@@ -20,7 +24,7 @@ pub struct Alert {
     /// What was found, by the function's own number.
     pub signature_id: u32,
     /// What was found, in words.
-    pub signature: &'static str,
+    pub signature: Signature,
     /// The kind of finding.
     pub category: &'static str,
     /// How bad it is.
@@ -29,6 +33,64 @@ pub struct Alert {
     pub key: FlowKey,
     /// Whether the packet goes from the key's high end to its low end.
     pub reversed: bool,
+}
+
+/// A text of the program, or one that came with a configuration: shared, so that an alert does not allocate.
+#[derive(Clone)]
+pub enum Signature {
+    /// A text of the program.
+    Fixed(&'static str),
+    /// A text of a configuration.
+    Shared(Arc<str>),
+}
+
+impl From<&'static str> for Signature {
+    fn from(text: &'static str) -> Signature {
+        Signature::Fixed(text)
+    }
+}
+
+impl From<&Arc<str>> for Signature {
+    fn from(text: &Arc<str>) -> Signature {
+        Signature::Shared(Arc::clone(text))
+    }
+}
+
+impl Deref for Signature {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        match self {
+            Signature::Fixed(text) => text,
+            Signature::Shared(text) => text,
+        }
+    }
+}
+
+impl AsRef<str> for Signature {
+    fn as_ref(&self) -> &str {
+        self
+    }
+}
+
+impl PartialEq for Signature {
+    fn eq(&self, other: &Signature) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Signature {}
+
+impl fmt::Display for Signature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self)
+    }
+}
+
+impl fmt::Debug for Signature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
 }
 
 /// What a monitor says of a flow: an IPFIX biflow record (RFC 7011, RFC 5103).
@@ -46,8 +108,10 @@ pub struct FlowReport {
     pub protocol: u8,
     /// IP version, 4 or 6.
     pub version: u8,
-    /// All TCP flags seen, original and reply direction.
+    /// All TCP flags seen since the last report, original and reply direction; 0 if it is not TCP.
     pub tcp_flags: [u8; 2],
+    /// ICMP type (high byte) and code of the first packet counted here, by direction; 0 if it is not ICMP.
+    pub icmp: [u16; 2],
     /// Outermost VLAN identifier, 0 if none.
     pub vlan: u16,
     /// When the first packet counted here came, in nanoseconds, by direction; 0 if none did.

@@ -89,16 +89,23 @@ pub struct Setup {
     /// Flows that the chain holds at most.
     pub flows_max: u32,
     pub(crate) pools: Vec<u32>,
+    pub(crate) counters: Vec<Vec<String>>,
 }
 
 impl Setup {
     /// For a chain of up to `flows_max` flows.
     pub fn new(seed: u64, flows_max: u32) -> Setup {
-        Setup { seed, flows_max, pools: Vec::new() }
+        Setup { seed, flows_max, pools: Vec::new(), counters: Vec::new() }
     }
 
     /// Sets the size, in items, of the next pool that the descriptor declares; to be called once for each, in order.
     pub fn pool_size(&mut self, items: u32) {
         self.pools.push(items);
+    }
+
+    /// Names the counters of the next group that the descriptor declares; to be called once for each, in order. As many
+    /// as there are names, counted by [`crate::Context::count_in`].
+    pub fn counters(&mut self, names: impl IntoIterator<Item = String>) {
+        self.counters.push(names.into_iter().collect());
     }
 }

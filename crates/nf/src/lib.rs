@@ -3,6 +3,7 @@
 //! A function is a type that implements [`NetworkFunction`]: its configuration, its per-flow state, and
 //! `process(packet, state, context) -> Verdict`. See the trait, and `docs/write-your-first-nf.md`.
 
+pub mod answer;
 pub mod config;
 mod connection;
 mod context;
@@ -21,9 +22,9 @@ mod verdict;
 mod view;
 
 pub use connection::Connection;
-pub use context::{Context, FlowInfo, SharedState, TagLayout};
+pub use context::{Context, CounterGroup, FlowInfo, SharedState, TagLayout};
 pub use descriptor::{Access, Affinity, Attribute, Descriptor, Field, MapSpec, Maturity, Scaling, Shared};
-pub use effects::{Alert, EFFECTS_MAX, Effects, FlowReport, Made, Severity};
+pub use effects::{Alert, EFFECTS_MAX, Effects, FlowReport, Made, Severity, Signature};
 pub use function::{ControlError, NetworkFunction, Setup, UpgradeError};
 pub use map::{PutError, StateMap};
 pub use recording::{EventCondition, HeaderAction, RECORD_MAX, Recording, StateFunction};

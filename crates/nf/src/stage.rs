@@ -7,7 +7,7 @@ use packet::{DropReason, Packet, Side};
 use zerocopy::FromBytes;
 
 use crate::config::ConfigError;
-use crate::context::{Context, FlowInfo, SharedState, TagLayout};
+use crate::context::{Context, CounterGroup, FlowInfo, SharedState, TagLayout};
 use crate::map::StateMap;
 use crate::pool::Pool;
 use crate::record::{Header, Records};
@@ -109,6 +109,16 @@ pub enum LoadError {
         /// Pools that it sized.
         sized: usize,
     },
+    /// Groups of counters that the descriptor declares were not named, or the other way round.
+    #[error("`{function}` declares {declared} groups of counters and names {named}")]
+    Counters {
+        /// The function.
+        function: &'static str,
+        /// Groups in its descriptor.
+        declared: usize,
+        /// Groups that it named.
+        named: usize,
+    },
     /// There is not enough memory.
     #[error(transparent)]
     Memory(#[from] OutOfMemory),
@@ -120,9 +130,18 @@ pub fn load<N: NetworkFunction>(config: N::Config, mut setup: Setup) -> Result<B
     let descriptor = N::DESCRIPTOR;
     let mut shared = SharedState::default();
     let mut sizes = setup.pools.iter();
+    let declared = descriptor.shared.iter().filter(|kind| matches!(kind, Shared::Counters(_))).count();
+    if declared != setup.counters.len() {
+        let named = setup.counters.len();
+        return Err(LoadError::Counters { function: descriptor.name, declared, named });
+    }
+    let mut groups = setup.counters.into_iter();
     for kind in descriptor.shared {
         match *kind {
             Shared::Counter(_) => shared.counters.push(0),
+            Shared::Counters(name) => {
+                shared.groups.push(CounterGroup::new(name, groups.next().unwrap_or_default()));
+            }
             Shared::Set { name, capacity } => shared.sets.push(Set::new(name, capacity, setup.seed)?),
             Shared::Pool(name) => {
                 let items = sizes.next().copied().unwrap_or(0);

@@ -57,6 +57,24 @@ impl FlowKey {
         (key, reversed)
     }
 
+    /// The same for an IPv4 packet without tags, from its header's fields: addresses as numbers, most significant byte
+    /// first.
+    #[inline(always)]
+    pub fn of_ipv4(
+        source: (u32, u16),
+        destination: (u32, u16),
+        protocol: u8,
+        tenant: u16,
+    ) -> (FlowKey, bool) {
+        let order = |end: (u32, u16)| u64::from(end.0) << 16 | u64::from(end.1);
+        let reversed = order(source) > order(destination);
+        let (low, high) = if reversed { (destination, source) } else { (source, destination) };
+        let mapped = |address: u32| u64::from_ne_bytes(mapped_half(address));
+        let rest = [low.1, high.1, u16::from_ne_bytes([protocol, 4]), tenant];
+        let words = [0, mapped(low.0), 0, mapped(high.0), zerocopy::transmute!(rest), 0u64];
+        (zerocopy::transmute!(words), reversed)
+    }
+
     /// Source and destination of a packet that carries this key in the given order.
     #[inline]
     pub fn ends(&self, reversed: bool) -> (Endpoint, Endpoint) {
@@ -70,6 +88,13 @@ impl FlowKey {
     pub fn words(&self) -> [u64; 6] {
         zerocopy::transmute!(*self)
     }
+}
+
+/// The lower half of a mapped IPv4 address.
+#[inline(always)]
+fn mapped_half(address: u32) -> [u8; 8] {
+    let [a, b, c, d] = address.to_be_bytes();
+    [0, 0, 0xff, 0xff, a, b, c, d]
 }
 
 impl fmt::Display for FlowKey {
@@ -217,6 +242,15 @@ mod tests {
             prop_assert!(a == b || r1 != r2);
             prop_assert_eq!(forth.ends(r1), (a, b));
             prop_assert_eq!(back.ends(r2), (b, a));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_short_way_to_an_ipv4_key_is_the_same(a: (u32, u16), b: (u32, u16), protocol: u8, tenant: u16) {
+            let end = |e: (u32, u16)| Endpoint::new(Addr::from_v4_bytes(e.0.to_be_bytes()), e.1);
+            let long = FlowKey::new(end(a), end(b), protocol, 4, Scope::default(), tenant);
+            prop_assert_eq!(FlowKey::of_ipv4(a, b, protocol, tenant), long);
         }
     }
 

@@ -7,6 +7,7 @@
 
 use crate::{Addr, Class, DropReason, Endpoint, FlowHasher, FlowKey, LinkType, Meta, Packet, Scope};
 
+mod common;
 mod tunnel;
 
 /// IP protocol numbers that the parser treats (IANA).
@@ -64,6 +65,15 @@ impl Parser {
     #[inline]
     pub fn parse(&self, packet: &mut Packet) -> Result<(), DropReason> {
         let (data, meta) = packet.parts_mut();
+        if !self.inner && !self.verify_ipv4_checksum && common::parse(data, meta) {
+            meta.hash = self.hasher.hash(&meta.key);
+            return Ok(());
+        }
+        self.parse_any(data, meta)
+    }
+
+    /// Parses any frame.
+    fn parse_any(&self, data: &[u8], meta: &mut Meta) -> Result<(), DropReason> {
         let whole = Whole { complete: meta.wire_len as usize <= data.len() };
         let tenant = meta.key.tenant;
         let mut scope = Scope::default();

@@ -102,6 +102,8 @@ reasons! {
     NatSubscriberLimit = "nat-subscriber-limit",
     /// NAT: a protocol that is not translated.
     NatProtocol = "nat-protocol",
+    /// NAT: an address that is not translated, and the policy says to drop such packets.
+    NatUntranslated = "nat-untranslated",
     /// NAT: hairpinning is off by policy.
     NatHairpin = "nat-hairpin",
     /// NAT: an ICMP error whose embedded packet cannot be translated.
@@ -116,6 +118,8 @@ reasons! {
     LbNoFlow = "lb-no-flow",
     /// Load balancer: a fragment or protocol that the mode cannot carry.
     LbProtocol = "lb-protocol",
+    /// Load balancer: an echo request to a service's address, which was answered in its place.
+    LbAnswered = "lb-answered",
     /// Firewall: a rule denies it.
     FirewallDenied = "firewall-denied",
     /// Firewall: a rule rejects it, and an answer was sent.

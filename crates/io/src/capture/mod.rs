@@ -25,6 +25,7 @@
 //! [`MAX_RECORD_BYTES`], [`MAX_BLOCK_BYTES`], [`MAX_INTERFACES`], [`MAX_NAME_BYTES`]. What is over a limit is an
 //! error with its offset, never a silent cut; only an interface's name is shortened.
 
+mod format;
 mod pcap;
 mod pcapng;
 mod reader;
@@ -34,8 +35,9 @@ mod writer;
 
 use packet::LinkType;
 
+pub use format::{Format, FormatKind};
 pub use reader::{ReadError, Reader};
-pub use writer::{Format, FormatKind, WriteError, Writer};
+pub use writer::{WriteError, Writer};
 
 /// The largest snapshot length in common use, in bytes: what capturing programs write by default.
 pub const MAX_SNAPSHOT_BYTES: u32 = 262_144;

@@ -1,9 +1,11 @@
 //! Which client talks from which address and port, and to which server.
 
-use super::frame::AddressPair;
-use super::profile::{Addresses, Prefix, Profile, ProfileError};
-use super::random::Random;
 use std::net::{Ipv4Addr, Ipv6Addr};
+
+use super::check::ProfileError;
+use super::frame::AddressPair;
+use super::profile::{Addresses, Prefix, Profile};
+use super::random::Random;
 
 /// Clients use the ports from here on.
 const FIRST_CLIENT_PORT: u16 = 1_024;

@@ -1,11 +1,12 @@
 //! The generator: flows, attacks and time, put together into frames.
 
 use super::attack::Attacker;
+use super::check::ProfileError;
 use super::contents::Contents;
 use super::flow::{Segment, Step};
 use super::frame::{AddressPair, BUFFER_BYTES, Buffer, Echo, Envelope, Tcp};
 use super::population::Population;
-use super::profile::{Answer, Popularity, Profile, ProfileError};
+use super::profile::{Answer, Popularity, Profile};
 use super::random::{Random, Zipf};
 use super::schedule::Schedule;
 
@@ -61,7 +62,8 @@ pub struct Counters {
     pub flows_begun: u64,
     /// Flows that came to their end.
     pub flows_ended: u64,
-    /// Arrivals left out because as many flows as the profile allows were open.
+    /// Arrivals left out because as many flows as the profile allows were open; of more than a thousand in one
+    /// silence, the mean number.
     pub flows_refused: u64,
 }
 

@@ -22,21 +22,24 @@
 //! 64 on the wire. Each flow's packets are in order and without loss; nothing is retransmitted.
 
 mod attack;
+mod check;
 mod contents;
 mod endpoints;
 mod flow;
 mod frame;
 mod generator;
 mod population;
+mod presets;
 mod profile;
 mod random;
 mod responder;
 mod schedule;
 
+pub use check::ProfileError;
 pub use frame::MIN_FRAME_BYTES;
 pub use generator::{Counters, Frame, FrameKind, Generator};
 pub use profile::{
     Addresses, Answer, Attacks, FlowLength, FrameBytes, MAX_FLOWS, MAX_FRAME_BYTES, Pacing, Payload,
-    Popularity, Prefix, Profile, ProfileError, Protocols, Rate,
+    Popularity, Prefix, Profile, Protocols, Rate,
 };
 pub use responder::{Responder, Silence};

@@ -1,9 +1,10 @@
 //! The flows that are open: how they begin, and make room for others.
 
+use super::check::ProfileError;
 use super::endpoints::Endpoints;
 use super::flow::{ENDLESS, Flow, FlowKind};
 use super::generator::Counters;
-use super::profile::{FlowLength, Profile, ProfileError};
+use super::profile::{FlowLength, Profile};
 use super::random::Random;
 use super::schedule::{Arrivals, Schedule};
 
@@ -43,7 +44,7 @@ impl Population {
         })
     }
 
-    /// Lets in the flows that are due. Afterwards there is at least one: time passes until then.
+    /// Lets in the flows that are due. Afterwards there is at least one, time passing until then, or no time is left.
     pub fn admit(&mut self, schedule: &mut Schedule, counters: &mut Counters) {
         let Some(mut arrivals) = self.arrivals.take() else {
             while self.flows.len() < self.most {
@@ -54,12 +55,14 @@ impl Population {
         if self.flows.is_empty() {
             schedule.wait_until(arrivals.next_ns());
         }
-        while arrivals.next_ns() <= schedule.now_ns() {
-            match self.flows.len() < self.most {
-                true => self.begin(counters),
-                false => counters.flows_refused += 1,
+        while arrivals.next_ns() <= schedule.now_ns() && schedule.now_ns() < u64::MAX {
+            if self.flows.len() < self.most {
+                self.begin(counters);
+                arrivals.advance();
+            } else {
+                let passed = arrivals.pass_over_until(schedule.now_ns());
+                counters.flows_refused = counters.flows_refused.saturating_add(passed);
             }
-            arrivals.advance();
         }
         self.arrivals = Some(arrivals);
     }

@@ -81,6 +81,9 @@ pub(super) struct Zipf {
     shortcut: f64,
 }
 
+/// An exponent this close to 1 is taken for 1, where the general formula loses its digits.
+const NEARLY_HARMONIC: f64 = 1e-9;
+
 impl Zipf {
     pub fn new(exponent: f64, ranks: u64) -> Zipf {
         let mut zipf = Zipf { exponent, ranks: 0, area_first: 0.0, area_last: 0.0, shortcut: 0.0 };
@@ -113,14 +116,14 @@ impl Zipf {
     /// The area under `x^-exponent` from 1 to `place`.
     fn area(&self, place: f64) -> f64 {
         match 1.0 - self.exponent {
-            0.0 => place.ln(),
+            power if power.abs() < NEARLY_HARMONIC => place.ln(),
             power => (place.powf(power) - 1.0) / power,
         }
     }
 
     fn area_inverse(&self, area: f64) -> f64 {
         match 1.0 - self.exponent {
-            0.0 => area.exp(),
+            power if power.abs() < NEARLY_HARMONIC => area.exp(),
             power => (1.0 + area * power).powf(1.0 / power),
         }
     }

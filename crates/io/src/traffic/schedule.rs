@@ -93,6 +93,21 @@ impl Arrivals {
         let gap_ns = self.random.exponential(self.mean_gap_ns);
         self.next.advance(gap_ns);
     }
+
+    /// Passes over some of the beginnings that are due by `now_ns`; returns how many, at least one. After a long
+    /// silence it is all of them at once, and their number is the mean one. The next one is then as far from
+    /// `now_ns` as ever, for a Poisson process has no memory.
+    pub fn pass_over_until(&mut self, now_ns: u64) -> u64 {
+        const MANY: f64 = 1_000.0;
+        let due = now_ns.saturating_sub(self.next.ns) as f64 / self.mean_gap_ns;
+        let mut passed = 1;
+        if due > MANY {
+            self.next = Clock { ns: now_ns, fraction: 0.0 };
+            passed = due as u64;
+        }
+        self.advance();
+        passed
+    }
 }
 
 /// A time in whole nanoseconds and a rest, so that small gaps do not vanish beside large times.

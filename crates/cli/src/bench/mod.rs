@@ -1,0 +1,177 @@
+//! `rivulet bench`: what a packet costs, on one core, from memory to memory.
+//!
+//! A tape of frames is played through a chain, batch by batch: each frame is copied into a buffer, parsed, looked up,
+//! processed and given back. Rounds of the workload and of its *floor* (copy, parse, hash, one look-up, rewrite: what no
+//! stateful function can do without) are interleaved, and medians are shown, so that the ratio means something on a
+//! machine that other work shares.
+
+mod floor;
+mod tape;
+mod workload;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use serde::Serialize;
+
+use crate::output::{self, Table, thousands};
+use floor::Floor;
+use tape::Tape;
+use workload::{Workload, World};
+
+/// Measures what a packet costs.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What to measure
+    #[arg(value_enum)]
+    pub workload: Workload,
+    /// Flows at once; several may be given: 1k,100k
+    #[arg(long, value_delimiter = ',', default_values = ["1k"], value_parser = count)]
+    pub flows: Vec<u32>,
+    /// Bytes of a packet on the wire, with the frame check sequence: 64 to 1518
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(64..=1518))]
+    pub packet_size: u16,
+    /// How often flows are used: all alike, or Zipf's law with this exponent
+    #[arg(long, value_name = "EXPONENT", num_args = 0..=1, default_missing_value = "1.0")]
+    pub zipf: Option<f64>,
+    /// Packets handed to the chain at once
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub batch: u16,
+    /// Rounds of the workload, and of its floor; the median counts
+    #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u16).range(1..))]
+    pub rounds: u16,
+    /// Packets in a round
+    #[arg(long, default_value_t = 1 << 20, value_parser = count)]
+    pub packets: u32,
+    /// JSON instead of a table: an object, or a list of them for several numbers of flows
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What was measured.
+#[derive(Debug, Serialize)]
+struct Measured {
+    workload: &'static str,
+    flows: u32,
+    packet_size: u16,
+    /// `uniform`, or `zipf` with the exponent.
+    popularity: String,
+    batch: u16,
+    rounds: u16,
+    ns_per_packet: f64,
+    mpps: f64,
+    floor_ns_per_packet: f64,
+    /// Of single rounds.
+    ns_per_packet_min: f64,
+    ns_per_packet_max: f64,
+    /// Bytes of a flow's record.
+    record_bytes: usize,
+}
+
+/// A number with an optional `k` or `M`.
+fn count(text: &str) -> Result<u32, String> {
+    let wrong = || format!("`{text}` is not a number of at least 1, such as 1000, 100k or 1M");
+    let (digits, factor) = match text.as_bytes().last() {
+        Some(b'k' | b'K') => (&text[..text.len() - 1], 1_000),
+        Some(b'm' | b'M') => (&text[..text.len() - 1], 1_000_000),
+        _ => (text, 1),
+    };
+    let number: u32 = digits.parse().map_err(|_| wrong())?;
+    number.checked_mul(factor).filter(|&number| number > 0).ok_or_else(wrong)
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if cfg!(debug_assertions) {
+        eprintln!("rivulet: this is a debug build; figures of a release build are many times better");
+    }
+    let mut results = Vec::new();
+    for &flows in &args.flows {
+        results.push(measure(args, flows)?);
+    }
+    match (args.json, &results[..]) {
+        (true, [result]) => output::print_json(result)?,
+        (true, results) => output::print_json(&results)?,
+        (false, results) => output::print(&table(results))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn measure(args: &Args, flows: u32) -> anyhow::Result<Measured> {
+    let popularity = args.zipf.map_or_else(|| "uniform".to_owned(), |s| format!("zipf {s}"));
+    let bar = output::progress(Some(u64::from(args.rounds) * 2), "rounds");
+    bar.set_message(format!("{} with {} flows", args.workload.name(), thousands(flows.into())));
+    let tape = Tape::new(flows, args.packet_size, args.zipf, args.workload.frames());
+    let mut world = World::new(args.workload, flows, args.batch as usize)?;
+    let mut floor = Floor::new(flows, args.batch as usize)?;
+    world.warm_up(&tape)?;
+    floor.warm_up(&tape);
+    let (mut ours, mut floors) = (Vec::new(), Vec::new());
+    for round in 0..args.rounds {
+        let from = round as usize * args.packets as usize;
+        floors.push(per_packet(args.packets, || floor.play(&tape, from, args.packets as usize)));
+        bar.inc(1);
+        ours.push(per_packet(args.packets, || world.play(&tape, from, args.packets as usize)));
+        bar.inc(1);
+    }
+    world.check()?;
+    bar.finish_and_clear();
+    let ns_per_packet = median(&mut ours);
+    Ok(Measured {
+        workload: args.workload.name(),
+        flows,
+        packet_size: args.packet_size,
+        popularity,
+        batch: args.batch,
+        rounds: args.rounds,
+        ns_per_packet,
+        mpps: 1e3 / ns_per_packet,
+        floor_ns_per_packet: median(&mut floors),
+        ns_per_packet_min: ours[0],
+        ns_per_packet_max: ours[ours.len() - 1],
+        record_bytes: world.record_len(),
+    })
+}
+
+/// Nanoseconds per packet of what `play` does.
+fn per_packet(packets: u32, play: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    play();
+    start.elapsed().as_nanos() as f64 / f64::from(packets)
+}
+
+/// The median; sorts the values.
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn table(results: &[Measured]) -> String {
+    let mut table = Table::new(&[
+        "workload",
+        "flows",
+        "bytes",
+        "popularity",
+        "ns/packet",
+        "Mpps",
+        "floor ns",
+        "x floor",
+        "min",
+        "max",
+    ]);
+    for r in results {
+        table.row(vec![
+            r.workload.to_owned(),
+            thousands(r.flows.into()),
+            r.packet_size.to_string(),
+            r.popularity.clone(),
+            format!("{:.1}", r.ns_per_packet),
+            format!("{:.2}", r.mpps),
+            format!("{:.1}", r.floor_ns_per_packet),
+            format!("{:.2}", r.ns_per_packet / r.floor_ns_per_packet),
+            format!("{:.1}", r.ns_per_packet_min),
+            format!("{:.1}", r.ns_per_packet_max),
+        ]);
+    }
+    table.render()
+}

@@ -1,0 +1,147 @@
+//! The frames that a benchmark plays: built once, in the order in which they are played.
+
+use packet::checksum;
+
+/// Frames of known flows, one after the other in memory.
+pub struct Tape {
+    frames: Vec<u8>,
+    frame_len: usize,
+    /// The first frame of each flow, in order of flows.
+    openings: Vec<u8>,
+    count: usize,
+}
+
+/// What kind of frames a workload wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frames {
+    /// UDP from clients to one server address.
+    Udp,
+    /// TCP segments with SYN, each of a flow of its own, from ever new clients.
+    Syn,
+}
+
+/// Frames on a tape, at least: what the caches do not hold.
+const FRAMES_MIN: usize = 1 << 20;
+
+/// The address that all clients speak to: the load balancer's, in the workloads that have one.
+pub const SERVICE: [u8; 4] = [192, 0, 2, 80];
+
+impl Tape {
+    /// A tape of packets of `packet_size` bytes on the wire, over this many flows.
+    pub fn new(flows: u32, packet_size: u16, zipf: Option<f64>, kind: Frames) -> Tape {
+        let frame_len = packet_size as usize - 4; // Without the frame check sequence.
+        let count = FRAMES_MIN.max(flows as usize);
+        let mut frames = Vec::with_capacity(count * frame_len);
+        let mut pick = Pick::new(flows, zipf);
+        for i in 0..count {
+            match kind {
+                Frames::Udp => udp(&mut frames, pick.next(), frame_len),
+                Frames::Syn => syn(&mut frames, i as u32, frame_len),
+            }
+        }
+        let mut openings = Vec::with_capacity(flows as usize * frame_len);
+        if kind == Frames::Udp {
+            (0..flows).for_each(|flow| udp(&mut openings, flow, frame_len));
+        }
+        Tape { frames, frame_len, openings, count }
+    }
+
+    /// Frame number `i`; the tape is endless.
+    #[inline]
+    pub fn frame(&self, i: usize) -> &[u8] {
+        let at = i % self.count * self.frame_len;
+        &self.frames[at..at + self.frame_len]
+    }
+
+    /// The first frame of each flow.
+    pub fn openings(&self) -> impl Iterator<Item = &[u8]> {
+        self.openings.chunks_exact(self.frame_len)
+    }
+}
+
+/// Picks flows at random.
+struct Pick {
+    state: u64,
+    flows: u64,
+    /// For Zipf's law: the share of the flows up to each.
+    cumulative: Vec<f64>,
+}
+
+impl Pick {
+    fn new(flows: u32, zipf: Option<f64>) -> Pick {
+        let mut cumulative = Vec::new();
+        if let Some(exponent) = zipf {
+            let mut sum = 0.0;
+            cumulative.extend((1..=flows).map(|rank| {
+                sum += f64::from(rank).powf(-exponent);
+                sum
+            }));
+        }
+        Pick { state: 42, flows: u64::from(flows), cumulative }
+    }
+
+    fn next(&mut self) -> u32 {
+        let bits = packet::split_mix(&mut self.state);
+        match self.cumulative.last() {
+            Some(total) => {
+                let at = (bits >> 11) as f64 / (1u64 << 53) as f64 * total;
+                self.cumulative.partition_point(|&sum| sum < at).min(self.cumulative.len() - 1) as u32
+            }
+            None => (u128::from(bits) * u128::from(self.flows) >> 64) as u32,
+        }
+    }
+}
+
+const ETHERNET: [u8; 14] = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x08, 0x00];
+
+/// The client of a flow: an address in 10/8 and a port; ports repeat over addresses.
+fn client(flow: u32) -> ([u8; 4], u16) {
+    let (host, port) = (flow / 64, flow % 64);
+    let [_, b, c, d] = (host + 1).to_be_bytes();
+    ([10, b, c, d], 1024 + (port * 997 % 60_000) as u16)
+}
+
+fn udp(frames: &mut Vec<u8>, flow: u32, frame_len: usize) {
+    let (address, port) = client(flow);
+    let start = frames.len();
+    ipv4(frames, address, frame_len, 17);
+    let l4_len = (frame_len - 34) as u16;
+    frames.extend(port.to_be_bytes());
+    frames.extend(80u16.to_be_bytes());
+    frames.extend(l4_len.to_be_bytes());
+    frames.extend([0, 0]);
+    frames.resize(start + frame_len, 0);
+    transport_checksum(&mut frames[start..], 17, 6);
+}
+
+fn syn(frames: &mut Vec<u8>, number: u32, frame_len: usize) {
+    let [_, b, c, d] = number.to_be_bytes();
+    let start = frames.len();
+    ipv4(frames, [11, b, c, d], frame_len, 6);
+    frames.extend(40_000u16.to_be_bytes());
+    frames.extend(80u16.to_be_bytes());
+    frames.extend(number.to_be_bytes());
+    frames.extend([0, 0, 0, 0, 0x50, 0x02, 0xff, 0xff, 0, 0, 0, 0]);
+    frames.resize(start + frame_len, 0);
+    transport_checksum(&mut frames[start..], 6, 16);
+}
+
+fn ipv4(frames: &mut Vec<u8>, source: [u8; 4], frame_len: usize, protocol: u8) {
+    frames.extend(ETHERNET);
+    let l3 = frames.len();
+    let total_len = (frame_len - 14) as u16;
+    frames.extend([0x45, 0]);
+    frames.extend(total_len.to_be_bytes());
+    frames.extend([0, 0, 0x40, 0, 64, protocol, 0, 0]);
+    frames.extend(source);
+    frames.extend(SERVICE);
+    let sum = checksum::checksum(&frames[l3..]);
+    frames[l3 + 10..l3 + 12].copy_from_slice(&sum.to_be_bytes());
+}
+
+fn transport_checksum(frame: &mut [u8], protocol: u8, at: usize) {
+    let len = (frame.len() - 34) as u32;
+    let pseudo = checksum::sum(&frame[26..34]) + u32::from(protocol) + len;
+    let sum = checksum::finish_udp(pseudo + checksum::sum(&frame[34..]));
+    frame[34 + at..36 + at].copy_from_slice(&sum.to_be_bytes());
+}

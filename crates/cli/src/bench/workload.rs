@@ -1,0 +1,217 @@
+//! The workloads: a chain each, written as a policy.
+
+use std::path::Path;
+
+use anyhow::ensure;
+use chain::Chain;
+use clap::ValueEnum;
+use packet::{Packet, Pool, Side};
+
+use super::tape::{Frames, Tape};
+use crate::policies;
+
+/// What to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Workload {
+    /// Parse and forward, without functions
+    Forward,
+    /// NAT
+    Nat,
+    /// Load balancer, Maglev hashing over 32 servers, destination NAT
+    Lb,
+    /// Firewall with 100 rules, known flows
+    Firewall,
+    /// Firewall with 100 rules, every packet opens a flow
+    FirewallNew,
+    /// Monitor
+    Monitor,
+    /// NAT, load balancer, monitor, firewall
+    Chain4,
+}
+
+impl Workload {
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Workload::Forward => "forward",
+            Workload::Nat => "nat",
+            Workload::Lb => "lb",
+            Workload::Firewall => "firewall",
+            Workload::FirewallNew => "firewall-new",
+            Workload::Monitor => "monitor",
+            Workload::Chain4 => "chain4",
+        }
+    }
+
+    /// What frames it is played.
+    pub fn frames(self) -> Frames {
+        match self {
+            Workload::FirewallNew => Frames::Syn,
+            _ => Frames::Udp,
+        }
+    }
+
+    /// Its policy, for this many flows.
+    fn policy(self, flows: u32) -> String {
+        let line = match self {
+            Workload::Forward => "inside <-> outside",
+            Workload::Nat => "inside <-> n <-> outside",
+            Workload::Lb => "inside <-> l <-> outside",
+            Workload::Firewall | Workload::FirewallNew => "inside <-> f <-> outside",
+            Workload::Monitor => "inside <-> m <-> outside",
+            Workload::Chain4 => "inside <-> n <-> l <-> m <-> f <-> outside",
+        };
+        let mut text = format!(
+            "Port<0> inside;\nPort<1> outside;\nsettings {{ flows: {}, seed: 1 }};\npipelet {{ {line}; }}\n",
+            flows.max(1)
+        );
+        if line.contains(" n ") {
+            text += &nat(flows);
+        }
+        if line.contains(" l ") {
+            text += &load_balancer();
+        }
+        if line.contains(" m ") {
+            text += "Monitor m {};\n";
+        }
+        if line.contains(" f ") {
+            text += &firewall();
+        }
+        text
+    }
+}
+
+/// External addresses enough for the flows: each has some 64,000 ports.
+fn nat(flows: u32) -> String {
+    let addresses = flows / 50_000 + 1;
+    format!("NAT n {{ external: [198.18.0.1-198.18.0.{addresses}] }};\n")
+}
+
+fn load_balancer() -> String {
+    let servers = (1..=32).map(|i| format!("{{ name: s{i}, address: 172.16.0.{i} }}"));
+    let servers: Vec<_> = servers.collect();
+    format!(
+        "LB l {{ services: [ {{ vip: 192.0.2.80, port: 80, protocol: udp, servers: [{}] }} ] }};\n",
+        servers.join(", ")
+    )
+}
+
+/// 99 rules that do not match, and one that does.
+fn firewall() -> String {
+    let mut rules: Vec<_> = (0..99)
+        .map(|i| format!("deny tcp from 172.{}.0.0/16 to 203.0.113.{i} port {}", 16 + i % 16, 1000 + i))
+        .collect();
+    rules.push("allow any from any to any".to_owned());
+    format!("Firewall f {{ rules: \"{}\" }};\n", rules.join("\\n"))
+}
+
+/// A chain under measurement.
+pub struct World {
+    chain: Chain,
+    pool: Pool,
+    batch: Vec<Packet>,
+    out: Vec<Packet>,
+    batch_len: usize,
+    now_ns: u64,
+    fresh: bool,
+}
+
+/// Virtual nanoseconds from packet to packet.
+const PACE_NS: u64 = 50;
+
+impl World {
+    /// The workload's chain.
+    pub fn new(workload: Workload, flows: u32, batch_len: usize) -> anyhow::Result<World> {
+        let assembly = policies::parse(workload.name(), &workload.policy(flows), Path::new(""), None)?;
+        Ok(World {
+            chain: assembly.chain,
+            pool: Pool::new(4 * batch_len),
+            batch: Vec::with_capacity(batch_len),
+            out: Vec::with_capacity(2 * batch_len),
+            batch_len,
+            now_ns: 1_000_000_000,
+            fresh: workload.frames() == Frames::Syn,
+        })
+    }
+
+    /// Opens the tape's flows, and runs once around.
+    pub fn warm_up(&mut self, tape: &Tape) -> anyhow::Result<()> {
+        for frame in tape.openings() {
+            self.add(frame);
+            self.run();
+        }
+        let counters = self.chain.counters();
+        ensure!(
+            counters.dropped() == 0,
+            "the warm-up dropped packets: {:?}",
+            packet::DropReason::ALL.iter().find(|reason| counters.drops[reason.index()] > 0)
+        );
+        self.play(tape, 0, 1 << 16);
+        Ok(())
+    }
+
+    /// Plays a part of the tape.
+    pub fn play(&mut self, tape: &Tape, from: usize, count: usize) {
+        for start in (from..from + count).step_by(self.batch_len) {
+            for i in start..(start + self.batch_len).min(from + count) {
+                self.add(tape.frame(i));
+            }
+            self.run();
+        }
+    }
+
+    /// Whether every packet was accounted for, and passed: a fast wrong run is a failure.
+    pub fn check(&self) -> anyhow::Result<()> {
+        let counters = self.chain.counters();
+        ensure!(counters.add_up(), "accounts do not add up: {counters:?}");
+        ensure!(counters.dropped() == 0, "packets were dropped: {counters:?}");
+        ensure!(self.fresh || counters.packets_out == counters.packets_in, "packets were lost");
+        Ok(())
+    }
+
+    /// Bytes of a flow's record.
+    pub fn record_len(&self) -> usize {
+        self.chain.record_len()
+    }
+
+    #[inline]
+    fn add(&mut self, frame: &[u8]) {
+        let Some(mut packet) = self.pool.take(frame) else { return };
+        let meta = packet.meta_mut();
+        meta.timestamp_ns = self.now_ns;
+        meta.side = Side::Inside;
+        self.now_ns += PACE_NS;
+        self.batch.push(packet);
+    }
+
+    #[inline]
+    fn run(&mut self) {
+        self.chain.process(&mut self.batch, &mut self.out, &mut self.pool);
+        for packet in self.out.drain(..) {
+            std::hint::black_box(packet.data());
+            self.pool.give(packet);
+        }
+        let effects = self.chain.effects_mut();
+        effects.reports.clear();
+        effects.alerts.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::*;
+
+    #[test]
+    fn every_workload_runs_and_drops_nothing() -> anyhow::Result<()> {
+        for workload in Workload::value_variants() {
+            let tape = Tape::new(100, 64, None, workload.frames());
+            let mut world = World::new(*workload, 100, 16).with_context(|| workload.name())?;
+            world.warm_up(&tape).with_context(|| workload.name())?;
+            world.play(&tape, 0, 1000);
+            world.check().with_context(|| workload.name())?;
+        }
+        Ok(())
+    }
+}

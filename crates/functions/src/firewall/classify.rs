@@ -1,0 +1,221 @@
+//! Finding the first of thousands of rules that matches: aggregated bit vectors (Lakshman and Stiliadis, SIGCOMM 1998;
+//! Baboescu and Varghese, SIGCOMM 2001).
+//!
+//! Each header field is an [`Axis`], cut where any rule's range begins or ends. For each interval there is the set of rules
+//! that cover it, as one bit per rule in order. A packet picks one set per axis; the first bit that is in all of them is the
+//! first rule that matches. Sets are stored as [`sets::RuleSets`]: a summary says which blocks of 64 rules are not empty, so that
+//! only blocks that all summaries name are read.
+//!
+//! The answer is exact whatever the rules are: ranges, prefixes and lists need no expansion, and one rule is one bit. Cost with
+//! N rules: a binary search per address and port, then N / 4096 words of summary and, mostly, a block or two. At worst (rules
+//! whose fields each match, but never together) N / 64 blocks. Memory is at worst proportional to the intervals times N / 8 bytes
+//! and bounded by [`TABLES_MAX_BYTES`].
+
+use super::rule::{FlowState, Headers, Ranges, Rule, Way};
+
+mod sets;
+
+use sets::{RuleSets, SetsBuilder};
+
+/// Rules at most.
+pub const RULES_MAX: usize = 16_384;
+
+/// Bytes of a classifier's tables at most.
+pub const TABLES_MAX_BYTES: usize = 256 << 20;
+
+/// The rules' tables would take more than [`TABLES_MAX_BYTES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the rules overlap so much that their tables would take more than {} MiB", TABLES_MAX_BYTES >> 20)]
+pub struct TooLarge;
+
+/// Rules, ready to be searched.
+#[derive(Debug)]
+pub struct Classifier {
+    sets: RuleSets,
+    /// Bit by bit, rules that are not disabled.
+    enabled: Vec<u64>,
+    v4: Pair<u32>,
+    v6: Pair<u128>,
+    source_ports: Axis<u16>,
+    destination_ports: Axis<u16>,
+    /// By protocol, way and state: see [`class_of`].
+    classes: Vec<u32>,
+    /// By TCP flags.
+    flags: Vec<u32>,
+}
+
+/// Source and destination of one IP version.
+#[derive(Debug)]
+struct Pair<T> {
+    sources: Axis<T>,
+    destinations: Axis<T>,
+}
+
+impl Classifier {
+    /// Tables for these rules, of which there may be [`RULES_MAX`].
+    ///
+    /// # Errors
+    /// [`TooLarge`]: the tables are too large.
+    pub fn new(rules: &[Rule]) -> Result<Classifier, TooLarge> {
+        let mut builder = SetsBuilder::new(rules.len());
+        let sets = &mut builder;
+        let v4 = Pair {
+            sources: Axis::new(rules, sets, |rule| &rule.sources.v4, u32::checked_add)?,
+            destinations: Axis::new(rules, sets, |rule| &rule.destinations.v4, u32::checked_add)?,
+        };
+        let v6 = Pair {
+            sources: Axis::new(rules, sets, |rule| &rule.sources.v6, u128::checked_add)?,
+            destinations: Axis::new(rules, sets, |rule| &rule.destinations.v6, u128::checked_add)?,
+        };
+        let source_ports = Axis::new(rules, sets, |rule| &rule.source_ports, u16::checked_add)?;
+        let destination_ports = Axis::new(rules, sets, |rule| &rule.destination_ports, u16::checked_add)?;
+        let classes = classes(rules, sets)?;
+        let flags = flags(rules, sets)?;
+        let enabled = vec![u64::MAX; rules.len().div_ceil(64)];
+        Ok(Classifier {
+            sets: builder.finish(),
+            enabled,
+            v4,
+            v6,
+            source_ports,
+            destination_ports,
+            classes,
+            flags,
+        })
+    }
+
+    /// The number, from 0, of the first enabled rule that matches.
+    pub fn first_match(&self, headers: &Headers) -> Option<usize> {
+        let (source, destination) = if headers.version == 4 {
+            let number = |addr: packet::Addr| u32::from_be_bytes(addr.v4_bytes());
+            (self.v4.sources.at(number(headers.source)), self.v4.destinations.at(number(headers.destination)))
+        } else {
+            let (source, destination) = (headers.source.to_u128(), headers.destination.to_u128());
+            (self.v6.sources.at(source), self.v6.destinations.at(destination))
+        };
+        let chosen = [
+            source,
+            destination,
+            self.destination_ports.at(headers.destination_port),
+            self.source_ports.at(headers.source_port),
+            self.classes[class_of(headers.protocol, headers.way, headers.state)],
+            self.flags[usize::from(headers.tcp_flags)],
+        ];
+        self.sets.first_common(chosen, &self.enabled)
+    }
+
+    /// Makes a rule match, or not.
+    pub fn enable(&mut self, rule: usize, enabled: bool) {
+        if let Some(word) = self.enabled.get_mut(rule / 64) {
+            *word = *word & !(1 << (rule % 64)) | u64::from(enabled) << (rule % 64);
+        }
+    }
+
+    /// Bytes of the tables.
+    pub fn len_bytes(&self) -> usize {
+        self.sets.len_bytes()
+            + self.v4.sources.len_bytes()
+            + self.v4.destinations.len_bytes()
+            + self.v6.sources.len_bytes()
+            + self.v6.destinations.len_bytes()
+            + self.source_ports.len_bytes()
+            + self.destination_ports.len_bytes()
+            + (self.classes.len() + self.flags.len()) * size_of::<u32>()
+    }
+}
+
+/// A header field, cut into intervals, each with the set of rules that cover it.
+#[derive(Debug)]
+struct Axis<T> {
+    /// Where each interval but the first begins; the first begins at 0.
+    starts: Vec<T>,
+    sets: Vec<u32>,
+}
+
+impl<T: Copy + Ord + Default + From<u8>> Axis<T> {
+    fn new<'r>(
+        rules: &'r [Rule],
+        sets: &mut SetsBuilder,
+        ranges: impl Fn(&'r Rule) -> &'r Ranges<T>,
+        add: impl Fn(T, T) -> Option<T>,
+    ) -> Result<Axis<T>, TooLarge>
+    where
+        T: 'r,
+    {
+        // A rule's ranges are disjoint, so that each of these turns its bit over.
+        let mut turns: Vec<(T, u32)> = Vec::new();
+        for (number, rule) in (0..).zip(rules) {
+            for range in ranges(rule) {
+                turns.push((*range.start(), number));
+                turns.extend(add(*range.end(), T::from(1)).map(|behind| (behind, number)));
+            }
+        }
+        turns.sort_unstable();
+        let mut axis = Axis { starts: Vec::new(), sets: Vec::new() };
+        let mut turns = turns.into_iter().peekable();
+        let mut start = T::default();
+        loop {
+            while let Some((_, rule)) = turns.next_if(|&(at, _)| at == start) {
+                sets.turn(rule as usize);
+            }
+            axis.sets.push(sets.intern()?);
+            match turns.peek() {
+                Some(&(at, _)) => start = at,
+                None => break,
+            }
+            axis.starts.push(start);
+        }
+        sets.clear();
+        Ok(axis)
+    }
+
+    /// The set of rules that cover `value`.
+    #[inline]
+    fn at(&self, value: T) -> u32 {
+        self.sets[self.starts.partition_point(|&start| start <= value)]
+    }
+
+    fn len_bytes(&self) -> usize {
+        self.starts.len() * size_of::<T>() + self.sets.len() * size_of::<u32>()
+    }
+}
+
+const WAYS: [Way; 2] = [Way::In, Way::Out];
+
+/// Protocol, way and state as one number.
+#[inline]
+fn class_of(protocol: u8, way: Way, state: FlowState) -> usize {
+    usize::from(protocol) | (way as usize) << 8 | (state as usize) << 9
+}
+
+/// For each class the set of rules that match it.
+fn classes(rules: &[Rule], sets: &mut SetsBuilder) -> Result<Vec<u32>, TooLarge> {
+    let protocols = Axis::new(rules, sets, |rule| &rule.protocols, u8::checked_add)?;
+    let mut classes = vec![0; 256 * WAYS.len() * FlowState::ALL.len()];
+    // Protocols that no rule tells apart have the same set: one computation for each interval.
+    for state in FlowState::ALL {
+        for way in WAYS {
+            let mut first = 0u8;
+            for next in protocols.starts.iter().map(|&start| Some(start)).chain([None]) {
+                let matches = |rule: &Rule| {
+                    rule.states.has(state)
+                        && rule.ways.has(way)
+                        && rule.protocols.iter().any(|range| range.contains(&first))
+                };
+                let set = sets.of(rules.iter().map(matches))?;
+                let last = next.map_or(255, |next: u8| next - 1);
+                classes[class_of(first, way, state)..=class_of(last, way, state)].fill(set);
+                first = next.unwrap_or(0);
+            }
+        }
+    }
+    Ok(classes)
+}
+
+/// For each value of the TCP flags the set of rules that match it.
+fn flags(rules: &[Rule], sets: &mut SetsBuilder) -> Result<Vec<u32>, TooLarge> {
+    if rules.iter().all(|rule| rule.flags.mask == 0) {
+        return Ok(vec![sets.of(rules.iter().map(|_| true))?; 256]);
+    }
+    (0..=255u8).map(|value| sets.of(rules.iter().map(|rule| rule.flags.matches(value)))).collect()
+}

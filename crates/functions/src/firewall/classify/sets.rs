@@ -1,0 +1,140 @@
+//! Sets of rules, thousands of them, most of them small or alike.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use super::{TABLES_MAX_BYTES, TooLarge};
+
+/// Sets of rules: per set a summary with a bit for each block of 64 rules, and the blocks that are not empty.
+#[derive(Debug)]
+pub(super) struct RuleSets {
+    /// Words of a summary.
+    summary_len: usize,
+    /// Per set: its summary, then the place of its first block.
+    heads: Vec<u64>,
+    blocks: Vec<u64>,
+}
+
+impl RuleSets {
+    /// The first rule that is in all of these sets and in `also`.
+    #[inline]
+    pub(super) fn first_common<const N: usize>(&self, sets: [u32; N], also: &[u64]) -> Option<usize> {
+        let head_len = self.summary_len + 1;
+        let heads = sets.map(|set| &self.heads[set as usize * head_len..][..head_len]);
+        let mut blocks = heads.map(|head| head[self.summary_len] as usize);
+        for word in 0..self.summary_len {
+            let mut common = heads.iter().fold(u64::MAX, |common, head| common & head[word]);
+            while common != 0 {
+                let bit = common.trailing_zeros();
+                let number = word * 64 + bit as usize;
+                let mut block = also[number];
+                for (head, first) in heads.iter().zip(&blocks) {
+                    // The block's place among those that are not empty.
+                    let rank = (head[word] & ((1 << bit) - 1)).count_ones();
+                    block &= self.blocks[first + rank as usize];
+                    if block == 0 {
+                        break;
+                    }
+                }
+                if block != 0 {
+                    return Some(number * 64 + block.trailing_zeros() as usize);
+                }
+                common &= common - 1;
+            }
+            for (head, first) in heads.iter().zip(&mut blocks) {
+                *first += head[word].count_ones() as usize;
+            }
+        }
+        None
+    }
+
+    /// Whether the set is this one, given as a bit per rule.
+    fn is(&self, set: u32, other: &[u64]) -> bool {
+        let head = &self.heads[set as usize * (self.summary_len + 1)..][..=self.summary_len];
+        let mut next = head[self.summary_len] as usize;
+        other.iter().enumerate().all(|(number, &block)| {
+            let there = head[number / 64] >> (number % 64) & 1 == 1;
+            let own = if there { self.blocks[next] } else { 0 };
+            next += usize::from(there);
+            own == block
+        })
+    }
+
+    pub(super) fn len_bytes(&self) -> usize {
+        (self.heads.len() + self.blocks.len()) * size_of::<u64>()
+    }
+}
+
+/// Collects sets; equal ones are kept once.
+pub(super) struct SetsBuilder {
+    sets: RuleSets,
+    /// By hash; of two different sets with one hash, the later one is not found again, only stored twice.
+    known: HashMap<u64, u32>,
+    /// The set under construction, a bit per rule.
+    current: Vec<u64>,
+}
+
+impl SetsBuilder {
+    /// For sets of this many rules.
+    pub(super) fn new(rules: usize) -> SetsBuilder {
+        let blocks = rules.div_ceil(64);
+        SetsBuilder {
+            sets: RuleSets { summary_len: blocks.div_ceil(64), heads: Vec::new(), blocks: Vec::new() },
+            known: HashMap::new(),
+            current: vec![0; blocks],
+        }
+    }
+
+    /// Puts a rule into the current set, or takes it out.
+    pub(super) fn turn(&mut self, rule: usize) {
+        self.current[rule / 64] ^= 1 << (rule % 64);
+    }
+
+    /// Empties the current set.
+    pub(super) fn clear(&mut self) {
+        self.current.fill(0);
+    }
+
+    /// The number of the set of those rules for which there is a `true`.
+    pub(super) fn of(&mut self, members: impl Iterator<Item = bool>) -> Result<u32, TooLarge> {
+        self.clear();
+        for (rule, _) in members.enumerate().filter(|&(_, member)| member) {
+            self.turn(rule);
+        }
+        let set = self.intern();
+        self.clear();
+        set
+    }
+
+    /// The number of the current set.
+    pub(super) fn intern(&mut self) -> Result<u32, TooLarge> {
+        let mut hasher = DefaultHasher::new();
+        self.current.hash(&mut hasher);
+        let hash = hasher.finish();
+        if let Some(&set) = self.known.get(&hash)
+            && self.sets.is(set, &self.current)
+        {
+            return Ok(set);
+        }
+        let sets = &mut self.sets;
+        let mut head = vec![0; sets.summary_len + 1];
+        head[sets.summary_len] = sets.blocks.len() as u64;
+        for (number, &block) in self.current.iter().enumerate().filter(|&(_, &block)| block != 0) {
+            head[number / 64] |= 1 << (number % 64);
+            sets.blocks.push(block);
+        }
+        let set = (sets.heads.len() / head.len()) as u32;
+        sets.heads.extend(head);
+        if sets.len_bytes() > TABLES_MAX_BYTES {
+            return Err(TooLarge);
+        }
+        self.known.insert(hash, set);
+        Ok(set)
+    }
+
+    pub(super) fn finish(mut self) -> RuleSets {
+        self.sets.heads.shrink_to_fit();
+        self.sets.blocks.shrink_to_fit();
+        self.sets
+    }
+}

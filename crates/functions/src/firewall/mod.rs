@@ -1,0 +1,502 @@
+//! The firewall (B24's IPFilter, A29's firewall): an ordered list of rules decides which flows pass.
+//!
+//! [`parse`] reads rules, [`classify`] finds the first of thousands that matches, and this module applies it: to the first
+//! packet of a flow, whose later packets follow without another look until the rules change. See the README.
+
+pub mod classify;
+mod config;
+pub mod parse;
+mod reject;
+pub mod rule;
+mod track;
+
+use nf::config::ConfigError;
+use nf::{
+    Access, Affinity, Attribute, Connection, Context, ControlError, Descriptor, EventCondition, Field,
+    Maturity, NetworkFunction, PacketView, Scaling, Setup, Shared, Verdict,
+};
+use packet::parse::protocol;
+use packet::{Class, Direction, DropReason, Side};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use classify::Classifier;
+pub use config::{Config, Pickup, RuleTexts, Tcp};
+pub use reject::{ANSWERS_BURST, ANSWERS_PER_S, SOURCE_ANSWERS_BURST, SOURCE_ANSWERS_PER_S, SOURCES_MAX};
+use rule::{Action, FlowState, Headers, Rule, Way, has_ports, is_icmp};
+
+/// The firewall.
+pub struct Firewall {
+    rules: Vec<Rule>,
+    classifier: Classifier,
+    default: Action,
+    stateful: bool,
+    strict: bool,
+    picks_up: bool,
+    /// Counts changes of the rules, from 1: what was judged under another version is judged again.
+    version: u32,
+    /// Flows whose [`State::quick`] is this need no further look; [`NO_QUICK_WAY`] if all do.
+    quick: u32,
+}
+
+/// What the firewall keeps of a flow. The first 16 bytes are all that `tcp: loose` reads or writes.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct State {
+    /// The version of the rules under which the flow's packets pass without another look; 0: under none.
+    quick: u32,
+    /// The version under which it was judged; 0: not yet.
+    judged: u32,
+    /// What decided: a rule's number from 1, or 0 for the default.
+    rule: u16,
+    /// See [`Opening`].
+    opening: u8,
+    /// TCP flags or ICMP type of the packet that the flow was judged by.
+    opening_detail: u8,
+    /// What is done with its packets: 1 and the [`Action`]'s number.
+    action: u8,
+    spare: [u8; 3],
+    /// With `tcp: strict`: how far the connection has come.
+    ends: track::Ends,
+}
+
+const NO_QUICK_WAY: u32 = u32::MAX;
+
+/// Attribute: a rule allows the flow.
+const SAFE: usize = 0;
+/// Attribute: what the rule's `tag` says.
+const TAG: usize = 1;
+
+const COUNT_JUDGED: usize = 0;
+const COUNT_DENIED: usize = 1;
+const COUNT_DEFAULT: usize = 2;
+const COUNT_INVALID: usize = 3;
+const COUNT_ANSWERED: usize = 4;
+const COUNT_UNANSWERED: usize = 5;
+
+/// Set: sources that got answers.
+const ANSWERED_SOURCES: usize = 0;
+/// Set with one member: all answers.
+const ANSWERED_ALL: usize = 1;
+
+/// Event: the rules are not those of the version that is its argument.
+const RULES_CHANGED: u16 = 1;
+/// Event that always holds: every packet must be looked at.
+const EVERY_PACKET: u16 = 2;
+
+impl NetworkFunction for Firewall {
+    const DESCRIPTOR: &'static Descriptor = &Descriptor {
+        name: "firewall",
+        aliases: &["fw", "ipfilter"],
+        summary: "Stateful packet filter: an ordered list of rules decides which flows pass",
+        maturity: Maturity::Preview,
+        state_version: 1,
+        attributes: &[
+            Attribute { name: "safe", bits: 1, meaning: "a rule allows the flow" },
+            Attribute { name: "tag", bits: 8, meaning: "the `tag` of the rule that matched; 0: none" },
+        ],
+        reads: &[
+            Field::SourceAddress,
+            Field::DestinationAddress,
+            Field::SourcePort,
+            Field::DestinationPort,
+            Field::Protocol,
+            Field::TcpFlags,
+        ],
+        writes: &[],
+        payload: Access::Ignore,
+        affinity: Affinity::Flow,
+        scaling: Scaling::Servers,
+        shared: &[
+            Shared::Counter("judged"),
+            Shared::Counter("denied"),
+            Shared::Counter("denied-by-default"),
+            Shared::Counter("invalid"),
+            Shared::Counter("answered"),
+            Shared::Counter("unanswered"),
+            Shared::Set { name: "answered-sources", capacity: SOURCES_MAX },
+            Shared::Set { name: "answered", capacity: 1 },
+        ],
+        map: None,
+        keeps_flows: false,
+        cycles_per_packet: 20,
+    };
+
+    type Config = Config;
+    type State = State;
+
+    fn new(config: Config, _setup: &mut Setup) -> Result<Firewall, ConfigError> {
+        if config.tcp == Tcp::Strict && !config.stateful {
+            return Err(ConfigError::new("`tcp: strict` needs `stateful: true`"));
+        }
+        if let Some((name, _)) = config.tags.iter().find(|&(_, &tag)| tag == 0) {
+            return Err(ConfigError::new(format!("tag `{name}` is 0, which means no tag: use 1 to 255")));
+        }
+        let rules = parse::rules(&config.rules.0, &config.tags)?;
+        let classifier = Classifier::new(&rules).map_err(ConfigError::new)?;
+        let mut firewall = Firewall {
+            rules,
+            classifier,
+            default: config.default,
+            stateful: config.stateful,
+            strict: config.tcp == Tcp::Strict,
+            picks_up: config.pickup == Pickup::Allow,
+            version: 0,
+            quick: NO_QUICK_WAY,
+        };
+        firewall.raise_version();
+        Ok(firewall)
+    }
+
+    #[inline]
+    fn process(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
+        if packet.is_recording() {
+            packet.note_event(self.validity());
+        }
+        // A SYN may open the connection anew, from the other end.
+        if state.quick == self.quick && !is_syn(packet.meta().tcp_flags) {
+            return Verdict::Forward;
+        }
+        if self.stateful {
+            self.process_in_flow(packet, state, context)
+        } else {
+            self.process_alone(packet, context)
+        }
+    }
+
+    /// SpeedyBox's event of an access control list: what was recorded under other rules is stale (B7, B23).
+    fn event_holds(&self, event: EventCondition, _state: &State) -> bool {
+        event != self.validity() || event.id == EVERY_PACKET
+    }
+
+    /// `default allow|deny|reject`, `rule N|NAME enable|disable`.
+    fn control(&mut self, command: &str) -> Result<(), ControlError> {
+        let words: Vec<&str> = command.split_whitespace().collect();
+        match words.as_slice() {
+            ["default", action] => {
+                self.default = match *action {
+                    "allow" => Action::Allow,
+                    "deny" => Action::Deny,
+                    "reject" => Action::Reject,
+                    _ => return Err(misunderstood(command)),
+                };
+            }
+            ["rule", name @ .., action @ ("enable" | "disable")] => {
+                let rule = self.find_rule(&name.join(" "))?;
+                self.classifier.enable(rule, *action == "enable");
+            }
+            _ => return Err(misunderstood(command)),
+        }
+        self.raise_version();
+        Ok(())
+    }
+}
+
+impl Firewall {
+    /// A packet of a firewall that keeps state: the first of a flow is judged, the others follow it.
+    fn process_in_flow(
+        &self,
+        packet: &PacketView<'_>,
+        state: &mut State,
+        context: &mut Context<'_>,
+    ) -> Verdict {
+        let opening = Opening(state.opening);
+        match packet.meta().class {
+            // It speaks of a flow that never came by here.
+            Class::IcmpError if is_related(context) && !opening.is_set() => {
+                self.process_alone(packet, context)
+            }
+            Class::LaterFragment if !opening.is_set() => invalid(context),
+            // These have no ports to be judged by: they follow what is known of their flow.
+            Class::IcmpError if is_related(context) => self.enforce(packet, state, context),
+            Class::LaterFragment => self.enforce(packet, state, context),
+            _ if state.judged != self.version => self.judge(packet, state, context),
+            _ if !self.is_of_kind(packet, state, context) => match self.process_alone(packet, context) {
+                Verdict::Forward => self.follow(packet, state, context),
+                refused => refused,
+            },
+            _ => self.enforce(packet, state, context),
+        }
+    }
+
+    /// Whether the packet is covered by what was decided about its flow.
+    fn is_of_kind(&self, packet: &PacketView<'_>, state: &State, context: &Context<'_>) -> bool {
+        let turned = Opening(state.opening).direction() != context.direction();
+        match packet.meta().protocol {
+            // The other end's SYN does not go on with the connection, unless both open it (RFC 9293 3.5).
+            protocol::TCP if turned && is_syn(packet.meta().tcp_flags) => {
+                matches!(context.connection(), Connection::SYN_SENT | Connection::SYN_RECEIVED)
+            }
+            // Messages of any type are of one flow as long as addresses and identifier agree.
+            number if is_icmp(number) => {
+                let opened_by = state.opening_detail;
+                detail(packet) == if turned { answer_type(number, opened_by) } else { opened_by }
+            }
+            _ => true,
+        }
+    }
+
+    /// Judges a flow by this packet: as its first packet was, so that new rules do to it what they would have done then.
+    #[inline(never)]
+    fn judge(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
+        if !Opening(state.opening).is_set() {
+            state.opening = Opening::new(context, self.state_of(packet, context)).0;
+            state.opening_detail = detail(packet);
+        }
+        let opening = Opening(state.opening);
+        let mut headers = self.headers(packet, state.opening_detail, opening.way(), opening.state());
+        if opening.direction() != context.direction() && !is_icmp(headers.protocol) {
+            std::mem::swap(&mut headers.source_port, &mut headers.destination_port);
+        }
+        if opening.direction() != context.direction() {
+            std::mem::swap(&mut headers.source, &mut headers.destination);
+        }
+        let (action, rule) = self.decide(&headers);
+        state.judged = self.version;
+        state.quick = if action == Action::Allow && !is_icmp(headers.protocol) { self.version } else { 0 };
+        state.action = 1 + action as u8;
+        state.rule = rule.map_or(0, |rule| rule as u16 + 1);
+        let rule = rule.map(|rule| &self.rules[rule]);
+        context.tag_flow(SAFE, u16::from(action == Action::Allow && rule.is_some()));
+        context.tag_flow(TAG, rule.and_then(|rule| rule.tag).map_or(0, u16::from));
+        self.report(action, state.rule, context);
+        self.enforce(packet, state, context)
+    }
+
+    /// Does what was decided about the packet's flow.
+    fn enforce(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
+        if state.action == 1 + Action::Allow as u8 {
+            return self.follow(packet, state, context);
+        }
+        if state.rule == 0 && Opening(state.opening).state() == FlowState::Invalid {
+            return invalid(context);
+        }
+        refuse(packet, context, state.action == 1 + Action::Reject as u8, state.rule == 0)
+    }
+
+    /// A packet of a flow that passes.
+    fn follow(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
+        let meta = packet.meta();
+        // A fragment's length is not that of its segment, so that it cannot be followed.
+        if !self.strict || meta.protocol != protocol::TCP || meta.class != Class::Whole {
+            return Verdict::Forward;
+        }
+        let fits = |segment: track::Segment| {
+            flags_fit(segment.flags) && state.ends.follow(&segment, context.direction())
+        };
+        if track::Segment::read(packet).is_none_or(fits) { Verdict::Forward } else { invalid(context) }
+    }
+
+    /// Judges this packet for itself.
+    fn process_alone(&self, packet: &PacketView<'_>, context: &mut Context<'_>) -> Verdict {
+        let state = self.state_of(packet, context);
+        let mut headers = self.headers(packet, detail(packet), way(context.side()), state);
+        if packet.meta().class == Class::LaterFragment && has_ports(headers.protocol) {
+            let flow = context.flow();
+            let (from, to) = flow.key.ends(flow.reversed ^ (flow.direction == Direction::Reply));
+            (headers.source_port, headers.destination_port) = (from.port, to.port);
+        }
+        let (action, rule) = self.decide(&headers);
+        let number = rule.map_or(0, |rule| rule as u16 + 1);
+        let rule = rule.map(|rule| &self.rules[rule]);
+        context.tag_packet(SAFE, u16::from(action == Action::Allow && rule.is_some()));
+        if let Some(tag) = rule.and_then(|rule| rule.tag) {
+            context.tag_flow(TAG, u16::from(tag));
+        }
+        self.report(action, number, context);
+        match action {
+            Action::Allow => Verdict::Forward,
+            _ if rule.is_none() && state == FlowState::Invalid => invalid(context),
+            _ => refuse(packet, context, action == Action::Reject, rule.is_none()),
+        }
+    }
+
+    /// What is done with such a packet, and the rule that says so; none: the default. Invalid packets pass by rule only.
+    fn decide(&self, headers: &Headers) -> (Action, Option<usize>) {
+        match self.classifier.first_match(headers) {
+            Some(rule) => (self.rules[rule].action, Some(rule)),
+            None if headers.state == FlowState::Invalid => (Action::Deny, None),
+            None => (self.default, None),
+        }
+    }
+
+    /// Counts a judgement, and raises an alert if its rule wants that.
+    fn report(&self, action: Action, number: u16, context: &mut Context<'_>) {
+        context.count(COUNT_JUDGED, 1);
+        let rule = number.checked_sub(1).and_then(|index| self.rules.get(usize::from(index)));
+        if let Some(rule) = rule.filter(|rule| rule.log) {
+            let (category, severity) = match action {
+                Action::Allow => ("firewall-allow", 3),
+                Action::Deny => ("firewall-deny", 2),
+                Action::Reject => ("firewall-reject", 2),
+            };
+            context.alert(u32::from(number), &rule.name, category, severity);
+        }
+    }
+
+    fn headers(&self, packet: &PacketView<'_>, detail: u8, way: Way, state: FlowState) -> Headers {
+        let meta = packet.meta();
+        let (source, destination) = packet.ends();
+        let ports = has_ports(meta.protocol);
+        Headers {
+            version: meta.version,
+            protocol: meta.protocol,
+            source: source.addr,
+            destination: destination.addr,
+            source_port: if ports { source.port } else { 0 },
+            destination_port: match meta.protocol {
+                number if is_icmp(number) => u16::from(detail),
+                _ if ports => destination.port,
+                _ => 0,
+            },
+            tcp_flags: if meta.protocol == protocol::TCP { detail } else { 0 },
+            way,
+            state,
+        }
+    }
+
+    /// How the packet stands to what is known of its flow.
+    fn state_of(&self, packet: &PacketView<'_>, context: &Context<'_>) -> FlowState {
+        let meta = packet.meta();
+        if meta.class == Class::IcmpError {
+            return if is_related(context) { FlowState::Related } else { FlowState::Invalid };
+        }
+        let first = context.flow().clock == 1;
+        let syn = is_syn(meta.tcp_flags);
+        if meta.protocol == protocol::TCP && meta.class != Class::LaterFragment {
+            if !flags_fit(meta.tcp_flags) || first && !syn && !self.picks_up {
+                return FlowState::Invalid;
+            }
+        } else if is_icmp(meta.protocol) && first && is_answer(meta.protocol, detail(packet)) {
+            return FlowState::Invalid;
+        }
+        let connection = context.connection();
+        let unanswered = matches!(connection, Connection::NEW | Connection::UNREPLIED | Connection::SYN_SENT);
+        if syn || context.direction() == Direction::Original && (first || unanswered) {
+            FlowState::New
+        } else {
+            FlowState::Established
+        }
+    }
+
+    /// The event that makes what is recorded now stale.
+    fn validity(&self) -> EventCondition {
+        let id = if self.quick == NO_QUICK_WAY { EVERY_PACKET } else { RULES_CHANGED };
+        EventCondition { id, argument: u64::from(self.version) }
+    }
+
+    fn raise_version(&mut self) {
+        // 0 is "not judged", and the largest number "no quick way".
+        self.version = if self.version >= NO_QUICK_WAY - 1 { 1 } else { self.version + 1 };
+        self.quick = if self.stateful && !self.strict { self.version } else { NO_QUICK_WAY };
+    }
+
+    /// A rule by number, from 1, or by name.
+    fn find_rule(&self, name: &str) -> Result<usize, ControlError> {
+        let name = name.trim_matches('"');
+        match name.parse::<usize>() {
+            Ok(number) => number.checked_sub(1).filter(|&index| index < self.rules.len()),
+            Err(_) => self.rules.iter().position(|rule| *rule.name == *name),
+        }
+        .ok_or_else(|| ControlError(format!("there is no rule `{name}`, of {}", self.rules.len())))
+    }
+}
+
+/// The packet that a flow was first judged by, in a byte: that there was one, which way it went, its state.
+#[derive(Clone, Copy)]
+struct Opening(u8);
+
+impl Opening {
+    fn new(context: &Context<'_>, state: FlowState) -> Opening {
+        let outside = u8::from(context.side() == Side::Outside);
+        let reply = u8::from(context.direction() == Direction::Reply);
+        Opening(1 | outside << 1 | reply << 2 | (state as u8) << 4)
+    }
+
+    fn is_set(self) -> bool {
+        self.0 != 0
+    }
+
+    fn way(self) -> Way {
+        way(if self.0 & 2 == 0 { Side::Inside } else { Side::Outside })
+    }
+
+    fn direction(self) -> Direction {
+        if self.0 & 4 == 0 { Direction::Original } else { Direction::Reply }
+    }
+
+    fn state(self) -> FlowState {
+        FlowState::ALL[usize::from(self.0 >> 4 & 3)]
+    }
+}
+
+fn way(side: Side) -> Way {
+    match side {
+        Side::Inside => Way::Out,
+        Side::Outside => Way::In,
+    }
+}
+
+/// Whether an ICMP error belongs to the flow of the packet that it quotes; otherwise its flow is its own.
+fn is_related(context: &Context<'_>) -> bool {
+    !is_icmp(context.flow().key.protocol) || context.flow().key.ends(false).0.port != 0
+}
+
+/// TCP flags or ICMP type.
+fn detail(packet: &PacketView<'_>) -> u8 {
+    match packet.meta().protocol {
+        protocol::TCP => packet.meta().tcp_flags,
+        number if is_icmp(number) && packet.meta().has_transport() => {
+            packet.transport().first().copied().unwrap_or(0)
+        }
+        _ => 0,
+    }
+}
+
+/// The type of the message that answers one of this type; the type itself if none does (RFC 792, RFC 950, RFC 4443 4).
+fn answer_type(number: u8, kind: u8) -> u8 {
+    match (number, kind) {
+        (protocol::ICMP, 8) => 0,
+        (protocol::ICMP, 13 | 15 | 17) | (protocol::ICMPV6, 128) => kind + 1,
+        _ => kind,
+    }
+}
+
+/// Whether messages of this type answer others.
+fn is_answer(number: u8, kind: u8) -> bool {
+    matches!((number, kind), (protocol::ICMP, 0 | 14 | 16 | 18) | (protocol::ICMPV6, 129))
+}
+
+/// Whether the flags open a connection: SYN without ACK.
+#[inline]
+fn is_syn(tcp_flags: u8) -> bool {
+    tcp_flags & 0x12 == 2
+}
+
+/// Whether FIN, SYN, RST and ACK stand in a combination that a host sends (RFC 9293 3.10.7).
+fn flags_fit(flags: u8) -> bool {
+    const SYN: u8 = 2;
+    const FIN_ACK: u8 = 0x11;
+    const RST: u8 = 4;
+    const ACK: u8 = 0x10;
+    matches!(flags & 0x17, SYN | FIN_ACK | RST | ACK) || matches!(flags & 0x17, 0x12 | 0x14)
+}
+
+fn invalid(context: &mut Context<'_>) -> Verdict {
+    context.count(COUNT_INVALID, 1);
+    Verdict::Drop(DropReason::FirewallInvalid)
+}
+
+fn refuse(packet: &PacketView<'_>, context: &mut Context<'_>, rejects: bool, by_default: bool) -> Verdict {
+    context.count(if by_default { COUNT_DEFAULT } else { COUNT_DENIED }, 1);
+    Verdict::Drop(match (rejects, by_default) {
+        (true, _) => reject::reject(packet, context),
+        (false, true) => DropReason::FirewallDefault,
+        (false, false) => DropReason::FirewallDenied,
+    })
+}
+
+fn misunderstood(command: &str) -> ControlError {
+    ControlError(format!(
+        "`{command}`: expected `default allow|deny|reject` or `rule NUMBER|NAME enable|disable`"
+    ))
+}

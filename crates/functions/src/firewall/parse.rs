@@ -1,0 +1,359 @@
+//! The rule language: one rule per line, comments from `#` or `//` to the line's end.
+//!
+//! ```text
+//! rule     = action [ "in" / "out" / "any-direction" ] [ protocol ] [ "from" place ] [ "to" place ] *option
+//! action   = "allow" / "deny" / "reject"
+//! protocol = item "tcp" / "udp" / "icmp" / "icmp6" / "sctp" / "gre" / "esp" / NUMBER, or "any"
+//! place    = item ADDRESS / PREFIX / ADDRESS "-" ADDRESS, or "any"; then [ "port" item NUMBER / NUMBER "-" NUMBER ]
+//! option   = "state" item "new" / "established" / "related" / "invalid"
+//!          / "flags" flag *( "," flag )          ; flag = [ "!" ] "FIN" / "SYN" / "RST" / "PSH" / "ACK" / "URG" / "ECE" / "CWR"
+//!          / "icmp-type" item NUMBER / NUMBER "-" NUMBER
+//!          / "tag" NUMBER / NAME
+//!          / "log"
+//!          / "as" STRING
+//! item X   = X / "{" X *( "," X ) "}"
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+
+use nf::config::{ConfigError, Located};
+use packet::parse::protocol;
+
+use super::classify::RULES_MAX;
+use super::rule::{
+    Action, Addresses, Flags, FlowState, PORT_PROTOCOLS, Ranges, Rule, States, Way, Ways, has_ports, is_icmp,
+    join,
+};
+
+mod token;
+mod value;
+
+use token::{Token, Tokens};
+
+/// Errors that are shown of a set of rules; further ones are counted.
+pub const ERRORS_SHOWN: usize = 10;
+
+/// The rules of all texts, in order.
+///
+/// # Errors
+/// What is wrong, and where: the first error with its position, the next ones, up to [`ERRORS_SHOWN`], behind it.
+pub fn rules(texts: &[Located], tags: &BTreeMap<String, u8>) -> Result<Vec<Rule>, ConfigError> {
+    let mut rules = Vec::new();
+    let mut names = BTreeSet::new();
+    let mut errors = Vec::new();
+    for text in texts {
+        let mut start = 0;
+        for line in text.split_inclusive('\n') {
+            match rule(text, start..start + line.len(), tags, rules.len() + 1) {
+                Ok(Some(rule)) if !names.insert(rule.name.clone()) => {
+                    errors.push(text.error(
+                        start..start + line.trim_end().len(),
+                        format!("there is a rule `{}` already", rule.name),
+                    ));
+                }
+                Ok(Some(_)) if rules.len() == RULES_MAX => {
+                    errors.push(text.error(start..start + 1, format!("more than {RULES_MAX} rules")));
+                    return Err(together(errors));
+                }
+                Ok(Some(rule)) => rules.push(rule),
+                Ok(None) => {}
+                Err(error) => errors.push(error),
+            }
+            start += line.len();
+        }
+    }
+    if errors.is_empty() { Ok(rules) } else { Err(together(errors)) }
+}
+
+/// Several errors as one: a configuration error has one position.
+fn together(errors: Vec<ConfigError>) -> ConfigError {
+    let count = errors.len();
+    let mut errors = errors.into_iter();
+    let mut first = errors.next().unwrap_or_else(|| ConfigError::new("no error"));
+    for error in errors.by_ref().take(ERRORS_SHOWN - 1) {
+        first.message.push_str(&format!("; {error}"));
+    }
+    if count > ERRORS_SHOWN {
+        first.message.push_str(&format!("; and {} more errors", count - ERRORS_SHOWN));
+    }
+    first
+}
+
+/// The rule in this line, if there is one. `number` is the one that it will have.
+fn rule(
+    text: &Located,
+    line: std::ops::Range<usize>,
+    tags: &BTreeMap<String, u8>,
+    number: usize,
+) -> Result<Option<Rule>, ConfigError> {
+    let tokens = Tokens::read(text, line)?;
+    if tokens.is_at_end() {
+        return Ok(None);
+    }
+    let mut parser = RuleParser { tokens, tags };
+    parser.rule(number).map(Some)
+}
+
+struct RuleParser<'t> {
+    tokens: Tokens<'t>,
+    tags: &'t BTreeMap<String, u8>,
+}
+
+/// An end of the packets that a rule matches.
+#[derive(Default)]
+struct Place<'t> {
+    addresses: Option<Addresses>,
+    ports: Option<(Token<'t>, Ranges<u16>)>,
+}
+
+impl<'t> RuleParser<'t> {
+    fn rule(&mut self, number: usize) -> Result<Rule, ConfigError> {
+        let action = self.action()?;
+        let ways = self.ways();
+        let protocols = self.protocols()?;
+        let (mut from, mut to) = (Place::default(), Place::default());
+        if self.tokens.take("from").is_some() {
+            from = self.place()?;
+        }
+        let to_word = self.tokens.take("to");
+        if to_word.is_some() {
+            to = self.place()?;
+        }
+        let mut rule = Rule {
+            action,
+            ways,
+            protocols: Vec::new(),
+            sources: from.addresses.unwrap_or_else(Addresses::any),
+            source_ports: vec![0..=u16::MAX],
+            destinations: to.addresses.unwrap_or_else(Addresses::any),
+            destination_ports: vec![0..=u16::MAX],
+            states: States::VALID,
+            flags: Flags::default(),
+            tag: None,
+            log: false,
+            name: format!("rule {number}").into(),
+        };
+        if let Some(word) = to_word
+            && (rule.sources.v4.is_empty() || rule.destinations.v4.is_empty())
+            && (rule.sources.v6.is_empty() || rule.destinations.v6.is_empty())
+        {
+            return Err(self.tokens.error(&word, "source and destination have no IP version in common"));
+        }
+        let ports = from.ports.as_ref().or(to.ports.as_ref()).map(|(word, _)| *word);
+        rule.protocols = match (protocols, ports) {
+            (None, None) => vec![0..=u8::MAX],
+            (None, Some(_)) => PORT_PROTOCOLS.map(|number| number..=number).to_vec(),
+            (Some(named), Some(word)) if !all(&named, has_ports) => {
+                return Err(self.tokens.error(&word, "`port` needs a protocol with ports, such as `tcp`"));
+            }
+            (Some(named), _) => named,
+        };
+        rule.source_ports = from.ports.map_or(rule.source_ports, |(_, ports)| ports);
+        rule.destination_ports = to.ports.map_or(rule.destination_ports, |(_, ports)| ports);
+        self.options(&mut rule)?;
+        Ok(rule)
+    }
+
+    fn action(&mut self) -> Result<Action, ConfigError> {
+        let token = self.tokens.next();
+        match token.word() {
+            Some("allow") => Ok(Action::Allow),
+            Some("deny") => Ok(Action::Deny),
+            Some("reject") => Ok(Action::Reject),
+            _ => Err(self.tokens.expected("`allow`, `deny` or `reject`", &token)),
+        }
+    }
+
+    fn ways(&mut self) -> Ways {
+        if self.tokens.take("in").is_some() {
+            return Ways::only(Way::In);
+        }
+        if self.tokens.take("out").is_some() {
+            return Ways::only(Way::Out);
+        }
+        let _ = self.tokens.take("any-direction");
+        Ways::BOTH
+    }
+
+    /// None for any protocol.
+    fn protocols(&mut self) -> Result<Option<Ranges<u8>>, ConfigError> {
+        if self.tokens.take("any").is_some() {
+            return Ok(None);
+        }
+        let next = self.tokens.peek();
+        let is_option = |word: &str| word == "from" || word == "to" || OPTIONS.contains(&word);
+        if next.is_end() || next.word().is_some_and(is_option) {
+            return Ok(None);
+        }
+        let numbers = self.items("a protocol, `from`, `to` or an option", |word| {
+            let number = match word {
+                "tcp" => protocol::TCP,
+                "udp" => protocol::UDP,
+                "icmp" => protocol::ICMP,
+                "icmp6" => protocol::ICMPV6,
+                "sctp" => protocol::SCTP,
+                "gre" => protocol::GRE,
+                "esp" => 50,
+                _ => word.parse().ok()?,
+            };
+            Some(Ok(number..=number))
+        })?;
+        Ok(Some(join(numbers, |number| number - 1)))
+    }
+
+    fn place(&mut self) -> Result<Place<'t>, ConfigError> {
+        let mut place = Place::default();
+        if self.tokens.take("any").is_none() {
+            let ranges = self.items("an address, a prefix, a range or `any`", value::addresses)?;
+            let mut addresses = Addresses { v4: Vec::new(), v6: Vec::new() };
+            for range in ranges {
+                match range {
+                    value::AddressRange::V4(range) => addresses.v4.push(range),
+                    value::AddressRange::V6(range) => addresses.v6.push(range),
+                }
+            }
+            addresses.v4 = join(addresses.v4, |number| number - 1);
+            addresses.v6 = join(addresses.v6, |number| number - 1);
+            place.addresses = Some(addresses);
+        }
+        if let Some(word) = self.tokens.take("port") {
+            let ports = self.items("a port or a range of ports", value::numbers::<u16>)?;
+            place.ports = Some((word, join(ports, |number| number - 1)));
+        }
+        Ok(place)
+    }
+
+    fn options(&mut self, rule: &mut Rule) -> Result<(), ConfigError> {
+        let mut seen = BTreeSet::new();
+        loop {
+            let token = self.tokens.next();
+            if token.is_end() {
+                return Ok(());
+            }
+            let Some(&option) = OPTIONS.iter().find(|&&option| token.word() == Some(option)) else {
+                return Err(self.tokens.expected(&format!("one of {}", quoted(&OPTIONS)), &token));
+            };
+            if !seen.insert(option) {
+                return Err(self.tokens.error(&token, format!("a second `{option}`")));
+            }
+            match option {
+                "state" => rule.states = self.states()?,
+                "flags" => rule.flags = self.flags(rule, &token)?,
+                "icmp-type" => rule.destination_ports = self.icmp_types(rule, &token)?,
+                "tag" => rule.tag = Some(self.tag()?),
+                "log" => rule.log = true,
+                _ => rule.name = self.name()?.into(),
+            }
+        }
+    }
+
+    fn states(&mut self) -> Result<States, ConfigError> {
+        let states = self.items("`new`, `established`, `related` or `invalid`", |word| {
+            let state = FlowState::ALL.into_iter().find(|state| state.name() == word)?;
+            Some(Ok(1 << state as u8))
+        })?;
+        Ok(States(states.into_iter().fold(0, |all, state| all | state)))
+    }
+
+    fn flags(&mut self, rule: &Rule, option: &Token<'t>) -> Result<Flags, ConfigError> {
+        if !all(&rule.protocols, |number| number == protocol::TCP) {
+            return Err(self.tokens.error(option, "`flags` needs the protocol `tcp`"));
+        }
+        let mut flags = Flags::default();
+        loop {
+            let token = self.tokens.next();
+            let word = token.word().unwrap_or("");
+            let (set, name) = word.strip_prefix('!').map_or((true, word), |name| (false, name));
+            let Some(bit) = FLAGS.iter().position(|flag| flag.eq_ignore_ascii_case(name)) else {
+                return Err(self
+                    .tokens
+                    .expected(&format!("a flag ({}), perhaps with `!`", FLAGS.join(", ")), &token));
+            };
+            if flags.mask >> bit & 1 == 1 {
+                return Err(self.tokens.error(&token, format!("`{name}` for the second time")));
+            }
+            flags.mask |= 1 << bit;
+            flags.value |= u8::from(set) << bit;
+            if self.tokens.take(",").is_none() {
+                return Ok(flags);
+            }
+        }
+    }
+
+    fn icmp_types(&mut self, rule: &Rule, option: &Token<'t>) -> Result<Ranges<u16>, ConfigError> {
+        if !all(&rule.protocols, is_icmp) {
+            return Err(self.tokens.error(option, "`icmp-type` needs the protocol `icmp` or `icmp6`"));
+        }
+        let types = self.items("an ICMP type or a range of them", value::numbers::<u8>)?;
+        let types = types.into_iter().map(|range| u16::from(*range.start())..=u16::from(*range.end()));
+        Ok(join(types.collect(), |number| number - 1))
+    }
+
+    fn tag(&mut self) -> Result<u8, ConfigError> {
+        let token = self.tokens.next();
+        let known = |word: &str| self.tags.get(word).copied();
+        match token.word().and_then(|word| known(word).or_else(|| word.parse().ok())) {
+            Some(tag) if tag > 0 => Ok(tag),
+            _ => {
+                let names: Vec<&str> = self.tags.keys().map(String::as_str).collect();
+                let or =
+                    if names.is_empty() { String::new() } else { format!(" or one of {}", quoted(&names)) };
+                Err(self.tokens.expected(&format!("a tag from 1 to 255{or}"), &token))
+            }
+        }
+    }
+
+    fn name(&mut self) -> Result<&'t str, ConfigError> {
+        let token = self.tokens.next();
+        match token.string() {
+            Some(name) if !name.is_empty() => Ok(name),
+            _ => Err(self.tokens.expected("a name in quotes", &token)),
+        }
+    }
+
+    /// One item, or several in braces. `read` says none to a word that is no item, or what is wrong with one that is.
+    fn items<T>(
+        &mut self,
+        what: &str,
+        read: impl Fn(&str) -> Option<Result<T, String>>,
+    ) -> Result<Vec<T>, ConfigError> {
+        let item = |tokens: &mut Tokens<'t>| {
+            let token = tokens.next();
+            match token.word().and_then(&read) {
+                Some(Ok(item)) => Ok(item),
+                Some(Err(wrong)) => Err(tokens.error(&token, wrong)),
+                None => Err(tokens.expected(what, &token)),
+            }
+        };
+        if self.tokens.take("{").is_none() {
+            return Ok(vec![item(&mut self.tokens)?]);
+        }
+        let mut items = Vec::new();
+        loop {
+            items.push(item(&mut self.tokens)?);
+            if self.tokens.take("}").is_some() {
+                return Ok(items);
+            }
+            if self.tokens.take(",").is_none() {
+                let next = self.tokens.next();
+                return Err(self.tokens.expected("`,` or `}`", &next));
+            }
+        }
+    }
+}
+
+const OPTIONS: [&str; 6] = ["state", "flags", "icmp-type", "tag", "log", "as"];
+
+/// TCP flags in the order of their bits (RFC 9293 3.1).
+const FLAGS: [&str; 8] = ["FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR"];
+
+/// Whether all protocols of these ranges, which come from single numbers, are so.
+fn all(protocols: &[RangeInclusive<u8>], so: impl Fn(u8) -> bool) -> bool {
+    protocols.iter().cloned().flatten().all(so)
+}
+
+fn quoted(words: &[impl Display]) -> String {
+    words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+}

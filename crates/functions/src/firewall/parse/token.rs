@@ -1,0 +1,115 @@
+//! A line of rules, cut into words, strings and `{`, `}`, `,`.
+
+use std::fmt::Display;
+use std::ops::Range;
+
+use nf::config::{ConfigError, Located};
+
+/// The tokens of a line, and a place among them.
+pub(super) struct Tokens<'t> {
+    text: &'t Located,
+    tokens: Vec<Token<'t>>,
+    next: usize,
+}
+
+/// A token with its place in the text.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Token<'t> {
+    kind: Kind<'t>,
+    start: usize,
+    end: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind<'t> {
+    /// A word, or one of `{`, `}`, `,`.
+    Word(&'t str),
+    /// What stands between quotes.
+    String(&'t str),
+    /// The line's end.
+    End,
+}
+
+impl<'t> Token<'t> {
+    pub(super) fn word(&self) -> Option<&'t str> {
+        if let Kind::Word(word) = self.kind { Some(word) } else { None }
+    }
+
+    pub(super) fn string(&self) -> Option<&'t str> {
+        if let Kind::String(string) = self.kind { Some(string) } else { None }
+    }
+
+    pub(super) fn is_end(&self) -> bool {
+        self.kind == Kind::End
+    }
+}
+
+impl<'t> Tokens<'t> {
+    /// The tokens of the line that stands at these bytes.
+    pub(super) fn read(text: &'t Located, line: Range<usize>) -> Result<Tokens<'t>, ConfigError> {
+        let all = text.as_str();
+        let content = &all[line.clone()];
+        let mut tokens = Vec::new();
+        let mut at = line.start;
+        let end = loop {
+            let rest = &all[at..line.end];
+            let blank = rest.len() - rest.trim_start().len();
+            at += blank;
+            let rest = &rest[blank..];
+            if rest.is_empty() || rest.starts_with('#') || rest.starts_with("//") {
+                break at.min(line.start + content.trim_end().len());
+            }
+            let (kind, len) = if let Some(string) = rest.strip_prefix('"') {
+                let len = string.find('"').ok_or_else(|| {
+                    text.error(at..at + rest.trim_end().len(), "the string has no closing quote")
+                })?;
+                (Kind::String(&string[..len]), len + 2)
+            } else if rest.starts_with(['{', '}', ',']) {
+                (Kind::Word(&rest[..1]), 1)
+            } else {
+                let ends = |c: char| c.is_whitespace() || matches!(c, '{' | '}' | ',' | '"' | '#');
+                let len = rest.find(ends).unwrap_or(rest.len());
+                (Kind::Word(&rest[..len]), len)
+            };
+            tokens.push(Token { kind, start: at, end: at + len });
+            at += len;
+        };
+        tokens.push(Token { kind: Kind::End, start: end, end });
+        Ok(Tokens { text, tokens, next: 0 })
+    }
+
+    /// The next token; the end again and again once it is reached.
+    pub(super) fn next(&mut self) -> Token<'t> {
+        let token = self.peek();
+        self.next += 1;
+        token
+    }
+
+    pub(super) fn peek(&self) -> Token<'t> {
+        // There is at least the end.
+        self.tokens[self.next.min(self.tokens.len() - 1)]
+    }
+
+    pub(super) fn is_at_end(&self) -> bool {
+        self.peek().is_end()
+    }
+
+    /// Takes the next token if it is this word.
+    pub(super) fn take(&mut self, word: &str) -> Option<Token<'t>> {
+        (self.peek().word() == Some(word)).then(|| self.next())
+    }
+
+    /// An error about a token.
+    pub(super) fn error(&self, token: &Token<'_>, message: impl Display) -> ConfigError {
+        self.text.error(token.start..token.end, message)
+    }
+
+    /// The error that something else should stand where the token is.
+    pub(super) fn expected(&self, what: &str, token: &Token<'_>) -> ConfigError {
+        match token.kind {
+            Kind::End => self.error(token, format!("expected {what}, found the end of the line")),
+            Kind::Word(word) => self.error(token, format!("expected {what}, found `{word}`")),
+            Kind::String(string) => self.error(token, format!("expected {what}, found \"{string}\"")),
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! The load balancer's configuration, as written in a policy.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use nf::config::{ConfigError, Located};
+use packet::Addr;
+use serde::de::{self, Deserialize, Deserializer, Visitor};
+
+use super::directory::Protocol;
+
+/// What a policy says of a load balancer.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The services, each at an address of its own or at other ports of it.
+    pub services: Vec<ServiceConfig>,
+    /// How packets are wrapped, for services that tunnel.
+    #[serde(default)]
+    pub tunnel: TunnelConfig,
+    /// What happens to packets that a server of a `nat` service sends from the service's port outside of known flows.
+    #[serde(default)]
+    pub strays: Strays,
+    /// Whether echo requests to a service's address are answered here, where no service takes them.
+    #[serde(default)]
+    pub answer_ping: bool,
+    /// Key of all hashes. Machines that share a service must have the same; without it the run's seed counts.
+    #[serde(default)]
+    pub hash_seed: Option<u64>,
+}
+
+/// A service.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServiceConfig {
+    /// Its name, in commands and counters.
+    pub name: Located,
+    /// The address that clients send to.
+    pub vip: IpAddr,
+    /// The ports that they send to; all, if it is left out.
+    #[serde(default)]
+    pub port: Ports,
+    /// The protocol.
+    #[serde(default)]
+    pub protocol: Protocol,
+    /// How packets get to a server.
+    #[serde(default)]
+    pub mode: Mode,
+    /// How a server is picked.
+    #[serde(default)]
+    pub scheduler: Scheduler,
+    /// Slots of Maglev's table: a prime, best above a hundred times the number of servers.
+    #[serde(default = "default_table_size")]
+    pub table_size: u32,
+    /// What a server is picked by.
+    #[serde(default)]
+    pub affinity: Affinity,
+    /// What becomes of a server's flows when it goes down.
+    #[serde(default)]
+    pub on_down: OnDown,
+    /// The servers.
+    pub servers: Vec<ServerConfig>,
+}
+
+/// A server of a service.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServerConfig {
+    /// Its name, in commands, counters and the hash: it keeps its share when its address changes.
+    pub name: Located,
+    /// Its address.
+    pub address: IpAddr,
+    /// Its port, if not the service's.
+    #[serde(default)]
+    pub port: Option<u16>,
+    /// Its share of new flows, in proportion to the others'; 0: none.
+    #[serde(default = "default_weight")]
+    pub weight: u16,
+    /// Whether it is down from the start.
+    #[serde(default)]
+    pub down: bool,
+}
+
+/// How packets are wrapped.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TunnelConfig {
+    /// Source of outer IPv4 headers: an address, or a prefix out of which each flow has its own.
+    pub source4: Option<Located>,
+    /// Source of outer IPv6 headers.
+    pub source6: Option<Located>,
+    /// Time to live of outer headers.
+    pub ttl: u8,
+    /// The longest IP packet that gets to the servers, in bytes.
+    pub mtu: u16,
+    /// Whether GUE's UDP header has a checksum.
+    pub udp_checksum: UdpChecksum,
+}
+
+impl Default for TunnelConfig {
+    fn default() -> TunnelConfig {
+        TunnelConfig {
+            source4: None,
+            source6: None,
+            ttl: 64,
+            mtu: 1500,
+            udp_checksum: UdpChecksum::default(),
+        }
+    }
+}
+
+macro_rules! choice {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident,)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum $name { $($(#[$variant_doc])* $variant,)+ }
+    };
+}
+
+choice!(
+    /// How packets get to a server.
+    Mode {
+        /// By a new destination address and port; the server's answers come back this way and are turned into the
+        /// service's.
+        #[default]
+        Nat,
+        /// In an IP header of their own (RFC 2003, RFC 2473, RFC 4213); the server answers the client itself.
+        Ipip,
+        /// In Generic UDP Encapsulation (draft-ietf-intarea-gue), so that links in between spread the flows.
+        Gue,
+    }
+);
+
+choice!(
+    /// How a server is picked.
+    Scheduler {
+        /// By Maglev's table: few flows change their server when one goes.
+        #[default]
+        Maglev,
+        /// By the hash modulo the servers' weights.
+        Hash,
+    }
+);
+
+choice!(
+    /// What a server is picked by.
+    Affinity {
+        /// Addresses, ports and protocol.
+        #[default]
+        Connection,
+        /// The client's address alone: all its connections have one server.
+        Source,
+    }
+);
+
+choice!(
+    /// What becomes of a server's flows when it goes down.
+    OnDown {
+        /// The next packet of each picks another server (B25).
+        #[default]
+        Move,
+        /// They keep it until they end.
+        Finish,
+        /// They are dropped; TCP clients are told by a reset.
+        Reset,
+    }
+);
+
+choice!(
+    /// What happens to packets of a server that belong to no known flow.
+    Strays {
+        /// They pass untouched.
+        #[default]
+        Forward,
+        /// They are dropped.
+        Drop,
+    }
+);
+
+choice!(
+    /// Whether GUE's UDP header has a checksum.
+    UdpChecksum {
+        /// None over IPv4; over IPv6 it is computed, as RFC 8200 8.1 wants of whoever was not told otherwise.
+        #[default]
+        Auto,
+        /// Always computed.
+        Always,
+        /// Never, over IPv6 by RFC 6935 too.
+        Never,
+    }
+);
+
+/// The ports of a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ports {
+    /// The first.
+    pub first: u16,
+    /// The last.
+    pub last: u16,
+}
+
+impl Default for Ports {
+    fn default() -> Ports {
+        Ports { first: 0, last: u16::MAX }
+    }
+}
+
+impl Ports {
+    /// The only port, if it is one.
+    pub fn single(self) -> Option<u16> {
+        (self.first == self.last).then_some(self.first)
+    }
+}
+
+impl<'de> Deserialize<'de> for Ports {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Ports, D::Error> {
+        deserializer.deserialize_any(PortsVisitor)
+    }
+}
+
+struct PortsVisitor;
+
+impl Visitor<'_> for PortsVisitor {
+    type Value = Ports;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a port such as 80, a range such as \"8000-8999\", or all")
+    }
+
+    fn visit_u64<E: de::Error>(self, port: u64) -> Result<Ports, E> {
+        let port = u16::try_from(port).map_err(|_| E::custom(format!("{port} is no port: at most 65535")))?;
+        Ok(Ports { first: port, last: port })
+    }
+
+    fn visit_i64<E: de::Error>(self, port: i64) -> Result<Ports, E> {
+        self.visit_u64(u64::try_from(port).map_err(|_| E::custom(format!("{port} is no port")))?)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Ports, E> {
+        if text == "all" {
+            return Ok(Ports::default());
+        }
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        match (first.trim().parse(), last.trim().parse()) {
+            (Ok(first), Ok(last)) if first <= last => Ok(Ports { first, last }),
+            _ => Err(E::invalid_value(de::Unexpected::Str(text), &self)),
+        }
+    }
+}
+
+/// Addresses that share their first bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    bits: u128,
+    /// The bits that differ from address to address.
+    host: u128,
+}
+
+impl Prefix {
+    /// Reads `192.0.2.1` or `198.18.0.0/16` of the IP version that is wanted.
+    pub fn parse(text: &Located, version: u8) -> Result<Prefix, ConfigError> {
+        let wrong = || text.error(0..text.len(), format!("`{text}` is no IPv{version} address or prefix"));
+        let (address, len) = text.split_once('/').map_or((&**text, None), |(a, len)| (a, Some(len)));
+        let address = Addr::from(address.parse::<IpAddr>().map_err(|_| wrong())?);
+        let width: u32 = if version == 4 { 32 } else { 128 };
+        let len = len.map_or(Ok(width), str::parse).map_err(|_| wrong())?;
+        if address.version() != version || len > width {
+            return Err(wrong());
+        }
+        let host = 1u128.checked_shl(width - len).map_or(u128::MAX, |bit| bit - 1);
+        Ok(Prefix { bits: address.to_u128() & !host, host })
+    }
+
+    /// The address of a flow with this entropy; the same flow, the same address.
+    #[inline]
+    pub fn address(&self, entropy: u32) -> Addr {
+        Addr::from_u128(self.bits | u128::from(entropy) & self.host)
+    }
+}
+
+fn default_table_size() -> u32 {
+    65_537
+}
+
+fn default_weight() -> u16 {
+    1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_numbers_ranges_or_all() {
+        let ports = |json: &str| serde_json::from_str::<Ports>(json).map(|p| (p.first, p.last)).ok();
+        assert_eq!(ports("80"), Some((80, 80)));
+        assert_eq!(ports("\"8000-8999\""), Some((8000, 8999)));
+        assert_eq!(ports("\"all\""), Some((0, 65535)));
+        for wrong in ["65536", "-1", "\"9-8\"", "\"x\"", "true"] {
+            assert_eq!(ports(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_prefix_gives_each_flow_an_address() {
+        let prefix = |text: &str, version| Prefix::parse(&Located::from(text), version);
+        let address =
+            |text: &str, version, entropy| prefix(text, version).unwrap().address(entropy).to_string();
+        assert_eq!(address("198.18.0.0/16", 4, 0xabcd_0102), "198.18.1.2");
+        assert_eq!(address("192.0.2.9", 4, 0xffff_ffff), "192.0.2.9");
+        assert_eq!(address("2001:db8::/64", 6, 0xffff_0001), "2001:db8::ffff:1");
+        assert_eq!(address("0.0.0.0/0", 4, 0x0102_0304), "1.2.3.4");
+        for (wrong, version) in [("2001:db8::1", 4), ("192.0.2.1/33", 4), ("192.0.2.1", 6), ("x/8", 4)] {
+            assert!(prefix(wrong, version).is_err(), "{wrong}");
+        }
+    }
+}

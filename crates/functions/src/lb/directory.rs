@@ -1,0 +1,117 @@
+//! Finding what stands at an address, protocol and port.
+
+use packet::parse::protocol;
+use packet::{Addr, Endpoint};
+use serde::Deserialize;
+
+/// The protocols of a service.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// TCP.
+    #[default]
+    Tcp,
+    /// UDP.
+    Udp,
+    /// ICMP for an IPv4 address, ICMPv6 for an IPv6 one.
+    Icmp,
+    /// All of them, and all others.
+    Any,
+}
+
+impl Protocol {
+    /// Whether packets have ports that a service can be told by.
+    pub fn has_ports(self) -> bool {
+        matches!(self, Protocol::Tcp | Protocol::Udp)
+    }
+
+    fn covers(self, number: u8) -> bool {
+        match self {
+            Protocol::Tcp => number == protocol::TCP,
+            Protocol::Udp => number == protocol::UDP,
+            Protocol::Icmp => matches!(number, protocol::ICMP | protocol::ICMPV6),
+            Protocol::Any => true,
+        }
+    }
+}
+
+/// What stands where: an address, the protocols and ports there, and the number of what is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The address.
+    pub addr: Addr,
+    /// The protocols.
+    pub protocol: Protocol,
+    /// The first and the last port.
+    pub ports: (u16, u16),
+    /// What is found there.
+    pub target: u16,
+}
+
+impl Entry {
+    fn covers(&self, number: u8, port: u16) -> bool {
+        let any_port = !self.protocol.has_ports();
+        self.protocol.covers(number) && (any_port || (self.ports.0..=self.ports.1).contains(&port))
+    }
+
+    /// By address, then the most specific first: a certain protocol before all, few ports before many.
+    fn order(&self) -> (Addr, bool, u16, u16) {
+        (self.addr, self.protocol == Protocol::Any, self.ports.1 - self.ports.0, self.target)
+    }
+}
+
+/// Entries by address; the most specific one that covers a packet is found.
+#[derive(Clone, Debug, Default)]
+pub struct Directory {
+    entries: Box<[Entry]>,
+}
+
+impl Directory {
+    /// A directory of these entries.
+    pub fn new(mut entries: Vec<Entry>) -> Directory {
+        entries.sort_unstable_by_key(Entry::order);
+        Directory { entries: entries.into() }
+    }
+
+    /// What stands at this end of a packet with this protocol number.
+    pub fn find(&self, at: Endpoint, number: u8) -> Option<u16> {
+        self.at(at.addr).find(|entry| entry.covers(number, at.port)).map(|entry| entry.target)
+    }
+
+    /// Whether anything stands at this address.
+    pub fn has(&self, addr: Addr) -> bool {
+        self.at(addr).next().is_some()
+    }
+
+    fn at(&self, addr: Addr) -> impl Iterator<Item = &Entry> {
+        let first = self.entries.partition_point(|entry| entry.addr < addr);
+        self.entries[first..].iter().take_while(move |entry| entry.addr == addr)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_specific_entry_is_found() {
+        let a = Addr::from_v4_bytes([192, 0, 2, 1]);
+        let entry = |protocol, ports, target| Entry { addr: a, protocol, ports, target };
+        let directory = Directory::new(vec![
+            entry(Protocol::Any, (0, 0xffff), 0),
+            entry(Protocol::Tcp, (0, 0xffff), 1),
+            entry(Protocol::Tcp, (80, 90), 2),
+            entry(Protocol::Tcp, (80, 80), 3),
+            entry(Protocol::Icmp, (0, 0xffff), 4),
+        ]);
+        let find = |port, number| directory.find(Endpoint::new(a, port), number);
+        assert_eq!(find(80, protocol::TCP), Some(3));
+        assert_eq!(find(81, protocol::TCP), Some(2));
+        assert_eq!(find(91, protocol::TCP), Some(1));
+        assert_eq!(find(80, protocol::UDP), Some(0));
+        assert_eq!(find(7, protocol::ICMP), Some(4));
+        let other = Addr::from_v4_bytes([192, 0, 2, 2]);
+        assert_eq!(directory.find(Endpoint::new(other, 80), protocol::TCP), None);
+        assert!(directory.has(a) && !directory.has(other));
+    }
+}

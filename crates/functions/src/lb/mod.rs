@@ -1,0 +1,212 @@
+//! The load balancer: virtual services, each with servers among which it spreads connections (S24, B24, B25).
+//!
+//! What it is to an operator says its `README.md`. Here: [`config`] is what a policy writes, [`service`] what that comes
+//! to, [`maglev`] the tables, [`state`] what is kept of a flow. [`balance`] decides about a flow's first packet in either
+//! direction, and again when servers have changed; [`carry`] does what was decided to all others, which is the fast path.
+
+mod balance;
+mod carry;
+pub mod config;
+mod directory;
+mod echo;
+pub mod maglev;
+mod service;
+mod state;
+mod tunnel;
+
+use nf::config::ConfigError;
+use nf::{
+    Access, Affinity, Context, ControlError, Descriptor, EndReason, EventCondition, Field, Maturity,
+    NetworkFunction, PacketView, Scaling, Setup, Shared, StateFunction, Verdict,
+};
+use packet::DropReason;
+
+pub use config::Config;
+use config::Strays;
+use service::Services;
+use state::Role;
+pub use state::State;
+use tunnel::Tunnel;
+
+/// The load balancer.
+pub struct LoadBalancer {
+    services: Services,
+    tunnel: Tunnel,
+    strays: Strays,
+    answer_ping: bool,
+    /// Counts the changes of servers, from 1: a flow's server is looked at again once after each.
+    generation: u32,
+}
+
+/// Single counters, in the order of the descriptor.
+mod counter {
+    pub const MOVED: usize = 0;
+    pub const PINGS: usize = 1;
+    pub const TOLD: usize = 2;
+    pub const OVERSIZE: usize = 3;
+}
+
+/// What is counted of each server, in this order.
+const OF_SERVER: [&str; 6] = ["connections", "ended", "packets", "bytes", "reply-packets", "reply-bytes"];
+
+/// Numbers into [`OF_SERVER`].
+mod of_server {
+    pub const CONNECTIONS: usize = 0;
+    pub const ENDED: usize = 1;
+    pub const PACKETS: usize = 2;
+    pub const REPLY_PACKETS: usize = 4;
+}
+
+/// The event that a flow's server is lost (B25).
+const SERVER_LOST: u16 = 1;
+
+/// The state function that counts a packet (S24).
+const COUNT: StateFunction = StateFunction { id: 1, access: Access::Ignore };
+
+/// Marks that what was recorded does not hold for other packets: outer headers say the packet's length.
+const NOT_REPLAYABLE: StateFunction = StateFunction { id: u16::MAX, access: Access::Write };
+
+static DESCRIPTOR: Descriptor = Descriptor {
+    name: "lb",
+    aliases: &["loadbalancer", "load-balancer", "maglev"],
+    summary: "Spreads the connections to virtual services over servers, by Maglev's consistent hashing",
+    maturity: Maturity::Preview,
+    state_version: 1,
+    attributes: &[],
+    reads: &[
+        Field::SourceAddress,
+        Field::DestinationAddress,
+        Field::SourcePort,
+        Field::DestinationPort,
+        Field::Protocol,
+        Field::TcpFlags,
+    ],
+    writes: &[
+        Field::SourceAddress,
+        Field::DestinationAddress,
+        Field::SourcePort,
+        Field::DestinationPort,
+        Field::Encapsulation,
+    ],
+    payload: Access::Ignore,
+    affinity: Affinity::Flow,
+    scaling: Scaling::Servers,
+    shared: &[
+        Shared::Counter("flows-moved"),
+        Shared::Counter("pings-answered"),
+        Shared::Counter("errors-sent"),
+        Shared::Counter("packets-oversize"),
+        Shared::Counters("servers"),
+    ],
+    map: None,
+    keeps_flows: false,
+    cycles_per_packet: 50,
+};
+
+impl NetworkFunction for LoadBalancer {
+    const DESCRIPTOR: &'static Descriptor = &DESCRIPTOR;
+    type Config = Config;
+    type State = State;
+
+    fn new(config: Config, setup: &mut Setup) -> Result<LoadBalancer, ConfigError> {
+        let tunnel = Tunnel::new(&config.tunnel)?;
+        let services = Services::new(&config, &tunnel, config.hash_seed.unwrap_or(setup.seed))?;
+        let counters = |server: String| OF_SERVER.map(|what| format!("{server}.{what}"));
+        setup.counters(services.server_names().flat_map(counters));
+        Ok(LoadBalancer {
+            services,
+            tunnel,
+            strays: config.strays,
+            answer_ping: config.answer_ping,
+            generation: 1,
+        })
+    }
+
+    #[inline]
+    fn process(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
+        state.packets += 1;
+        let role = state.role(context.direction());
+        let done = if role == Role::PASS {
+            Ok(())
+        } else if role == Role::OPEN || state.generation != self.generation {
+            self.decide(packet, state, context)
+        } else {
+            self.carry(role, packet, state, context)
+        };
+        if packet.is_recording() {
+            note(packet, state);
+        }
+        match done {
+            Ok(()) => Verdict::Forward,
+            Err(reason) => Verdict::Drop(reason),
+        }
+    }
+
+    fn flow_end(&self, state: &mut State, _reason: EndReason, context: &mut Context<'_>) {
+        if state.is_balanced() {
+            count_server(context, state.number, of_server::ENDED, 1);
+        }
+    }
+
+    fn flow_moved(&self, state: &mut State, _context: &mut Context<'_>) {
+        state.generation = 0; // Generations are an instance's own.
+    }
+
+    fn state_function(
+        &self,
+        id: u16,
+        packet: &mut PacketView<'_>,
+        state: &mut State,
+        context: &mut Context<'_>,
+    ) {
+        if id != COUNT.id {
+            return;
+        }
+        state.packets += 1;
+        match state.role(context.direction()) {
+            role if role.is_to_server() => {
+                count_packet(context, state.number, of_server::PACKETS, packet.ip_len())
+            }
+            Role::RESTORE => count_packet(context, state.number, of_server::REPLY_PACKETS, packet.ip_len()),
+            _ => {}
+        }
+    }
+
+    fn event_holds(&self, event: EventCondition, state: &State) -> bool {
+        event.id == SERVER_LOST && state.generation != self.generation && self.is_lost(state)
+    }
+
+    /// `server [SERVICE/]NAME up|down|drain`, `weight [SERVICE/]NAME N`; without a service, all servers of the name.
+    fn control(&mut self, command: &str) -> Result<(), ControlError> {
+        self.services.control(command)?;
+        self.generation = self.generation.wrapping_add(1).max(1);
+        Ok(())
+    }
+}
+
+/// Records what the flow's packets have in common beside their header actions.
+#[cold]
+fn note(packet: &mut PacketView<'_>, state: &State) {
+    packet.note_function(COUNT);
+    if state.is_balanced() {
+        packet.note_event(EventCondition { id: SERVER_LOST, argument: u64::from(state.number) });
+    }
+}
+
+/// The function's group of counters.
+const SERVERS: usize = 0;
+
+#[inline]
+fn count_server(context: &mut Context<'_>, server: u16, what: usize, by: u64) {
+    context.count_in(SERVERS, usize::from(server) * OF_SERVER.len() + what, by);
+}
+
+/// Counts a packet at `what` and its bytes behind.
+#[inline]
+fn count_packet(context: &mut Context<'_>, server: u16, what: usize, bytes: usize) {
+    count_server(context, server, what, 1);
+    count_server(context, server, what + 1, bytes as u64);
+}
+
+/// What comes of a packet: on it goes, or not.
+type Done = Result<(), DropReason>;

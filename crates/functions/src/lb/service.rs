@@ -1,0 +1,373 @@
+//! Services and their servers: what a configuration comes to, and what an operator's commands make of it.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use nf::ControlError;
+use nf::config::{ConfigError, Located};
+use packet::{Addr, Endpoint, FlowHasher, FlowKey, Scope};
+
+use super::config::{Affinity, Config, Mode, OnDown, Ports, Scheduler, ServerConfig, ServiceConfig};
+use super::directory::{Directory, Entry};
+use super::maglev::{Candidate, SLOTS_MAX, Table, WEIGHT_MAX};
+use super::tunnel::Tunnel;
+
+/// Services at most.
+pub const SERVICES_MAX: usize = 1024;
+
+/// Servers of a service at most.
+pub const SERVERS_MAX: usize = 4096;
+
+/// Servers of all services at most.
+pub const SERVERS_TOTAL_MAX: usize = 32_768;
+
+/// Slots of all Maglev tables together at most: 128 MiB.
+pub const SLOTS_TOTAL_MAX: u64 = 1 << 26;
+
+/// A service.
+#[derive(Clone, Debug)]
+pub struct Service {
+    name: String,
+    /// How packets get to its servers.
+    pub mode: Mode,
+    /// What becomes of a server's flows when it goes down.
+    pub on_down: OnDown,
+    affinity: Affinity,
+    scheduler: Scheduler,
+    table_size: u32,
+    table: Table,
+    /// The numbers of its servers.
+    members: Range<usize>,
+}
+
+/// A server.
+#[derive(Clone, Debug)]
+pub struct Server {
+    name: String,
+    /// The number of its service.
+    pub service: u16,
+    /// Its address.
+    pub addr: Addr,
+    /// Its port, if not the one that the client sent to.
+    pub port: Option<u16>,
+    /// Whether it is there.
+    pub status: Status,
+    weight: u16,
+}
+
+/// Whether a server is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It takes new flows.
+    Up,
+    /// It keeps its flows and takes no new ones.
+    Draining,
+    /// It is gone.
+    Down,
+}
+
+/// All services of a load balancer.
+#[derive(Clone, Debug)]
+pub struct Services {
+    services: Vec<Service>,
+    servers: Vec<Server>,
+    /// Which service stands at an address.
+    vips: Directory,
+    /// The ends that packets of `nat` services' servers come from.
+    origins: Directory,
+    hasher: FlowHasher,
+    seed: u64,
+}
+
+impl Services {
+    /// Checks a configuration and makes the tables.
+    pub fn new(config: &Config, tunnel: &Tunnel, seed: u64) -> Result<Services, ConfigError> {
+        check_all(config)?;
+        let (mut services, mut servers) = (Vec::new(), Vec::new());
+        let (mut vips, mut origins) = (Vec::new(), Vec::new());
+        for (number, service) in config.services.iter().enumerate() {
+            check_service(service, tunnel)?;
+            let target = number as u16; // Below SERVICES_MAX.
+            let entry = |addr, ports: Ports| Entry {
+                addr,
+                protocol: service.protocol,
+                ports: (ports.first, ports.last),
+                target,
+            };
+            vips.push(entry(service.vip.into(), service.port));
+            let first = servers.len();
+            for server in &service.servers {
+                let addr = Addr::from(server.address);
+                if service.mode == Mode::Nat {
+                    let ports = server.port.map_or(service.port, |port| Ports { first: port, last: port });
+                    origins.push(entry(addr, ports));
+                }
+                servers.push(Server {
+                    name: server.name.to_string(),
+                    service: target,
+                    addr,
+                    port: server.port,
+                    status: if server.down { Status::Down } else { Status::Up },
+                    weight: server.weight,
+                });
+            }
+            services.push(Service {
+                name: service.name.to_string(),
+                mode: service.mode,
+                on_down: service.on_down,
+                affinity: service.affinity,
+                scheduler: service.scheduler,
+                table_size: service.table_size,
+                table: Table::default(),
+                members: first..servers.len(),
+            });
+        }
+        let (vips, origins) = (Directory::new(vips), Directory::new(origins));
+        let mut all = Services { services, servers, vips, origins, hasher: FlowHasher::new(seed), seed };
+        for service in 0..all.services.len() {
+            all.rebuild(service);
+        }
+        Ok(all)
+    }
+
+    /// The number of the service at this end of a packet with this protocol number.
+    pub fn find(&self, at: Endpoint, protocol: u8) -> Option<u16> {
+        self.vips.find(at, protocol)
+    }
+
+    /// Whether any service is at this address.
+    pub fn is_vip(&self, addr: Addr) -> bool {
+        self.vips.has(addr)
+    }
+
+    /// Whether packets of a `nat` service's server come from this end.
+    pub fn is_origin(&self, at: Endpoint, protocol: u8) -> bool {
+        self.origins.find(at, protocol).is_some()
+    }
+
+    /// The service with this number.
+    #[inline]
+    pub fn service(&self, number: u16) -> Option<&Service> {
+        self.services.get(number as usize)
+    }
+
+    /// The server with this number.
+    #[inline]
+    pub fn server(&self, number: u16) -> Option<&Server> {
+        self.servers.get(number as usize)
+    }
+
+    /// The number of a server at this address, of the service with this number.
+    pub fn server_at(&self, addr: Addr, service: u16) -> Option<u16> {
+        let members = self.service(service)?.members.clone();
+        self.servers[members.clone()].iter().position(|s| s.addr == addr).map(|i| (members.start + i) as u16)
+    }
+
+    /// `SERVICE/SERVER` for each server, in order of their numbers.
+    pub fn server_names(&self) -> impl Iterator<Item = String> {
+        self.servers
+            .iter()
+            .map(|server| format!("{}/{}", self.services[server.service as usize].name, server.name))
+    }
+
+    /// The hash of a connection of this service: the same for both directions, and for quotations in ICMP errors.
+    pub fn hash(&self, service: &Service, client: Endpoint, vip: Endpoint, protocol: u8) -> u64 {
+        let version = client.addr.version();
+        let (key, _) = match service.affinity {
+            Affinity::Connection => FlowKey::new(client, vip, protocol, version, Scope::default(), 0),
+            Affinity::Source => {
+                let client = Endpoint::new(client.addr, 0);
+                FlowKey::new(client, Endpoint::default(), 0, version, Scope::default(), 0)
+            }
+        };
+        self.hasher.hash(&key)
+    }
+
+    /// Carries out `server [SERVICE/]NAME up|down|drain` or `weight [SERVICE/]NAME N`.
+    pub fn control(&mut self, command: &str) -> Result<(), ControlError> {
+        let words: Vec<_> = command.split_whitespace().collect();
+        let change = match words[..] {
+            ["server", _, "up"] => Change::Status(Status::Up),
+            ["server", _, "down"] => Change::Status(Status::Down),
+            ["server", _, "drain"] => Change::Status(Status::Draining),
+            ["weight", _, weight] => match weight.parse() {
+                Ok(weight) if weight <= WEIGHT_MAX => Change::Weight(weight),
+                _ => {
+                    return Err(ControlError(format!(
+                        "a weight is a number up to {WEIGHT_MAX}, not `{weight}`"
+                    )));
+                }
+            },
+            _ => {
+                let forms = "`server [SERVICE/]NAME up|down|drain` or `weight [SERVICE/]NAME N`";
+                return Err(ControlError(format!("expected {forms}, got `{command}`")));
+            }
+        };
+        let (service, name) = words[1].split_once('/').map_or((None, words[1]), |(s, name)| (Some(s), name));
+        let mut changed = BTreeSet::new();
+        for server in &mut self.servers {
+            let number = usize::from(server.service);
+            if server.name == name && service.is_none_or(|service| self.services[number].name == service) {
+                change.apply(server);
+                changed.insert(number);
+            }
+        }
+        if changed.is_empty() {
+            return Err(ControlError(format!("there is no server `{}`", words[1])));
+        }
+        for service in changed {
+            self.rebuild(service);
+        }
+        Ok(())
+    }
+
+    fn rebuild(&mut self, number: usize) {
+        let service = &mut self.services[number];
+        let candidates: Vec<_> = service
+            .members
+            .clone()
+            .map(|number| (number, &self.servers[number]))
+            .filter(|(_, server)| server.status == Status::Up)
+            .map(|(number, server)| Candidate {
+                number: number as u16,
+                name: &server.name,
+                weight: server.weight,
+            })
+            .collect();
+        service.table = match service.scheduler {
+            Scheduler::Maglev => Table::maglev(&candidates, service.table_size, self.seed),
+            Scheduler::Hash => Table::modulo(&candidates),
+        };
+    }
+}
+
+impl Service {
+    /// The server for a connection with this hash; none if no server is up.
+    #[inline]
+    pub fn pick(&self, hash: u64) -> Option<u16> {
+        self.table.pick(hash)
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Change {
+    Status(Status),
+    Weight(u16),
+}
+
+impl Change {
+    fn apply(self, server: &mut Server) {
+        match self {
+            Change::Status(status) => server.status = status,
+            Change::Weight(weight) => server.weight = weight,
+        }
+    }
+}
+
+/// What concerns several services.
+fn check_all(config: &Config) -> Result<(), ConfigError> {
+    let services = &config.services;
+    if services.is_empty() || services.len() > SERVICES_MAX {
+        return Err(ConfigError::new(format!(
+            "there are 1 to {SERVICES_MAX} services, not {}",
+            services.len()
+        )));
+    }
+    let servers: usize = services.iter().map(|service| service.servers.len()).sum();
+    if servers > SERVERS_TOTAL_MAX {
+        return Err(ConfigError::new(format!("there are up to {SERVERS_TOTAL_MAX} servers, not {servers}")));
+    }
+    let maglev = services.iter().filter(|service| service.scheduler == Scheduler::Maglev);
+    if maglev.map(|service| u64::from(service.table_size)).sum::<u64>() > SLOTS_TOTAL_MAX {
+        return Err(ConfigError::new(format!("all tables together have up to {SLOTS_TOTAL_MAX} slots")));
+    }
+    check_names("service", services.iter().map(|service| &service.name))?;
+    let mut places = BTreeSet::new();
+    for service in services {
+        if !places.insert((service.vip, service.protocol, service.port.first, service.port.last)) {
+            return Err(at(&service.name, "another service has the same address, protocol and ports"));
+        }
+    }
+    Ok(())
+}
+
+fn check_service(service: &ServiceConfig, tunnel: &Tunnel) -> Result<(), ConfigError> {
+    let wrong = |message: String| Err(at(&service.name, &message));
+    if is_no_host(service.vip.into()) {
+        return wrong(format!("{} is not the address of a host", service.vip));
+    }
+    if !service.protocol.has_ports() && service.port != Ports::default() {
+        return wrong("only `tcp` and `udp` services have a `port`".into());
+    }
+    if service.servers.is_empty() || service.servers.len() > SERVERS_MAX {
+        return wrong(format!("a service has 1 to {SERVERS_MAX} servers, not {}", service.servers.len()));
+    }
+    let size = service.table_size;
+    if service.scheduler == Scheduler::Maglev {
+        if size > SLOTS_MAX || !is_prime(size) {
+            return wrong(format!("`table_size` is a prime up to {SLOTS_MAX}, such as 65537, not {size}"));
+        }
+        if (size as usize) < service.servers.len() {
+            return wrong(format!("{size} slots are too few for {} servers", service.servers.len()));
+        }
+    }
+    check_names("server", service.servers.iter().map(|server| &server.name))?;
+    service.servers.iter().try_for_each(|server| check_server(server, service, tunnel))
+}
+
+fn check_server(server: &ServerConfig, service: &ServiceConfig, tunnel: &Tunnel) -> Result<(), ConfigError> {
+    let wrong = |message: String| Err(at(&server.name, &message));
+    let (addr, vip) = (Addr::from(server.address), Addr::from(service.vip));
+    if is_no_host(addr) {
+        return wrong(format!("{addr} is not the address of a host"));
+    }
+    if server.weight > WEIGHT_MAX {
+        return wrong(format!("a weight is at most {WEIGHT_MAX}, not {}", server.weight));
+    }
+    if server.port.is_some() && (service.mode != Mode::Nat || service.port.single().is_none()) {
+        return wrong(
+            "a server has a `port` of its own only in `nat` mode, of a service with one port".into(),
+        );
+    }
+    match service.mode {
+        Mode::Nat if addr.version() != vip.version() => {
+            wrong(format!("in `nat` mode {addr} and {vip} have to be of one IP version"))
+        }
+        Mode::Ipip | Mode::Gue if addr == vip => wrong("tunnelled to the service's own address".into()),
+        Mode::Ipip | Mode::Gue if !tunnel.reaches(addr) => {
+            wrong(format!("`tunnel.source{}` is needed to reach {addr}", addr.version()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_names<'a>(what: &str, names: impl Iterator<Item = &'a Located>) -> Result<(), ConfigError> {
+    let mut seen = BTreeSet::new();
+    for name in names {
+        if name.is_empty() || name.contains(|c: char| c == '/' || c.is_whitespace()) {
+            return Err(at(name, &format!("a {what}'s name has no blanks or slashes, and is not empty")));
+        }
+        if !seen.insert(name.as_str()) {
+            return Err(at(name, &format!("there are two {what}s of this name")));
+        }
+    }
+    Ok(())
+}
+
+/// An error about what has this name.
+fn at(name: &Located, message: &str) -> ConfigError {
+    let message = format!("`{name}`: {message}");
+    if name.origin().is_some() { name.error(0..name.len(), message) } else { ConfigError::new(message) }
+}
+
+fn is_no_host(addr: Addr) -> bool {
+    let ip = addr.ip();
+    ip.is_unspecified() || ip.is_multicast() || ip.is_loopback()
+}
+
+fn is_prime(number: u32) -> bool {
+    number >= 2 && (2..).take_while(|d| d * d <= number).all(|d| !number.is_multiple_of(d))
+}
+
+#[cfg(test)]
+mod tests;

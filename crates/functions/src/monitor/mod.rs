@@ -1,0 +1,250 @@
+//! The flow monitor (B24, A29): counts every packet, rewrites none, and reports flows to collectors (IPFIX).
+//!
+//! See the README beside this file for what an operator sees of it.
+
+use nf::config::{ConfigError, Nanos};
+use nf::{
+    Access, Affinity, Context, Descriptor, EndReason, Field, Maturity, NetworkFunction, PacketView, Scaling,
+    Setup, Shared, Verdict,
+};
+use packet::parse::protocol;
+use packet::{Class, Direction, FlowHasher};
+use serde::Deserialize;
+
+mod state;
+#[cfg(test)]
+mod tests;
+
+pub use state::State;
+
+/// The monitor's configuration.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// A flow that goes on is reported each time that this long has passed since its first packet not yet reported, as
+    /// soon as its next packet comes (RFC 5470 5.1.1). Above zero.
+    pub active_timeout: Nanos,
+    /// One of this many flows is reported, chosen by a hash of its key; at least 1. Counters cover all flows.
+    pub sample: u32,
+    /// On which occasions flows are reported. None of them: the monitor only counts.
+    pub report: Vec<Occasion>,
+}
+
+/// When a flow is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Occasion {
+    /// When it is over, for whatever reason.
+    End,
+    /// While it goes on, at the active timeout.
+    Active,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            active_timeout: Nanos(30 * 60 * 1_000_000_000),
+            sample: 1,
+            report: vec![Occasion::End, Occasion::Active],
+        }
+    }
+}
+
+/// The flow monitor.
+pub struct Monitor {
+    /// [`u64::MAX`]: never.
+    active_timeout_ns: u64,
+    reports_end: bool,
+    sample: u64,
+    sampler: FlowHasher,
+}
+
+/// Keeps the choice of flows apart from other uses of the run's seed.
+const SAMPLER_SALT: u64 = 0x6d6f_6e69_746f_7221;
+
+/// Numbers of the counters in the descriptor. Packets and bytes have one for each [`traffic`] class from here on.
+mod counter {
+    pub const FLOWS: usize = 0;
+    pub const FLOWS_UNSAMPLED: usize = 1;
+    pub const REPORTS: usize = 2;
+    pub const ICMP_ERRORS: usize = 3;
+    pub const PACKETS: usize = 4;
+    pub const BYTES: usize = 8;
+}
+
+/// IPFIX flowEndReason (IANA, RFC 5102 5.11.3).
+mod end_reason {
+    pub const IDLE_TIMEOUT: u8 = 1;
+    pub const ACTIVE_TIMEOUT: u8 = 2;
+    pub const END_OF_FLOW: u8 = 3;
+    pub const FORCED_END: u8 = 4;
+    pub const LACK_OF_RESOURCES: u8 = 5;
+}
+
+static DESCRIPTOR: Descriptor = Descriptor {
+    name: "monitor",
+    aliases: &["flow-monitor"],
+    summary: "Counts packets and bytes, and reports flows to IPFIX collectors.",
+    maturity: Maturity::Production,
+    state_version: 1,
+    attributes: &[],
+    reads: &[
+        Field::SourceAddress,
+        Field::DestinationAddress,
+        Field::SourcePort,
+        Field::DestinationPort,
+        Field::Protocol,
+        Field::TcpFlags,
+        Field::Dscp,
+        Field::Vlan,
+    ],
+    writes: &[],
+    payload: Access::Ignore,
+    affinity: Affinity::Flow,
+    scaling: Scaling::Servers,
+    shared: &[
+        Shared::Counter("flows"),
+        Shared::Counter("flows_unsampled"),
+        Shared::Counter("reports"),
+        Shared::Counter("icmp_errors"),
+        Shared::Counter("packets_tcp"),
+        Shared::Counter("packets_udp"),
+        Shared::Counter("packets_icmp"),
+        Shared::Counter("packets_other"),
+        Shared::Counter("bytes_tcp"),
+        Shared::Counter("bytes_udp"),
+        Shared::Counter("bytes_icmp"),
+        Shared::Counter("bytes_other"),
+    ],
+    map: None,
+    keeps_flows: false,
+    cycles_per_packet: 25,
+};
+
+impl NetworkFunction for Monitor {
+    const DESCRIPTOR: &'static Descriptor = &DESCRIPTOR;
+    type Config = Config;
+    type State = State;
+
+    fn new(config: Config, setup: &mut Setup) -> Result<Monitor, ConfigError> {
+        if config.active_timeout.0 == 0 {
+            return Err(ConfigError::new(
+                "`active_timeout` has to be above zero; to report flows only at their end, write `report: [end]`",
+            ));
+        }
+        if config.sample == 0 {
+            return Err(ConfigError::new(
+                "`sample` has to be at least 1; to report no flows, write `report: []`",
+            ));
+        }
+        let reports_active = config.report.contains(&Occasion::Active);
+        Ok(Monitor {
+            active_timeout_ns: if reports_active { config.active_timeout.0 } else { u64::MAX },
+            reports_end: config.report.contains(&Occasion::End),
+            sample: u64::from(config.sample),
+            sampler: FlowHasher::new(setup.seed ^ SAMPLER_SALT),
+        })
+    }
+
+    // B24, A29
+    #[inline]
+    fn process(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
+        let meta = packet.meta();
+        let bytes = packet.ip_len() as u64;
+        let traffic = traffic(meta.protocol);
+        context.count(counter::PACKETS + traffic, 1);
+        context.count(counter::BYTES + traffic, bytes);
+        if meta.class == Class::IcmpError && !opens_flow(context) {
+            // It is about the flow, but has a protocol and ends of its own: no packet of the flow (RFC 7011 2).
+            context.count(counter::ICMP_ERRORS, 1);
+            return Verdict::Forward;
+        }
+        if state.is_new() {
+            self.begin(packet, state, context);
+        }
+        if !state.is_watched() {
+            return Verdict::Forward;
+        }
+        let (direction, now_ns) = (context.direction(), context.now_ns());
+        if state.is_due(direction, now_ns, self.active_timeout_ns) {
+            report_active(state, context);
+        }
+        state.count(packet, direction, now_ns, bytes);
+        Verdict::Forward
+    }
+
+    fn flow_end(&self, state: &mut State, reason: EndReason, context: &mut Context<'_>) {
+        if self.reports_end && state.is_watched() && state.has_counted() {
+            let reason = match reason {
+                EndReason::Idle => end_reason::IDLE_TIMEOUT,
+                EndReason::Closed => end_reason::END_OF_FLOW,
+                EndReason::Rejected | EndReason::Shutdown => end_reason::FORCED_END,
+                EndReason::Evicted => end_reason::LACK_OF_RESOURCES,
+            };
+            report(state, reason, context);
+        }
+    }
+}
+
+impl Monitor {
+    /// The first packet of the flow that comes here: is the flow to be watched, and between which ends does it run?
+    #[inline(never)]
+    fn begin(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) {
+        context.count(counter::FLOWS, 1);
+        let flow = context.flow();
+        if !self.sampler.hash(&flow.key).is_multiple_of(self.sample) {
+            context.count(counter::FLOWS_UNSAMPLED, 1);
+            state.ignore();
+            return;
+        }
+        let (source, destination) = match flow.direction {
+            // A later fragment has no ports; the flow's key is the best that is known.
+            _ if !packet.meta().has_transport() => flow.key.ends(flow.reversed),
+            Direction::Original => packet.ends(),
+            Direction::Reply => {
+                let (source, destination) = packet.ends();
+                (destination, source)
+            }
+        };
+        state.watch(source, destination, type_of_service(packet));
+    }
+}
+
+/// Whether this is the first packet of its flow. An ICMP error that is has no known flow that it could belong to.
+#[inline]
+fn opens_flow(context: &Context<'_>) -> bool {
+    context.flow().clock == 1
+}
+
+/// What was counted so far becomes a report, and counting starts anew.
+#[cold]
+fn report_active(state: &mut State, context: &mut Context<'_>) {
+    report(state, end_reason::ACTIVE_TIMEOUT, context);
+    state.restart();
+}
+
+fn report(state: &State, reason: u8, context: &mut Context<'_>) {
+    let report = state.report(context.flow(), reason);
+    context.count(counter::REPORTS, 1);
+    context.report_flow(report);
+}
+
+/// The IPv4 type of service or IPv6 traffic class byte (RFC 791 3.1, RFC 8200 3).
+fn type_of_service(packet: &PacketView<'_>) -> u8 {
+    match *packet.network() {
+        [first, second, ..] if first >> 4 == 6 => first << 4 | second >> 4,
+        [_, second, ..] => second,
+        _ => 0,
+    }
+}
+
+/// The class under which packets of a protocol are counted.
+#[inline]
+fn traffic(protocol: u8) -> usize {
+    match protocol {
+        protocol::TCP => 0,
+        protocol::UDP => 1,
+        protocol::ICMP | protocol::ICMPV6 => 2,
+        _ => 3,
+    }
+}

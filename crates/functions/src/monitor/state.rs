@@ -1,0 +1,139 @@
+//! What the monitor keeps of a flow.
+
+use nf::{FlowInfo, FlowReport, PacketView};
+use packet::parse::protocol;
+use packet::{Direction, Endpoint};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Counts of one flow since its last report. Pairs hold the original direction first, then the reply direction.
+///
+/// What every packet touches stands in the first 64 bytes; the ends are written once.
+#[derive(Clone, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct State {
+    /// Bytes of IP packets.
+    bytes: [u64; 2],
+    /// When the first packet came; of no meaning while `packets` is 0.
+    first_ns: [u64; 2],
+    /// The latest time of a packet.
+    last_ns: [u64; 2],
+    /// Below [`PACKETS_MAX`], where the flow is due for a report.
+    packets: [u32; 2],
+    /// TCP: all flags seen. ICMP: type and code of the first packet.
+    marks: [u16; 2],
+    watch: u8,
+    /// Type of service of the flow's first packet.
+    tos: u8,
+    reserved: [u8; 2],
+    /// The ends as they were here when the flow began. Functions before this one may have rewritten them, so that they
+    /// differ from the flow's key.
+    source: Endpoint,
+    destination: Endpoint,
+    reserved_too: [u8; 4],
+}
+
+const _: () = assert!(size_of::<State>() == 104);
+
+/// Packets of a direction that a report says at most; a flow that got there is reported, whatever its time.
+const PACKETS_MAX: u32 = u32::MAX;
+
+/// Values of `watch`; zeroed state is that of a flow that has not come here yet.
+const NEW: u8 = 0;
+const WATCHED: u8 = 1;
+const IGNORED: u8 = 2;
+
+impl State {
+    /// Whether no packet of the flow came here before.
+    #[inline]
+    pub(super) fn is_new(&self) -> bool {
+        self.watch == NEW
+    }
+
+    /// Whether the flow is one of those that are counted and reported.
+    #[inline]
+    pub(super) fn is_watched(&self) -> bool {
+        self.watch == WATCHED
+    }
+
+    /// Watches the flow from now on.
+    pub(super) fn watch(&mut self, source: Endpoint, destination: Endpoint, tos: u8) {
+        self.watch = WATCHED;
+        self.source = source;
+        self.destination = destination;
+        self.tos = tos;
+    }
+
+    /// Does not watch the flow: sampling left it out.
+    pub(super) fn ignore(&mut self) {
+        self.watch = IGNORED;
+    }
+
+    /// Whether what was counted has to be reported before a packet of `direction` is.
+    #[inline]
+    pub(super) fn is_due(&self, direction: Direction, now_ns: u64, timeout_ns: u64) -> bool {
+        let first_ns = |d: usize| if self.packets[d] == 0 { u64::MAX } else { self.first_ns[d] };
+        let age_ns = now_ns.saturating_sub(first_ns(0).min(first_ns(1)));
+        age_ns >= timeout_ns || self.packets[direction.index()] == PACKETS_MAX
+    }
+
+    /// Counts a packet.
+    #[inline]
+    pub(super) fn count(&mut self, packet: &PacketView<'_>, direction: Direction, now_ns: u64, bytes: u64) {
+        let d = direction.index();
+        if self.packets[d] == 0 {
+            self.first_ns[d] = now_ns;
+            self.last_ns[d] = now_ns;
+            self.marks[d] = icmp_type(packet);
+        }
+        self.packets[d] += 1;
+        self.bytes[d] += bytes;
+        self.last_ns[d] = self.last_ns[d].max(now_ns);
+        self.marks[d] |= u16::from(packet.meta().tcp_flags);
+    }
+
+    /// Whether anything was counted since the last report.
+    pub(super) fn has_counted(&self) -> bool {
+        self.packets != [0; 2]
+    }
+
+    /// Begins to count anew, after a report.
+    pub(super) fn restart(&mut self) {
+        self.packets = [0; 2];
+        self.bytes = [0; 2];
+        self.marks = [0; 2];
+    }
+
+    /// What was counted since the last report, with this flowEndReason.
+    pub(super) fn report(&self, flow: &FlowInfo, end_reason: u8) -> FlowReport {
+        let counted = |times_ns: [u64; 2]| [0, 1].map(|d| if self.packets[d] == 0 { 0 } else { times_ns[d] });
+        let is_tcp = flow.key.protocol == protocol::TCP;
+        FlowReport {
+            source: self.source.addr,
+            destination: self.destination.addr,
+            source_port: self.source.port,
+            destination_port: self.destination.port,
+            protocol: flow.key.protocol,
+            version: flow.key.version,
+            tcp_flags: if is_tcp { self.marks.map(|mark| mark as u8) } else { [0; 2] },
+            icmp: if is_tcp { [0; 2] } else { self.marks },
+            vlan: flow.key.scope.vlan().unwrap_or(0),
+            first_ns: counted(self.first_ns),
+            last_ns: counted(self.last_ns),
+            packets: self.packets.map(u64::from),
+            bytes: self.bytes,
+            tos: self.tos,
+            end_reason,
+        }
+    }
+}
+
+/// ICMP type and code; 0 for other protocols and later fragments.
+#[inline]
+fn icmp_type(packet: &PacketView<'_>) -> u16 {
+    let meta = packet.meta();
+    let is_icmp = matches!(meta.protocol, protocol::ICMP | protocol::ICMPV6) && meta.has_transport();
+    match *packet.transport() {
+        [kind, code, ..] if is_icmp => u16::from_be_bytes([kind, code]),
+        _ => 0,
+    }
+}

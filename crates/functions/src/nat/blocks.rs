@@ -1,0 +1,94 @@
+//! Port blocks: a subscriber's ports come from a few ranges that it alone has, so that one log entry covers many
+//! mappings (RFC 6888 REQ-14).
+
+use nf::Context;
+use nf::pool::{Choice, PoolKey};
+use packet::{Addr, DropReason, Endpoint};
+
+use super::config::{Blocks, Log};
+use super::log::{What, log};
+use super::mapping::block_name;
+use super::net::PortRange;
+use super::space::{Class, Place};
+use super::{Nat, counter, pool};
+
+impl Nat {
+    /// A port in one of the subscriber's blocks, or in a new one.
+    pub(super) fn take_in_blocks(
+        &self,
+        name: &PoolKey,
+        class: Class,
+        internal: Endpoint,
+        context: &mut Context<'_>,
+    ) -> Result<u32, DropReason> {
+        let Some(blocks) = self.config.blocks else { return Err(DropReason::Internal) };
+        let mut free_number = None;
+        for number in 0..blocks.max {
+            let whose = block_name(internal.addr, number, context.flow());
+            let Some(block) = context.pool(pool::BLOCKS).item_of(&whose) else {
+                free_number = free_number.or(Some(number));
+                continue;
+            };
+            let (address, range) = self.block(block, blocks);
+            if let Some(item) = self.take_in(name, class, address, range, internal.port, context) {
+                context.pool(pool::BLOCKS).join(&whose);
+                return Ok(item);
+            }
+        }
+        let number = free_number.ok_or(DropReason::NatSubscriberLimit)?;
+        let block = self.take_block(internal.addr, number, context).ok_or(DropReason::NatPortsExhausted)?;
+        let (address, range) = self.block(block, blocks);
+        match self.take_in(name, class, address, range, internal.port, context) {
+            Some(item) => Ok(item),
+            None => {
+                // Static forwards have all of its ports, or the index of ports is full.
+                self.free_block(block, context);
+                Err(DropReason::NatPortsExhausted)
+            }
+        }
+    }
+
+    /// One user fewer of the block that the port is in.
+    pub(super) fn leave_block(&self, place: Place, context: &mut Context<'_>) {
+        let Some(blocks) = self.config.blocks else { return };
+        let within = u32::from(place.port.saturating_sub(self.high_ports.first)) / u32::from(blocks.size);
+        self.free_block(place.address as u32 * self.blocks_per_address + within, context);
+    }
+
+    fn take_block(&self, internal: Addr, number: u16, context: &mut Context<'_>) -> Option<u32> {
+        let whose = block_name(internal, number, context.flow());
+        let per_address = self.blocks_per_address;
+        let random = (context.random() % u64::from(per_address.max(1))) as u32;
+        let block = self.addresses_for(internal, context).find_map(|address| {
+            let first = address as u32 * per_address;
+            let choice = Choice { first, count: per_address, from: first + random, step: 1 };
+            context.pool(pool::BLOCKS).take(&whose, choice)
+        })?;
+        context.count(counter::BLOCKS_TAKEN, 1);
+        self.log_block(What::BlockTaken, block, context);
+        Some(block)
+    }
+
+    fn free_block(&self, block: u32, context: &mut Context<'_>) {
+        if context.pool(pool::BLOCKS).leave(block) {
+            context.count(counter::BLOCKS_FREED, 1);
+            self.log_block(What::BlockFreed, block, context);
+        }
+    }
+
+    fn log_block(&self, what: What, block: u32, context: &mut Context<'_>) {
+        if let (Some(blocks), true) = (self.config.blocks, self.config.log != Log::Nothing) {
+            let (address, range) = self.block(block, blocks);
+            log(context, what, Place::of_block(address, range.first));
+        }
+    }
+
+    /// The number of the block's address, and its ports.
+    fn block(&self, block: u32, blocks: Blocks) -> (usize, PortRange) {
+        let per_address = self.blocks_per_address.max(1);
+        let (address, within) = (block / per_address, block % per_address);
+        // A block lies within the high ports (`new`), so that neither end is above 65535.
+        let first = self.high_ports.first + (within * u32::from(blocks.size)) as u16;
+        (address as usize, PortRange { first, last: first + (blocks.size - 1) })
+    }
+}

@@ -1,0 +1,134 @@
+//! Static rules: external ports and addresses that always lead to the same inside endpoint, and back.
+
+use std::collections::BTreeMap;
+
+use nf::config::ConfigError;
+use packet::Endpoint;
+
+use super::config::{Forward, ForwardProtocol, OneToOne};
+use super::net::{from_v4, v4};
+use super::space::Class;
+
+/// Ports that all forwards together may name, a port that is forwarded for TCP and UDP counting twice.
+pub const FORWARDED_PORTS_MAX: usize = 65_536;
+
+/// Addresses that all one-to-one rules together may name.
+pub const ONE_TO_ONE_MAX: usize = 65_536;
+
+/// Static rules, looked up when a flow begins.
+#[derive(Debug, Default)]
+pub struct Forwards {
+    /// From external to inside endpoints.
+    inwards: BTreeMap<(Class, u32, u16), (u32, u16)>,
+    /// From inside to external endpoints.
+    outwards: BTreeMap<(Class, u32, u16), (u32, u16)>,
+    addresses_inwards: BTreeMap<u32, u32>,
+    addresses_outwards: BTreeMap<u32, u32>,
+}
+
+impl Forwards {
+    /// The rules of a configuration, or which of them contradict each other.
+    pub fn new(forwards: &[Forward], one_to_one: &[OneToOne]) -> Result<Forwards, ConfigError> {
+        let mut rules = Forwards::default();
+        for rule in one_to_one {
+            rules.add_addresses(rule)?;
+        }
+        for forward in forwards {
+            rules.add_forward(forward)?;
+        }
+        Ok(rules)
+    }
+
+    /// The ports of an external address that are given away, in rising order.
+    pub fn ports_of(&self, class: Class, address: u32) -> impl Iterator<Item = u16> {
+        self.inwards.range((class, address, 0)..=(class, address, u16::MAX)).map(|(&(_, _, port), _)| port)
+    }
+
+    /// Whether this external address stands for one inside address.
+    pub fn has_address(&self, address: u32) -> bool {
+        self.addresses_inwards.contains_key(&address)
+    }
+
+    /// Whether a port of this external address is given away.
+    pub fn has_port_of(&self, address: u32) -> bool {
+        [Class::Tcp, Class::Udp].into_iter().any(|class| self.ports_of(class, address).next().is_some())
+    }
+
+    /// The inside endpoint behind an external one.
+    pub fn inwards(&self, class: Class, external: Endpoint) -> Option<Endpoint> {
+        translate(&self.inwards, &self.addresses_inwards, class, external)
+    }
+
+    /// The external endpoint of an inside one.
+    pub fn outwards(&self, class: Class, internal: Endpoint) -> Option<Endpoint> {
+        translate(&self.outwards, &self.addresses_outwards, class, internal)
+    }
+
+    fn add_addresses(&mut self, rule: &OneToOne) -> Result<(), ConfigError> {
+        if rule.external.last - rule.external.first != rule.internal.last - rule.internal.first {
+            return Err(ConfigError::new("one-to-one: as many internal as external addresses are needed"));
+        }
+        for (external, internal) in rule.external.addresses().zip(rule.internal.addresses()) {
+            if self.addresses_inwards.len() >= ONE_TO_ONE_MAX {
+                let message = format!("one-to-one: more than {ONE_TO_ONE_MAX} addresses");
+                return Err(ConfigError::new(message));
+            }
+            let taken = self.addresses_inwards.insert(external, internal).is_some();
+            if taken || self.addresses_outwards.insert(internal, external).is_some() {
+                let message = format!("one-to-one: {} or {} twice", from_v4(external), from_v4(internal));
+                return Err(ConfigError::new(message));
+            }
+        }
+        Ok(())
+    }
+
+    fn add_forward(&mut self, rule: &Forward) -> Result<(), ConfigError> {
+        let (external, internal) = (rule.external, rule.internal);
+        if external.ports.count() != internal.ports.count() {
+            return Err(ConfigError::new("forwards: as many internal as external ports are needed"));
+        }
+        if self.has_address(external.address) {
+            let message =
+                format!("forwards: {} already stands for one inside address", from_v4(external.address));
+            return Err(ConfigError::new(message));
+        }
+        let classes: &[Class] = match rule.protocol {
+            ForwardProtocol::Tcp => &[Class::Tcp],
+            ForwardProtocol::Udp => &[Class::Udp],
+            ForwardProtocol::Both => &[Class::Tcp, Class::Udp],
+        };
+        for &class in classes {
+            let ports = external.ports.first..=external.ports.last;
+            for (outer, inner) in ports.zip(internal.ports.first..=internal.ports.last) {
+                if self.inwards.len() >= FORWARDED_PORTS_MAX {
+                    let message = format!("forwards: more than {FORWARDED_PORTS_MAX} ports");
+                    return Err(ConfigError::new(message));
+                }
+                let from = (class, external.address, outer);
+                if self.inwards.insert(from, (internal.address, inner)).is_some() {
+                    let message = format!("forwards: {}:{outer} twice", from_v4(external.address));
+                    return Err(ConfigError::new(message));
+                }
+                // Two external ports may lead to one inside port; what it sends of its own leaves by the first.
+                self.outwards.entry((class, internal.address, inner)).or_insert((external.address, outer));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn translate(
+    ports: &BTreeMap<(Class, u32, u16), (u32, u16)>,
+    addresses: &BTreeMap<u32, u32>,
+    class: Class,
+    endpoint: Endpoint,
+) -> Option<Endpoint> {
+    if ports.is_empty() && addresses.is_empty() {
+        return None;
+    }
+    let address = v4(endpoint.addr)?;
+    if let Some(&(address, port)) = ports.get(&(class, address, endpoint.port)) {
+        return Some(Endpoint::new(from_v4(address), port));
+    }
+    addresses.get(&address).map(|&address| Endpoint::new(from_v4(address), endpoint.port))
+}

@@ -1,0 +1,370 @@
+//! Mappings: which external endpoint stands for an inside one, taken from the pools and given back to them.
+
+use nf::pool::{Choice, PoolKey};
+use nf::{Context, FlowInfo};
+use packet::{Addr, DropReason, Endpoint, split_mix};
+use zerocopy::IntoBytes;
+
+use super::config::{Filtering, Log, Mapping, Pooling, Selection};
+use super::log::{What, log};
+use super::net::{PortRange, from_v4, v4};
+use super::space::{Class, Place};
+use super::state::{Slot, State};
+use super::{Nat, PRIVILEGED, counter, pool};
+
+/// An inside endpoint's external one, and the item that it is held by; none if the rule is static.
+pub(super) struct Mapped {
+    pub external: Endpoint,
+    pub item: Slot,
+}
+
+/// What keys of the pools begin with, so that none is all zeros and none is another's.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+enum Kind {
+    Mapping = 1,
+    Other = 2,
+    Subscriber = 3,
+    Block = 4,
+    Permission = 5,
+}
+
+/// A key: an inside endpoint with protocol, the same with what else tells mappings apart, tenant, scope.
+fn key(kind: Kind, protocol: u8, near: Endpoint, far: Endpoint, flow: &FlowInfo) -> PoolKey {
+    let word = |top: u8, next: u8, end: Endpoint| {
+        let [a, b, c, d] = end.addr.v4_bytes();
+        let [high, low] = end.port.to_be_bytes();
+        u64::from_be_bytes([top, next, a, b, c, d, high, low])
+    };
+    let mut scope = [0; 8];
+    scope.copy_from_slice(flow.key.scope.as_bytes());
+    let tenant = u64::from(flow.key.tenant);
+    [word(kind as u8, protocol, near), word(0, 0, far), tenant, u64::from_ne_bytes(scope), 0, 0]
+}
+
+/// The inside endpoint that a mapping's key names, if it is of this protocol and the flow's tenant and scope.
+fn owner(found: &PoolKey, protocol: u8, flow: &FlowInfo) -> Option<Endpoint> {
+    let [kind, of, a, b, c, d, high, low] = found[0].to_be_bytes();
+    let end = Endpoint::new(Addr::from_v4_bytes([a, b, c, d]), u16::from_be_bytes([high, low]));
+    let same = key(Kind::Mapping, protocol, end, NOBODY, flow);
+    (kind == Kind::Mapping as u8 && of == protocol && found[2..] == same[2..]).then_some(end)
+}
+
+const NOBODY: Endpoint = Endpoint::new(Addr::NONE, 0);
+
+impl Nat {
+    /// The external endpoint of an inside one towards `remote`: the static one, the one that it has, or a new one.
+    pub(super) fn map(
+        &self,
+        class: Class,
+        internal: Endpoint,
+        remote: Endpoint,
+        context: &mut Context<'_>,
+    ) -> Result<Mapped, DropReason> {
+        if let Some(external) = self.forwards.outwards(class, internal) {
+            return Ok(Mapped { external, item: Slot::NONE });
+        }
+        if class == Class::Other {
+            return self.map_other(internal, remote, context);
+        }
+        let flow = *context.flow();
+        // RFC 4787 REQ-1, RFC 5382 REQ-1, RFC 5508 REQ-1a
+        let towards = match self.config.mapping {
+            Mapping::EndpointIndependent => NOBODY,
+            Mapping::AddressDependent => Endpoint::new(remote.addr, 0),
+            Mapping::AddressAndPortDependent => remote,
+        };
+        let name = key(Kind::Mapping, flow.key.protocol, internal, towards, &flow);
+        let item = match context.pool(pool::PORTS).join(&name) {
+            Some(item) => item,
+            None => self.take_port(&name, class, internal, context)?,
+        };
+        let place = self.space.place_of(item).ok_or(DropReason::Internal)?;
+        Ok(Mapped { external: self.endpoint(place), item: Slot::of(item) })
+    }
+
+    /// The inside endpoint that a port stands for, with the port's item.
+    pub(super) fn owner_of(
+        &self,
+        class: Class,
+        external: Endpoint,
+        context: &mut Context<'_>,
+    ) -> Option<(Endpoint, Slot)> {
+        let address = self.space.number_of(v4(external.addr)?)?;
+        let item = self.space.item_at(Place { class, address, port: external.port })?;
+        let flow = *context.flow();
+        let found = context.pool(pool::PORTS).key_of(item)?;
+        Some((owner(found, flow.key.protocol, &flow)?, Slot::of(item)))
+    }
+
+    /// Whether the item still stands for this inside endpoint. Static rules, which have no item, always do.
+    pub(super) fn still_owns(&self, internal: Endpoint, item: Slot, context: &mut Context<'_>) -> bool {
+        let Some(item) = item.item() else { return true };
+        let flow = *context.flow();
+        let found = context.pool(pool::PORTS).key_of(item);
+        found.and_then(|found| owner(found, flow.key.protocol, &flow)) == Some(internal)
+    }
+
+    /// One more user of a mapping that is there.
+    pub(super) fn join(&self, item: Slot, context: &mut Context<'_>) {
+        let Some(item) = item.item() else { return };
+        if let Some(name) = context.pool(pool::PORTS).key_of(item).copied() {
+            context.pool(pool::PORTS).join(&name);
+        }
+    }
+
+    /// Lets `remote` send to the mapping for as long as the flow lasts (RFC 4787 REQ-8).
+    pub(super) fn permit(&self, external: Endpoint, remote: Addr, context: &mut Context<'_>) -> Slot {
+        if self.config.filtering != Filtering::AddressDependent {
+            return Slot::NONE;
+        }
+        let flow = *context.flow();
+        let name = key(Kind::Permission, flow.key.protocol, external, Endpoint::new(remote, 0), &flow);
+        let random = context.random();
+        let permissions = context.pool(pool::PERMISSIONS);
+        let joined = permissions.join(&name);
+        joined
+            .or_else(|| permissions.take(&name, anywhere(permissions.size(), random)))
+            .map_or(Slot::NONE, Slot::of)
+    }
+
+    /// Whether `remote` may open a flow to the mapping (RFC 4787 REQ-8).
+    pub(super) fn admits(&self, external: Endpoint, remote: Endpoint, context: &mut Context<'_>) -> bool {
+        match self.config.filtering {
+            Filtering::EndpointIndependent => true,
+            // Whom the inside endpoint sends to has a flow already, and opens none.
+            Filtering::AddressAndPortDependent => false,
+            Filtering::AddressDependent => {
+                let flow = *context.flow();
+                let remote = Endpoint::new(remote.addr, 0);
+                let name = key(Kind::Permission, flow.key.protocol, external, remote, &flow);
+                context.pool(pool::PERMISSIONS).item_of(&name).is_some()
+            }
+        }
+    }
+
+    /// Counts a flow of a subscriber; refused beyond its limit if it `opens` the flow (RFC 6888 REQ-4).
+    pub(super) fn enter_session(
+        &self,
+        internal: Addr,
+        opens: bool,
+        context: &mut Context<'_>,
+    ) -> Result<Slot, DropReason> {
+        let limits = self.config.subscriber;
+        if limits.sessions.is_none() && limits.ports.is_none() {
+            return Ok(Slot::NONE);
+        }
+        let name = subscriber(internal, context.flow());
+        let random = context.random();
+        let subscribers = context.pool(pool::SUBSCRIBERS);
+        if let Some(item) = subscribers.item_of(&name) {
+            if opens && limits.sessions.is_some_and(|max| subscribers.users(item) >= max) {
+                return Err(DropReason::NatSubscriberLimit);
+            }
+            subscribers.join(&name);
+            return Ok(Slot::of(item));
+        }
+        if opens && limits.sessions == Some(0) {
+            return Err(DropReason::NatSubscriberLimit);
+        }
+        let choice = anywhere(subscribers.size(), random);
+        subscribers.take(&name, choice).map(Slot::of).ok_or(DropReason::NatSubscriberLimit)
+    }
+
+    /// Gives back all that the flow holds.
+    pub(super) fn release(&self, state: &mut State, context: &mut Context<'_>) {
+        let held = [
+            (&mut state.item, State::HELD, state.internal),
+            (&mut state.peer_item, State::PEER_HELD, state.peer_internal),
+        ];
+        for (slot, flag, internal) in held {
+            if let Some(item) = slot.take().filter(|_| state.flags & flag != 0) {
+                self.leave(item, internal, context);
+            }
+        }
+        for (slot, number) in [
+            (&mut state.permission, pool::PERMISSIONS),
+            (&mut state.peer_permission, pool::PERMISSIONS),
+            (&mut state.session, pool::SUBSCRIBERS),
+        ] {
+            if let Some(item) = slot.take() {
+                context.pool(number).leave(item);
+            }
+        }
+        state.flags = 0;
+    }
+
+    /// One user fewer of a mapping.
+    fn leave(&self, item: u32, internal: Endpoint, context: &mut Context<'_>) {
+        if !context.pool(pool::PORTS).leave(item) {
+            return;
+        }
+        context.count(counter::MAPPINGS_FREED, 1);
+        let Some(place) = self.space.place_of(item) else { return };
+        self.count_port(internal.addr, false, context);
+        if self.config.log == Log::Mappings {
+            log(context, What::MappingFreed, place);
+        }
+        self.leave_block(place, context);
+    }
+
+    /// A new mapping under `name`, with one user.
+    fn take_port(
+        &self,
+        name: &PoolKey,
+        class: Class,
+        internal: Endpoint,
+        context: &mut Context<'_>,
+    ) -> Result<u32, DropReason> {
+        if let Some(max) = self.config.subscriber.ports {
+            let whose = subscriber(internal.addr, context.flow());
+            let subscribers = context.pool(pool::SUBSCRIBERS);
+            let taken = subscribers.item_of(&whose).map_or(0, |item| subscribers.note(item));
+            if taken >= u64::from(max) {
+                return Err(DropReason::NatSubscriberLimit);
+            }
+        }
+        let item = match self.config.blocks {
+            Some(_) => self.take_in_blocks(name, class, internal, context)?,
+            None => {
+                let range = self.range_for(class, internal.port);
+                let mut addresses = self.addresses_for(internal.addr, context);
+                let found = addresses
+                    .find_map(|address| self.take_in(name, class, address, range, internal.port, context));
+                found.ok_or(DropReason::NatPortsExhausted)?
+            }
+        };
+        context.count(counter::MAPPINGS_MADE, 1);
+        self.count_port(internal.addr, true, context);
+        if self.config.log == Log::Mappings
+            && let Some(place) = self.space.place_of(item)
+        {
+            log(context, What::MappingMade, place);
+        }
+        Ok(item)
+    }
+
+    /// A free port of the address in the range: the same as inside, or of the same parity, or any.
+    pub(super) fn take_in(
+        &self,
+        name: &PoolKey,
+        class: Class,
+        address: usize,
+        range: PortRange,
+        inside: u16,
+        context: &mut Context<'_>,
+    ) -> Option<u32> {
+        if self.config.port_selection == Selection::Preserve && range.contains(inside) {
+            let same = self.space.item_at(Place { class, address, port: inside });
+            let ports = context.pool(pool::PORTS);
+            if let Some(item) = same.filter(|&item| !ports.is_taken(item)) {
+                return ports.take(name, Choice { first: item, count: 1, from: item, step: 1 });
+            }
+        }
+        let start = match self.config.port_selection {
+            Selection::Sequential => 0,
+            Selection::Preserve | Selection::Random => context.random() % u64::from(range.count()),
+        };
+        let start = range.first + start as u16;
+        // RFC 4787 REQ-4
+        let keeps_parity = self.config.port_parity && class != Class::Icmp;
+        let parity = keeps_parity.then(|| (with_parity(start, inside, range), 2));
+        let ports = context.pool(pool::PORTS);
+        parity.into_iter().chain([(start, 1)]).find_map(|(wanted, step)| {
+            let mut choices = self.space.choices(class, address, range, wanted, step);
+            choices.find_map(|choice| ports.take(name, choice))
+        })
+    }
+
+    /// The external address of a subscriber (RFC 4787 REQ-2), or all addresses from there on.
+    pub(super) fn addresses_for(
+        &self,
+        internal: Addr,
+        context: &Context<'_>,
+    ) -> impl Iterator<Item = usize> + use<'_> {
+        let flow = context.flow();
+        let mut state =
+            subscriber(internal, flow).iter().fold(0, |state, word| split_mix(&mut (state ^ word)));
+        let count = self.space.addresses().len();
+        let start = (split_mix(&mut state) % count.max(1) as u64) as usize;
+        let in_use = (0..count).map(move |step| (start + step) % count).filter(|&at| !self.drained[at]);
+        in_use.take(if self.config.pooling == Pooling::Paired { 1 } else { count })
+    }
+
+    /// Where ports for an inside port are taken (RFC 4787 REQ-3).
+    fn range_for(&self, class: Class, inside: u16) -> PortRange {
+        match self.low_ports {
+            _ if class == Class::Icmp => self.config.ports,
+            Some(low) if inside < PRIVILEGED => low,
+            _ => self.high_ports,
+        }
+    }
+
+    /// A protocol whose ports stay: one inside host for each external address, remote endpoint and inside port.
+    fn map_other(
+        &self,
+        internal: Endpoint,
+        remote: Endpoint,
+        context: &mut Context<'_>,
+    ) -> Result<Mapped, DropReason> {
+        let flow = *context.flow();
+        let whose = u64::from(v4(internal.addr).ok_or(DropReason::Internal)?);
+        let random = context.random();
+        for address in self.addresses_for(internal.addr, context) {
+            let external = Endpoint::new(from_v4(self.space.addresses()[address]), internal.port);
+            let name = key(Kind::Other, flow.key.protocol, external, remote, &flow);
+            let ports = context.pool(pool::PORTS);
+            let item = match ports.item_of(&name) {
+                Some(item) if ports.note(item) == whose => ports.join(&name),
+                Some(_) => continue, // Another host has it.
+                None => ports.take(&name, self.space.other_choice(random)),
+            };
+            if let Some(item) = item {
+                ports.set_note(item, whose);
+                return Ok(Mapped { external, item: Slot::of(item) });
+            }
+        }
+        Err(DropReason::NatPortsExhausted)
+    }
+
+    /// Notes how many ports a subscriber has.
+    fn count_port(&self, internal: Addr, more: bool, context: &mut Context<'_>) {
+        if self.config.subscriber.ports.is_none() {
+            return;
+        }
+        let name = subscriber(internal, context.flow());
+        let subscribers = context.pool(pool::SUBSCRIBERS);
+        if let Some(item) = subscribers.item_of(&name) {
+            let ports = subscribers.note(item);
+            subscribers.set_note(item, if more { ports + 1 } else { ports.saturating_sub(1) });
+        }
+    }
+
+    pub(super) fn endpoint(&self, place: Place) -> Endpoint {
+        Endpoint::new(from_v4(self.space.addresses()[place.address]), place.port)
+    }
+}
+
+/// The name of a subscriber: an inside address.
+pub(super) fn subscriber(internal: Addr, flow: &FlowInfo) -> PoolKey {
+    key(Kind::Subscriber, 0, Endpoint::new(internal, 0), NOBODY, flow)
+}
+
+/// The name of a subscriber's `number`th block.
+pub(super) fn block_name(internal: Addr, number: u16, flow: &FlowInfo) -> PoolKey {
+    key(Kind::Block, 0, Endpoint::new(internal, number), NOBODY, flow)
+}
+
+/// Any item of a pool that has `size` of them.
+fn anywhere(size: u32, random: u64) -> Choice {
+    Choice { first: 0, count: size, from: (random % u64::from(size.max(1))) as u32, step: 1 }
+}
+
+/// `port`, or one beside it within the range, whose parity is that of `inside`.
+fn with_parity(port: u16, inside: u16, range: PortRange) -> u16 {
+    match (port ^ inside) & 1 {
+        0 => port,
+        _ if port < range.last => port + 1,
+        _ => range.first.max(port.saturating_sub(1)),
+    }
+}

@@ -1,0 +1,299 @@
+//! Network address translation: NAPT for IPv4 with the behaviour that RFC 4787, 5382, 5508 and 7857 ask for, static
+//! forwards, port blocks per subscriber, and prefix translation for IPv6 (RFC 6296). See the README. // S23, B24
+//!
+//! A flow's first packets are decided by [`open`]; what was decided stands in the flow's [`State`], and each further packet
+//! is one comparison and one header write ([`Nat::process`]).
+
+mod blocks;
+pub mod config;
+mod forwards;
+mod icmp;
+pub mod log;
+mod mapping;
+pub mod net;
+mod nptv6;
+mod open;
+mod seldom;
+mod space;
+mod state;
+mod timeouts;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+
+use nf::config::ConfigError;
+use nf::{
+    Access, Affinity, Context, ControlError, Descriptor, EndReason, Field, Maturity, NetworkFunction,
+    PacketView, Scaling, Setup, Shared, Verdict,
+};
+use packet::{Addr, Class as Kind, Direction, DropReason, RewriteError, Side};
+
+pub use config::Config;
+pub use state::State;
+
+use config::Timeouts;
+use forwards::Forwards;
+use net::{PortRange, v4};
+use space::Space;
+use timeouts::Keep;
+
+/// External IPv4 addresses that ports are handed out of, at most: with all their ports they take 3.2 GB of address
+/// space (memory only as ports are used).
+pub const EXTERNAL_MAX: usize = 256;
+
+/// Ports below this are the privileged ones, and stay among themselves (RFC 4787 REQ-3).
+const PRIVILEGED: u16 = 1024;
+
+/// A NAT with its configuration.
+pub struct Nat {
+    config: Config,
+    keep: Keep,
+    forwards: Forwards,
+    space: Space,
+    /// External addresses that get no new mappings, by their numbers: an operator takes them out of use.
+    drained: Vec<bool>,
+    prefixes: Vec<nptv6::Rule>,
+    /// Where ports of the privileged range are taken, and where the others.
+    low_ports: Option<PortRange>,
+    high_ports: PortRange,
+    /// Blocks of each external address.
+    blocks_per_address: u32,
+}
+
+/// Numbers of the counters in the descriptor.
+mod counter {
+    pub const MAPPINGS_MADE: usize = 0;
+    pub const MAPPINGS_FREED: usize = 1;
+    pub const FLOWS_OUT: usize = 2;
+    pub const FLOWS_IN: usize = 3;
+    pub const FLOWS_HAIRPIN: usize = 4;
+    pub const FLOWS_PASSED: usize = 5;
+    pub const FLOWS_NPTV6: usize = 6;
+    pub const ICMP_ERRORS: usize = 7;
+    pub const BLOCKS_TAKEN: usize = 8;
+    pub const BLOCKS_FREED: usize = 9;
+    pub const STALE: usize = 10;
+    pub const SPOOFED: usize = 11;
+}
+
+/// Numbers of the pools in the descriptor.
+mod pool {
+    pub const PORTS: usize = 0;
+    pub const BLOCKS: usize = 1;
+    pub const SUBSCRIBERS: usize = 2;
+    pub const PERMISSIONS: usize = 3;
+}
+
+const DESCRIPTOR: &Descriptor = &Descriptor {
+    name: "nat",
+    aliases: &["napt", "nat44", "cgn"],
+    summary: "Translates addresses and ports: NAPT for IPv4 (RFC 4787, 5382, 5508), NPTv6 (RFC 6296).",
+    maturity: Maturity::Production,
+    state_version: 1,
+    attributes: &[],
+    reads: &[
+        Field::SourceAddress,
+        Field::DestinationAddress,
+        Field::SourcePort,
+        Field::DestinationPort,
+        Field::Protocol,
+        Field::TcpFlags,
+    ],
+    writes: &[Field::SourceAddress, Field::DestinationAddress, Field::SourcePort, Field::DestinationPort],
+    payload: Access::Ignore,
+    affinity: Affinity::Source,
+    scaling: Scaling::Servers,
+    shared: &[
+        Shared::Counter("mappings-made"),
+        Shared::Counter("mappings-freed"),
+        Shared::Counter("flows-out"),
+        Shared::Counter("flows-in"),
+        Shared::Counter("flows-hairpin"),
+        Shared::Counter("flows-passed"),
+        Shared::Counter("flows-nptv6"),
+        Shared::Counter("icmp-errors"),
+        Shared::Counter("blocks-taken"),
+        Shared::Counter("blocks-freed"),
+        Shared::Counter("stale"),
+        Shared::Counter("spoofed"),
+        Shared::Pool("ports"),
+        Shared::Pool("blocks"),
+        Shared::Pool("subscribers"),
+        Shared::Pool("permissions"),
+    ],
+    map: None,
+    keeps_flows: true,
+    cycles_per_packet: 40,
+};
+
+impl NetworkFunction for Nat {
+    const DESCRIPTOR: &'static Descriptor = DESCRIPTOR;
+    type Config = Config;
+    type State = State;
+
+    fn new(config: Config, setup: &mut Setup) -> Result<Nat, ConfigError> {
+        check(&config)?;
+        let forwards = Forwards::new(&config.forwards, &config.one_to_one)?;
+        let external = external_addresses(&config, &forwards)?;
+        let prefixes = config.nptv6.iter().map(nptv6::Rule::new).collect::<Result<Vec<_>, _>>()?;
+        let space =
+            Space::new(external, config.ports, |class, address| forwards.ports_of(class, address).collect());
+        let low = PortRange { first: 1, last: PRIVILEGED - 1 };
+        let high = PortRange { first: PRIVILEGED, last: u16::MAX };
+        let low_ports = config.ports.overlap(low);
+        // Without ports of one range, the other serves both.
+        let high_ports = config.ports.overlap(high).unwrap_or(config.ports);
+        let blocks_per_address =
+            config.blocks.map_or(0, |blocks| high_ports.count() / u32::from(blocks.size));
+        let addresses = space.addresses().len() as u32;
+        let flows_if = |wanted: bool| if wanted { setup.flows_max } else { 1 };
+        let limited = config.subscriber.sessions.is_some() || config.subscriber.ports.is_some();
+        let filtered = config.filtering == config::Filtering::AddressDependent;
+        let (subscribers, permissions) = (flows_if(limited), flows_if(filtered));
+        setup.pool_size(space.size().max(1));
+        setup.pool_size((blocks_per_address * addresses).max(1));
+        setup.pool_size(subscribers.max(1));
+        setup.pool_size(permissions.max(1));
+        Ok(Nat {
+            keep: Keep::new(&config.timeouts, config.refresh),
+            forwards,
+            drained: vec![false; addresses as usize],
+            space,
+            prefixes,
+            low_ports,
+            high_ports,
+            blocks_per_address,
+            config,
+        })
+    }
+
+    #[inline]
+    fn process(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
+        if !state.has(State::PLAIN) || packet.meta().class == Kind::IcmpError {
+            return self.process_seldom(packet, state, context);
+        }
+        let side = context.side();
+        if !goes_its_way(context) || (side == Side::Outside && !is_for(packet, state.external.addr)) {
+            return self.spoofed(context);
+        }
+        context.keep_flow_ns(self.keep.ns(side, state.class, context.connection()));
+        forward(match side {
+            Side::Inside => packet.set_source(state.external),
+            Side::Outside => packet.set_destination(state.internal),
+        })
+    }
+
+    fn flow_end(&self, state: &mut State, _reason: EndReason, context: &mut Context<'_>) {
+        self.release(state, context);
+    }
+
+    /// `drain ADDRESS` hands out no more ports of an external address, `resume ADDRESS` does again. Flows stay.
+    fn control(&mut self, command: &str) -> Result<(), ControlError> {
+        let refused = |why: &str| ControlError(format!("`{command}`: {why}"));
+        let words: Vec<&str> = command.split_whitespace().collect();
+        let (drain, address) = match words[..] {
+            ["drain", address] => (true, address),
+            ["resume", address] => (false, address),
+            _ => return Err(refused("expected `drain ADDRESS` or `resume ADDRESS`")),
+        };
+        let address: Ipv4Addr = address.parse().map_err(|_| refused("not an IPv4 address"))?;
+        let number = self.space.number_of(address.to_bits());
+        let number = number.ok_or_else(|| refused("not one of the external addresses"))?;
+        self.drained[number] = drain;
+        Ok(())
+    }
+}
+
+impl Nat {
+    /// Whether the inside address is one that we translate.
+    fn is_inside(&self, addr: Addr) -> bool {
+        let Some(address) = v4(addr) else { return false };
+        self.config.inside.is_empty() || self.config.inside.iter().any(|prefix| prefix.contains(address))
+    }
+
+    /// Whether the address is one of those that stand for inside hosts.
+    fn is_external(&self, addr: Addr) -> bool {
+        v4(addr).is_some_and(|address| {
+            self.space.number_of(address).is_some()
+                || self.forwards.has_address(address)
+                || self.forwards.has_port_of(address)
+        })
+    }
+
+    /// A packet of a known flow came from where its flow never goes.
+    #[cold]
+    fn spoofed(&self, context: &mut Context<'_>) -> Verdict {
+        context.count(counter::SPOOFED, 1);
+        Verdict::Drop(DropReason::NatFiltered)
+    }
+}
+
+/// Whether the packet entered by the side that packets of its direction enter by.
+#[inline]
+fn goes_its_way(context: &Context<'_>) -> bool {
+    let flow = context.flow();
+    (flow.side == flow.origin) == (flow.direction == Direction::Original)
+}
+
+/// Whether the packet's destination is this address.
+#[inline]
+fn is_for(packet: &PacketView<'_>, addr: Addr) -> bool {
+    let network = packet.network();
+    if packet.meta().version == 4 {
+        network.get(16..20) == Some(&addr.v4_bytes())
+    } else {
+        network.get(24..40) == Some(addr.as_bytes())
+    }
+}
+
+/// Forwards what was rewritten. A packet that was parsed can be; the rest is a mistake of ours.
+#[inline]
+fn forward(written: Result<(), RewriteError>) -> Verdict {
+    match written {
+        Ok(()) => Verdict::Forward,
+        Err(_) => Verdict::Drop(DropReason::Internal),
+    }
+}
+
+/// Addresses that ports are handed out of, sorted, each once.
+fn external_addresses(config: &Config, forwards: &Forwards) -> Result<Vec<u32>, ConfigError> {
+    let mut addresses = BTreeSet::new();
+    for address in config.external.iter().flat_map(|range| range.addresses()) {
+        if !forwards.has_address(address) {
+            addresses.insert(address);
+        }
+        if addresses.len() > EXTERNAL_MAX {
+            return Err(ConfigError::new(format!("external: more than {EXTERNAL_MAX} addresses")));
+        }
+    }
+    Ok(addresses.into_iter().collect())
+}
+
+/// What the configuration's form does not rule out.
+fn check(config: &Config) -> Result<(), ConfigError> {
+    let nothing = config.external.is_empty() && config.forwards.is_empty();
+    if nothing && config.one_to_one.is_empty() && config.nptv6.is_empty() {
+        return Err(ConfigError::new("nothing to translate: one of external, forwards, one-to-one, nptv6"));
+    }
+    if config.nptv6.len() > nptv6::RULES_MAX {
+        return Err(ConfigError::new(format!("nptv6: more than {} rules", nptv6::RULES_MAX)));
+    }
+    for (name, ns) in config.timeouts.named() {
+        if !(Timeouts::MIN_NS..=Timeouts::MAX_NS).contains(&ns) {
+            return Err(ConfigError::new(format!("timeouts: {name} is not between 1s and 7d")));
+        }
+    }
+    let high = config.ports.last.max(PRIVILEGED) - config.ports.first.max(PRIVILEGED);
+    match config.blocks {
+        Some(blocks) if blocks.size == 0 || blocks.max == 0 => {
+            Err(ConfigError::new("blocks: size and max are at least 1"))
+        }
+        Some(blocks) if blocks.size > high => {
+            Err(ConfigError::new("blocks: a block is larger than the ports from 1024 on"))
+        }
+        _ => Ok(()),
+    }
+}

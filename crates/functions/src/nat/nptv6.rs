@@ -1,0 +1,173 @@
+//! IPv6-to-IPv6 network prefix translation (RFC 6296): stateless, and neutral to transport checksums.
+
+use nf::config::ConfigError;
+use packet::Addr;
+
+use super::config::Nptv6;
+
+/// Prefix pairs that a configuration may have.
+pub const RULES_MAX: usize = 64;
+
+/// A pair of prefixes with what their difference does to checksums.
+#[derive(Clone, Copy, Debug)]
+pub struct Rule {
+    inside: u128,
+    outside: u128,
+    mask: u128,
+    /// What is added, in one's complement, to a word of each address on the way out (RFC 6296 3.1).
+    adjustment: u16,
+    /// Whether the adjusted word is the subnet's, bits 48 to 63 (prefixes up to /48), or one of the interface identifier.
+    in_subnet: bool,
+}
+
+/// What a rule makes of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Translated {
+    /// The address on the other side.
+    To(Addr),
+    /// The address has the prefix, but there is no such address on the other side (RFC 6296 3.3, 3.5).
+    Unmappable,
+}
+
+impl Rule {
+    /// The rule of a configured pair. The shorter prefix is padded with zeros (RFC 6296 3.1).
+    pub fn new(pair: &Nptv6) -> Result<Rule, ConfigError> {
+        let len = pair.inside.len.max(pair.outside.len);
+        if len > 64 || len == 0 {
+            return Err(ConfigError::new("nptv6: prefixes have 1 to 64 bits (RFC 6296 3.5)"));
+        }
+        Ok(Rule {
+            inside: pair.inside.network,
+            outside: pair.outside.network,
+            mask: u128::MAX << (128 - u32::from(len)),
+            adjustment: subtract(sum(pair.inside.network), sum(pair.outside.network)),
+            in_subnet: len <= 48,
+        })
+    }
+
+    /// What an inside address is called outside; none if it has not the inside prefix.
+    pub fn outwards(&self, address: Addr) -> Option<Translated> {
+        let outer = self.translate(address, self.inside, self.outside, self.adjustment)?;
+        Some(if self.is_for_routers(address) { Translated::Unmappable } else { outer })
+    }
+
+    /// Which inside address is meant by an outside one; none if it has not the outside prefix.
+    pub fn inwards(&self, address: Addr) -> Option<Translated> {
+        match self.translate(address, self.outside, self.inside, subtract(0, self.adjustment))? {
+            Translated::To(inner) if self.is_for_routers(inner) => Some(Translated::Unmappable),
+            inner => Some(inner),
+        }
+    }
+
+    /// Whether the interface identifier of an inside address is all zeros, the anycast address of the subnet's routers,
+    /// where it would have to be changed (RFC 6296 3.5).
+    fn is_for_routers(&self, inner: Addr) -> bool {
+        !self.in_subnet && inner.to_u128() << 64 == 0
+    }
+
+    fn translate(&self, address: Addr, from: u128, to: u128, adjustment: u16) -> Option<Translated> {
+        let number = address.to_u128();
+        if address.is_v4() || number & self.mask != from {
+            return None;
+        }
+        let swapped = number & !self.mask | to;
+        // The first word that is not all ones: one that is would come back as all zeros.
+        let mut words = if self.in_subnet { 3..4 } else { 4..8 };
+        let Some(word) = words.find(|&word| word_of(swapped, word) != 0xffff) else {
+            return Some(Translated::Unmappable);
+        };
+        let adjusted = match add(word_of(swapped, word), adjustment) {
+            0xffff => 0,
+            adjusted => adjusted,
+        };
+        let shift = 112 - 16 * word;
+        let number = swapped & !(0xffff << shift) | u128::from(adjusted) << shift;
+        Some(Translated::To(Addr::from_u128(number)))
+    }
+}
+
+/// Number `word` (0 to 7) of an address's words.
+fn word_of(address: u128, word: u32) -> u16 {
+    (address >> (112 - 16 * word)) as u16
+}
+
+/// One's complement sum of an address's words.
+fn sum(address: u128) -> u16 {
+    (0..8).fold(0, |total, word| add(total, word_of(address, word)))
+}
+
+fn add(a: u16, b: u16) -> u16 {
+    let (sum, carry) = a.overflowing_add(b);
+    sum + u16::from(carry)
+}
+
+fn subtract(a: u16, b: u16) -> u16 {
+    add(a, !b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nat::net::Prefix6;
+    use proptest::prelude::*;
+    use std::net::Ipv6Addr;
+
+    fn rule(inside: &str, outside: &str) -> Rule {
+        let prefix = |text: &str| Prefix6::try_from(text.to_owned()).unwrap();
+        Rule::new(&Nptv6 { inside: prefix(inside), outside: prefix(outside) }).unwrap()
+    }
+
+    fn addr(text: &str) -> Addr {
+        text.parse::<Ipv6Addr>().unwrap().into()
+    }
+
+    #[test]
+    fn example_of_rfc_6296_section_3_6() {
+        let rule = rule("fd01:203:405::/48", "2001:db8:1::/48");
+        let (inner, outer) = (addr("fd01:203:405:1::1234"), addr("2001:db8:1:d550::1234"));
+        assert_eq!(rule.outwards(inner), Some(Translated::To(outer)));
+        assert_eq!(rule.inwards(outer), Some(Translated::To(inner)));
+        assert_eq!(rule.outwards(outer), None);
+        assert_eq!(rule.outwards(addr("fd01:203:405:ffff::1")), Some(Translated::Unmappable));
+    }
+
+    #[test]
+    fn longer_prefixes_adjust_the_interface_identifier() {
+        let rule = rule("fd01:203:405:100::/56", "2001:db8:1:200::/56");
+        for (inner, word) in [("fd01:203:405:1ab::1234", 4), ("fd01:203:405:1ab:ffff:ffff:7:1", 6)] {
+            let Some(Translated::To(outer)) = rule.outwards(addr(inner)) else { panic!("{inner}") };
+            assert_eq!(word_of(outer.to_u128(), 3), 0x02ab);
+            assert_ne!(word_of(outer.to_u128(), word), word_of(addr(inner).to_u128(), word));
+            assert_eq!(rule.inwards(outer), Some(Translated::To(addr(inner))));
+        }
+        assert_eq!(rule.outwards(addr("fd01:203:405:1ab::")), Some(Translated::Unmappable));
+        let ones = addr("fd01:203:405:1ab:ffff:ffff:ffff:ffff");
+        assert_eq!(rule.outwards(ones), Some(Translated::Unmappable));
+    }
+
+    proptest! {
+        /// There and back again, with the checksum untouched.
+        #[test]
+        fn is_neutral_and_reversible(
+            len in 1u8..=64, other in 1u8..=64, inside: u128, outside: u128, host: u128,
+        ) {
+            let cut = |network: u128, len: u8| Prefix6 {
+                network: network & Prefix6 { network: 0, len }.mask(), len,
+            };
+            let (inside, outside) = (cut(inside, len), cut(outside, other));
+            prop_assume!(!Addr::from_u128(inside.network).is_v4());
+            let rule = Rule::new(&Nptv6 { inside, outside }).unwrap();
+            let longest = Prefix6 { network: 0, len: len.max(other) };
+            let inner = Addr::from_u128(inside.network | host & !longest.mask());
+            match rule.outwards(inner) {
+                Some(Translated::To(outer)) => {
+                    prop_assert!(outside.contains(outer.to_u128()));
+                    prop_assert_eq!(sum(inner.to_u128()) % 0xffff, sum(outer.to_u128()) % 0xffff);
+                    prop_assert_eq!(rule.inwards(outer), Some(Translated::To(inner)));
+                }
+                Some(Translated::Unmappable) => {}
+                None => prop_assert!(inner.is_v4()),
+            }
+        }
+    }
+}

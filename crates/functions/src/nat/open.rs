@@ -1,0 +1,265 @@
+//! How flows begin: from inside, from outside, from inside to inside.
+
+use nf::{Context, PacketView, Verdict};
+use packet::parse::{self, protocol};
+use packet::{Class as Kind, DropReason, Endpoint, Side};
+
+use super::config::{Opening, Otherwise};
+use super::net::v4;
+use super::nptv6::{Rule, Translated};
+use super::space::Class;
+use super::state::{Slot, State};
+use super::timeouts::UNANSWERED_NS;
+use super::{Nat, counter, forward};
+
+/// An inside endpoint that a packet to an external one is for, and the mapping that says so, if it is not a static rule.
+struct Target {
+    internal: Endpoint,
+    item: Slot,
+}
+
+impl Nat {
+    /// Decides about a flow by its first packet. A flow that is refused holds nothing afterwards.
+    #[inline(never)]
+    pub(super) fn open(
+        &self,
+        packet: &mut PacketView<'_>,
+        state: &mut State,
+        context: &mut Context<'_>,
+    ) -> Verdict {
+        match self.try_open(packet, state, context) {
+            Ok(verdict) => verdict,
+            Err(reason) => {
+                self.release(state, context);
+                Verdict::Drop(reason)
+            }
+        }
+    }
+
+    fn try_open(
+        &self,
+        packet: &mut PacketView<'_>,
+        state: &mut State,
+        context: &mut Context<'_>,
+    ) -> Result<Verdict, DropReason> {
+        let meta = packet.meta();
+        let (version, number) = (meta.version, meta.protocol);
+        if meta.class == Kind::LaterFragment {
+            return Err(DropReason::FragmentOfDropped);
+        }
+        state.class = Class::of(number) as u8;
+        if version == 6 {
+            return self.open_v6(packet, state, context);
+        }
+        if meta.class == Kind::IcmpError {
+            return Err(DropReason::IcmpErrorUnrelated); // RFC 5508 REQ-4, REQ-5
+        }
+        match context.side() {
+            Side::Inside => self.open_from_inside(packet, state, context),
+            Side::Outside => self.open_from_outside(packet, state, context),
+        }
+    }
+
+    fn open_from_inside(
+        &self,
+        packet: &mut PacketView<'_>,
+        state: &mut State,
+        context: &mut Context<'_>,
+    ) -> Result<Verdict, DropReason> {
+        let (source, destination) = packet.ends();
+        if !self.is_inside(source.addr) || is_local(source, destination) {
+            return self.leave_alone(self.config.untranslated, state, context);
+        }
+        let class = self.opens(packet)?;
+        let target = match self.is_external(destination.addr) {
+            true => Some(self.hairpin_target(class, destination, context)?),
+            false => None,
+        };
+        state.session = self.enter_session(source.addr, true, context)?;
+        let mapped = self.map(class, source, destination, context)?;
+        state.internal = source;
+        state.external = mapped.external;
+        state.item = mapped.item;
+        state.flags = State::HELD;
+        state.permission = self.permit(mapped.external, destination.addr, context);
+        context.keep_flow_ns(self.keep.ns(Side::Inside, state.class, context.connection()));
+        let Some(target) = target else {
+            state.flags |= State::PLAIN;
+            context.count(counter::FLOWS_OUT, 1);
+            return Ok(forward(packet.set_source(state.external)));
+        };
+        // RFC 4787 REQ-9a, RFC 5382 REQ-8: the peer sees the first host's external endpoint, and its own filter applies.
+        if target.item != Slot::NONE && !self.admits(destination, mapped.external, context) {
+            return Err(DropReason::NatFiltered);
+        }
+        state.peer_internal = target.internal;
+        state.peer_external = destination;
+        state.peer_item = target.item;
+        state.flags |= State::HAIRPIN;
+        context.count(counter::FLOWS_HAIRPIN, 1);
+        let written = packet.set_source(mapped.external).and(packet.set_destination(target.internal));
+        Ok(turn_back(written))
+    }
+
+    fn open_from_outside(
+        &self,
+        packet: &mut PacketView<'_>,
+        state: &mut State,
+        context: &mut Context<'_>,
+    ) -> Result<Verdict, DropReason> {
+        let (remote, destination) = packet.ends();
+        if !self.is_external(destination.addr) {
+            // Inside addresses are not to be reached untranslated.
+            let otherwise =
+                if self.is_inside(destination.addr) { Otherwise::Drop } else { self.config.untranslated };
+            return self.leave_alone(otherwise, state, context);
+        }
+        let class = self.opens(packet)?;
+        // RFC 5382 REQ-4: nothing is answered to a SYN that nobody waits for; a later SYN from inside finds all as it was.
+        let target = self.target(class, destination, context).ok_or(DropReason::NatNoMapping)?;
+        state.internal = target.internal;
+        state.external = destination;
+        let mut keep_ns = self.keep.ns(Side::Inside, state.class, context.connection());
+        if target.item == Slot::NONE {
+            state.flags = State::PLAIN;
+        } else {
+            if !self.admits(destination, remote, context) {
+                return Err(DropReason::NatFiltered);
+            }
+            state.item = target.item;
+            state.flags = State::BORROWED;
+            keep_ns = keep_ns.min(UNANSWERED_NS);
+        }
+        context.keep_flow_ns(keep_ns);
+        context.count(counter::FLOWS_IN, 1);
+        Ok(forward(packet.set_destination(target.internal)))
+    }
+
+    /// Prefixes are translated without regard to flows; the flow only remembers the result.
+    fn open_v6(
+        &self,
+        packet: &mut PacketView<'_>,
+        state: &mut State,
+        context: &mut Context<'_>,
+    ) -> Result<Verdict, DropReason> {
+        if packet.meta().class == Kind::IcmpError {
+            return self.icmpv6_error(packet, context);
+        }
+        let (source, destination) = packet.ends();
+        let inwards = self.prefixed(destination, Rule::inwards)?;
+        let outwards = match context.side() {
+            Side::Inside => self.prefixed(source, Rule::outwards)?,
+            Side::Outside => None,
+        };
+        let keep_ns = self.keep.ns(Side::Inside, state.class, context.connection());
+        let verdict = match (context.side(), outwards, inwards) {
+            (Side::Inside, Some(external), None) => {
+                (state.internal, state.external) = (source, external);
+                state.flags = State::PLAIN;
+                forward(packet.set_source(external))
+            }
+            // RFC 6296 4.1: hairpinning.
+            (Side::Inside, Some(_), Some(_)) if !self.config.hairpin => return Err(DropReason::NatHairpin),
+            (Side::Inside, Some(external), Some(peer)) => {
+                (state.internal, state.external) = (source, external);
+                (state.peer_internal, state.peer_external) = (peer, destination);
+                state.flags = State::HAIRPIN;
+                turn_back(packet.set_source(external).and(packet.set_destination(peer)))
+            }
+            (Side::Outside, _, Some(internal)) => {
+                (state.internal, state.external) = (internal, destination);
+                state.flags = State::PLAIN;
+                forward(packet.set_destination(internal))
+            }
+            _ => return self.leave_alone(self.config.ipv6, state, context),
+        };
+        context.keep_flow_ns(keep_ns);
+        context.count(counter::FLOWS_NPTV6, 1);
+        Ok(verdict)
+    }
+
+    /// What the first rule for it makes of an IPv6 endpoint; the port stays.
+    pub(super) fn prefixed(
+        &self,
+        end: Endpoint,
+        translate: impl Fn(&Rule, packet::Addr) -> Option<Translated>,
+    ) -> Result<Option<Endpoint>, DropReason> {
+        match self.prefixes.iter().find_map(|rule| translate(rule, end.addr)) {
+            None => Ok(None),
+            Some(Translated::To(addr)) => Ok(Some(Endpoint::new(addr, end.port))),
+            Some(Translated::Unmappable) => Err(DropReason::NatUntranslated),
+        }
+    }
+
+    /// A flow that is not ours to translate.
+    fn leave_alone(
+        &self,
+        otherwise: Otherwise,
+        state: &mut State,
+        context: &mut Context<'_>,
+    ) -> Result<Verdict, DropReason> {
+        if otherwise == Otherwise::Drop {
+            return Err(DropReason::NatUntranslated);
+        }
+        state.flags = State::PASS;
+        context.count(counter::FLOWS_PASSED, 1);
+        context.keep_flow_ns(self.keep.ns(Side::Inside, state.class, context.connection()));
+        Ok(Verdict::Forward)
+    }
+
+    /// The class of a packet that may open a flow.
+    fn opens(&self, packet: &PacketView<'_>) -> Result<Class, DropReason> {
+        const SYN: u8 = 2;
+        const RST: u8 = 4;
+        const ACK: u8 = 16;
+        let meta = packet.meta();
+        let opening = match (meta.protocol, packet.transport().first()) {
+            (protocol::TCP, _) => match self.config.tcp_opens_with {
+                Opening::Syn => meta.tcp_flags & (SYN | RST | ACK) == SYN,
+                Opening::Any => meta.tcp_flags & RST == 0,
+            },
+            (protocol::ICMP, Some(&kind)) if parse::is_query(protocol::ICMP, kind) => {
+                // RFC 5508 REQ-1: echo, timestamp, information, address mask; not their answers.
+                matches!(kind, 8 | 13 | 15 | 17)
+            }
+            (protocol::ICMP, _) => return Err(DropReason::NatProtocol), // RFC 5508 REQ-11
+            _ => true,
+        };
+        if opening { Ok(Class::of(meta.protocol)) } else { Err(DropReason::NatNotOpening) }
+    }
+
+    /// Whom a packet from inside to an external endpoint is for.
+    fn hairpin_target(
+        &self,
+        class: Class,
+        destination: Endpoint,
+        context: &mut Context<'_>,
+    ) -> Result<Target, DropReason> {
+        if !self.config.hairpin {
+            return Err(DropReason::NatHairpin);
+        }
+        self.target(class, destination, context).ok_or(DropReason::NatNoMapping)
+    }
+
+    fn target(&self, class: Class, external: Endpoint, context: &mut Context<'_>) -> Option<Target> {
+        if let Some(internal) = self.forwards.inwards(class, external) {
+            return Some(Target { internal, item: Slot::NONE });
+        }
+        let (internal, item) = self.owner_of(class, external, context)?;
+        Some(Target { internal, item })
+    }
+}
+
+/// Turns back what was rewritten.
+pub(super) fn turn_back(written: Result<(), packet::RewriteError>) -> Verdict {
+    match forward(written) {
+        Verdict::Forward => Verdict::TurnBack,
+        dropped => dropped,
+    }
+}
+
+/// Whether the packet is meant for its own network only: no source yet, multicast, broadcast (RFC 1122 3.2.1.3).
+fn is_local(source: Endpoint, destination: Endpoint) -> bool {
+    let (source, destination) = (v4(source.addr).unwrap_or(0), v4(destination.addr).unwrap_or(0));
+    source == 0 || destination >= 0xe000_0000
+}

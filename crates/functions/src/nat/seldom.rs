@@ -1,0 +1,137 @@
+//! Packets of known flows that need more than one header write: hairpins, flows that an outside host opened and the
+//! inside host has not answered, errors.
+
+use nf::{Context, PacketView, Verdict};
+use packet::{Class as Kind, Direction, DropReason, Side};
+
+use super::open::turn_back;
+use super::state::{Slot, State};
+use super::{Nat, counter, forward, goes_its_way, is_for};
+
+impl Nat {
+    #[inline(never)]
+    pub(super) fn process_seldom(
+        &self,
+        packet: &mut PacketView<'_>,
+        state: &mut State,
+        context: &mut Context<'_>,
+    ) -> Verdict {
+        if state.flags == 0 {
+            return self.open(packet, state, context);
+        }
+        if packet.meta().class == Kind::IcmpError {
+            // RFC 4787 REQ-12, RFC 5382 REQ-10, RFC 5508 REQ-6, RFC 7857 7.1: an error neither ends nor keeps a flow.
+            return self.icmp_error(packet, state, context);
+        }
+        let keep_ns = self.keep.ns(context.side(), state.class, context.connection());
+        if state.has(State::PASS) {
+            context.keep_flow_ns(keep_ns);
+            return Verdict::Forward;
+        }
+        if !goes_its_way(context) {
+            return self.spoofed(context);
+        }
+        if state.has(State::HAIRPIN) {
+            return self.process_hairpin(keep_ns, packet, state, context);
+        }
+        match context.side() {
+            Side::Outside => self.process_unanswered(packet, state, context),
+            Side::Inside => self.process_answer(keep_ns, packet, state, context),
+        }
+    }
+
+    /// Another packet of a flow that an outside host opened. It does not prolong anything.
+    fn process_unanswered(
+        &self,
+        packet: &mut PacketView<'_>,
+        state: &mut State,
+        context: &mut Context<'_>,
+    ) -> Verdict {
+        if !is_for(packet, state.external.addr) {
+            return self.spoofed(context);
+        }
+        if !self.still_owns(state.internal, state.item, context) {
+            return self.reopen(packet, state, context);
+        }
+        forward(packet.set_destination(state.internal))
+    }
+
+    /// The inside host answers a flow that an outside host opened: from now on the flow keeps its mapping.
+    fn process_answer(
+        &self,
+        keep_ns: u64,
+        packet: &mut PacketView<'_>,
+        state: &mut State,
+        context: &mut Context<'_>,
+    ) -> Verdict {
+        if !self.still_owns(state.internal, state.item, context) {
+            // The remote host would not know it by another endpoint. The flow ends soon, and the next one is mapped anew.
+            context.count(counter::STALE, 1);
+            return Verdict::Drop(DropReason::NatNoMapping);
+        }
+        if !is_reset(packet) {
+            let Ok(session) = self.enter_session(state.internal.addr, false, context) else {
+                return Verdict::Drop(DropReason::NatSubscriberLimit);
+            };
+            state.session = session;
+            self.join(state.item, context);
+            state.permission = self.permit(state.external, remote(packet), context);
+            state.flags = State::PLAIN | State::HELD;
+            context.keep_flow_ns(keep_ns);
+        }
+        forward(packet.set_source(state.external))
+    }
+
+    /// Both hosts are inside, and each knows the other by its external endpoint (RFC 4787 REQ-9).
+    fn process_hairpin(
+        &self,
+        keep_ns: u64,
+        packet: &mut PacketView<'_>,
+        state: &mut State,
+        context: &mut Context<'_>,
+    ) -> Verdict {
+        let unanswered = state.peer_item != Slot::NONE && !state.has(State::PEER_HELD);
+        let stale = unanswered && !self.still_owns(state.peer_internal, state.peer_item, context);
+        match context.direction() {
+            Direction::Original if stale => self.reopen(packet, state, context),
+            Direction::Original => {
+                context.keep_flow_ns(keep_ns);
+                let written = packet.set_source(state.external);
+                turn_back(written.and(packet.set_destination(state.peer_internal)))
+            }
+            Direction::Reply if stale => {
+                context.count(counter::STALE, 1);
+                Verdict::Drop(DropReason::NatNoMapping)
+            }
+            Direction::Reply => {
+                if unanswered && !is_reset(packet) {
+                    self.join(state.peer_item, context);
+                    state.peer_permission = self.permit(state.peer_external, state.external.addr, context);
+                    state.flags |= State::PEER_HELD;
+                }
+                context.keep_flow_ns(keep_ns);
+                let written = packet.set_source(state.peer_external);
+                turn_back(written.and(packet.set_destination(state.internal)))
+            }
+        }
+    }
+
+    /// The mapping that the flow used has gone, perhaps to another host: the packet is as a flow's first.
+    fn reopen(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
+        context.count(counter::STALE, 1);
+        self.release(state, context);
+        *state = State::default();
+        context.rewrites_changed();
+        self.open(packet, state, context)
+    }
+}
+
+/// A reset answers what nobody wanted, and keeps nothing alive (RFC 7857 7.1).
+fn is_reset(packet: &PacketView<'_>) -> bool {
+    const RST: u8 = 4;
+    packet.meta().protocol == packet::parse::protocol::TCP && packet.meta().tcp_flags & RST != 0
+}
+
+fn remote(packet: &PacketView<'_>) -> packet::Addr {
+    packet.ends().1.addr
+}

@@ -1,0 +1,234 @@
+//! External endpoints as numbers: what the pool of ports hands out.
+//!
+//! Items are numbered densely by protocol class, address and port, without the ports that static rules took. Behind
+//! them come items that stand for no port: names under which protocols without ports hold their place.
+
+use nf::pool::Choice;
+use packet::parse::protocol;
+
+use super::net::PortRange;
+
+/// Protocols with a port space of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Class {
+    /// TCP; DCCP shares its ports.
+    Tcp = 0,
+    /// UDP; UDP-Lite shares its ports.
+    Udp = 1,
+    /// ICMP queries: identifiers.
+    Icmp = 2,
+    /// Protocols whose ports, if they have any, cannot be changed: SCTP, GRE, ESP and so on.
+    Other = 3,
+}
+
+/// How many classes have ports to hand out.
+pub const PORT_CLASSES: usize = 3;
+
+/// Flows of [`Class::Other`] at once, at most.
+pub const OTHER_MAX: u32 = 65_536;
+
+impl Class {
+    /// The class of an IP protocol.
+    pub fn of(number: u8) -> Class {
+        match number {
+            protocol::TCP | protocol::DCCP => Class::Tcp,
+            protocol::UDP | protocol::UDP_LITE => Class::Udp,
+            protocol::ICMP | protocol::ICMPV6 => Class::Icmp,
+            _ => Class::Other,
+        }
+    }
+
+    const WITH_PORTS: [Class; PORT_CLASSES] = [Class::Tcp, Class::Udp, Class::Icmp];
+}
+
+/// What an item stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The protocol class.
+    pub class: Class,
+    /// Which external address, by number.
+    pub address: usize,
+    /// The port.
+    pub port: u16,
+}
+
+/// All external endpoints.
+pub struct Space {
+    addresses: Vec<u32>,
+    /// Sorted by class, address and port, and so by item.
+    segments: Vec<Segment>,
+    /// For each class and address: where its segments begin; one more at the end.
+    starts: Vec<usize>,
+    ports: u32,
+}
+
+/// Consecutive ports with consecutive items.
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    class: Class,
+    address: usize,
+    ports: PortRange,
+    first_item: u32,
+}
+
+impl Space {
+    /// The space of these addresses (sorted, each once) and ports, but for those that `statics` lists by class and
+    /// address, in rising order.
+    pub fn new(addresses: Vec<u32>, ports: PortRange, statics: impl Fn(Class, u32) -> Vec<u16>) -> Space {
+        let mut space = Space { addresses, segments: Vec::new(), starts: vec![0], ports: 0 };
+        for class in Class::WITH_PORTS {
+            for number in 0..space.addresses.len() {
+                let mut first = u32::from(ports.first);
+                for gap in statics(class, space.addresses[number]) {
+                    if ports.contains(gap) {
+                        space.add(class, number, first, u32::from(gap));
+                        first = u32::from(gap) + 1;
+                    }
+                }
+                space.add(class, number, first, u32::from(ports.last) + 1);
+                space.starts.push(space.segments.len());
+            }
+        }
+        space
+    }
+
+    /// How many items there are.
+    pub fn size(&self) -> u32 {
+        self.ports + if self.addresses.is_empty() { 0 } else { OTHER_MAX }
+    }
+
+    /// The external addresses, sorted.
+    pub fn addresses(&self) -> &[u32] {
+        &self.addresses
+    }
+
+    /// The number of an external address.
+    pub fn number_of(&self, address: u32) -> Option<usize> {
+        self.addresses.binary_search(&address).ok()
+    }
+
+    /// The item that stands for this port, if it is one to be handed out.
+    pub fn item_at(&self, place: Place) -> Option<u32> {
+        let segments = self.segments_of(place.class, place.address);
+        let segment = &segments[segments.partition_point(|s| s.ports.last < place.port)..].first()?;
+        segment.ports.contains(place.port).then(|| segment.item(place.port))
+    }
+
+    /// What the item stands for; none for those without a port.
+    pub fn place_of(&self, item: u32) -> Option<Place> {
+        if item >= self.ports {
+            return None;
+        }
+        let segment = &self.segments[self.segments.partition_point(|s| s.first_item <= item) - 1];
+        let port = segment.ports.first + (item - segment.first_item) as u16;
+        Some(Place { class: segment.class, address: segment.address, port })
+    }
+
+    /// Where to look for a free port of `class` and `address` within `within`: from `wanted` on and round, in steps of
+    /// `step` (2 keeps the parity of `wanted`).
+    pub fn choices(
+        &self,
+        class: Class,
+        address: usize,
+        within: PortRange,
+        wanted: u16,
+        step: u32,
+    ) -> impl Iterator<Item = Choice> {
+        let segments = self.segments_of(class, address);
+        let start = segments.partition_point(|s| s.ports.last < wanted);
+        let (behind, from_there) = segments.split_at(start);
+        from_there.iter().chain(behind).filter_map(move |segment| {
+            let ports = segment.ports.overlap(within)?;
+            let mut from = if ports.contains(wanted) { wanted } else { ports.first };
+            if step == 2 && (from ^ wanted) & 1 == 1 {
+                from = from.checked_add(1).filter(|from| *from <= ports.last)?;
+            }
+            let (first, from) = (segment.item(ports.first), segment.item(from));
+            Some(Choice { first, count: ports.count(), from, step })
+        })
+    }
+
+    /// Where to look for an item without a port.
+    pub fn other_choice(&self, random: u64) -> Choice {
+        let from = self.ports + (random % u64::from(OTHER_MAX)) as u32;
+        Choice { first: self.ports, count: OTHER_MAX, from, step: 1 }
+    }
+
+    /// Adds a segment of the ports from `first` up to before `end`, if that is any.
+    fn add(&mut self, class: Class, address: usize, first: u32, end: u32) {
+        if first < end {
+            let ports = PortRange { first: first as u16, last: (end - 1) as u16 };
+            self.segments.push(Segment { class, address, ports, first_item: self.ports });
+            self.ports += ports.count();
+        }
+    }
+
+    fn segments_of(&self, class: Class, address: usize) -> &[Segment] {
+        let at = class as usize * self.addresses.len() + address;
+        match (self.starts.get(at), self.starts.get(at + 1)) {
+            (Some(&start), Some(&end)) if address < self.addresses.len() => &self.segments[start..end],
+            _ => &[],
+        }
+    }
+}
+
+impl Segment {
+    fn item(&self, port: u16) -> u32 {
+        self.first_item + u32::from(port - self.ports.first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn space() -> Space {
+        let ports = PortRange { first: 1000, last: 1099 };
+        Space::new(vec![10, 20], ports, |class, address| match (class, address) {
+            (Class::Tcp, 20) => [5, 1000].into_iter().chain(1050..1060).collect(),
+            _ => Vec::new(),
+        })
+    }
+
+    #[test]
+    fn numbers_and_places_correspond() {
+        let space = space();
+        assert_eq!(space.size(), 6 * 100 - 11 + OTHER_MAX);
+        for item in 0..space.size() - OTHER_MAX {
+            let place = space.place_of(item).unwrap();
+            assert_eq!(space.item_at(place), Some(item));
+        }
+        assert_eq!(space.place_of(space.size() - OTHER_MAX), None);
+        assert_eq!(space.item_at(Place { class: Class::Tcp, address: 1, port: 1055 }), None);
+        assert_eq!(space.item_at(Place { class: Class::Tcp, address: 1, port: 1100 }), None);
+        assert_eq!(space.item_at(Place { class: Class::Other, address: 1, port: 1001 }), None);
+        assert_eq!(space.item_at(Place { class: Class::Icmp, address: 2, port: 1001 }), None);
+    }
+
+    proptest! {
+        /// Choices name only ports that are wanted, of the parity that is wanted, and all of them.
+        #[test]
+        fn choices_cover_the_range(first in 990u16..1100, len in 0u16..60, at in 0u16..60, step in 1u32..3) {
+            let space = space();
+            let within = PortRange { first, last: first + len };
+            let wanted = first + at.min(len);
+            let mut seen = std::collections::BTreeSet::new();
+            for choice in space.choices(Class::Tcp, 1, within, wanted, step) {
+                prop_assert!(choice.from >= choice.first && choice.from < choice.first + choice.count);
+                let residue = (choice.from - choice.first) % choice.step;
+                for item in (choice.first + residue..choice.first + choice.count).step_by(step as usize) {
+                    let place = space.place_of(item).unwrap();
+                    prop_assert_eq!((place.class, place.address), (Class::Tcp, 1));
+                    prop_assert!(seen.insert(place.port));
+                }
+            }
+            let expected: std::collections::BTreeSet<u16> = (within.first..=within.last)
+                .filter(|p| (1001..1100).contains(p) && !(1050..1060).contains(p))
+                .filter(|p| step == 1 || (p ^ wanted) & 1 == 0)
+                .collect();
+            prop_assert_eq!(seen, expected);
+        }
+    }
+}

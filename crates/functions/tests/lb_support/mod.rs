@@ -1,0 +1,319 @@
+//! A bench for the load balancer: packets built and checked field by field from the RFCs, with a checksum of its own.
+#![allow(dead_code)] // Each test file uses a part.
+
+use std::net::{IpAddr, SocketAddr};
+
+use chain::{Chain, Options};
+use nf::{Registry, Setup};
+use packet::{DropReason, Packet, Pool, Side};
+use serde_json::Value;
+
+pub const SYN: u8 = 0x02;
+pub const RST: u8 = 0x04;
+pub const ACK: u8 = 0x10;
+
+/// An IP packet to be.
+#[derive(Clone, Debug)]
+pub struct Ip {
+    pub source: IpAddr,
+    pub destination: IpAddr,
+    pub protocol: u8,
+    pub tos: u8,
+    pub ttl: u8,
+    pub id: u16,
+    pub dont_fragment: bool,
+    pub more: bool,
+    /// In units of 8 bytes.
+    pub offset: u16,
+    pub label: u32,
+    pub body: Vec<u8>,
+}
+
+impl Ip {
+    pub fn new(source: IpAddr, destination: IpAddr, protocol: u8, body: Vec<u8>) -> Ip {
+        Ip {
+            source,
+            destination,
+            protocol,
+            tos: 0,
+            ttl: 64,
+            id: 0,
+            dont_fragment: true,
+            more: false,
+            offset: 0,
+            label: 0,
+            body,
+        }
+    }
+
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        match (self.source, self.destination) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                out.extend([0x45, self.tos]);
+                out.extend((20 + self.body.len() as u16).to_be_bytes());
+                out.extend(self.id.to_be_bytes());
+                let flags = u16::from(self.dont_fragment) << 14 | u16::from(self.more) << 13;
+                out.extend((flags | self.offset).to_be_bytes());
+                out.extend([self.ttl, self.protocol, 0, 0]);
+                out.extend(source.octets());
+                out.extend(destination.octets());
+                let sum = checksum(&out);
+                out[10..12].copy_from_slice(&sum.to_be_bytes());
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                out.extend((6 << 28 | u32::from(self.tos) << 20 | self.label).to_be_bytes());
+                out.extend((self.body.len() as u16).to_be_bytes());
+                out.extend([self.protocol, self.ttl]);
+                out.extend(source.octets());
+                out.extend(destination.octets());
+            }
+            _ => panic!("two IP versions in one header"),
+        }
+        out.extend(&self.body);
+        out
+    }
+
+    pub fn may_fragment(mut self) -> Ip {
+        self.dont_fragment = false;
+        self
+    }
+
+    pub fn frame(&self) -> Vec<u8> {
+        frame(&self.bytes())
+    }
+}
+
+/// The packet in an Ethernet frame.
+pub fn frame(packet: &[u8]) -> Vec<u8> {
+    framed(packet, [2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1])
+}
+
+/// The packet in a frame that goes the other way.
+pub fn frame_back(packet: &[u8]) -> Vec<u8> {
+    framed(packet, [2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2])
+}
+
+fn framed(packet: &[u8], to: [u8; 6], from: [u8; 6]) -> Vec<u8> {
+    let ether_type: u16 = if packet[0] >> 4 == 4 { 0x0800 } else { 0x86dd };
+    [&to[..], &from[..], &ether_type.to_be_bytes(), packet].concat()
+}
+
+pub fn at(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+pub fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+pub fn tcp(source: &str, destination: &str, flags: u8, payload: &[u8]) -> Ip {
+    let (s, d) = (at(source), at(destination));
+    let mut body = [s.port().to_be_bytes(), d.port().to_be_bytes()].concat();
+    body.extend([0, 0, 0, 1, 0, 0, 0, if flags & ACK != 0 { 9 } else { 0 }, 0x50, flags, 0x20, 0, 0, 0, 0, 0]);
+    body.extend(payload);
+    with_checksum(Ip::new(s.ip(), d.ip(), 6, body), 16)
+}
+
+pub fn udp(source: &str, destination: &str, payload: &[u8]) -> Ip {
+    let mut packet = with_checksum(udp_unchecked(source, destination, payload), 6);
+    if packet.body[6..8] == [0, 0] {
+        packet.body[6..8].fill(0xff);
+    }
+    packet
+}
+
+/// Without a checksum.
+pub fn udp_unchecked(source: &str, destination: &str, payload: &[u8]) -> Ip {
+    let (s, d) = (at(source), at(destination));
+    let mut body = [s.port().to_be_bytes(), d.port().to_be_bytes()].concat();
+    body.extend((8 + payload.len() as u16).to_be_bytes());
+    body.extend([0, 0]);
+    body.extend(payload);
+    Ip::new(s.ip(), d.ip(), 17, body)
+}
+
+pub fn echo(source: &str, destination: &str, request: bool, id: u16, payload: &[u8]) -> Ip {
+    let (s, d) = (ip(source), ip(destination));
+    let kind = match (s.is_ipv4(), request) {
+        (true, true) => 8,
+        (true, false) => 0,
+        (false, true) => 128,
+        (false, false) => 129,
+    };
+    icmp(s, d, [kind, 0], [id.to_be_bytes(), [0, 1]].concat(), payload)
+}
+
+/// An ICMP error that quotes `quoted`.
+pub fn error(source: &str, destination: &str, kind: [u8; 2], rest: u32, quoted: &[u8]) -> Ip {
+    icmp(ip(source), ip(destination), kind, rest.to_be_bytes().to_vec(), quoted)
+}
+
+fn icmp(source: IpAddr, destination: IpAddr, kind: [u8; 2], rest: Vec<u8>, payload: &[u8]) -> Ip {
+    let body = [&kind[..], &[0, 0], &rest, payload].concat();
+    if source.is_ipv6() {
+        return with_checksum(Ip::new(source, destination, 58, body), 2);
+    }
+    let mut packet = Ip::new(source, destination, 1, body);
+    let sum = checksum(&packet.body);
+    packet.body[2..4].copy_from_slice(&sum.to_be_bytes());
+    packet
+}
+
+/// Fills the checksum over the pseudo-header and the body in.
+pub fn with_checksum(mut packet: Ip, field: usize) -> Ip {
+    packet.body[field..field + 2].fill(0);
+    let mut covered = match (packet.source, packet.destination) {
+        (IpAddr::V4(s), IpAddr::V4(d)) => [s.octets(), d.octets()].concat(),
+        (IpAddr::V6(s), IpAddr::V6(d)) => [s.octets(), d.octets()].concat(),
+        _ => panic!("two IP versions in one header"),
+    };
+    covered.extend([0, packet.protocol]);
+    covered.extend((packet.body.len() as u16).to_be_bytes());
+    covered.extend(&packet.body);
+    let sum = checksum(&covered);
+    packet.body[field..field + 2].copy_from_slice(&sum.to_be_bytes());
+    packet
+}
+
+/// RFC 1071, word by word.
+pub fn checksum(bytes: &[u8]) -> u16 {
+    let mut total = 0u32;
+    for pair in bytes.chunks(2) {
+        total += u32::from(pair[0]) << 8 | pair.get(1).map_or(0, |low| u32::from(*low));
+    }
+    while total > 0xffff {
+        total = (total & 0xffff) + (total >> 16);
+    }
+    !(total as u16)
+}
+
+/// A chain of one load balancer.
+pub struct Bench {
+    pub chain: Chain,
+    pool: Pool,
+    pub now_ns: u64,
+}
+
+impl Bench {
+    pub fn new(config: &Value) -> Bench {
+        Bench::make(config).unwrap()
+    }
+
+    /// The bench, or what is wrong with the configuration.
+    pub fn make(config: &Value) -> Result<Bench, String> {
+        let registry: Registry<Value> = functions::registry();
+        let entry = registry.find("LB").unwrap();
+        let stage = entry.make(config, Setup::new(7, 4096)).map_err(|error| error.to_string())?;
+        let options = Options { flows_max: 4096, seed: 7, ..Options::default() };
+        let chain = Chain::new(vec![stage], options).unwrap();
+        Ok(Bench { chain, pool: Pool::new(256), now_ns: 1_000_000_000 })
+    }
+
+    /// All packets at once; what came out, in order.
+    pub fn batch(&mut self, packets: &[(Side, Vec<u8>)]) -> Vec<(Side, Vec<u8>)> {
+        let mut batch = Vec::new();
+        for (side, bytes) in packets {
+            let mut packet = self.pool.take(bytes).unwrap();
+            let meta = packet.meta_mut();
+            (meta.timestamp_ns, meta.side) = (self.now_ns, *side);
+            self.now_ns += 1000;
+            batch.push(packet);
+        }
+        let mut out: Vec<Packet> = Vec::new();
+        self.chain.process(&mut batch, &mut out, &mut self.pool);
+        assert!(self.chain.counters().add_up());
+        out.into_iter()
+            .map(|packet| {
+                let sent = (packet.meta().side, packet.data().to_vec());
+                self.pool.give(packet);
+                sent
+            })
+            .collect()
+    }
+
+    /// One packet from inside, of which one comes out.
+    pub fn pass(&mut self, packet: &Ip) -> Vec<u8> {
+        self.through(Side::Inside, packet)
+    }
+
+    /// One packet from outside, of which one comes out.
+    pub fn reply(&mut self, packet: &Ip) -> Vec<u8> {
+        self.through(Side::Outside, packet)
+    }
+
+    fn through(&mut self, side: Side, packet: &Ip) -> Vec<u8> {
+        let mut out = self.batch(&[(side, packet.frame())]);
+        assert_eq!(out.len(), 1, "packets out");
+        assert_eq!(out[0].0, side.other());
+        out.remove(0).1
+    }
+
+    /// The reason for which a packet is dropped.
+    pub fn drop(&mut self, side: Side, packet: &Ip) -> DropReason {
+        let before = self.chain.counters().drops;
+        self.batch(&[(side, packet.frame())]);
+        let after = self.chain.counters().drops;
+        *DropReason::ALL.iter().find(|r| after[r.index()] > before[r.index()]).expect("it was dropped")
+    }
+
+    pub fn control(&mut self, command: &str) {
+        self.chain.stage_mut(0).unwrap().control(command).unwrap();
+    }
+
+    pub fn counter(&self, number: usize) -> u64 {
+        self.chain.stages()[0].shared().counters[number]
+    }
+
+    /// A server's counter, by its name in reports.
+    pub fn server_counter(&self, name: &str) -> u64 {
+        let group = &self.chain.stages()[0].shared().groups[0];
+        group.values[group.names.iter().position(|n| n == name).expect(name)]
+    }
+}
+
+/// What is to become of a packet.
+pub enum Expect {
+    /// It leaves by the other side as this frame.
+    Sent(Vec<u8>),
+    /// It is dropped.
+    Dropped(DropReason),
+    /// It is dropped, and this frame leaves by the side that it came from.
+    Answered(DropReason, Vec<u8>),
+}
+
+/// What it is about, the packet, and what becomes of it.
+pub struct Row(pub &'static str, pub Side, pub Vec<u8>, pub Expect);
+
+/// Runs all rows through one chain, packet by packet, and again in one batch: the same comes out.
+pub fn check(config: &Value, rows: Vec<Row>) {
+    let mut bench = Bench::new(config);
+    let mut all = Vec::new();
+    for Row(what, side, packet, expect) in &rows {
+        let drops = bench.chain.counters().drops;
+        let out = bench.batch(&[(*side, packet.clone())]);
+        let dropped = |reason: DropReason| bench.chain.counters().drops[reason.index()] - drops[reason.index()];
+        match expect {
+            Expect::Sent(wanted) => same(what, &out, &[(side.other(), wanted.clone())]),
+            Expect::Dropped(reason) => {
+                same(what, &out, &[]);
+                assert_eq!(dropped(*reason), 1, "{what}");
+            }
+            Expect::Answered(reason, wanted) => {
+                same(what, &out, &[(*side, wanted.clone())]);
+                assert_eq!(dropped(*reason), 1, "{what}");
+            }
+        }
+        all.extend(out);
+    }
+    let packets: Vec<_> = rows.into_iter().map(|Row(_, side, packet, _)| (side, packet)).collect();
+    same("all in one batch", &Bench::new(config).batch(&packets), &all);
+}
+
+fn same(what: &str, out: &[(Side, Vec<u8>)], wanted: &[(Side, Vec<u8>)]) {
+    let show = |packets: &[(Side, Vec<u8>)]| {
+        let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+        packets.iter().map(|(side, bytes)| format!("{side:?} {}\n", hex(bytes))).collect::<String>()
+    };
+    assert!(out == wanted, "{what}:\ngot\n{}wanted\n{}", show(out), show(wanted));
+}

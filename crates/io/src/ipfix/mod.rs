@@ -1,0 +1,227 @@
+//! Flow reports as IPFIX messages (RFC 7011, RFC 7012), to collectors over UDP or into files.
+//!
+//! [`Exporter`] only encodes: it has no socket and no clock. [`UdpCollector`] and [`FileWriter`] have one each and carry
+//! its messages away.
+//!
+//! ```
+//! use io::ipfix::{Exporter, Options};
+//! use nf::FlowReport;
+//!
+//! let report = FlowReport { version: 4, packets: [1, 0], bytes: [84, 0], ..FlowReport::default() };
+//! let mut exporter = Exporter::new(Options::default()).unwrap();
+//! let mut reports = &[report; 100][..];
+//! let mut messages = 0;
+//! while let Some(message) = exporter.next_message(&mut reports, 1_700_000_000) {
+//!     assert!(message.len() <= 1400);
+//!     messages += 1;
+//! }
+//! assert_eq!(messages, 5);
+//! ```
+
+use nf::FlowReport;
+
+mod template;
+mod writer;
+
+pub use writer::{FileWriter, UdpCollector};
+
+use template::Template;
+
+/// How reports are encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Tells this exporter's flows from others of its host (RFC 7011 3.1).
+    pub observation_domain: u32,
+    /// Bytes of a message at most, [`MESSAGE_MIN`] to 65,535; to fit the path's MTU (RFC 7011 10.3.3).
+    pub message_max: usize,
+    /// The templates are repeated after this many messages; 0: never for that reason (RFC 7011 8.4).
+    pub template_every_messages: u32,
+    /// The templates are repeated after this many seconds; 0: never for that reason.
+    pub template_every_s: u32,
+    /// One record for both directions (RFC 5103), instead of one for each direction that had packets. Not the default:
+    /// nfdump 1.7 lets the reverse direction's times and flags replace the forward ones.
+    pub biflow: bool,
+}
+
+/// The lowest limit that messages can have.
+pub const MESSAGE_MIN: usize = 512;
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            observation_domain: 1,
+            message_max: 1400,
+            template_every_messages: 64,
+            template_every_s: 60,
+            biflow: false,
+        }
+    }
+}
+
+/// Messages cannot have this limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("IPFIX messages cannot be limited to {0} bytes: choose {MESSAGE_MIN} to 65535")]
+pub struct MessageLimitError(pub usize);
+
+/// Turns flow reports into the messages of one transport session: of one collector or file.
+#[derive(Debug)]
+pub struct Exporter {
+    options: Options,
+    message: Vec<u8>,
+    /// Data records in all messages so far, modulo 2^32 (RFC 7011 3.1).
+    sequence: u32,
+    templates: Option<TemplatesSent>,
+}
+
+/// When the templates were sent last.
+#[derive(Clone, Copy, Debug)]
+struct TemplatesSent {
+    export_time_s: u32,
+    messages_since: u32,
+}
+
+/// Length of a message header (RFC 7011 3.1): version, length, export time, sequence number, observation domain.
+const HEADER_LEN: usize = 16;
+
+/// Length of a set header (RFC 7011 3.3.2): identifier, length.
+const SET_HEADER_LEN: usize = 4;
+
+/// Protocol version (RFC 7011 3.1).
+const VERSION: u16 = 10;
+
+/// Identifier of sets that hold templates (RFC 7011 3.3.2).
+const TEMPLATE_SET: u16 = 2;
+
+/// A set that records are being added to.
+#[derive(Clone, Copy)]
+struct OpenSet {
+    id: u16,
+    start: usize,
+}
+
+impl Exporter {
+    /// An exporter that has sent nothing yet.
+    ///
+    /// # Errors
+    /// If `message_max` is out of range.
+    pub fn new(options: Options) -> Result<Exporter, MessageLimitError> {
+        if !(MESSAGE_MIN..=usize::from(u16::MAX)).contains(&options.message_max) {
+            return Err(MessageLimitError(options.message_max));
+        }
+        let message = Vec::with_capacity(options.message_max);
+        Ok(Exporter { options, message, sequence: 0, templates: None })
+    }
+
+    /// Encodes as many of the reports as one message holds and takes them off the slice's front; none when no report
+    /// with packets is left. `export_time_s` is the time of sending, in seconds since 1970 (modulo 2^32).
+    ///
+    /// If the message is lost later, its collector knows by the gap in the sequence numbers.
+    pub fn next_message(&mut self, reports: &mut &[FlowReport], export_time_s: u32) -> Option<&[u8]> {
+        let with_templates = self.templates_due(export_time_s);
+        self.begin(export_time_s, with_templates);
+        let records = self.add_records(reports);
+        if records == 0 {
+            return None;
+        }
+        let len = self.message.len() as u16; // At most `message_max`, which fits.
+        self.message[2..4].copy_from_slice(&len.to_be_bytes());
+        self.sequence = self.sequence.wrapping_add(records);
+        match &mut self.templates {
+            Some(sent) if !with_templates => sent.messages_since = sent.messages_since.saturating_add(1),
+            templates => *templates = Some(TemplatesSent { export_time_s, messages_since: 1 }),
+        }
+        Some(&self.message)
+    }
+
+    fn templates_due(&self, now_s: u32) -> bool {
+        let Some(sent) = self.templates else { return true };
+        let Options { template_every_messages: messages, template_every_s: seconds, .. } = self.options;
+        (messages != 0 && sent.messages_since >= messages)
+            || (seconds != 0 && now_s.wrapping_sub(sent.export_time_s) >= seconds)
+    }
+
+    /// Message header and, if wanted, the templates.
+    fn begin(&mut self, export_time_s: u32, with_templates: bool) {
+        self.message.clear();
+        self.message.extend(VERSION.to_be_bytes());
+        self.message.extend([0; 2]); // The length, when it is known.
+        self.message.extend(export_time_s.to_be_bytes());
+        self.message.extend(self.sequence.to_be_bytes());
+        self.message.extend(self.options.observation_domain.to_be_bytes());
+        if with_templates {
+            let set = self.open(TEMPLATE_SET);
+            for version in [4, 6] {
+                Template::of(version, self.options.biflow).put_specification(&mut self.message);
+            }
+            self.close(set);
+        }
+    }
+
+    /// Adds data sets of as many reports as fit; returns how many records they have.
+    fn add_records(&mut self, reports: &mut &[FlowReport]) -> u32 {
+        let mut records = 0;
+        let mut set: Option<OpenSet> = None;
+        while let Some((report, rest)) = reports.split_first() {
+            let template = Template::of(report.version, self.options.biflow);
+            let directions = self.directions(report);
+            let current = set.filter(|set| set.id == template.id);
+            let set_header_len = if current.is_some() { 0 } else { SET_HEADER_LEN };
+            let len = set_header_len + directions.len() * template.record_len();
+            if self.message.len() + len > self.options.message_max {
+                break;
+            }
+            *reports = rest;
+            if directions.is_empty() {
+                continue;
+            }
+            if current.is_none() {
+                set.into_iter().for_each(|set| self.close(set));
+                set = Some(self.open(template.id));
+            }
+            for &direction in directions {
+                template.put_record(report, direction, &mut self.message);
+            }
+            records += directions.len() as u32;
+        }
+        set.into_iter().for_each(|set| self.close(set));
+        records
+    }
+
+    /// The directions in which a report's records look at its flow.
+    fn directions(&self, report: &FlowReport) -> &'static [usize] {
+        match report.packets {
+            [0, 0] => &[],
+            _ if self.options.biflow => &[0],
+            [_, 0] => &[0],
+            [0, _] => &[1],
+            _ => &[0, 1],
+        }
+    }
+
+    fn open(&mut self, id: u16) -> OpenSet {
+        let start = self.message.len();
+        self.message.extend(id.to_be_bytes());
+        self.message.extend([0; 2]); // The length, when it is known.
+        OpenSet { id, start }
+    }
+
+    fn close(&mut self, set: OpenSet) {
+        let len = (self.message.len() - set.start) as u16; // Within a message, so it fits.
+        self.message[set.start + 2..set.start + 4].copy_from_slice(&len.to_be_bytes());
+    }
+}
+
+// The templates and the longest report's records fit the smallest message, so that each message makes progress.
+const _: () = {
+    let mut biflow = false;
+    loop {
+        let (v4, v6) = (Template::of(4, biflow), Template::of(6, biflow));
+        let templates_len = SET_HEADER_LEN + v4.specification_len() + v6.specification_len();
+        let records_len = SET_HEADER_LEN + v6.record_len() * if biflow { 1 } else { 2 };
+        assert!(HEADER_LEN + templates_len + records_len <= MESSAGE_MIN);
+        if biflow {
+            break;
+        }
+        biflow = true;
+    }
+};

@@ -1,0 +1,320 @@
+//! Packets that answer a packet: TCP resets and ICMP errors, built into a caller's array, with all checksums.
+//!
+//! What comes out is an IP packet for [`crate::Context::answer`]. Whether a packet may be answered at all is decided here
+//! once for all functions (RFC 1812 4.3.2.7, RFC 4443 2.4 (e), RFC 9293 3.5.2); how often is the function's to limit.
+//!
+//! ```no_run
+//! # fn f(packet: &nf::PacketView<'_>, context: &mut nf::Context<'_>) -> Result<(), Box<dyn std::error::Error>> {
+//! use nf::answer::{self, IcmpError};
+//! let from = packet.ends().1.addr;
+//! let mut buffer = answer::buffer();
+//! let network = answer::icmp_error(packet, IcmpError::AdminProhibited, from, &mut buffer)?;
+//! context.answer(packet, network).ok();
+//! # Ok(()) }
+//! ```
+
+use packet::parse::{self, protocol};
+use packet::{Addr, Class, Endpoint, LinkType, checksum};
+
+use crate::PacketView;
+
+/// Bytes of the longest answer: an ICMPv6 error fills the minimum MTU at most (RFC 4443 2.4 (c)).
+pub const ANSWER_MAX: usize = 1280;
+
+/// Bytes of the longest ICMP error for IPv4 (RFC 1812 4.3.2.3).
+pub const ICMP_V4_MAX: usize = 576;
+
+/// Where an answer is built.
+pub type Buffer = [u8; ANSWER_MAX];
+
+/// An empty buffer.
+pub const fn buffer() -> Buffer {
+    [0; ANSWER_MAX]
+}
+
+/// What an ICMP or ICMPv6 error says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IcmpError {
+    /// No route to the destination (3/0, RFC 792; 1/0, RFC 4443 3.1).
+    NoRoute,
+    /// The destination host cannot be reached (3/1; 1/3).
+    HostUnreachable,
+    /// Nobody listens on the port (3/3; 1/4).
+    PortUnreachable,
+    /// Forbidden by policy (3/13, RFC 1812 5.2.7.1; 1/1).
+    AdminProhibited,
+    /// The packet is larger than the next link takes (3/4, RFC 1191 4; 2/0, RFC 4443 3.2).
+    TooBig {
+        /// The largest IP packet that passes, in bytes; at most 65,535 for IPv4.
+        mtu: u32,
+    },
+    /// The time to live ran out on the way (11/0; 3/0).
+    TimeExceeded,
+}
+
+/// Why a packet gets no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoAnswer {
+    /// It is not IP.
+    #[error("not an IP packet")]
+    NotIp,
+    /// A reset answers TCP only.
+    #[error("not a TCP segment")]
+    NotTcp,
+    /// It is itself a reset (RFC 9293 3.5.2).
+    #[error("a reset is not answered by a reset")]
+    Reset,
+    /// It is itself an ICMP error or redirect, so that answers would answer answers.
+    #[error("an ICMP error is not answered")]
+    IcmpError,
+    /// It is a later fragment, or, for a reset, any fragment: its length is not known.
+    #[error("a fragment is not answered")]
+    Fragment,
+    /// It went to several hosts, on the link or in the network.
+    #[error("a broadcast or multicast is not answered")]
+    ToMany,
+    /// Its source address names no single host.
+    #[error("the source address is not that of one host")]
+    FromNoHost,
+    /// It came in a tunnel that was looked into: an answer outside it would be lost.
+    #[error("a packet within a tunnel is not answered")]
+    Tunnelled,
+    /// Its headers were not captured as far as needed.
+    #[error("the headers are cut")]
+    Cut,
+    /// It cannot come from the address given: that is of another IP version, or not one host's.
+    #[error("the answer cannot come from this address")]
+    NoSource,
+}
+
+/// The TCP reset that a host gives to a segment of a connection that does not exist (RFC 9293 3.5.2): it takes the
+/// segment's acknowledgement number as its sequence number, or, without one, 0 and acknowledges all that the segment has.
+///
+/// It comes from the segment's destination, which is where its sender expects it from. Checksums of the segment are not
+/// verified: on virtual links senders leave them to the network card.
+///
+/// # Errors
+/// [`NoAnswer`]: the segment must not, or cannot, be answered.
+pub fn tcp_reset<'b>(packet: &PacketView<'_>, buffer: &'b mut Buffer) -> Result<&'b [u8], NoAnswer> {
+    check_answerable(packet, false)?;
+    if packet.meta().protocol != protocol::TCP {
+        return Err(NoAnswer::NotTcp);
+    }
+    if packet.meta().class != Class::Whole {
+        return Err(NoAnswer::Fragment);
+    }
+    let header = packet.transport().first_chunk::<20>().ok_or(NoAnswer::Cut)?;
+    let flags = header[13];
+    if flags & RST != 0 {
+        return Err(NoAnswer::Reset);
+    }
+    let (seq, ack, flags) = if flags & ACK != 0 {
+        (be32(header, 8), 0, RST)
+    } else {
+        (0, be32(header, 4).wrapping_add(segment_len(packet, header)), RST | ACK)
+    };
+    let (to, from) = packet.ends();
+    let l4 = network_header_len(packet);
+    let segment = &mut buffer[l4..l4 + TCP_LEN];
+    segment.fill(0);
+    segment[0..2].copy_from_slice(&from.port.to_be_bytes());
+    segment[2..4].copy_from_slice(&to.port.to_be_bytes());
+    segment[4..8].copy_from_slice(&seq.to_be_bytes());
+    segment[8..12].copy_from_slice(&ack.to_be_bytes());
+    segment[12] = (TCP_LEN as u8 / 4) << 4;
+    segment[13] = flags;
+    let sum = pseudo_header(from.addr, to.addr, protocol::TCP, TCP_LEN) + checksum::sum(segment);
+    segment[16..18].copy_from_slice(&checksum::finish(sum).to_be_bytes());
+    Ok(put_network_header(buffer, from.addr, to.addr, protocol::TCP, TCP_LEN, DEFAULT_CLASS))
+}
+
+/// The ICMP or ICMPv6 error that says `error` about the packet, from the address `from`, quoting as much of the packet
+/// as fits [`ICMP_V4_MAX`] or [`ANSWER_MAX`] bytes.
+///
+/// A function without an address of its own takes the packet's destination as `from`.
+///
+/// # Errors
+/// [`NoAnswer`]: the packet must not, or cannot, be answered.
+pub fn icmp_error<'b>(
+    packet: &PacketView<'_>,
+    error: IcmpError,
+    from: Addr,
+    buffer: &'b mut Buffer,
+) -> Result<&'b [u8], NoAnswer> {
+    let v4 = packet.meta().version == 4;
+    // A packet too big may be reported to whoever sent it to a group (RFC 4443 2.4 (e.3)).
+    check_answerable(packet, !v4 && matches!(error, IcmpError::TooBig { .. }))?;
+    if from.is_v4() != v4 || is_no_host(from) {
+        return Err(NoAnswer::NoSource);
+    }
+    let to = packet.ends().0.addr;
+    let l4 = network_header_len(packet);
+    let room = if v4 { ICMP_V4_MAX } else { ANSWER_MAX } - l4 - ICMP_LEN;
+    let quote = packet.network();
+    let quote = &quote[..quote.len().min(packet.ip_len()).min(room)];
+    let len = ICMP_LEN + quote.len();
+    let (number, kind, code, rest) = error.wire(v4);
+    let message = &mut buffer[l4..l4 + len];
+    message[..ICMP_LEN].copy_from_slice(&[kind, code, 0, 0, rest[0], rest[1], rest[2], rest[3]]);
+    message[ICMP_LEN..].copy_from_slice(quote);
+    // Only ICMPv6 covers the pseudo-header (RFC 4443 2.3).
+    let pseudo = if v4 { 0 } else { pseudo_header(from, to, number, len) };
+    let sum = checksum::finish(pseudo + checksum::sum(message));
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
+    Ok(put_network_header(buffer, from, to, number, len, CONTROL_CLASS))
+}
+
+const FIN: u8 = 1;
+const SYN: u8 = 2;
+const RST: u8 = 4;
+const ACK: u8 = 16;
+
+const TCP_LEN: usize = 20;
+const ICMP_LEN: usize = 8;
+const IPV4_LEN: usize = 20;
+const IPV6_LEN: usize = 40;
+
+/// Time to live of answers (RFC 1700; RFC 1812 4.2.2.9).
+const TTL: u8 = 64;
+
+const DEFAULT_CLASS: u8 = 0;
+/// Internetwork control (RFC 1812 4.3.2.5; DSCP CS6).
+const CONTROL_CLASS: u8 = 0xc0;
+
+impl IcmpError {
+    /// Protocol number, type, code and the four bytes that follow the checksum.
+    fn wire(self, v4: bool) -> (u8, u8, u8, [u8; 4]) {
+        let (kind, code) = match (self, v4) {
+            (IcmpError::NoRoute, true) => (3, 0),
+            (IcmpError::NoRoute, false) => (1, 0),
+            (IcmpError::HostUnreachable, true) => (3, 1),
+            (IcmpError::HostUnreachable, false) => (1, 3),
+            (IcmpError::PortUnreachable, true) => (3, 3),
+            (IcmpError::PortUnreachable, false) => (1, 4),
+            (IcmpError::AdminProhibited, true) => (3, 13),
+            (IcmpError::AdminProhibited, false) => (1, 1),
+            (IcmpError::TooBig { .. }, true) => (3, 4),
+            (IcmpError::TooBig { .. }, false) => (2, 0),
+            (IcmpError::TimeExceeded, true) => (11, 0),
+            (IcmpError::TimeExceeded, false) => (3, 0),
+        };
+        let rest = match self {
+            IcmpError::TooBig { mtu } if v4 => mtu.min(0xffff),
+            IcmpError::TooBig { mtu } => mtu,
+            _ => 0,
+        };
+        (if v4 { protocol::ICMP } else { protocol::ICMPV6 }, kind, code, rest.to_be_bytes())
+    }
+}
+
+/// The rules that hold for every answer.
+fn check_answerable(packet: &PacketView<'_>, to_many_allowed: bool) -> Result<(), NoAnswer> {
+    let meta = packet.meta();
+    match meta.class {
+        Class::NotIp => return Err(NoAnswer::NotIp),
+        Class::LaterFragment => return Err(NoAnswer::Fragment),
+        Class::IcmpError => return Err(NoAnswer::IcmpError),
+        Class::Whole | Class::FirstFragment => {}
+    }
+    if meta.l3 != meta.outer_l3 {
+        return Err(NoAnswer::Tunnelled);
+    }
+    // Errors that quote too little to have their class, and redirects (RFC 4443 2.4 (e.2)).
+    let icmp = matches!(meta.protocol, protocol::ICMP | protocol::ICMPV6);
+    let redirect = |kind| meta.protocol == protocol::ICMPV6 && kind == 137;
+    match packet.transport().first() {
+        None if icmp => return Err(NoAnswer::Cut),
+        Some(&kind) if icmp && (parse::is_error(meta.protocol, kind) || redirect(kind)) => {
+            return Err(NoAnswer::IcmpError);
+        }
+        _ => {}
+    }
+    let (Endpoint { addr: source, .. }, Endpoint { addr: destination, .. }) = packet.ends();
+    if !to_many_allowed && (is_to_many(destination) || is_link_multicast(packet)) {
+        return Err(NoAnswer::ToMany);
+    }
+    if is_no_host(source) { Err(NoAnswer::FromNoHost) } else { Ok(()) }
+}
+
+fn is_to_many(destination: Addr) -> bool {
+    match destination.ip() {
+        std::net::IpAddr::V4(v4) => v4.is_multicast() || v4.is_broadcast(),
+        std::net::IpAddr::V6(v6) => v6.is_multicast(),
+    }
+}
+
+fn is_link_multicast(packet: &PacketView<'_>) -> bool {
+    match packet.meta().link {
+        LinkType::Ethernet => packet.data().first().is_some_and(|byte| byte & 1 == 1),
+        LinkType::LinuxSll => matches!(packet.data(), [0, 1 | 2, ..]),
+        LinkType::LinuxSll2 => matches!(packet.data().get(10), Some(1 | 2)),
+        _ => false,
+    }
+}
+
+/// Unspecified, "this network", loopback, group, reserved (RFC 1812 4.3.2.7 with 4.2.2.11; RFC 4443 2.4 (e.6)).
+fn is_no_host(source: Addr) -> bool {
+    match source.ip() {
+        std::net::IpAddr::V4(v4) => matches!(v4.octets()[0], 0 | 127 | 224..),
+        std::net::IpAddr::V6(v6) => v6.is_unspecified() || v6.is_loopback() || v6.is_multicast(),
+    }
+}
+
+/// SEG.LEN: payload bytes, SYN and FIN (RFC 9293 3.4).
+fn segment_len(packet: &PacketView<'_>, header: &[u8; 20]) -> u32 {
+    let before = usize::from(packet.meta().l4 - packet.meta().l3) + usize::from(header[12] >> 4) * 4;
+    let payload = packet.ip_len().saturating_sub(before) as u32;
+    payload + u32::from(header[13] & SYN != 0) + u32::from(header[13] & FIN != 0)
+}
+
+fn network_header_len(packet: &PacketView<'_>) -> usize {
+    if packet.meta().version == 4 { IPV4_LEN } else { IPV6_LEN }
+}
+
+fn pseudo_header(from: Addr, to: Addr, protocol: u8, len: usize) -> u32 {
+    use std::net::IpAddr::{V4, V6};
+    match (from.ip(), to.ip()) {
+        (V4(from), V4(to)) => checksum::pseudo_header_v4(from, to, protocol, len as u16),
+        (V6(from), V6(to)) => checksum::pseudo_header_v6(from, to, protocol, len as u32),
+        _ => 0, // Both are of the packet's version.
+    }
+}
+
+/// Writes the IP header before the `len` bytes of payload that are in place already; returns the whole packet.
+fn put_network_header(
+    buffer: &mut Buffer,
+    from: Addr,
+    to: Addr,
+    protocol: u8,
+    len: usize,
+    class: u8,
+) -> &[u8] {
+    if from.is_v4() {
+        let header = &mut buffer[..IPV4_LEN];
+        header[..2].copy_from_slice(&[0x45, class]);
+        header[2..4].copy_from_slice(&((IPV4_LEN + len) as u16).to_be_bytes());
+        // No identification, not to be fragmented (RFC 6864 4.1).
+        header[4..10].copy_from_slice(&[0, 0, 0x40, 0, TTL, protocol]);
+        header[10..12].fill(0);
+        header[12..16].copy_from_slice(&from.v4_bytes());
+        header[16..20].copy_from_slice(&to.v4_bytes());
+        let sum = checksum::checksum(header);
+        header[10..12].copy_from_slice(&sum.to_be_bytes());
+        &buffer[..IPV4_LEN + len]
+    } else {
+        let header = &mut buffer[..IPV6_LEN];
+        header[..4].copy_from_slice(&[0x60 | class >> 4, class << 4, 0, 0]);
+        header[4..6].copy_from_slice(&(len as u16).to_be_bytes());
+        header[6..8].copy_from_slice(&[protocol, TTL]);
+        header[8..24].copy_from_slice(from.as_bytes());
+        header[24..40].copy_from_slice(to.as_bytes());
+        &buffer[..IPV6_LEN + len]
+    }
+}
+
+fn be32(header: &[u8; 20], at: usize) -> u32 {
+    u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+}
+
+#[cfg(test)]
+mod tests;
