@@ -3,6 +3,8 @@
 mod bench;
 mod catalogue;
 mod control;
+mod explain;
+mod export;
 mod output;
 mod policies;
 mod run;
@@ -27,6 +29,8 @@ struct Command {
 enum Task {
     /// Run a policy over captures: packets in, packets out, and a report of what happened
     Run(run::Args),
+    /// Tell, packet by packet, what each function of a policy did, and why
+    Explain(explain::Args),
     /// Make up traffic and write it as a capture
     Traffic(traffic::Args),
     /// Show which network functions there are, and all about one
@@ -42,6 +46,7 @@ enum Task {
 fn main() -> ExitCode {
     let done = match Command::parse().task {
         Task::Run(args) => run::run(&args),
+        Task::Explain(args) => explain::run(&args),
         Task::Traffic(args) => traffic::run(&args),
         Task::Nf(args) => catalogue::run(&args),
         Task::Bench(args) => bench::run(&args),

@@ -110,7 +110,24 @@ pub fn ip(text: &str) -> IpAddr {
 pub fn tcp(source: &str, destination: &str, flags: u8, payload: &[u8]) -> Ip {
     let (s, d) = (at(source), at(destination));
     let mut body = [s.port().to_be_bytes(), d.port().to_be_bytes()].concat();
-    body.extend([0, 0, 0, 1, 0, 0, 0, if flags & ACK != 0 { 9 } else { 0 }, 0x50, flags, 0x20, 0, 0, 0, 0, 0]);
+    body.extend([
+        0,
+        0,
+        0,
+        1,
+        0,
+        0,
+        0,
+        if flags & ACK != 0 { 9 } else { 0 },
+        0x50,
+        flags,
+        0x20,
+        0,
+        0,
+        0,
+        0,
+        0,
+    ]);
     body.extend(payload);
     with_checksum(Ip::new(s.ip(), d.ip(), 6, body), 16)
 }
@@ -292,7 +309,8 @@ pub fn check(config: &Value, rows: Vec<Row>) {
     for Row(what, side, packet, expect) in &rows {
         let drops = bench.chain.counters().drops;
         let out = bench.batch(&[(*side, packet.clone())]);
-        let dropped = |reason: DropReason| bench.chain.counters().drops[reason.index()] - drops[reason.index()];
+        let dropped =
+            |reason: DropReason| bench.chain.counters().drops[reason.index()] - drops[reason.index()];
         match expect {
             Expect::Sent(wanted) => same(what, &out, &[(side.other(), wanted.clone())]),
             Expect::Dropped(reason) => {
