@@ -57,16 +57,21 @@ type Name = (u8, End, Option<End>);
 #[derive(Clone, Debug)]
 struct Mapping {
     internal: End,
-    /// Last packet from inside that it carried.
+    /// Last packet from inside that it carried and that surely kept it.
     used_ns: u64,
-    /// When the inside endpoint last sent to each remote endpoint by it.
+    /// When the inside endpoint last sent such a packet to each remote endpoint.
     remotes: BTreeMap<End, u64>,
+    /// The same for packets that may have kept it.
+    kept_ns: u64,
+    kept_remotes: BTreeMap<End, u64>,
 }
 
 pub struct Oracle {
     rules: Rules,
     by_external: BTreeMap<(u8, End), Mapping>,
     by_name: BTreeMap<Name, End>,
+    /// Who ever had which external endpoint.
+    owners: BTreeSet<(u8, End, End)>,
     /// What was done to the first fragment of a datagram: the addresses before and after.
     datagrams: BTreeMap<(Ipv4Addr, Ipv4Addr, u8, u16), (Ipv4Addr, Ipv4Addr)>,
     /// When an outside host last sent to an inside one: while its mapping dies, the answer may be dropped.
@@ -82,6 +87,7 @@ impl Oracle {
             rules,
             by_external: BTreeMap::new(),
             by_name: BTreeMap::new(),
+            owners: BTreeSet::new(),
             datagrams: BTreeMap::new(),
             received: BTreeMap::new(),
             forwarded: 0,
@@ -123,7 +129,7 @@ impl Oracle {
             self.datagrams.insert(before, (got.source.0, got.destination.0));
         }
         if let (Some(before), Some(after)) = (&sent.quoted, &got.quoted) {
-            return self.error(now_ns, side, turned, (sent, before), (got, after));
+            return self.error(side, turned, (sent, before), (got, after));
         }
         assert_eq!(turned, side == Side::Inside && self.is_external(sent.destination), "hairpin or not");
         match side {
@@ -146,8 +152,9 @@ impl Oracle {
         if sent.protocol == ICMP {
             // The one identifier is the receiver's; the sender's own external one is not to be seen.
             assert!(self.is_external(got.source), "the source is an external address");
-            if sent.kind == 8 {
-                self.receives(now_ns, sent, got.source, got.destination);
+            let mapping = self.by_external.get(&(ICMP, sent.destination));
+            if let Some(mapping) = mapping.filter(|mapping| now_ns <= mapping.used_ns + at_least_ns(ICMP)) {
+                assert!(sent.kind != 8 || mapping.internal == got.destination, "it reaches the right host");
             }
             return;
         }
@@ -155,11 +162,10 @@ impl Oracle {
         self.receives(now_ns, sent, got.source, got.destination);
         // A hairpin is one flow: once the peer has answered, each host's packets keep both mappings.
         if let Some(mapping) = self.by_external.get_mut(&(sent.protocol, sent.destination))
-            && mapping.remotes.contains_key(&got.source)
-            && !is_reset(sent)
+            && mapping.kept_remotes.contains_key(&got.source)
         {
-            mapping.used_ns = now_ns;
-            mapping.remotes.insert(got.source, now_ns);
+            mapping.kept_ns = now_ns;
+            mapping.kept_remotes.insert(got.source, now_ns);
         }
     }
 
@@ -173,10 +179,10 @@ impl Oracle {
         let mapping = mapping.unwrap_or_else(|| panic!("it never stood for anybody: {sent:?}"));
         assert_eq!(mapping.internal, reached, "it reaches the right host");
         let most_ns = self.at_most_ns(sent.protocol);
-        assert!(now_ns <= mapping.used_ns + most_ns, "the mapping was over: {sent:?}");
+        assert!(now_ns <= mapping.kept_ns + most_ns, "the mapping was over: {sent:?}");
         if let Some(part) = self.rules.filtering.part(far(sent.protocol, remote)) {
             let heard = mapping
-                .remotes
+                .kept_remotes
                 .iter()
                 .any(|(&to, &at)| self.rules.filtering.part(to) == Some(part) && now_ns <= at + most_ns);
             assert!(heard, "the filter admits only whom the host sends to: {sent:?}");
@@ -218,9 +224,17 @@ impl Oracle {
             );
         }
         self.by_name.insert(name, external);
+        self.owners.insert((protocol, external, internal));
         let entry = self.by_external.entry((protocol, external));
-        let mapping =
-            entry.or_insert_with(|| Mapping { internal, used_ns: now_ns, remotes: BTreeMap::new() });
+        let mapping = entry.or_insert_with(|| Mapping {
+            internal,
+            used_ns: now_ns,
+            remotes: BTreeMap::new(),
+            kept_ns: now_ns,
+            kept_remotes: BTreeMap::new(),
+        });
+        mapping.kept_ns = now_ns;
+        mapping.kept_remotes.insert(remote, now_ns);
         if !is_reset(sent) {
             mapping.used_ns = now_ns;
             mapping.remotes.insert(remote, now_ns);
@@ -249,7 +263,9 @@ impl Oracle {
         let (least_ns, sender) = (at_least_ns(sent.protocol), far(sent.protocol, sent.source));
         let admitted = match self.rules.filtering {
             // With several mappings, two of one host may lead the same sender to it: then only one of them can.
-            _ if self.rules.mapping != Dependence::Nothing && !mapping.remotes.contains_key(&sender) => false,
+            _ if self.rules.mapping != Dependence::Nothing => {
+                mapping.remotes.get(&sender).is_some_and(|&at| now_ns <= at + least_ns)
+            }
             Dependence::Nothing => now_ns <= mapping.used_ns + least_ns,
             part => mapping
                 .remotes
@@ -266,22 +282,10 @@ impl Oracle {
     }
 
     /// What an error quotes is what its receiver sent; the error comes from, or goes to, where that was sent.
-    fn error(
-        &self,
-        now_ns: u64,
-        side: Side,
-        turned: bool,
-        (sent, before): (&Seen, &Seen),
-        (got, after): (&Seen, &Seen),
-    ) {
-        // A mapping that may be over may be another's; errors about old packets still come.
-        let owned_by = |external: End, internal: End| match self.by_external.get(&(before.protocol, external))
-        {
-            Some(mapping) if now_ns <= mapping.used_ns + at_least_ns(before.protocol) => {
-                mapping.internal == internal
-            }
-            found => found.is_some(),
-        };
+    fn error(&self, side: Side, turned: bool, (sent, before): (&Seen, &Seen), (got, after): (&Seen, &Seen)) {
+        // Errors about packets of a mapping that is over still come.
+        let owned_by =
+            |external: End, internal: End| self.owners.contains(&(before.protocol, external, internal));
         // Of a hairpinned query, neither end's identifier is that of the other.
         let hairpinned_query = turned && before.protocol == ICMP;
         if (side == Side::Outside || turned) && !hairpinned_query {
