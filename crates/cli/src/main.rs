@@ -1,16 +1,21 @@
 //! The `rivulet` command.
 
 mod bench;
+mod catalogue;
 mod control;
+mod explain;
+mod export;
 mod output;
 mod policies;
 mod run;
+mod shell;
 mod sinks;
 mod sources;
+mod traffic;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Network functions as a service: NAT, load balancer, firewall, monitor, and your own.
 #[derive(Debug, Parser)]
@@ -24,14 +29,29 @@ struct Command {
 enum Task {
     /// Run a policy over captures: packets in, packets out, and a report of what happened
     Run(run::Args),
+    /// Tell, packet by packet, what each function of a policy did, and why
+    Explain(explain::Args),
+    /// Make up traffic and write it as a capture
+    Traffic(traffic::Args),
+    /// Show which network functions there are, and all about one
+    Nf(catalogue::Args),
     /// Measure what a packet costs, on one core, from memory to memory
     Bench(bench::Args),
+    /// Write a shell's completion script
+    Completions(shell::Completions),
+    /// Write the manual pages
+    Man(shell::Man),
 }
 
 fn main() -> ExitCode {
     let done = match Command::parse().task {
         Task::Run(args) => run::run(&args),
+        Task::Explain(args) => explain::run(&args),
+        Task::Traffic(args) => traffic::run(&args),
+        Task::Nf(args) => catalogue::run(&args),
         Task::Bench(args) => bench::run(&args),
+        Task::Completions(args) => shell::completions(&args, Command::command()),
+        Task::Man(args) => shell::man(&args, Command::command()),
     };
     match done {
         Ok(code) => code,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use node::Assembly;
-use policy::{Colour, Policy};
+use policy::{Colour, Filter, Policy};
 
 use crate::output;
 
@@ -18,19 +18,48 @@ pub struct Refused(pub String);
 /// Reads a policy from a file (`-` is standard input) and makes what it describes. `seed` counts if it names none;
 /// without either, one is drawn.
 pub fn load(path: &Path, seed: Option<u64>) -> anyhow::Result<Assembly> {
-    let text = if path == Path::new("-") {
-        std::io::read_to_string(std::io::stdin()).context("cannot read the policy from standard input")?
+    assemble(path, &text(path)?, seed)
+}
+
+/// The text of a policy's file (`-` is standard input).
+pub fn text(path: &Path) -> anyhow::Result<String> {
+    if path == Path::new("-") {
+        std::io::read_to_string(std::io::stdin()).context("cannot read the policy from standard input")
     } else {
-        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?
-    };
-    let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-    parse(&path.display().to_string(), &text, &folder, seed)
+        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+    }
+}
+
+/// Makes what the text of this file describes; see [`load`].
+pub fn assemble(path: &Path, text: &str, seed: Option<u64>) -> anyhow::Result<Assembly> {
+    parse(&path.display().to_string(), text, folder(path), seed)
+}
+
+/// Where the files are that a policy names.
+fn folder(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
+}
+
+/// Reads a filter in which the names of the policy in this text may be used; with it, the policy's functions by number.
+pub fn filter(path: &Path, text: &str, filter: &str) -> anyhow::Result<(Filter, Vec<String>)> {
+    // As an edge of one more pipelet, behind all that the policy says.
+    let port = "rivulet-filter-in";
+    let number = unused_port(path, text)?;
+    let text = format!("{text}\nPort<{number}> {port};\npipelet {{ {port} [\n{filter}\n] -> Drop; }}\n");
+    let mut files = |file: &str| read_file(folder(path), file);
+    let policy = Policy::read("--filter", &text, &mut files).map_err(|report| {
+        eprint!("{}", report.render(colour()));
+        Refused(format!("`{filter}` is not a filter"))
+    })?;
+    let own = policy.pipelets.last().and_then(|pipelet| pipelet.edges.first());
+    let filter = own.map_or(Filter::Always(true), |edge| edge.filter.clone());
+    Ok((filter, policy.nfs.into_iter().map(|nf| nf.name).collect()))
 }
 
 /// Makes what a policy's text describes; files that it names are in `folder`.
 pub fn parse(name: &str, text: &str, folder: &Path, seed: Option<u64>) -> anyhow::Result<Assembly> {
-    let colour = if output::colours() { Colour::On } else { Colour::Off };
-    let mut files = |file: &str| fs::read_to_string(folder.join(file)).map_err(|error| error.to_string());
+    let colour = colour();
+    let mut files = |file: &str| read_file(folder, file);
     let policy = match Policy::read(name, text, &mut files) {
         Ok(policy) => policy,
         Err(report) => {
@@ -48,4 +77,22 @@ pub fn parse(name: &str, text: &str, folder: &Path, seed: Option<u64>) -> anyhow
         }
         Refused(format!("{name} is not a policy that can run")).into()
     })
+}
+
+/// The number of a port that the policy does not have.
+fn unused_port(path: &Path, text: &str) -> anyhow::Result<u16> {
+    let name = path.display().to_string();
+    let mut files = |file: &str| read_file(folder(path), file);
+    let policy = Policy::read(&name, text, &mut files)
+        .map_err(|_| Refused(format!("{name} is not a policy that can run")))?;
+    let taken = |number: &u16| policy.ports.iter().any(|port| port.numbers.contains(number));
+    (0..=policy::MAX_PORT).rev().find(|number| !taken(number)).context("the policy uses every port number")
+}
+
+fn read_file(folder: &Path, file: &str) -> Result<String, String> {
+    fs::read_to_string(folder.join(file)).map_err(|error| error.to_string())
+}
+
+fn colour() -> Colour {
+    if output::colours() { Colour::On } else { Colour::Off }
 }

@@ -8,6 +8,7 @@ use anyhow::Context;
 use indicatif::ProgressBar;
 use node::{Report, Runner};
 
+use crate::export::Destination;
 use crate::output::{self, Format, Table, duration, thousands};
 use crate::policies;
 use crate::sinks::Sinks;
@@ -18,6 +19,7 @@ use crate::sources::{PortFile, Sources};
 /// A packet comes in by PORT if one is given; else by the port whose `prefixes` hold its source address; else by the
 /// port with the number of its interface in the capture.
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The policy (- for standard input)
     pub policy: PathBuf,
@@ -33,6 +35,9 @@ pub struct Args {
     /// Write alerts to a file, as EVE JSON lines
     #[arg(long, value_name = "FILE")]
     pub alerts: Option<PathBuf>,
+    /// Send flow records as IPFIX to a file or to a collector, `udp:HOST:PORT`; a Monitor in the policy makes them
+    #[arg(long, value_name = "DEST")]
+    pub ipfix: Option<Destination>,
     /// Commands to functions at given times: lines of `TIME FUNCTION COMMAND`, TIME since the first packet
     #[arg(long, value_name = "FILE")]
     pub control: Option<PathBuf>,
@@ -47,6 +52,13 @@ pub struct Args {
     pub quiet: bool,
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  rivulet run site.rvl --read capture.pcap
+  rivulet run site.rvl --read inside=lan.pcap --read outside=wan.pcapng.gz --write out.pcapng
+  rivulet run site.rvl --read capture.pcap --write outside=wan.pcap --report report.json --alerts eve.json
+  rivulet run site.rvl --read capture.pcap --seed 7 -o json | jq .drops";
+
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let assembly = policies::load(&args.policy, args.seed)?;
@@ -55,7 +67,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None => crate::control::Script::default(),
     };
     let mut sources = Sources::open(&args.read, &assembly.ports)?;
-    let mut sinks = Sinks::create(&args.write, args.alerts.as_deref(), &assembly.ports)?;
+    let mut sinks = Sinks::create(&args.write, args.alerts.as_deref(), args.ipfix.as_ref(), &assembly.ports)?;
     let bar = if args.quiet { ProgressBar::hidden() } else { output::progress(size(&args.read), "bytes") };
     let mut runner = Runner::new(assembly, &args.policy.display().to_string());
     let mut packets = 0u64;

@@ -12,6 +12,7 @@ use node::{Output, Ports};
 use packet::{Addr, Endpoint, LinkType, Packet};
 use serde::Serialize;
 
+use crate::export::{Destination, Export};
 use crate::sources::{PortFile, port_named};
 
 /// The files that a run writes.
@@ -19,6 +20,7 @@ use crate::sources::{PortFile, port_named};
 pub struct Sinks {
     captures: Vec<Capture>,
     alerts: Option<(String, BufWriter<File>)>,
+    flows: Option<Export>,
 }
 
 struct Capture {
@@ -33,7 +35,12 @@ struct Capture {
 
 impl Sinks {
     /// Creates the files.
-    pub fn create(writes: &[PortFile], alerts: Option<&Path>, ports: &Ports) -> anyhow::Result<Sinks> {
+    pub fn create(
+        writes: &[PortFile],
+        alerts: Option<&Path>,
+        flows: Option<&Destination>,
+        ports: &Ports,
+    ) -> anyhow::Result<Sinks> {
         let mut captures: Vec<Capture> = Vec::new();
         for file in writes {
             let port = file.port.as_ref().map(|name| port_named(ports, name)).transpose()?;
@@ -53,7 +60,8 @@ impl Sinks {
             }
             None => None,
         };
-        Ok(Sinks { captures, alerts })
+        let flows = flows.map(Export::new).transpose()?;
+        Ok(Sinks { captures, alerts, flows })
     }
 
     /// Completes the files.
@@ -63,6 +71,9 @@ impl Sinks {
         }
         if let Some((name, mut alerts)) = self.alerts {
             alerts.flush().with_context(|| format!("cannot write {name}"))?;
+        }
+        if let Some(flows) = self.flows {
+            flows.finish()?;
         }
         Ok(())
     }
@@ -86,8 +97,11 @@ impl Output for Sinks {
         Ok(())
     }
 
-    fn flow(&mut self, _report: &FlowReport, _now_ns: u64) -> anyhow::Result<()> {
-        Ok(())
+    fn flow(&mut self, report: &FlowReport, now_ns: u64) -> anyhow::Result<()> {
+        match &mut self.flows {
+            Some(flows) => flows.add(report, now_ns),
+            None => Ok(()),
+        }
     }
 }
 

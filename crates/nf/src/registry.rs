@@ -28,6 +28,8 @@ pub struct Entry<C: ConfigSource> {
     pub descriptor: &'static Descriptor,
     /// Its documentation: what an operator reads.
     pub readme: &'static str,
+    /// Bytes of its per-flow state, without its get/put map.
+    pub state_bytes: usize,
     make: fn(&C, Setup) -> Result<Box<dyn Stage>, MakeError<C::Error>>,
 }
 
@@ -61,7 +63,8 @@ impl<C: ConfigSource> Registry<C> {
 
     /// Adds a function type with its documentation.
     pub fn add<N: NetworkFunction>(&mut self, readme: &'static str) {
-        self.entries.push(Entry { descriptor: N::DESCRIPTOR, readme, make: make::<N, C> });
+        let state_bytes = size_of::<N::State>();
+        self.entries.push(Entry { descriptor: N::DESCRIPTOR, readme, state_bytes, make: make::<N, C> });
     }
 
     /// All function types, in the order in which they were added.

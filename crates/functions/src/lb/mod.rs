@@ -1,11 +1,12 @@
 //! The load balancer: virtual services, each with servers among which it spreads connections (S24, B24, B25).
 //!
-//! What it is to an operator says its `README.md`. Here: [`config`] is what a policy writes, [`service`] what that comes
-//! to, [`maglev`] the tables, [`state`] what is kept of a flow. [`balance`] decides about a flow's first packet in either
-//! direction, and again when servers have changed; [`carry`] does what was decided to all others, which is the fast path.
+//! What it is to an operator says its `README.md`. Here: [`config`] is what a policy writes, `service` what that comes
+//! to, [`maglev`] the tables, `state` what is kept of a flow. `balance` decides about a flow's first packet in either
+//! direction, and again when servers have changed; `carry` does what was decided to all others, which is the fast path.
 
 mod balance;
 mod carry;
+mod check;
 pub mod config;
 mod directory;
 mod echo;
@@ -133,6 +134,7 @@ impl NetworkFunction for LoadBalancer {
         } else {
             self.carry(role, packet, state, context)
         };
+        state.over = u8::from(context.connection().is_over());
         if packet.is_recording() {
             note(packet, state);
         }
@@ -163,6 +165,7 @@ impl NetworkFunction for LoadBalancer {
             return;
         }
         state.packets += 1;
+        state.over = u8::from(context.connection().is_over());
         match state.role(context.direction()) {
             role if role.is_to_server() => {
                 count_packet(context, state.number, of_server::PACKETS, packet.ip_len())
@@ -204,8 +207,11 @@ fn count_server(context: &mut Context<'_>, server: u16, what: usize, by: u64) {
 /// Counts a packet at `what` and its bytes behind.
 #[inline]
 fn count_packet(context: &mut Context<'_>, server: u16, what: usize, bytes: usize) {
-    count_server(context, server, what, 1);
-    count_server(context, server, what + 1, bytes as u64);
+    let first = usize::from(server) * OF_SERVER.len() + what;
+    if let Some([packets, total, ..]) = context.counters_of(SERVERS).get_mut(first..) {
+        *packets = packets.wrapping_add(1);
+        *total = total.wrapping_add(bytes as u64);
+    }
 }
 
 /// What comes of a packet: on it goes, or not.

@@ -1,0 +1,131 @@
+//! `rivulet explain`: what each function of a policy did to a packet, and why.
+
+mod headers;
+mod select;
+mod story;
+mod witness;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::bail;
+use node::Runner;
+
+use crate::output::{self, Format};
+use crate::policies;
+use crate::sources::{PortFile, Sources};
+use select::Selection;
+use story::Story;
+use witness::{Collected, Witness};
+
+/// Runs a policy over captures and tells, packet by packet, what each function did.
+///
+/// Shows each packet's headers, its flow and connection, and for each function the verdict, the headers that it changed
+/// (before and after), and what it recorded: header actions, state functions, events, alerts. Packets and flows are
+/// numbered from 1 in order of arrival. The whole capture is run, since flows have a past; only what is asked for is shown.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The policy (- for standard input)
+    pub policy: PathBuf,
+    /// A capture to read: pcap or pcapng, also gzipped (- for standard input); may be given several times
+    #[arg(short, long, value_name = "[PORT=]FILE", required = true)]
+    pub read: Vec<PortFile>,
+    /// Only the packets of this flow; flows are numbered in order of their first packets
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub flow: Option<u64>,
+    /// Only this packet
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub packet: Option<u64>,
+    /// Only packets that pass this filter of the policy language, as they arrive; names of the policy may be used
+    #[arg(long, value_name = "EXPR")]
+    pub filter: Option<String>,
+    /// Only packets that were dropped
+    #[arg(long)]
+    pub dropped: bool,
+    /// Packets shown at most
+    #[arg(short, long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
+    pub limit: u64,
+    /// Seed of all that is random, if the policy names none
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// What it looks like: text, or a list in JSON
+    #[arg(short, long, value_enum, default_value = "table")]
+    pub output: Format,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  rivulet explain site.rvl --read capture.pcap --packet 17
+  rivulet explain site.rvl --read capture.pcap --flow 3
+  rivulet explain site.rvl --read capture.pcap --filter 'dst port 80 && !(src ip 10.0.0.0/8)'
+  rivulet explain site.rvl --read capture.pcap --dropped -o json | jq '.[].outcome'";
+
+/// Runs the command.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let text = policies::text(&args.policy)?;
+    let assembly = policies::assemble(&args.policy, &text, args.seed)?;
+    let selection = Selection::new(args, &text, &assembly)?;
+    let mut sources = Sources::open(&args.read, &assembly.ports)?;
+    let mut runner = Runner::new(assembly, &args.policy.display().to_string());
+    let mut witness = Witness::default();
+    let mut collected = Collected::default();
+    let mut printer = Printer { format: args.output, shown: 0 };
+    let mut number = 0;
+    while let Some((frame, from)) = sources.next() {
+        number += 1;
+        witness.expect(number);
+        runner.observe(frame, from, &mut witness, &mut collected)?;
+        for passage in witness.take(&frame, &runner) {
+            if selection.takes(&passage, &runner) && printer.shown < args.limit {
+                printer.print(&Story::new(&passage, &collected, &runner))?;
+            }
+        }
+        collected.clear();
+        if printer.shown == args.limit || selection.is_past(number) {
+            break;
+        }
+    }
+    printer.finish()?;
+    if printer.shown == 0 {
+        eprintln!("rivulet: none of {} packets is one that was asked for", output::thousands(number));
+    }
+    let broken = sources.broken();
+    for message in &broken {
+        eprintln!("rivulet: {message}; what was read before it was processed");
+    }
+    if args.packet.is_some_and(|wanted| wanted > number) {
+        bail!("there is no packet {}: the captures have {number}", args.packet.unwrap_or_default());
+    }
+    Ok(if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Prints stories one by one, so that a long capture is not kept.
+struct Printer {
+    format: Format,
+    shown: u64,
+}
+
+impl Printer {
+    fn print(&mut self, story: &Story) -> anyhow::Result<()> {
+        let mut out = io::stdout().lock();
+        match self.format {
+            Format::Table => write!(out, "{}{story}", if self.shown > 0 { "\n" } else { "" })?,
+            Format::Json => {
+                out.write_all(if self.shown > 0 { b",\n" } else { b"[\n" })?;
+                serde_json::to_writer_pretty(&mut out, story)?;
+            }
+        }
+        self.shown += 1;
+        Ok(())
+    }
+
+    fn finish(&self) -> io::Result<()> {
+        match self.format {
+            Format::Json if self.shown == 0 => output::print("[]\n"),
+            Format::Json => output::print("\n]\n"),
+            Format::Table => io::stdout().flush(),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Which packets are to be told of.
+
+use std::collections::BTreeMap;
+
+use node::{Assembly, Runner};
+use packet::parse::{self, protocol};
+use packet::{Class, Packet};
+use policy::{Fields, Filter, NumberField, Scalar};
+
+use super::Args;
+use super::witness::{Outcome, Passage};
+use crate::policies;
+
+/// Which packets are to be told of: those that meet all conditions.
+pub struct Selection {
+    flow: Option<u64>,
+    packet: Option<u64>,
+    filter: Option<Filter>,
+    dropped: bool,
+    /// For each function of the chain, its number in the policy: the one that filters know it by.
+    numbers: Vec<usize>,
+}
+
+impl Selection {
+    /// What the options ask for; `policy` is the policy's text.
+    pub fn new(args: &Args, policy: &str, assembly: &Assembly) -> anyhow::Result<Selection> {
+        let (filter, known) = match &args.filter {
+            Some(filter) => {
+                let (filter, known) = policies::filter(&args.policy, policy, filter)?;
+                (Some(filter), known)
+            }
+            None => (None, Vec::new()),
+        };
+        let number = |name: &String| known.iter().position(|other| other == name).unwrap_or(usize::MAX);
+        Ok(Selection {
+            flow: args.flow,
+            packet: args.packet,
+            filter,
+            dropped: args.dropped,
+            numbers: assembly.names.iter().map(number).collect(),
+        })
+    }
+
+    /// Whether no packet behind this number is wanted.
+    pub fn is_past(&self, number: u64) -> bool {
+        self.packet == Some(number)
+    }
+
+    /// Whether this packet is wanted.
+    pub fn takes(&self, passage: &Passage, runner: &Runner) -> bool {
+        let dropped = matches!(passage.outcome, Outcome::Dropped(_));
+        self.flow.is_none_or(|flow| passage.flow == Some(flow))
+            && self.packet.is_none_or(|packet| passage.number == Some(packet))
+            && (dropped || !self.dropped)
+            && self.filter.as_ref().is_none_or(|filter| self.passes(filter, passage, runner))
+    }
+
+    fn passes(&self, filter: &Filter, passage: &Passage, runner: &Runner) -> bool {
+        let Some(arrived) = &passage.arrived else { return false };
+        let mut fields = fields(arrived);
+        // What functions said of it is known once they are done.
+        let last = passage.steps.iter().rev().find_map(|step| step.after.as_ref());
+        if let Some(last) = last {
+            for (stage, &number) in runner.assembly().chain.stages().iter().zip(&self.numbers) {
+                for (i, attribute) in stage.descriptor().attributes.iter().enumerate() {
+                    let value = stage.tags().get(last.meta().tags, i);
+                    let key = (number, attribute.name.to_owned());
+                    fields.attributes.insert(key, Scalar::Number(value.into()));
+                }
+            }
+        }
+        filter.matches(&fields)
+    }
+}
+
+/// What filters look at.
+fn fields(packet: &Packet) -> Fields {
+    let meta = packet.meta();
+    if meta.version == 0 {
+        return Fields::default();
+    }
+    let (source, destination) = parse::ends(packet);
+    let mut numbers = BTreeMap::from([
+        (NumberField::Proto, meta.protocol.into()),
+        (NumberField::Tenant, meta.key.tenant.into()),
+    ]);
+    let has_ports = matches!(meta.protocol, protocol::TCP | protocol::UDP | protocol::SCTP);
+    if has_ports && meta.class != Class::LaterFragment {
+        numbers.insert(NumberField::SrcPort, source.port.into());
+        numbers.insert(NumberField::DstPort, destination.port.into());
+    }
+    if let Some(vlan) = meta.key.scope.vlan() {
+        numbers.insert(NumberField::Vlan, vlan.into());
+    }
+    if let Some(&[a, b]) = packet.data().get(meta.l3 as usize..).and_then(|ip| ip.first_chunk()) {
+        let traffic_class = if meta.version == 4 { b } else { a << 4 | b >> 4 };
+        numbers.insert(NumberField::Dscp, (traffic_class >> 2).into());
+    }
+    Fields {
+        src_ip: Some(source.addr.ip()),
+        dst_ip: Some(destination.addr.ip()),
+        numbers,
+        tcp_flags: (meta.protocol == protocol::TCP && meta.has_transport()).then_some(meta.tcp_flags),
+        attributes: BTreeMap::new(),
+    }
+}

@@ -1,0 +1,348 @@
+//! What happened to one packet, in words: as text for people, and as an object for programs.
+
+use std::fmt;
+
+use nf::record::Header;
+use nf::{Access, Connection, HeaderAction, Verdict};
+use node::Runner;
+use packet::{Direction, DropReason, End, Side};
+use serde::Serialize;
+
+use super::headers;
+use super::witness::{Collected, Outcome, Passage, Step};
+
+/// What happened to one packet.
+#[derive(Serialize)]
+pub struct Story {
+    /// Its number; absent if it waited so long that it is no longer known.
+    packet: Option<u64>,
+    time_ns: u64,
+    /// Whether a function made it, in answer to the packet with this number.
+    made: bool,
+    /// The side that it came from.
+    from: &'static str,
+    headers: String,
+    flow: Option<FlowStory>,
+    steps: Vec<StepStory>,
+    outcome: OutcomeStory,
+    alerts: Vec<AlertStory>,
+    /// Flows whose counts were reported just then.
+    flows_reported: usize,
+}
+
+#[derive(Serialize)]
+struct FlowStory {
+    number: u64,
+    direction: &'static str,
+    /// The packet's number in the flow, from 1.
+    clock: u64,
+    /// What the connection has come to with it.
+    connection: &'static str,
+    key: String,
+    /// The key that replies are known by from here on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    alias: Option<String>,
+    /// The bytes of the flow's record.
+    record_bytes: usize,
+}
+
+#[derive(Serialize)]
+struct StepStory {
+    function: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    verdict: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    meaning: Option<&'static str>,
+    changes: Vec<Change>,
+    attributes: Vec<Attribute>,
+    actions: Vec<String>,
+    state_functions: Vec<StateFunctionStory>,
+    events: Vec<EventStory>,
+    /// Recorded entries beyond the limit.
+    lost: u32,
+}
+
+#[derive(Serialize)]
+struct Change {
+    field: &'static str,
+    before: String,
+    after: String,
+}
+
+#[derive(Serialize)]
+struct Attribute {
+    name: &'static str,
+    value: u16,
+}
+
+#[derive(Serialize)]
+struct StateFunctionStory {
+    id: u16,
+    payload: &'static str,
+}
+
+#[derive(Serialize)]
+struct EventStory {
+    id: u16,
+    argument: u64,
+}
+
+#[derive(Serialize)]
+struct OutcomeStory {
+    /// `sent`, `dropped` or `held`.
+    what: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    port: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    headers: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    meaning: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct AlertStory {
+    function: String,
+    id: u32,
+    signature: String,
+    severity: u8,
+}
+
+impl Story {
+    /// The story of this packet.
+    pub fn new(passage: &Passage, collected: &Collected, runner: &Runner) -> Story {
+        let first = passage.arrived.as_ref().or(passage.steps.first().map(|step| &step.before));
+        let alerts = collected.alerts.iter().filter(|(_, alert)| alert.sequence == passage.sequence);
+        Story {
+            packet: passage.number,
+            time_ns: first.map_or(0, |packet| packet.meta().timestamp_ns),
+            made: passage.made,
+            from: first.map_or("", |packet| side(packet.meta().side)),
+            headers: first.map_or_else(String::new, headers::line),
+            flow: flow(passage, runner),
+            steps: passage.steps.iter().map(|step| StepStory::new(step, runner)).collect(),
+            outcome: outcome(passage, collected, runner),
+            alerts: alerts
+                .filter(|_| !passage.made)
+                .map(|(function, alert)| AlertStory {
+                    function: function.clone(),
+                    id: alert.signature_id,
+                    signature: alert.signature.as_ref().to_owned(),
+                    severity: alert.severity,
+                })
+                .collect(),
+            flows_reported: collected.reports,
+        }
+    }
+}
+
+fn flow(passage: &Passage, runner: &Runner) -> Option<FlowStory> {
+    let (number, joined) = (passage.flow?, passage.joined.as_ref()?);
+    Some(FlowStory {
+        number,
+        direction: match joined.direction {
+            Direction::Original => "original",
+            Direction::Reply => "reply",
+        },
+        clock: joined.clock,
+        connection: Connection::from_phase(joined.phase).name(),
+        key: joined.key.to_string(),
+        alias: passage.alias.map(|alias| alias.to_string()),
+        record_bytes: runner.assembly().chain.record_len().max(size_of::<Header>()),
+    })
+}
+
+fn outcome(passage: &Passage, collected: &Collected, runner: &Runner) -> OutcomeStory {
+    let nothing = OutcomeStory { what: "held", port: None, headers: None, reason: None, meaning: None };
+    match passage.outcome {
+        Outcome::Held => {
+            OutcomeStory { meaning: Some("It waits for the first fragment of its datagram."), ..nothing }
+        }
+        Outcome::Dropped(reason) => OutcomeStory {
+            what: "dropped",
+            reason: Some(reason.name()),
+            meaning: Some(reason.meaning()),
+            ..nothing
+        },
+        Outcome::Sent(place) => {
+            let port = collected.ports.get(place).and_then(|&port| runner.assembly().ports.number(port));
+            OutcomeStory {
+                what: "sent",
+                port: port.map(|port| port.name.clone()),
+                headers: passage.left.as_ref().map(headers::line),
+                ..nothing
+            }
+        }
+    }
+}
+
+impl StepStory {
+    fn new(step: &Step, runner: &Runner) -> StepStory {
+        let assembly = runner.assembly();
+        let stage = assembly.chain.stages().get(step.stage);
+        let reason = match step.verdict {
+            Verdict::Drop(reason) => Some(reason),
+            Verdict::Forward | Verdict::TurnBack => None,
+        };
+        let changes = step.after.as_ref().map(|after| headers::changes(&step.before, after));
+        let changes = changes.unwrap_or_default().into_iter();
+        let recording = &step.recording;
+        StepStory {
+            function: assembly.names.get(step.stage).cloned().unwrap_or_default(),
+            kind: stage.map_or("", |stage| stage.descriptor().name),
+            verdict: match step.verdict {
+                Verdict::Forward => "forward",
+                Verdict::Drop(_) => "drop",
+                Verdict::TurnBack => "turn back",
+            },
+            reason: reason.map(DropReason::name),
+            meaning: reason.map(DropReason::meaning),
+            changes: changes.map(|(field, before, after)| Change { field, before, after }).collect(),
+            attributes: attributes(step, runner),
+            actions: recording.actions.iter().map(action).collect(),
+            state_functions: recording
+                .functions
+                .iter()
+                .map(|function| StateFunctionStory { id: function.id, payload: access(function.access) })
+                .collect(),
+            events: recording
+                .events
+                .iter()
+                .map(|event| EventStory { id: event.id, argument: event.argument })
+                .collect(),
+            lost: recording.lost,
+        }
+    }
+}
+
+/// The attributes that the function changed.
+fn attributes(step: &Step, runner: &Runner) -> Vec<Attribute> {
+    let (Some(stage), Some(after)) = (runner.assembly().chain.stages().get(step.stage), &step.after) else {
+        return Vec::new();
+    };
+    let (old, new) = (step.before.meta().tags, after.meta().tags);
+    let all = stage.descriptor().attributes.iter().enumerate();
+    all.filter(|&(i, _)| stage.tags().get(old, i) != stage.tags().get(new, i))
+        .map(|(i, attribute)| Attribute { name: attribute.name, value: stage.tags().get(new, i) })
+        .collect()
+}
+
+fn action(action: &HeaderAction) -> String {
+    let end = |end: &End| match end {
+        End::Source => "source",
+        End::Destination => "destination",
+    };
+    match action {
+        HeaderAction::Forward => "forward".to_owned(),
+        HeaderAction::Drop(reason) => format!("drop ({reason})"),
+        HeaderAction::SetEnd(which, to) => format!("set {} to {to}", end(which)),
+        HeaderAction::SetEmbeddedEnd(which, to) => format!("set quoted {} to {to}", end(which)),
+        HeaderAction::SetField(field, value) => format!("set {field:?} to {value}"),
+        HeaderAction::DecrementTtl => "take one from the time to live".to_owned(),
+        HeaderAction::Encapsulate { header, version } => {
+            format!("put {} bytes of headers before it (IPv{version})", header.len())
+        }
+        HeaderAction::Decapsulate { len, version } => {
+            format!("take {len} bytes of headers away (IPv{version} is left)")
+        }
+    }
+}
+
+fn access(access: Access) -> &'static str {
+    match access {
+        Access::Ignore => "ignored",
+        Access::Read => "read",
+        Access::Write => "written",
+    }
+}
+
+fn side(side: Side) -> &'static str {
+    match side {
+        Side::Inside => "inside",
+        Side::Outside => "outside",
+    }
+}
+
+impl fmt::Display for Story {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.packet, self.made) {
+            (Some(number), false) => write!(f, "packet {number}")?,
+            (None, false) => write!(f, "a packet that waited")?,
+            (Some(number), true) => write!(f, "made in answer to packet {number}")?,
+            (None, true) => write!(f, "made in answer")?,
+        }
+        writeln!(f, "  {}  from {}  {}", time(self.time_ns), self.from, self.headers)?;
+        if let Some(flow) = &self.flow {
+            writeln!(
+                f,
+                "  flow {}, {} direction, its packet {}, connection {}",
+                flow.number, flow.direction, flow.clock, flow.connection
+            )?;
+            if let Some(alias) = &flow.alias {
+                writeln!(f, "  replies are known by {alias}")?;
+            }
+        }
+        for step in &self.steps {
+            step.write(f)?;
+        }
+        for alert in &self.alerts {
+            let AlertStory { function, id, signature, severity } = alert;
+            writeln!(f, "  alert {id} of {function}, severity {severity}: {signature}")?;
+        }
+        if self.flows_reported > 0 {
+            writeln!(f, "  flows reported: {}", self.flows_reported)?;
+        }
+        let outcome = &self.outcome;
+        write!(f, "  {}", outcome.what)?;
+        if let Some(port) = &outcome.port {
+            write!(f, " by {port}")?;
+        }
+        for text in [outcome.reason, outcome.headers.as_deref(), outcome.meaning].into_iter().flatten() {
+            write!(f, ": {text}")?;
+        }
+        writeln!(f)
+    }
+}
+
+impl StepStory {
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "  {} ({}): {}", self.function, self.kind, self.verdict)?;
+        for text in [self.reason, self.meaning].into_iter().flatten() {
+            write!(f, ": {text}")?;
+        }
+        writeln!(f)?;
+        for Change { field, before, after } in &self.changes {
+            writeln!(f, "      {field}: {before} -> {after}")?;
+        }
+        for Attribute { name, value } in &self.attributes {
+            writeln!(f, "      attribute {name} = {value}")?;
+        }
+        if !self.actions.is_empty() {
+            writeln!(f, "      recorded: {}", self.actions.join(", "))?;
+        }
+        for StateFunctionStory { id, payload } in &self.state_functions {
+            match *id {
+                u16::MAX => writeln!(f, "      not replayable: changes packets in ways of its own")?,
+                id => writeln!(f, "      state function {id}, payload {payload}")?,
+            }
+        }
+        for EventStory { id, argument } in &self.events {
+            writeln!(f, "      event {id} ({argument}) makes the record stale")?;
+        }
+        if self.lost > 0 {
+            writeln!(f, "      {} more entries were not recorded", self.lost)?;
+        }
+        Ok(())
+    }
+}
+
+/// A time as UTC's time of day, with its day where it has one.
+fn time(ns: u64) -> String {
+    let whole = crate::sinks::timestamp(ns);
+    let whole = whole.trim_end_matches("+0000");
+    whole.strip_prefix("1970-01-01T").unwrap_or(whole).replace('T', " ")
+}
