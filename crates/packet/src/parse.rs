@@ -246,10 +246,8 @@ fn link_layer(data: &[u8], link: LinkType, scope: &mut Scope) -> Result<Option<(
             [0x57, ..] => (0x86dd, 1),
             _ => (ppp_ether_type(be16(data, 0).ok_or(LinkTruncated)?), 2),
         },
-        LinkType::Null | LinkType::Loop => match family(be32(data, 0).ok_or(LinkTruncated)?) {
-            Some(version) => return Ok(Some((4, version))),
-            None => return Ok(None),
-        },
+        LinkType::Null | LinkType::Loop if data.len() < 4 => return Err(LinkTruncated),
+        LinkType::Null | LinkType::Loop => return Ok(family(data).map(|version| (4, version))),
         LinkType::Other(_) => return Err(DropReason::LinkUnknown),
     };
     match ether_type {
@@ -312,8 +310,9 @@ fn ppp_ether_type(ppp_protocol: u16) -> u16 {
     }
 }
 
-/// The IP version that a BSD address family stands for, in either byte order; the systems differ on IPv6.
-fn family(number: u32) -> Option<u8> {
+/// The IP version that the BSD address family before it stands for, in either byte order; the systems differ on IPv6.
+pub(crate) fn family(data: &[u8]) -> Option<u8> {
+    let number = be32(data, 0)?;
     match if number > 0xffff { number.swap_bytes() } else { number } {
         2 => Some(4),
         10 | 24 | 28 | 30 => Some(6),
