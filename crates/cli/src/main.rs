@@ -3,6 +3,7 @@
 mod bench;
 mod catalogue;
 mod control;
+mod demo;
 mod explain;
 mod export;
 mod output;
@@ -27,6 +28,8 @@ struct Command {
 
 #[derive(Debug, Subcommand)]
 enum Task {
+    /// See NAT, firewall, load balancer and monitor at work on made-up traffic
+    Demo(demo::Args),
     /// Run a policy over captures: packets in, packets out, and a report of what happened
     Run(run::Args),
     /// Tell, packet by packet, what each function of a policy did, and why
@@ -45,6 +48,7 @@ enum Task {
 
 fn main() -> ExitCode {
     let done = match Command::parse().task {
+        Task::Demo(args) => demo::run(&args),
         Task::Run(args) => run::run(&args),
         Task::Explain(args) => explain::run(&args),
         Task::Traffic(args) => traffic::run(&args),
