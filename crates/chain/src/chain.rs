@@ -2,17 +2,23 @@
 //!
 //! Packets come in batches. A batch is parsed and looked up in three passes, so that memory is asked for before it is
 //! needed; then packets of known flows are gathered into groups, and each function processes a whole group in one
-//! call. What may create or end a flow, or depends on another packet's outcome, goes alone, after the group before it.
-//! So the result is that of one packet after the other, however they are batched.
+//! call. What may create or end a flow, or depends on another packet's outcome, goes alone, after the group before it;
+//! and a group ends before a packet that its packets could matter to otherwise than in order (see `Gathering`).
+//! So the result is that of one packet after the other, however they are batched, but for three things: flow reports of
+//! one group stand in the order of functions, not of packets; and a packet that a function makes, or the first one that
+//! it turns back, in the midst of a known flow may reach the functions on its way back after packets that came behind it.
+//!
+//! Time is the latest time stamp that any packet had: a packet with an earlier one is late, and comes now.
 
 use nf::record::{Header, Records};
-use nf::stage::{Env, Group, Stage};
-use nf::{Connection, Effects, EndReason, FlowInfo, Made, Recording, Verdict};
+use nf::stage::{Env, Group, Moment, Stage};
+use nf::{Effects, EndReason, Made, Recording, Verdict};
 use packet::memory::OutOfMemory;
-use packet::{Class, Direction, DropReason, FlowHasher, Packet, Parser, Pool, Side, parse};
+use packet::{Class, Direction, DropReason, FlowHasher, Meta, Packet, Parser, Pool, Side, parse};
 
 use crate::flows::Flows;
 use crate::fragments::{Datagram, First, Fragments, Refused};
+use crate::gathering::Gathering;
 use crate::observer::Observer;
 use crate::{Counters, NotIp, Options, WhenFull};
 
@@ -33,9 +39,16 @@ pub struct Chain {
     keeps_flows: bool,
     /// The latest time that any packet had.
     now_ns: u64,
+    /// The same as of the last packet that is settled.
+    settled_ns: u64,
     /// Packets under way, and what was decided about them.
     group: Vec<Packet>,
+    /// Which sides the group's packets entered by.
+    sides: [bool; 2],
     verdicts: Vec<Verdict>,
+    gathering: Gathering,
+    /// One bit for each packet of the group: it turned back.
+    turned: u64,
     /// Room that is reused from batch to batch.
     parsed: Vec<Result<(), DropReason>>,
     due: Vec<u32>,
@@ -69,9 +82,16 @@ impl Chain {
         }
         let hasher = FlowHasher::new(options.seed);
         let flows_max = if stages.is_empty() { 1 } else { options.flows_max };
+        let keeps_flows = stages.iter().any(|stage| stage.descriptor().keeps_flows);
+        let shares_sets = stages.iter().any(|stage| !stage.shared().sets.is_empty());
         Ok(Chain {
             cycles: vec![0; stages.len()],
-            keeps_flows: stages.iter().any(|stage| stage.descriptor().keeps_flows),
+            keeps_flows,
+            gathering: Gathering::new(
+                if keeps_flows { 1 } else { options.timeouts.shortest_ms() },
+                shares_sets,
+            ),
+            turned: 0,
             stages,
             parser: Parser {
                 hasher,
@@ -84,7 +104,9 @@ impl Chain {
             effects: Effects::default(),
             counters: Counters::default(),
             now_ns: 0,
+            settled_ns: 0,
             group: Vec::with_capacity(GROUP_MAX),
+            sides: [false; 2],
             verdicts: Vec::with_capacity(GROUP_MAX),
             parsed: Vec::new(),
             due: Vec::new(),
@@ -99,26 +121,30 @@ impl Chain {
         if self.stages.is_empty() {
             return self.pass_through(batch, out, pool);
         }
+        let (first, mut bytes) = (self.counters.packets_in, 0);
+        self.counters.packets_in += batch.len() as u64;
         self.parsed.clear();
-        for packet in batch.iter_mut() {
-            self.counters.packets_in += 1;
-            self.counters.bytes_in += packet.len() as u64;
-            packet.meta_mut().sequence = self.counters.packets_in - 1;
+        self.parsed.extend(batch.iter_mut().zip(first..).map(|(packet, sequence)| {
+            bytes += packet.len() as u64;
+            packet.meta_mut().sequence = sequence;
             let parsed = self.parser.parse(packet);
             self.flows.prefetch_index(packet.meta().hash);
-            self.parsed.push(parsed);
-        }
+            parsed
+        }));
+        self.counters.bytes_in += bytes;
         for packet in batch.iter_mut() {
             let meta = packet.meta_mut();
             meta.flow = self.flows.prefetch_record(meta.hash).unwrap_or(NO_RECORD);
         }
         let mut run = Run { out, pool, observer: None };
-        for (i, packet) in batch.drain(..).enumerate() {
-            match self.parsed[i] {
+        let parsed = std::mem::take(&mut self.parsed);
+        for (packet, &parsed) in batch.drain(..).zip(&parsed) {
+            match parsed {
                 Ok(()) => self.take_in(packet, &mut run),
                 Err(reason) => self.drop_packet(packet, reason, &mut run),
             }
         }
+        self.parsed = parsed;
         self.flush(&mut run);
         self.advance(self.now_ns, pool);
     }
@@ -150,12 +176,11 @@ impl Chain {
     /// Lets time pass to `now_ns`: flows and fragments whose time is over go.
     pub fn advance(&mut self, now_ns: u64, pool: &mut Pool) {
         self.now_ns = self.now_ns.max(now_ns);
+        self.settled_ns = self.now_ns;
         let mut due = std::mem::take(&mut self.due);
         self.flows.expired(self.now_ns, &mut due);
         for &record in &due {
-            let over = self.flows.records.header(record).connection.is_over();
-            let reason = if over { EndReason::Closed } else { EndReason::Idle };
-            self.end_flow(record, reason, pool);
+            self.end_in_time(record, pool);
         }
         self.due = due;
         if self.fragments.is_empty() {
@@ -244,15 +269,24 @@ impl Chain {
     #[inline]
     fn take_in(&mut self, mut packet: Packet, run: &mut Run<'_, '_>) {
         let meta = packet.meta_mut();
+        self.now_ns = self.now_ns.max(meta.timestamp_ns);
+        if self.gathering.ends_before(meta.flow, meta.side, self.now_ns) {
+            self.flush(run);
+        }
+        if self.flows.is_due(self.now_ns) {
+            self.flush(run);
+            self.advance(self.now_ns, run.pool);
+        }
         if meta.class == Class::Whole && meta.flow != NO_RECORD {
             let header = self.flows.records.header_mut(meta.flow);
             if let Some(direction) = header.direction_of(&meta.key, meta.reversed)
                 && header.flags & Header::FLAG_TURNS == 0
-                && meta.timestamp_ns <= header.deadline_ns()
+                && self.now_ns <= header.deadline_ns()
             {
                 meta.direction = direction;
-                self.now_ns = self.now_ns.max(meta.timestamp_ns);
-                join(&mut packet, header, &self.options, self.keeps_flows);
+                self.gathering.add(meta.flow, meta.side, self.now_ns);
+                self.sides[meta.side as usize] = true;
+                join(meta, header, &self.options, self.keeps_flows);
                 self.group.push(packet);
                 if self.group.len() == GROUP_MAX {
                     self.flush(run);
@@ -266,7 +300,7 @@ impl Chain {
 
     /// A packet that may begin a flow, or that is not a plain packet of one.
     fn alone(&mut self, packet: Packet, run: &mut Run<'_, '_>) {
-        self.advance(packet.meta().timestamp_ns, run.pool);
+        self.advance(self.now_ns, run.pool);
         match packet.meta().class {
             Class::NotIp => self.not_ip(packet, run),
             Class::Whole => {
@@ -290,8 +324,7 @@ impl Chain {
 
     /// An ICMP error goes with the flow that it speaks of; if there is none, it is a flow of its own.
     fn icmp_error(&mut self, mut packet: Packet, run: &mut Run<'_, '_>) {
-        let meta = packet.meta();
-        if self.flows.find(meta.hash, &meta.key, meta.reversed).is_none() {
+        if self.find(&packet, run.pool).is_none() {
             let (key, reversed) = parse::portless_key(&packet);
             let meta = packet.meta_mut();
             meta.key = key;
@@ -319,12 +352,11 @@ impl Chain {
         let datagram = Datagram::of(&packet);
         match self.fragments.get(&datagram) {
             Some(&First::Passed { key, reversed }) => {
-                let hash = self.parser.hasher.hash(&key);
-                if self.flows.find(hash, &key, reversed).is_none() {
+                let meta = packet.meta_mut();
+                (meta.key, meta.reversed, meta.hash) = (key, reversed, self.parser.hasher.hash(&key));
+                if self.find(&packet, run.pool).is_none() {
                     return self.drop_packet(packet, DropReason::FragmentOfDropped, run);
                 }
-                let meta = packet.meta_mut();
-                (meta.key, meta.reversed, meta.hash) = (key, reversed, hash);
                 self.walk(packet, run);
             }
             Some(First::Dropped) => self.drop_packet(packet, DropReason::FragmentOfDropped, run),
@@ -340,14 +372,7 @@ impl Chain {
 
     /// Takes one packet through the chain, with its flow found or begun; whether it passed.
     fn walk(&mut self, mut packet: Packet, run: &mut Run<'_, '_>) -> bool {
-        let meta = packet.meta();
-        let mut found = self.flows.find(meta.hash, &meta.key, meta.reversed);
-        if let Some((record, _)) = found
-            && self.flows.records.header(record).deadline_ns() < meta.timestamp_ns
-        {
-            self.end_flow(record, EndReason::Idle, run.pool);
-            found = None;
-        }
+        let found = self.find(&packet, run.pool);
         let begins = found.is_none();
         let (record, direction) = match found {
             Some(found) => found,
@@ -362,7 +387,8 @@ impl Chain {
         let meta = packet.meta_mut();
         meta.flow = record;
         meta.direction = direction;
-        join(&mut packet, self.flows.records.header_mut(record), &self.options, self.keeps_flows);
+        self.sides[meta.side as usize] = true;
+        join(meta, self.flows.records.header_mut(record), &self.options, self.keeps_flows);
         if begins {
             self.start_flow(&packet, run.pool);
         }
@@ -370,9 +396,20 @@ impl Chain {
         self.flush(run)
     }
 
+    /// The flow that the packet belongs to. One whose time is over is not found, and ends.
+    fn find(&mut self, packet: &Packet, pool: &mut Pool) -> Option<(u32, Direction)> {
+        let meta = packet.meta();
+        let (record, direction) = self.flows.find(meta.hash, &meta.key, meta.reversed)?;
+        if self.flows.records.header(record).deadline_ns() < self.now_ns {
+            self.end_in_time(record, pool);
+            return None;
+        }
+        Some((record, direction))
+    }
+
     /// A record for the flow that this packet begins; another flow may have to go for it.
     fn begin_flow(&mut self, packet: &Packet, pool: &mut Pool) -> Option<u32> {
-        if let Some(record) = self.flows.create(packet) {
+        if let Some(record) = self.flows.create(packet, self.now_ns) {
             return Some(record);
         }
         if self.options.when_full == WhenFull::RefuseNew {
@@ -380,30 +417,32 @@ impl Chain {
         }
         let victim = self.flows.victim()?;
         self.end_flow(victim, EndReason::Evicted, pool);
-        self.flows.create(packet)
+        self.flows.create(packet, self.now_ns)
     }
 
     fn start_flow(&mut self, packet: &Packet, pool: &mut Pool) {
         self.counters.flows_started += 1;
         self.counters.flows_peak = self.counters.flows_peak.max(u64::from(self.flows.records.live()));
         let meta = packet.meta();
-        let info = FlowInfo {
-            sequence: meta.sequence,
-            clock: meta.clock,
-            ..info_of(self.flows.records.header(meta.flow), meta.timestamp_ns)
-        };
+        let at = Moment::of(meta);
         let mut env = Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: pool };
         for stage in &mut self.stages {
-            stage.flow_start(meta.flow, info, &mut env);
+            stage.flow_start(meta.flow, at, &mut env);
         }
+    }
+
+    /// A flow's time is over.
+    fn end_in_time(&mut self, record: u32, pool: &mut Pool) {
+        let over = self.flows.records.header(record).connection.is_over();
+        self.end_flow(record, if over { EndReason::Closed } else { EndReason::Idle }, pool);
     }
 
     fn end_flow(&mut self, record: u32, reason: EndReason, pool: &mut Pool) {
         self.counters.flows_ended[reason as usize] += 1;
-        let info = info_of(self.flows.records.header(record), self.now_ns);
+        let at = Moment::without_packet(self.flows.records.header(record), self.now_ns);
         let mut env = Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: pool };
         for stage in &mut self.stages {
-            stage.flow_end(record, reason, info, &mut env);
+            stage.flow_end(record, reason, at, &mut env);
         }
         self.flows.remove(record);
     }
@@ -415,9 +454,12 @@ impl Chain {
         }
         self.verdicts.clear();
         self.verdicts.resize(self.group.len(), Verdict::Forward);
+        self.gathering.clear();
+        self.turned = 0;
         let alerts = self.effects.alerts.len();
+        let sides = std::mem::take(&mut self.sides);
         for side in [Side::Inside, Side::Outside] {
-            if self.group.iter().any(|packet| packet.meta().side == side) {
+            if sides[side as usize] {
                 self.cross(side, run);
             }
         }
@@ -438,20 +480,35 @@ impl Chain {
         let count = self.stages.len();
         for step in 0..count {
             let stage = if side == Side::Inside { step } else { count - 1 - step };
-            self.run_stage(stage, side, 0..self.group.len(), run);
+            if !self.run_stage(stage, side, 0..self.group.len(), run) {
+                continue;
+            }
             for i in 0..self.group.len() {
-                if self.verdicts[i] == Verdict::TurnBack && self.group[i].meta().side == side {
+                if self.verdicts[i] == Verdict::TurnBack && self.turned >> i & 1 == 0 {
                     self.turn_back(i, stage, run);
                 }
             }
         }
     }
 
-    /// Runs one function over a part of the group, and sends what it made back.
-    fn run_stage(&mut self, stage: usize, side: Side, part: std::ops::Range<usize>, run: &mut Run<'_, '_>) {
+    /// Runs one function over a part of the group, and sends what it made back; whether it turned a packet back.
+    fn run_stage(
+        &mut self,
+        stage: usize,
+        side: Side,
+        part: std::ops::Range<usize>,
+        run: &mut Run<'_, '_>,
+    ) -> bool {
         let made = self.effects.made.len();
-        let mut recording = run.observer.is_some().then(Recording::default);
-        if let (Some(observer), Some(packet)) = (&mut run.observer, self.group.get(part.start)) {
+        let takes_part = |packet: &Packet| packet.meta().side == side;
+        let mut observer = match self.group.get(part.start) {
+            Some(packet) if takes_part(packet) && self.verdicts[part.start] == Verdict::Forward => {
+                run.observer.as_deref_mut()
+            }
+            _ => None,
+        };
+        let mut recording = observer.is_some().then(Recording::default);
+        if let (Some(observer), Some(packet)) = (&mut observer, self.group.get(part.start)) {
             observer.before(stage, packet);
         }
         let started = self.options.cycles.map(|cycles| cycles());
@@ -459,14 +516,16 @@ impl Chain {
             packets: &mut self.group[part.clone()],
             verdicts: &mut self.verdicts[part.clone()],
             side,
+            turned: false,
             env: Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: run.pool },
             recording: recording.as_mut(),
         };
         self.stages[stage].process(&mut group);
+        let turned = group.turned;
         if let (Some(cycles), Some(started)) = (self.options.cycles, started) {
             self.cycles[stage] += cycles().wrapping_sub(started);
         }
-        if let (Some(observer), Some(recording)) = (&mut run.observer, &recording)
+        if let (Some(observer), Some(recording)) = (observer, &recording)
             && let Some(packet) = self.group.get(part.start)
         {
             observer.after(stage, packet, self.verdicts[part.start], recording);
@@ -475,6 +534,7 @@ impl Chain {
             let answer = self.effects.made.remove(made);
             self.answer(answer, run);
         }
+        turned
     }
 
     /// A function turned the packet back: it goes through the functions that it passed, in reverse, as if it had come
@@ -483,9 +543,13 @@ impl Chain {
         let meta = self.group[i].meta_mut();
         let back = meta.side.other();
         meta.side = back;
+        self.turned |= 1 << i;
         self.flows.records.header_mut(meta.flow).flags |= Header::FLAG_TURNS;
         self.verdicts[i] = Verdict::Forward;
         self.cross_from(i, stage, back, run);
+        if self.verdicts[i] == Verdict::Forward {
+            self.verdicts[i] = Verdict::TurnBack; // It is through: none of the others has to see it.
+        }
     }
 
     /// Takes one packet through the functions behind `stage`, as seen from the side that it comes from.
@@ -505,6 +569,7 @@ impl Chain {
     }
 
     /// Sends a packet that a function made on its way, through the functions between it and the side that it leaves by.
+    /// To them it is a packet of the flow that it answers, in the other direction; it does not count in the flow's clock.
     fn answer(&mut self, made: Made, run: &mut Run<'_, '_>) {
         self.counters.packets_made += 1;
         let mut packet = made.packet;
@@ -512,7 +577,17 @@ impl Chain {
             return self.drop_packet(packet, reason, run);
         }
         let side = made.towards.other();
-        packet.meta_mut().side = side;
+        let sequence = packet.meta().sequence;
+        let Some(to) = self.group.iter().rfind(|to| to.meta().sequence == sequence) else {
+            return self.drop_packet(packet, DropReason::Internal, run); // It answers a packet of the group.
+        };
+        let (to, meta) = (to.meta(), packet.meta_mut());
+        meta.side = side;
+        meta.flow = to.flow;
+        meta.direction = to.direction.other();
+        meta.clock = to.clock;
+        meta.phase = to.phase;
+        meta.tags = to.tags;
         self.group.push(packet);
         self.verdicts.push(Verdict::Forward);
         let i = self.group.len() - 1;
@@ -529,9 +604,10 @@ impl Chain {
     #[inline]
     fn settle(&mut self, packet: Packet, verdict: Verdict, run: &mut Run<'_, '_>) -> bool {
         let (record, sequence) = (packet.meta().flow, packet.meta().sequence);
+        self.settled_ns = self.settled_ns.max(packet.meta().timestamp_ns);
         let verdict = match verdict {
             Verdict::Drop(reason) => Err(reason),
-            Verdict::Forward | Verdict::TurnBack => self.accept(record, &packet),
+            Verdict::Forward | Verdict::TurnBack => self.accept(record, &packet, run.pool),
         };
         let passed = verdict.is_ok();
         match verdict {
@@ -553,16 +629,18 @@ impl Chain {
 
     /// A packet of the flow passed: the flow lives on, and its alias is learned when it is new.
     #[inline]
-    fn accept(&mut self, record: u32, packet: &Packet) -> Result<(), DropReason> {
+    fn accept(&mut self, record: u32, packet: &Packet, pool: &mut Pool) -> Result<(), DropReason> {
         let meta = packet.meta();
-        let first = !self.flows.records.header(record).has(Header::FLAG_ACCEPTED);
-        if (first || meta.realias) && !self.learn_alias(packet) {
+        let known = self.flows.records.header(record).has(Header::FLAG_ACCEPTED);
+        if known && !meta.realias {
+            self.flows.refresh(record, self.settled_ns, meta.keep_ms);
+            return Ok(());
+        }
+        if !self.learn_alias(packet, pool) {
             return Err(DropReason::AliasConflict);
         }
-        if meta.keep_ms > 0 || first {
-            self.flows.refresh(record, meta.timestamp_ns, meta.keep_ms);
-        }
-        if first {
+        self.flows.refresh(record, self.settled_ns, meta.keep_ms);
+        if !known {
             self.flows.records.header_mut(record).flags |= Header::FLAG_ACCEPTED;
             self.flows.watch(record);
         }
@@ -570,14 +648,20 @@ impl Chain {
     }
 
     /// Learns the key that the flow's packets have behind the chain, from one of them; false if another flow has it.
-    fn learn_alias(&mut self, packet: &Packet) -> bool {
+    fn learn_alias(&mut self, packet: &Packet, pool: &mut Pool) -> bool {
         let meta = packet.meta();
         if meta.direction != Direction::Original || !matches!(meta.class, Class::Whole | Class::FirstFragment)
         {
             return true;
         }
         let (key, reversed) = parse::current_key(packet);
-        self.flows.set_alias(meta.flow, key, reversed)
+        match self.flows.set_alias(meta.flow, key, reversed) {
+            Err(other) if self.flows.records.header(other).deadline_ns() < self.settled_ns => {
+                self.end_in_time(other, pool);
+                self.flows.set_alias(meta.flow, key, reversed).is_ok()
+            }
+            learned => learned.is_ok(),
+        }
     }
 
     /// Packets made in answer to packet `sequence` leave right behind it.
@@ -619,9 +703,8 @@ struct Run<'a, 'o> {
 }
 
 /// The packet takes its number in the flow, its tags, and moves the connection on.
-#[inline]
-fn join(packet: &mut Packet, header: &mut Header, options: &Options, keeps_flows: bool) {
-    let meta = packet.meta_mut();
+#[inline(always)]
+fn join(meta: &mut Meta, header: &mut Header, options: &Options, keeps_flows: bool) {
     header.clock += 1;
     let connection = header.connection.after(meta, meta.direction);
     header.connection = connection;
@@ -630,20 +713,4 @@ fn join(packet: &mut Packet, header: &mut Header, options: &Options, keeps_flows
     meta.tags = header.tags;
     meta.realias = false;
     meta.keep_ms = if keeps_flows { 0 } else { options.timeouts.after(meta, connection) };
-}
-
-/// What is known of a flow without a packet.
-fn info_of(header: &Header, now_ns: u64) -> FlowInfo {
-    let origin = if header.has(Header::FLAG_FROM_OUTSIDE) { Side::Outside } else { Side::Inside };
-    FlowInfo {
-        now_ns,
-        sequence: 0,
-        key: header.key,
-        reversed: header.has(Header::FLAG_REVERSED),
-        direction: Direction::Original,
-        side: origin,
-        origin,
-        clock: header.clock,
-        connection: if header.clock == 0 { Connection::NEW } else { header.connection },
-    }
 }

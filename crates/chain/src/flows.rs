@@ -71,8 +71,8 @@ impl Flows {
         Some((number >> 1, direction?))
     }
 
-    /// Makes a record for the flow that this packet begins, or none if the table is full.
-    pub fn create(&mut self, packet: &Packet) -> Option<u32> {
+    /// Makes a record for the flow that this packet begins at `now_ns`, or none if the table is full.
+    pub fn create(&mut self, packet: &Packet, now_ns: u64) -> Option<u32> {
         let record = self.records.allocate()?;
         let meta = packet.meta();
         let header = self.records.header_mut(record);
@@ -84,7 +84,7 @@ impl Flows {
         if meta.side == Side::Outside {
             header.flags |= Header::FLAG_FROM_OUTSIDE;
         }
-        header.last_seen_ns = meta.timestamp_ns;
+        header.last_seen_ns = now_ns;
         if self.index.insert(meta.hash, by_key(record)).is_err() {
             self.records.release(record); // Cannot be: the index holds two entries per record.
             return None;
@@ -92,24 +92,27 @@ impl Flows {
         Some(record)
     }
 
-    /// Notes the key that the flow's packets have after the chain; false if another flow has it.
-    pub fn set_alias(&mut self, record: u32, alias: FlowKey, reversed: bool) -> bool {
+    /// Notes the key that the flow's packets have after the chain, or says which other flow has it.
+    pub fn set_alias(&mut self, record: u32, alias: FlowKey, reversed: bool) -> Result<(), u32> {
         self.drop_alias(record);
         let header = self.records.header(record);
         if header.key == alias {
-            return true;
+            return Ok(());
         }
         let hash = self.hasher.hash(&alias);
-        if self.find(hash, &alias, reversed).is_some() {
-            return false;
+        if let Some((other, _)) = self.find(hash, &alias, reversed) {
+            return Err(other);
         }
+        // There is room: the index holds two entries per record.
+        let entered = self.index.insert(hash, by_alias(record));
+        debug_assert!(entered.is_ok());
         let header = self.records.header_mut(record);
         header.alias = alias;
         header.flags |= Header::FLAG_ALIAS;
         if reversed {
             header.flags |= Header::FLAG_ALIAS_REVERSED;
         }
-        self.index.insert(hash, by_alias(record)).is_ok()
+        Ok(())
     }
 
     fn drop_alias(&mut self, record: u32) {
@@ -130,17 +133,24 @@ impl Flows {
         self.records.release(record);
     }
 
-    /// A packet refreshed the flow: it is kept for `keep_ms` from then on.
+    /// A packet refreshed the flow: it is kept for `keep_ms` from then on. 0 leaves it as it was.
     #[inline]
     pub fn refresh(&mut self, record: u32, now_ns: u64, keep_ms: u32) {
+        if keep_ms == 0 {
+            return;
+        }
         let header = self.records.header_mut(record);
         header.last_seen_ns = header.last_seen_ns.max(now_ns);
         let shorter = keep_ms < header.timeout_ms;
         header.timeout_ms = keep_ms;
         if shorter {
-            let deadline = header.deadline_ns();
-            self.wheel.bring_forward(record, deadline);
+            self.bring_forward(record);
         }
+    }
+
+    #[cold]
+    fn bring_forward(&mut self, record: u32) {
+        self.wheel.bring_forward(record, self.records.header(record).deadline_ns());
     }
 
     /// Starts the flow's timer.
@@ -148,13 +158,20 @@ impl Flows {
         self.wheel.set(record, self.records.header(record).deadline_ns());
     }
 
-    /// The flows whose time is over at `now_ns`, in the order in which it ended, into `due`. They are still there.
+    /// Whether a flow may have to be cleared away at `now_ns`.
+    #[inline]
+    pub fn is_due(&self, now_ns: u64) -> bool {
+        self.wheel.is_due(now_ns)
+    }
+
+    /// The flows to be cleared away at `now_ns`, in the order in which their time ended, into `due`: exactly those whose
+    /// last tick is over, whenever this is called. They are still there.
     pub fn expired(&mut self, now_ns: u64, due: &mut Vec<u32>) {
         due.clear();
         self.wheel.advance(now_ns, due);
         due.retain(|&record| {
             let header = self.records.header(record);
-            let over = header.deadline_ns() < now_ns;
+            let over = Wheel::tick(header.deadline_ns()) < Wheel::tick(now_ns);
             if !over {
                 self.wheel.set(record, header.deadline_ns());
             }

@@ -5,6 +5,7 @@
 mod chain;
 mod flows;
 pub mod fragments;
+mod gathering;
 mod observer;
 mod options;
 mod wheel;

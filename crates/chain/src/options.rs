@@ -95,6 +95,14 @@ impl Default for Timeouts {
 }
 
 impl Timeouts {
+    /// The shortest of them.
+    pub(crate) fn shortest_ms(&self) -> u32 {
+        let Timeouts { tcp_established_ms, tcp_transitory_ms, udp_ms, udp_unreplied_ms, icmp_ms, other_ms } =
+            *self;
+        let all = [tcp_established_ms, tcp_transitory_ms, udp_ms, udp_unreplied_ms, icmp_ms, other_ms];
+        all.into_iter().fold(u32::MAX, u32::min)
+    }
+
     /// For a packet of a connection in this phase.
     #[inline]
     pub(crate) fn after(&self, meta: &Meta, connection: Connection) -> u32 {

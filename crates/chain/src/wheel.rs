@@ -21,6 +21,8 @@ pub(crate) struct Wheel {
     occupied: [u64; LEVELS],
     links: Vec<Link>,
     now: u64,
+    /// No timer fires before this tick.
+    earliest: u64,
     started: bool,
 }
 
@@ -45,21 +47,35 @@ impl Wheel {
             occupied: [0; LEVELS],
             links: vec![IDLE; records as usize],
             now: 0,
+            earliest: u64::MAX,
             started: false,
         }
+    }
+
+    /// The tick that a time is in. Timers fire when the tick of their deadline is over.
+    #[inline]
+    pub fn tick(time_ns: u64) -> u64 {
+        time_ns >> TICK_BITS
+    }
+
+    /// Whether a timer may have to fire at `now_ns`: if not, [`Wheel::advance`] would do nothing that matters.
+    #[inline]
+    pub fn is_due(&self, now_ns: u64) -> bool {
+        Wheel::tick(now_ns) >= self.earliest
     }
 
     /// Sets the record's timer, moving it if it was set.
     pub fn set(&mut self, record: u32, deadline_ns: u64) {
         self.cancel(record);
-        let due = (deadline_ns >> TICK_BITS) + 1;
-        self.links[record as usize].due = due.max(self.now + 1);
+        let due = (Wheel::tick(deadline_ns) + 1).max(self.now + 1);
+        self.links[record as usize].due = due;
+        self.earliest = self.earliest.min(due);
         self.link(record);
     }
 
     /// Sets the record's timer to an earlier time; a later one leaves it.
     pub fn bring_forward(&mut self, record: u32, deadline_ns: u64) {
-        if (deadline_ns >> TICK_BITS) + 1 < self.links[record as usize].due {
+        if Wheel::tick(deadline_ns) + 1 < self.links[record as usize].due {
             self.set(record, deadline_ns);
         }
     }
@@ -87,7 +103,7 @@ impl Wheel {
     /// Lets time pass to `now_ns`; the records whose timers fired are added to `fired`, in order of their ticks, and no
     /// longer have one.
     pub fn advance(&mut self, now_ns: u64, fired: &mut Vec<u32>) {
-        let to = now_ns >> TICK_BITS;
+        let to = Wheel::tick(now_ns);
         if !self.started {
             // The first time sets the clock; nothing can have been set before it that matters.
             self.started = true;
@@ -100,18 +116,18 @@ impl Wheel {
             self.cascade();
             self.fire(fired);
         }
+        self.earliest = self.next_stop();
     }
 
-    /// The next tick at which anything can be due or must be looked at.
+    /// The next tick at which a slot that is not empty begins.
     fn next_stop(&self) -> u64 {
-        let mut step = 1;
-        for level in 0..LEVELS {
-            if self.occupied[level] != 0 {
-                return (self.now / step + 1) * step;
-            }
-            step <<= SLOT_BITS;
-        }
-        u64::MAX
+        let stop = |level: usize| {
+            let shift = SLOT_BITS * level as u32;
+            let next = (self.now >> shift) + 1;
+            let slots = self.occupied[level].rotate_right(next as u32 % SLOTS as u32);
+            (slots != 0).then(|| (next + u64::from(slots.trailing_zeros())) << shift)
+        };
+        (0..LEVELS).filter_map(stop).min().unwrap_or(u64::MAX)
     }
 
     /// Moves what stands in coarser slots that begin now down to finer ones.
@@ -203,11 +219,11 @@ mod tests {
                 match step {
                     Step::Set(r, ahead) => {
                         wheel.set(r, now + ahead);
-                        list[r as usize] = Some((now + ahead >> TICK_BITS) + 1);
+                        list[r as usize] = Some(Wheel::tick(now + ahead) + 1);
                     }
                     Step::Forward(r, ahead) if list[r as usize].is_some() => {
                         wheel.bring_forward(r, now + ahead);
-                        list[r as usize] = list[r as usize].map(|due| due.min((now + ahead >> TICK_BITS) + 1));
+                        list[r as usize] = list[r as usize].map(|due| due.min(Wheel::tick(now + ahead) + 1));
                     }
                     Step::Forward(..) => {}
                     Step::Cancel(r) => {
@@ -217,7 +233,9 @@ mod tests {
                     Step::Advance(by) => {
                         now += by;
                         let mut fired = Vec::new();
+                        let is_due = wheel.is_due(now);
                         wheel.advance(now, &mut fired);
+                        prop_assert!(is_due || fired.is_empty());
                         // Beyond the wheel's span a timer may fire early, to be looked at again.
                         fired.sort();
                         let expected: Vec<u32> = (0..20)

@@ -204,11 +204,19 @@ fn what_is_not_for_a_service_is_left_alone() {
     check(&config(), rows);
     let mut strict = config();
     strict["strays"] = json!("drop");
+    let forged = tcp("203.0.113.80:443", "198.51.100.7:3", ACK, b"");
     let past = tcp("10.0.0.1:8443", "198.51.100.7:2", SYN | ACK, b"").frame();
     check(
         &strict,
         vec![
             Row("a stray", Outside, stray, Dropped(LbNoFlow)),
+            Row("forged in the service's name", Inside, forged.frame(), Dropped(LbNoFlow)),
+            Row(
+                "whom it named is served",
+                Inside,
+                other("198.51.100.7:3", "203.0.113.80:443"),
+                Sent(other("198.51.100.7:3", "10.0.0.1:8443")),
+            ),
             Row(
                 "a client past the service",
                 Inside,

@@ -41,7 +41,7 @@ impl CounterGroup {
 
 /// What a function has at hand while it processes a packet or hears of its flow.
 pub struct Context<'a> {
-    pub(crate) flow: FlowInfo,
+    pub(crate) flow: FlowInfo<'a>,
     pub(crate) map: StateMap<'a>,
     pub(crate) shared: &'a mut SharedState,
     pub(crate) effects: &'a mut Effects,
@@ -58,13 +58,13 @@ pub struct Context<'a> {
 
 /// What the chain knows of the flow and of the packet at hand.
 #[derive(Clone, Copy, Debug)]
-pub struct FlowInfo {
+pub struct FlowInfo<'a> {
     /// Now: the packet's time, or the timer's.
     pub now_ns: u64,
     /// The packet's number in order of arrival.
     pub sequence: u64,
     /// The flow's key as it began.
-    pub key: FlowKey,
+    pub key: &'a FlowKey,
     /// Whether the first packet's ends were in the key's opposite order.
     pub reversed: bool,
     /// Which way the packet goes in the flow.
@@ -113,10 +113,10 @@ impl TagLayout {
     }
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
     /// What is known of flow and packet.
     #[inline]
-    pub fn flow(&self) -> &FlowInfo {
+    pub fn flow(&self) -> &FlowInfo<'a> {
         &self.flow
     }
 
@@ -232,7 +232,7 @@ impl Context<'_> {
             signature: signature.into(),
             category,
             severity,
-            key: self.flow.key,
+            key: *self.flow.key,
             reversed: self.flow.reversed ^ (self.flow.direction == Direction::Reply),
         });
     }

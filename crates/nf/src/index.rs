@@ -4,7 +4,7 @@
 //! entries that do not fit go to the next bucket, and a bucket counts those that passed it by, so that a look-up
 //! reads one line unless that count says otherwise. Everything is a flat array, prefetchable, and never grows.
 
-use packet::memory::{OutOfMemory, Zeroed, prefetch};
+use packet::memory::{OutOfMemory, Zeroed, equal_mask, prefetch};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 const SLOTS: usize = 7;
@@ -12,15 +12,31 @@ const SLOTS: usize = 7;
 /// Entries per bucket that the index is sized for; the rest keeps overflow rare.
 const FILL: usize = 4;
 
-/// Seven tags and seven numbers; a tag of 0 is an empty slot.
+/// Seven tags and seven numbers; a tag of 0 is an empty slot. The eighth word of the first half counts the entries whose
+/// home is this bucket or one before, and that stand in a later one.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(64))]
 struct Bucket {
-    tags: [u32; SLOTS],
-    /// Entries whose home is this bucket or one before, and that stand in a later one.
-    passed: u32,
-    numbers: [u32; SLOTS],
-    spare: u32,
+    tags: [u32; SLOTS + 1],
+    numbers: [u32; SLOTS + 1],
+}
+
+impl Bucket {
+    /// The slots with this tag, a bit each.
+    #[inline(always)]
+    fn slots_with(&self, tag: u32) -> u32 {
+        equal_mask(&self.tags, tag) & ((1 << SLOTS) - 1)
+    }
+
+    #[inline(always)]
+    fn passed(&self) -> u32 {
+        self.tags[SLOTS]
+    }
+
+    #[inline(always)]
+    fn passed_mut(&mut self) -> &mut u32 {
+        &mut self.tags[SLOTS]
+    }
 }
 
 /// An index of up to a fixed number of entries.
@@ -66,12 +82,15 @@ impl Index {
         let mut at = self.home(hash);
         loop {
             let bucket = &self.buckets[at];
-            for slot in 0..SLOTS {
-                if bucket.tags[slot] == tag && is_it(bucket.numbers[slot]) {
-                    return Some(bucket.numbers[slot]);
+            let mut slots = bucket.slots_with(tag);
+            while slots != 0 {
+                let number = bucket.numbers[slots.trailing_zeros() as usize % (SLOTS + 1)];
+                if is_it(number) {
+                    return Some(number);
                 }
+                slots &= slots - 1;
             }
-            if bucket.passed == 0 {
+            if bucket.passed() == 0 {
                 return None;
             }
             at = (at + 1) & self.mask;
@@ -83,11 +102,11 @@ impl Index {
     pub fn guess(&self, hash: u64) -> Option<u32> {
         let tag = tag(hash);
         let bucket = &self.buckets[self.home(hash)];
-        let hits = (0..SLOTS).fold(0u32, |hits, slot| hits | u32::from(bucket.tags[slot] == tag) << slot);
-        if hits != 0 {
-            return Some(bucket.numbers[hits.trailing_zeros() as usize % SLOTS]);
+        let slots = bucket.slots_with(tag);
+        if slots != 0 {
+            return Some(bucket.numbers[slots.trailing_zeros() as usize % (SLOTS + 1)]);
         }
-        if bucket.passed == 0 { None } else { self.find(hash, |_| true) }
+        if bucket.passed() == 0 { None } else { self.find(hash, |_| true) }
     }
 
     /// Enters `number` under `hash`. A number may stand in the index only once.
@@ -99,13 +118,13 @@ impl Index {
         // There is a free slot: slots outnumber the capacity (FILL < SLOTS).
         loop {
             let bucket = &mut self.buckets[at];
-            if let Some(slot) = bucket.tags.iter().position(|&tag| tag == 0) {
+            if let Some(slot) = bucket.tags[..SLOTS].iter().position(|&tag| tag == 0) {
                 bucket.tags[slot] = tag(hash);
                 bucket.numbers[slot] = number;
                 self.len += 1;
                 return Ok(());
             }
-            bucket.passed += 1;
+            *bucket.passed_mut() += 1;
             at = (at + 1) & self.mask;
         }
     }
@@ -121,14 +140,14 @@ impl Index {
                 bucket.tags[slot] = 0;
                 break;
             }
-            if bucket.passed == 0 {
+            if bucket.passed() == 0 {
                 return false;
             }
             at = (at + 1) & self.mask;
         }
         let mut passed = home;
         while passed != at {
-            self.buckets[passed].passed -= 1;
+            *self.buckets[passed].passed_mut() -= 1;
             passed = (passed + 1) & self.mask;
         }
         self.len -= 1;

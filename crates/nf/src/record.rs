@@ -4,7 +4,7 @@
 //! are the state of a flow that has not begun.
 
 use packet::memory::{OutOfMemory, Zeroed, prefetch};
-use packet::{Direction, FlowKey};
+use packet::{Direction, FlowKey, Side};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::connection::Connection;
@@ -55,6 +55,12 @@ impl Header {
         self.flags & flag != 0
     }
 
+    /// The side that the flow's first packet entered by.
+    #[inline]
+    pub fn origin(&self) -> Side {
+        if self.has(Header::FLAG_FROM_OUTSIDE) { Side::Outside } else { Side::Inside }
+    }
+
     /// Which way a packet with this key goes in the flow, or none if it is not of this flow.
     #[inline]
     pub fn direction_of(&self, key: &FlowKey, reversed: bool) -> Option<Direction> {
@@ -87,6 +93,8 @@ struct Line([u8; 64]);
 pub struct Records {
     lines: Zeroed<Line>,
     lines_per_record: usize,
+    /// How many of them are prefetched.
+    prefetch_lines: usize,
     capacity: u32,
     free: Vec<u32>,
     /// Records below this were used before.
@@ -98,13 +106,9 @@ impl Records {
     pub fn new(capacity: u32, state_len: usize) -> Result<Records, OutOfMemory> {
         let lines_per_record = (size_of::<Header>() + state_len).div_ceil(64);
         let lines = Zeroed::new(lines_per_record * capacity as usize)?;
-        Ok(Records {
-            lines,
-            lines_per_record,
-            capacity,
-            free: Vec::with_capacity(capacity as usize),
-            fresh: 0,
-        })
+        let free = Vec::with_capacity(capacity as usize);
+        let prefetch_lines = lines_per_record.min(PREFETCH_LINES);
+        Ok(Records { lines, lines_per_record, prefetch_lines, capacity, free, fresh: 0 })
     }
 
     /// How many records there can be.
@@ -185,8 +189,10 @@ impl Records {
     /// Asks for the record to be brought into the cache.
     #[inline]
     pub fn prefetch(&self, record: u32) {
-        if let Some(lines) = self.lines.get(record as usize * self.lines_per_record..) {
-            for line in lines.iter().take(self.lines_per_record.min(PREFETCH_LINES)) {
+        let start = record as usize * self.lines_per_record;
+        if let Some(lines) = self.lines.get(start..start + self.lines_per_record) {
+            prefetch(&lines[0]);
+            for line in &lines[1..self.prefetch_lines] {
                 prefetch(line);
             }
         }

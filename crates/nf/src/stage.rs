@@ -3,7 +3,7 @@
 //! One call through the trait object processes a batch; within it everything is monomorphic.
 
 use packet::memory::OutOfMemory;
-use packet::{DropReason, Packet, Side};
+use packet::{Direction, DropReason, Meta, Packet, Side};
 use zerocopy::FromBytes;
 
 use crate::config::ConfigError;
@@ -26,6 +26,8 @@ pub struct Group<'a> {
     pub verdicts: &'a mut [Verdict],
     /// Which packets take part: those that entered by this side.
     pub side: Side,
+    /// Set by the stage if it turned a packet back.
+    pub turned: bool,
     /// What the stage's function works with.
     pub env: Env<'a>,
     /// Filled in if what the function does is to be recorded: then the group has one packet.
@@ -53,6 +55,54 @@ pub struct StageCounters {
     pub drops: u64,
 }
 
+/// When something happens to a flow: the packet's part of [`FlowInfo`].
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// The time.
+    pub now_ns: u64,
+    /// The packet's number in order of arrival.
+    pub sequence: u64,
+    /// The packet's number in its flow.
+    pub clock: u64,
+    /// Tags of the packet.
+    pub tags: u64,
+    /// Which way the packet goes in the flow.
+    pub direction: Direction,
+    /// The side that the packet entered by.
+    pub side: Side,
+    /// What the connection has come to.
+    pub connection: Connection,
+}
+
+impl Moment {
+    /// The moment of this packet.
+    #[inline]
+    pub fn of(meta: &Meta) -> Moment {
+        Moment {
+            now_ns: meta.timestamp_ns,
+            sequence: meta.sequence,
+            clock: meta.clock,
+            tags: meta.tags,
+            direction: meta.direction,
+            side: meta.side,
+            connection: Connection::from_phase(meta.phase),
+        }
+    }
+
+    /// A moment of the flow without a packet.
+    pub fn without_packet(header: &Header, now_ns: u64) -> Moment {
+        Moment {
+            now_ns,
+            sequence: 0,
+            clock: header.clock,
+            tags: 0,
+            direction: Direction::Original,
+            side: header.origin(),
+            connection: header.connection,
+        }
+    }
+}
+
 /// A function in a chain.
 pub trait Stage: Send {
     /// What the function says of itself.
@@ -69,13 +119,13 @@ pub trait Stage: Send {
     fn process(&mut self, group: &mut Group<'_>);
 
     /// A flow begins.
-    fn flow_start(&mut self, record: u32, info: FlowInfo, env: &mut Env<'_>);
+    fn flow_start(&mut self, record: u32, at: Moment, env: &mut Env<'_>);
 
     /// A flow is over.
-    fn flow_end(&mut self, record: u32, reason: EndReason, info: FlowInfo, env: &mut Env<'_>);
+    fn flow_end(&mut self, record: u32, reason: EndReason, at: Moment, env: &mut Env<'_>);
 
     /// A flow has come from another unit.
-    fn flow_moved(&mut self, record: u32, info: FlowInfo, env: &mut Env<'_>);
+    fn flow_moved(&mut self, record: u32, at: Moment, env: &mut Env<'_>);
 
     /// Whether a recorded event holds for a flow.
     fn event_holds(&self, event: EventCondition, record: u32, records: &Records) -> bool;
@@ -188,9 +238,8 @@ impl<N: NetworkFunction> Loaded<N> {
     fn with_flow<R>(
         &mut self,
         record: u32,
-        info: FlowInfo,
+        at: Moment,
         env: &mut Env<'_>,
-        packet_tags: u64,
         call: impl FnOnce(&N, &mut N::State, &mut Context<'_>) -> R,
     ) -> Option<(R, After)> {
         let (header, states) = env.records.parts_mut(record);
@@ -198,7 +247,17 @@ impl<N: NetworkFunction> Loaded<N> {
         let (state, map) = own.split_at_mut_checked(Self::STATE_LEN)?;
         let state = N::State::mut_from_bytes(&mut state[..size_of::<N::State>()]).ok()?;
         let mut context = Context {
-            flow: info,
+            flow: FlowInfo {
+                now_ns: at.now_ns,
+                sequence: at.sequence,
+                reversed: header.has(Header::FLAG_REVERSED),
+                origin: header.origin(),
+                key: &header.key,
+                direction: at.direction,
+                side: at.side,
+                clock: at.clock,
+                connection: at.connection,
+            },
             map: StateMap::new(map.get_mut(..Self::MAP.len_bytes())?, Self::MAP),
             shared: &mut self.shared,
             effects: env.effects,
@@ -210,7 +269,7 @@ impl<N: NetworkFunction> Loaded<N> {
             keep_ms: 0,
             realias: false,
             draws: 0,
-            packet_tags,
+            packet_tags: at.tags,
         };
         let result = call(&self.function, state, &mut context);
         let after = After { keep_ms: context.keep_ms, tags: context.packet_tags, realias: context.realias };
@@ -250,11 +309,9 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
             }
             seen.packets += 1;
             seen.bytes += packet.len() as u64;
-            let meta = packet.meta();
-            let (record, tags) = (meta.flow, meta.tags);
-            let info = info_of(packet, group.env.records.header(record));
+            let (record, at) = (packet.meta().flow, Moment::of(packet.meta()));
             let mut view = PacketView::new(packet, group.recording.as_deref_mut());
-            let decided = self.with_flow(record, info, &mut group.env, tags, |function, state, context| {
+            let decided = self.with_flow(record, at, &mut group.env, |function, state, context| {
                 let verdict = function.process(&mut view, state, context);
                 if let Verdict::Drop(reason) = verdict {
                     view.note_drop(reason);
@@ -271,25 +328,28 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
                 }
                 None => Verdict::Drop(DropReason::Internal),
             };
-            seen.drops += u64::from(matches!(verdict, Verdict::Drop(_)));
+            if *verdict != Verdict::Forward {
+                seen.drops += u64::from(matches!(verdict, Verdict::Drop(_)));
+                group.turned |= *verdict == Verdict::TurnBack;
+            }
         }
         self.counters.packets += seen.packets;
         self.counters.bytes += seen.bytes;
         self.counters.drops += seen.drops;
     }
 
-    fn flow_start(&mut self, record: u32, info: FlowInfo, env: &mut Env<'_>) {
-        self.with_flow(record, info, env, 0, |function, state, context| function.flow_start(state, context));
+    fn flow_start(&mut self, record: u32, at: Moment, env: &mut Env<'_>) {
+        self.with_flow(record, at, env, |function, state, context| function.flow_start(state, context));
     }
 
-    fn flow_end(&mut self, record: u32, reason: EndReason, info: FlowInfo, env: &mut Env<'_>) {
-        self.with_flow(record, info, env, 0, |function, state, context| {
+    fn flow_end(&mut self, record: u32, reason: EndReason, at: Moment, env: &mut Env<'_>) {
+        self.with_flow(record, at, env, |function, state, context| {
             function.flow_end(state, reason, context);
         });
     }
 
-    fn flow_moved(&mut self, record: u32, info: FlowInfo, env: &mut Env<'_>) {
-        self.with_flow(record, info, env, 0, |function, state, context| function.flow_moved(state, context));
+    fn flow_moved(&mut self, record: u32, at: Moment, env: &mut Env<'_>) {
+        self.with_flow(record, at, env, |function, state, context| function.flow_moved(state, context));
     }
 
     fn event_holds(&self, event: EventCondition, record: u32, records: &Records) -> bool {
@@ -315,22 +375,5 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
 
     fn tags(&self) -> &TagLayout {
         &self.layout
-    }
-}
-
-/// What is known of a packet and its flow.
-#[inline]
-fn info_of(packet: &Packet, header: &Header) -> FlowInfo {
-    let meta = packet.meta();
-    FlowInfo {
-        now_ns: meta.timestamp_ns,
-        sequence: meta.sequence,
-        key: header.key,
-        reversed: header.has(Header::FLAG_REVERSED),
-        direction: meta.direction,
-        side: meta.side,
-        origin: if header.has(Header::FLAG_FROM_OUTSIDE) { Side::Outside } else { Side::Inside },
-        clock: meta.clock,
-        connection: Connection::from_phase(meta.phase),
     }
 }

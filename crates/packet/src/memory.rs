@@ -73,9 +73,38 @@ pub fn prefetch<T: ?Sized>(value: &T) {
     let _ = value;
 }
 
+/// Which of eight words equal `wanted`: bit `i` is set if word `i` does.
+#[inline(always)]
+pub fn equal_mask(words: &[u32; 8], wanted: u32) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE2 is part of x86-64; the unaligned loads read the 32 bytes of `words`.
+    unsafe {
+        use std::arch::x86_64::{
+            _mm_castsi128_ps, _mm_cmpeq_epi32, _mm_loadu_si128, _mm_movemask_ps, _mm_set1_epi32,
+        };
+        let wanted = _mm_set1_epi32(wanted.cast_signed());
+        let low = _mm_loadu_si128(words.as_ptr().cast());
+        let high = _mm_loadu_si128(words.as_ptr().add(4).cast());
+        let low = _mm_movemask_ps(_mm_castsi128_ps(_mm_cmpeq_epi32(low, wanted)));
+        let high = _mm_movemask_ps(_mm_castsi128_ps(_mm_cmpeq_epi32(high, wanted)));
+        (low | high << 4).cast_unsigned()
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    words.iter().enumerate().fold(0, |mask, (i, &word)| mask | u32::from(word == wanted) << i)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn equal_words_are_found() {
+        let words = [5, 0, u32::MAX, 5, 1 << 31, 7, 0, 5];
+        assert_eq!(equal_mask(&words, 5), 0b1000_1001);
+        assert_eq!(equal_mask(&words, u32::MAX), 0b100);
+        assert_eq!(equal_mask(&words, 1 << 31), 0b1_0000);
+        assert_eq!(equal_mask(&words, 6), 0);
+    }
 
     #[test]
     fn is_zero_and_keeps_what_is_written() {

@@ -193,6 +193,9 @@ fn put(data: &mut [u8], at: usize, value: u16) {
 
 #[inline]
 fn set_end(data: &mut [u8], meta: &Meta, end: End, to: Endpoint) -> Result<(), RewriteError> {
+    if meta.version == 4 && meta.class == Class::Whole && set_end_ipv4(data, meta, end, to) {
+        return Ok(());
+    }
     let (l3, l4) = (meta.l3 as usize, meta.l4 as usize);
     let address = set_address(data, l3, meta.version, end, to.addr)?;
     if !meta.has_transport() {
@@ -201,6 +204,52 @@ fn set_end(data: &mut [u8], meta: &Meta, end: End, to: Endpoint) -> Result<(), R
     let port = set_port(data, l4, meta.protocol, end, to.port);
     fix_transport(data, l4, meta.protocol, meta.version, address, port);
     Ok(())
+}
+
+/// The common case in one go: IPv4 without options, TCP or UDP, both headers there. False: nothing was changed.
+#[inline]
+fn set_end_ipv4(data: &mut [u8], meta: &Meta, end: End, to: Endpoint) -> bool {
+    let checksum_at = match meta.protocol {
+        protocol::TCP => 36,
+        protocol::UDP => 26,
+        _ => return false,
+    };
+    let Some(headers) = data.get_mut(meta.l3 as usize..) else { return false };
+    if meta.l4 - meta.l3 != 20 || headers.len() < checksum_at + 2 {
+        return false;
+    }
+    let Some((h, rest)) = headers.split_first_chunk_mut::<28>() else { return false };
+    let (address_at, port_at) = if end == End::Source { (12, 20) } else { (16, 22) };
+    let old = u32::from_be_bytes([h[address_at], h[address_at + 1], h[address_at + 2], h[address_at + 3]]);
+    let new = to.addr.v4_bytes();
+    h[address_at..address_at + 4].copy_from_slice(&new);
+    // RFC 1624 equation 3, its terms summed before they are folded.
+    let address = u64::from(!old) + u64::from(u32::from_be_bytes(new));
+    let ip_checksum = u16::from_be_bytes([h[10], h[11]]);
+    [h[10], h[11]] = fold(u64::from(!ip_checksum) + address).to_be_bytes();
+    let old_port = u16::from_be_bytes([h[port_at], h[port_at + 1]]);
+    [h[port_at], h[port_at + 1]] = to.port.to_be_bytes();
+    let field = if checksum_at == 26 { &mut h[26..28] } else { &mut rest[8..10] };
+    let old_sum = u16::from_be_bytes([field[0], field[1]]);
+    if old_sum == 0 && meta.protocol == protocol::UDP {
+        return true; // The sender computed none.
+    }
+    let change = address + u64::from(!old_port) + u64::from(to.port);
+    let mut sum = fold(u64::from(!old_sum) + change);
+    if sum == 0 && meta.protocol == protocol::UDP {
+        sum = 0xffff;
+    }
+    field.copy_from_slice(&sum.to_be_bytes());
+    true
+}
+
+/// The complement of a sum of words with its carries added in.
+#[inline]
+fn fold(sum: u64) -> u16 {
+    let sum = (sum & 0xffff_ffff) + (sum >> 32);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    !((sum & 0xffff) + (sum >> 16)) as u16
 }
 
 /// Sets an address and the IPv4 header checksum; returns what changed.

@@ -53,34 +53,45 @@ impl Floor {
 
     /// Plays a part of the tape.
     pub fn play(&mut self, tape: &Tape, from: usize, count: usize) {
-        for start in (from..from + count).step_by(self.batch_len) {
-            for i in start..(start + self.batch_len).min(from + count) {
-                let Some(mut packet) = self.pool.take(tape.frame(i)) else { continue };
-                if self.parser.parse(&mut packet).is_ok() {
-                    self.index.prefetch(packet.meta().hash);
-                }
-                self.batch.push(packet);
+        for frame in tape.play(from, count) {
+            self.add(frame);
+            if self.batch.len() == self.batch_len {
+                self.run();
             }
-            for packet in &mut self.batch {
-                let meta = packet.meta_mut();
-                let guess = self.index.guess(meta.hash);
-                meta.flow = guess.unwrap_or(u32::MAX);
-                if let Some(entry) = guess.and_then(|i| self.entries.get(i as usize)) {
-                    packet::memory::prefetch(entry);
-                }
+        }
+        self.run();
+    }
+
+    #[inline]
+    fn add(&mut self, frame: &[u8]) {
+        let Some(mut packet) = self.pool.take(frame) else { return };
+        if self.parser.parse(&mut packet).is_ok() {
+            self.index.prefetch(packet.meta().hash);
+        }
+        self.batch.push(packet);
+    }
+
+    #[inline]
+    fn run(&mut self) {
+        for packet in &mut self.batch {
+            let meta = packet.meta_mut();
+            let guess = self.index.guess(meta.hash);
+            meta.flow = guess.unwrap_or(u32::MAX);
+            if let Some(entry) = guess.and_then(|i| self.entries.get(i as usize)) {
+                packet::memory::prefetch(entry);
             }
-            for mut packet in self.batch.drain(..) {
-                let meta = packet.meta();
-                if let Some(entry) = self.entries.get(meta.flow as usize)
-                    && entry.key == meta.key
-                {
-                    let to = Endpoint::new(Addr::from_v4_bytes([203, 0, 113, 1]), entry.port);
-                    // The tape has IPv4 packets only, so the version fits.
-                    let _ = packet.set_end(End::Source, to);
-                }
-                std::hint::black_box(packet.data());
-                self.pool.give(packet);
+        }
+        for mut packet in self.batch.drain(..) {
+            let meta = packet.meta();
+            if let Some(entry) = self.entries.get(meta.flow as usize)
+                && entry.key == meta.key
+            {
+                let to = Endpoint::new(Addr::from_v4_bytes([203, 0, 113, 1]), entry.port);
+                // The tape has IPv4 packets only, so the version fits.
+                let _ = packet.set_end(End::Source, to);
             }
+            std::hint::black_box(packet.data());
+            self.pool.give(packet);
         }
     }
 }

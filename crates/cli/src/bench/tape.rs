@@ -46,11 +46,12 @@ impl Tape {
         Tape { frames, frame_len, openings, count }
     }
 
-    /// Frame number `i`; the tape is endless.
-    #[inline]
-    pub fn frame(&self, i: usize) -> &[u8] {
-        let at = i % self.count * self.frame_len;
-        &self.frames[at..at + self.frame_len]
+    /// `count` frames from number `from` on; the tape is endless.
+    pub fn play(&self, from: usize, count: usize) -> impl Iterator<Item = &[u8]> {
+        let start = from % self.count * self.frame_len;
+        let once = self.frames[start..].chunks_exact(self.frame_len);
+        let again = std::iter::repeat_with(|| self.frames.chunks_exact(self.frame_len)).flatten();
+        once.chain(again).take(count)
     }
 
     /// The first frame of each flow.

@@ -91,7 +91,7 @@ fn load_balancer() -> String {
     let servers = (1..=32).map(|i| format!("{{ name: s{i}, address: 172.16.0.{i} }}"));
     let servers: Vec<_> = servers.collect();
     format!(
-        "LB l {{ services: [ {{ vip: 192.0.2.80, port: 80, protocol: udp, servers: [{}] }} ] }};\n",
+        "LB l {{ services: [ {{ name: web, vip: 192.0.2.80, port: 80, protocol: udp, servers: [{}] }} ] }};\n",
         servers.join(", ")
     )
 }
@@ -152,12 +152,13 @@ impl World {
 
     /// Plays a part of the tape.
     pub fn play(&mut self, tape: &Tape, from: usize, count: usize) {
-        for start in (from..from + count).step_by(self.batch_len) {
-            for i in start..(start + self.batch_len).min(from + count) {
-                self.add(tape.frame(i));
+        for frame in tape.play(from, count) {
+            self.add(frame);
+            if self.batch.len() == self.batch_len {
+                self.run();
             }
-            self.run();
         }
+        self.run();
     }
 
     /// Whether every packet was accounted for, and passed: a fast wrong run is a failure.

@@ -219,3 +219,6 @@ fn flags(rules: &[Rule], sets: &mut SetsBuilder) -> Result<Vec<u32>, TooLarge> {
     }
     (0..=255u8).map(|value| sets.of(rules.iter().map(|rule| rule.flags.matches(value)))).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -156,11 +156,7 @@ impl NetworkFunction for Firewall {
         if state.quick == self.quick && !is_syn(packet.meta().tcp_flags) {
             return Verdict::Forward;
         }
-        if self.stateful {
-            self.process_in_flow(packet, state, context)
-        } else {
-            self.process_alone(packet, context)
-        }
+        self.look(packet, state, context)
     }
 
     /// SpeedyBox's event of an access control list: what was recorded under other rules is stale (B7, B23).
@@ -192,13 +188,12 @@ impl NetworkFunction for Firewall {
 }
 
 impl Firewall {
-    /// A packet of a firewall that keeps state: the first of a flow is judged, the others follow it.
-    fn process_in_flow(
-        &self,
-        packet: &PacketView<'_>,
-        state: &mut State,
-        context: &mut Context<'_>,
-    ) -> Verdict {
+    /// A packet that does not pass at once. With state the first of a flow is judged, and the others follow it.
+    #[inline(never)]
+    fn look(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
+        if !self.stateful {
+            return self.process_alone(packet, context);
+        }
         let opening = Opening(state.opening);
         match packet.meta().class {
             // It speaks of a flow that never came by here.

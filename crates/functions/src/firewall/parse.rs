@@ -357,3 +357,6 @@ fn all(protocols: &[RangeInclusive<u8>], so: impl Fn(u8) -> bool) -> bool {
 fn quoted(words: &[impl Display]) -> String {
     words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
+
+#[cfg(test)]
+mod tests;

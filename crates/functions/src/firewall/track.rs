@@ -257,3 +257,6 @@ fn window_scale(mut options: &[u8]) -> Option<u8> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

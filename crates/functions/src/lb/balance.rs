@@ -59,11 +59,19 @@ impl LoadBalancer {
         }
         // The way back of a flow that passed is no stray.
         let begins = context.direction() == Direction::Original;
-        if self.strays == Strays::Drop && begins && self.services.is_origin(source, protocol) {
-            return Err(DropReason::LbNoFlow);
+        if begins && self.services.is_origin(source, protocol) {
+            self.stray()?;
         }
         state.set_role(context.direction(), Role::PASS);
         Ok(())
+    }
+
+    /// A packet in the name of a service or server that belongs to no flow.
+    pub(super) fn stray(&self) -> Done {
+        match self.strays {
+            Strays::Forward => Ok(()),
+            Strays::Drop => Err(DropReason::LbNoFlow),
+        }
     }
 
     /// A flow to a service gets its server. // S24
@@ -116,7 +124,7 @@ impl LoadBalancer {
         // Only a packet with ports can take the flow to another server; what belongs to earlier ones follows them.
         let may_move =
             role.is_to_server() && matches!(packet.meta().class, Class::Whole | Class::FirstFragment);
-        if may_move && opens_anew(packet, state, context) {
+        if may_move && opens_anew(state, context) {
             self.repick(packet, state, context)?;
             return self.carry(state.role(context.direction()), packet, state, context);
         }
@@ -184,15 +192,9 @@ fn ends(packet: &PacketView<'_>, context: &Context<'_>) -> (Endpoint, Endpoint) 
     (Endpoint::new(source.addr, a.port), Endpoint::new(destination.addr, b.port))
 }
 
-/// Whether a client opens a new TCP connection with the ports of an earlier one, which any server can take.
-fn opens_anew(packet: &PacketView<'_>, state: &State, context: &Context<'_>) -> bool {
-    const SYN: u8 = 0x02;
-    const ACK: u8 = 0x10;
-    let meta = packet.meta();
-    state.packets > 1
-        && meta.protocol == protocol::TCP
-        && meta.tcp_flags & (SYN | ACK) == SYN
-        && context.connection() == nf::Connection::SYN_SENT
+/// Whether a client opens a new TCP connection with the ports of one that is over, which any server can take.
+fn opens_anew(state: &State, context: &Context<'_>) -> bool {
+    state.over != 0 && context.connection() == nf::Connection::SYN_SENT
 }
 
 /// Tells a TCP client that its connection is over.

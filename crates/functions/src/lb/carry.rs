@@ -31,11 +31,10 @@ impl LoadBalancer {
                 rewrite(packet, End::Destination, state.server())
             }
             Role::RESTORE => {
-                count_packet(context, state.number, of_server::REPLY_PACKETS, bytes);
-                // The new server has answered, so the chain knows it.
-                if state.announcing != 0 && packet.ends().0.addr == state.server().addr {
-                    state.announcing = 0;
+                if state.announcing != 0 && !is_answer(packet, state) {
+                    return self.stray();
                 }
+                count_packet(context, state.number, of_server::REPLY_PACKETS, bytes);
                 rewrite(packet, End::Source, state.vip())
             }
             Role::IPIP | Role::GUE => {
@@ -90,6 +89,22 @@ impl LoadBalancer {
             Err(WrapError::Refused(reason)) => Err(reason),
         }
     }
+}
+
+/// Whether a packet of a flow that was just moved comes from its new server, which the chain thus knows; what the old one
+/// still sends belongs to the flow no longer, however the chain found it.
+#[cold]
+fn is_answer(packet: &PacketView<'_>, state: &mut State) -> bool {
+    if packet.meta().class == Class::IcmpError {
+        return true;
+    }
+    let (source, server) = (packet.ends().0, state.server());
+    let same_port = source.port == server.port || !packet.meta().has_transport();
+    if source.addr != server.addr || !same_port {
+        return false;
+    }
+    state.announcing = 0;
+    true
 }
 
 /// Sets one end of the packet; of an ICMP error also the other end of the packet that it quotes, which went the other way

@@ -18,7 +18,7 @@ pub struct Config {
     /// How packets are wrapped, for services that tunnel.
     #[serde(default)]
     pub tunnel: TunnelConfig,
-    /// What happens to packets that a server of a `nat` service sends from the service's port outside of known flows.
+    /// What happens to packets that begin a flow from the port of a `nat` service, or of a server of it.
     #[serde(default)]
     pub strays: Strays,
     /// Whether echo requests to a service's address are answered here, where no service takes them.
@@ -33,8 +33,9 @@ pub struct Config {
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServiceConfig {
-    /// Its name, in commands and counters.
-    pub name: Located,
+    /// Its name, in commands and counters; see [`ServiceConfig::title`].
+    #[serde(default)]
+    pub name: Option<Located>,
     /// The address that clients send to.
     pub vip: IpAddr,
     /// The ports that they send to; all, if it is left out.
@@ -60,6 +61,13 @@ pub struct ServiceConfig {
     pub on_down: OnDown,
     /// The servers.
     pub servers: Vec<ServerConfig>,
+}
+
+impl ServiceConfig {
+    /// Its name, or, without one, what tells it from others: `tcp:203.0.113.80:443`.
+    pub fn title(&self) -> Located {
+        self.name.clone().unwrap_or_else(|| format!("{}:{}{}", self.protocol, self.vip, self.port).into())
+    }
 }
 
 /// A server of a service.
@@ -168,7 +176,7 @@ choice!(
 );
 
 choice!(
-    /// What happens to packets of a server that belong to no known flow.
+    /// What happens to packets of a service's servers that belong to no known flow.
     Strays {
         /// They pass untouched.
         #[default]
@@ -210,6 +218,17 @@ impl Ports {
     /// The only port, if it is one.
     pub fn single(self) -> Option<u16> {
         (self.first == self.last).then_some(self.first)
+    }
+}
+
+/// As a part of an endpoint: `:80`, `:8000-8999`, or nothing for all.
+impl fmt::Display for Ports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.single() {
+            Some(port) => write!(f, ":{port}"),
+            None if *self == Ports::default() => Ok(()),
+            None => write!(f, ":{}-{}", self.first, self.last),
+        }
     }
 }
 

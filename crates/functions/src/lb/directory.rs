@@ -1,5 +1,7 @@
 //! Finding what stands at an address, protocol and port.
 
+use std::fmt;
+
 use packet::parse::protocol;
 use packet::{Addr, Endpoint};
 use serde::Deserialize;
@@ -17,6 +19,17 @@ pub enum Protocol {
     Icmp,
     /// All of them, and all others.
     Any,
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Protocol::Tcp => "tcp",
+            Protocol::Udp => "udp",
+            Protocol::Icmp => "icmp",
+            Protocol::Any => "any",
+        })
+    }
 }
 
 impl Protocol {

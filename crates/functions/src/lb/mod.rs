@@ -1,11 +1,12 @@
 //! The load balancer: virtual services, each with servers among which it spreads connections (S24, B24, B25).
 //!
-//! What it is to an operator says its `README.md`. Here: [`config`] is what a policy writes, [`service`] what that comes
-//! to, [`maglev`] the tables, [`state`] what is kept of a flow. [`balance`] decides about a flow's first packet in either
-//! direction, and again when servers have changed; [`carry`] does what was decided to all others, which is the fast path.
+//! What it is to an operator says its `README.md`. Here: [`config`] is what a policy writes, `service` what that comes
+//! to, [`maglev`] the tables, `state` what is kept of a flow. `balance` decides about a flow's first packet in either
+//! direction, and again when servers have changed; `carry` does what was decided to all others, which is the fast path.
 
 mod balance;
 mod carry;
+mod check;
 pub mod config;
 mod directory;
 mod echo;
@@ -133,6 +134,7 @@ impl NetworkFunction for LoadBalancer {
         } else {
             self.carry(role, packet, state, context)
         };
+        state.over = u8::from(context.connection().is_over());
         if packet.is_recording() {
             note(packet, state);
         }
@@ -163,6 +165,7 @@ impl NetworkFunction for LoadBalancer {
             return;
         }
         state.packets += 1;
+        state.over = u8::from(context.connection().is_over());
         match state.role(context.direction()) {
             role if role.is_to_server() => {
                 count_packet(context, state.number, of_server::PACKETS, packet.ip_len())

@@ -4,25 +4,14 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use nf::ControlError;
-use nf::config::{ConfigError, Located};
+use nf::config::ConfigError;
 use packet::{Addr, Endpoint, FlowHasher, FlowKey, Scope};
 
-use super::config::{Affinity, Config, Mode, OnDown, Ports, Scheduler, ServerConfig, ServiceConfig};
+use super::check;
+use super::config::{Affinity, Config, Mode, OnDown, Ports, Scheduler};
 use super::directory::{Directory, Entry};
-use super::maglev::{Candidate, SLOTS_MAX, Table, WEIGHT_MAX};
+use super::maglev::{Candidate, Table, WEIGHT_MAX};
 use super::tunnel::Tunnel;
-
-/// Services at most.
-pub const SERVICES_MAX: usize = 1024;
-
-/// Servers of a service at most.
-pub const SERVERS_MAX: usize = 4096;
-
-/// Servers of all services at most.
-pub const SERVERS_TOTAL_MAX: usize = 32_768;
-
-/// Slots of all Maglev tables together at most: 128 MiB.
-pub const SLOTS_TOTAL_MAX: u64 = 1 << 26;
 
 /// A service.
 #[derive(Clone, Debug)]
@@ -73,7 +62,7 @@ pub struct Services {
     servers: Vec<Server>,
     /// Which service stands at an address.
     vips: Directory,
-    /// The ends that packets of `nat` services' servers come from.
+    /// The ends of `nat` services and of their servers.
     origins: Directory,
     hasher: FlowHasher,
     seed: u64,
@@ -82,11 +71,10 @@ pub struct Services {
 impl Services {
     /// Checks a configuration and makes the tables.
     pub fn new(config: &Config, tunnel: &Tunnel, seed: u64) -> Result<Services, ConfigError> {
-        check_all(config)?;
+        check::config(config, tunnel)?;
         let (mut services, mut servers) = (Vec::new(), Vec::new());
         let (mut vips, mut origins) = (Vec::new(), Vec::new());
         for (number, service) in config.services.iter().enumerate() {
-            check_service(service, tunnel)?;
             let target = number as u16; // Below SERVICES_MAX.
             let entry = |addr, ports: Ports| Entry {
                 addr,
@@ -101,6 +89,7 @@ impl Services {
                 if service.mode == Mode::Nat {
                     let ports = server.port.map_or(service.port, |port| Ports { first: port, last: port });
                     origins.push(entry(addr, ports));
+                    origins.push(entry(service.vip.into(), service.port));
                 }
                 servers.push(Server {
                     name: server.name.to_string(),
@@ -112,7 +101,7 @@ impl Services {
                 });
             }
             services.push(Service {
-                name: service.name.to_string(),
+                name: service.title().to_string(),
                 mode: service.mode,
                 on_down: service.on_down,
                 affinity: service.affinity,
@@ -140,7 +129,7 @@ impl Services {
         self.vips.has(addr)
     }
 
-    /// Whether packets of a `nat` service's server come from this end.
+    /// Whether this end is a `nat` service's server, or the service itself, which speaks only through the load balancer.
     pub fn is_origin(&self, at: Endpoint, protocol: u8) -> bool {
         self.origins.find(at, protocol).is_some()
     }
@@ -263,111 +252,3 @@ impl Change {
         }
     }
 }
-
-/// What concerns several services.
-fn check_all(config: &Config) -> Result<(), ConfigError> {
-    let services = &config.services;
-    if services.is_empty() || services.len() > SERVICES_MAX {
-        return Err(ConfigError::new(format!(
-            "there are 1 to {SERVICES_MAX} services, not {}",
-            services.len()
-        )));
-    }
-    let servers: usize = services.iter().map(|service| service.servers.len()).sum();
-    if servers > SERVERS_TOTAL_MAX {
-        return Err(ConfigError::new(format!("there are up to {SERVERS_TOTAL_MAX} servers, not {servers}")));
-    }
-    let maglev = services.iter().filter(|service| service.scheduler == Scheduler::Maglev);
-    if maglev.map(|service| u64::from(service.table_size)).sum::<u64>() > SLOTS_TOTAL_MAX {
-        return Err(ConfigError::new(format!("all tables together have up to {SLOTS_TOTAL_MAX} slots")));
-    }
-    check_names("service", services.iter().map(|service| &service.name))?;
-    let mut places = BTreeSet::new();
-    for service in services {
-        if !places.insert((service.vip, service.protocol, service.port.first, service.port.last)) {
-            return Err(at(&service.name, "another service has the same address, protocol and ports"));
-        }
-    }
-    Ok(())
-}
-
-fn check_service(service: &ServiceConfig, tunnel: &Tunnel) -> Result<(), ConfigError> {
-    let wrong = |message: String| Err(at(&service.name, &message));
-    if is_no_host(service.vip.into()) {
-        return wrong(format!("{} is not the address of a host", service.vip));
-    }
-    if !service.protocol.has_ports() && service.port != Ports::default() {
-        return wrong("only `tcp` and `udp` services have a `port`".into());
-    }
-    if service.servers.is_empty() || service.servers.len() > SERVERS_MAX {
-        return wrong(format!("a service has 1 to {SERVERS_MAX} servers, not {}", service.servers.len()));
-    }
-    let size = service.table_size;
-    if service.scheduler == Scheduler::Maglev {
-        if size > SLOTS_MAX || !is_prime(size) {
-            return wrong(format!("`table_size` is a prime up to {SLOTS_MAX}, such as 65537, not {size}"));
-        }
-        if (size as usize) < service.servers.len() {
-            return wrong(format!("{size} slots are too few for {} servers", service.servers.len()));
-        }
-    }
-    check_names("server", service.servers.iter().map(|server| &server.name))?;
-    service.servers.iter().try_for_each(|server| check_server(server, service, tunnel))
-}
-
-fn check_server(server: &ServerConfig, service: &ServiceConfig, tunnel: &Tunnel) -> Result<(), ConfigError> {
-    let wrong = |message: String| Err(at(&server.name, &message));
-    let (addr, vip) = (Addr::from(server.address), Addr::from(service.vip));
-    if is_no_host(addr) {
-        return wrong(format!("{addr} is not the address of a host"));
-    }
-    if server.weight > WEIGHT_MAX {
-        return wrong(format!("a weight is at most {WEIGHT_MAX}, not {}", server.weight));
-    }
-    if server.port.is_some() && (service.mode != Mode::Nat || service.port.single().is_none()) {
-        return wrong(
-            "a server has a `port` of its own only in `nat` mode, of a service with one port".into(),
-        );
-    }
-    match service.mode {
-        Mode::Nat if addr.version() != vip.version() => {
-            wrong(format!("in `nat` mode {addr} and {vip} have to be of one IP version"))
-        }
-        Mode::Ipip | Mode::Gue if addr == vip => wrong("tunnelled to the service's own address".into()),
-        Mode::Ipip | Mode::Gue if !tunnel.reaches(addr) => {
-            wrong(format!("`tunnel.source{}` is needed to reach {addr}", addr.version()))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn check_names<'a>(what: &str, names: impl Iterator<Item = &'a Located>) -> Result<(), ConfigError> {
-    let mut seen = BTreeSet::new();
-    for name in names {
-        if name.is_empty() || name.contains(|c: char| c == '/' || c.is_whitespace()) {
-            return Err(at(name, &format!("a {what}'s name has no blanks or slashes, and is not empty")));
-        }
-        if !seen.insert(name.as_str()) {
-            return Err(at(name, &format!("there are two {what}s of this name")));
-        }
-    }
-    Ok(())
-}
-
-/// An error about what has this name.
-fn at(name: &Located, message: &str) -> ConfigError {
-    let message = format!("`{name}`: {message}");
-    if name.origin().is_some() { name.error(0..name.len(), message) } else { ConfigError::new(message) }
-}
-
-fn is_no_host(addr: Addr) -> bool {
-    let ip = addr.ip();
-    ip.is_unspecified() || ip.is_multicast() || ip.is_loopback()
-}
-
-fn is_prime(number: u32) -> bool {
-    number >= 2 && (2..).take_while(|d| d * d <= number).all(|d| !number.is_multiple_of(d))
-}
-
-#[cfg(test)]
-mod tests;

@@ -25,7 +25,9 @@ pub struct State {
     pub told_ms: u32,
     /// Whether the chain is still to learn the server that the flow was moved to.
     pub announcing: u8,
-    padding: [u8; 3],
+    /// Whether the connection was over after the last packet.
+    pub over: u8,
+    padding: [u8; 2],
 }
 
 /// What is done with the packets of one direction of a flow.

@@ -8,7 +8,7 @@ use nf::{
     Setup, Shared, Verdict,
 };
 use packet::parse::protocol;
-use packet::{Class, Direction, FlowHasher};
+use packet::{Class, Direction, FlowHasher, FlowKey, Meta};
 use serde::Deserialize;
 
 mod state;
@@ -154,7 +154,7 @@ impl NetworkFunction for Monitor {
         let traffic = traffic(meta.protocol);
         context.count(counter::PACKETS + traffic, 1);
         context.count(counter::BYTES + traffic, bytes);
-        if meta.class == Class::IcmpError && !opens_flow(context) {
+        if meta.class == Class::IcmpError && is_related(meta, &context.flow().key) {
             // It is about the flow, but has a protocol and ends of its own: no packet of the flow (RFC 7011 2).
             context.count(counter::ICMP_ERRORS, 1);
             return Verdict::Forward;
@@ -210,10 +210,11 @@ impl Monitor {
     }
 }
 
-/// Whether this is the first packet of its flow. An ICMP error that is has no known flow that it could belong to.
-#[inline]
-fn opens_flow(context: &Context<'_>) -> bool {
-    context.flow().clock == 1
+/// Whether an ICMP error speaks of the flow with this key. One that quotes no known flow has a portless flow of its own.
+#[cold]
+fn is_related(error: &Meta, flow: &FlowKey) -> bool {
+    let (low, high) = flow.ends(false);
+    flow.protocol != error.protocol || low.port != 0 || high.port != 0
 }
 
 /// What was counted so far becomes a report, and counting starts anew.

@@ -137,3 +137,25 @@ fn icmp_type(packet: &PacketView<'_>) -> u16 {
         _ => 0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_counter_makes_the_flow_due() {
+        let state = State { packets: [PACKETS_MAX, 1], first_ns: [5, 5], ..State::default() };
+        assert!(state.is_due(Direction::Original, 5, u64::MAX));
+        assert!(!state.is_due(Direction::Reply, 5, u64::MAX));
+    }
+
+    #[test]
+    fn the_age_is_that_of_the_earlier_direction() {
+        let mut state = State { packets: [1, 1], first_ns: [20, 10], ..State::default() };
+        assert!(!state.is_due(Direction::Original, 14, 5));
+        assert!(state.is_due(Direction::Original, 15, 5));
+        assert!(!state.is_due(Direction::Original, 0, 5), "time that goes back is no age");
+        state.restart();
+        assert!(!state.has_counted() && !state.is_due(Direction::Original, u64::MAX - 1, u64::MAX));
+    }
+}

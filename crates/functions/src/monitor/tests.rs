@@ -1,1 +1,59 @@
+//! Tests of the configuration; what the monitor counts is tested through a chain, in `tests/monitor*.rs`.
 
+use super::*;
+
+fn make(json: &str) -> Result<Monitor, String> {
+    let config: Config = serde_json::from_str(json).map_err(|error| error.to_string())?;
+    Monitor::new(config, &mut Setup::new(1, 1000)).map_err(|error| error.to_string())
+}
+
+#[test]
+fn configurations_are_read_or_refused() {
+    let monitor = make("{}").unwrap();
+    assert_eq!(
+        (monitor.active_timeout_ns, monitor.sample, monitor.reports_end),
+        (1_800_000_000_000, 1, true)
+    );
+    let monitor = make(r#"{"active_timeout": "90s", "sample": 100, "report": ["active"]}"#).unwrap();
+    assert_eq!(
+        (monitor.active_timeout_ns, monitor.sample, monitor.reports_end),
+        (90_000_000_000, 100, false)
+    );
+    assert_eq!(make(r#"{"report": ["end"]}"#).unwrap().active_timeout_ns, u64::MAX);
+    for (wrong, why) in [
+        (r#"{"active_timeout": 0}"#, "`report: [end]`"),
+        (r#"{"active_timeout": "10"}"#, "a duration"),
+        (r#"{"sample": 0}"#, "`report: []`"),
+        (r#"{"sample": -1}"#, "-1"),
+        (r#"{"report": ["begin"]}"#, "unknown variant `begin`"),
+        (r#"{"colour": 1}"#, "unknown field `colour`"),
+    ] {
+        let error = make(wrong).err().unwrap_or_default();
+        assert!(error.contains(why), "{wrong}: {error}");
+    }
+}
+
+#[test]
+fn counters_stand_where_their_numbers_say() {
+    let names: Vec<_> = DESCRIPTOR
+        .shared
+        .iter()
+        .map(|shared| match shared {
+            Shared::Counter(name) => *name,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(names[counter::FLOWS], "flows");
+    assert_eq!(names[counter::FLOWS_UNSAMPLED], "flows_unsampled");
+    assert_eq!(names[counter::REPORTS], "reports");
+    assert_eq!(names[counter::ICMP_ERRORS], "icmp_errors");
+    for (protocol, name) in [
+        (protocol::TCP, "tcp"),
+        (protocol::UDP, "udp"),
+        (protocol::ICMPV6, "icmp"),
+        (protocol::SCTP, "other"),
+    ] {
+        assert_eq!(names[counter::PACKETS + traffic(protocol)], format!("packets_{name}"));
+        assert_eq!(names[counter::BYTES + traffic(protocol)], format!("bytes_{name}"));
+    }
+}

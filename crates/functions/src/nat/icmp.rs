@@ -6,8 +6,9 @@ use packet::{Addr, Direction, DropReason, End, Endpoint, RewriteError, Side, che
 
 use super::nptv6::Rule;
 use super::open::turn_back;
+use super::seldom::may_be_of;
 use super::state::State;
-use super::{Nat, counter, forward, goes_its_way};
+use super::{Nat, counter, forward};
 
 impl Nat {
     /// An error about a packet of a known flow. Its type and code stay as they are (RFC 5508 REQ-4b, REQ-5b).
@@ -23,7 +24,7 @@ impl Nat {
         if state.has(State::PASS) {
             return Verdict::Forward;
         }
-        if !goes_its_way(context) {
+        if !may_be_of(state, context) {
             return self.spoofed(context);
         }
         match self.translate_error(packet, state, context) {

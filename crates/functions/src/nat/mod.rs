@@ -231,7 +231,7 @@ impl Nat {
     }
 }
 
-/// Whether the packet entered by the side that packets of its direction enter by.
+/// Whether the packet entered by the side that packets of its direction enter by, in a flow from side to side.
 #[inline]
 fn goes_its_way(context: &Context<'_>) -> bool {
     let flow = context.flow();

@@ -5,6 +5,7 @@ use nf::{Context, PacketView, Verdict};
 use packet::{Class as Kind, Direction, DropReason, Side};
 
 use super::open::turn_back;
+use super::space::Class;
 use super::state::{Slot, State};
 use super::{Nat, counter, forward, goes_its_way, is_for};
 
@@ -28,7 +29,7 @@ impl Nat {
             context.keep_flow_ns(keep_ns);
             return Verdict::Forward;
         }
-        if !goes_its_way(context) {
+        if !may_be_of(state, context) {
             return self.spoofed(context);
         }
         if state.has(State::HAIRPIN) {
@@ -93,8 +94,10 @@ impl Nat {
         let unanswered = state.peer_item != Slot::NONE && !state.has(State::PEER_HELD);
         let stale = unanswered && !self.still_owns(state.peer_internal, state.peer_item, context);
         match context.direction() {
-            Direction::Original if stale => self.reopen(packet, state, context),
             Direction::Original => {
+                if stale && !self.find_peer(packet, state, context) {
+                    return Verdict::Drop(DropReason::NatNoMapping);
+                }
                 context.keep_flow_ns(keep_ns);
                 let written = packet.set_source(state.external);
                 turn_back(written.and(packet.set_destination(state.peer_internal)))
@@ -116,6 +119,21 @@ impl Nat {
         }
     }
 
+    /// The mapping of a hairpin's peer has gone: whether the external endpoint now stands for another host, which admits
+    /// the first one. The first host's own mapping stays what it was.
+    fn find_peer(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> bool {
+        context.count(counter::STALE, 1);
+        let class = Class::of(packet.meta().protocol);
+        match self.owner_of(class, state.peer_external, context) {
+            Some((internal, item)) if self.admits(state.peer_external, state.external, context) => {
+                (state.peer_internal, state.peer_item) = (internal, item);
+                context.rewrites_changed();
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// The mapping that the flow used has gone, perhaps to another host: the packet is as a flow's first.
     fn reopen(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
         context.count(counter::STALE, 1);
@@ -124,6 +142,11 @@ impl Nat {
         context.rewrites_changed();
         self.open(packet, state, context)
     }
+}
+
+/// Whether the packet entered by a side that packets of its direction enter by; both hosts of a hairpin are inside.
+pub(super) fn may_be_of(state: &State, context: &Context<'_>) -> bool {
+    if state.has(State::HAIRPIN) { context.side() == Side::Inside } else { goes_its_way(context) }
 }
 
 /// A reset answers what nobody wanted, and keeps nothing alive (RFC 7857 7.1).

@@ -1,9 +1,11 @@
 //! A bench for the load balancer: packets built and checked field by field from the RFCs, with a checksum of its own.
 #![allow(dead_code)] // Each test file uses a part.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // It is test code.
 
 use std::net::{IpAddr, SocketAddr};
 
 use chain::{Chain, Options};
+use nf::stage::Stage;
 use nf::{Registry, Setup};
 use packet::{DropReason, Packet, Pool, Side};
 use serde_json::Value;
@@ -205,7 +207,14 @@ pub fn checksum(bytes: &[u8]) -> u16 {
     !(total as u16)
 }
 
-/// A chain of one load balancer.
+/// The load balancer, or what is wrong with its configuration.
+pub fn load_balancer(config: &Value) -> Result<Box<dyn Stage>, String> {
+    let registry: Registry<Value> = functions::registry();
+    let entry = registry.find("LB").unwrap();
+    entry.make(config, Setup::new(7, 4096)).map_err(|error| error.to_string())
+}
+
+/// A chain of a load balancer.
 pub struct Bench {
     pub chain: Chain,
     pool: Pool,
@@ -214,17 +223,16 @@ pub struct Bench {
 
 impl Bench {
     pub fn new(config: &Value) -> Bench {
-        Bench::make(config).unwrap()
+        Bench::with(config, Vec::new(), false)
     }
 
-    /// The bench, or what is wrong with the configuration.
-    pub fn make(config: &Value) -> Result<Bench, String> {
-        let registry: Registry<Value> = functions::registry();
-        let entry = registry.find("LB").unwrap();
-        let stage = entry.make(config, Setup::new(7, 4096)).map_err(|error| error.to_string())?;
-        let options = Options { flows_max: 4096, seed: 7, ..Options::default() };
-        let chain = Chain::new(vec![stage], options).unwrap();
-        Ok(Bench { chain, pool: Pool::new(256), now_ns: 1_000_000_000 })
+    /// With functions behind the load balancer, and packets parsed into tunnels if `inner`.
+    pub fn with(config: &Value, behind: Vec<Box<dyn Stage>>, inner: bool) -> Bench {
+        let mut stages = vec![load_balancer(config).unwrap()];
+        stages.extend(behind);
+        let options = Options { flows_max: 4096, seed: 7, inner, ..Options::default() };
+        let chain = Chain::new(stages, options).unwrap();
+        Bench { chain, pool: Pool::new(256), now_ns: 1_000_000_000 }
     }
 
     /// All packets at once; what came out, in order.

@@ -48,16 +48,15 @@ impl<'t> Tokens<'t> {
     /// The tokens of the line that stands at these bytes.
     pub(super) fn read(text: &'t Located, line: Range<usize>) -> Result<Tokens<'t>, ConfigError> {
         let all = text.as_str();
-        let content = &all[line.clone()];
-        let mut tokens = Vec::new();
+        let mut tokens: Vec<Token<'t>> = Vec::new();
         let mut at = line.start;
-        let end = loop {
+        loop {
             let rest = &all[at..line.end];
             let blank = rest.len() - rest.trim_start().len();
             at += blank;
             let rest = &rest[blank..];
             if rest.is_empty() || rest.starts_with('#') || rest.starts_with("//") {
-                break at.min(line.start + content.trim_end().len());
+                break;
             }
             let (kind, len) = if let Some(string) = rest.strip_prefix('"') {
                 let len = string.find('"').ok_or_else(|| {
@@ -73,7 +72,8 @@ impl<'t> Tokens<'t> {
             };
             tokens.push(Token { kind, start: at, end: at + len });
             at += len;
-        };
+        }
+        let end = tokens.last().map_or(line.start, |token| token.end);
         tokens.push(Token { kind: Kind::End, start: end, end });
         Ok(Tokens { text, tokens, next: 0 })
     }

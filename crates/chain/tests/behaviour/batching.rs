@@ -1,0 +1,88 @@
+//! However packets are batched, the result is that of one packet after the other.
+
+use chain::{Options, WhenFull};
+use nf::stage::Stage;
+use packet::Side;
+use proptest::prelude::*;
+
+use crate::support::bench::{Arrival, Bench, run};
+use crate::support::functions::*;
+use crate::support::packets::{udp, v4};
+use crate::support::traffic::traffic;
+
+const FLOWS: u32 = 1024;
+const BATCHES: [usize; 5] = [2, 7, 32, 33, 256];
+
+/// Functions that rewrite, drop, count, turn and answer, with the chain's own timeouts.
+fn everything() -> Vec<Box<dyn Stage>> {
+    vec![
+        stage::<Tally>(FLOWS),
+        stage::<Rejecter>(FLOWS),
+        stage::<Masquerade>(FLOWS),
+        stage::<Gate>(FLOWS),
+        stage::<Balancer>(FLOWS),
+        stage::<Hairpin>(FLOWS),
+        stage::<Tally>(FLOWS),
+        stage::<Witness>(FLOWS),
+    ]
+}
+
+/// Functions that keep flows and share a set.
+fn keepers() -> Vec<Box<dyn Stage>> {
+    vec![
+        stage::<Tally>(FLOWS),
+        stage::<Knock>(FLOWS),
+        stage::<Keeper>(FLOWS),
+        stage::<OneToOne>(FLOWS),
+        stage::<Gate>(FLOWS),
+        stage::<Witness>(FLOWS),
+    ]
+}
+
+type Stages = fn() -> Vec<Box<dyn Stage>>;
+
+/// Any of these, with options that make trouble.
+fn chains() -> impl Strategy<Value = (Stages, Options)> {
+    let stages = prop_oneof![Just(everything as Stages), Just(keepers as Stages)];
+    let full = prop_oneof![Just(WhenFull::RefuseNew), Just(WhenFull::EvictOldest)];
+    (stages, prop_oneof![Just(FLOWS), 1u32..8], full, 1usize..4).prop_map(
+        |(stages, flows_max, when_full, fragments_max)| {
+            (stages, Options { flows_max, when_full, fragments_max, seed: 11, ..Options::default() })
+        },
+    )
+}
+
+/// A packet shortens how long its flow is kept; the next one, behind it in the batch, comes too late.
+#[test]
+fn a_flow_may_end_within_a_batch() {
+    let request = |at_ms: u64, byte: u8| Arrival {
+        at_ns: 1_700_000_000_000_000_000 + at_ms * 1_000_000,
+        side: Side::Inside,
+        network: udp(v4(10, 0, 0, 1, 1000), v4(192, 0, 2, 1, 53), &[byte]),
+    };
+    let five_ms = 0x20;
+    let (known, then) = (request(0, 0), [request(1, five_ms), request(7, 0), request(7, 0)]);
+    let outcome = |batch: usize| {
+        let mut bench = Bench::new(keepers(), Options::default());
+        bench.batch(std::slice::from_ref(&known));
+        then.chunks(batch).for_each(|part| bench.batch(part));
+        bench.outcome()
+    };
+    assert_eq!(outcome(1).counters.flows_started, 2);
+    assert_eq!(outcome(3), outcome(1));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn batches_change_nothing((stages, options) in chains(), traffic in traffic(120)) {
+        let alone = run(stages(), options, &traffic, 1);
+        for batch in BATCHES {
+            let together = run(stages(), options, &traffic, batch);
+            prop_assert_eq!(&together.sent, &alone.sent, "sent, in batches of {}", batch);
+            prop_assert_eq!(&together.alerts, &alone.alerts, "alerts, in batches of {}", batch);
+            prop_assert_eq!(&together, &alone, "in batches of {}", batch);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Fragments follow the flow of their datagram's first one.
+
+use chain::{Options, fragments::WAITING_MAX};
+use packet::Side;
+use proptest::prelude::*;
+
+use crate::support::bench::Bench;
+use crate::support::functions::*;
+use crate::support::packets::*;
+
+const T: u64 = 1_000_000_000_000;
+const SECOND: u64 = 1_000_000_000;
+
+/// A datagram to rewrite, in pieces of 24 bytes.
+fn pieces(first: u8, id: u16) -> Vec<Vec<u8>> {
+    let mut payload: Vec<u8> = (0..100).collect();
+    payload[0] = first;
+    fragments(&udp(v4(10, 0, 0, 1, 1000), v4(192, 0, 2, 1, 53), &payload), id, 24)
+}
+
+fn bench(options: Options) -> Bench {
+    Bench::new(vec![stage::<Masquerade>(8), stage::<Gate>(8), stage::<Tally>(8)], options)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// In whatever order they come, all leave, with one source, and together they are the rewritten datagram.
+    #[test]
+    fn any_order_is_followed(order in Just((0usize..5).collect::<Vec<_>>()).prop_shuffle(), batch in 1usize..6) {
+        let pieces = pieces(0, 9);
+        prop_assert_eq!(pieces.len(), 5);
+        let mut bench = bench(Options::default());
+        let arrivals: Vec<_> = order
+            .iter()
+            .map(|&i| crate::support::bench::Arrival { at_ns: T, side: Side::Inside, network: pieces[i].clone() })
+            .collect();
+        for part in arrivals.chunks(batch) {
+            bench.batch(part);
+        }
+        let mut datagram = vec![0u8; 108];
+        for (_, side, frame) in &bench.sent {
+            prop_assert_eq!(*side, Side::Outside);
+            let network = &frame[14..];
+            prop_assert!(checksums_are_right(network));
+            prop_assert_eq!(&network[12..16], masquerade_end(0).addr.v4_bytes());
+            let at = usize::from(u16::from_be_bytes([network[6], network[7]]) & 0x1fff) * 8;
+            datagram[at..at + network.len() - 20].copy_from_slice(&network[20..]);
+        }
+        prop_assert_eq!(bench.sent.len(), 5);
+        let mut expected: Vec<u8> = (0..100).collect();
+        expected[0] = 0;
+        let whole = udp(masquerade_end(0), v4(192, 0, 2, 1, 53), &expected);
+        prop_assert_eq!(&datagram, &whole[20..]);
+        prop_assert_eq!(bench.chain.counters().packets_held, 0);
+        prop_assert_eq!(bench.chain.counters().flows_started, 1);
+    }
+}
+
+#[test]
+fn what_belongs_to_a_dropped_first_fragment_is_dropped() {
+    let mut bench = bench(Options::default());
+    let pieces = pieces(command::DROP, 9);
+    bench.one(T, Side::Inside, &pieces[2]);
+    assert_eq!(bench.chain.counters().packets_held, 1);
+    bench.one(T, Side::Inside, &pieces[0]);
+    bench.one(T, Side::Inside, &pieces[1]);
+    assert_eq!(bench.drops(), [("fragment-of-dropped", 2), ("policy", 1)]);
+    assert_eq!((bench.sent.len(), bench.chain.counters().flows_live), (0, 0));
+    assert_eq!(bench.chain.stages()[0].shared().pools[0].in_use(), 0);
+}
+
+#[test]
+fn fragments_wait_so_long_and_no_longer() {
+    let mut bench = bench(Options::default());
+    bench.one(T, Side::Inside, &pieces(0, 1)[1]);
+    bench.one(T + SECOND, Side::Inside, &pieces(0, 2)[1]);
+    bench.advance(T + 30 * SECOND - 1);
+    assert_eq!(bench.drops(), []);
+    bench.advance(T + 30 * SECOND);
+    assert_eq!(bench.drops(), [("fragment-timeout", 1)]);
+    bench.advance(T + 31 * SECOND);
+    assert_eq!(bench.drops(), [("fragment-timeout", 2)]);
+    assert_eq!(bench.chain.counters().packets_held, 0);
+}
+
+#[test]
+fn tables_of_fragments_are_bounded() {
+    let mut bench = bench(Options { fragments_max: 2, ..Options::default() });
+    for id in 1..=3 {
+        bench.one(T, Side::Inside, &pieces(0, id)[1]);
+    }
+    assert_eq!(bench.drops(), [("fragment-table-full", 1)]);
+    for _ in 1..WAITING_MAX + 3 {
+        bench.one(T, Side::Inside, &pieces(0, 1)[1]);
+    }
+    assert_eq!(bench.drops(), [("fragment-table-full", 1), ("fragment-too-many", 3)]);
+    assert_eq!(bench.chain.counters().packets_held, WAITING_MAX as u64 + 1);
+    bench.one(T, Side::Inside, &pieces(0, 1)[0]);
+    assert_eq!(bench.chain.counters().packets_held, 1);
+    assert_eq!(bench.sent.len(), WAITING_MAX + 1);
+}
+
+/// The same identification in the other direction, or between other hosts, is another datagram.
+#[test]
+fn datagrams_are_told_apart() {
+    let mut bench = bench(Options::default());
+    let back = fragments(&udp(v4(192, 0, 2, 1, 53), v4(10, 0, 0, 1, 1000), &[0; 60]), 9, 24);
+    bench.one(T, Side::Inside, &pieces(0, 9)[0]);
+    bench.one(T, Side::Outside, &back[1]);
+    assert_eq!((bench.sent.len(), bench.chain.counters().packets_held), (1, 1));
+}
+
+/// A later fragment never begins a flow, not even when its flow's time ran out a moment before.
+#[test]
+fn a_later_fragment_after_its_flow_is_dropped() {
+    for late in [1, SECOND] {
+        let stages = vec![stage::<Keeper>(8), stage::<Witness>(8)];
+        let mut bench = Bench::new(stages, Options::default());
+        let keep_5_ms = 0x20;
+        assert_eq!(keep_ms(keep_5_ms), 5);
+        bench.one(T, Side::Inside, &pieces(keep_5_ms, 9)[0]);
+        bench.one(T + 5_000_000 + late, Side::Inside, &pieces(keep_5_ms, 9)[1]);
+        assert_eq!(bench.drops(), [("fragment-of-dropped", 1)], "{late} ns late");
+        assert_eq!(bench.chain.counters().flows_started, 1);
+    }
+}

@@ -1,0 +1,16 @@
+//! How a chain behaves, seen from outside: packets in, packets out, counters, state.
+#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod aliases;
+mod answers;
+mod batching;
+mod errors;
+mod fragments;
+mod limits;
+mod model;
+mod observing;
+mod time;
+mod turning;

@@ -1,0 +1,165 @@
+use nf::config::Origin;
+use proptest::prelude::*;
+
+use super::*;
+
+fn read(text: &str) -> Result<Vec<Rule>, String> {
+    let origin = Origin { source: "x.rules".to_owned(), line: 1, column: 1, escapes: Vec::new() };
+    let tags = BTreeMap::from([("web".to_owned(), 1), ("dns".to_owned(), 7)]);
+    rules(&[Located::with_origin(text, origin)], &tags).map_err(|error| error.to_string())
+}
+
+fn one(text: &str) -> Rule {
+    let rules = read(text).unwrap();
+    assert_eq!(rules.len(), 1, "{text}");
+    rules[0].clone()
+}
+
+#[test]
+fn every_part_of_a_rule_is_read() {
+    let rule = one(
+        "reject in tcp from {10.0.0.0/8, 192.0.2.1-192.0.2.9} port 1024-65535 to 10.1.0.0/16 port {443,80,81} \
+         state {new, invalid} flags SYN,!ack tag web log as \"no web\" # why",
+    );
+    let v4 = |ranges: &[(u32, u32)]| Addresses {
+        v4: ranges.iter().map(|&(a, b)| a..=b).collect(),
+        v6: Vec::new(),
+    };
+    assert_eq!(
+        rule,
+        Rule {
+            action: Action::Reject,
+            ways: Ways::only(Way::In),
+            protocols: vec![6..=6],
+            sources: v4(&[(0x0a00_0000, 0x0aff_ffff), (0xc000_0201, 0xc000_0209)]),
+            source_ports: vec![1024..=65535],
+            destinations: v4(&[(0x0a01_0000, 0x0a01_ffff)]),
+            destination_ports: vec![80..=81, 443..=443],
+            states: States(0b1001),
+            flags: Flags { mask: 0x12, value: 0x02 },
+            tag: Some(1),
+            log: true,
+            name: "no web".into(),
+        }
+    );
+}
+
+#[test]
+fn what_is_left_out_is_open() {
+    let rule = one("allow");
+    assert_eq!((rule.ways, rule.states, rule.flags.mask), (Ways::BOTH, States::VALID, 0));
+    assert_eq!((rule.sources, rule.destinations), (Addresses::any(), Addresses::any()));
+    assert_eq!(rule.protocols, [0..=255]);
+    assert_eq!(&*rule.name, "rule 1");
+    assert_eq!(one("allow any-direction any from any to any"), one("allow"));
+    assert_eq!(one("deny out 47").protocols, [47..=47]);
+    assert_eq!(one("deny {tcp, udp, 7, 8}").protocols, [6..=8, 17..=17]);
+}
+
+#[test]
+fn ports_without_a_protocol_mean_all_that_have_some() {
+    assert_eq!(one("allow to any port 53").protocols, [6..=6, 17..=17, 33..=33, 132..=132, 136..=136]);
+    assert_eq!(one("allow icmp icmp-type {8, 13-18}").destination_ports, [8..=8, 13..=18]);
+    assert_eq!(one("allow to ::/0").destinations, Addresses { v4: vec![], v6: vec![0..=u128::MAX] });
+    assert_eq!(one("allow to 0.0.0.0/0").destinations, Addresses { v4: vec![0..=u32::MAX], v6: vec![] });
+    assert_eq!(one("allow to 2001:db8::1").destinations.v6.len(), 1);
+}
+
+#[test]
+fn comments_blank_lines_and_windows_ends_are_no_rules() {
+    assert_eq!(read("").unwrap().len(), 0);
+    let rules = read("# head\r\n\r\nallow tcp // why\r\n  // more\n\tdeny# all\n\n").unwrap();
+    assert_eq!(rules.iter().map(|rule| &*rule.name).collect::<Vec<_>>(), ["rule 1", "rule 2"]);
+}
+
+#[test]
+fn errors_say_where_and_what_was_expected() {
+    let options = "one of `state`, `flags`, `icmp-type`, `tag`, `log`, `as`";
+    let rows = [
+        ("permit tcp", "1:1: expected `allow`, `deny` or `reject`, found `permit`"),
+        ("\n\nallow tpc from any", "3:7: expected a protocol, `from`, `to` or an option, found `tpc`"),
+        ("allow 256", "1:7: expected a protocol, `from`, `to` or an option, found `256`"),
+        (
+            "allow tcp from",
+            "1:15: expected an address, a prefix, a range or `any`, found the end of the line",
+        ),
+        (
+            "allow tcp from   # nobody",
+            "1:15: expected an address, a prefix, a range or `any`, found the end of the line",
+        ),
+        (
+            "allow from 10.0.0.300",
+            "1:12: expected an address, a prefix, a range or `any`, found `10.0.0.300`",
+        ),
+        ("allow from 10.0.0.0/33", "1:12: a prefix length of IPv4 is 0 to 32"),
+        ("allow from ::/129", "1:12: a prefix length of IPv6 is 0 to 128"),
+        ("allow from 10.0.0.1/8", "1:12: `10.0.0.1/8` has bits set behind its prefix; is it `10.0.0.0/8`?"),
+        ("allow from 10.0.0.9-10.0.0.1", "1:12: the range `10.0.0.9-10.0.0.1` ends before it begins"),
+        ("allow from 10.0.0.9-::1", "1:12: the range `10.0.0.9-::1` goes from one IP version to another"),
+        ("allow from {10.0.0.1 10.0.0.2}", "1:22: expected `,` or `}`, found `10.0.0.2`"),
+        ("allow from {}", "1:13: expected an address, a prefix, a range or `any`, found `}`"),
+        ("allow tcp to any port 80000", "1:23: a number above 65535"),
+        ("allow tcp to any port 90-80", "1:23: the range `90-80` ends before it begins"),
+        ("allow tcp to any port http", "1:23: expected a port or a range of ports, found `http`"),
+        ("allow gre to any port 80", "1:18: `port` needs a protocol with ports, such as `tcp`"),
+        ("allow {tcp, icmp} to any port 80", "1:26: `port` needs a protocol with ports, such as `tcp`"),
+        ("allow from 10.0.0.0/8 to ::1", "1:23: source and destination have no IP version in common"),
+        ("allow udp flags SYN", "1:11: `flags` needs the protocol `tcp`"),
+        ("allow flags SYN", "1:7: `flags` needs the protocol `tcp`"),
+        ("allow tcp flags SYN,!SYN", "1:21: `SYN` for the second time"),
+        ("allow tcp icmp-type 8", "1:11: `icmp-type` needs the protocol `icmp` or `icmp6`"),
+        ("allow icmp icmp-type 300", "1:22: a number above 255"),
+        ("allow tcp state open", "1:17: expected `new`, `established`, `related` or `invalid`, found `open`"),
+        ("allow tag mail", "1:11: expected a tag from 1 to 255 or one of `dns`, `web`, found `mail`"),
+        ("allow tag 0", "1:11: expected a tag from 1 to 255 or one of `dns`, `web`, found `0`"),
+        ("allow log log", "1:11: a second `log`"),
+        ("allow as web", "1:10: expected a name in quotes, found `web`"),
+        ("allow as \"web", "1:10: the string has no closing quote"),
+        ("allow as \"a\"\ndeny as \"a\"", "2:1: there is a rule `a` already"),
+        ("allow \"tcp\"", "1:7: expected a protocol, `from`, `to` or an option, found \"tcp\""),
+    ];
+    for (text, want) in rows {
+        assert_eq!(read(text).unwrap_err(), format!("x.rules:{want}"), "{text}");
+    }
+    assert_eq!(
+        read("allow tcp fro any").unwrap_err(),
+        format!("x.rules:1:11: expected {options}, found `fro`")
+    );
+    assert!(read("allow tcp flags SIN").unwrap_err().starts_with("x.rules:1:17: expected a flag (FIN, SYN"));
+}
+
+#[test]
+fn several_errors_come_at_once() {
+    let error = read("allow\npermit\nallow tcp to any port x\ndeny all").unwrap_err();
+    assert_eq!(
+        error,
+        "x.rules:2:1: expected `allow`, `deny` or `reject`, found `permit`\
+         ; x.rules:3:23: expected a port or a range of ports, found `x`\
+         ; x.rules:4:6: expected a protocol, `from`, `to` or an option, found `all`"
+    );
+    let error = read(&"bad\n".repeat(50)).unwrap_err();
+    assert!(error.ends_with("; and 40 more errors"), "{error}");
+    assert_eq!(error.matches("x.rules:").count(), ERRORS_SHOWN);
+}
+
+#[test]
+fn there_is_a_limit_of_rules() {
+    assert_eq!(read(&"allow\n".repeat(RULES_MAX)).unwrap().len(), RULES_MAX);
+    let error = read(&"allow\n".repeat(RULES_MAX + 1)).unwrap_err();
+    assert_eq!(error, "x.rules:16385:1: more than 16384 rules");
+}
+
+proptest! {
+    #[test]
+    fn nothing_that_is_written_makes_it_panic(text in "[ -~\\n\\t\u{e9}]{0,80}") {
+        let _ = read(&text);
+    }
+
+    #[test]
+    fn no_order_of_words_makes_it_panic(words in prop::collection::vec(prop::sample::select(vec![
+        "allow", "deny", "in", "tcp", "udp", "icmp", "from", "to", "any", "port", "state", "new", "flags", "SYN", "!ACK", ",",
+        "{", "}", "10.0.0.0/8", "::1", "80", "1-9", "log", "as", "\"x\"", "\"", "tag", "web", "#", "\n", "-", "/", "!",
+    ]), 0..30)) {
+        let _ = read(&words.join(" "));
+    }
+}

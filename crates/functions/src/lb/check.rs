@@ -1,0 +1,136 @@
+//! What a configuration has to keep to beyond its form.
+
+use std::collections::BTreeSet;
+
+use nf::config::{ConfigError, Located};
+use packet::Addr;
+
+use super::config::{Config, Mode, Ports, Scheduler, ServerConfig, ServiceConfig};
+use super::maglev::{SLOTS_MAX, WEIGHT_MAX};
+use super::tunnel::Tunnel;
+
+/// Services at most.
+pub const SERVICES_MAX: usize = 1024;
+
+/// Servers of a service at most.
+pub const SERVERS_MAX: usize = 4096;
+
+/// Servers of all services at most.
+pub const SERVERS_TOTAL_MAX: usize = 32_768;
+
+/// Slots of all Maglev tables together at most: 128 MiB.
+pub const SLOTS_TOTAL_MAX: u64 = 1 << 26;
+
+/// Says what is wrong with a configuration first, if anything is.
+pub fn config(config: &Config, tunnel: &Tunnel) -> Result<(), ConfigError> {
+    check_all(config)?;
+    config.services.iter().try_for_each(|service| check_service(service, tunnel))
+}
+
+/// What concerns several services.
+fn check_all(config: &Config) -> Result<(), ConfigError> {
+    let services = &config.services;
+    if services.is_empty() || services.len() > SERVICES_MAX {
+        return Err(ConfigError::new(format!(
+            "there are 1 to {SERVICES_MAX} services, not {}",
+            services.len()
+        )));
+    }
+    let servers: usize = services.iter().map(|service| service.servers.len()).sum();
+    if servers > SERVERS_TOTAL_MAX {
+        return Err(ConfigError::new(format!("there are up to {SERVERS_TOTAL_MAX} servers, not {servers}")));
+    }
+    let maglev = services.iter().filter(|service| service.scheduler == Scheduler::Maglev);
+    if maglev.map(|service| u64::from(service.table_size)).sum::<u64>() > SLOTS_TOTAL_MAX {
+        return Err(ConfigError::new(format!("all tables together have up to {SLOTS_TOTAL_MAX} slots")));
+    }
+    check_names("service", services.iter().map(ServiceConfig::title))?;
+    let mut places = BTreeSet::new();
+    for service in services {
+        if !places.insert((service.vip, service.protocol, service.port.first, service.port.last)) {
+            return Err(at(&service.title(), "another service has the same address, protocol and ports"));
+        }
+    }
+    Ok(())
+}
+
+fn check_service(service: &ServiceConfig, tunnel: &Tunnel) -> Result<(), ConfigError> {
+    let wrong = |message: String| Err(at(&service.title(), &message));
+    if is_no_host(service.vip.into()) {
+        return wrong(format!("{} is not the address of a host", service.vip));
+    }
+    if !service.protocol.has_ports() && service.port != Ports::default() {
+        return wrong("only `tcp` and `udp` services have a `port`".into());
+    }
+    if service.servers.is_empty() || service.servers.len() > SERVERS_MAX {
+        return wrong(format!("a service has 1 to {SERVERS_MAX} servers, not {}", service.servers.len()));
+    }
+    let size = service.table_size;
+    if service.scheduler == Scheduler::Maglev {
+        if size > SLOTS_MAX || !is_prime(size) {
+            return wrong(format!("`table_size` is a prime up to {SLOTS_MAX}, such as 65537, not {size}"));
+        }
+        if (size as usize) < service.servers.len() {
+            return wrong(format!("{size} slots are too few for {} servers", service.servers.len()));
+        }
+    }
+    check_names("server", service.servers.iter().map(|server| server.name.clone()))?;
+    service.servers.iter().try_for_each(|server| check_server(server, service, tunnel))
+}
+
+fn check_server(server: &ServerConfig, service: &ServiceConfig, tunnel: &Tunnel) -> Result<(), ConfigError> {
+    let wrong = |message: String| Err(at(&server.name, &message));
+    let (addr, vip) = (Addr::from(server.address), Addr::from(service.vip));
+    if is_no_host(addr) {
+        return wrong(format!("{addr} is not the address of a host"));
+    }
+    if server.weight > WEIGHT_MAX {
+        return wrong(format!("a weight is at most {WEIGHT_MAX}, not {}", server.weight));
+    }
+    if server.port.is_some() && (service.mode != Mode::Nat || service.port.single().is_none()) {
+        return wrong(
+            "a server has a `port` of its own only in `nat` mode, of a service with one port".into(),
+        );
+    }
+    match service.mode {
+        Mode::Nat if addr.version() != vip.version() => {
+            wrong(format!("in `nat` mode {addr} and {vip} have to be of one IP version"))
+        }
+        Mode::Ipip | Mode::Gue if addr == vip => wrong("tunnelled to the service's own address".into()),
+        Mode::Ipip | Mode::Gue if !tunnel.reaches(addr) => {
+            wrong(format!("`tunnel.source{}` is needed to reach {addr}", addr.version()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_names(what: &str, names: impl Iterator<Item = Located>) -> Result<(), ConfigError> {
+    let mut seen = BTreeSet::new();
+    for name in names {
+        if name.is_empty() || name.contains(|c: char| c == '/' || c.is_whitespace()) {
+            return Err(at(&name, &format!("a {what}'s name has no blanks or slashes, and is not empty")));
+        }
+        if !seen.insert(name.to_string()) {
+            return Err(at(&name, &format!("there are two {what}s of this name")));
+        }
+    }
+    Ok(())
+}
+
+/// An error about what has this name.
+fn at(name: &Located, message: &str) -> ConfigError {
+    let message = format!("`{name}`: {message}");
+    if name.origin().is_some() { name.error(0..name.len(), message) } else { ConfigError::new(message) }
+}
+
+fn is_no_host(addr: Addr) -> bool {
+    let ip = addr.ip();
+    ip.is_unspecified() || ip.is_multicast() || ip.is_loopback()
+}
+
+fn is_prime(number: u32) -> bool {
+    number >= 2 && (2..).take_while(|d| d * d <= number).all(|d| !number.is_multiple_of(d))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+//! Figures, not tests: `cargo test --release -p functions --test firewall_cost -- --nocapture --ignored`.
+
+mod firewall_support;
+
+use std::time::Instant;
+
+use firewall_support::*;
+use packet::{Packet, Side};
+use serde_json::json;
+
+/// 1,000 known flows through a chain of one firewall with 100 rules, in batches of 32; against a chain of the same packets
+/// and a function that does nothing.
+#[test]
+#[ignore = "prints figures"]
+fn known_flows() {
+    let rules: String =
+        (0..99).map(|n| format!("deny udp from any to 198.51.100.{n} port {n}-1000\n")).collect();
+    let rules = rules + "allow udp";
+    for (what, config) in [
+        ("loose", json!({ "rules": rules })),
+        ("without state", json!({ "rules": rules, "stateful": false })),
+    ] {
+        let bench = Bench::json(config);
+        println!("firewall, {what}: {} ns per packet", measure(bench));
+    }
+    let mut bench = Bench::json(json!({}));
+    let idle = nf::stage::load::<Idle>((), nf::Setup::new(1, 4096)).unwrap();
+    bench.chain =
+        chain::Chain::new(vec![idle], chain::Options { flows_max: 4096, ..Default::default() }).unwrap();
+    println!("a function that forwards: {} ns per packet", measure(bench));
+}
+
+fn measure(mut bench: Bench) -> u128 {
+    const ROUNDS: u32 = 2_000;
+    let mut packets: Vec<Packet> =
+        (0..1_000u16).map(|n| Packet::from_bytes(&udp((IN, 10_000 + n), (OUT, 53)))).collect();
+    let (mut batch, mut out) = (Vec::with_capacity(1_000), Vec::with_capacity(1_000));
+    let mut best = u128::MAX;
+    for _ in 0..5 {
+        let started = Instant::now();
+        for _ in 0..ROUNDS / 5 {
+            while !packets.is_empty() {
+                let rest = packets.len().saturating_sub(32);
+                batch.extend(packets.drain(rest..));
+                for packet in &mut batch {
+                    packet.meta_mut().side = Side::Inside;
+                    packet.meta_mut().timestamp_ns = bench.now_ns;
+                }
+                bench.chain.process(&mut batch, &mut out, &mut bench.pool);
+            }
+            packets.append(&mut out);
+            assert_eq!(packets.len(), 1_000);
+        }
+        best = best.min(started.elapsed().as_nanos() / u128::from(ROUNDS / 5) / 1_000);
+    }
+    best
+}
+
+/// Forwards.
+struct Idle;
+
+impl nf::NetworkFunction for Idle {
+    const DESCRIPTOR: &'static nf::Descriptor = &nf::Descriptor {
+        name: "idle",
+        attributes: &[],
+        shared: &[],
+        ..*<functions::firewall::Firewall as nf::NetworkFunction>::DESCRIPTOR
+    };
+    type Config = ();
+    type State = [u8; 16];
+
+    fn new(_: (), _: &mut nf::Setup) -> Result<Idle, nf::config::ConfigError> {
+        Ok(Idle)
+    }
+
+    fn process(
+        &self,
+        _packet: &mut nf::PacketView<'_>,
+        _state: &mut [u8; 16],
+        _context: &mut nf::Context<'_>,
+    ) -> nf::Verdict {
+        nf::Verdict::Forward
+    }
+}

@@ -1,0 +1,269 @@
+//! Flows: what follows from the judgement of a first packet, and what becomes of it when rules change.
+
+mod firewall_support;
+
+use chain::Observer;
+use firewall_support::*;
+use nf::{EventCondition, Recording, Verdict};
+use packet::DropReason::{FirewallDefault, FirewallInvalid, FragmentOfDropped};
+use packet::{DropReason, Packet};
+use serde_json::json;
+
+const CLIENT: (&str, u16) = (IN, 40_000);
+const SERVER: (&str, u16) = (OUT, 80);
+
+/// The three packets that open a connection from inside.
+fn open(bench: &mut Bench) {
+    assert_eq!(bench.send(Inside, &tcp(CLIENT, SERVER, SYN, 100, 0, 0)), Passed);
+    assert_eq!(bench.send(Outside, &tcp(SERVER, CLIENT, SYN | ACK, 500, 101, 0)), Passed);
+    assert_eq!(bench.send(Inside, &tcp(CLIENT, SERVER, ACK, 101, 501, 0)), Passed);
+}
+
+/// Both sides have sent FIN.
+fn close(bench: &mut Bench) {
+    assert_eq!(bench.send(Inside, &tcp(CLIENT, SERVER, FIN | ACK, 101, 501, 0)), Passed);
+    assert_eq!(bench.send(Outside, &tcp(SERVER, CLIENT, FIN | ACK, 501, 102, 0)), Passed);
+    assert_eq!(bench.send(Inside, &tcp(CLIENT, SERVER, ACK, 102, 502, 0)), Passed);
+}
+
+#[test]
+fn replies_follow_what_was_allowed() {
+    for tcp_mode in ["loose", "strict"] {
+        let mut bench =
+            Bench::json(json!({ "rules": "allow out tcp to any port 80 flags SYN,!ACK", "tcp": tcp_mode }));
+        open(&mut bench);
+        assert_eq!(bench.send(Outside, &tcp(SERVER, CLIENT, ACK, 501, 101, 1000)), Passed);
+        assert_eq!(bench.send(Inside, &tcp(CLIENT, SERVER, ACK, 101, 1501, 0)), Passed);
+        assert_eq!(bench.send(Outside, &tcp(SERVER, (IN, 40_001), ACK, 1, 1, 9)), Dropped(FirewallDefault));
+        assert_eq!(bench.counter("judged"), 2, "one look per flow");
+    }
+}
+
+#[test]
+fn replies_without_state_need_rules() {
+    let rules = "allow out tcp flags SYN,!ACK\nallow state established";
+    let mut bench = Bench::json(json!({ "rules": rules, "stateful": false }));
+    open(&mut bench);
+    assert_eq!(bench.send(Outside, &tcp(SERVER, CLIENT, ACK, 501, 101, 1000)), Passed);
+    let mut bench = Bench::json(json!({ "rules": "allow out", "stateful": false }));
+    assert_eq!(bench.send(Inside, &tcp(CLIENT, SERVER, SYN, 100, 0, 0)), Passed);
+    assert_eq!(bench.send(Outside, &tcp(SERVER, CLIENT, SYN | ACK, 500, 101, 0)), Dropped(FirewallDefault));
+}
+
+#[test]
+fn a_connection_that_is_over_is_not_a_way_in() {
+    for tcp_mode in ["loose", "strict"] {
+        let config = |rules: &str| json!({ "rules": rules, "tcp": tcp_mode });
+        let syn = tcp(SERVER, CLIENT, SYN, 9_000_000, 0, 0);
+        let mut bench = Bench::json(config("allow out"));
+        open(&mut bench);
+        assert_eq!(bench.send(Outside, &syn), Dropped(FirewallDefault), "{tcp_mode}: in its middle");
+        close(&mut bench);
+        assert_eq!(bench.send(Outside, &syn), Dropped(FirewallDefault), "{tcp_mode}: at its end");
+        let mut bench = Bench::json(config("allow out\nallow in to 10.0.0.5"));
+        open(&mut bench);
+        close(&mut bench);
+        assert_eq!(bench.send(Outside, &syn), Passed, "{tcp_mode}: where a rule allows it");
+        assert_eq!(bench.send(Inside, &tcp(CLIENT, SERVER, SYN | ACK, 7, 9_000_001, 0)), Passed);
+        assert_eq!(bench.send(Outside, &tcp(SERVER, CLIENT, ACK, 9_000_001, 8, 0)), Passed);
+    }
+}
+
+#[test]
+fn both_ends_may_open_at_once() {
+    for tcp_mode in ["loose", "strict"] {
+        let mut bench = Bench::json(json!({ "rules": "allow out", "tcp": tcp_mode }));
+        assert_eq!(bench.send(Inside, &tcp(CLIENT, SERVER, SYN, 100, 0, 0)), Passed);
+        assert_eq!(bench.send(Outside, &tcp(SERVER, CLIENT, SYN, 500, 0, 0)), Passed);
+        assert_eq!(bench.send(Inside, &tcp(CLIENT, SERVER, SYN | ACK, 100, 501, 0)), Passed);
+        assert_eq!(bench.send(Outside, &tcp(SERVER, CLIENT, SYN | ACK, 500, 101, 0)), Passed);
+    }
+}
+
+#[test]
+fn strict_connections_keep_to_their_windows() {
+    let strict = json!({ "rules": "allow out", "tcp": "strict" });
+    let mut bench = Bench::json(strict.clone());
+    open(&mut bench);
+    let invalid = Dropped(FirewallInvalid);
+    assert_eq!(bench.send(Outside, &tcp(SERVER, CLIENT, ACK, 501, 101, 1000)), Passed);
+    assert_eq!(bench.send(Outside, &tcp(SERVER, CLIENT, ACK, 900_000, 101, 10)), invalid);
+    assert_eq!(bench.send(Outside, &tcp(SERVER, CLIENT, ACK, 1501, 999_999, 10)), invalid);
+    assert_eq!(bench.send(Outside, &tcp(SERVER, CLIENT, RST, 400, 0, 0)), invalid, "RFC 5961 3.2");
+    assert_eq!(bench.send(Outside, &tcp(SERVER, CLIENT, SYN | FIN | ACK, 1501, 101, 0)), invalid);
+    assert_eq!(bench.send(Inside, &tcp(CLIENT, SERVER, ACK, 101, 1501, 0)), Passed);
+    assert_eq!(bench.send(Outside, &tcp(SERVER, CLIENT, RST, 1501, 0, 0)), Passed);
+    assert_eq!(bench.counter("invalid"), 4);
+    // A refusal of the connection must answer its SYN.
+    let mut bench = Bench::json(strict);
+    assert_eq!(bench.send(Inside, &tcp(CLIENT, SERVER, SYN, 100, 0, 0)), Passed);
+    assert_eq!(bench.send(Outside, &tcp(SERVER, CLIENT, RST | ACK, 0, 999, 0)), invalid);
+    assert_eq!(bench.send(Outside, &tcp(SERVER, CLIENT, RST | ACK, 0, 101, 0)), Passed);
+}
+
+#[test]
+fn errors_about_known_flows_pass() {
+    let mut bench = Bench::rules("allow out");
+    let query = udp((IN, 5353), (OUT, 53));
+    assert_eq!(bench.send(Inside, &query), Passed);
+    // From the host, and from a router that no rule knows.
+    assert_eq!(bench.send(Outside, &unreachable(OUT, IN, &query)), Passed);
+    assert_eq!(bench.send(Outside, &unreachable("203.0.113.1", IN, &query)), Passed);
+    let other = udp((IN, 5354), (OUT, 53));
+    assert_eq!(bench.send(Outside, &unreachable(OUT, IN, &other)), Dropped(FirewallInvalid));
+    let query = udp((IN6, 5353), (OUT6, 53));
+    assert_eq!(bench.send(Inside, &query), Passed);
+    assert_eq!(bench.send(Outside, &unreachable(OUT6, IN6, &query)), Passed);
+    bench.control("rule 1 disable");
+    assert_eq!(bench.send(Inside, &query), Dropped(FirewallDefault));
+    assert_eq!(bench.send(Outside, &unreachable(OUT6, IN6, &query)), Dropped(FirewallDefault));
+    // Without state they are judged: as related, by their own addresses.
+    let rules = "allow out\nallow in icmp from 192.0.2.9 state related";
+    let mut bench = Bench::json(json!({ "rules": rules, "stateful": false }));
+    let query = udp((IN, 5353), (OUT, 53));
+    assert_eq!(bench.send(Inside, &query), Passed);
+    assert_eq!(bench.send(Outside, &unreachable(OUT, IN, &query)), Passed);
+    assert_eq!(bench.send(Outside, &unreachable("203.0.113.1", IN, &query)), Dropped(FirewallDefault));
+    assert_eq!(bench.send(Outside, &unreachable(OUT, IN, &other)), Dropped(FirewallInvalid));
+}
+
+#[test]
+fn pings_are_answered_by_pings_only() {
+    for (here, there, ask, answer, rule) in [
+        (IN, OUT, 8, 0, "allow out icmp icmp-type 8"),
+        (IN6, OUT6, 128, 129, "allow out icmp6 icmp-type 128"),
+    ] {
+        let mut bench = Bench::rules(rule);
+        assert_eq!(bench.send(Outside, &icmp(there, here, answer, 7)), Dropped(FirewallInvalid), "not asked");
+        assert_eq!(bench.send(Outside, &icmp(there, here, ask, 7)), Dropped(FirewallDefault));
+        assert_eq!(bench.send(Inside, &icmp(here, there, ask, 7)), Passed);
+        assert_eq!(bench.send(Outside, &icmp(there, here, answer, 7)), Passed);
+        assert_eq!(
+            bench.send(Outside, &icmp(there, here, answer, 8)),
+            Dropped(FirewallInvalid),
+            "another ping's"
+        );
+        assert_eq!(
+            bench.send(Outside, &icmp(there, here, ask, 7)),
+            Dropped(FirewallDefault),
+            "asked in its name"
+        );
+        assert_eq!(bench.send(Inside, &icmp(here, there, ask, 7)), Passed);
+    }
+    let mut bench = Bench::rules("allow out icmp icmp-type 8");
+    assert_eq!(bench.send(Inside, &icmp(IN, OUT, 8, 7)), Passed);
+    assert_eq!(bench.send(Inside, &icmp(IN, OUT, 13, 7)), Dropped(FirewallDefault), "another question");
+}
+
+#[test]
+fn fragments_follow_their_first() {
+    let long = [udp((IN, 5353), (OUT, 53)), vec![0; 36]].concat();
+    let mut whole = long.clone();
+    whole[16..18].copy_from_slice(&68u16.to_be_bytes());
+    whole[38..40].copy_from_slice(&48u16.to_be_bytes());
+    let (first, later) = (fragment(&whole, 24, true), fragment(&whole, 24, false));
+    for stateful in [true, false] {
+        let config = |rules: &str| json!({ "rules": rules, "stateful": stateful });
+        let mut bench = Bench::json(config("allow udp to any port 53"));
+        assert_eq!(bench.send(Inside, &first), Passed);
+        assert_eq!(bench.send(Inside, &later), Passed);
+        let mut bench = Bench::json(config("allow udp to any port 54"));
+        assert_eq!(bench.send(Inside, &first), Dropped(FirewallDefault));
+        assert_eq!(bench.send(Inside, &later), Dropped(FragmentOfDropped));
+        // The later one first: it waits.
+        let mut bench = Bench::json(config("allow udp to any port 53"));
+        assert_eq!(bench.send(Inside, &later), Fate::Held);
+        assert_eq!(bench.send(Inside, &first), Passed);
+        assert_eq!(bench.chain.counters().packets_out, 2);
+    }
+}
+
+// A29: later packets of a flow that rules deny are dropped; SpeedyBox's event of a changed list (B23).
+#[test]
+fn new_rules_apply_to_known_flows() {
+    for (tcp_mode, from_inside) in [("loose", true), ("loose", false), ("strict", true), ("strict", false)] {
+        let mut bench = Bench::json(json!({
+            "rules": "allow out tcp to any port 80 flags SYN,!ACK state new as \"web\"\ndeny in log",
+            "tcp": tcp_mode,
+        }));
+        open(&mut bench);
+        let next = |bench: &mut Bench| match from_inside {
+            true => bench.send(Inside, &tcp(CLIENT, SERVER, ACK, 101, 501, 0)),
+            false => bench.send(Outside, &tcp(SERVER, CLIENT, ACK, 501, 101, 0)),
+        };
+        assert_eq!(next(&mut bench), Passed);
+        bench.control("rule web disable");
+        assert_eq!(next(&mut bench), Dropped(FirewallDefault), "judged as its first packet was: out, a SYN");
+        assert_eq!(next(&mut bench), Dropped(FirewallDefault), "and so are later ones");
+        assert_eq!(bench.counter("judged"), 2);
+        bench.control("default allow");
+        assert_eq!(next(&mut bench), Passed);
+        bench.control("default deny");
+        bench.control("rule 1 enable");
+        assert_eq!(next(&mut bench), Passed, "the flow was not forgotten meanwhile");
+        assert_eq!(bench.chain.counters().flows_started, 1);
+        assert!(bench.chain.effects_mut().alerts.is_empty());
+    }
+}
+
+#[test]
+fn commands_that_make_no_sense_change_nothing() {
+    let mut bench = Bench::rules("allow out");
+    open(&mut bench);
+    let usage = "expected `default allow|deny|reject` or `rule NUMBER|NAME enable|disable`";
+    let rows = [
+        ("", usage),
+        ("reload", usage),
+        ("default drop", usage),
+        ("rule 1", usage),
+        ("rule 0 disable", "there is no rule `0`, of 1"),
+        ("rule 2 disable", "there is no rule `2`, of 1"),
+        ("rule web disable", "there is no rule `web`, of 1"),
+    ];
+    for (command, want) in rows {
+        let error = bench.chain.stage_mut(0).unwrap().control(command).unwrap_err().to_string();
+        assert!(error.ends_with(want), "{error}");
+    }
+    assert_eq!(bench.send(Inside, &tcp(CLIENT, SERVER, ACK, 101, 501, 0)), Passed);
+    assert_eq!(bench.counter("judged"), 1);
+    bench.control("rule \"rule 1\" disable");
+    assert_eq!(bench.send(Inside, &tcp(CLIENT, SERVER, ACK, 101, 501, 0)), Dropped(FirewallDefault));
+}
+
+/// Keeps what was recorded.
+#[derive(Default)]
+struct Recorder(Vec<EventCondition>);
+
+impl Observer for Recorder {
+    fn arrived(&mut self, _packet: &Packet) {}
+    fn before(&mut self, _stage: usize, _packet: &Packet) {}
+    fn after(&mut self, _stage: usize, _packet: &Packet, _verdict: Verdict, recording: &Recording) {
+        assert_eq!((recording.lost, recording.functions.len()), (0, 0));
+        self.0.extend(&recording.events);
+    }
+    fn sent(&mut self, _packet: &Packet) {}
+    fn dropped(&mut self, _packet: &Packet, _reason: DropReason) {}
+}
+
+#[test]
+fn what_was_recorded_is_stale_once_the_rules_change() {
+    for (config, always) in [
+        (json!({ "rules": "allow out" }), false),
+        (json!({ "rules": "allow out", "tcp": "strict" }), true),
+        (json!({ "rules": "allow", "stateful": false }), true),
+    ] {
+        let mut bench = Bench::json(config);
+        let mut recorder = Recorder::default();
+        let frames = [tcp(CLIENT, SERVER, SYN, 100, 0, 0), tcp(CLIENT, SERVER, SYN, 100, 0, 0)];
+        for frame in &frames {
+            let packet = packet_of(&mut bench.pool, Inside, frame, bench.now_ns);
+            bench.chain.observe(packet, &mut Vec::new(), &mut bench.pool, &mut recorder);
+        }
+        assert_eq!(recorder.0.len(), 2);
+        let event = recorder.0[0];
+        let holds = |bench: &Bench| bench.chain.stages()[0].event_holds(event, 0, bench.chain.records());
+        assert_eq!(holds(&bench), always);
+        bench.control("default reject");
+        assert!(holds(&bench));
+    }
+}

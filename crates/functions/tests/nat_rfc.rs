@@ -1,0 +1,611 @@
+//! The requirements on NATs, one by one: RFC 4787 (UDP), 5382 (TCP), 5508 (ICMP), 7857 (updates), 6888 (carriers).
+
+mod nat_support;
+
+use nat_support::*;
+use packet::DropReason::*;
+use packet::Side;
+
+const PLAIN: &str = r#"{"external": ["203.0.113.1-203.0.113.2"]}"#;
+const HOST: &str = "10.0.0.5:5000";
+const SERVER: &str = "192.0.2.80:80";
+
+fn with(more: &str) -> String {
+    format!(r#"{{"external": ["203.0.113.1-203.0.113.2"], {more}}}"#)
+}
+
+fn server() -> std::net::Ipv4Addr {
+    end(SERVER).0
+}
+
+// RFC 4787 REQ-1, RFC 5382 REQ-1
+#[test]
+fn mapping_is_endpoint_independent() {
+    let mut bench = Bench::new(PLAIN);
+    let first = bench.udp_out(HOST, SERVER);
+    assert_eq!(bench.udp_out(HOST, "192.0.2.80:81"), first);
+    assert_eq!(bench.udp_out(HOST, "198.51.100.9:9"), first);
+    let syn = |to| tcp(end(HOST), end(to), SYN, b"");
+    let one = bench.inside(&syn(SERVER)).seen().source;
+    assert_eq!(bench.inside(&syn("198.51.100.9:9")).seen().source, one);
+    let answer = bench.outside(&udp(end(SERVER), first, b"in")).seen();
+    assert_eq!((answer.source, answer.destination), (end(SERVER), end(HOST)));
+}
+
+#[test]
+fn other_mapping_behaviours_are_as_configured() {
+    let cases = [("address-dependent", true), ("address-and-port-dependent", false)];
+    for (mapping, same_address_same_mapping) in cases {
+        let mut bench = Bench::new(&with(&format!(r#""mapping": "{mapping}""#)));
+        let first = bench.udp_out(HOST, SERVER);
+        assert_eq!(bench.udp_out(HOST, "192.0.2.80:81") == first, same_address_same_mapping, "{mapping}");
+        let other = bench.udp_out(HOST, "198.51.100.9:80");
+        assert_ne!(other, first, "{mapping}");
+        assert_eq!(bench.outside(&udp(end("198.51.100.9:80"), other, b"")).seen().destination, end(HOST));
+    }
+}
+
+// RFC 4787 REQ-2
+#[test]
+fn a_subscriber_keeps_to_one_address_if_paired() {
+    let mut bench = Bench::new(PLAIN);
+    let addresses: std::collections::BTreeSet<_> =
+        (0..50).map(|i| bench.udp_out(&format!("10.0.0.5:{}", 5000 + i), SERVER).0).collect();
+    assert_eq!(addresses.len(), 1);
+    let all: std::collections::BTreeSet<_> =
+        (0..50).map(|i| bench.udp_out(&format!("10.0.1.{i}:5000"), SERVER).0).collect();
+    assert_eq!(all.len(), 2);
+}
+
+// RFC 4787 REQ-3, RFC 5382 REQ-7: no port overloading; ports keep to their range
+#[test]
+fn ports_are_preserved_or_unique_and_keep_their_range() {
+    let mut bench = Bench::new(r#"{"external": ["203.0.113.1"]}"#);
+    let mut seen = std::collections::BTreeSet::new();
+    for host in 1..100 {
+        for port in [53, 500, 5000, 40001] {
+            let external = bench.udp_out(&format!("10.0.0.{host}:{port}"), SERVER);
+            assert!(seen.insert(external), "{external:?} twice");
+            assert_eq!(external.1 < 1024, port < 1024);
+            assert_eq!(external.1 % 2, port % 2); // REQ-4
+            assert!(host > 1 || external.1 == port);
+        }
+    }
+}
+
+// RFC 4787 REQ-4
+#[test]
+fn parity_gives_way_only_when_none_is_left() {
+    let mut bench = Bench::new(r#"{"external": ["203.0.113.1"], "ports": "2000-2005"}"#);
+    let ports: Vec<u16> =
+        (1..7).map(|host| bench.udp_out(&format!("10.0.0.{host}:4000"), SERVER).1).collect();
+    assert!(ports[..3].iter().all(|port| port % 2 == 0) && ports[3..].iter().all(|port| port % 2 == 1));
+    assert_eq!(bench.inside(&udp(end("10.0.0.9:4000"), end(SERVER), b"")).dropped(), NatPortsExhausted);
+}
+
+// RFC 4787 REQ-5, REQ-6
+#[test]
+fn udp_lives_five_minutes_after_the_last_packet_from_inside() {
+    let mut bench = Bench::new(PLAIN);
+    let external = bench.udp_out(HOST, SERVER);
+    bench.wait(299);
+    assert_eq!(bench.outside(&udp(end(SERVER), external, b"")).seen().destination, end(HOST));
+    bench.wait(2); // The packet from outside has not prolonged it.
+    assert_eq!(bench.outside(&udp(end(SERVER), external, b"")).dropped(), NatNoMapping);
+    assert_eq!(bench.ports_in_use(), 0);
+
+    let mut both = Bench::new(&with(r#""refresh": "both""#));
+    let external = both.udp_out(HOST, SERVER);
+    for _ in 0..3 {
+        both.wait(299);
+        assert_eq!(both.outside(&udp(end(SERVER), external, b"")).seen().destination, end(HOST));
+    }
+}
+
+// RFC 4787 REQ-6, RFC 7857 7: who only sends from outside keeps nothing alive
+#[test]
+fn new_senders_do_not_keep_a_mapping_alive() {
+    let mut bench = Bench::new(PLAIN);
+    let external = bench.udp_out(HOST, SERVER);
+    for i in 0..29 {
+        bench.wait(10);
+        let stranger = end(&format!("198.51.100.{i}:9"));
+        assert_eq!(bench.outside(&udp(stranger, external, b"")).seen().destination, end(HOST));
+    }
+    bench.wait(11);
+    assert_eq!(bench.outside(&udp(end("198.51.100.99:9"), external, b"")).dropped(), NatNoMapping);
+    assert_eq!(bench.outside(&udp(end("198.51.100.28:9"), external, b"")).dropped(), NatNoMapping);
+}
+
+#[test]
+fn an_answer_makes_a_flow_from_outside_keep_its_mapping() {
+    let mut bench = Bench::new(PLAIN);
+    let external = bench.udp_out(HOST, SERVER);
+    bench.wait(290);
+    let stranger = end("198.51.100.7:9");
+    assert_eq!(bench.outside(&udp(stranger, external, b"")).seen().destination, end(HOST));
+    let answer = bench.inside(&udp(end(HOST), stranger, b"")).seen();
+    assert_eq!((answer.source, answer.destination), (external, stranger));
+    bench.wait(290);
+    assert_eq!(bench.outside(&udp(stranger, external, b"")).seen().destination, end(HOST));
+    assert_eq!(bench.outside(&udp(end(SERVER), external, b"")).seen().destination, end(HOST));
+    bench.wait(11);
+    assert_eq!(bench.outside(&udp(end(SERVER), external, b"")).dropped(), NatNoMapping);
+    assert_eq!(bench.ports_in_use(), 0);
+}
+
+// RFC 4787 REQ-8, RFC 5382 REQ-3
+#[test]
+fn filtering_is_as_configured() {
+    let stranger = end("198.51.100.7:9");
+    for (filtering, same_address, anybody) in [
+        ("endpoint-independent", true, true),
+        ("address-dependent", true, false),
+        ("address-and-port-dependent", false, false),
+    ] {
+        let mut bench = Bench::new(&with(&format!(r#""filtering": "{filtering}""#)));
+        let external = bench.udp_out(HOST, SERVER);
+        let passes = |bench: &mut Bench, from: End| match bench.outside(&udp(from, external, b"")) {
+            Fate::Out(Side::Inside, _) => true,
+            fate => {
+                assert_eq!(fate.dropped(), NatFiltered);
+                false
+            }
+        };
+        assert!(passes(&mut bench, end(SERVER)));
+        assert_eq!(passes(&mut bench, (server(), 81)), same_address, "{filtering}");
+        assert_eq!(passes(&mut bench, stranger), anybody, "{filtering}");
+        // REQ-11: determinism. A permission lasts as long as the flow that gave it.
+        bench.udp_out(HOST, "198.51.100.7:1");
+        assert_eq!(passes(&mut bench, stranger), anybody || same_address, "{filtering}");
+    }
+}
+
+#[test]
+fn a_permission_ends_with_its_flow() {
+    let mut bench = Bench::new(&with(r#""filtering": "address-dependent""#));
+    let external = bench.udp_out(HOST, SERVER);
+    bench.wait(200);
+    bench.udp_out(HOST, "198.51.100.7:1");
+    bench.wait(200);
+    assert_eq!(bench.outside(&udp((server(), 81), external, b"")).dropped(), NatFiltered);
+    assert_eq!(bench.outside(&udp(end("198.51.100.7:2"), external, b"")).seen().destination, end(HOST));
+}
+
+// RFC 4787 REQ-9, RFC 5382 REQ-8
+#[test]
+fn hairpins_have_external_addresses_at_both_ends() {
+    let mut bench = Bench::new(PLAIN);
+    let (a, b) = (end("10.0.0.1:1000"), end("10.0.0.2:2000"));
+    let external_b = bench.udp_out("10.0.0.2:2000", SERVER);
+    let fate = bench.inside(&udp(a, external_b, b"hello"));
+    let Fate::Out(side, _) = &fate else { panic!("{fate:?}") };
+    assert_eq!(*side, Side::Inside);
+    let there = fate.seen();
+    let external_a = there.source;
+    assert_eq!(there.destination, b);
+    assert_ne!(external_a, a);
+    let back = bench.inside(&udp(b, external_a, b"hello yourself")).seen();
+    assert_eq!((back.source, back.destination), (external_b, a));
+    assert_eq!(bench.udp_out("10.0.0.1:1000", SERVER), external_a);
+    let again = bench.inside(&udp(a, external_b, b"again")).seen();
+    assert_eq!((again.source, again.destination), (external_a, b));
+    bench.wait(301);
+    bench.expire();
+    assert_eq!(bench.ports_in_use(), 0);
+    assert_eq!(bench.inside(&udp(a, external_b, b"late")).dropped(), NatNoMapping);
+}
+
+#[test]
+fn hairpins_can_be_off_and_obey_filters() {
+    let mut bench = Bench::new(&with(r#""hairpin": false"#));
+    let external = bench.udp_out(HOST, SERVER);
+    assert_eq!(bench.inside(&udp(end("10.0.0.1:1000"), external, b"")).dropped(), NatHairpin);
+    let mut bench = Bench::new(&with(r#""filtering": "address-and-port-dependent""#));
+    let external = bench.udp_out(HOST, SERVER);
+    assert_eq!(bench.inside(&udp(end("10.0.0.1:1000"), external, b"")).dropped(), NatFiltered);
+    assert_eq!(bench.ports_in_use(), 1);
+}
+
+#[test]
+fn a_host_reaches_itself() {
+    let mut bench = Bench::new(PLAIN);
+    let external = bench.udp_out(HOST, SERVER);
+    let seen = bench.inside(&udp(end(HOST), external, b"echo")).seen();
+    assert_eq!((seen.source, seen.destination), (external, end(HOST)));
+}
+
+// RFC 4787 REQ-14
+#[test]
+fn fragments_are_translated_in_any_order() {
+    let mut bench = Bench::new(PLAIN);
+    let (host, server) = (end("10.0.0.5:5000"), end(SERVER));
+    let body = udp_body(host, server, &[7; 40]);
+    let first = ipv4(UDP, host.0, server.0, 77, 0x2000, &body[..24]);
+    let second = ipv4(UDP, host.0, server.0, 77, 0x2003, &body[24..40]);
+    let third = ipv4(UDP, host.0, server.0, 77, 0x0005, &body[40..]);
+    assert_eq!(bench.inside(&third), Fate::Held);
+    let out = bench.send_all(Side::Inside, &first);
+    let external = see(&out[0].1).source;
+    assert_eq!(out.len(), 2);
+    let mut whole = out[0].1[20..].to_vec();
+    let second = bench.inside(&second).seen();
+    assert_eq!((second.source.0, second.destination.0), (external.0, server.0));
+    whole.extend(&second.payload);
+    whole.extend(&see(&out[1].1).payload);
+    assert_eq!(whole, udp_body(external, server, &[7; 40]));
+    // The answer in fragments.
+    let body = udp_body(server, external, &[9; 40]);
+    let seen = bench.outside(&ipv4(UDP, server.0, external.0, 78, 0x2000, &body[..24])).seen();
+    assert_eq!(seen.destination, host);
+    let seen = bench.outside(&ipv4(UDP, server.0, external.0, 78, 0x0003, &body[24..])).seen();
+    assert_eq!(seen.destination.0, host.0);
+}
+
+// RFC 5382 REQ-2
+#[test]
+fn tcp_opens_as_it_may() {
+    let mut bench = Bench::new(PLAIN);
+    let (host, server) = (end(HOST), end(SERVER));
+    let external = bench.inside(&tcp(host, server, SYN, b"")).seen().source;
+    // A simultaneous open: SYN against SYN.
+    assert_eq!(bench.outside(&tcp(server, external, SYN, b"")).seen().destination, host);
+    assert_eq!(bench.inside(&tcp(host, server, SYN | ACK, b"")).seen().source, external);
+    // From outside, to a mapping that is there.
+    let stranger = end("198.51.100.7:9");
+    assert_eq!(bench.outside(&tcp(stranger, external, SYN, b"")).seen().destination, host);
+    assert_eq!(bench.inside(&tcp(host, stranger, SYN | ACK, b"")).seen().source, external);
+    assert_eq!(bench.outside(&tcp(stranger, external, ACK, b"data")).seen().payload, b"data");
+}
+
+// RFC 5382 REQ-4
+#[test]
+fn an_unsolicited_syn_is_dropped_without_a_word_and_spoils_nothing() {
+    let mut bench = Bench::new(&with(r#""filtering": "address-dependent""#));
+    let (host, server) = (end(HOST), end(SERVER));
+    let external = bench.inside(&tcp(host, end("198.51.100.7:9"), SYN, b"")).seen().source;
+    assert_eq!(bench.outside(&tcp(server, external, SYN, b"")).dropped(), NatFiltered);
+    bench.wait(1);
+    assert_eq!(bench.inside(&tcp(host, server, SYN, b"")).seen().source, external);
+    assert_eq!(bench.outside(&tcp(server, external, SYN, b"")).seen().destination, host);
+}
+
+// RFC 5382 REQ-5, RFC 7857 2
+#[test]
+fn tcp_lives_as_long_as_its_phase() {
+    let mut bench = Bench::new(PLAIN);
+    let (host, server) = (end(HOST), end(SERVER));
+    let connect = |bench: &mut Bench| {
+        let external = bench.inside(&tcp(host, server, SYN, b"")).seen().source;
+        bench.outside(&tcp(server, external, SYN | ACK, b"")).seen();
+        bench.inside(&tcp(host, server, ACK, b"")).seen();
+        external
+    };
+    let external = connect(&mut bench);
+    bench.wait(7439);
+    bench.outside(&tcp(server, external, ACK, b"late")).seen();
+    bench.wait(7439);
+    bench.outside(&tcp(server, external, ACK, b"later")).seen();
+    bench.outside(&tcp(server, external, RST, b"")).seen();
+    bench.wait(239);
+    bench.outside(&tcp(server, external, ACK, b"straggler")).seen();
+    bench.wait(241);
+    assert_eq!(bench.outside(&tcp(server, external, SYN, b"")).dropped(), NatNoMapping);
+
+    let external = connect(&mut bench);
+    bench.inside(&tcp(host, server, FIN | ACK, b"")).seen();
+    bench.wait(1000); // Half closed is not closed.
+    bench.outside(&tcp(server, external, FIN | ACK, b"")).seen();
+    bench.wait(239);
+    bench.inside(&tcp(host, server, ACK, b"")).seen();
+    bench.wait(241);
+    bench.expire();
+    assert_eq!(bench.ports_in_use(), 0);
+}
+
+// RFC 7857 2
+#[test]
+fn a_segment_that_opens_nothing_is_dropped() {
+    let mut bench = Bench::new(PLAIN);
+    for flags in [ACK, SYN | ACK, RST, FIN | ACK] {
+        assert_eq!(bench.inside(&tcp(end(HOST), end(SERVER), flags, b"")).dropped(), NatNotOpening);
+    }
+    let mut bench = Bench::new(&with(r#""tcp-opens-with": "any""#));
+    bench.inside(&tcp(end(HOST), end(SERVER), ACK, b"")).seen();
+    assert_eq!(bench.inside(&tcp(end("10.0.0.6:1"), end(SERVER), RST, b"")).dropped(), NatNotOpening);
+}
+
+// RFC 7857 7.1
+#[test]
+fn a_reset_does_not_keep_a_mapping_alive() {
+    let mut bench = Bench::new(PLAIN);
+    let host = end(HOST);
+    let external = bench.inside(&tcp(host, end(SERVER), SYN, b"")).seen().source;
+    for i in 0..9 {
+        bench.wait(25);
+        let stranger = end(&format!("198.51.100.{i}:9"));
+        bench.outside(&tcp(stranger, external, SYN, b"")).seen();
+        assert_eq!(bench.inside(&tcp(host, stranger, RST | ACK, b"")).seen().source, external);
+    }
+    bench.wait(16);
+    assert_eq!(bench.outside(&tcp(end("198.51.100.99:9"), external, SYN, b"")).dropped(), NatNoMapping);
+}
+
+// RFC 5508 REQ-1, REQ-2
+#[test]
+fn queries_pass_and_live_a_minute() {
+    let mut bench = Bench::new(PLAIN);
+    let host = end(HOST).0;
+    let out = bench.inside(&query(8, 4321, host, server())).seen();
+    let external = out.source;
+    assert_eq!((external.1, out.destination.0), (4321, server()));
+    assert_eq!(bench.inside(&query(8, 4321, host, end("198.51.100.7").0)).seen().source, external); // REQ-1a
+    // Another host with the same identifier gets another one.
+    let rival =
+        (1..100).map(|i| end(&format!("10.0.0.{i}")).0).filter(|&rival| rival != host).find_map(|rival| {
+            let seen = bench.inside(&query(8, 4321, rival, server())).seen();
+            (seen.source.0 == external.0).then_some((rival, seen.source.1))
+        });
+    let (rival, id) = rival.unwrap();
+    assert_ne!(id, 4321);
+    let back = bench.outside(&query(0, id, server(), external.0)).seen();
+    assert_eq!(back.destination, (rival, 4321));
+    bench.wait(59);
+    let back = bench.outside(&query(0, 4321, server(), external.0)).seen();
+    assert_eq!(back.destination, (host, 4321));
+    bench.wait(2);
+    assert_eq!(bench.outside(&query(0, 4321, server(), external.0)).dropped(), NatNotOpening);
+    assert_eq!(bench.inside(&query(0, 4321, host, server())).dropped(), NatNotOpening);
+}
+
+// RFC 5508 REQ-3, REQ-4, REQ-6; RFC 4787 REQ-12; RFC 5382 REQ-9, REQ-10
+#[test]
+fn errors_from_outside_reach_the_host_and_change_nothing() {
+    let router = end("198.51.100.254").0;
+    for (protocol, quoted_len) in [(UDP, 28), (UDP, 100), (TCP, 28), (TCP, 60), (ICMP, 28)] {
+        let mut bench = Bench::new(PLAIN);
+        let host = end(HOST);
+        bench.udp_out("10.0.0.9:5000", SERVER);
+        let sent = match protocol {
+            UDP => udp(host, end(SERVER), b"some data"),
+            TCP => tcp(host, end(SERVER), SYN, b"some data"),
+            _ => query(8, 99, host.0, server()),
+        };
+        let Fate::Out(_, out) = bench.inside(&sent) else { panic!() };
+        let external = see(&out).source;
+        let seen = bench.outside(&error(3, 4, router, external.0, &out, quoted_len)).seen();
+        assert_eq!((seen.source.0, seen.destination.0, seen.kind), (router, host.0, 3));
+        let quoted = seen.quoted.unwrap();
+        let original = see(&sent);
+        assert_eq!((quoted.source, quoted.destination), (original.source, original.destination));
+        // A wrong checksum, of the error or in the quoted header.
+        let mut broken = error(3, 4, router, external.0, &out, quoted_len);
+        broken[24] ^= 1;
+        assert_eq!(bench.outside(&broken).dropped(), NatIcmpEmbedded);
+        let mut ttl = out.clone();
+        ttl[8] -= 1;
+        let quotes_wrongly = error(3, 4, router, external.0, &ttl, quoted_len);
+        assert_eq!(bench.outside(&quotes_wrongly).dropped(), NatIcmpEmbedded);
+        // The flow goes on.
+        bench.inside(&sent).seen();
+    }
+}
+
+#[test]
+fn errors_do_not_keep_a_flow() {
+    let mut bench = Bench::new(PLAIN);
+    let Fate::Out(_, out) = bench.inside(&udp(end(HOST), end(SERVER), b"x")) else { panic!() };
+    let external = see(&out).source;
+    bench.wait(299);
+    bench.outside(&error(3, 1, server(), external.0, &out, 28)).seen();
+    bench.wait(2);
+    assert_eq!(bench.outside(&error(3, 1, server(), external.0, &out, 28)).dropped(), IcmpErrorUnrelated);
+}
+
+// RFC 5508 REQ-5
+#[test]
+fn errors_from_inside_come_from_the_nat() {
+    let mut bench = Bench::new(PLAIN);
+    let external = bench.udp_out(HOST, SERVER);
+    let sent = udp(end(SERVER), external, b"for you");
+    let Fate::Out(_, received) = bench.outside(&sent) else { panic!() };
+    for sender in [end(HOST).0, end("10.9.9.9").0] {
+        let seen = bench.inside(&error(3, 3, sender, server(), &received, 36)).seen();
+        assert_eq!((seen.source.0, seen.destination.0), (external.0, server()));
+        let quoted = seen.quoted.unwrap();
+        assert_eq!((quoted.source, quoted.destination), (end(SERVER), external));
+    }
+}
+
+// RFC 5508 REQ-4, REQ-5: no mapping
+#[test]
+fn errors_about_unknown_packets_are_dropped() {
+    let mut bench = Bench::new(PLAIN);
+    let external = bench.udp_out(HOST, SERVER);
+    let quoted = udp((external.0, 9), end(SERVER), b"never sent");
+    let unknown = error(3, 3, server(), external.0, &quoted, 28);
+    assert_eq!(bench.outside(&unknown).dropped(), IcmpErrorUnrelated);
+    // Even where the error's own addresses are those of a flow: an echo with identifier 0.
+    let mut bench = Bench::new(r#"{"one-to-one": [{"external": "203.0.113.1", "internal": "10.0.0.5"}]}"#);
+    bench.inside(&query(8, 0, end(HOST).0, server())).seen();
+    let quoted = udp((end("203.0.113.1").0, 9), end(SERVER), b"never sent");
+    let unknown = error(3, 3, server(), end("203.0.113.1").0, &quoted, 28);
+    assert_eq!(bench.outside(&unknown).dropped(), IcmpErrorUnrelated);
+}
+
+// RFC 5508 REQ-7, RFC 7857 12
+#[test]
+fn errors_and_queries_are_hairpinned() {
+    let mut bench = Bench::new(PLAIN);
+    let (a, b) = (end("10.0.0.1:1000"), end("10.0.0.2:2000"));
+    let external_b = bench.udp_out("10.0.0.2:2000", SERVER);
+    let sent = udp(a, external_b, b"hello");
+    let Fate::Out(_, received) = bench.inside(&sent) else { panic!() };
+    let external_a = see(&received).source;
+    let fate = bench.inside(&error(3, 3, b.0, external_a.0, &received, 28));
+    assert!(matches!(fate, Fate::Out(Side::Inside, _)));
+    let seen = fate.seen();
+    assert_eq!((seen.source.0, seen.destination.0), (external_b.0, a.0));
+    let quoted = seen.quoted.unwrap();
+    assert_eq!((quoted.source, quoted.destination), (a, external_b));
+    // About an answer.
+    let Fate::Out(_, received) = bench.inside(&udp(b, external_a, b"hi")) else { panic!() };
+    let seen = bench.inside(&error(3, 3, a.0, external_b.0, &received, 28)).seen();
+    assert_eq!((seen.source.0, seen.destination.0), (external_a.0, b.0));
+    let quoted = seen.quoted.unwrap();
+    assert_eq!((quoted.source, quoted.destination), (b, external_a));
+    // A query to a mapped identifier.
+    let id = bench.inside(&query(8, 7, b.0, server())).seen().source;
+    let seen = bench.inside(&query(8, id.1, a.0, id.0)).seen();
+    assert_eq!(seen.destination, (b.0, 7));
+}
+
+// RFC 5508 REQ-11
+#[test]
+fn other_icmp_stays_where_it_is() {
+    let mut bench = Bench::new(PLAIN);
+    assert_eq!(bench.inside(&query(9, 0, end(HOST).0, server())).dropped(), NatProtocol);
+    assert_eq!(bench.outside(&query(10, 0, server(), end("203.0.113.1").0)).dropped(), NatProtocol);
+}
+
+// RFC 6888 REQ-4
+#[test]
+fn subscribers_have_limits() {
+    let mut bench = Bench::new(&with(r#""subscriber": {"sessions": 3}"#));
+    for port in 1..4 {
+        bench.udp_out("10.0.0.1:4000", &format!("192.0.2.80:{port}"));
+    }
+    let fourth = udp(end("10.0.0.1:4000"), end("192.0.2.80:4"), b"");
+    assert_eq!(bench.inside(&fourth).dropped(), NatSubscriberLimit);
+    bench.udp_out("10.0.0.2:4000", SERVER);
+    bench.wait(301);
+    bench.inside(&fourth).seen();
+
+    let mut bench = Bench::new(&with(r#""subscriber": {"ports": 2}"#));
+    bench.udp_out("10.0.0.1:4000", SERVER);
+    bench.udp_out("10.0.0.1:4001", SERVER);
+    bench.udp_out("10.0.0.1:4001", "192.0.2.80:81");
+    let third = udp(end("10.0.0.1:4002"), end(SERVER), b"");
+    assert_eq!(bench.inside(&third).dropped(), NatSubscriberLimit);
+    bench.wait(301);
+    bench.inside(&third).seen();
+}
+
+// RFC 6888 REQ-14
+#[test]
+fn blocks_are_taken_logged_and_given_back() {
+    use functions::nat::log::{What, decode};
+    let config = r#"{"external": ["203.0.113.1"], "ports": "10000-10063", "blocks": {"size": 16, "max": 2}}"#;
+    let mut bench = Bench::new(config);
+    let mut ports: Vec<u16> =
+        (0..16).map(|i| bench.udp_out(&format!("10.0.0.1:{}", 4000 + i), SERVER).1).collect();
+    let alerts = bench.alerts();
+    assert_eq!(alerts.len(), 1);
+    let (what, _, address, first) = decode(alerts[0].signature_id).unwrap();
+    assert_eq!((what, address), (What::BlockTaken, 0));
+    ports.sort_unstable();
+    assert_eq!(ports, (first..first + 16).collect::<Vec<_>>());
+    bench.udp_out("10.0.0.1:5000", SERVER);
+    assert_eq!(bench.alerts().len(), 1);
+    for i in 1..16 {
+        bench.udp_out(&format!("10.0.0.1:{}", 5000 + i), SERVER);
+    }
+    let more = udp(end("10.0.0.1:6000"), end(SERVER), b"");
+    assert_eq!(bench.inside(&more).dropped(), NatSubscriberLimit);
+    for host in [2, 3] {
+        bench.udp_out(&format!("10.0.0.{host}:4000"), SERVER);
+    }
+    let fourth = udp(end("10.0.0.4:4000"), end(SERVER), b"");
+    assert_eq!(bench.inside(&fourth).dropped(), NatPortsExhausted);
+    bench.alerts();
+    bench.wait(301);
+    bench.expire();
+    let alerts = bench.alerts();
+    assert_eq!(alerts.len(), 4);
+    assert!(alerts.iter().all(|alert| matches!(decode(alert.signature_id), Some((What::BlockFreed, ..)))));
+    bench.inside(&more).seen();
+}
+
+#[test]
+fn static_rules_hold_both_ways() {
+    let mut bench = Bench::new(&with(
+        r#""forwards": [{"protocol": "tcp", "external": "203.0.113.1:8000-8009", "internal": "10.0.0.7:80-89"}],
+           "one-to-one": [{"external": "203.0.113.9", "internal": "10.0.0.9"}]"#,
+    ));
+    let stranger = end("198.51.100.7:9");
+    let seen = bench.outside(&tcp(stranger, end("203.0.113.1:8003"), SYN, b"")).seen();
+    assert_eq!(seen.destination, end("10.0.0.7:83"));
+    let seen = bench.inside(&tcp(end("10.0.0.7:83"), stranger, SYN | ACK, b"")).seen();
+    assert_eq!(seen.source, end("203.0.113.1:8003"));
+    let seen = bench.inside(&tcp(end("10.0.0.7:84"), stranger, SYN, b"")).seen();
+    assert_eq!(seen.source, end("203.0.113.1:8004"));
+    assert_eq!(bench.outside(&tcp(stranger, end("203.0.113.1:8010"), SYN, b"")).dropped(), NatNoMapping);
+    // One to one: every protocol, ports and identifiers as they are, and from inside too.
+    assert_eq!(
+        bench.outside(&udp(stranger, end("203.0.113.9:53"), b"")).seen().destination,
+        end("10.0.0.9:53")
+    );
+    assert_eq!(
+        bench.outside(&query(8, 3, stranger.0, end("203.0.113.9").0)).seen().destination,
+        (end("10.0.0.9").0, 3)
+    );
+    let gre = ipv4(47, end("10.0.0.9").0, stranger.0, 1, 0, &[0; 8]);
+    assert_eq!(bench.inside(&gre).seen().source, end("203.0.113.9"));
+    let seen = bench.inside(&udp(end("10.0.0.1:1"), end("203.0.113.9:53"), b"")).seen();
+    assert_eq!(seen.destination, end("10.0.0.9:53"));
+    // A dynamic mapping never gets a forwarded port.
+    for host in 1..20 {
+        let syn = tcp(end(&format!("10.0.1.{host}:8003")), stranger, SYN, b"");
+        assert_ne!(bench.inside(&syn).seen().source, end("203.0.113.1:8003"));
+    }
+}
+
+#[test]
+fn protocols_without_ports_have_one_host_for_each_remote() {
+    let mut bench = Bench::new(r#"{"external": ["203.0.113.1"]}"#);
+    let esp = |from: &str, to: &str| ipv4(50, end(from).0, end(to).0, 1, 0, &[1; 16]);
+    assert_eq!(bench.inside(&esp("10.0.0.1", "192.0.2.1")).seen().source, end("203.0.113.1"));
+    assert_eq!(bench.outside(&esp("192.0.2.1", "203.0.113.1")).seen().destination, end("10.0.0.1"));
+    assert_eq!(bench.inside(&esp("10.0.0.2", "192.0.2.1")).dropped(), NatPortsExhausted);
+    assert_eq!(bench.inside(&esp("10.0.0.2", "192.0.2.2")).seen().source, end("203.0.113.1"));
+    assert_eq!(bench.outside(&esp("192.0.2.3", "203.0.113.1")).dropped(), NatNoMapping);
+    bench.wait(301);
+    assert_eq!(bench.inside(&esp("10.0.0.2", "192.0.2.1")).seen().source, end("203.0.113.1"));
+    assert_eq!(bench.ports_in_use(), 1);
+}
+
+#[test]
+fn addresses_that_are_not_ours_pass_or_do_not() {
+    let inside = r#""inside": ["10.0.0.0/8"]"#;
+    let mut bench = Bench::new(&with(inside));
+    let foreign = udp(end("172.16.0.1:1"), end(SERVER), b"");
+    assert_eq!(bench.inside(&foreign).dropped(), NatUntranslated);
+    let mut bench = Bench::new(&with(&format!(r#"{inside}, "untranslated": "pass""#)));
+    assert_eq!(bench.inside(&foreign), Fate::Out(Side::Outside, foreign.clone()));
+    assert_eq!(bench.inside(&foreign), Fate::Out(Side::Outside, foreign.clone()));
+    let answer = udp(end(SERVER), end("172.16.0.1:1"), b"");
+    assert_eq!(bench.outside(&answer), Fate::Out(Side::Inside, answer.clone()));
+    assert_eq!(bench.outside(&udp(end(SERVER), end("10.0.0.1:1"), b"")).dropped(), NatUntranslated);
+    let dhcp = udp(end("0.0.0.0:68"), end("255.255.255.255:67"), b"");
+    assert_eq!(Bench::new(PLAIN).inside(&dhcp).dropped(), NatUntranslated);
+}
+
+#[test]
+fn known_flows_cannot_be_spoofed_from_the_other_side() {
+    let mut bench = Bench::new(PLAIN);
+    let external = bench.udp_out(HOST, SERVER);
+    // The host's own packet, from outside; the server's, from inside; and the inside address from outside.
+    assert_eq!(bench.outside(&udp(end(HOST), end(SERVER), b"")).dropped(), NatFiltered);
+    assert_eq!(bench.inside(&udp(end(SERVER), external, b"")).dropped(), NatFiltered);
+    assert_eq!(bench.outside(&udp(end(SERVER), end(HOST), b"")).dropped(), NatFiltered);
+    bench.outside(&udp(end(SERVER), external, b"")).seen();
+}
+
+#[test]
+fn a_drained_address_gets_no_new_mappings() {
+    let mut bench = Bench::new(PLAIN);
+    let external = bench.udp_out(HOST, SERVER);
+    bench.chain.stage_mut(0).unwrap().control(&format!("drain {}", external.0)).unwrap();
+    assert_eq!(bench.udp_out(HOST, "192.0.2.1:1"), external);
+    assert_ne!(bench.udp_out("10.0.0.5:5001", SERVER).0, external.0);
+}
