@@ -9,6 +9,7 @@ mod export;
 mod output;
 mod policies;
 mod run;
+mod scaffold;
 mod shell;
 mod sinks;
 mod sources;
@@ -38,6 +39,8 @@ enum Task {
     Traffic(traffic::Args),
     /// Show which network functions there are, and all about one
     Nf(catalogue::Args),
+    /// Begin a network function of your own
+    New(scaffold::Args),
     /// Measure what a packet costs, on one core, from memory to memory
     Bench(bench::Args),
     /// Write a shell's completion script
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Task::Explain(args) => explain::run(&args),
         Task::Traffic(args) => traffic::run(&args),
         Task::Nf(args) => catalogue::run(&args),
+        Task::New(args) => scaffold::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Completions(args) => shell::completions(&args, Command::command()),
         Task::Man(args) => shell::man(&args, Command::command()),
