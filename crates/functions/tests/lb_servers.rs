@@ -166,7 +166,7 @@ fn what_a_lost_server_still_sends_is_a_stray_even_in_the_batch_of_the_move() {
             let out = if together {
                 bench.batch(&[moving, late.clone()])
             } else {
-                [bench.batch(&[moving]), bench.batch(&[late.clone()])].concat()
+                [bench.batch(&[moving]), bench.batch(std::slice::from_ref(&late))].concat()
             };
             let to = server_of(&out[0].1);
             assert_ne!(to, 2);

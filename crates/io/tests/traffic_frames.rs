@@ -53,7 +53,7 @@ fn the_same_seed_gives_the_same_bytes_and_another_does_not() {
         let (first, counters) = frames_of(&profile);
         assert_eq!(frames_of(&profile), (first.clone(), counters));
         assert_eq!(counters.frames, 3_000);
-        assert_eq!(counters.bytes, first.iter().map(|frame| frame.data.len() as u64).sum());
+        assert_eq!(counters.bytes, first.iter().map(|frame| frame.data.len() as u64).sum::<u64>());
         let (other, _) = frames_of(&Profile { seed: 2, ..profile });
         assert_ne!(first, other, "{name}");
     }

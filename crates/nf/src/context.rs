@@ -183,6 +183,13 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// The counters of the group with this number in the descriptor, in the order of their names; none if there is no
+    /// such group. For functions that add to several at once.
+    #[inline]
+    pub fn counters_of(&mut self, group: usize) -> &mut [u64] {
+        self.shared.groups.get_mut(group).map_or(&mut [], |group| &mut group.values)
+    }
+
     /// The set with this number in the descriptor.
     ///
     /// # Panics

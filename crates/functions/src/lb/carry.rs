@@ -109,12 +109,17 @@ fn is_answer(packet: &PacketView<'_>, state: &mut State) -> bool {
 
 /// Sets one end of the packet; of an ICMP error also the other end of the packet that it quotes, which went the other way
 /// (RFC 5508 REQ-4, REQ-5).
-#[inline]
+#[inline(always)]
 fn rewrite(packet: &mut PacketView<'_>, end: End, to: Endpoint) -> Done {
     if packet.meta().class == Class::IcmpError {
-        packet.set_embedded_end(end.other(), to).map_err(reason)?;
+        rewrite_quoted(packet, end.other(), to)?;
     }
     packet.set_end(end, to).map_err(reason)
+}
+
+#[cold]
+fn rewrite_quoted(packet: &mut PacketView<'_>, end: End, to: Endpoint) -> Done {
+    packet.set_embedded_end(end, to).map_err(reason)
 }
 
 /// Tells a sender which packets get through (RFC 1191, RFC 8201).

@@ -207,8 +207,11 @@ fn count_server(context: &mut Context<'_>, server: u16, what: usize, by: u64) {
 /// Counts a packet at `what` and its bytes behind.
 #[inline]
 fn count_packet(context: &mut Context<'_>, server: u16, what: usize, bytes: usize) {
-    count_server(context, server, what, 1);
-    count_server(context, server, what + 1, bytes as u64);
+    let first = usize::from(server) * OF_SERVER.len() + what;
+    if let Some([packets, total, ..]) = context.counters_of(SERVERS).get_mut(first..) {
+        *packets = packets.wrapping_add(1);
+        *total = total.wrapping_add(bytes as u64);
+    }
 }
 
 /// What comes of a packet: on it goes, or not.
