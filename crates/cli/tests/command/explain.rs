@@ -16,7 +16,7 @@ pipelet { inside <-> n <-> f <-> outside; }
 fn place() -> Place {
     let place = Place::new();
     place.write("p.rvl", POLICY);
-    place.stdout("traffic --write in.pcapng --packets 3000 --ipv6 0 --no-replies --ports 80,443 --attack syn-flood=0.1");
+    place.stdout("traffic --write in.pcapng --packets 3000 --ipv6 0 --no-replies --protocols tcp=3,udp=1 --ports 80,443 --attack syn-flood=0.1");
     place
 }
 
@@ -127,7 +127,7 @@ fn replies_are_told_with_their_flow() {
     let place = Place::new();
     place.write("p.rvl", POLICY);
     place.write("wire.rvl", WIRE);
-    // Both directions through a chain that rewrites nothing.
+    // Both directions, through a chain that rewrites nothing.
     place.stdout("traffic --write in.pcapng --packets 500 --ipv6 0 --protocols udp=1");
     let all = place.json("explain wire.rvl --read in.pcapng -o json --limit 500");
     assert!(all.as_array().unwrap().iter().all(|s| s["outcome"]["what"] == "sent"));
