@@ -3,11 +3,13 @@
 mod bench;
 mod catalogue;
 mod control;
+mod demo;
 mod explain;
 mod export;
 mod output;
 mod policies;
 mod run;
+mod scaffold;
 mod shell;
 mod sinks;
 mod sources;
@@ -19,14 +21,23 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 /// Network functions as a service: NAT, load balancer, firewall, monitor, and your own.
 #[derive(Debug, Parser)]
-#[command(name = "rivulet", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(name = "rivulet", version, arg_required_else_help = true, max_term_width = 100, after_help = EXAMPLES)]
 struct Command {
     #[command(subcommand)]
     task: Task,
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  rivulet demo
+  rivulet run site.rvl --read capture.pcap --write out.pcapng
+  rivulet explain site.rvl --read capture.pcap --flow 1
+  rivulet nf show nat";
+
 #[derive(Debug, Subcommand)]
 enum Task {
+    /// See NAT, firewall, load balancer and monitor at work on made-up traffic
+    Demo(demo::Args),
     /// Run a policy over captures: packets in, packets out, and a report of what happened
     Run(run::Args),
     /// Tell, packet by packet, what each function of a policy did, and why
@@ -35,6 +46,8 @@ enum Task {
     Traffic(traffic::Args),
     /// Show which network functions there are, and all about one
     Nf(catalogue::Args),
+    /// Begin a network function of your own
+    New(scaffold::Args),
     /// Measure what a packet costs, on one core, from memory to memory
     Bench(bench::Args),
     /// Write a shell's completion script
@@ -45,10 +58,12 @@ enum Task {
 
 fn main() -> ExitCode {
     let done = match Command::parse().task {
+        Task::Demo(args) => demo::run(&args),
         Task::Run(args) => run::run(&args),
         Task::Explain(args) => explain::run(&args),
         Task::Traffic(args) => traffic::run(&args),
         Task::Nf(args) => catalogue::run(&args),
+        Task::New(args) => scaffold::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Completions(args) => shell::completions(&args, Command::command()),
         Task::Man(args) => shell::man(&args, Command::command()),

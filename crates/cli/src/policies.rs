@@ -42,16 +42,16 @@ fn folder(path: &Path) -> &Path {
 
 /// Reads a filter in which the names of the policy in this text may be used; with it, the policy's functions by number.
 pub fn filter(path: &Path, text: &str, filter: &str) -> anyhow::Result<(Filter, Vec<String>)> {
-    // As an edge of one more pipelet, behind all that the policy says.
+    // As an edge of one more pipelet, before all that the policy says.
     let port = "rivulet-filter-in";
     let number = unused_port(path, text)?;
-    let text = format!("{text}\nPort<{number}> {port};\npipelet {{ {port} [\n{filter}\n] -> Drop; }}\n");
+    let text = format!("Port<{number}> {port}; pipelet {{ {port} [\n{filter}\n] -> Drop; }}\n{text}");
     let mut files = |file: &str| read_file(folder(path), file);
     let policy = Policy::read("--filter", &text, &mut files).map_err(|report| {
         eprint!("{}", report.render(colour()));
         Refused(format!("`{filter}` is not a filter"))
     })?;
-    let own = policy.pipelets.last().and_then(|pipelet| pipelet.edges.first());
+    let own = policy.pipelets.first().and_then(|pipelet| pipelet.edges.first());
     let filter = own.map_or(Filter::Always(true), |edge| edge.filter.clone());
     Ok((filter, policy.nfs.into_iter().map(|nf| nf.name).collect()))
 }

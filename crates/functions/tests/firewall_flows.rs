@@ -60,6 +60,8 @@ fn a_connection_that_is_over_is_not_a_way_in() {
         assert_eq!(bench.send(Outside, &syn), Dropped(FirewallDefault), "{tcp_mode}: in its middle");
         close(&mut bench);
         assert_eq!(bench.send(Outside, &syn), Dropped(FirewallDefault), "{tcp_mode}: at its end");
+        bench.control("default deny");
+        assert_eq!(bench.send(Outside, &syn), Dropped(FirewallDefault), "{tcp_mode}: under new rules");
         let mut bench = Bench::json(config("allow out\nallow in to 10.0.0.5"));
         open(&mut bench);
         close(&mut bench);

@@ -186,3 +186,30 @@ fn rules_in_a_policy_know_their_place() {
         nf::stage::load::<functions::firewall::Firewall>(config, nf::Setup::new(1, 16)).err().unwrap();
     assert!(error.to_string().starts_with("allow.rules:3:18: expected one of `state`"), "{error}");
 }
+
+#[test]
+fn the_example_holds() {
+    let mut bench = Bench::json(json!({
+        "rules": include_str!("../../../examples/firewall.rules"),
+        "tcp": "strict",
+        "pickup": "drop",
+        "tags": { "web": 1, "dns": 2 },
+    }));
+    let web = ("192.168.1.80", 443);
+    let visitor = ("203.0.113.7", 50_000);
+    assert_eq!(bench.send(Outside, &tcp(visitor, web, SYN, 1, 0, 0)), Passed);
+    assert_eq!((bench.tag("safe"), bench.tag("tag")), (1, 1));
+    assert_eq!(bench.send(Inside, &tcp(web, visitor, SYN | ACK, 1, 2, 0)), Passed);
+    assert_eq!(
+        bench.send(Outside, &tcp(visitor, ("192.168.1.80", 22), SYN, 1, 0, 0)),
+        Dropped(FirewallDefault)
+    );
+    assert_eq!(bench.send(Outside, &tcp(("10.1.1.1", 1), web, SYN, 1, 0, 0)), Dropped(FirewallDenied));
+    assert_eq!(
+        bench.send(Inside, &tcp(("192.168.3.4", 1), visitor, SYN, 1, 0, 0)),
+        Dropped(FirewallRejected)
+    );
+    assert_eq!(bench.send(Outside, &tcp(visitor, ("192.168.3.4", 9), ACK, 1, 1, 0)), Dropped(FirewallDenied));
+    let alerts = bench.chain.effects_mut().alerts.iter().map(|alert| alert.signature.to_string());
+    assert_eq!(alerts.collect::<Vec<_>>(), ["forged source", "invalid packets"]);
+}

@@ -133,7 +133,7 @@ impl Scope {
         }
     }
 
-    /// Adds the identifier of a virtual network: VXLAN or Geneve VNI, GTP-U TEID, GRE key.
+    /// Adds the identifier of a virtual network: VXLAN or Geneve VNI, GRE key.
     #[inline]
     pub fn with_network(self, id: u32) -> Scope {
         Scope((self.0 & 0xffff_ffff) | u64::from(id) << 32)
@@ -164,7 +164,8 @@ impl fmt::Display for Scope {
             write!(f, ".{vlan}")?;
         }
         if self.network() != 0 {
-            write!(f, " vni {}", self.network())?;
+            let space = if self.vlan().is_some() { " " } else { "" };
+            write!(f, "{space}vni {}", self.network())?;
         }
         Ok(())
     }

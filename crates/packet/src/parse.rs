@@ -2,8 +2,8 @@
 //!
 //! The checked views in [`crate::wire`] say what every field is; this parser only finds what flow lookup, accounting and
 //! header rewriting need and leaves it in [`Meta`]. It accepts exactly what can be processed safely; everything else has
-//! a [`DropReason`]. A packet that a capture cut (`wire_len` above what is there) is accepted as long as its addresses
-//! and ports were captured.
+//! a [`DropReason`]. A packet that a capture cut (`wire_len` above what is there, and the IP packet not here as a whole) is
+//! accepted as long as its addresses and ports were captured.
 
 use crate::{Addr, Class, DropReason, Endpoint, FlowHasher, FlowKey, LinkType, Meta, Packet, Scope};
 
@@ -42,6 +42,9 @@ pub const EXTENSION_MAX: usize = 8;
 
 /// Tunnels within tunnels that are looked into.
 pub const TUNNEL_MAX: usize = 4;
+
+/// Where a transport header begins at most, so that offsets still fit when headers were pushed before it.
+const OFFSET_MAX: usize = u16::MAX as usize - crate::HEADROOM - 64;
 
 /// How packets are parsed.
 #[derive(Clone, Copy, Debug)]
@@ -94,13 +97,18 @@ impl Parser {
         }
         if self.inner {
             for _ in 0..TUNNEL_MAX {
-                let Some(inner) = tunnel::enter(data, &found, &mut scope) else { break };
-                let Ok(within) = network(data, inner.l3, inner.version, whole) else { break };
+                let mut inner_scope = scope;
+                let Some(inner) = tunnel::enter(data, &found, &mut inner_scope) else { break };
+                let Ok(within) = network(data, inner.l3, inner.version, found.whole) else { break };
                 outer_udp = inner.checksummed_udp.unwrap_or(outer_udp);
+                scope = inner_scope;
                 found = within;
             }
         }
-        let ports = transport(data, &mut found, meta, whole)?;
+        if found.l4 > OFFSET_MAX {
+            return Err(DropReason::TooBig);
+        }
+        let ports = transport(data, &mut found, meta)?;
         let source = Endpoint::new(found.source, ports.0);
         let destination = Endpoint::new(found.destination, ports.1);
         let (mut key, mut reversed) =
@@ -188,9 +196,11 @@ struct Found {
     protocol: u8,
     version: u8,
     class: Class,
+    /// Whether all of it is here.
+    whole: Whole,
 }
 
-/// Whether the whole frame was captured.
+/// Whether the whole frame was captured, or at least the whole of the IP packet at hand.
 #[derive(Clone, Copy)]
 struct Whole {
     complete: bool,
@@ -201,6 +211,13 @@ impl Whole {
     #[inline]
     fn check(self, there: bool, reason: DropReason) -> Result<(), DropReason> {
         if there || !self.complete { Ok(()) } else { Err(reason) }
+    }
+
+    /// What is here up to the IP packet's end is whole, however much was cut behind it.
+    #[inline]
+    fn at_least(self, there: bool, reason: DropReason) -> Result<Whole, DropReason> {
+        self.check(there, reason)?;
+        Ok(Whole { complete: there })
     }
 }
 
@@ -229,10 +246,8 @@ fn link_layer(data: &[u8], link: LinkType, scope: &mut Scope) -> Result<Option<(
             [0x57, ..] => (0x86dd, 1),
             _ => (ppp_ether_type(be16(data, 0).ok_or(LinkTruncated)?), 2),
         },
-        LinkType::Null | LinkType::Loop => match family(be32(data, 0).ok_or(LinkTruncated)?) {
-            Some(version) => return Ok(Some((4, version))),
-            None => return Ok(None),
-        },
+        LinkType::Null | LinkType::Loop if data.len() < 4 => return Err(LinkTruncated),
+        LinkType::Null | LinkType::Loop => return Ok(family(data).map(|version| (4, version))),
         LinkType::Other(_) => return Err(DropReason::LinkUnknown),
     };
     match ether_type {
@@ -295,8 +310,9 @@ fn ppp_ether_type(ppp_protocol: u16) -> u16 {
     }
 }
 
-/// The IP version that a BSD address family stands for, in either byte order; the systems differ on IPv6.
-fn family(number: u32) -> Option<u8> {
+/// The IP version that the BSD address family before it stands for, in either byte order; the systems differ on IPv6.
+pub(crate) fn family(data: &[u8]) -> Option<u8> {
+    let number = be32(data, 0)?;
     match if number > 0xffff { number.swap_bytes() } else { number } {
         2 => Some(4),
         10 | 24 | 28 | 30 => Some(6),
@@ -338,7 +354,7 @@ fn ipv4(data: &[u8], l3: usize, whole: Whole) -> Result<Found, DropReason> {
     if total_len < header_len {
         return Err(DropReason::Ipv4TotalLength);
     }
-    whole.check(total_len <= rest.len(), DropReason::Ipv4TotalLength)?;
+    let whole = whole.at_least(total_len <= rest.len(), DropReason::Ipv4TotalLength)?;
     let fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff;
     let protocol = header[9];
     let class = fragment_class(fragment & 0x1fff, fragment & 0x2000 != 0, protocol)?;
@@ -351,6 +367,7 @@ fn ipv4(data: &[u8], l3: usize, whole: Whole) -> Result<Found, DropReason> {
         protocol,
         version: 4,
         class,
+        whole,
     })
 }
 
@@ -377,7 +394,7 @@ fn ipv6(data: &[u8], l3: usize, whole: Whole) -> Result<Found, DropReason> {
     let payload_len = usize::from(u16::from_be_bytes([header[4], header[5]]));
     // A length of 0 is a jumbogram (RFC 2675) or an aggregate: then the payload is what there is.
     let end = if payload_len == 0 { rest.len() } else { 40 + payload_len };
-    whole.check(end <= rest.len(), DropReason::Ipv6PayloadLength)?;
+    let whole = whole.at_least(end <= rest.len(), DropReason::Ipv6PayloadLength)?;
     let end = l3 + end.min(rest.len());
     let mut found = Found {
         l3,
@@ -388,9 +405,10 @@ fn ipv6(data: &[u8], l3: usize, whole: Whole) -> Result<Found, DropReason> {
         protocol: header[6],
         version: 6,
         class: Class::Whole,
+        whole,
     };
     if is_extension(found.protocol) {
-        extensions(&data[..end], &mut found, whole)?;
+        extensions(&data[..end], &mut found)?;
     }
     Ok(found)
 }
@@ -416,18 +434,15 @@ fn is_extension(next_header: u8) -> bool {
 
 /// Walks the extension headers up to the transport's (RFC 8200 4.1), a later fragment's up to its data.
 #[cold]
-fn extensions(data: &[u8], found: &mut Found, whole: Whole) -> Result<(), DropReason> {
+fn extensions(data: &[u8], found: &mut Found) -> Result<(), DropReason> {
+    // A chain that a capture cut leads nowhere: neither the ports nor where they stand are known.
+    let cut = if found.whole.complete { DropReason::Ipv6Extension } else { DropReason::Ipv6Truncated };
     for _ in 0..EXTENSION_MAX {
         if !is_extension(found.protocol) {
             return Ok(());
         }
         let Some(&[next_header, len, high, low]) = data.get(found.l4..).and_then(|d| d.first_chunk()) else {
-            // Cut: what is known is the last protocol number.
-            return if whole.complete {
-                Err(DropReason::Ipv6Extension)
-            } else {
-                Err(DropReason::Ipv6Truncated)
-            };
+            return Err(cut);
         };
         let units = usize::from(len);
         let len = match found.protocol {
@@ -441,7 +456,9 @@ fn extensions(data: &[u8], found: &mut Found, whole: Whole) -> Result<(), DropRe
         }
         found.protocol = next_header;
         found.l4 += len;
-        whole.check(found.l4 <= data.len(), DropReason::Ipv6Extension)?;
+        if found.l4 > data.len() {
+            return Err(cut);
+        }
         if found.class == Class::LaterFragment {
             return Ok(());
         }
@@ -451,26 +468,21 @@ fn extensions(data: &[u8], found: &mut Found, whole: Whole) -> Result<(), DropRe
 
 /// Checks the transport header and returns its ports.
 #[inline]
-fn transport(
-    data: &[u8],
-    found: &mut Found,
-    meta: &mut Meta,
-    whole: Whole,
-) -> Result<(u16, u16), DropReason> {
+fn transport(data: &[u8], found: &mut Found, meta: &mut Meta) -> Result<(u16, u16), DropReason> {
     meta.payload = found.l4 as u16;
     if found.class == Class::LaterFragment {
         return Ok((0, 0));
     }
     let body = data.get(found.l4..found.end).unwrap_or_default();
     let header_len = match found.protocol {
-        protocol::TCP => tcp(body, found, meta, whole)?,
-        protocol::UDP => udp(body, found, whole)?,
-        protocol::ICMP | protocol::ICMPV6 => icmp(body, found, whole)?,
-        protocol::SCTP | protocol::DCCP | protocol::UDP_LITE => {
-            if body.len() < 4 {
-                return Err(DropReason::TransportTruncated);
-            }
-            8
+        protocol::TCP => tcp(body, found, meta)?,
+        protocol::UDP => udp(body, found)?,
+        protocol::ICMP | protocol::ICMPV6 => icmp(body, found)?,
+        protocol::SCTP => other(body, found, 12)?,
+        protocol::UDP_LITE => other(body, found, 8)?,
+        // RFC 4340 5.1: the data offset, in words, covers the header with its options.
+        protocol::DCCP => {
+            other(body, found, body.get(4).map_or(12, |&words| usize::from(words) * 4).max(12))?
         }
         _ => 0,
     };
@@ -478,9 +490,20 @@ fn transport(
     Ok(ports(data, found.l4, found.protocol))
 }
 
+/// A header that begins with two ports.
+fn other(body: &[u8], found: &Found, header_len: usize) -> Result<usize, DropReason> {
+    if body.len() < 4 {
+        return Err(DropReason::TransportTruncated);
+    }
+    if found.class == Class::Whole {
+        found.whole.check(header_len <= body.len(), DropReason::TransportTruncated)?;
+    }
+    Ok(header_len)
+}
+
 /// RFC 9293 3.1.
 #[inline]
-fn tcp(body: &[u8], found: &Found, meta: &mut Meta, whole: Whole) -> Result<usize, DropReason> {
+fn tcp(body: &[u8], found: &Found, meta: &mut Meta) -> Result<usize, DropReason> {
     let Some(header) = body.first_chunk::<20>() else {
         // A first fragment that does not hold the header is an evasion (RFC 1858 3.1); a cut capture is not.
         let reason = if found.class == Class::FirstFragment {
@@ -488,7 +511,7 @@ fn tcp(body: &[u8], found: &Found, meta: &mut Meta, whole: Whole) -> Result<usiz
         } else {
             DropReason::TcpTruncated
         };
-        if whole.complete || body.len() < 4 {
+        if found.whole.complete || body.len() < 4 {
             return Err(reason);
         }
         meta.tcp_flags = body.get(13).copied().unwrap_or(0);
@@ -499,7 +522,7 @@ fn tcp(body: &[u8], found: &Found, meta: &mut Meta, whole: Whole) -> Result<usiz
         return Err(DropReason::TcpHeaderLength);
     }
     if header_len > body.len() && found.class == Class::Whole {
-        whole.check(false, DropReason::TcpHeaderLength)?;
+        found.whole.check(false, DropReason::TcpHeaderLength)?;
     }
     meta.tcp_flags = header[13];
     Ok(header_len)
@@ -507,9 +530,9 @@ fn tcp(body: &[u8], found: &Found, meta: &mut Meta, whole: Whole) -> Result<usiz
 
 /// RFC 768; a length of 0 only in jumbograms (RFC 2675 4).
 #[inline]
-fn udp(body: &[u8], found: &Found, whole: Whole) -> Result<usize, DropReason> {
+fn udp(body: &[u8], found: &Found) -> Result<usize, DropReason> {
     let Some(header) = body.first_chunk::<8>() else {
-        if whole.complete || body.len() < 4 {
+        if found.whole.complete || body.len() < 4 {
             return Err(DropReason::UdpTruncated);
         }
         return Ok(8);
@@ -520,19 +543,19 @@ fn udp(body: &[u8], found: &Found, whole: Whole) -> Result<usize, DropReason> {
         if len < 8 && !jumbo {
             return Err(DropReason::UdpLength);
         }
-        whole.check(len <= body.len(), DropReason::UdpLength)?;
+        found.whole.check(len <= body.len(), DropReason::UdpLength)?;
     }
     Ok(8)
 }
 
 /// RFC 792, RFC 4443. The header is taken to have 8 bytes; four are enough for types without a rest.
 #[inline]
-fn icmp(body: &[u8], found: &mut Found, whole: Whole) -> Result<usize, DropReason> {
+fn icmp(body: &[u8], found: &mut Found) -> Result<usize, DropReason> {
     let Some(&kind) = body.first() else {
         return Err(DropReason::IcmpTruncated);
     };
     if body.len() < 4 || (is_query(found.protocol, kind) && body.len() < 8) {
-        whole.check(false, DropReason::IcmpTruncated)?;
+        found.whole.check(false, DropReason::IcmpTruncated)?;
     }
     if is_error(found.protocol, kind) && found.class == Class::Whole {
         found.class = Class::IcmpError;

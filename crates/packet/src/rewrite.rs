@@ -76,6 +76,12 @@ impl Packet {
     /// length and checksum fields must already be right (see [`Packet::ip_len`]).
     pub fn encapsulate(&mut self, header: &[u8], version: u8) -> Result<(), RewriteError> {
         let l2 = self.meta().outer_l3 as usize;
+        if self.meta().class == Class::NotIp || l2 >= self.len() {
+            return Err(RewriteError::NoHeader);
+        }
+        if header.len() > self.headroom() {
+            return Err(RewriteError::NoHeadroom);
+        }
         self.trim_trailer();
         self.push_front(header.len()).map_err(|_| RewriteError::NoHeadroom)?;
         let (data, meta) = self.parts_mut();
@@ -91,35 +97,23 @@ impl Packet {
     pub fn decapsulate(&mut self, len: usize, version: u8) -> Result<(), RewriteError> {
         let (data, meta) = self.parts_mut();
         let l2 = meta.outer_l3 as usize;
-        if l2 + len > meta.l3 as usize {
+        if meta.class == Class::NotIp || l2 + len > meta.l3 as usize || l2 + len > data.len() {
             return Err(RewriteError::NoHeader);
+        }
+        if (meta.outer_udp as usize) < l2 + len {
+            meta.outer_udp = 0; // The tunnel goes, and its checksum with it.
         }
         data.copy_within(0..l2, len);
         self.pull_front(len);
         let (data, meta) = self.parts_mut();
         meta.shift(-(len as i32));
         meta.wire_len = meta.wire_len.saturating_sub(len as u32);
-        if meta.l3 == meta.outer_l3 {
-            meta.outer_udp = 0;
-        }
         set_network_protocol(data, meta, version)
     }
 
     /// The length of the packet from its outermost IP header on, in bytes, as its header says it.
     pub fn ip_len(&self) -> usize {
-        let (data, meta) = (self.data(), self.meta());
-        let header = data.get(meta.outer_l3 as usize..).unwrap_or_default();
-        let stated = match header {
-            [first, _, a, b, ..] if first >> 4 == 4 => usize::from(u16::from_be_bytes([*a, *b])),
-            [first, _, _, _, a, b, ..] if first >> 4 == 6 => {
-                match usize::from(u16::from_be_bytes([*a, *b])) {
-                    0 => 0,
-                    payload => 40 + payload,
-                }
-            }
-            _ => 0,
-        };
-        if stated == 0 { header.len() } else { stated }
+        ip_len(self.data(), self.meta().outer_l3 as usize)
     }
 
     /// Cuts the link layer's padding behind the IP packet away.
@@ -137,42 +131,76 @@ impl Packet {
     #[inline]
     pub fn decrement_ttl(&mut self) -> bool {
         let (data, meta) = self.parts_mut();
-        let l3 = meta.l3 as usize;
-        let Some(header) = data.get_mut(l3..) else { return false };
-        match (meta.version, header) {
-            (4, [_, _, _, _, _, _, _, _, ttl, next, high, low, ..]) if *ttl > 1 => {
-                let old = u16::from_be_bytes([*ttl, *next]);
-                *ttl -= 1;
-                let sum = u16::from_be_bytes([*high, *low]);
-                [*high, *low] = Delta::of16(old, u16::from_be_bytes([*ttl, *next])).apply(sum).to_be_bytes();
-                true
-            }
-            (6, [_, _, _, _, _, _, _, hop_limit, ..]) if *hop_limit > 1 => {
-                *hop_limit -= 1;
-                true
-            }
-            _ => false,
+        if meta.outer_udp != 0 {
+            return inside_checksummed_tunnel(data, meta, decrement_ttl).is_ok();
         }
+        decrement_ttl(data, meta).is_ok()
     }
 
     /// Sets the differentiated services code point of the flow's IP header (RFC 2474), 0 to 63; ECN bits stay.
     pub fn set_dscp(&mut self, dscp: u8) {
         let (data, meta) = self.parts_mut();
-        let Some(header) = data.get_mut(meta.l3 as usize..) else { return };
-        let dscp = dscp & 0x3f;
-        match (meta.version, header) {
-            (4, [first, tos, _, _, _, _, _, _, _, _, high, low, ..]) => {
-                let old = u16::from_be_bytes([*first, *tos]);
-                *tos = dscp << 2 | *tos & 3;
-                let sum = u16::from_be_bytes([*high, *low]);
-                [*high, *low] = Delta::of16(old, u16::from_be_bytes([*first, *tos])).apply(sum).to_be_bytes();
-            }
-            (6, [first, second, ..]) => {
-                *first = *first & 0xf0 | dscp >> 2;
-                *second = *second & 0x3f | dscp << 6;
-            }
-            _ => {}
+        let done = if meta.outer_udp != 0 {
+            inside_checksummed_tunnel(data, meta, |data, meta| set_dscp(data, meta, dscp))
+        } else {
+            set_dscp(data, meta, dscp)
+        };
+        debug_assert!(
+            done.is_ok() || meta.class == Class::NotIp,
+            "a packet that was parsed has its IP header"
+        );
+    }
+}
+
+/// The length of the IP packet that begins at `l3`, as its header says it; where it does not, what there is.
+fn ip_len(data: &[u8], l3: usize) -> usize {
+    let header = data.get(l3..).unwrap_or_default();
+    let stated = match header {
+        [first, _, a, b, ..] if first >> 4 == 4 => usize::from(u16::from_be_bytes([*a, *b])),
+        [first, _, _, _, a, b, ..] if first >> 4 == 6 => match usize::from(u16::from_be_bytes([*a, *b])) {
+            0 => 0,
+            payload => 40 + payload,
+        },
+        _ => 0,
+    };
+    if stated == 0 { header.len() } else { stated }
+}
+
+#[inline]
+fn decrement_ttl(data: &mut [u8], meta: &Meta) -> Result<(), RewriteError> {
+    match (meta.version, data.get_mut(meta.l3 as usize..).unwrap_or_default()) {
+        (4, [_, _, _, _, _, _, _, _, ttl, next, high, low, ..]) if *ttl > 1 => {
+            let old = u16::from_be_bytes([*ttl, *next]);
+            *ttl -= 1;
+            let sum = u16::from_be_bytes([*high, *low]);
+            [*high, *low] = Delta::of16(old, u16::from_be_bytes([*ttl, *next])).apply(sum).to_be_bytes();
+            Ok(())
         }
+        (6, [_, _, _, _, _, _, _, hop_limit, ..]) if *hop_limit > 1 => {
+            *hop_limit -= 1;
+            Ok(())
+        }
+        _ => Err(RewriteError::NoHeader),
+    }
+}
+
+#[inline]
+fn set_dscp(data: &mut [u8], meta: &Meta, dscp: u8) -> Result<(), RewriteError> {
+    let dscp = dscp & 0x3f;
+    match (meta.version, data.get_mut(meta.l3 as usize..).unwrap_or_default()) {
+        (4, [first, tos, _, _, _, _, _, _, _, _, high, low, ..]) => {
+            let old = u16::from_be_bytes([*first, *tos]);
+            *tos = dscp << 2 | *tos & 3;
+            let sum = u16::from_be_bytes([*high, *low]);
+            [*high, *low] = Delta::of16(old, u16::from_be_bytes([*first, *tos])).apply(sum).to_be_bytes();
+            Ok(())
+        }
+        (6, [first, second, ..]) => {
+            *first = *first & 0xf0 | dscp >> 2;
+            *second = *second & 0x3f | dscp << 6;
+            Ok(())
+        }
+        _ => Err(RewriteError::NoHeader),
     }
 }
 
@@ -323,7 +351,10 @@ fn fix_transport(data: &mut [u8], l4: usize, protocol: u8, version: u8, address:
 /// The quoted packet is changed like any other, and the error's checksum by what that did to the bytes it covers.
 #[cold]
 fn set_embedded(data: &mut [u8], meta: &Meta, end: End, to: Endpoint) -> Result<(), RewriteError> {
-    let icmp = meta.l4 as usize;
+    let (l3, icmp) = (meta.l3 as usize, meta.l4 as usize);
+    // What stands behind the IP packet is not quoted, and not covered.
+    let len = data.len().min(l3 + ip_len(data, l3));
+    let data = &mut data[..len];
     let quoted = parse::embedded(data, icmp, meta.version).ok_or(RewriteError::NoHeader)?;
     // Up to the last checksum field that can be changed; a sum over an even number of bytes, from an even offset.
     let covered = icmp + 8..data.len().min((quoted.l4 + 18).next_multiple_of(2));
@@ -360,17 +391,19 @@ fn set_network_protocol(data: &mut [u8], meta: &Meta, version: u8) -> Result<(),
     let (ether_type, ppp, family): (u16, u16, u32) =
         if version == 4 { (0x0800, 0x0021, 2) } else { (0x86dd, 0x0057, 30) };
     match meta.link {
-        LinkType::Ethernet | LinkType::LinuxSll => {
-            // The type right before IP; behind MPLS labels or PPPoE there is none, and the version nibble tells.
+        LinkType::Ppp if l3 == 1 => data[0] = ppp as u8,
+        LinkType::LinuxSll2 if l3 == 20 => put(data, 0, ether_type),
+        LinkType::Ethernet | LinkType::Ppp | LinkType::LinuxSll | LinkType::LinuxSll2 => {
+            // The type right before IP; behind MPLS labels there is none, and the version nibble tells. A last label's
+            // low half has the bottom-of-stack bit, which none of these types has.
             match l3.checked_sub(2).map(|at| (at, word(data, at))) {
                 Some((at, 0x0800 | 0x86dd)) => put(data, at, ether_type),
                 Some((at, 0x0021 | 0x0057)) => put(data, at, ppp),
                 _ => {}
             }
         }
-        LinkType::LinuxSll2 => put(data, 0, ether_type),
-        LinkType::Ppp if l3 == 1 => data[0] = ppp as u8,
-        LinkType::Ppp => put(data, l3 - 2, ppp),
+        // The systems differ on IPv6: a family that says it already stays.
+        LinkType::Null | LinkType::Loop if parse::family(data) == Some(version) => {}
         LinkType::Null | LinkType::Loop => {
             let big_endian = meta.link == LinkType::Loop || data.first() == Some(&0);
             let bytes = if big_endian { family.to_be_bytes() } else { family.to_le_bytes() };

@@ -127,15 +127,15 @@ impl Witness {
         }
     }
 
-    /// The passage of a packet that is on its way; one that waited, or was made, begins now.
-    fn passage(&mut self, packet: &Packet) -> &mut Passage {
+    /// Where the passage of a packet is that is on its way; one that waited, or was made, begins now.
+    fn passage(&mut self, packet: &Packet) -> usize {
         let meta = packet.meta();
         // What a function made has no place in a flow, but the sequence number of the packet that it answers.
         let answers = self.passages.iter().any(|p| p.sequence == meta.sequence && !p.steps.is_empty());
         let made = meta.clock == 0 && answers;
         let known =
             self.passages.iter().position(|p| p.sequence == meta.sequence && p.made == made && !p.is_over());
-        let at = known.unwrap_or_else(|| {
+        known.unwrap_or_else(|| {
             let passage = if made {
                 let number =
                     self.passages.iter().find(|p| p.sequence == meta.sequence).and_then(|p| p.number);
@@ -146,8 +146,7 @@ impl Witness {
             };
             self.passages.push(passage);
             self.passages.len() - 1
-        });
-        &mut self.passages[at]
+        })
     }
 }
 
@@ -180,10 +179,13 @@ impl Observer for Witness {
 
     fn before(&mut self, stage: usize, packet: &Packet) {
         let meta = packet.meta();
-        let flow = (meta.clock > 0).then(|| self.flows.of(meta));
-        let passage = self.passage(packet);
-        if passage.steps.is_empty() && flow.is_some() {
-            passage.flow = flow;
+        let at = self.passage(packet);
+        let passage = &mut self.passages[at];
+        if matches!(passage.steps.last(), Some(Step { verdict: Verdict::Drop(_), .. })) {
+            return; // Functions behind the one that dropped it do not see it.
+        }
+        if passage.steps.is_empty() && meta.clock > 0 {
+            passage.flow = Some(self.flows.of(meta));
             passage.joined = Some(meta.clone());
         }
         passage.steps.push(Step {
@@ -196,8 +198,9 @@ impl Observer for Witness {
     }
 
     fn after(&mut self, stage: usize, packet: &Packet, verdict: Verdict, recording: &Recording) {
-        let passage = self.passage(packet);
-        if let Some(step) = passage.steps.iter_mut().rev().find(|step| step.stage == stage) {
+        let at = self.passage(packet);
+        let steps = &mut self.passages[at].steps;
+        if let Some(step) = steps.iter_mut().find(|step| step.stage == stage && step.after.is_none()) {
             step.after = Some(copy(packet));
             step.verdict = verdict;
             step.recording = recording.clone();
@@ -207,13 +210,15 @@ impl Observer for Witness {
     fn sent(&mut self, packet: &Packet) {
         let place = self.sent;
         self.sent += 1;
-        let passage = self.passage(packet);
+        let at = self.passage(packet);
+        let passage = &mut self.passages[at];
         passage.left = Some(copy(packet));
         passage.outcome = Outcome::Sent(place);
     }
 
     fn dropped(&mut self, packet: &Packet, reason: DropReason) {
-        self.passage(packet).outcome = Outcome::Dropped(reason);
+        let at = self.passage(packet);
+        self.passages[at].outcome = Outcome::Dropped(reason);
     }
 }
 

@@ -13,7 +13,8 @@ use packet::LinkType;
 use serde::Serialize;
 
 use crate::output::{self, Format, Table, duration, thousands};
-use values::{Attack, Length, Mix, Pace, PacketBytes, Pps};
+use values::{Attack, Length, Mix, Pace, PacketBytes};
+pub use values::{Pps, count};
 
 /// Packets written if neither `--packets` nor `--duration` says how many.
 const PACKETS: u64 = 100_000;

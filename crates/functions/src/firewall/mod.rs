@@ -5,6 +5,7 @@
 
 pub mod classify;
 mod config;
+mod facts;
 pub mod parse;
 mod reject;
 pub mod rule;
@@ -16,11 +17,12 @@ use nf::{
     Maturity, NetworkFunction, PacketView, Scaling, Setup, Shared, Verdict,
 };
 use packet::parse::protocol;
-use packet::{Class, Direction, DropReason, Side};
+use packet::{Class, Direction, DropReason};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use classify::Classifier;
 pub use config::{Config, Pickup, RuleTexts, Tcp};
+use facts::{Opening, answer_type, detail, flags_fit, is_answer, is_related, is_syn, way};
 pub use reject::{ANSWERS_BURST, ANSWERS_PER_S, SOURCE_ANSWERS_BURST, SOURCE_ANSWERS_PER_S, SOURCES_MAX};
 use rule::{Action, FlowState, Headers, Rule, Way, has_ports, is_icmp};
 
@@ -150,7 +152,7 @@ impl NetworkFunction for Firewall {
     #[inline]
     fn process(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
         if packet.is_recording() {
-            packet.note_event(self.validity());
+            packet.note_event(self.validity(is_icmp(packet.meta().protocol)));
         }
         // A SYN may open the connection anew, from the other end.
         if state.quick == self.quick && !is_syn(packet.meta().tcp_flags) {
@@ -161,7 +163,7 @@ impl NetworkFunction for Firewall {
 
     /// SpeedyBox's event of an access control list: what was recorded under other rules is stale (B7, B23).
     fn event_holds(&self, event: EventCondition, _state: &State) -> bool {
-        event != self.validity() || event.id == EVERY_PACKET
+        event != self.validity(false) || event.id == EVERY_PACKET
     }
 
     /// `default allow|deny|reject`, `rule N|NAME enable|disable`.
@@ -204,11 +206,13 @@ impl Firewall {
             // These have no ports to be judged by: they follow what is known of their flow.
             Class::IcmpError if is_related(context) => self.enforce(packet, state, context),
             Class::LaterFragment => self.enforce(packet, state, context),
+            _ if opening.is_set() && !self.is_of_kind(packet, state, context) => {
+                match self.process_alone(packet, context) {
+                    Verdict::Forward => self.follow(packet, state, context),
+                    refused => refused,
+                }
+            }
             _ if state.judged != self.version => self.judge(packet, state, context),
-            _ if !self.is_of_kind(packet, state, context) => match self.process_alone(packet, context) {
-                Verdict::Forward => self.follow(packet, state, context),
-                refused => refused,
-            },
             _ => self.enforce(packet, state, context),
         }
     }
@@ -373,9 +377,9 @@ impl Firewall {
         }
     }
 
-    /// The event that makes what is recorded now stale.
-    fn validity(&self) -> EventCondition {
-        let id = if self.quick == NO_QUICK_WAY { EVERY_PACKET } else { RULES_CHANGED };
+    /// The event that makes what is recorded now stale. ICMP messages are of several kinds in one flow.
+    fn validity(&self, icmp: bool) -> EventCondition {
+        let id = if icmp || self.quick == NO_QUICK_WAY { EVERY_PACKET } else { RULES_CHANGED };
         EventCondition { id, argument: u64::from(self.version) }
     }
 
@@ -394,86 +398,6 @@ impl Firewall {
         }
         .ok_or_else(|| ControlError(format!("there is no rule `{name}`, of {}", self.rules.len())))
     }
-}
-
-/// The packet that a flow was first judged by, in a byte: that there was one, which way it went, its state.
-#[derive(Clone, Copy)]
-struct Opening(u8);
-
-impl Opening {
-    fn new(context: &Context<'_>, state: FlowState) -> Opening {
-        let outside = u8::from(context.side() == Side::Outside);
-        let reply = u8::from(context.direction() == Direction::Reply);
-        Opening(1 | outside << 1 | reply << 2 | (state as u8) << 4)
-    }
-
-    fn is_set(self) -> bool {
-        self.0 != 0
-    }
-
-    fn way(self) -> Way {
-        way(if self.0 & 2 == 0 { Side::Inside } else { Side::Outside })
-    }
-
-    fn direction(self) -> Direction {
-        if self.0 & 4 == 0 { Direction::Original } else { Direction::Reply }
-    }
-
-    fn state(self) -> FlowState {
-        FlowState::ALL[usize::from(self.0 >> 4 & 3)]
-    }
-}
-
-fn way(side: Side) -> Way {
-    match side {
-        Side::Inside => Way::Out,
-        Side::Outside => Way::In,
-    }
-}
-
-/// Whether an ICMP error belongs to the flow of the packet that it quotes; otherwise its flow is its own.
-fn is_related(context: &Context<'_>) -> bool {
-    !is_icmp(context.flow().key.protocol) || context.flow().key.ends(false).0.port != 0
-}
-
-/// TCP flags or ICMP type.
-fn detail(packet: &PacketView<'_>) -> u8 {
-    match packet.meta().protocol {
-        protocol::TCP => packet.meta().tcp_flags,
-        number if is_icmp(number) && packet.meta().has_transport() => {
-            packet.transport().first().copied().unwrap_or(0)
-        }
-        _ => 0,
-    }
-}
-
-/// The type of the message that answers one of this type; the type itself if none does (RFC 792, RFC 950, RFC 4443 4).
-fn answer_type(number: u8, kind: u8) -> u8 {
-    match (number, kind) {
-        (protocol::ICMP, 8) => 0,
-        (protocol::ICMP, 13 | 15 | 17) | (protocol::ICMPV6, 128) => kind + 1,
-        _ => kind,
-    }
-}
-
-/// Whether messages of this type answer others.
-fn is_answer(number: u8, kind: u8) -> bool {
-    matches!((number, kind), (protocol::ICMP, 0 | 14 | 16 | 18) | (protocol::ICMPV6, 129))
-}
-
-/// Whether the flags open a connection: SYN without ACK.
-#[inline]
-fn is_syn(tcp_flags: u8) -> bool {
-    tcp_flags & 0x12 == 2
-}
-
-/// Whether FIN, SYN, RST and ACK stand in a combination that a host sends (RFC 9293 3.10.7).
-fn flags_fit(flags: u8) -> bool {
-    const SYN: u8 = 2;
-    const FIN_ACK: u8 = 0x11;
-    const RST: u8 = 4;
-    const ACK: u8 = 0x10;
-    matches!(flags & 0x17, SYN | FIN_ACK | RST | ACK) || matches!(flags & 0x17, 0x12 | 0x14)
 }
 
 fn invalid(context: &mut Context<'_>) -> Verdict {

@@ -1,5 +1,6 @@
 //! A firewall on a bench: packets from text-like helpers, a chain of one firewall, what became of each packet.
 #![allow(dead_code, unused_imports)] // Each test file uses a part.
+#![allow(clippy::unwrap_used, clippy::panic)] // All of it is test code.
 
 use chain::{Chain, Options};
 use functions::firewall::{Config, Firewall};

@@ -57,18 +57,25 @@ type Name = (u8, End, Option<End>);
 #[derive(Clone, Debug)]
 struct Mapping {
     internal: End,
-    /// Last packet from inside that it carried.
+    /// Last packet from inside that it carried and that surely kept it.
     used_ns: u64,
-    /// When the inside endpoint last sent to each remote endpoint by it.
+    /// When the inside endpoint last sent such a packet to each remote endpoint.
     remotes: BTreeMap<End, u64>,
+    /// The same for packets that may have kept it.
+    kept_ns: u64,
+    kept_remotes: BTreeMap<End, u64>,
 }
 
 pub struct Oracle {
     rules: Rules,
     by_external: BTreeMap<(u8, End), Mapping>,
     by_name: BTreeMap<Name, End>,
+    /// Who ever had which external endpoint.
+    owners: BTreeSet<(u8, End, End)>,
     /// What was done to the first fragment of a datagram: the addresses before and after.
     datagrams: BTreeMap<(Ipv4Addr, Ipv4Addr, u8, u16), (Ipv4Addr, Ipv4Addr)>,
+    /// When an outside host last sent to an inside one: while its mapping dies, the answer may be dropped.
+    received: BTreeMap<(u8, End, End), u64>,
     pub forwarded: u64,
     pub hairpinned: u64,
     pub refused: u64,
@@ -80,7 +87,9 @@ impl Oracle {
             rules,
             by_external: BTreeMap::new(),
             by_name: BTreeMap::new(),
+            owners: BTreeSet::new(),
             datagrams: BTreeMap::new(),
+            received: BTreeMap::new(),
             forwarded: 0,
             hairpinned: 0,
             refused: 0,
@@ -120,7 +129,7 @@ impl Oracle {
             self.datagrams.insert(before, (got.source.0, got.destination.0));
         }
         if let (Some(before), Some(after)) = (&sent.quoted, &got.quoted) {
-            return self.error(side, turned, sent, before, got, after);
+            return self.error(side, turned, (sent, before), (got, after));
         }
         assert_eq!(turned, side == Side::Inside && self.is_external(sent.destination), "hairpin or not");
         match side {
@@ -132,6 +141,8 @@ impl Oracle {
             Side::Outside => {
                 assert!(same(sent.protocol, got.source, sent.source), "the source stays");
                 self.receives(now_ns, sent, sent.source, got.destination);
+                self.received
+                    .insert((sent.protocol, got.destination, far(sent.protocol, sent.source)), now_ns);
             }
         }
     }
@@ -140,34 +151,38 @@ impl Oracle {
         self.hairpinned += 1;
         if sent.protocol == ICMP {
             // The one identifier is the receiver's; the sender's own external one is not to be seen.
+            assert!(self.is_external(got.source), "the source is an external address");
             let mapping = self.by_external.get(&(ICMP, sent.destination));
-            if sent.kind == 8 {
-                assert_eq!(mapping.map(|mapping| mapping.internal), Some(got.destination));
+            if let Some(mapping) = mapping.filter(|mapping| now_ns <= mapping.used_ns + at_least_ns(ICMP)) {
+                assert!(sent.kind != 8 || mapping.internal == got.destination, "it reaches the right host");
             }
-            return assert!(self.is_external(got.source), "the source is an external address");
+            return;
         }
         self.sends(now_ns, sent, got.source);
         self.receives(now_ns, sent, got.source, got.destination);
         // A hairpin is one flow: once the peer has answered, each host's packets keep both mappings.
         if let Some(mapping) = self.by_external.get_mut(&(sent.protocol, sent.destination))
-            && mapping.remotes.contains_key(&got.source)
-            && !is_reset(sent)
+            && mapping.kept_remotes.contains_key(&got.source)
         {
-            mapping.used_ns = now_ns;
-            mapping.remotes.insert(got.source, now_ns);
+            mapping.kept_ns = now_ns;
+            mapping.kept_remotes.insert(got.source, now_ns);
         }
     }
 
     /// A packet to an external endpoint reaches the host that it stands for.
     fn receives(&self, now_ns: u64, sent: &Seen, remote: End, reached: End) {
         let mapping = self.by_external.get(&(sent.protocol, sent.destination));
+        let lives = mapping.is_some_and(|mapping| now_ns <= mapping.used_ns + at_least_ns(sent.protocol));
+        if sent.protocol == ICMP && !lives {
+            return; // A hairpin may have it now: its mapping does not show outside.
+        }
         let mapping = mapping.unwrap_or_else(|| panic!("it never stood for anybody: {sent:?}"));
         assert_eq!(mapping.internal, reached, "it reaches the right host");
         let most_ns = self.at_most_ns(sent.protocol);
-        assert!(now_ns <= mapping.used_ns + most_ns, "the mapping was over: {sent:?}");
+        assert!(now_ns <= mapping.kept_ns + most_ns, "the mapping was over: {sent:?}");
         if let Some(part) = self.rules.filtering.part(far(sent.protocol, remote)) {
             let heard = mapping
-                .remotes
+                .kept_remotes
                 .iter()
                 .any(|(&to, &at)| self.rules.filtering.part(to) == Some(part) && now_ns <= at + most_ns);
             assert!(heard, "the filter admits only whom the host sends to: {sent:?}");
@@ -209,9 +224,17 @@ impl Oracle {
             );
         }
         self.by_name.insert(name, external);
+        self.owners.insert((protocol, external, internal));
         let entry = self.by_external.entry((protocol, external));
-        let mapping =
-            entry.or_insert_with(|| Mapping { internal, used_ns: now_ns, remotes: BTreeMap::new() });
+        let mapping = entry.or_insert_with(|| Mapping {
+            internal,
+            used_ns: now_ns,
+            remotes: BTreeMap::new(),
+            kept_ns: now_ns,
+            kept_remotes: BTreeMap::new(),
+        });
+        mapping.kept_ns = now_ns;
+        mapping.kept_remotes.insert(remote, now_ns);
         if !is_reset(sent) {
             mapping.used_ns = now_ns;
             mapping.remotes.insert(remote, now_ns);
@@ -230,13 +253,19 @@ impl Oracle {
         }
         if side == Side::Inside {
             // Whether a hairpin's peer admits the sender is not to be seen unless it passes.
-            return assert!(self.is_external(sent.destination), "a packet from inside was dropped: {sent:?}");
+            let heard =
+                self.received.get(&(sent.protocol, sent.source, far(sent.protocol, sent.destination)));
+            let answers = heard.is_some_and(|&at| now_ns <= at + UNANSWERED_NS);
+            let excused = answers || self.is_external(sent.destination);
+            return assert!(excused, "a packet from inside was dropped: {sent:?}");
         }
         let Some(mapping) = self.by_external.get(&(sent.protocol, sent.destination)) else { return };
         let (least_ns, sender) = (at_least_ns(sent.protocol), far(sent.protocol, sent.source));
         let admitted = match self.rules.filtering {
             // With several mappings, two of one host may lead the same sender to it: then only one of them can.
-            _ if self.rules.mapping != Dependence::Nothing && !mapping.remotes.contains_key(&sender) => false,
+            _ if self.rules.mapping != Dependence::Nothing => {
+                mapping.remotes.get(&sender).is_some_and(|&at| now_ns <= at + least_ns)
+            }
             Dependence::Nothing => now_ns <= mapping.used_ns + least_ns,
             part => mapping
                 .remotes
@@ -253,21 +282,21 @@ impl Oracle {
     }
 
     /// What an error quotes is what its receiver sent; the error comes from, or goes to, where that was sent.
-    fn error(&self, side: Side, turned: bool, sent: &Seen, before: &Seen, got: &Seen, after: &Seen) {
-        let owner = |external: End| {
-            self.by_external.get(&(before.protocol, external)).map(|mapping| mapping.internal)
-        };
+    fn error(&self, side: Side, turned: bool, (sent, before): (&Seen, &Seen), (got, after): (&Seen, &Seen)) {
+        // Errors about packets of a mapping that is over still come.
+        let owned_by =
+            |external: End, internal: End| self.owners.contains(&(before.protocol, external, internal));
         // Of a hairpinned query, neither end's identifier is that of the other.
         let hairpinned_query = turned && before.protocol == ICMP;
         if (side == Side::Outside || turned) && !hairpinned_query {
-            assert_eq!(Some(after.source), owner(before.source), "the quoted source is the host's own");
+            assert!(owned_by(before.source, after.source), "the quoted source is the host's own");
         }
         if side == Side::Outside || turned {
             assert_eq!(got.destination.0, after.source.0, "the error goes to who sent the quoted packet");
         }
         if side == Side::Inside {
             assert!(
-                hairpinned_query || Some(before.destination) == owner(after.destination),
+                hairpinned_query || owned_by(after.destination, before.destination),
                 "the quoted destination is as it was sent: {before:?} {after:?}"
             );
             assert_eq!(
@@ -293,6 +322,9 @@ impl Oracle {
         timeout_ns + self.rules.slack_ns
     }
 }
+
+/// How long an unanswered flow from outside is kept, and some.
+const UNANSWERED_NS: u64 = 31 * SECOND;
 
 /// How long a mapping lives at least after a packet from inside.
 fn at_least_ns(protocol: u8) -> u64 {

@@ -35,7 +35,7 @@ pub(super) fn enter(data: &[u8], outer: &Found, scope: &mut Scope) -> Option<Inn
             let mut inner = match destination {
                 VXLAN => vxlan(data, at, scope),
                 GENEVE => geneve(data, at, scope),
-                GTP_U => gtp_u(data, at, scope),
+                GTP_U => gtp_u(data, at),
                 GUE => gue(data, at),
                 GRE_IN_UDP => gre(data, at, scope),
                 _ if source == TEREDO || destination == TEREDO => ip(data, at),
@@ -70,16 +70,13 @@ fn ethernet(data: &[u8], at: usize, scope: &mut Scope) -> Option<(usize, u8)> {
     super::shims(data, be16(data, at + 12)?, at + 14, scope).ok()?
 }
 
-/// RFC 2784, RFC 2890; version 0 without routing.
+/// RFC 2784, RFC 2890; version 0 without routing, and without a checksum: that covers what functions change within.
 fn gre(data: &[u8], at: usize, scope: &mut Scope) -> Option<Inner> {
     let flags = be16(data, at)?;
-    if flags & 0x4007 != 0 {
+    if flags & 0xc007 != 0 {
         return None;
     }
     let mut next = at + 4;
-    if flags & 0x8000 != 0 {
-        next += 4;
-    }
     if flags & 0x2000 != 0 {
         *scope = scope.with_network(be32(data, next)?);
         next += 4;
@@ -110,14 +107,14 @@ fn geneve(data: &[u8], at: usize, scope: &mut Scope) -> Option<Inner> {
     by_ether_type(data, word as u16, at + 8 + options, scope)
 }
 
-/// 3GPP TS 29.281 5.1: a G-PDU, with its optional fields and extension headers.
-fn gtp_u(data: &[u8], at: usize, scope: &mut Scope) -> Option<Inner> {
+/// 3GPP TS 29.281 5.1: a G-PDU, with its optional fields and extension headers. Its tunnel identifier is not part of the
+/// flow's key: each direction of a session has one of its own.
+fn gtp_u(data: &[u8], at: usize) -> Option<Inner> {
     let word = be32(data, at)?;
     let (flags, kind) = ((word >> 24) as u8, (word >> 16) as u8);
     if flags >> 4 != 0b0011 || kind != 255 {
         return None;
     }
-    *scope = scope.with_network(be32(data, at + 4)?);
     let mut next = at + 8;
     if flags & 0b111 != 0 {
         let mut extension = *data.get(next + 3)?;

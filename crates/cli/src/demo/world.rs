@@ -1,0 +1,190 @@
+//! What is around the chain: clients that send, servers that answer what reaches them, and the time between.
+
+use std::collections::VecDeque;
+
+use anyhow::Context;
+use io::traffic::{Generator, Profile, Responder};
+use nf::{Alert, FlowReport};
+use node::{Assembly, Frame, From, Output, Report, Runner};
+use packet::{LinkType, Packet};
+
+use crate::sinks::Sinks;
+
+/// The time of the first packet.
+pub const START_NS: u64 = 1_000_000_000;
+
+/// From a packet's arrival at a server to its answer's arrival at the chain.
+const ROUND_TRIP_NS: u64 = 2_000_000;
+
+/// The chain is flushed at least this often, so that an answer's time is always ahead.
+const FLUSH_NS: u64 = ROUND_TRIP_NS / 2;
+
+/// Answers under way at most; further ones are not sent, and counted.
+pub const PENDING_MAX: usize = 65_536;
+
+/// Ports of the demonstration's policy.
+const INSIDE: u16 = 0;
+const OUTSIDE: u16 = 1;
+
+/// Clients, the chain, and servers.
+pub struct World {
+    clients: Generator,
+    /// The client frame that comes next.
+    next: Option<Next>,
+    runner: Runner,
+    outside: Outside,
+    flushed_ns: u64,
+}
+
+struct Next {
+    timestamp_ns: u64,
+    data: Vec<u8>,
+}
+
+/// Takes what leaves the chain: to servers, which answer, or to clients.
+struct Outside {
+    servers: Responder,
+    /// Answers under way, in order of time: all are under way for as long.
+    pending: VecDeque<(u64, Vec<u8>)>,
+    /// Buffers of answers that have arrived.
+    spare: Vec<Vec<u8>>,
+    unsent: u64,
+    sinks: Sinks,
+}
+
+impl World {
+    /// Clients with this traffic before a chain; what leaves it goes to `sinks` too.
+    pub fn new(profile: &Profile, assembly: Assembly, sinks: Sinks) -> anyhow::Result<World> {
+        let outside = Outside {
+            servers: Responder::new(profile.answer),
+            pending: VecDeque::new(),
+            spare: Vec::new(),
+            unsent: 0,
+            sinks,
+        };
+        let mut world = World {
+            clients: Generator::new(profile)?,
+            next: Some(Next { timestamp_ns: 0, data: Vec::new() }),
+            runner: Runner::new(assembly, "demo.rvl"),
+            outside,
+            flushed_ns: START_NS,
+        };
+        world.fetch();
+        Ok(world)
+    }
+
+    /// Lets time pass to `until_ns`: everything before it happens.
+    pub fn advance(&mut self, until_ns: u64) -> anyhow::Result<()> {
+        loop {
+            let client_ns = self.next.as_ref().map_or(u64::MAX, |next| next.timestamp_ns);
+            let server_ns = self.outside.pending.front().map_or(u64::MAX, |&(at_ns, _)| at_ns);
+            let now_ns = client_ns.min(server_ns);
+            let flush_ns = self.flushed_ns + FLUSH_NS;
+            if now_ns.min(until_ns) >= flush_ns {
+                // What is flushed may bring answers, but none before the next flush.
+                self.runner.flush(&mut self.outside)?;
+                self.flushed_ns = flush_ns;
+                continue;
+            }
+            if now_ns >= until_ns {
+                return self.runner.flush(&mut self.outside);
+            }
+            if client_ns <= server_ns {
+                self.receive_client()?;
+            } else {
+                self.receive_server()?;
+            }
+        }
+    }
+
+    /// Carries out an operator's command to a function of the chain.
+    pub fn command(&mut self, function: &str, command: &str) -> anyhow::Result<()> {
+        let assembly = self.runner.assembly_mut();
+        let stage = assembly.names.iter().position(|name| name == function);
+        let stage = stage.and_then(|stage| assembly.chain.stage_mut(stage));
+        stage.with_context(|| format!("the chain has no function `{function}`"))?.control(command)?;
+        Ok(())
+    }
+
+    /// What the chain has done so far.
+    pub fn report(&self) -> Report {
+        self.runner.report()
+    }
+
+    /// The chain.
+    pub fn assembly(&self) -> &Assembly {
+        self.runner.assembly()
+    }
+
+    /// Answers that were not sent because too many were under way.
+    pub fn unsent(&self) -> u64 {
+        self.outside.unsent
+    }
+
+    /// Ends it: all flows end, and the capture is completed.
+    pub fn finish(mut self) -> anyhow::Result<Report> {
+        let report = self.runner.finish(&mut self.outside)?;
+        self.outside.sinks.finish()?;
+        Ok(report)
+    }
+
+    fn receive_client(&mut self) -> anyhow::Result<()> {
+        let Some(next) = &self.next else { return Ok(()) };
+        self.runner.receive(frame(next.timestamp_ns, &next.data), From::Port(INSIDE), &mut self.outside)?;
+        self.fetch();
+        Ok(())
+    }
+
+    fn receive_server(&mut self) -> anyhow::Result<()> {
+        let Some((at_ns, data)) = self.outside.pending.pop_front() else { return Ok(()) };
+        self.runner.receive(frame(at_ns, &data), From::Port(OUTSIDE), &mut self.outside)?;
+        self.outside.spare.push(data);
+        Ok(())
+    }
+
+    /// Asks the clients for their next frame.
+    fn fetch(&mut self) {
+        let Some(frame) = self.clients.next() else {
+            self.next = None;
+            return;
+        };
+        if let Some(next) = &mut self.next {
+            next.timestamp_ns = frame.timestamp_ns;
+            next.data.clear();
+            next.data.extend_from_slice(frame.data);
+        }
+    }
+}
+
+fn frame(timestamp_ns: u64, data: &[u8]) -> Frame<'_> {
+    // The longest frame is below 10,000 bytes.
+    Frame { timestamp_ns, link: LinkType::Ethernet, wire_len: data.len() as u32, data }
+}
+
+impl Output for Outside {
+    type Error = anyhow::Error;
+
+    fn packet(&mut self, port: u16, packet: &Packet) -> anyhow::Result<()> {
+        if port == OUTSIDE
+            && let Ok(answer) = self.servers.respond(packet.data())
+        {
+            if self.pending.len() == PENDING_MAX {
+                self.unsent += 1;
+            } else {
+                let mut data = self.spare.pop().unwrap_or_default();
+                data.clear();
+                data.extend_from_slice(answer);
+                self.pending.push_back((packet.meta().timestamp_ns + ROUND_TRIP_NS, data));
+            }
+        }
+        self.sinks.packet(port, packet)
+    }
+
+    fn alert(&mut self, function: &str, alert: &Alert) -> anyhow::Result<()> {
+        self.sinks.alert(function, alert)
+    }
+
+    fn flow(&mut self, report: &FlowReport, now_ns: u64) -> anyhow::Result<()> {
+        self.sinks.flow(report, now_ns)
+    }
+}

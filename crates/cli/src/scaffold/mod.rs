@@ -1,0 +1,125 @@
+//! `rivulet new`: the files of a new network function, in a checkout of the workspace.
+
+mod edit;
+mod name;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use policy::Value;
+
+use crate::output;
+use name::Name;
+
+/// Begins something new in a checkout of Rivulet's workspace.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, arg_required_else_help = true)]
+pub struct Args {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Task {
+    /// Write a network function that works, to be changed into yours
+    ///
+    /// Writes the module with configuration, state and `process`, its manual, tests, a fuzz target, a benchmark and an
+    /// example policy, and registers it. See docs/write-your-first-nf.md.
+    Nf {
+        /// Its name in policies: lower-case letters, digits and `_`
+        name: Name,
+        /// Where the checkout is: its top directory, or any below
+        #[arg(long, value_name = "DIR", default_value = ".")]
+        path: PathBuf,
+    },
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  rivulet new nf flow_limit
+  rivulet new nf flow_limit --path ~/src/rivulet";
+
+/// Runs the command.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let Task::Nf { name, path } = &args.task;
+    let root = workspace(path)?;
+    let plan = plan(name, &root)?;
+    for (path, text) in &plan {
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        }
+        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let mut text = String::new();
+    for (path, _) in &plan {
+        text += &format!("  {}\n", path.strip_prefix(&root).unwrap_or(path).display());
+    }
+    output::print(&format!(
+        "Wrote in {}:\n{text}\nNext:\n  cargo test -p functions {name}\n  cargo run -- nf show {name}\n  \
+         cargo run -- traffic --write in.pcapng --packets 1000\n  \
+         cargo run -- explain examples/{name}.rvl --read in.pcapng --flow 1\n  \
+         cargo bench -p functions --bench {name}\n  cargo +nightly fuzz run {name} -- -max_total_time=30\n\
+         and change `process` in crates/functions/src/{name}/mod.rs.\n",
+        root.display()
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The top of the checkout that this directory is in.
+fn workspace(from: &Path) -> anyhow::Result<PathBuf> {
+    let from = from.canonicalize().with_context(|| format!("cannot open {}", from.display()))?;
+    let is_root = |folder: &&Path| {
+        folder.join("crates/functions/src/lib.rs").is_file()
+            && fs::read_to_string(folder.join("Cargo.toml")).is_ok_and(|text| text.contains("[workspace]"))
+    };
+    match from.ancestors().find(is_root) {
+        Some(root) => Ok(root.to_owned()),
+        None => bail!("{} is not in a checkout of Rivulet; --path says where there is one", from.display()),
+    }
+}
+
+/// All files to be written, with their content; nothing is overwritten but what lists the functions.
+fn plan(name: &Name, root: &Path) -> anyhow::Result<Vec<(PathBuf, String)>> {
+    if let Some(entry) = functions::registry::<Value>().find(name.as_str()) {
+        bail!(
+            "there is a network function `{}` already, and policies know it as `{name}`",
+            entry.descriptor.name
+        );
+    }
+    let functions = root.join("crates/functions");
+    let mut plan = Vec::new();
+    for (path, template) in [
+        (functions.join(format!("src/{name}/mod.rs")), include_str!("../../templates/nf/mod.rs")),
+        (functions.join(format!("src/{name}/tests.rs")), include_str!("../../templates/nf/tests.rs")),
+        (functions.join(format!("src/{name}/README.md")), include_str!("../../templates/nf/README.md")),
+        (functions.join(format!("benches/{name}.rs")), include_str!("../../templates/nf/bench.rs")),
+        (root.join(format!("examples/{name}.rvl")), include_str!("../../templates/nf/example.rvl")),
+        (root.join(format!("fuzz/fuzz_targets/{name}.rs")), include_str!("../../templates/nf/fuzz.rs")),
+    ] {
+        if path.exists() {
+            bail!("{} is there already", path.display());
+        }
+        plan.push((path, name.fill_in(template)));
+    }
+    if functions.join(format!("src/{name}.rs")).exists() {
+        bail!("{} is there already", functions.join(format!("src/{name}.rs")).display());
+    }
+    let mut change = |path: PathBuf, edit: &dyn Fn(&str) -> Result<String, edit::Unexpected>| {
+        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let text = edit(&text).with_context(|| format!("cannot change {}", path.display()))?;
+        plan.push((path, text));
+        anyhow::Ok(())
+    };
+    change(functions.join("src/lib.rs"), &|text| edit::register(text, name))?;
+    change(functions.join("Cargo.toml"), &|text| Ok(edit::add_bench(text, name)))?;
+    let fuzz = root.join("fuzz/Cargo.toml");
+    if fuzz.exists() {
+        change(fuzz, &|text| edit::add_fuzz_target(text, name))?;
+    } else {
+        let new = include_str!("../../templates/nf/fuzz.toml");
+        plan.push((fuzz, edit::add_fuzz_target(new, name)?));
+    }
+    Ok(plan)
+}

@@ -1,0 +1,99 @@
+//! {{Type}}: lets the first packets of each flow pass, marked if wanted, and drops what comes beyond a limit.
+//!
+//! What it is to an operator says its `README.md`.
+
+use nf::config::ConfigError;
+use nf::{
+    Access, Affinity, Context, Descriptor, Field, Maturity, NetworkFunction, PacketView, Scaling, Setup,
+    Shared, Verdict,
+};
+use packet::DropReason;
+use serde::Deserialize;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+#[cfg(test)]
+mod tests;
+
+/// The configuration, as policies write it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Packets of a flow that pass, both directions together; at least 1.
+    pub packets_max: u64,
+    /// The DSCP that they leave with, 0 to 63; none: the one that they have.
+    pub dscp: Option<u8>,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config { packets_max: 1_000_000, dscp: None }
+    }
+}
+
+/// An instance: its configuration, checked. It does not change while packets flow.
+pub struct {{Type}} {
+    packets_max: u64,
+    dscp: Option<u8>,
+}
+
+/// What is kept of a flow, zero when it begins. It is bytes: the platform moves it and copies it as such.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct State {
+    /// Packets so far, both directions together.
+    packets: u64,
+}
+
+/// Numbers of the counters in the descriptor.
+mod counter {
+    pub const PASSED: usize = 0;
+    pub const OVER_LIMIT: usize = 1;
+}
+
+static DESCRIPTOR: Descriptor = Descriptor {
+    name: "{{name}}",
+    aliases: &[],
+    summary: "Lets a limited number of packets of each flow pass, and may mark them.",
+    maturity: Maturity::Experimental,
+    state_version: 1,
+    attributes: &[],
+    reads: &[],
+    writes: &[Field::Dscp],
+    payload: Access::Ignore,
+    affinity: Affinity::Flow,
+    scaling: Scaling::Servers,
+    shared: &[Shared::Counter("passed"), Shared::Counter("over-limit")],
+    map: None,
+    keeps_flows: false,
+    cycles_per_packet: 20,
+};
+
+impl NetworkFunction for {{Type}} {
+    const DESCRIPTOR: &'static Descriptor = &DESCRIPTOR;
+    type Config = Config;
+    type State = State;
+
+    fn new(config: Config, _setup: &mut Setup) -> Result<{{Type}}, ConfigError> {
+        if config.packets_max == 0 {
+            return Err(ConfigError::new("`packets_max` has to be at least 1: else nothing ever passes"));
+        }
+        if config.dscp.is_some_and(|dscp| dscp > 63) {
+            return Err(ConfigError::new("`dscp` has to be 0 to 63"));
+        }
+        Ok({{Type}} { packets_max: config.packets_max, dscp: config.dscp })
+    }
+
+    #[inline]
+    fn process(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
+        if state.packets == self.packets_max {
+            context.count(counter::OVER_LIMIT, 1);
+            return Verdict::Drop(DropReason::Function);
+        }
+        state.packets += 1;
+        context.count(counter::PASSED, 1);
+        if let Some(dscp) = self.dscp {
+            packet.set_dscp(dscp);
+        }
+        Verdict::Forward
+    }
+}

@@ -1,0 +1,99 @@
+//! Packets in, packets out: a row for each thing that the function does.
+
+use chain::{Chain, Options};
+use nf::stage::load;
+use packet::{Packet, Pool, Side};
+
+use super::*;
+
+/// What goes in, and what is to come out.
+struct Row {
+    what: &'static str,
+    /// The configuration, as JSON.
+    config: &'static str,
+    /// The side that each packet of the flow comes in by.
+    packets: &'static [Side],
+    /// Which of them pass.
+    pass: &'static [bool],
+    /// The DSCP of those.
+    dscp: u8,
+}
+
+const ROWS: &[Row] = &[
+    Row {
+        what: "without a configuration, packets pass as they are",
+        config: "{}",
+        packets: &[Side::Inside, Side::Outside, Side::Inside],
+        pass: &[true, true, true],
+        dscp: 0,
+    },
+    Row {
+        what: "both directions count together, and what is beyond the limit is dropped",
+        config: r#"{ "packets_max": 2 }"#,
+        packets: &[Side::Inside, Side::Outside, Side::Inside, Side::Outside],
+        pass: &[true, true, false, false],
+        dscp: 0,
+    },
+    Row {
+        what: "what passes is marked",
+        config: r#"{ "packets_max": 1, "dscp": 46 }"#,
+        packets: &[Side::Inside, Side::Inside],
+        pass: &[true, false],
+        dscp: 46,
+    },
+];
+
+#[test]
+fn every_row_holds() {
+    for row in ROWS {
+        let mut chain = chain(row.config);
+        let mut pool = Pool::new(8);
+        let mut passed = Vec::new();
+        for &side in row.packets {
+            let mut packet = pool.take(&frame(side)).unwrap();
+            packet.meta_mut().side = side;
+            let mut out = Vec::new();
+            chain.process(&mut vec![packet], &mut out, &mut pool);
+            for packet in &out {
+                assert_eq!(dscp(packet), row.dscp, "{}", row.what);
+            }
+            passed.push(!out.is_empty());
+            out.drain(..).for_each(|packet| pool.give(packet));
+        }
+        assert_eq!(passed, row.pass, "{}", row.what);
+        assert!(chain.counters().add_up(), "{}", row.what);
+        let counted = &chain.stages()[0].shared().counters;
+        let count = |passed: bool| row.pass.iter().filter(|&&pass| pass == passed).count() as u64;
+        assert_eq!(counted[counter::PASSED], count(true), "{}", row.what);
+        assert_eq!(counted[counter::OVER_LIMIT], count(false), "{}", row.what);
+    }
+}
+
+#[test]
+fn wrong_configurations_are_refused() {
+    for wrong in [r#"{ "packets_max": 0 }"#, r#"{ "dscp": 64 }"#] {
+        let config = serde_json::from_str(wrong).unwrap();
+        assert!({{Type}}::new(config, &mut Setup::new(1, 16)).is_err(), "{wrong}");
+    }
+    assert!(serde_json::from_str::<Config>(r#"{ "colour": 1 }"#).is_err());
+}
+
+fn chain(config: &str) -> Chain {
+    let config = serde_json::from_str(config).unwrap();
+    let stage = load::<{{Type}}>(config, Setup::new(1, 16)).unwrap();
+    Chain::new(vec![stage], Options { flows_max: 16, ..Options::default() }).unwrap()
+}
+
+/// A UDP packet of one flow, as it comes in by this side.
+fn frame(side: Side) -> Vec<u8> {
+    let (client, server) = ([10, 0, 0, 1, 0x30, 0x39], [192, 0, 2, 1, 0, 53]);
+    let (from, to) = if side == Side::Inside { (client, server) } else { (server, client) };
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x08, 0x00];
+    frame.extend([0x45, 0, 0, 28, 0, 1, 0, 0, 64, 17, 0, 0]);
+    frame.extend([&from[..4], &to[..4], &from[4..], &to[4..], &[0, 8, 0, 0]].concat());
+    frame
+}
+
+fn dscp(packet: &Packet) -> u8 {
+    packet.data()[15] >> 2
+}

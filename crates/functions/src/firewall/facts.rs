@@ -1,0 +1,88 @@
+//! What a packet says of itself, and what is kept of the one that opened a flow.
+
+use nf::{Context, PacketView};
+use packet::parse::protocol;
+use packet::{Direction, Side};
+
+use super::rule::{FlowState, Way, is_icmp};
+
+/// The packet that a flow was first judged by, in a byte: that there was one, which way it went, its state.
+#[derive(Clone, Copy)]
+pub(super) struct Opening(pub(super) u8);
+
+impl Opening {
+    pub(super) fn new(context: &Context<'_>, state: FlowState) -> Opening {
+        let outside = u8::from(context.side() == Side::Outside);
+        let reply = u8::from(context.direction() == Direction::Reply);
+        Opening(1 | outside << 1 | reply << 2 | (state as u8) << 4)
+    }
+
+    pub(super) fn is_set(self) -> bool {
+        self.0 != 0
+    }
+
+    pub(super) fn way(self) -> Way {
+        way(if self.0 & 2 == 0 { Side::Inside } else { Side::Outside })
+    }
+
+    pub(super) fn direction(self) -> Direction {
+        if self.0 & 4 == 0 { Direction::Original } else { Direction::Reply }
+    }
+
+    pub(super) fn state(self) -> FlowState {
+        FlowState::ALL[usize::from(self.0 >> 4 & 3)]
+    }
+}
+
+pub(super) fn way(side: Side) -> Way {
+    match side {
+        Side::Inside => Way::Out,
+        Side::Outside => Way::In,
+    }
+}
+
+/// Whether an ICMP error belongs to the flow of the packet that it quotes; otherwise its flow is its own.
+pub(super) fn is_related(context: &Context<'_>) -> bool {
+    !is_icmp(context.flow().key.protocol) || context.flow().key.ends(false).0.port != 0
+}
+
+/// TCP flags or ICMP type.
+pub(super) fn detail(packet: &PacketView<'_>) -> u8 {
+    match packet.meta().protocol {
+        protocol::TCP => packet.meta().tcp_flags,
+        number if is_icmp(number) && packet.meta().has_transport() => {
+            packet.transport().first().copied().unwrap_or(0)
+        }
+        _ => 0,
+    }
+}
+
+/// The type of the message that answers one of this type; the type itself if none does (RFC 792, RFC 950, RFC 4443 4).
+pub(super) fn answer_type(number: u8, kind: u8) -> u8 {
+    match (number, kind) {
+        (protocol::ICMP, 8) => 0,
+        (protocol::ICMP, 13 | 15 | 17) | (protocol::ICMPV6, 128) => kind + 1,
+        _ => kind,
+    }
+}
+
+/// Whether messages of this type answer others.
+pub(super) fn is_answer(number: u8, kind: u8) -> bool {
+    matches!((number, kind), (protocol::ICMP, 0 | 14 | 16 | 18) | (protocol::ICMPV6, 129))
+}
+
+/// Whether the flags open a connection: SYN without ACK.
+#[inline]
+pub(super) fn is_syn(tcp_flags: u8) -> bool {
+    tcp_flags & 0x12 == 2
+}
+
+/// Whether FIN, SYN, RST and ACK stand in a combination that a host sends (RFC 9293 3.10.7).
+pub(super) fn flags_fit(flags: u8) -> bool {
+    const FIN: u8 = 1;
+    const SYN: u8 = 2;
+    const RST: u8 = 4;
+    const ACK: u8 = 16;
+    const FITTING: [u8; 6] = [SYN, SYN | ACK, ACK, FIN | ACK, RST, RST | ACK];
+    FITTING.contains(&(flags & (FIN | SYN | RST | ACK)))
+}

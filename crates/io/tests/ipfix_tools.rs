@@ -1,0 +1,341 @@
+//! IPFIX as others read it: nfdump's collector, and tshark.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that cannot go on has failed.
+
+use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use io::capture::{Format, FormatKind, Record, Writer};
+use io::ipfix::{Exporter, Options, UdpCollector};
+use nf::FlowReport;
+use packet::{Addr, LinkType};
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ICMP: u8 = 1;
+const ICMPV6: u8 = 58;
+
+/// 2026-01-01 00:00:00 UTC.
+const EPOCH_S: u64 = 1_767_225_600;
+
+/// Whether a tool is there. If not, the test is skipped, which CI does not accept.
+fn installed(tool: &str) -> bool {
+    // To tshark `-V` would mean to capture.
+    let version = if tool == "tshark" { "-v" } else { "-V" };
+    if Command::new(tool).arg(version).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok() {
+        return true;
+    }
+    assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{tool} is not installed");
+    println!("SKIPPED: {tool} is not installed");
+    false
+}
+
+/// Flows of all kinds, each recognisable by its numbers.
+fn reports() -> Vec<FlowReport> {
+    let report = |i: u64| {
+        let v6 = i.is_multiple_of(3);
+        let protocol = match (i % 4, v6) {
+            (0, false) => ICMP,
+            (0, true) => ICMPV6,
+            (1, _) => UDP,
+            _ => TCP,
+        };
+        let addr = |last: u64| match v6 {
+            true => Addr::from(std::net::IpAddr::from(Ipv6Addr::new(
+                0x2001,
+                0xdb8,
+                0,
+                0,
+                0,
+                0,
+                last as u16,
+                i as u16,
+            ))),
+            false => Addr::from_v4_bytes([10, last as u8, (i >> 8) as u8, i as u8]),
+        };
+        let start_ns = (EPOCH_S + i) * 1_000_000_000 + 123_000_000;
+        FlowReport {
+            source: addr(1),
+            destination: addr(2),
+            source_port: 1024 + i as u16,
+            destination_port: 80,
+            protocol,
+            version: if v6 { 6 } else { 4 },
+            tcp_flags: if protocol == TCP { [0x1b, 0x13] } else { [0; 2] },
+            icmp: match protocol {
+                ICMP => [0x0800, 0x0000],
+                ICMPV6 => [0x8000, 0x8100],
+                _ => [0; 2],
+            },
+            vlan: i as u16 % 4096,
+            first_ns: [start_ns, start_ns + 2_000_000],
+            last_ns: [start_ns + 1_500_000_000, start_ns + 1_400_000_000],
+            packets: [i + 1, if i.is_multiple_of(5) { 0 } else { 2 * i }],
+            bytes: [100 * (i + 1), if i.is_multiple_of(5) { 0 } else { 3_000 * i }],
+            tos: (i % 64) as u8 * 4,
+            end_reason: (i % 5) as u8 + 1,
+        }
+    };
+    (1..=300).map(report).collect()
+}
+
+/// nfcapd that writes into a folder.
+struct Collector {
+    child: Child,
+    address: SocketAddr,
+    _alone: MutexGuard<'static, ()>,
+}
+
+/// One at a time: another test's socket could get the port that was free a moment ago.
+static ALONE: Mutex<()> = Mutex::new(());
+
+impl Collector {
+    fn start(folder: &Path) -> Collector {
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        // Free now; nfcapd cannot be asked to choose one itself.
+        let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let child = Command::new("nfcapd")
+            .args([
+                "-b",
+                "127.0.0.1",
+                "-p",
+                &address.port().to_string(),
+                "-t",
+                "3600",
+                "-B",
+                "4000000",
+                "-C",
+                "none",
+                "-w",
+            ])
+            .arg(folder)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let collector = Collector { child, address, _alone: alone };
+        wait_until("nfcapd listens", || collector.waiting_bytes().is_some());
+        collector
+    }
+
+    /// Bytes that it has not taken from its socket yet; none if it has no socket.
+    fn waiting_bytes(&self) -> Option<u64> {
+        let sockets = std::fs::read_to_string("/proc/net/udp").unwrap();
+        let port = format!(":{:04X}", self.address.port());
+        // sl, local address, remote address, state, transmit queue:receive queue
+        let socket = sockets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let queues = socket.filter(|fields| fields[1].ends_with(&port)).map(|fields| fields[4]).next()?;
+        Some(u64::from_str_radix(queues.split_once(':').unwrap().1, 16).unwrap())
+    }
+
+    /// Lets it take all that was sent, write its file and go.
+    fn stop(mut self) {
+        wait_until("nfcapd has received", || self.waiting_bytes() == Some(0));
+        assert!(Command::new("kill").arg(self.child.id().to_string()).status().unwrap().success());
+        wait_until("nfcapd ends", || self.child.try_wait().unwrap().is_some());
+    }
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        // Only if the test failed is it still there.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(20), "waiting for: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// What nfdump prints of each flow, in the order of [`expected_rows`].
+fn nfdump(folder: &Path) -> Vec<String> {
+    let output = Command::new("nfdump")
+        .env("TZ", "UTC")
+        .args(["-N", "-6", "-q", "-o", "fmt:%pr|%sa|%sp|%da|%dp|%flg|%tos|%svln|%pkt|%byt|%ts|%te", "-R"])
+        .arg(folder)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut rows: Vec<String> = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .map(|line| line.split('|').map(str::trim).collect::<Vec<_>>().join("|"))
+        .collect();
+    rows.sort();
+    rows
+}
+
+/// The same rows, one for each direction that had packets, from the reports.
+fn expected_rows(reports: &[FlowReport]) -> Vec<String> {
+    let mut rows: Vec<String> = reports
+        .iter()
+        .flat_map(|report| [0, 1].into_iter().filter(|&d| report.packets[d] > 0).map(|d| row(report, d)))
+        .collect();
+    rows.sort();
+    rows
+}
+
+fn row(report: &FlowReport, d: usize) -> String {
+    let addrs = [report.source, report.destination];
+    let ports = [report.source_port.to_string(), report.destination_port.to_string()];
+    let [kind, code] = report.icmp[d].to_be_bytes();
+    let (source_port, destination_port) = match report.protocol {
+        ICMP | ICMPV6 => ("0".to_owned(), format!("{kind}.{code}")),
+        _ => (ports[d].clone(), ports[1 - d].clone()),
+    };
+    let flags: String = (0..8)
+        .rev()
+        .map(|bit| if report.tcp_flags[d] >> bit & 1 == 1 { b"FSRPAUEC"[bit] as char } else { '.' })
+        .collect();
+    format!(
+        "{}|{}|{source_port}|{}|{destination_port}|{flags}|{}|{}|{}|{}|{}|{}",
+        report.protocol,
+        addrs[d],
+        addrs[1 - d],
+        report.tos,
+        report.vlan,
+        report.packets[d],
+        report.bytes[d],
+        time(report.first_ns[d]),
+        time(report.last_ns[d]),
+    )
+}
+
+/// As nfdump writes times of the first day of 2026.
+fn time(ns: u64) -> String {
+    let ms = ns / 1_000_000 - EPOCH_S * 1000;
+    let (s, ms) = (ms / 1000, ms % 1000);
+    format!("2026-01-01 {:02}:{:02}:{:02}.{ms:03}", s / 3600, s / 60 % 60, s % 60)
+}
+
+#[test]
+fn nfdump_has_every_flow_packet_and_byte() {
+    if !installed("nfcapd") || !installed("nfdump") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let nfcapd = Collector::start(folder.path());
+    let mut udp = UdpCollector::connect(nfcapd.address, Options::default()).unwrap();
+    udp.send(&reports(), (EPOCH_S + 400) as u32);
+    assert_eq!(udp.messages_lost(), 0);
+    nfcapd.stop();
+    let (rows, expected) = (nfdump(folder.path()), expected_rows(&reports()));
+    for (row, expected) in rows.iter().zip(&expected) {
+        assert_eq!(row, expected);
+    }
+    assert_eq!(rows.len(), expected.len());
+}
+
+/// tshark's fields of all messages; every message in a frame of its own.
+fn tshark(messages: &[Vec<u8>], arguments: &[&str]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ipfix.pcap");
+    let mut writer = Writer::create(&path, Format { kind: FormatKind::Pcap, ..Format::default() }).unwrap();
+    for message in messages {
+        let data = datagram(message);
+        writer
+            .write(&Record {
+                timestamp_ns: EPOCH_S * 1_000_000_000,
+                interface: 0,
+                link_type: LinkType::RawIp,
+                wire_len: data.len() as u32,
+                data: &data,
+            })
+            .unwrap();
+    }
+    writer.finish().unwrap();
+    let output = Command::new("tshark")
+        .arg("-r")
+        .arg(&path)
+        .args(["-d", "udp.port==4739,cflow"])
+        .args(arguments)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The message in an IPv4 packet to the port of IPFIX.
+fn datagram(message: &[u8]) -> Vec<u8> {
+    let mut out = vec![0x45, 0];
+    out.extend((28 + message.len() as u16).to_be_bytes());
+    out.extend([0, 0, 0, 0, 64, UDP, 0, 0, 127, 0, 0, 1, 127, 0, 0, 1]);
+    out.extend([0x12, 0x83, 0x12, 0x83]);
+    out.extend((8 + message.len() as u16).to_be_bytes());
+    out.extend([0, 0]);
+    out.extend(message);
+    out
+}
+
+#[test]
+fn tshark_understands_every_message() {
+    if !installed("tshark") {
+        return;
+    }
+    for biflow in [false, true] {
+        let mut exporter = Exporter::new(Options { biflow, ..Options::default() }).unwrap();
+        let (reports, mut messages) = (reports(), Vec::new());
+        let mut rest = &reports[..];
+        while let Some(message) = exporter.next_message(&mut rest, EPOCH_S as u32) {
+            messages.push(message.to_vec());
+        }
+        let faults = tshark(&messages, &["-Y", "_ws.malformed || _ws.expert"]);
+        assert_eq!(faults, "", "biflow {biflow}");
+        let fields = ["-T", "fields", "-e", "cflow.packets", "-E", "aggregator=,"];
+        let text = tshark(&messages, &fields);
+        let mut seen: Vec<u64> = text.split([',', '\n']).filter_map(|number| number.parse().ok()).collect();
+        // tshark lists a reverse element with the forward one of its number.
+        let mut expected: Vec<u64> = reports.iter().flat_map(|report| report.packets).collect();
+        if !biflow {
+            expected.retain(|&packets| packets > 0);
+        }
+        seen.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(seen, expected, "biflow {biflow}");
+    }
+}
+
+#[test]
+fn nfdump_reads_a_biflows_counts() {
+    if !installed("nfcapd") || !installed("nfdump") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let nfcapd = Collector::start(folder.path());
+    let mut udp =
+        UdpCollector::connect(nfcapd.address, Options { biflow: true, ..Options::default() }).unwrap();
+    udp.send(&reports(), (EPOCH_S + 400) as u32);
+    nfcapd.stop();
+    let output = Command::new("nfdump")
+        .args(["-N", "-6", "-q", "-o", "fmt:%sa|%sp|%ipkt|%ibyt|%opkt|%obyt", "-R"])
+        .arg(folder.path())
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let rows: Vec<String> = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .map(|line| line.split('|').map(str::trim).collect::<Vec<_>>().join("|"))
+        .collect();
+    assert_eq!(rows.len(), reports().len());
+    for report in reports().iter().filter(|report| [TCP, UDP].contains(&report.protocol)) {
+        let expected = format!(
+            "{}|{}|{}|{}|{}|{}",
+            report.source,
+            report.source_port,
+            report.packets[0],
+            report.bytes[0],
+            report.packets[1],
+            report.bytes[1]
+        );
+        assert!(rows.contains(&expected), "{expected}\n{text}");
+    }
+}
