@@ -7,6 +7,8 @@
 
 mod captures;
 mod limits;
+#[path = "../../../functions/tests/nat_support/mod.rs"]
+mod nat_support;
 mod policies;
 mod run;
 mod sums;

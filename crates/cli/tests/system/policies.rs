@@ -19,15 +19,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Kind; 7] = [
-        Kind::Wire,
-        Kind::Nat,
-        Kind::Balance,
-        Kind::Tunnel,
-        Kind::Firewall,
-        Kind::Monitor,
-        Kind::All,
-    ];
+    pub const ALL: [Kind; 7] =
+        [Kind::Wire, Kind::Nat, Kind::Balance, Kind::Tunnel, Kind::Firewall, Kind::Monitor, Kind::All];
 
     /// Whether packets leave as they came.
     pub fn changes_nothing(self) -> bool {
@@ -65,7 +58,8 @@ impl Kind {
         }
         if line.contains(" f ") {
             let (default, tcp) = if self == Kind::All { ("allow", "loose") } else { ("reject", "strict") };
-            text += &format!("Firewall f {{ default: {default}, tcp: {tcp}, rules: \"\"\"\n{RULES}\"\"\" }};\n");
+            text +=
+                &format!("Firewall f {{ default: {default}, tcp: {tcp}, rules: \"\"\"\n{RULES}\"\"\" }};\n");
         }
         if line.contains(" m ") {
             text += "Monitor m { active_timeout: 10s };\n";
@@ -97,7 +91,7 @@ impl Ends {
                 Some((IpAddr::V4(from), IpAddr::V4(to))) if can_be_served_v4(to) => {
                     ends.v4.get_or_insert((from, to));
                 }
-                Some((IpAddr::V6(from), IpAddr::V6(to))) if !to.is_multicast() && !to.is_unspecified() => {
+                Some((IpAddr::V6(from), IpAddr::V6(to))) if can_be_served_v6(to) => {
                     ends.v6.get_or_insert((from, to));
                 }
                 _ => {}
@@ -112,14 +106,18 @@ impl Ends {
         let v6 = self.v6.map(|(from, _)| format!("{from}/64"));
         let mut prefixes: Vec<_> = v4.into_iter().chain(v6).collect();
         if prefixes.is_empty() {
-            prefixes.push("10.0.0.0/8".to_owned());
+            prefixes.push("0.0.0.0/0".to_owned());
         }
         prefixes
     }
 }
 
 fn can_be_served_v4(to: Ipv4Addr) -> bool {
-    !to.is_multicast() && !to.is_broadcast() && !to.is_unspecified()
+    !to.is_multicast() && !to.is_broadcast() && !to.is_unspecified() && !to.is_loopback()
+}
+
+fn can_be_served_v6(to: Ipv6Addr) -> bool {
+    !to.is_multicast() && !to.is_unspecified() && !to.is_loopback()
 }
 
 fn nat(ends: &Ends) -> String {
@@ -143,7 +141,12 @@ fn balancer(ends: &Ends, name: &str, mode: &str) -> String {
         services.push(service("six", to.into(), mode, ["2001:2:0:2::1", "2001:2:0:2::2", "2001:2:0:2::3"]));
     }
     if services.is_empty() {
-        services.push(service("none", [192, 0, 2, 80].into(), mode, ["198.19.0.1", "198.19.0.2", "198.19.0.3"]));
+        services.push(service(
+            "none",
+            [192, 0, 2, 80].into(),
+            mode,
+            ["198.19.0.1", "198.19.0.2", "198.19.0.3"],
+        ));
     }
     format!(
         "LB {name} {{ services: [{}], answer_ping: true, tunnel: {{ source4: 198.18.1.0/24, source6: 2001:2:0:3::/64 }} }};\n",
@@ -152,7 +155,8 @@ fn balancer(ends: &Ends, name: &str, mode: &str) -> String {
 }
 
 fn service(name: &str, vip: IpAddr, mode: &str, servers: [&str; 3]) -> String {
-    let servers = servers.iter().enumerate().map(|(i, address)| format!("{{ name: s{i}, address: {address} }}"));
+    let servers =
+        servers.iter().enumerate().map(|(i, address)| format!("{{ name: s{i}, address: {address} }}"));
     let servers: Vec<_> = servers.collect();
     format!("{{ name: {name}, vip: {vip}, protocol: any, mode: {mode}, servers: [{}] }}", servers.join(", "))
 }

@@ -37,7 +37,8 @@ pub fn runner(policy: &str) -> Runner {
 /// A runner of this policy, or what is wrong with it.
 pub fn try_runner(policy: &str) -> Result<Runner, String> {
     let mut no_files = |_: &str| Err("there are no files".to_owned());
-    let policy = Policy::read("test.rvl", policy, &mut no_files).map_err(|wrong| wrong.render(Colour::Off))?;
+    let policy =
+        Policy::read("test.rvl", policy, &mut no_files).map_err(|wrong| wrong.render(Colour::Off))?;
     let assembly = node::assemble(&policy, &functions::registry(), 7, None).map_err(|wrong| {
         wrong.iter().map(|one| one.render(&policy.report.sources, Colour::Off)).collect::<String>()
     })?;
@@ -93,10 +94,15 @@ impl Outcome {
         assert_eq!(report.bytes_out, self.sent.iter().map(|sent| sent.data.len() as u64).sum::<u64>());
         assert_eq!(report.alerts, self.alerts.len() as u64);
         assert!(!report.drops.contains_key("internal"), "{:?}", report.drops);
-        let ports = |count: fn(&node::report::PortReport) -> u64| report.ports.values().map(count).sum::<u64>();
+        let ports =
+            |count: fn(&node::report::PortReport) -> u64| report.ports.values().map(count).sum::<u64>();
         assert_eq!(ports(|port| port.packets_out), report.packets_out);
         let flows = &report.flows;
-        assert_eq!(flows.started, flows.ended.values().sum::<u64>(), "every flow ends, at the latest with the run");
+        assert_eq!(
+            flows.started,
+            flows.ended.values().sum::<u64>(),
+            "every flow ends, at the latest with the run"
+        );
         assert!(flows.live <= flows.peak && flows.peak <= flows.started);
         for function in &report.functions {
             for (name, pool) in &function.pools {

@@ -109,8 +109,9 @@ fn ipv4(packet: &[u8], found: &mut Vec<(&'static str, Sum)>, depth: usize) {
     if fragment & 0x1fff != 0 {
         return;
     }
-    let whole = (usize::from(length) <= packet.len() && usize::from(length) >= header && fragment & 0x2000 == 0)
-        .then_some(usize::from(length));
+    let whole =
+        (usize::from(length) <= packet.len() && usize::from(length) >= header && fragment & 0x2000 == 0)
+            .then_some(usize::from(length));
     let pseudo = total(0, &packet[12..20]);
     transport(packet[9], &packet[header..whole.unwrap_or(packet.len())], whole.map(|_| pseudo), found, depth);
 }
@@ -124,7 +125,9 @@ fn ipv6(packet: &[u8], found: &mut Vec<(&'static str, Sum)>, depth: usize) {
         match next {
             // Hop-by-hop and destination options; a routing header names the last destination, which sums cover.
             0 | 60 | 43 => {
-                let Some(&[following, len]) = packet.get(at..at + 2).and_then(|b| b.first_chunk()) else { return };
+                let Some(&[following, len]) = packet.get(at..at + 2).and_then(|b| b.first_chunk()) else {
+                    return;
+                };
                 let size = 8 + 8 * usize::from(len);
                 if next == 43 && packet.get(at + 3).is_some_and(|&left| left > 0) {
                     match packet.get(at + size - 16..at + size) {
@@ -149,7 +152,13 @@ fn ipv6(packet: &[u8], found: &mut Vec<(&'static str, Sum)>, depth: usize) {
         return;
     }
     let pseudo = total(total(0, &packet[8..24]), destination);
-    transport(next, &packet[at..if whole { end } else { packet.len() }], whole.then_some(pseudo), found, depth);
+    transport(
+        next,
+        &packet[at..if whole { end } else { packet.len() }],
+        whole.then_some(pseudo),
+        found,
+        depth,
+    );
 }
 
 /// `pseudo`: the sum of the addresses, if all that a checksum covers is there.

@@ -31,7 +31,8 @@ pub fn all() -> Vec<Capture> {
         let mut paths: Vec<_> =
             std::fs::read_dir(traces.join(part)).unwrap().map(|entry| entry.unwrap().path()).collect();
         paths.sort();
-        let is_capture = |path: &PathBuf| path.extension().is_some_and(|e| e.to_string_lossy().contains("cap"));
+        let is_capture =
+            |path: &PathBuf| path.extension().is_some_and(|e| e.to_string_lossy().contains("cap"));
         captures.extend(paths.into_iter().filter(is_capture).map(read));
     }
     captures
