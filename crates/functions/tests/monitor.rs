@@ -1,4 +1,5 @@
 //! The monitor in a chain: what it reports of which packets.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod monitor_support;
 

@@ -366,6 +366,7 @@ fn nothing_else_changed(sent: &Seen, into: &[u8], got: &Seen, out: &[u8]) {
 /// The packet with what a NAT may change set to zero: checksums, addresses, ports.
 fn blank(bytes: &[u8]) -> Vec<u8> {
     let later = u16::from_be_bytes([bytes[6], bytes[7]]) & 0x1fff != 0;
+    #[allow(clippy::single_range_in_vec_init, reason = "one range is meant")]
     let transport: &[std::ops::Range<usize>] = match bytes[9] {
         _ if later => &[],
         UDP => &[20..24, 26..28],
