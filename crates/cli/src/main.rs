@@ -21,11 +21,18 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 /// Network functions as a service: NAT, load balancer, firewall, monitor, and your own.
 #[derive(Debug, Parser)]
-#[command(name = "rivulet", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(name = "rivulet", version, arg_required_else_help = true, max_term_width = 100, after_help = EXAMPLES)]
 struct Command {
     #[command(subcommand)]
     task: Task,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  rivulet demo
+  rivulet run site.rvl --read capture.pcap --write out.pcapng
+  rivulet explain site.rvl --read capture.pcap --flow 1
+  rivulet nf show nat";
 
 #[derive(Debug, Subcommand)]
 enum Task {

@@ -1,5 +1,5 @@
 //! IPFIX as others read it: nfdump's collector, and tshark.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that cannot go on has failed.
 
 use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::Path;

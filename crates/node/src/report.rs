@@ -84,8 +84,8 @@ pub struct FunctionReport {
     pub counters: BTreeMap<String, u64>,
     /// Its pools.
     pub pools: BTreeMap<&'static str, PoolReport>,
-    /// Processor cycles per packet; absent where they cannot be counted.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Processor cycles per packet, where they can be counted; in JSON it stands in [`Timing::cycles_per_packet`].
+    #[serde(skip)]
     pub cycles_per_packet: Option<f64>,
 }
 
@@ -124,6 +124,8 @@ pub struct Timing {
     pub packets_per_second: f64,
     /// Time from the start of a packet's batch until its batch was done, in nanoseconds, by percentile.
     pub latency_ns: BTreeMap<&'static str, u64>,
+    /// Processor cycles per packet of each function, by its name; empty where they cannot be counted.
+    pub cycles_per_packet: BTreeMap<String, f64>,
 }
 
 /// The percentiles that a report shows.
@@ -134,6 +136,9 @@ impl Report {
     /// The report of a chain, its functions named by `names`.
     pub fn of(policy: &str, seed: u64, chain: &Chain, names: &[String]) -> Report {
         let counters = chain.counters();
+        let functions = functions(chain, names);
+        let cycles = functions.iter().filter_map(|f| Some((f.name.clone(), f.cycles_per_packet?)));
+        let timing = Timing { cycles_per_packet: cycles.collect(), ..Timing::default() };
         Report {
             version: 1,
             policy: policy.to_owned(),
@@ -147,13 +152,13 @@ impl Report {
             bytes_out: counters.bytes_out,
             not_ip_passed: counters.not_ip_passed,
             flows: flows(&counters, chain),
-            functions: functions(chain, names),
+            functions,
             ports: BTreeMap::new(),
             alerts: 0,
             alerts_lost: 0,
             first_packet_ns: None,
             last_packet_ns: None,
-            timing: Timing::default(),
+            timing,
         }
     }
 
@@ -200,6 +205,8 @@ fn functions(chain: &Chain, names: &[String]) -> Vec<FunctionReport> {
                 Shared::Counter(name) => Some((*name).to_owned()),
                 _ => None,
             });
+            let groups = shared.groups.iter();
+            let grouped = groups.flat_map(|g| g.names.iter().cloned().zip(g.values.iter().copied()));
             let pools = shared.pools.iter().map(|pool| {
                 let report = PoolReport {
                     size: pool.size(),
@@ -215,7 +222,7 @@ fn functions(chain: &Chain, names: &[String]) -> Vec<FunctionReport> {
                 packets: counted.packets,
                 bytes: counted.bytes,
                 drops: counted.drops,
-                counters: names.zip(shared.counters.iter().copied()).collect(),
+                counters: names.zip(shared.counters.iter().copied()).chain(grouped).collect(),
                 pools: pools.collect(),
                 cycles_per_packet: (cycles > 0 && counted.packets > 0)
                     .then(|| cycles as f64 / counted.packets as f64),

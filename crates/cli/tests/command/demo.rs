@@ -1,0 +1,47 @@
+//! `rivulet demo`.
+
+use super::*;
+
+#[test]
+fn every_packet_of_a_demonstration_is_accounted_for() {
+    let place = Place::new();
+    let line = "demo --seconds 1 --rate 20kpps --flows 500 -o json";
+    let mut outcome = place.json(line);
+    let report = &outcome["report"];
+    assert_adds_up(report);
+    assert!(report["packets_in"].as_u64().unwrap() > 30_000, "clients' packets and answers: {report}");
+    for reason in ["firewall-denied", "nat-untranslated", "tcp-truncated"] {
+        assert!(report["drops"][reason].as_u64().unwrap() > 0, "{reason}: {report}");
+    }
+    let second = &outcome["each_second"][0];
+    for name in ["packets_in", "packets_out"] {
+        assert_eq!(second[name], report[name]);
+    }
+    // Half way a server goes down, and its flows go on with the others.
+    assert!(outcome["flows_moved"].as_u64().unwrap() > 0);
+    let servers = outcome["servers"].as_array().unwrap();
+    assert_eq!(servers.len(), 4);
+    for server in servers {
+        assert!(server["packets_before"].as_u64().unwrap() > 0, "{server}");
+        assert_eq!(server["packets_after"] == 0, server["went_down"] == true, "{server}");
+    }
+    // The same seed makes the same packets, whatever the machine does meanwhile.
+    let mut again = place.json(line);
+    for outcome in [&mut outcome, &mut again] {
+        outcome["report"].as_object_mut().unwrap().remove("timing").unwrap();
+    }
+    assert_eq!(outcome, again);
+}
+
+#[test]
+fn without_a_terminal_there_is_a_line_a_second_and_a_summary() {
+    let place = Place::new();
+    let text = place.stdout("demo --seconds 1 --rate 5kpps --write out.pcapng");
+    assert!(text.starts_with("  1 s "), "{text}");
+    assert!(text.contains("every one is accounted for") && text.contains("web2 went down"), "{text}");
+    assert!(!text.contains('\u{1b}'), "escape sequences are for terminals");
+    place.write("wire.rvl", WIRE);
+    let report = place.json("run wire.rvl --read out.pcapng -o json");
+    assert!(report["ports"]["inside"]["packets_in"].as_u64().unwrap() > 0);
+    assert!(report["ports"]["outside"]["packets_in"].as_u64().unwrap() > 0);
+}

@@ -1,0 +1,145 @@
+//! `rivulet explain`.
+
+use serde_json::Value;
+
+use super::*;
+
+const POLICY: &str = "\
+let clients = 10.0.0.0/8;
+Port<0> inside;
+Port<1> outside;
+NAT n { external: [203.0.113.1], inside: [clients], untranslated: drop };
+Firewall f { rules: \"allow out any to any port 80\" };
+pipelet { inside <-> n <-> f <-> outside; }
+";
+
+fn place() -> Place {
+    let place = Place::new();
+    place.write("p.rvl", POLICY);
+    place.stdout("traffic --write in.pcapng --packets 3000 --ipv6 0 --no-replies --protocols tcp=3,udp=1 --ports 80,443 --attack syn-flood=0.1");
+    place
+}
+
+impl Place {
+    fn explain(&self, options: &str) -> Vec<Value> {
+        self.json(&format!("explain p.rvl --read in.pcapng --seed 1 -o json {options}"))
+            .as_array()
+            .unwrap()
+            .clone()
+    }
+}
+
+#[test]
+fn each_step_tells_what_changed() {
+    let stories = place().explain("--packet 1");
+    let [story] = &stories[..] else { panic!("{stories:?}") };
+    assert_eq!(story["packet"], 1);
+    assert_eq!(story["flow"]["number"], 1);
+    assert_eq!(story["flow"]["clock"], 1);
+    let nat = &story["steps"][0];
+    assert_eq!((nat["function"].as_str(), nat["type"].as_str()), (Some("n"), Some("nat")));
+    let changes = nat["changes"].as_array().unwrap();
+    assert_eq!(changes.len(), 1, "{changes:?}");
+    assert_eq!(changes[0]["field"], "source");
+    assert!(changes[0]["before"].as_str().unwrap().starts_with("10."));
+    assert!(changes[0]["after"].as_str().unwrap().starts_with("203.0.113.1"));
+}
+
+#[test]
+fn what_is_behind_a_drop_is_not_told() {
+    let stories = place().explain("--dropped --limit 2000");
+    assert!(!stories.is_empty());
+    let mut by_nat = 0;
+    for story in &stories {
+        assert_eq!(story["outcome"]["what"], "dropped");
+        let steps = story["steps"].as_array().unwrap();
+        let (last, before) = steps.split_last().unwrap();
+        assert_eq!(last["verdict"], "drop", "{story}");
+        assert_eq!(last["reason"], story["outcome"]["reason"]);
+        assert!(before.iter().all(|step| step["verdict"] == "forward"));
+        by_nat += usize::from(steps.len() == 1);
+    }
+    assert!(by_nat > 0 && by_nat < stories.len());
+}
+
+#[test]
+fn stories_agree_with_the_report() {
+    let place = place();
+    let stories = place.explain("--limit 5000");
+    let report = place.json("run p.rvl --read in.pcapng --seed 1 -o json");
+    assert_eq!(stories.len(), 3000);
+    let count = |what: &str| stories.iter().filter(|s| s["outcome"]["what"] == what).count() as u64;
+    let drops: u64 = report["drops"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum();
+    assert_eq!(report["packets_out"], count("sent"));
+    assert_eq!(report["packets_held"], count("held"));
+    assert_eq!(drops, count("dropped"));
+}
+
+#[test]
+fn flows_are_numbered_in_order_of_their_first_packets() {
+    let place = place();
+    let stories = place.explain("--limit 5000");
+    let mut next = 1;
+    for story in &stories {
+        if let Some(flow) = story["flow"]["number"].as_u64() {
+            assert!(flow <= next, "flow {flow} before flow {next}");
+            next = next.max(flow + 1);
+        }
+    }
+    let flow = place.explain("--flow 2 --limit 5000");
+    assert!(!flow.is_empty() && flow.iter().all(|story| story["flow"]["number"] == 2));
+    let key = &flow[0]["flow"]["key"];
+    assert!(flow.iter().all(|story| &story["flow"]["key"] == key));
+}
+
+#[test]
+fn filters_are_those_of_policies() {
+    let place = place();
+    let filter = |filter: &str| {
+        let mut command = place.command("explain p.rvl --read in.pcapng -o json --limit 5000 --filter");
+        let output = command.arg(filter).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        serde_json::from_slice::<Vec<Value>>(&output.stdout).unwrap()
+    };
+    let tcp = filter("tcp && dst port 443 && src net clients");
+    assert!(!tcp.is_empty());
+    assert!(tcp.iter().all(|story| story["headers"].as_str().unwrap().contains(":443 tcp")));
+    assert_eq!(filter("tcp").len() + filter("!tcp").len(), 3000);
+    assert_eq!(filter("f.safe").len(), filter("f.safe && dst port 80").len());
+    let output =
+        place.command("explain p.rvl --read in.pcapng --filter").arg("dst prot 80").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("--filter:2:5"), "{}", stderr(&output));
+}
+
+#[test]
+fn text_is_for_people() {
+    let place = place();
+    let text = place.stdout("explain p.rvl --read in.pcapng --limit 1");
+    assert!(text.starts_with("packet 1  ") && text.contains("\n  n (nat): "), "{text}");
+    let said = place.refused(1, "explain p.rvl --read in.pcapng --packet 3001");
+    assert!(said.contains("the captures have 3000"), "{said}");
+    assert_eq!(place.stdout("explain p.rvl --read in.pcapng --flow 1000000 -o json"), "[]\n");
+}
+
+#[test]
+fn replies_are_told_with_their_flow() {
+    let place = Place::new();
+    place.write("p.rvl", POLICY);
+    place.write("wire.rvl", WIRE);
+    // Both directions, through a chain that rewrites nothing.
+    place.stdout("traffic --write in.pcapng --packets 500 --ipv6 0 --protocols udp=1");
+    let all = place.json("explain wire.rvl --read in.pcapng -o json --limit 500");
+    assert!(all.as_array().unwrap().iter().all(|s| s["outcome"]["what"] == "sent"));
+    place.write(
+        "p.rvl",
+        "Port<0> inside;\nPort<1> outside;\nMonitor m;\npipelet { inside <-> m <-> outside; }\n",
+    );
+    let flow = place.explain("--flow 1");
+    let directions: Vec<_> =
+        flow.iter().map(|s| s["flow"]["direction"].as_str().unwrap().to_owned()).collect();
+    assert!(
+        directions.contains(&"original".to_owned()) && directions.contains(&"reply".to_owned()),
+        "{directions:?}"
+    );
+}

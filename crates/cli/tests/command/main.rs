@@ -1,0 +1,86 @@
+//! The command from outside: arguments and files in, exit codes, messages and files out.
+
+mod demo;
+mod explain;
+mod manuals;
+mod run;
+mod traffic;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// The policy of a wire.
+const WIRE: &str = "Port<0> inside;\nPort<1> outside;\npipelet { inside <-> outside; }\n";
+
+/// A directory to run the command in.
+struct Place {
+    dir: TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        Place { dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        std::fs::write(self.path(name), content).unwrap();
+    }
+
+    fn read(&self, name: &str) -> Vec<u8> {
+        std::fs::read(self.path(name)).unwrap()
+    }
+
+    fn command(&self, line: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rivulet"));
+        command.args(line.split_whitespace()).current_dir(self.dir.path()).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the command with these arguments, apart by blanks.
+    fn run(&self, line: &str) -> Output {
+        self.command(line).output().unwrap()
+    }
+
+    /// Runs the command, which must succeed; what it printed.
+    fn stdout(&self, line: &str) -> String {
+        let output = self.run(line);
+        assert!(output.status.success(), "rivulet {line}: {}", stderr(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs the command, which must succeed and print JSON.
+    fn json(&self, line: &str) -> serde_json::Value {
+        serde_json::from_str(&self.stdout(line)).unwrap()
+    }
+
+    /// Runs the command, which must fail with this code; what it said.
+    fn refused(&self, code: i32, line: &str) -> String {
+        let output = self.run(line);
+        assert_eq!(output.status.code(), Some(code), "rivulet {line}: {}", stderr(&output));
+        stderr(&output)
+    }
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The workspace's directory of this name.
+fn workspace(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
+}
+
+/// A report's accounts.
+#[track_caller]
+fn assert_adds_up(report: &serde_json::Value) {
+    let count = |name: &str| report[name].as_u64().unwrap();
+    let drops: u64 = report["drops"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum();
+    let out = count("packets_out") + drops + count("packets_held");
+    assert_eq!(count("packets_in") + count("packets_made"), out, "{report}");
+}

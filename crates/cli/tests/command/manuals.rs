@@ -1,0 +1,72 @@
+//! `rivulet nf`, `rivulet completions`, `rivulet man`, `--help`, and the pages about commands.
+
+use super::*;
+
+#[test]
+fn functions_are_listed_and_shown() {
+    let place = Place::new();
+    let all = place.json("nf list -o json");
+    let names: Vec<_> =
+        all.as_array().unwrap().iter().map(|f| f["name"].as_str().unwrap().to_owned()).collect();
+    for name in ["nat", "lb", "firewall", "monitor"] {
+        assert!(names.iter().any(|known| known == name), "{names:?}");
+    }
+    assert_eq!(place.stdout("nf list").lines().count(), 1 + names.len());
+    for function in all.as_array().unwrap() {
+        let name = function["name"].as_str().unwrap();
+        let mut shown = place.json(&format!("nf show {name} -o json"));
+        let readme = shown.as_object_mut().unwrap().remove("readme").unwrap();
+        assert_eq!(&shown, function);
+        assert!(place.stdout(&format!("nf show {name}")).contains(readme.as_str().unwrap().trim()));
+        for alias in function["aliases"].as_array().unwrap() {
+            let alias = alias.as_str().unwrap().to_ascii_uppercase();
+            assert_eq!(place.json(&format!("nf show {alias} -o json"))["name"], name);
+        }
+    }
+    let said = place.refused(1, "nf show nothing");
+    assert!(said.contains("nothing") && said.contains("firewall"), "{said}");
+}
+
+#[test]
+fn every_shell_has_its_completions() {
+    let place = Place::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = place.stdout(&format!("completions {shell}"));
+        assert!(script.contains("rivulet") && script.contains("explain"), "{shell}");
+    }
+    place.refused(2, "completions cobol");
+}
+
+#[test]
+fn every_command_has_a_manual_page_a_page_in_the_docs_and_help_with_examples() {
+    let place = Place::new();
+    place.stdout("man --dir man");
+    assert!(place.stdout("man").contains(".TH rivulet 1"));
+    let mut commands = 0;
+    for entry in std::fs::read_dir(place.path("man")).unwrap() {
+        let file = entry.unwrap().file_name().into_string().unwrap();
+        let Some(name) = file.strip_prefix("rivulet-").and_then(|name| name.strip_suffix(".1")) else {
+            continue;
+        };
+        if name.contains('-') {
+            continue; // Part of another command.
+        }
+        commands += 1;
+        assert!(place.stdout(&format!("{name} --help")).contains("Usage: rivulet"), "{name}");
+        if name == "bench" {
+            continue;
+        }
+        let page = workspace("docs/commands").join(format!("{name}.md"));
+        assert!(page.exists(), "{} is missing", page.display());
+        assert!(place.stdout(&format!("{name} --help")).contains("Examples:"), "{name}");
+    }
+    assert!(commands >= 8, "{commands}");
+}
+
+#[test]
+fn the_version_is_the_packages() {
+    let place = Place::new();
+    assert_eq!(place.stdout("-V"), concat!("rivulet ", env!("CARGO_PKG_VERSION"), "\n"));
+    place.refused(2, "");
+    place.refused(2, "fly");
+}

@@ -1,0 +1,210 @@
+//! `rivulet run`.
+
+use std::io::Read;
+use std::process::Stdio;
+
+use super::*;
+
+const NAT: &str = "Port<0> inside;\nPort<1> outside;\nNAT n { external: [203.0.113.1-203.0.113.4] };\n\
+                   pipelet { inside <-> n <-> outside; }\n";
+
+fn place_with_traffic(options: &str) -> Place {
+    let place = Place::new();
+    place.write("wire.rvl", WIRE);
+    place.write("nat.rvl", NAT);
+    place.stdout(&format!("traffic --write in.pcapng {options}"));
+    place
+}
+
+#[test]
+fn a_wire_passes_everything_as_it_is() {
+    let place = place_with_traffic("--packets 500");
+    let report = place.json("run wire.rvl --read in.pcapng --write out.pcapng -o json");
+    assert_adds_up(&report);
+    assert_eq!(report["packets_out"], 500);
+    assert_eq!(report["ports"]["inside"]["packets_in"], report["ports"]["outside"]["packets_out"]);
+    let again = place.json("run wire.rvl --read out.pcapng -o json");
+    assert_eq!(again["bytes_in"], report["bytes_out"]);
+}
+
+#[test]
+fn the_same_input_and_seed_give_the_same_output() {
+    let place = place_with_traffic("--packets 3000 --preset attack");
+    let mut runs = Vec::new();
+    for name in ["a", "b"] {
+        let mut report = place.json(&format!(
+            "run nat.rvl --read in.pcapng --seed 7 --write {name}.pcapng --alerts {name}.json -o json"
+        ));
+        assert_adds_up(&report);
+        report.as_object_mut().unwrap().remove("timing").unwrap();
+        runs.push((report, place.read(&format!("{name}.pcapng")), place.read(&format!("{name}.json"))));
+    }
+    assert_eq!(runs[0].0, runs[1].0);
+    assert!(runs[0] == runs[1], "captures or alerts differ");
+}
+
+#[test]
+fn two_captures_come_in_by_the_ports_that_are_named() {
+    let place = place_with_traffic("--packets 400 --no-replies");
+    place.stdout("traffic --write back.pcap --packets 300 --no-replies --seed 2");
+    let report = place.json("run wire.rvl --read inside=in.pcapng --read outside=back.pcap -o json");
+    assert_eq!(report["ports"]["inside"]["packets_in"], 400);
+    assert_eq!(report["ports"]["outside"]["packets_in"], 300);
+    assert_eq!(report["ports"]["inside"]["packets_out"], 300);
+    let by_number = place.json("run wire.rvl --read 0=in.pcapng --read 1=back.pcap -o json");
+    assert_eq!(by_number["ports"], report["ports"]);
+    let said = place.refused(1, "run wire.rvl --read nowhere=in.pcapng");
+    assert!(said.contains("no port `nowhere`") && said.contains("inside, outside"), "{said}");
+}
+
+#[test]
+fn each_port_has_its_file_or_all_have_one() {
+    let place = place_with_traffic("--packets 600");
+    place.stdout("run wire.rvl --read in.pcapng --write inside=in-out.pcap --write outside=out.pcap.gz -q");
+    let inside = place.json("run wire.rvl --read in-out.pcap -o json");
+    let outside = place.json("run wire.rvl --read out.pcap.gz -o json");
+    let both = inside["packets_in"].as_u64().unwrap() + outside["packets_in"].as_u64().unwrap();
+    assert_eq!(both, 600);
+    let said = place.refused(1, "run wire.rvl --read in.pcapng --write x.pcap --write x.pcap");
+    assert!(said.contains("written twice"), "{said}");
+}
+
+#[test]
+fn wrong_policies_are_refused_with_the_place() {
+    let place = place_with_traffic("--packets 10");
+    for (text, at, why) in [
+        (
+            "Port<0> inside;\nPort<1> outside;\nNta n;\npipelet { inside <-> n <-> outside; }\n",
+            "3:1",
+            "`Nta`",
+        ),
+        (
+            "Port<0> inside;\nPort<1> outside;\nNAT n { extrenal: [203.0.113.1] };\npipelet { inside <-> n <-> outside; }\n",
+            "3:9",
+            "extrenal",
+        ),
+        ("Port<0> inside;\nPort<1> outside;\npipelet { inside <-> m <-> outside; }\n", "3:22", "`m`"),
+        ("Port<0> inside;\nPort<1 outside;\npipelet { inside <-> outside; }\n", "2:8", "expected"),
+    ] {
+        place.write("wrong.rvl", text);
+        let said = place.refused(1, "run wrong.rvl --read in.pcapng");
+        assert!(said.contains(&format!("wrong.rvl:{at}")) && said.contains(why), "{text}\n{said}");
+    }
+    place.write("rules.txt", "allow out tcp\nallow sideways tcp\n");
+    place.write(
+        "wrong.rvl",
+        "Port<0> inside;\nPort<1> outside;\nFirewall f { rules: file(\"rules.txt\") };\npipelet { inside <-> f <-> outside; }\n",
+    );
+    let said = place.refused(1, "run wrong.rvl --read in.pcapng");
+    assert!(said.contains("rules.txt:2:7"), "{said}");
+    let said = place.refused(1, "run missing.rvl --read in.pcapng");
+    assert!(said.contains("cannot read missing.rvl"), "{said}");
+}
+
+#[test]
+fn of_a_cut_capture_what_is_whole_is_kept() {
+    let place = place_with_traffic("--packets 100 --no-replies");
+    let whole = place.read("in.pcapng");
+    place.write("cut.pcapng", &whole[..whole.len() - 7]);
+    let output = place.run("run wire.rvl --read cut.pcapng -o json");
+    assert_eq!(output.status.code(), Some(1));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["packets_in"], 99);
+    assert_adds_up(&report);
+    let said = stderr(&output);
+    assert!(said.contains("cut.pcapng") && said.contains("processed"), "{said}");
+    assert!(said.chars().any(|c| c.is_ascii_digit()), "the offset is missing: {said}");
+}
+
+#[test]
+fn what_is_no_capture_is_refused() {
+    let place = place_with_traffic("--packets 1");
+    place.write("text.pcap", "this is no capture at all\n");
+    let said = place.refused(1, "run wire.rvl --read text.pcap");
+    assert!(said.contains("text.pcap"), "{said}");
+    let said = place.refused(1, "run wire.rvl --read missing.pcap");
+    assert!(said.contains("cannot read missing.pcap"), "{said}");
+    place.refused(2, "run wire.rvl");
+    place.refused(2, "run wire.rvl --read in.pcapng --colour");
+}
+
+#[test]
+fn reports_and_flow_records_go_to_files() {
+    let place = place_with_traffic("--packets 2000");
+    place.write(
+        "monitor.rvl",
+        "Port<0> inside;\nPort<1> outside;\nMonitor m;\npipelet { inside <-> m <-> outside; }\n",
+    );
+    let shown =
+        place.stdout("run monitor.rvl --read in.pcapng --report report.json --ipfix flows.ipfix --quiet");
+    assert_eq!(shown, "");
+    let report: serde_json::Value = serde_json::from_slice(&place.read("report.json")).unwrap();
+    assert_adds_up(&report);
+    let flows = place.read("flows.ipfix");
+    assert_eq!(flows[..2], [0, 10], "IPFIX is version 10");
+    let said = place.refused(1, "run monitor.rvl --read in.pcapng --ipfix udp:nowhere");
+    assert!(said.contains("udp:HOST:PORT"), "{said}");
+}
+
+#[test]
+fn commands_are_carried_out_at_their_times() {
+    let place = Place::new();
+    let demo = workspace("examples/demo.rvl").display().to_string();
+    place.stdout("traffic --write in.pcapng --packets 4000 --servers 192.0.2.80/32 --clients 10.0.0.0/16 --ports 80 --no-replies --ipv6 0");
+    place.write("script", "# half way\n20ms balancer server web2 down\n");
+    let line = format!("run {demo} --read inside=in.pcapng --seed 1 -o json");
+    let alone = place.json(&line);
+    let commanded = place.json(&format!("{line} --control script"));
+    let counter = |report: &serde_json::Value, name: &str| {
+        let functions = report["functions"].as_array().unwrap().clone();
+        functions.iter().find(|f| f["name"] == "balancer").unwrap()["counters"][name].as_u64().unwrap()
+    };
+    let moved = |report| counter(report, "flows-moved");
+    for (server, name) in (1..=4).map(|i| (i, format!("web/web{i}.connections"))) {
+        assert!(counter(&alone, &name) > 0, "server {server} had no connection");
+    }
+    assert_eq!(moved(&alone), 0);
+    assert!(moved(&commanded) > 0);
+    place.write("script", "20ms nobody server web2 down\n");
+    let said = place.refused(1, &format!("{line} --control script"));
+    assert!(said.contains("script:1") && said.contains("nobody"), "{said}");
+}
+
+#[test]
+fn a_reader_that_has_gone_is_no_error() {
+    let place = place_with_traffic("--packets 20k");
+    for line in ["traffic --write - --packets 200k", "explain nat.rvl --read in.pcapng --limit 20000"] {
+        let mut child = place.command(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut some = [0; 64];
+        child.stdout.take().unwrap().read_exact(&mut some).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "{line}");
+    }
+}
+
+#[test]
+fn standard_input_is_read_as_a_capture_or_as_a_policy() {
+    let place = place_with_traffic("--packets 50");
+    let capture = std::fs::File::open(place.path("in.pcapng")).unwrap();
+    let output = place.command("run wire.rvl --read - -o json").stdin(capture).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["packets_in"], 50);
+    let policy = std::fs::File::open(place.path("wire.rvl")).unwrap();
+    let output = place.command("run - --read in.pcapng -o json").stdin(policy).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
+#[test]
+fn every_example_runs() {
+    let place = place_with_traffic("--packets 200");
+    let mut count = 0;
+    for entry in std::fs::read_dir(workspace("examples")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "rvl") {
+            count += 1;
+            let report = place.json(&format!("run {} --read in.pcapng -o json", path.display()));
+            assert_adds_up(&report);
+        }
+    }
+    assert!(count > 0);
+}

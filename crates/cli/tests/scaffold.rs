@@ -1,0 +1,97 @@
+//! The steps of `docs/write-your-first-nf.md`, in a copy of the workspace.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+const RIVULET: &str = env!("CARGO_BIN_EXE_rivulet");
+
+/// Carries out what the page says: each line of its `sh` blocks that makes a function or runs cargo's check and tests.
+#[test]
+fn the_first_function_of_a_newcomer_works() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let copy = tempfile::tempdir().unwrap();
+    copy_workspace(&here, copy.path());
+    // Where the libraries are built already.
+    let target = Path::new(RIVULET).ancestors().nth(2).unwrap();
+    let page = fs::read_to_string(here.join("docs/write-your-first-nf.md")).unwrap();
+    let mut steps = Vec::new();
+    for line in page.lines() {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let program = match words[..] {
+            ["rivulet", "new", ..] => RIVULET,
+            ["cargo", "test", "-p", "functions", ..] | ["cargo", "check", ..] => env!("CARGO"),
+            _ => continue,
+        };
+        steps.push(line);
+        let output = Command::new(program)
+            .args(&words[1..])
+            .current_dir(copy.path())
+            .env("CARGO_TARGET_DIR", target)
+            .env("CARGO_PROFILE_TEST_OPT_LEVEL", "0")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{line}:\n{}{said}", String::from_utf8_lossy(&output.stdout));
+        if words[1] == "test" {
+            let printed = String::from_utf8_lossy(&output.stdout);
+            assert!(printed.contains("test result: ok. 2 passed"), "{line}: {printed}");
+        }
+    }
+    assert!(steps.len() >= 3, "the page has too few steps: {steps:?}");
+    // A second one of the name is refused, and changes nothing.
+    let before = fs::read(copy.path().join("crates/functions/src/lib.rs")).unwrap();
+    let new = steps.iter().find(|step| step.starts_with("rivulet new")).unwrap();
+    let words: Vec<_> = new.split_whitespace().skip(1).collect();
+    let output = Command::new(RIVULET).args(words).current_dir(copy.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("is there already"));
+    assert_eq!(fs::read(copy.path().join("crates/functions/src/lib.rs")).unwrap(), before);
+}
+
+#[test]
+fn outside_of_a_workspace_nothing_is_written() {
+    let empty = tempfile::tempdir().unwrap();
+    let output =
+        Command::new(RIVULET).args(["new", "nf", "mine"]).current_dir(empty.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("is not in a checkout"));
+    assert_eq!(fs::read_dir(empty.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn names_that_cannot_be_are_refused() {
+    for (name, why) in
+        [("Flow-Limit", "`flow_limit` would do"), ("match", "means something else"), ("nat", "already")]
+    {
+        let output = Command::new(RIVULET)
+            .args(["new", "nf", name, "--path", env!("CARGO_MANIFEST_DIR")])
+            .output()
+            .unwrap();
+        assert!(!output.status.success());
+        assert!(String::from_utf8_lossy(&output.stderr).contains(why), "{name}");
+    }
+}
+
+/// Copies what a build needs.
+fn copy_workspace(from: &Path, to: &Path) {
+    for name in ["Cargo.toml", "Cargo.lock", "rustfmt.toml", "clippy.toml"] {
+        fs::copy(from.join(name), to.join(name)).unwrap();
+    }
+    for name in ["crates", "examples", "docs"] {
+        copy_folder(&from.join(name), &to.join(name));
+    }
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_folder(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
