@@ -12,7 +12,7 @@
 
 use nf::record::{Header, Records};
 use nf::stage::{Env, Group, Moment, Stage};
-use nf::{Effects, EndReason, Made, Recording, Verdict};
+use nf::{EFFECTS_MAX, Effects, EndReason, Made, Recording, Verdict};
 use packet::memory::OutOfMemory;
 use packet::{Class, Direction, DropReason, FlowHasher, Meta, Packet, Parser, Pool, Side, parse};
 
@@ -194,14 +194,24 @@ impl Chain {
     }
 
     /// Ends all flows: the run is over. Fragments that still wait stay counted as held.
-    pub fn finish(&mut self, pool: &mut Pool) {
+    ///
+    /// False if there are more flows than room for what their ends bring about: then alerts and reports are to be taken
+    /// (see [`Chain::effects_mut`]), and the rest ends with the next call.
+    pub fn finish(&mut self, pool: &mut Pool) -> bool {
         let mut live = std::mem::take(&mut self.due);
         live.clear();
         live.extend(self.flows.live());
+        let mut ended = 0;
         for &record in &live {
+            if self.effects.alerts.len().max(self.effects.reports.len()) > EFFECTS_MAX / 2 {
+                break;
+            }
             self.end_flow(record, EndReason::Shutdown, pool);
+            ended += 1;
         }
+        let all = ended == live.len();
         self.due = live;
+        all
     }
 
     /// What was counted.
@@ -222,6 +232,11 @@ impl Chain {
     /// Processor cycles spent in each function, if [`Options::cycles`] counts them.
     pub fn cycles(&self) -> &[u64] {
         &self.cycles
+    }
+
+    /// What functions put out beside packets, to be looked at.
+    pub fn effects(&self) -> &Effects {
+        &self.effects
     }
 
     /// Alerts and flow reports, to be taken.
