@@ -16,7 +16,7 @@ use nf::{EFFECTS_MAX, Effects, EndReason, Made, Recording, Verdict};
 use packet::memory::OutOfMemory;
 use packet::{Class, Direction, DropReason, FlowHasher, Meta, Packet, Parser, Pool, Side, parse};
 
-use crate::flows::Flows;
+use crate::flows::{AS_LONG_AS_BEFORE, Flows};
 use crate::fragments::{Datagram, First, Fragments, Refused};
 use crate::gathering::Gathering;
 use crate::observer::Observer;
@@ -738,7 +738,7 @@ fn join(meta: &mut Meta, header: &mut Header, options: &Options, keeps_flows: bo
     meta.keep_ms = if keeps_flows || meta.protocol != header.key.protocol {
         0 // The functions say it; and an ICMP error about the flow does not keep it (RFC 5508 REQ-10).
     } else if connection == header.connection && header.timeout_ms != 0 {
-        header.timeout_ms
+        AS_LONG_AS_BEFORE
     } else {
         options.timeouts.of(meta.protocol, connection)
     };

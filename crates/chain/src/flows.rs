@@ -26,6 +26,10 @@ const fn by_alias(record: u32) -> u32 {
     record << 1 | 1
 }
 
+/// A flow is to be kept after this packet as long as after the one before it, whatever that says once it is settled: a
+/// packet in front of it in its group may change it.
+pub(crate) const AS_LONG_AS_BEFORE: u32 = u32::MAX;
+
 /// Flows that are looked at when one has to go.
 const EVICTION_SAMPLE: u32 = 16;
 
@@ -133,7 +137,8 @@ impl Flows {
         self.records.release(record);
     }
 
-    /// A packet refreshed the flow: it is kept for `keep_ms` from then on. 0 leaves it as it was.
+    /// A packet refreshed the flow: it is kept for `keep_ms` from then on, or for [`AS_LONG_AS_BEFORE`]. 0 leaves it as it
+    /// was.
     pub fn refresh(&mut self, record: u32, now_ns: u64, keep_ms: u32) {
         if refresh(self.records.header_mut(record), now_ns, keep_ms) {
             self.bring_forward(record);
@@ -212,6 +217,9 @@ fn refresh(header: &mut Header, now_ns: u64, keep_ms: u32) -> bool {
         return false;
     }
     header.last_seen_ns = header.last_seen_ns.max(now_ns);
+    if keep_ms == AS_LONG_AS_BEFORE {
+        return false;
+    }
     let shorter = keep_ms < header.timeout_ms;
     header.timeout_ms = keep_ms;
     shorter

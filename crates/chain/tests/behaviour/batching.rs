@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::support::bench::{Arrival, Bench, run};
 use crate::support::functions::*;
-use crate::support::packets::{udp, v4};
+use crate::support::packets::{tcp, udp, v4};
 use crate::support::traffic::traffic;
 
 const FLOWS: u32 = 1024;
@@ -70,6 +70,30 @@ fn a_flow_may_end_within_a_batch() {
     };
     assert_eq!(outcome(1).counters.flows_started, 2);
     assert_eq!(outcome(3), outcome(1));
+}
+
+/// What comes behind a reset in the batch does not bring back the time that an open connection is kept.
+#[test]
+fn a_reset_within_a_batch_shortens_the_flows_time() {
+    const RST: u8 = 4;
+    let (client, server) = (v4(10, 0, 0, 1, 1000), v4(192, 0, 2, 1, 80));
+    let from = |side: Side, at_ms: u64, flags: u8| Arrival {
+        at_ns: 1_700_000_000_000_000_000 + at_ms * 1_000_000,
+        side,
+        network: match side {
+            Side::Inside => tcp(client, server, flags, &[0]),
+            Side::Outside => tcp(server, client, flags, &[0]),
+        },
+    };
+    let open = [from(Side::Inside, 0, 2), from(Side::Outside, 1, 0x12), from(Side::Inside, 2, 0x10)];
+    let close = [from(Side::Inside, 3, RST), from(Side::Inside, 4, 0x10), from(Side::Inside, 5, 0x10)];
+    let five_minutes_later = from(Side::Inside, 300_000, 0x10);
+    for batch in [1, 3] {
+        let mut bench = Bench::new(vec![stage::<Tally>(FLOWS)], Options::default());
+        open.chunks(1).chain(close.chunks(batch)).for_each(|part| bench.batch(part));
+        bench.batch(std::slice::from_ref(&five_minutes_later));
+        assert_eq!(bench.outcome().counters.flows_started, 2, "in batches of {batch}");
+    }
 }
 
 proptest! {
