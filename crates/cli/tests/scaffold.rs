@@ -1,5 +1,7 @@
 //! The steps of `docs/write-your-first-nf.md`, in a copy of the workspace.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::fs;
 use std::path::Path;
 use std::process::Command;

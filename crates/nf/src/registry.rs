@@ -30,8 +30,11 @@ pub struct Entry<C: ConfigSource> {
     pub readme: &'static str,
     /// Bytes of its per-flow state, without its get/put map.
     pub state_bytes: usize,
-    make: fn(&C, Setup) -> Result<Box<dyn Stage>, MakeError<C::Error>>,
+    make: Make<C>,
 }
+
+/// Makes an instance of a function type.
+type Make<C> = fn(&C, Setup) -> Result<Box<dyn Stage>, MakeError<<C as ConfigSource>::Error>>;
 
 /// Making a function from a policy failed.
 #[derive(Debug, thiserror::Error)]

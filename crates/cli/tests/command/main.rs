@@ -1,5 +1,7 @@
 //! The command from outside: arguments and files in, exit codes, messages and files out.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 mod demo;
 mod explain;
 mod manuals;
