@@ -12,7 +12,7 @@
 
 use nf::record::{Header, Records};
 use nf::stage::{Env, Group, Moment, Stage};
-use nf::{Effects, EndReason, Made, Recording, Verdict};
+use nf::{EFFECTS_MAX, Effects, EndReason, Made, Recording, Verdict};
 use packet::memory::OutOfMemory;
 use packet::{Class, Direction, DropReason, FlowHasher, Meta, Packet, Parser, Pool, Side, parse};
 
@@ -43,8 +43,6 @@ pub struct Chain {
     settled_ns: u64,
     /// Packets under way, and what was decided about them.
     group: Vec<Packet>,
-    /// Which sides the group's packets entered by.
-    sides: [bool; 2],
     verdicts: Vec<Verdict>,
     gathering: Gathering,
     /// One bit for each packet of the group: it turned back.
@@ -106,7 +104,6 @@ impl Chain {
             now_ns: 0,
             settled_ns: 0,
             group: Vec::with_capacity(GROUP_MAX),
-            sides: [false; 2],
             verdicts: Vec::with_capacity(GROUP_MAX),
             parsed: Vec::new(),
             due: Vec::new(),
@@ -197,14 +194,24 @@ impl Chain {
     }
 
     /// Ends all flows: the run is over. Fragments that still wait stay counted as held.
-    pub fn finish(&mut self, pool: &mut Pool) {
+    ///
+    /// False if there are more flows than room for what their ends bring about: then alerts and reports are to be taken
+    /// (see [`Chain::effects_mut`]), and the rest ends with the next call.
+    pub fn finish(&mut self, pool: &mut Pool) -> bool {
         let mut live = std::mem::take(&mut self.due);
         live.clear();
         live.extend(self.flows.live());
+        let mut ended = 0;
         for &record in &live {
+            if self.effects.alerts.len().max(self.effects.reports.len()) > EFFECTS_MAX / 2 {
+                break;
+            }
             self.end_flow(record, EndReason::Shutdown, pool);
+            ended += 1;
         }
+        let all = ended == live.len();
         self.due = live;
+        all
     }
 
     /// What was counted.
@@ -225,6 +232,11 @@ impl Chain {
     /// Processor cycles spent in each function, if [`Options::cycles`] counts them.
     pub fn cycles(&self) -> &[u64] {
         &self.cycles
+    }
+
+    /// What functions put out beside packets, to be looked at.
+    pub fn effects(&self) -> &Effects {
+        &self.effects
     }
 
     /// Alerts and flow reports, to be taken.
@@ -285,7 +297,6 @@ impl Chain {
             {
                 meta.direction = direction;
                 self.gathering.add(meta.flow, meta.side, self.now_ns);
-                self.sides[meta.side as usize] = true;
                 join(meta, header, &self.options, self.keeps_flows);
                 self.group.push(packet);
                 if self.group.len() == GROUP_MAX {
@@ -387,7 +398,7 @@ impl Chain {
         let meta = packet.meta_mut();
         meta.flow = record;
         meta.direction = direction;
-        self.sides[meta.side as usize] = true;
+        self.gathering.add(record, meta.side, self.now_ns);
         join(meta, self.flows.records.header_mut(record), &self.options, self.keeps_flows);
         if begins {
             self.start_flow(&packet, run.pool);
@@ -454,10 +465,9 @@ impl Chain {
         }
         self.verdicts.clear();
         self.verdicts.resize(self.group.len(), Verdict::Forward);
-        self.gathering.clear();
+        let sides = self.gathering.clear();
         self.turned = 0;
         let alerts = self.effects.alerts.len();
-        let sides = std::mem::take(&mut self.sides);
         for side in [Side::Inside, Side::Outside] {
             if sides[side as usize] {
                 self.cross(side, run);
@@ -467,10 +477,26 @@ impl Chain {
             self.effects.alerts[alerts..].sort_by_key(|alert| (alert.sequence, alert.stage));
         }
         let mut group = std::mem::take(&mut self.group);
-        let mut passed = false;
-        for (i, packet) in group.drain(..).enumerate() {
-            passed = self.settle(packet, self.verdicts[i], run);
+        let verdicts = std::mem::take(&mut self.verdicts);
+        let plain = run.observer.is_none() && self.answers.is_empty();
+        let (mut passed, mut sent, mut bytes) = (false, 0, 0);
+        for (mut packet, &verdict) in group.drain(..).zip(&verdicts) {
+            let meta = packet.meta_mut();
+            // The packet of a flow that goes on as before: nearly all are.
+            if plain && verdict == Verdict::Forward && !meta.realias {
+                self.settled_ns = self.settled_ns.max(meta.timestamp_ns);
+                if self.flows.go_on(meta.flow, self.settled_ns, meta.keep_ms) {
+                    meta.side = meta.side.other();
+                    (passed, sent, bytes) = (true, sent + 1, bytes + packet.len() as u64);
+                    run.out.push(packet);
+                    continue;
+                }
+            }
+            passed = self.settle(packet, verdict, run);
         }
+        self.counters.packets_out += sent;
+        self.counters.bytes_out += bytes;
+        self.verdicts = verdicts;
         self.group = group;
         passed
     }
@@ -601,7 +627,6 @@ impl Chain {
     }
 
     /// What becomes of a packet, and of its flow, once all functions had it; whether it passed.
-    #[inline]
     fn settle(&mut self, packet: Packet, verdict: Verdict, run: &mut Run<'_, '_>) -> bool {
         let (record, sequence) = (packet.meta().flow, packet.meta().sequence);
         self.settled_ns = self.settled_ns.max(packet.meta().timestamp_ns);
@@ -628,7 +653,6 @@ impl Chain {
     }
 
     /// A packet of the flow passed: the flow lives on, and its alias is learned when it is new.
-    #[inline]
     fn accept(&mut self, record: u32, packet: &Packet, pool: &mut Pool) -> Result<(), DropReason> {
         let meta = packet.meta();
         let known = self.flows.records.header(record).has(Header::FLAG_ACCEPTED);
@@ -705,12 +729,18 @@ struct Run<'a, 'o> {
 /// The packet takes its number in the flow, its tags, and moves the connection on.
 #[inline(always)]
 fn join(meta: &mut Meta, header: &mut Header, options: &Options, keeps_flows: bool) {
-    header.clock += 1;
     let connection = header.connection.after(meta, meta.direction);
-    header.connection = connection;
+    header.clock += 1;
     meta.clock = header.clock;
     meta.phase = connection.phase();
     meta.tags = header.tags;
     meta.realias = false;
-    meta.keep_ms = if keeps_flows { 0 } else { options.timeouts.after(meta, connection) };
+    meta.keep_ms = if keeps_flows || meta.protocol != header.key.protocol {
+        0 // The functions say it; and an ICMP error about the flow does not keep it (RFC 5508 REQ-10).
+    } else if connection == header.connection && header.timeout_ms != 0 {
+        header.timeout_ms
+    } else {
+        options.timeouts.of(meta.protocol, connection)
+    };
+    header.connection = connection;
 }

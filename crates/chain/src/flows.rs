@@ -134,18 +134,24 @@ impl Flows {
     }
 
     /// A packet refreshed the flow: it is kept for `keep_ms` from then on. 0 leaves it as it was.
-    #[inline]
     pub fn refresh(&mut self, record: u32, now_ns: u64, keep_ms: u32) {
-        if keep_ms == 0 {
-            return;
-        }
-        let header = self.records.header_mut(record);
-        header.last_seen_ns = header.last_seen_ns.max(now_ns);
-        let shorter = keep_ms < header.timeout_ms;
-        header.timeout_ms = keep_ms;
-        if shorter {
+        if refresh(self.records.header_mut(record), now_ns, keep_ms) {
             self.bring_forward(record);
         }
+    }
+
+    /// A packet passed that changes nothing about its flow but refreshes it; false if the flow was not accepted before,
+    /// and nothing is done.
+    #[inline]
+    pub fn go_on(&mut self, record: u32, now_ns: u64, keep_ms: u32) -> bool {
+        let header = self.records.header_mut(record);
+        if !header.has(Header::FLAG_ACCEPTED) {
+            return false;
+        }
+        if refresh(header, now_ns, keep_ms) {
+            self.bring_forward(record);
+        }
+        true
     }
 
     #[cold]
@@ -197,4 +203,16 @@ impl Flows {
     pub fn live(&self) -> impl Iterator<Item = u32> + '_ {
         self.records.used().filter(|&record| self.records.header(record).has(Header::FLAG_LIVE))
     }
+}
+
+/// Refreshes a flow; whether its time is now shorter, so that its timer must be brought forward.
+#[inline(always)]
+fn refresh(header: &mut Header, now_ns: u64, keep_ms: u32) -> bool {
+    if keep_ms == 0 {
+        return false;
+    }
+    header.last_seen_ns = header.last_seen_ns.max(now_ns);
+    let shorter = keep_ms < header.timeout_ms;
+    header.timeout_ms = keep_ms;
+    shorter
 }

@@ -55,12 +55,12 @@ impl Gathering {
         }
     }
 
-    /// The group is processed.
+    /// The group is to be processed, and the next one begins; which sides its packets are of.
     #[inline]
-    pub fn clear(&mut self) {
+    pub fn clear(&mut self) -> [bool; 2] {
         self.flows = [[0; WORDS]; 2];
-        self.sides = [false; 2];
         self.until_ns = u64::MAX;
+        std::mem::take(&mut self.sides)
     }
 }
 

@@ -1,8 +1,8 @@
 //! How a chain is to behave, and what it has counted.
 
 use nf::{Connection, EndReason};
+use packet::DropReason;
 use packet::parse::protocol;
-use packet::{DropReason, Meta};
 
 /// How a chain is to behave. The default is what a small site would want.
 #[derive(Clone, Copy, Debug)]
@@ -103,10 +103,9 @@ impl Timeouts {
         all.into_iter().fold(u32::MAX, u32::min)
     }
 
-    /// For a packet of a connection in this phase.
-    #[inline]
-    pub(crate) fn after(&self, meta: &Meta, connection: Connection) -> u32 {
-        match meta.protocol {
+    /// For a flow of this protocol whose connection is in this phase.
+    pub(crate) fn of(&self, protocol: u8, connection: Connection) -> u32 {
+        match protocol {
             protocol::TCP if connection.is_established() => self.tcp_established_ms,
             protocol::TCP => self.tcp_transitory_ms,
             protocol::UDP if connection.is_established() => self.udp_ms,

@@ -174,6 +174,15 @@ pub fn summary(report: &Report) -> String {
     if report.alerts > 0 {
         text += &format!("alerts: {}\n", thousands(report.alerts));
     }
+    for (what, count) in [
+        ("alerts lost", report.alerts_lost),
+        ("flow reports lost", report.flow_reports_lost),
+        ("packets not made for want of a buffer", report.packets_unmade),
+    ] {
+        if count > 0 {
+            text += &format!("{what}: {}\n", thousands(count));
+        }
+    }
     let latency = &report.timing.latency_ns;
     if let (Some(&p50), Some(&p99)) = (latency.get("p50"), latency.get("p99")) {
         text += &format!(

@@ -1,6 +1,5 @@
 //! The steps of `docs/write-your-first-nf.md`, in a copy of the workspace.
-
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
 
 use std::fs;
 use std::path::Path;
@@ -80,7 +79,7 @@ fn copy_workspace(from: &Path, to: &Path) {
     for name in ["Cargo.toml", "Cargo.lock", "rustfmt.toml", "clippy.toml"] {
         fs::copy(from.join(name), to.join(name)).unwrap();
     }
-    for name in ["crates", "examples", "docs"] {
+    for name in ["crates", "examples", "docs", "fuzz"] {
         copy_folder(&from.join(name), &to.join(name));
     }
 }
@@ -90,6 +89,9 @@ fn copy_folder(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
         let target = to.join(entry.file_name());
+        if entry.file_name() == "target" {
+            continue;
+        }
         if entry.file_type().unwrap().is_dir() {
             copy_folder(&entry.path(), &target);
         } else {

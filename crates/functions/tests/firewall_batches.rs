@@ -90,7 +90,6 @@ fn batches_do_not_matter_without_state() {
 }
 
 #[test]
-#[ignore = "a chain takes a group's packets from inside before those from outside, even of one flow"]
 fn batches_do_not_matter_to_strict_connections() {
     compare(json!({ "rules": RULES, "tcp": "strict" }));
 }

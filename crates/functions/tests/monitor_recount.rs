@@ -1,4 +1,5 @@
 //! The monitor against a recount: slow, from the descriptions of the packets, never from their bytes.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that cannot go on has failed.
 
 mod monitor_support;
 

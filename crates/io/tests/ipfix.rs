@@ -1,4 +1,5 @@
 //! IPFIX messages decode back to what was reported.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that cannot go on has failed.
 
 mod ipfix_decoder;
 

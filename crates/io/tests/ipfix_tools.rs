@@ -1,4 +1,5 @@
 //! IPFIX as others read it: nfdump's collector, and tshark.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that cannot go on has failed.
 
 use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::Path;
@@ -34,7 +35,7 @@ fn installed(tool: &str) -> bool {
 /// Flows of all kinds, each recognisable by its numbers.
 fn reports() -> Vec<FlowReport> {
     let report = |i: u64| {
-        let v6 = i % 3 == 0;
+        let v6 = i.is_multiple_of(3);
         let protocol = match (i % 4, v6) {
             (0, false) => ICMP,
             (0, true) => ICMPV6,
@@ -71,8 +72,8 @@ fn reports() -> Vec<FlowReport> {
             vlan: i as u16 % 4096,
             first_ns: [start_ns, start_ns + 2_000_000],
             last_ns: [start_ns + 1_500_000_000, start_ns + 1_400_000_000],
-            packets: [i + 1, if i % 5 == 0 { 0 } else { 2 * i }],
-            bytes: [100 * (i + 1), if i % 5 == 0 { 0 } else { 3_000 * i }],
+            packets: [i + 1, if i.is_multiple_of(5) { 0 } else { 2 * i }],
+            bytes: [100 * (i + 1), if i.is_multiple_of(5) { 0 } else { 3_000 * i }],
             tos: (i % 64) as u8 * 4,
             end_reason: (i % 5) as u8 + 1,
         }

@@ -39,17 +39,24 @@ impl CounterGroup {
     }
 }
 
+/// What belongs to an instance of a function beside its configuration.
+pub(crate) struct Instance {
+    pub shared: SharedState,
+    /// Where its attributes stand in tag words.
+    pub layout: TagLayout,
+    /// Its place in the chain.
+    pub stage: u16,
+    pub seed: u64,
+}
+
 /// What a function has at hand while it processes a packet or hears of its flow.
 pub struct Context<'a> {
     pub(crate) flow: FlowInfo<'a>,
     pub(crate) map: StateMap<'a>,
-    pub(crate) shared: &'a mut SharedState,
+    pub(crate) instance: &'a mut Instance,
     pub(crate) effects: &'a mut Effects,
     pub(crate) buffers: &'a mut packet::Pool,
     pub(crate) tags: &'a mut u64,
-    pub(crate) layout: &'a TagLayout,
-    pub(crate) stage: u16,
-    pub(crate) seed: u64,
     pub(crate) keep_ms: u32,
     pub(crate) realias: bool,
     pub(crate) draws: u32,
@@ -169,7 +176,7 @@ impl<'a> Context<'a> {
     /// Adds to the counter with this number in the descriptor.
     #[inline]
     pub fn count(&mut self, counter: usize, by: u64) {
-        if let Some(counter) = self.shared.counters.get_mut(counter) {
+        if let Some(counter) = self.instance.shared.counters.get_mut(counter) {
             *counter = counter.wrapping_add(by);
         }
     }
@@ -178,7 +185,9 @@ impl<'a> Context<'a> {
     /// [`crate::Setup::counters`].
     #[inline]
     pub fn count_in(&mut self, group: usize, counter: usize, by: u64) {
-        if let Some(counter) = self.shared.groups.get_mut(group).and_then(|g| g.values.get_mut(counter)) {
+        if let Some(counter) =
+            self.instance.shared.groups.get_mut(group).and_then(|g| g.values.get_mut(counter))
+        {
             *counter = counter.wrapping_add(by);
         }
     }
@@ -187,7 +196,7 @@ impl<'a> Context<'a> {
     /// such group. For functions that add to several at once.
     #[inline]
     pub fn counters_of(&mut self, group: usize) -> &mut [u64] {
-        self.shared.groups.get_mut(group).map_or(&mut [], |group| &mut group.values)
+        self.instance.shared.groups.get_mut(group).map_or(&mut [], |group| &mut group.values)
     }
 
     /// The set with this number in the descriptor.
@@ -195,7 +204,7 @@ impl<'a> Context<'a> {
     /// # Panics
     /// If the descriptor declares no such set: a mistake in the function's code, found by its first test.
     pub fn set(&mut self, set: usize) -> &mut Set {
-        &mut self.shared.sets[set]
+        &mut self.instance.shared.sets[set]
     }
 
     /// The pool with this number in the descriptor.
@@ -204,23 +213,23 @@ impl<'a> Context<'a> {
     /// If the descriptor declares no such pool: a mistake in the function's code, found by its first test.
     #[inline]
     pub fn pool(&mut self, pool: usize) -> &mut Pool {
-        &mut self.shared.pools[pool]
+        &mut self.instance.shared.pools[pool]
     }
 
     /// Sets one of the function's attributes on this packet (E4).
     pub fn tag_packet(&mut self, attribute: usize, value: u16) {
-        self.layout.set(&mut self.packet_tags, attribute, value);
+        self.instance.layout.set(&mut self.packet_tags, attribute, value);
     }
 
     /// Sets one of the function's attributes on the flow: on this packet and all later ones (A29).
     pub fn tag_flow(&mut self, attribute: usize, value: u16) {
-        self.layout.set(self.tags, attribute, value);
+        self.instance.layout.set(self.tags, attribute, value);
         self.tag_packet(attribute, value);
     }
 
     /// The value of one of the function's attributes on this packet.
     pub fn tag(&self, attribute: usize) -> u16 {
-        self.layout.get(self.packet_tags, attribute)
+        self.instance.layout.get(self.packet_tags, attribute)
     }
 
     /// Raises an alert about this packet.
@@ -234,7 +243,7 @@ impl<'a> Context<'a> {
         self.effects.alert(Alert {
             timestamp_ns: self.flow.now_ns,
             sequence: self.flow.sequence,
-            stage: self.stage,
+            stage: self.instance.stage,
             signature_id,
             signature: signature.into(),
             category,
@@ -252,7 +261,7 @@ impl<'a> Context<'a> {
     /// Sends `network`, an IP packet with its checksums, back to where this packet came from.
     pub fn answer(&mut self, packet: &PacketView<'_>, network: &[u8]) -> Result<(), DropReason> {
         let packet: &Packet = packet.packet();
-        self.effects.answer(self.buffers, packet, network, self.stage)
+        self.effects.answer(self.buffers, packet, network, self.instance.stage)
     }
 
     /// Says that the function now rewrites the flow's packets otherwise than before (a server was exchanged): the chain
@@ -265,8 +274,10 @@ impl<'a> Context<'a> {
     pub fn random(&mut self) -> u64 {
         self.draws += 1;
         let words = self.flow.key.words();
-        let mut state =
-            self.seed ^ u64::from(self.stage) << 48 ^ u64::from(self.draws) << 32 ^ self.flow.clock;
+        let mut state = self.instance.seed
+            ^ u64::from(self.instance.stage) << 48
+            ^ u64::from(self.draws) << 32
+            ^ self.flow.clock;
         for word in words {
             state = split_mix(&mut (state ^ word));
         }

@@ -89,6 +89,9 @@ impl Header {
 #[repr(C, align(64))]
 struct Line([u8; 64]);
 
+/// Lines of a header.
+const HEADER_LINES: usize = size_of::<Header>() / 64;
+
 /// A fixed number of records of equal size.
 pub struct Records {
     lines: Zeroed<Line>,
@@ -163,27 +166,40 @@ impl Records {
     }
 
     /// The record's header.
-    #[inline]
+    ///
+    /// # Panics
+    /// If there is no such record.
+    #[inline(always)]
     #[allow(clippy::expect_used)]
     pub fn header(&self, record: u32) -> &Header {
-        // Proof: a record has at least a header's bytes (`new`) and begins at a cache line.
-        Header::ref_from_prefix(self.bytes(record)).expect("a record begins with its header").0
+        let start = record as usize * self.lines_per_record;
+        // Proof: a slice of this length has this many elements.
+        let lines = self.lines[start..start + HEADER_LINES].first_chunk::<HEADER_LINES>().expect("sliced so");
+        zerocopy::transmute_ref!(lines)
     }
 
     /// The record's header, to be changed.
-    #[inline]
-    #[allow(clippy::expect_used)]
+    ///
+    /// # Panics
+    /// If there is no such record.
+    #[inline(always)]
     pub fn header_mut(&mut self, record: u32) -> &mut Header {
-        // Proof: as in `header`.
-        Header::mut_from_prefix(self.bytes_mut(record)).expect("a record begins with its header").0
+        self.parts_mut(record).0
     }
 
     /// Header and functions' states at once.
-    #[inline]
+    ///
+    /// # Panics
+    /// If there is no such record.
+    #[inline(always)]
     #[allow(clippy::expect_used)]
     pub fn parts_mut(&mut self, record: u32) -> (&mut Header, &mut [u8]) {
-        // Proof: as in `header`.
-        Header::mut_from_prefix(self.bytes_mut(record)).expect("a record begins with its header")
+        let start = record as usize * self.lines_per_record;
+        let lines = &mut self.lines[start..start + self.lines_per_record];
+        // Proof: a record has at least a header's lines (`new`).
+        let (header, states) =
+            lines.split_first_chunk_mut::<HEADER_LINES>().expect("a record begins with its header");
+        (zerocopy::transmute_mut!(header), states.as_mut_bytes())
     }
 
     /// Asks for the record to be brought into the cache.

@@ -33,7 +33,6 @@ pub struct Entry<C: ConfigSource> {
     make: Make<C>,
 }
 
-/// Makes an instance of a function type.
 type Make<C> = fn(&C, Setup) -> Result<Box<dyn Stage>, MakeError<<C as ConfigSource>::Error>>;
 
 /// Making a function from a policy failed.

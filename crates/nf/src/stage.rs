@@ -7,7 +7,7 @@ use packet::{Direction, DropReason, Meta, Packet, Side};
 use zerocopy::FromBytes;
 
 use crate::config::ConfigError;
-use crate::context::{Context, CounterGroup, FlowInfo, SharedState, TagLayout};
+use crate::context::{Context, CounterGroup, FlowInfo, Instance, SharedState, TagLayout};
 use crate::map::StateMap;
 use crate::pool::Pool;
 use crate::record::{Header, Records};
@@ -205,23 +205,17 @@ pub fn load<N: NetworkFunction>(config: N::Config, mut setup: Setup) -> Result<B
     }
     Ok(Box::new(Loaded {
         function,
-        shared,
-        layout: TagLayout::default(),
-        stage: 0,
+        instance: Instance { shared, layout: TagLayout::default(), stage: 0, seed: setup.seed },
         offset: 0,
-        seed: setup.seed,
         counters: StageCounters::default(),
     }))
 }
 
 struct Loaded<N: NetworkFunction> {
     function: N,
-    shared: SharedState,
-    layout: TagLayout,
-    stage: u16,
+    instance: Instance,
     /// Where its bytes begin, behind the record's header.
     offset: usize,
-    seed: u64,
     counters: StageCounters,
 }
 
@@ -259,13 +253,10 @@ impl<N: NetworkFunction> Loaded<N> {
                 connection: at.connection,
             },
             map: StateMap::new(map.get_mut(..Self::MAP.len_bytes())?, Self::MAP),
-            shared: &mut self.shared,
+            instance: &mut self.instance,
             effects: env.effects,
             buffers: env.buffers,
             tags: &mut header.tags,
-            layout: &self.layout,
-            stage: self.stage,
-            seed: self.seed,
             keep_ms: 0,
             realias: false,
             draws: 0,
@@ -295,9 +286,9 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
 
     fn place(&mut self, stage: u16, offset: usize, first_tag_bit: u32) -> Option<u32> {
         let (layout, next) = TagLayout::new(N::DESCRIPTOR.attributes, first_tag_bit)?;
-        self.stage = stage;
+        self.instance.stage = stage;
+        self.instance.layout = layout;
         self.offset = offset;
-        self.layout = layout;
         Some(next)
     }
 
@@ -370,10 +361,10 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
     }
 
     fn shared(&self) -> &SharedState {
-        &self.shared
+        &self.instance.shared
     }
 
     fn tags(&self) -> &TagLayout {
-        &self.layout
+        &self.instance.layout
     }
 }

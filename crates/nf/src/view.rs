@@ -5,7 +5,7 @@ use packet::{DropReason, End, Endpoint, Meta, Packet, RewriteError, parse};
 use crate::recording::{EventCondition, HeaderAction, Recording, StateFunction};
 use crate::{Access, Field};
 
-/// A packet in a function's hands. All changes go through it, so that they can be recorded (see [`crate::recording`]).
+/// A packet in a function's hands. All changes go through it, so that they can be recorded (see [`Recording`]).
 pub struct PacketView<'a> {
     packet: &'a mut Packet,
     recording: Option<&'a mut Recording>,

@@ -39,10 +39,14 @@ pub struct Report {
     pub functions: Vec<FunctionReport>,
     /// The ports, by name.
     pub ports: BTreeMap<String, PortReport>,
-    /// Alerts raised, and those that found no room.
+    /// Alerts raised and taken.
     pub alerts: u64,
-    /// Alerts that were lost because the runner was too slow to take them.
+    /// Alerts that found no room: more were raised at once than are held.
     pub alerts_lost: u64,
+    /// Flow reports that found no room.
+    pub flow_reports_lost: u64,
+    /// Packets that functions could not make, for want of a buffer.
+    pub packets_unmade: u64,
     /// First and last packet's time, in nanoseconds since 1970; absent without packets.
     pub first_packet_ns: Option<u64>,
     /// See `first_packet_ns`.
@@ -135,7 +139,7 @@ const PERCENTILES: [(&str, f64); 6] =
 impl Report {
     /// The report of a chain, its functions named by `names`.
     pub fn of(policy: &str, seed: u64, chain: &Chain, names: &[String]) -> Report {
-        let counters = chain.counters();
+        let (counters, effects) = (chain.counters(), chain.effects());
         let functions = functions(chain, names);
         let cycles = functions.iter().filter_map(|f| Some((f.name.clone(), f.cycles_per_packet?)));
         let timing = Timing { cycles_per_packet: cycles.collect(), ..Timing::default() };
@@ -155,7 +159,9 @@ impl Report {
             functions,
             ports: BTreeMap::new(),
             alerts: 0,
-            alerts_lost: 0,
+            alerts_lost: effects.alerts_lost,
+            flow_reports_lost: effects.reports_lost,
+            packets_unmade: effects.unmade,
             first_packet_ns: None,
             last_packet_ns: None,
             timing,

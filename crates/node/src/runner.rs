@@ -191,7 +191,9 @@ impl Runner {
     pub fn finish<O: Output>(&mut self, output: &mut O) -> Result<Report, O::Error> {
         self.flush(output)?;
         let live = self.assembly.chain.counters().flows_live;
-        self.assembly.chain.finish(&mut self.pool);
+        while !self.assembly.chain.finish(&mut self.pool) {
+            self.emit(output)?;
+        }
         self.emit(output)?;
         let mut report = self.report();
         report.flows.live = live;

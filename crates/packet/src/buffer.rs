@@ -196,7 +196,7 @@ impl Pool {
         match &mut packet {
             Some(packet) => {
                 packet.fill(data);
-                packet.0.meta = Meta { wire_len: data.len() as u32, ..Meta::default() };
+                packet.0.meta.receive(data.len() as u32);
             }
             None => self.refused += 1,
         }

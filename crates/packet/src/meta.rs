@@ -131,6 +131,20 @@ pub struct Meta {
 }
 
 impl Meta {
+    /// Sets what the receiver is to set to its defaults. All else has no meaning until the packet is parsed.
+    #[inline]
+    pub(crate) fn receive(&mut self, wire_len: u32) {
+        self.timestamp_ns = 0;
+        self.wire_len = wire_len;
+        self.ingress = 0;
+        self.egress = 0;
+        self.side = Side::Inside;
+        self.link = LinkType::Ethernet;
+        self.key.tenant = 0;
+        self.class = Class::NotIp;
+        self.version = 0;
+    }
+
     /// Whether a transport header is there (captured, and not a later fragment).
     #[inline]
     pub fn has_transport(&self) -> bool {

@@ -1,7 +1,7 @@
 //! Full tables, rejected flows, frames that are not IP, chains without functions.
 
 use chain::{Chain, ChainError, NotIp, Options, WhenFull};
-use nf::EndReason;
+use nf::{EFFECTS_MAX, EndReason};
 use packet::{Packet, Pool, Side};
 
 use crate::support::bench::Bench;
@@ -64,6 +64,28 @@ fn a_flood_of_flows_is_survived() {
     }
     let counters = bench.chain.counters();
     assert_eq!((counters.flows_live, counters.ended(EndReason::Evicted)), (64, 20_000 - 64));
+}
+
+/// More flows end with the run than there is room for what they report: nothing of it is lost.
+#[test]
+fn the_end_of_many_flows_is_told_in_parts() {
+    let flows = EFFECTS_MAX as u32 + 1000;
+    let options = Options { flows_max: flows, ..Options::default() };
+    let mut bench = Bench::new(vec![stage::<Witness>(8)], options);
+    for i in 0..flows {
+        let [_, b, c, d] = i.to_be_bytes();
+        bench.one(T, Side::Inside, &udp(v4(10, b, c, d, 1000), v4(192, 0, 2, 1, 53), &[0]));
+    }
+    let mut ends = 0;
+    loop {
+        let all = bench.chain.finish(&mut bench.pool);
+        ends += bench.chain.effects_mut().alerts.drain(..).len();
+        if all {
+            break;
+        }
+    }
+    assert_eq!((ends as u32, bench.chain.effects().alerts_lost), (flows, 0));
+    assert_eq!(bench.chain.counters().ended(EndReason::Shutdown), u64::from(flows));
 }
 
 /// Of a flow whose first packets were all dropped, nothing is left, wherever in the chain they were.

@@ -72,7 +72,7 @@ proptest! {
             stage::<Tally>(64), stage::<Rejecter>(64), stage::<Masquerade>(64), stage::<Balancer>(64),
             stage::<Hairpin>(64), stage::<Gate>(64), stage::<Witness>(64),
         ];
-        let plain = run(stages(), Options::default(), &traffic, 32);
+        let plain = run(stages(), Options::default(), &traffic, 1);
         let mut bench = Bench::new(stages(), Options::default());
         for arrival in &traffic {
             bench.watched(arrival, &mut Diary::default());

@@ -88,7 +88,7 @@ impl Pick {
                 let at = (bits >> 11) as f64 / (1u64 << 53) as f64 * total;
                 self.cumulative.partition_point(|&sum| sum < at).min(self.cumulative.len() - 1) as u32
             }
-            None => (u128::from(bits) * u128::from(self.flows) >> 64) as u32,
+            None => ((u128::from(bits) * u128::from(self.flows)) >> 64) as u32,
         }
     }
 }

@@ -1,6 +1,5 @@
 //! The command from outside: arguments and files in, exit codes, messages and files out.
-
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
 
 mod demo;
 mod explain;

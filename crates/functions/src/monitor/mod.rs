@@ -154,7 +154,7 @@ impl NetworkFunction for Monitor {
         let traffic = traffic(meta.protocol);
         context.count(counter::PACKETS + traffic, 1);
         context.count(counter::BYTES + traffic, bytes);
-        if meta.class == Class::IcmpError && is_related(meta, &context.flow().key) {
+        if meta.class == Class::IcmpError && is_related(meta, context.flow().key) {
             // It is about the flow, but has a protocol and ends of its own: no packet of the flow (RFC 7011 2).
             context.count(counter::ICMP_ERRORS, 1);
             return Verdict::Forward;
@@ -192,7 +192,7 @@ impl Monitor {
     fn begin(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) {
         context.count(counter::FLOWS, 1);
         let flow = context.flow();
-        if !self.sampler.hash(&flow.key).is_multiple_of(self.sample) {
+        if !self.sampler.hash(flow.key).is_multiple_of(self.sample) {
             context.count(counter::FLOWS_UNSAMPLED, 1);
             state.ignore();
             return;

@@ -1,7 +1,7 @@
 //! Network address translation: NAPT for IPv4 with the behaviour that RFC 4787, 5382, 5508 and 7857 ask for, static
 //! forwards, port blocks per subscriber, and prefix translation for IPv6 (RFC 6296). See the README. // S23, B24
 //!
-//! A flow's first packets are decided by [`open`]; what was decided stands in the flow's [`State`], and each further packet
+//! A flow's first packets are decided by `open`; what was decided stands in the flow's [`State`], and each further packet
 //! is one comparison and one header write ([`Nat::process`]).
 
 mod blocks;

@@ -11,7 +11,8 @@
 //!
 //! Lifetimes are known from outside only within bounds: a mapping lives at least as long as its timeout after a packet
 //! from inside, and at most [`Rules::slack_ns`] longer.
-#![allow(dead_code)]
+#![allow(dead_code)] // Each test file uses a part.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -365,6 +366,7 @@ fn nothing_else_changed(sent: &Seen, into: &[u8], got: &Seen, out: &[u8]) {
 /// The packet with what a NAT may change set to zero: checksums, addresses, ports.
 fn blank(bytes: &[u8]) -> Vec<u8> {
     let later = u16::from_be_bytes([bytes[6], bytes[7]]) & 0x1fff != 0;
+    #[allow(clippy::single_range_in_vec_init, reason = "one range is meant")]
     let transport: &[std::ops::Range<usize>] = match bytes[9] {
         _ if later => &[],
         UDP => &[20..24, 26..28],
@@ -373,7 +375,8 @@ fn blank(bytes: &[u8]) -> Vec<u8> {
         _ => &[],
     };
     let mut bytes = bytes.to_vec();
-    for range in [10..20].iter().chain(transport) {
+    let header = 10..20;
+    for range in std::iter::once(&header).chain(transport) {
         for at in range.clone() {
             if let Some(byte) = bytes.get_mut(at) {
                 *byte = 0;

@@ -1,0 +1,67 @@
+//! The limits in SPECIFICATION.md are those of the code.
+#![allow(clippy::panic, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::Path;
+
+/// Constants and their values, by the paths that the page names them by.
+macro_rules! constants {
+    ($($($segment:ident)::+),+ $(,)?) => {
+        vec![$((stringify!($($segment)::+).replace(' ', ""), $($segment)::+ as u64)),+]
+    };
+}
+
+#[test]
+fn limits_are_those_of_the_code() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../SPECIFICATION.md");
+    let page = fs::read_to_string(page).unwrap();
+    let mut promised: Vec<(String, u64)> = page.lines().filter_map(promise).collect();
+    let mut real = constants![
+        chain::GROUP_MAX,
+        chain::fragments::WAITING_MAX,
+        functions::firewall::ANSWERS_PER_S,
+        functions::firewall::SOURCES_MAX,
+        functions::firewall::SOURCE_ANSWERS_PER_S,
+        functions::firewall::classify::RULES_MAX,
+        functions::firewall::classify::TABLES_MAX_BYTES,
+        functions::firewall::parse::ERRORS_SHOWN,
+        functions::lb::maglev::SLOTS_MAX,
+        functions::lb::maglev::WEIGHT_MAX,
+        functions::nat::EXTERNAL_MAX,
+        io::capture::MAX_BLOCK_BYTES,
+        io::capture::MAX_INTERFACES,
+        io::capture::MAX_NAME_BYTES,
+        io::capture::MAX_RECORD_BYTES,
+        io::traffic::MAX_FLOWS,
+        io::traffic::MAX_FRAME_BYTES,
+        nf::EFFECTS_MAX,
+        nf::RECORD_MAX,
+        node::BATCH,
+        packet::HEADROOM,
+        packet::LARGE_ROOM,
+        packet::Pool::LARGE_MAX,
+        packet::SMALL_ROOM,
+        packet::parse::EXTENSION_MAX,
+        packet::parse::SHIM_MAX,
+        packet::parse::TUNNEL_MAX,
+        policy::MAX_DEPTH,
+        policy::MAX_DIAGNOSTICS,
+        policy::MAX_NAME_BYTES,
+        policy::MAX_NODES,
+        policy::MAX_RESOLVED_BYTES,
+        policy::MAX_SOURCE_BYTES,
+    ];
+    promised.sort();
+    real.sort();
+    assert_eq!(promised, real);
+}
+
+/// The constant and the value that a row of a table of limits promises, if it names a constant.
+fn promise(line: &str) -> Option<(String, u64)> {
+    let cells: Vec<_> = line.split('|').map(str::trim).collect();
+    let &["", _, limit, constant, _, ""] = &cells[..] else { return None };
+    let constant = constant.strip_prefix('`')?.strip_suffix('`')?;
+    let limit =
+        limit.replace(',', "").parse().unwrap_or_else(|_| panic!("{constant}: `{limit}` is no number"));
+    Some((constant.to_owned(), limit))
+}

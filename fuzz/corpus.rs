@@ -1,0 +1,78 @@
+//! Writes the seed corpora: `cargo run --example corpus` in this folder. Every byte in them comes from here.
+
+use std::path::Path;
+
+use packet::{Addr, Endpoint};
+
+#[path = "../crates/chain/tests/support/packets.rs"]
+#[allow(dead_code, clippy::unwrap_used)]
+mod packets;
+
+use packets::*;
+
+fn main() -> std::io::Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    let networks = networks();
+    for (name, network) in &networks {
+        let mut seed = vec![0, 1, 0];
+        seed.extend(frame(network));
+        write(&root.join("parse").join(name), &seed)?;
+        let raw = [&[1, 1, 0][..], network].concat();
+        write(&root.join("parse").join(format!("{name}-raw")), &raw)?;
+    }
+    for options in [0u8, 1, 3, 0x34] {
+        let mut seed = vec![options];
+        for (i, (_, network)) in networks.iter().enumerate() {
+            seed.extend([(i % 15) as u8, 200, (i % 2) as u8, network.len() as u8]);
+            seed.extend(network);
+        }
+        write(&root.join("chain").join(format!("mix-{options}")), &seed)?;
+    }
+    for (name, network) in networks.iter().filter(|(_, network)| network.len() < 256) {
+        let one = [&[0, 0, 1, 0, network.len() as u8][..], network].concat();
+        write(&root.join("chain").join(name), &one)?;
+    }
+    Ok(())
+}
+
+fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    std::fs::create_dir_all(path.parent().unwrap_or(path))?;
+    std::fs::write(path, bytes)
+}
+
+/// Packets of every kind that the parser and the functions of the tests tell apart, below 256 bytes each.
+fn networks() -> Vec<(&'static str, Vec<u8>)> {
+    let (inside, peer) = (v4(10, 0, 0, 1, 1000), v4(192, 0, 2, 1, 53));
+    let virtual_end = v4(198, 51, 100, 1, 53);
+    let outside = v4(203, 0, 113, 1, 40_000);
+    let request = udp(inside, peer, &[0, 1, 2]);
+    let pieces = fragments(&udp(inside, peer, &[0; 60]), 7, 24);
+    let vxlan = [&[8, 0, 0, 0, 0, 0, 7, 0][..], &frame(&request)].concat();
+    let tunnel = |port| Endpoint::new(Addr::from_v4_bytes([192, 0, 2, 1]), port);
+    let extended =
+        ip(v6(1, 0).addr, v6(2, 0).addr, 0, &[&[17, 0, 1, 4, 0, 0, 0, 0][..], &request[20..]].concat());
+    vec![
+        ("udp", request.clone()),
+        ("udp-reply", udp(peer, outside, &[0, 1, 2])),
+        ("udp-dropped", udp(inside, peer, &[1])),
+        ("udp-rejected", udp(inside, v4(192, 0, 2, 2, 53), &[2])),
+        ("udp-balanced", udp(inside, virtual_end, &[4])),
+        ("udp-short", udp(inside, virtual_end, &[0x20])),
+        ("udp-hairpin", udp(inside, v4(10, 0, 0, 2, 53), &[0])),
+        ("tcp-syn", tcp(inside, peer, 2, &[])),
+        ("tcp-ack", tcp(inside, peer, 0x10, &[0])),
+        ("tcp-rst", tcp(peer, outside, 4, &[])),
+        ("udp6", udp(v6(1, 1000), v6(2, 53), &[0])),
+        ("tcp6", tcp(v6(1, 1000), v6(2, 53), 2, &[])),
+        ("echo", echo(inside.addr, peer.addr, 9, false, &[0])),
+        ("echo6", echo(v6(1, 0).addr, v6(2, 0).addr, 9, true, &[0])),
+        ("error", unreachable(peer.addr, &udp(outside, peer, &[0]))),
+        ("error6", unreachable(v6(2, 0).addr, &udp(v6(1, 1000), v6(2, 53), &[0]))),
+        ("fragment-first", pieces[0].clone()),
+        ("fragment-later", pieces[1].clone()),
+        ("extension", extended),
+        ("vxlan", udp(inside, tunnel(4789), &vxlan)),
+        ("ip-in-ip", ip(inside.addr, peer.addr, 4, &request)),
+        ("gre", ip(inside.addr, peer.addr, 47, &[&[0, 0, 8, 0][..], &request].concat())),
+    ]
+}
