@@ -116,6 +116,9 @@ impl Runner {
     ) -> Result<(), O::Error> {
         self.first_ns.get_or_insert(frame.timestamp_ns);
         self.last_ns = self.last_ns.max(Some(frame.timestamp_ns));
+        if !self.pool.has_room(frame.data.len()) {
+            self.make_room(frame.timestamp_ns, output)?;
+        }
         if let Some(packet) = self.admit(frame, from) {
             self.batch.push(packet);
         }
@@ -184,6 +187,15 @@ impl Runner {
         if let Some(packet) = self.admit(frame, from) {
             self.assembly.chain.observe(packet, &mut self.out, &mut self.pool, observer);
         }
+        self.emit(output)
+    }
+
+    /// Gets buffers back: those of the batch, and those of fragments that by `now_ns` have waited too long. Else a flood
+    /// of fragments that took all buffers would keep them, as time passes in the chain only with packets.
+    #[cold]
+    fn make_room<O: Output>(&mut self, now_ns: u64, output: &mut O) -> Result<(), O::Error> {
+        self.flush(output)?;
+        self.assembly.chain.advance(now_ns, &mut self.pool);
         self.emit(output)
     }
 

@@ -2,13 +2,17 @@
 
 use chain::{NotIp, Options, Timeouts, WhenFull};
 use nf::config::Nanos;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
+
+/// Flows that a policy may ask for at most: their records and indices are reserved at the start, some 20 GB for these.
+pub const FLOWS_MAX: u32 = 1 << 26;
 
 /// What `settings { ... }` may say.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// Flows at most (`flows: 1M`).
+    /// Flows at most (`flows: 1M`), 1 to [`FLOWS_MAX`].
+    #[serde(deserialize_with = "flows")]
     pub flows: u32,
     /// What happens to a new flow when the table is full.
     pub when_full: WhenFullSetting,
@@ -114,7 +118,7 @@ impl Settings {
         let ms = |t: Nanos| u32::try_from(t.0.div_ceil(1_000_000)).unwrap_or(u32::MAX);
         let t = &self.timeouts;
         Options {
-            flows_max: self.flows.max(1),
+            flows_max: self.flows,
             when_full: match self.when_full {
                 WhenFullSetting::EvictOldest => WhenFull::EvictOldest,
                 WhenFullSetting::RefuseNew => WhenFull::RefuseNew,
@@ -138,5 +142,13 @@ impl Settings {
             seed: self.seed.unwrap_or(seed),
             cycles: None,
         }
+    }
+}
+
+fn flows<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    let flows = u64::deserialize(deserializer)?;
+    match u32::try_from(flows) {
+        Ok(flows @ 1..=FLOWS_MAX) => Ok(flows),
+        _ => Err(serde::de::Error::custom(format!("expected 1 to {FLOWS_MAX} flows, found {flows}"))),
     }
 }

@@ -213,6 +213,16 @@ impl Pool {
         }
     }
 
+    /// Whether a packet of `len` bytes could be taken now, if it is not too long at all.
+    #[inline]
+    pub fn has_room(&self, len: usize) -> bool {
+        if len + HEADROOM <= SMALL_ROOM {
+            !self.small.is_empty()
+        } else {
+            !self.large.is_empty() || self.large_unmade > 0
+        }
+    }
+
     /// Small buffers that are free now.
     pub fn free(&self) -> usize {
         self.small.len()
@@ -269,9 +279,11 @@ mod tests {
         let mut pool = Pool::new(2);
         let a = pool.take(&[1; 60]).unwrap();
         let _b = pool.take(&[2; 1500]).unwrap();
+        assert!(!pool.has_room(60) && pool.has_room(60_000));
         assert!(pool.take(&[3; 60]).is_none());
         assert_eq!(pool.refused(), 1);
         pool.give(a);
+        assert!(pool.has_room(60));
         assert_eq!(pool.take(&[4; 60]).unwrap().data(), &[4; 60]);
         let large = pool.take(&vec![5; 80_000]).unwrap();
         assert_eq!(large.len(), 80_000);

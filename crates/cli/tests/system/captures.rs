@@ -1,0 +1,169 @@
+//! Every capture, the broken ones too, through every function and through all of them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use io::capture::{Format, FormatKind, Reader, Record, Writer};
+
+use crate::policies::Kind;
+use crate::run::{Outcome, Sent, run};
+use crate::sums;
+use crate::traces::{self, Capture};
+
+/// A capture of tens of thousands of packets takes a fraction of a second; this says that something hangs.
+const TOO_LONG: Duration = Duration::from_secs(60);
+
+fn each(kind: Kind) {
+    let captures = traces::all();
+    let (mut packets, mut dropped, mut changed) = (0, 0, 0);
+    let mut failed = Vec::new();
+    for capture in &captures {
+        // So that one run tells of all captures that fail, each by its own message.
+        let judged = catch_unwind(AssertUnwindSafe(|| {
+            let started = Instant::now();
+            let policy = kind.policy(&capture.records);
+            let outcome = run(&policy, &capture.records, node::BATCH);
+            assert!(started.elapsed() < TOO_LONG, "{}", capture.name);
+            outcome.check(&capture.records);
+            let changed = compare(kind, capture, &outcome);
+            read_again(capture, &outcome);
+            same_again(&policy, capture, &outcome);
+            (outcome.report.packets_in, outcome.report.dropped(), changed)
+        }));
+        match judged {
+            Ok(counts) => {
+                (packets, dropped, changed) = (packets + counts.0, dropped + counts.1, changed + counts.2);
+            }
+            Err(_) => failed.push(&capture.name),
+        }
+    }
+    assert!(failed.is_empty(), "{kind:?}: {failed:?}");
+    println!(
+        "{kind:?}: {} captures, {packets} packets, {dropped} dropped, {changed} changed",
+        captures.len()
+    );
+    let idle = captures.is_empty() || kind.changes_nothing();
+    assert!(idle || changed > 10_000, "the policy must do something to be tested: {changed} changed");
+}
+
+/// What came out against what went in: checksums as right as they were, and all else as it was unless a function changes
+/// it. How many packets were changed.
+fn compare(kind: Kind, capture: &Capture, outcome: &Outcome) -> u64 {
+    let mut changed = 0;
+    for sent in &outcome.sent {
+        let record = &capture.records[sent.record as usize];
+        let context = || format!("{kind:?} {} packet {}", capture.name, sent.record + 1);
+        if sent.data == record.data {
+            continue;
+        }
+        changed += 1;
+        let (before, after) = (sums::all(record.link, &record.data), sums::all(sent.link, &sent.data));
+        let is_ip = sums::network(record.link, &record.data).is_some();
+        assert!(is_ip, "{}: changed, and not IP", context());
+        assert!(sums::kept(&before, &after), "{}: {before:?} {after:?}", context());
+    }
+    let made = outcome.report.packets_made;
+    assert!(!kind.changes_nothing() || changed <= made, "{kind:?} {}: {changed} changed", capture.name);
+    changed
+}
+
+/// What is written is read again, packet by packet.
+fn read_again(capture: &Capture, outcome: &Outcome) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let format = Format { kind: FormatKind::Pcapng, gzip: false };
+    let mut writer = Writer::create(file.path(), format).unwrap();
+    let mut links: Vec<packet::LinkType> = Vec::new();
+    for sent in &outcome.sent {
+        let known = links.iter().position(|link| *link == sent.link);
+        let interface = known.unwrap_or_else(|| {
+            writer.add_interface(links.len() as u32, "out", sent.link).unwrap();
+            links.push(sent.link);
+            links.len() - 1
+        });
+        let record = Record {
+            timestamp_ns: sent.timestamp_ns,
+            interface: interface as u32,
+            link_type: sent.link,
+            wire_len: sent.wire_len,
+            data: &sent.data,
+        };
+        writer.write(&record).unwrap();
+    }
+    writer.finish().unwrap();
+    let mut reader = Reader::open(file.path()).unwrap();
+    for sent in &outcome.sent {
+        let record =
+            reader.next().unwrap().unwrap_or_else(|| panic!("{}: a packet is missing", capture.name));
+        assert_eq!(
+            (record.data, record.timestamp_ns),
+            (&sent.data[..], sent.timestamp_ns),
+            "{}",
+            capture.name
+        );
+        assert_eq!(record.wire_len, sent.wire_len, "{}", capture.name);
+    }
+    assert!(reader.next().unwrap().is_none(), "{}", capture.name);
+}
+
+/// The same input and seed give the same output, byte for byte; and so they do one packet at a time, but for the order
+/// of what is not bound to one flow's order.
+fn same_again(policy: &str, capture: &Capture, first: &Outcome) {
+    let second = run(policy, &capture.records, node::BATCH);
+    assert_eq!(first.lasting_report(), second.lasting_report(), "{}", capture.name);
+    assert!(first.sent == second.sent, "{}: other packets", capture.name);
+    assert!(first.alerts == second.alerts, "{}: other alerts", capture.name);
+    assert!(first.flows == second.flows, "{}: other flow reports", capture.name);
+    let single = run(policy, &capture.records, 1);
+    assert_eq!(first.lasting_report(), single.lasting_report(), "{}", capture.name);
+    assert!(sorted(&first.sent) == sorted(&single.sent), "{}: other packets one by one", capture.name);
+    assert!(first.alerts == single.alerts, "{}: other alerts one by one", capture.name);
+    let by_time = |outcome: &Outcome| {
+        let mut flows = outcome.flows.clone();
+        flows.sort_by_key(|flow| {
+            (flow.source, flow.source_port, flow.destination, flow.destination_port, flow.first_ns)
+        });
+        flows
+    };
+    assert!(by_time(first) == by_time(&single), "{}: other flow reports one by one", capture.name);
+}
+
+fn sorted(sent: &[Sent]) -> Vec<&Sent> {
+    let mut sent: Vec<_> = sent.iter().collect();
+    sent.sort();
+    sent
+}
+
+#[test]
+fn every_capture_through_a_wire() {
+    each(Kind::Wire);
+}
+
+#[test]
+fn every_capture_through_a_nat() {
+    each(Kind::Nat);
+}
+
+#[test]
+fn every_capture_through_a_load_balancer() {
+    each(Kind::Balance);
+}
+
+#[test]
+fn every_capture_into_tunnels() {
+    each(Kind::Tunnel);
+}
+
+#[test]
+fn every_capture_through_a_firewall() {
+    each(Kind::Firewall);
+}
+
+#[test]
+fn every_capture_through_a_monitor() {
+    each(Kind::Monitor);
+}
+
+#[test]
+fn every_capture_through_all_functions() {
+    each(Kind::All);
+}

@@ -1,0 +1,148 @@
+//! A policy's text run over records, within the test's process.
+
+use std::convert::Infallible;
+
+use nf::{Alert, FlowReport};
+use node::{Frame, From, Report, Runner};
+use packet::{LinkType, Packet};
+use policy::{Colour, Policy};
+
+use crate::traces::Recorded;
+
+/// A packet that left.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Sent {
+    /// The number of the record that it was, or that it answers.
+    pub record: u64,
+    pub port: u16,
+    pub link: LinkType,
+    pub timestamp_ns: u64,
+    pub wire_len: u32,
+    pub data: Vec<u8>,
+}
+
+/// All that a run put out.
+pub struct Outcome {
+    pub sent: Vec<Sent>,
+    pub alerts: Vec<Alert>,
+    pub flows: Vec<FlowReport>,
+    pub report: Report,
+}
+
+/// A runner of this policy.
+pub fn runner(policy: &str) -> Runner {
+    try_runner(policy).unwrap_or_else(|wrong| panic!("{wrong}{policy}"))
+}
+
+/// A runner of this policy, or what is wrong with it.
+pub fn try_runner(policy: &str) -> Result<Runner, String> {
+    let mut no_files = |_: &str| Err("there are no files".to_owned());
+    let policy =
+        Policy::read("test.rvl", policy, &mut no_files).map_err(|wrong| wrong.render(Colour::Off))?;
+    let assembly = node::assemble(&policy, &functions::registry(), 7, None).map_err(|wrong| {
+        wrong.iter().map(|one| one.render(&policy.report.sources, Colour::Off)).collect::<String>()
+    })?;
+    Ok(Runner::new(assembly, "test"))
+}
+
+/// Runs a policy over records, `batch` at a time, at most [`node::BATCH`].
+pub fn run(policy: &str, records: &[Recorded], batch: usize) -> Outcome {
+    let mut runner = runner(policy);
+    let mut collected = Collected::default();
+    for (number, record) in records.iter().enumerate() {
+        let frame = Frame {
+            timestamp_ns: record.timestamp_ns,
+            link: record.link,
+            wire_len: record.wire_len,
+            data: &record.data,
+        };
+        let Ok(()) = runner.receive(frame, From::Interface(record.interface), &mut collected);
+        if (number + 1) % batch == 0 {
+            let Ok(()) = runner.flush(&mut collected);
+        }
+    }
+    let Ok(report) = runner.finish(&mut collected);
+    let Collected { sent, alerts, flows } = collected;
+    Outcome { sent, alerts, flows, report }
+}
+
+impl Outcome {
+    /// The report without what depends on the machine.
+    pub fn lasting_report(&self) -> serde_json::Value {
+        let mut report = serde_json::to_value(&self.report).unwrap();
+        report.as_object_mut().unwrap().remove("timing");
+        report
+    }
+
+    /// How many packets were dropped for this reason.
+    pub fn dropped(&self, reason: &str) -> u64 {
+        self.report.drops.get(reason).copied().unwrap_or(0)
+    }
+
+    /// A counter of the policy's first function.
+    pub fn counter(&self, name: &str) -> u64 {
+        self.report.functions[0].counters[name]
+    }
+
+    /// Everything that must hold of every run.
+    pub fn check(&self, records: &[Recorded]) {
+        let report = &self.report;
+        assert!(report.adds_up(), "{report:?}");
+        assert_eq!(report.packets_in, records.len() as u64);
+        assert_eq!(report.bytes_in, records.iter().map(|record| record.data.len() as u64).sum::<u64>());
+        assert_eq!(report.packets_out, self.sent.len() as u64);
+        assert_eq!(report.bytes_out, self.sent.iter().map(|sent| sent.data.len() as u64).sum::<u64>());
+        assert_eq!(report.alerts, self.alerts.len() as u64);
+        assert!(!report.drops.contains_key("internal"), "{:?}", report.drops);
+        let ports =
+            |count: fn(&node::report::PortReport) -> u64| report.ports.values().map(count).sum::<u64>();
+        assert_eq!(ports(|port| port.packets_out), report.packets_out);
+        let flows = &report.flows;
+        assert_eq!(
+            flows.started,
+            flows.ended.values().sum::<u64>(),
+            "every flow ends, at the latest with the run"
+        );
+        assert!(flows.live <= flows.peak && flows.peak <= flows.started);
+        for function in &report.functions {
+            for (name, pool) in &function.pools {
+                assert_eq!(pool.in_use, 0, "{}: {name}: what flows took they gave back", function.name);
+                assert!(pool.peak <= pool.size);
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Collected {
+    sent: Vec<Sent>,
+    alerts: Vec<Alert>,
+    flows: Vec<FlowReport>,
+}
+
+impl node::Output for Collected {
+    type Error = Infallible;
+
+    fn packet(&mut self, port: u16, packet: &Packet) -> Result<(), Infallible> {
+        let meta = packet.meta();
+        self.sent.push(Sent {
+            record: meta.sequence,
+            port,
+            link: meta.link,
+            timestamp_ns: meta.timestamp_ns,
+            wire_len: meta.wire_len,
+            data: packet.data().to_vec(),
+        });
+        Ok(())
+    }
+
+    fn alert(&mut self, _function: &str, alert: &Alert) -> Result<(), Infallible> {
+        self.alerts.push(alert.clone());
+        Ok(())
+    }
+
+    fn flow(&mut self, report: &FlowReport, _now_ns: u64) -> Result<(), Infallible> {
+        self.flows.push(*report);
+        Ok(())
+    }
+}
