@@ -278,7 +278,7 @@ impl Chain {
     }
 
     /// Adds a packet to the group if it is of a known flow; all others go alone.
-    #[inline]
+    #[inline(always)]
     fn take_in(&mut self, mut packet: Packet, run: &mut Run<'_, '_>) {
         let meta = packet.meta_mut();
         self.now_ns = self.now_ns.max(meta.timestamp_ns);
@@ -310,6 +310,7 @@ impl Chain {
     }
 
     /// A packet that may begin a flow, or that is not a plain packet of one.
+    #[inline(never)]
     fn alone(&mut self, packet: Packet, run: &mut Run<'_, '_>) {
         self.advance(self.now_ns, run.pool);
         match packet.meta().class {
@@ -459,6 +460,7 @@ impl Chain {
     }
 
     /// Takes the group through the functions and out; whether its last packet passed.
+    #[inline(never)]
     fn flush(&mut self, run: &mut Run<'_, '_>) -> bool {
         if self.group.is_empty() {
             return false;

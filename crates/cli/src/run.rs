@@ -12,7 +12,7 @@ use crate::export::Destination;
 use crate::output::{self, Format, Table, duration, thousands};
 use crate::policies;
 use crate::sinks::Sinks;
-use crate::sources::{PortFile, Sources};
+use crate::sources::{self, PortFile, Sources};
 
 /// Runs a policy over captures. Packets of several captures are taken in order of time.
 ///
@@ -91,7 +91,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     match args.output {
-        _ if args.quiet => {}
+        _ if args.quiet || sources::name_standard_stream(&args.write) => {}
         Format::Json => output::print_json(&report)?,
         Format::Table => output::print(&summary(&report))?,
     }

@@ -122,6 +122,11 @@ impl Source {
     }
 }
 
+/// Whether one of these files is standard input or output, so that nothing else goes there.
+pub fn name_standard_stream(files: &[PortFile]) -> bool {
+    files.iter().any(|file| file.path == Path::new("-"))
+}
+
 /// The number of the port with this name.
 pub fn port_named(ports: &Ports, name: &str) -> anyhow::Result<u16> {
     match ports.named(name) {

@@ -79,7 +79,7 @@ fn copy_workspace(from: &Path, to: &Path) {
     for name in ["Cargo.toml", "Cargo.lock", "rustfmt.toml", "clippy.toml"] {
         fs::copy(from.join(name), to.join(name)).unwrap();
     }
-    for name in ["crates", "examples", "docs"] {
+    for name in ["crates", "examples", "docs", "fuzz"] {
         copy_folder(&from.join(name), &to.join(name));
     }
 }
@@ -89,6 +89,9 @@ fn copy_folder(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
         let target = to.join(entry.file_name());
+        if entry.file_name() == "target" {
+            continue;
+        }
         if entry.file_type().unwrap().is_dir() {
             copy_folder(&entry.path(), &target);
         } else {

@@ -14,7 +14,7 @@ use io::traffic::{Addresses, Attacks, Popularity, Prefix, Profile};
 use crate::output::{self, Format};
 use crate::policies;
 use crate::sinks::Sinks;
-use crate::sources::PortFile;
+use crate::sources::{self, PortFile};
 use crate::traffic::{Pps, count};
 use sample::{History, Outcome};
 use view::Screen;
@@ -83,6 +83,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut world = World::new(&profile, assembly, sinks)?;
     let mut history = History::new(&world, VICTIM);
     let mut screen = match args.output {
+        _ if sources::name_standard_stream(&writes) => Screen::Silent,
         Format::Json => Screen::Silent,
         Format::Table if args.no_live || !Term::stdout().is_term() => Screen::Lines,
         Format::Table => Screen::live(),
@@ -113,6 +114,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     screen.clear()?;
     let outcome = Outcome::new(history, world, now_ns, took)?;
     match args.output {
+        _ if sources::name_standard_stream(&writes) => {}
         Format::Json => output::print_json(&outcome)?,
         Format::Table => output::print(&view::summary(&outcome))?,
     }

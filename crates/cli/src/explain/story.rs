@@ -135,7 +135,7 @@ impl Story {
                     severity: alert.severity,
                 })
                 .collect(),
-            flows_reported: collected.reports,
+            flows_reported: if passage.made { 0 } else { collected.reports },
         }
     }
 }

@@ -130,16 +130,19 @@ impl Witness {
     /// Where the passage of a packet is that is on its way; one that waited, or was made, begins now.
     fn passage(&mut self, packet: &Packet) -> usize {
         let meta = packet.meta();
-        // What a function made has no place in a flow, but the sequence number of the packet that it answers.
-        let answers = self.passages.iter().any(|p| p.sequence == meta.sequence && !p.steps.is_empty());
-        let made = meta.clock == 0 && answers;
+        // What a function made has the sequence number of the packet that it answers, and goes the other way.
+        let goes_otherwise = |joined: &Meta| (joined.direction, joined.clock) != (meta.direction, meta.clock);
+        let mut same = self.passages.iter().filter(|p| p.sequence == meta.sequence && !p.made);
+        let answered = same.find(|p| p.joined.as_ref().is_some_and(goes_otherwise));
+        let (made, number, flow) = match answered {
+            Some(answered) => (true, answered.number, answered.flow),
+            None => (false, None, None),
+        };
         let known =
             self.passages.iter().position(|p| p.sequence == meta.sequence && p.made == made && !p.is_over());
         known.unwrap_or_else(|| {
             let passage = if made {
-                let number =
-                    self.passages.iter().find(|p| p.sequence == meta.sequence).and_then(|p| p.number);
-                Passage { made, ..Passage::new(number, meta.sequence, Some(copy(packet))) }
+                Passage { made, flow, ..Passage::new(number, meta.sequence, Some(copy(packet))) }
             } else {
                 let (number, arrived) = self.held.remove(&meta.sequence).unzip();
                 Passage::new(number, meta.sequence, arrived)
@@ -184,7 +187,7 @@ impl Observer for Witness {
         if matches!(passage.steps.last(), Some(Step { verdict: Verdict::Drop(_), .. })) {
             return; // Functions behind the one that dropped it do not see it.
         }
-        if passage.steps.is_empty() && meta.clock > 0 {
+        if passage.steps.is_empty() && meta.clock > 0 && !passage.made {
             passage.flow = Some(self.flows.of(meta));
             passage.joined = Some(meta.clone());
         }

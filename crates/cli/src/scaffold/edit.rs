@@ -42,7 +42,7 @@ pub fn add_fuzz_target(text: &str, name: &Name) -> Result<String, Unexpected> {
         }
     }
     let target = format!(
-        "[[bin]]\nname = \"{name}\"\npath = \"fuzz_targets/{name}.rs\"\ntest = false\ndoc = false\nbench = false\n"
+        "[[bin]]\nname = \"{name}\"\npath = \"targets/{name}.rs\"\ntest = false\ndoc = false\nbench = false\n"
     );
     Ok(format!("{}\n\n{target}", text.trim_end()))
 }
@@ -75,7 +75,7 @@ mod tests {
         assert_eq!(after.matches("\nchain =").count(), 1);
         assert_eq!(after.matches("\nnf").count(), 1);
         assert!(after.contains("[dependencies]\nfunctions = { path = \"../crates/functions\" }\n"));
-        assert!(after.ends_with("\n\n[[bin]]\nname = \"beta\"\npath = \"fuzz_targets/beta.rs\"\ntest = false\ndoc = false\nbench = false\n"));
+        assert!(after.ends_with("\n\n[[bin]]\nname = \"beta\"\npath = \"targets/beta.rs\"\ntest = false\ndoc = false\nbench = false\n"));
         assert!(add_fuzz_target("", &name).is_err());
     }
 }

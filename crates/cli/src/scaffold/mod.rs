@@ -41,6 +41,10 @@ Examples:
   rivulet new nf flow_limit
   rivulet new nf flow_limit --path ~/src/rivulet";
 
+/// An input of the fuzz target to begin with: one UDP packet.
+const FUZZ_SEED: &str =
+    "\0\x01\x1c\x45\0\0\x1c\0\x01\0\0\x40\x11\0\0\x0a\0\0\x01\x0a\0\0\x02\x30\x39\0\x35\0\x08\0\0";
+
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let Task::Nf { name, path } = &args.task;
@@ -96,7 +100,8 @@ fn plan(name: &Name, root: &Path) -> anyhow::Result<Vec<(PathBuf, String)>> {
         (functions.join(format!("src/{name}/README.md")), include_str!("../../templates/nf/README.md")),
         (functions.join(format!("benches/{name}.rs")), include_str!("../../templates/nf/bench.rs")),
         (root.join(format!("examples/{name}.rvl")), include_str!("../../templates/nf/example.rvl")),
-        (root.join(format!("fuzz/fuzz_targets/{name}.rs")), include_str!("../../templates/nf/fuzz.rs")),
+        (root.join(format!("fuzz/targets/{name}.rs")), include_str!("../../templates/nf/fuzz.rs")),
+        (root.join(format!("fuzz/corpus/{name}/one")), FUZZ_SEED),
     ] {
         if path.exists() {
             bail!("{} is there already", path.display());
@@ -114,12 +119,6 @@ fn plan(name: &Name, root: &Path) -> anyhow::Result<Vec<(PathBuf, String)>> {
     };
     change(functions.join("src/lib.rs"), &|text| edit::register(text, name))?;
     change(functions.join("Cargo.toml"), &|text| Ok(edit::add_bench(text, name)))?;
-    let fuzz = root.join("fuzz/Cargo.toml");
-    if fuzz.exists() {
-        change(fuzz, &|text| edit::add_fuzz_target(text, name))?;
-    } else {
-        let new = include_str!("../../templates/nf/fuzz.toml");
-        plan.push((fuzz, edit::add_fuzz_target(new, name)?));
-    }
+    change(root.join("fuzz/Cargo.toml"), &|text| edit::add_fuzz_target(text, name))?;
     Ok(plan)
 }

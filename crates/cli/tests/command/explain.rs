@@ -143,3 +143,27 @@ fn replies_are_told_with_their_flow() {
         "{directions:?}"
     );
 }
+
+#[test]
+fn answers_of_functions_are_told_behind_what_they_answer() {
+    let place = Place::new();
+    place.write(
+        "p.rvl",
+        "Port<0> inside;\nPort<1> outside;\nFirewall f { rules: \"reject out tcp\\nallow out any\" };\nMonitor m;\n\
+         pipelet { inside <-> m <-> f <-> outside; }\n",
+    );
+    place.stdout("traffic --write in.pcapng --packets 300 --no-replies");
+    let stories = place.explain("--limit 1000");
+    let report = place.json("run p.rvl --read in.pcapng --seed 1 -o json");
+    let made: Vec<_> = stories.iter().enumerate().filter(|(_, story)| story["made"] == true).collect();
+    assert!(!made.is_empty());
+    assert_eq!(report["packets_made"], made.len());
+    for (i, story) in made {
+        let answered = &stories[i - 1];
+        assert_eq!(answered["packet"], story["packet"]);
+        assert_eq!(answered["outcome"]["reason"], "firewall-rejected");
+        assert_eq!((&story["from"], &story["outcome"]["port"]), (&"outside".into(), &"inside".into()));
+        assert_eq!(story["steps"][0]["function"], "m", "on its way back it passes the functions in between");
+        assert!(story["headers"].as_str().unwrap().contains("RST"), "{story}");
+    }
+}

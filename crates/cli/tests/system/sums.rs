@@ -198,7 +198,7 @@ fn transport(
 /// The 16-bit words of `bytes`, added up.
 fn total(start: u32, bytes: &[u8]) -> u32 {
     let words = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
-    words.fold(start, |sum, word| (sum + word & 0xffff) + (sum + word >> 16))
+    words.fold(start, |sum, word| ((sum + word) & 0xffff) + ((sum + word) >> 16))
 }
 
 /// RFC 1071: with its checksum, everything that it covers adds up to all ones.
