@@ -209,6 +209,8 @@ impl Effects {
             let (destination, source) = addresses.split_at_mut(6);
             destination.swap_with_slice(source);
         }
+        let longer = network.len() as i32 - to.ip_len() as i32;
+        packet::grow_link(packet.data_mut(), meta.link, longer);
         let len = packet.len() as u32;
         let made = packet.meta_mut();
         made.link = meta.link;

@@ -89,6 +89,7 @@ impl Packet {
         data[l2..l2 + header.len()].copy_from_slice(header);
         meta.shift(header.len() as i32);
         meta.wire_len += header.len() as u32;
+        grow_link(data, meta.link, header.len() as i32);
         set_network_protocol(data, meta, version)
     }
 
@@ -108,6 +109,7 @@ impl Packet {
         let (data, meta) = self.parts_mut();
         meta.shift(-(len as i32));
         meta.wire_len = meta.wire_len.saturating_sub(len as u32);
+        grow_link(data, meta.link, -(len as i32));
         set_network_protocol(data, meta, version)
     }
 
@@ -418,6 +420,23 @@ fn inside_checksummed_tunnel(
     let fixed = Delta::of_sums(before, after).apply_udp(word(data, udp + 6));
     put(data, udp + 6, fixed);
     Ok(())
+}
+
+/// Tells the link layer that what it carries has become `by` bytes longer: the length in a PPPoE header (RFC 2516 4).
+pub fn grow_link(data: &mut [u8], link: LinkType, by: i32) {
+    let mut at = match link {
+        LinkType::Ethernet => 12,
+        LinkType::LinuxSll => 14,
+        _ => return,
+    };
+    for _ in 0..=parse::SHIM_MAX {
+        match word(data, at) {
+            0x8100 | 0x88a8 | 0x9100 => at += 4,
+            // Version and type, code, session, length.
+            0x8864 => return put(data, at + 6, (i32::from(word(data, at + 6)) + by) as u16),
+            _ => return,
+        }
+    }
 }
 
 /// Tells the link layer which IP version follows.

@@ -1,7 +1,7 @@
 //! Packets that functions make.
 
-use chain::Options;
-use packet::Side;
+use chain::{Chain, Options};
+use packet::{Packet, Pool, Side};
 
 use crate::support::bench::Bench;
 use crate::support::functions::*;
@@ -35,6 +35,22 @@ fn an_answer_to_outside_passes_functions_on_that_side() {
     assert_eq!(answers[0].0, Side::Outside);
     assert_eq!(bench.chain.stages()[3].counters().packets, 2, "the packet, and the answer to it");
     assert_eq!(bench.chain.stages()[0].counters().packets, 0);
+}
+
+/// Behind PPPoE the answer's link header says the answer's length (RFC 2516 4).
+#[test]
+fn an_answer_behind_pppoe_has_its_own_length() {
+    let network = udp(v4(10, 0, 0, 1, 1000), v4(192, 0, 2, 1, 53), &[command::REJECT; 40]);
+    let length = |network: &[u8]| (network.len() as u16 + 2).to_be_bytes();
+    let head = [&[6; 12][..], &[0x88, 0x64, 0x11, 0, 0, 1], &length(&network), &[0, 0x21]].concat();
+    let mut packet = Packet::from_bytes(&[&head[..], &network].concat());
+    packet.meta_mut().timestamp_ns = T;
+    let mut chain = Chain::new(vec![stage::<Rejecter>(8)], Options::default()).unwrap();
+    let (mut pool, mut out) = (Pool::new(4), Vec::new());
+    chain.process(&mut vec![packet], &mut out, &mut pool);
+    let answer = out[0].data();
+    assert_ne!(answer.len(), head.len() + network.len());
+    assert_eq!(answer[18..20], length(&answer[22..]));
 }
 
 /// Answers leave in the place of the packet that they answer, also amid a batch, and have its link header turned round.

@@ -121,10 +121,14 @@ const VERDICTS: [&str; 6] = [
     "_ws.malformed",
 ];
 
-fn faults(row: &[String]) -> Vec<usize> {
-    let bad = |field: &String| field.split(',').filter(|status| *status == "0").count();
-    let malformed = usize::from(!row[VERDICTS.len() - 1].is_empty());
-    row[..VERDICTS.len() - 1].iter().map(bad).chain([malformed]).collect()
+/// How many there are of each. What an ICMP error quotes is cut, which tshark takes for a wrong transport checksum.
+fn faults(row: &[String]) -> [usize; VERDICTS.len()] {
+    let quotes = !row[3].is_empty() || !row[4].is_empty();
+    std::array::from_fn(|i| match VERDICTS[i] {
+        "_ws.malformed" => usize::from(!row[i].is_empty()),
+        "tcp.checksum.status" | "udp.checksum.status" if quotes => 0,
+        _ => row[i].split(',').filter(|status| *status == "0").count(),
+    })
 }
 
 #[test]

@@ -356,6 +356,10 @@ proptest! {
         let header = &header[..header.len() - network_bytes.len()];
         packet.encapsulate(header, if six { 6 } else { 4 }).unwrap();
         prop_assert_eq!(network(&packet), &[header, &network_bytes].concat()[..]);
+        if let Some(at) = pppoe_length(&framing) {
+            // By as much as the packet grew; 99 is what the frame's maker wrote.
+            prop_assert_eq!(usize::from(word(packet.data(), at)), 99 + header.len());
+        }
         let (l3, l4) = (packet.meta().l3, packet.meta().l4);
         let right = verdicts(network(&packet));
         prop_assert!(right.iter().all(|right| *right) || packet.meta().class == Class::IcmpError);
@@ -375,6 +379,37 @@ proptest! {
 
 fn framing_len((_, v4, v6): &(LinkType, Vec<u8>, Vec<u8>), version: u8) -> usize {
     if version == 4 { v4.len() } else { v6.len() }
+}
+
+/// Where a PPPoE header says how long its payload is.
+fn pppoe_length((link, v4, _): &(LinkType, Vec<u8>, Vec<u8>)) -> Option<usize> {
+    (*link == LinkType::Ethernet && v4[12..14] == [0x88, 0x64]).then_some(18)
+}
+
+/// With a routing header the transport checksum covers the last destination, whatever the next one is (RFC 8200 8.1).
+#[test]
+fn the_destination_on_a_route_is_not_covered() {
+    let (next, last) = ([0x22; 16], [0x33; 16]);
+    let udp = [0, 53, 0, 53, 0, 11, 0, 0, 1, 2, 3];
+    let mut direct = ip(true, 17, &udp, true);
+    direct[24..40].copy_from_slice(&last);
+    direct[46..48].fill(0);
+    seal(&mut direct);
+    let mut routed = direct[..40].to_vec();
+    routed[4..6].copy_from_slice(&(24 + udp.len() as u16).to_be_bytes());
+    routed[6] = 43;
+    routed[24..40].copy_from_slice(&next);
+    routed.extend([17, 2, 0, 1, 0, 0, 0, 0]);
+    routed.extend(last);
+    routed.extend(&direct[40..]);
+    let mut packet = frame(&(LinkType::RawIp, vec![], vec![]), &routed, &[], false);
+    packet.set_end(End::Destination, Endpoint::new(Addr::from_bytes([0x44; 16]), 53)).unwrap();
+    assert_eq!(packet.data()[24..40], [0x44; 16]);
+    assert_eq!(packet.data()[40..], routed[40..], "address and port are as the checksum has them");
+    packet.set_end(End::Source, Endpoint::new(Addr::from_bytes([0x55; 16]), 54)).unwrap();
+    let arrived = [&packet.data()[..24], &last, &packet.data()[64..]].concat();
+    let arrived = [&arrived[..4], &(udp.len() as u16).to_be_bytes(), &[17], &arrived[7..]].concat();
+    assert_eq!(verdicts(&arrived), [true]);
 }
 
 /// Of a first fragment the transport checksum covers the datagram: it is changed by what changed in the header.

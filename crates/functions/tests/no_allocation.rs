@@ -1,0 +1,90 @@
+//! Packets of known flows pass every function, and all of them in a chain, without a single allocation (DESIGN 5.5).
+#![allow(clippy::unwrap_used, clippy::expect_used)] // A test that cannot go on has failed.
+
+#[path = "../../chain/tests/support/allocations.rs"]
+mod allocations;
+#[allow(clippy::panic)]
+mod nat_support;
+
+use std::net::Ipv4Addr;
+
+use nat_support::{ACK, End, SYN, end, query, tcp, udp};
+use nf::stage::Stage;
+use nf::{Registry, Setup};
+use packet::Side;
+
+#[global_allocator]
+static ALLOCATOR: allocations::Counting = allocations::Counting;
+
+/// Flows of the chain under test; its option is the same.
+const FLOWS: u32 = 4096;
+
+const NAT: (&str, &str) = ("nat", r#"{"external": ["203.0.113.1"], "log": "mappings"}"#);
+const BALANCER: (&str, &str) = (
+    "lb",
+    r#"{"services": [{"name": "web", "vip": "192.0.2.80", "port": 80,
+                      "servers": [{"name": "one", "address": "198.51.100.1", "port": 8080}]}]}"#,
+);
+const TUNNEL: (&str, &str) = (
+    "lb",
+    r#"{"services": [{"name": "web", "vip": "192.0.2.80", "port": 80, "mode": "gue",
+                      "servers": [{"name": "one", "address": "198.51.100.1"}]}],
+        "tunnel": {"source4": "198.18.0.0/16"}}"#,
+);
+const FIREWALL: (&str, &str) =
+    ("firewall", r#"{"rules": "allow out log\nallow in udp to any port 5000-6000", "tcp": "strict"}"#);
+const STATELESS: (&str, &str) = ("firewall", r#"{"rules": "allow any-direction any", "stateful": false}"#);
+const MONITOR: (&str, &str) = ("monitor", r#"{"active_timeout": "1ms"}"#);
+
+const CHAINS: [&[(&str, &str)]; 8] = [
+    &[NAT],
+    &[BALANCER],
+    &[TUNNEL],
+    &[FIREWALL],
+    &[STATELESS],
+    &[MONITOR],
+    &[NAT, BALANCER, MONITOR, FIREWALL],
+    &[FIREWALL, MONITOR, NAT, TUNNEL],
+];
+
+fn stages(functions: &[(&str, &str)]) -> Vec<Box<dyn Stage>> {
+    let registry: Registry<serde_json::Value> = functions::registry();
+    let make = |(name, config): &(&str, &str)| {
+        let config = serde_json::from_str(config).unwrap();
+        registry.find(name).unwrap().make(&config, Setup::new(7, FLOWS)).unwrap()
+    };
+    functions.iter().map(make).collect()
+}
+
+/// Both directions of flows between a host and a server, a service behind a load balancer, and a ping. Hosts' ports are
+/// their own, so that a NAT keeps them; answers come to the host itself, to its external end, and from the balanced server.
+fn frames() -> Vec<(Side, Vec<u8>)> {
+    let mut frames = Vec::new();
+    for host in 1..=50u8 {
+        let inside: End = (Ipv4Addr::new(10, 0, 0, host), 5000 + u16::from(host));
+        let outside: End = (Ipv4Addr::new(203, 0, 113, 1), inside.1);
+        let (names, service) = (end("192.0.2.53:53"), end("192.0.2.80:80"));
+        let ping = query(8, u16::from(host), inside.0, names.0);
+        frames.extend([
+            (Side::Inside, udp(inside, names, b"question")),
+            (Side::Outside, udp(names, inside, b"answer")),
+            (Side::Outside, udp(names, outside, b"answer")),
+            (Side::Inside, tcp(inside, service, SYN, b"")),
+            (Side::Inside, tcp(inside, service, ACK, b"request")),
+            (Side::Outside, tcp(service, inside, ACK, b"")),
+            (Side::Outside, tcp(end("198.51.100.1:8080"), inside, SYN | ACK, b"")),
+            (Side::Outside, tcp(end("198.51.100.1:8080"), outside, SYN | ACK, b"")),
+            (Side::Inside, ping),
+        ]);
+    }
+    let ethernet = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
+    frames.into_iter().map(|(side, packet)| (side, [&ethernet[..], &packet].concat())).collect()
+}
+
+#[test]
+fn known_flows_allocate_nothing() {
+    let frames = frames();
+    for functions in CHAINS {
+        assert_eq!(allocations::of_known_flows(stages(functions), &frames, 20), 0, "{functions:?}");
+    }
+}
