@@ -1,15 +1,16 @@
 //! IPFIX as others read it: nfdump's collector, and tshark.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that cannot go on has failed.
 
-use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
+mod nfcapd;
+
+use std::net::Ipv6Addr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
 use io::capture::{Format, FormatKind, Record, Writer};
 use io::ipfix::{Exporter, Options, UdpCollector};
 use nf::FlowReport;
+use nfcapd::Collector;
 use packet::{Addr, LinkType};
 
 const TCP: u8 = 6;
@@ -81,79 +82,6 @@ fn reports() -> Vec<FlowReport> {
     (1..=300).map(report).collect()
 }
 
-/// nfcapd that writes into a folder.
-struct Collector {
-    child: Child,
-    address: SocketAddr,
-    _alone: MutexGuard<'static, ()>,
-}
-
-/// One at a time: another test's socket could get the port that was free a moment ago.
-static ALONE: Mutex<()> = Mutex::new(());
-
-impl Collector {
-    fn start(folder: &Path) -> Collector {
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        // Free now; nfcapd cannot be asked to choose one itself.
-        let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let child = Command::new("nfcapd")
-            .args([
-                "-b",
-                "127.0.0.1",
-                "-p",
-                &address.port().to_string(),
-                "-t",
-                "3600",
-                "-B",
-                "4000000",
-                "-C",
-                "none",
-                "-w",
-            ])
-            .arg(folder)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let collector = Collector { child, address, _alone: alone };
-        wait_until("nfcapd listens", || collector.waiting_bytes().is_some());
-        collector
-    }
-
-    /// Bytes that it has not taken from its socket yet; none if it has no socket.
-    fn waiting_bytes(&self) -> Option<u64> {
-        let sockets = std::fs::read_to_string("/proc/net/udp").unwrap();
-        let port = format!(":{:04X}", self.address.port());
-        // sl, local address, remote address, state, transmit queue:receive queue
-        let socket = sockets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-        let queues = socket.filter(|fields| fields[1].ends_with(&port)).map(|fields| fields[4]).next()?;
-        Some(u64::from_str_radix(queues.split_once(':').unwrap().1, 16).unwrap())
-    }
-
-    /// Lets it take all that was sent, write its file and go.
-    fn stop(mut self) {
-        wait_until("nfcapd has received", || self.waiting_bytes() == Some(0));
-        assert!(Command::new("kill").arg(self.child.id().to_string()).status().unwrap().success());
-        wait_until("nfcapd ends", || self.child.try_wait().unwrap().is_some());
-    }
-}
-
-impl Drop for Collector {
-    fn drop(&mut self) {
-        // Only if the test failed is it still there.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < Duration::from_secs(20), "waiting for: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 /// What nfdump prints of each flow, in the order of [`expected_rows`].
 fn nfdump(folder: &Path) -> Vec<String> {
     let output = Command::new("nfdump")
@@ -223,7 +151,7 @@ fn nfdump_has_every_flow_packet_and_byte() {
     }
     let folder = tempfile::tempdir().unwrap();
     let nfcapd = Collector::start(folder.path());
-    let mut udp = UdpCollector::connect(nfcapd.address, Options::default()).unwrap();
+    let mut udp = UdpCollector::connect(nfcapd.address(), Options::default()).unwrap();
     udp.send(&reports(), (EPOCH_S + 400) as u32);
     assert_eq!(udp.messages_lost(), 0);
     nfcapd.stop();
@@ -311,7 +239,7 @@ fn nfdump_reads_a_biflows_counts() {
     let folder = tempfile::tempdir().unwrap();
     let nfcapd = Collector::start(folder.path());
     let mut udp =
-        UdpCollector::connect(nfcapd.address, Options { biflow: true, ..Options::default() }).unwrap();
+        UdpCollector::connect(nfcapd.address(), Options { biflow: true, ..Options::default() }).unwrap();
     udp.send(&reports(), (EPOCH_S + 400) as u32);
     nfcapd.stop();
     let output = Command::new("nfdump")

@@ -422,9 +422,9 @@ fn array(bytes: &[u8]) -> [u8; 16] {
 }
 
 const HOP_BY_HOP: u8 = 0;
-const ROUTING: u8 = 43;
-const FRAGMENT: u8 = 44;
-const AUTHENTICATION: u8 = 51;
+pub(crate) const ROUTING: u8 = 43;
+pub(crate) const FRAGMENT: u8 = 44;
+pub(crate) const AUTHENTICATION: u8 = 51;
 const DESTINATION: u8 = 60;
 
 #[inline]

@@ -225,9 +225,12 @@ fn set_end(data: &mut [u8], meta: &Meta, end: End, to: Endpoint) -> Result<(), R
         return Ok(());
     }
     let (l3, l4) = (meta.l3 as usize, meta.l4 as usize);
-    let address = set_address(data, l3, meta.version, end, to.addr)?;
+    let mut address = set_address(data, l3, meta.version, end, to.addr)?;
     if !meta.has_transport() {
         return Ok(());
+    }
+    if end == End::Destination && meta.version == 6 && is_on_a_route(data, l3, l4) {
+        address = Delta::ZERO;
     }
     let port = set_port(data, l4, meta.protocol, end, to.port);
     fix_transport(data, l4, meta.protocol, meta.version, address, port);
@@ -304,6 +307,35 @@ fn set_address(data: &mut [u8], l3: usize, version: u8, end: End, to: Addr) -> R
     }
 }
 
+/// Whether the destination in the IPv6 header is only the next one on a route: then the transport's checksum covers the
+/// last one, which a routing header names (RFC 8200 8.1).
+#[inline]
+fn is_on_a_route(data: &[u8], l3: usize, l4: usize) -> bool {
+    const HEADER_BYTES: usize = 40;
+    l4 > l3 + HEADER_BYTES && is_on_a_route_by_extensions(data, l3, l4)
+}
+
+#[cold]
+fn is_on_a_route_by_extensions(data: &[u8], l3: usize, l4: usize) -> bool {
+    let Some(mut header) = data.get(l3 + 6).copied() else { return false };
+    let mut at = l3 + 40;
+    while at < l4 {
+        let Some(&[next_header, len, _, segments_left]) = data.get(at..).and_then(|d| d.first_chunk()) else {
+            return false;
+        };
+        if header == parse::ROUTING && segments_left > 0 {
+            return true;
+        }
+        at += match header {
+            parse::FRAGMENT => 8,
+            parse::AUTHENTICATION => (usize::from(len) + 2) * 4,
+            _ => (usize::from(len) + 1) * 8,
+        };
+        header = next_header;
+    }
+    false
+}
+
 /// Sets a port, or a query's identifier; returns what changed.
 #[inline]
 fn set_port(data: &mut [u8], l4: usize, protocol: u8, end: End, to: u16) -> Delta {
@@ -359,8 +391,11 @@ fn set_embedded(data: &mut [u8], meta: &Meta, end: End, to: Endpoint) -> Result<
     // Up to the last checksum field that can be changed; a sum over an even number of bytes, from an even offset.
     let covered = icmp + 8..data.len().min((quoted.l4 + 18).next_multiple_of(2));
     let before = checksum::sum(&data[covered.clone()]);
-    let address = set_address(data, quoted.l3, quoted.version, end, to.addr)?;
+    let mut address = set_address(data, quoted.l3, quoted.version, end, to.addr)?;
     if quoted.has_transport {
+        if end == End::Destination && quoted.version == 6 && is_on_a_route(data, quoted.l3, quoted.l4) {
+            address = Delta::ZERO;
+        }
         let port = set_port(data, quoted.l4, quoted.protocol, end, to.port);
         fix_transport(data, quoted.l4, quoted.protocol, quoted.version, address, port);
     }

@@ -19,9 +19,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Kind; 7] =
-        [Kind::Wire, Kind::Nat, Kind::Balance, Kind::Tunnel, Kind::Firewall, Kind::Monitor, Kind::All];
-
     /// Whether packets leave as they came.
     pub fn changes_nothing(self) -> bool {
         matches!(self, Kind::Wire | Kind::Firewall | Kind::Monitor)

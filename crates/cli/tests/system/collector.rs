@@ -1,0 +1,57 @@
+//! From captures to a collector: nfdump has every packet and byte that the monitor counted.
+
+use std::process::Command;
+
+use crate::nfcapd::Collector;
+use crate::policies::Kind;
+use crate::traces;
+
+#[test]
+fn nfdump_has_every_packet_and_byte_of_a_run() {
+    for name in ["workload/merged_mix.pcap", "workload/echo_500_connections.pcap"] {
+        let Some(capture) = traces::one(name) else { return };
+        if !traces::has_tool("nfcapd", "-V") || !traces::has_tool("nfdump", "-V") {
+            return;
+        }
+        let place = tempfile::tempdir().unwrap();
+        let flows = place.path().join("flows");
+        std::fs::create_dir(&flows).unwrap();
+        let policy = place.path().join("monitor.rvl");
+        std::fs::write(&policy, Kind::Monitor.policy(&capture.records)).unwrap();
+        let nfcapd = Collector::start(&flows);
+        let output = Command::new(env!("CARGO_BIN_EXE_rivulet"))
+            .args(["run", "-o", "json", "--ipfix", &format!("udp:{}", nfcapd.address()), "--read"])
+            .arg(&capture.path)
+            .arg(&policy)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+        nfcapd.stop();
+
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let counters = &report["functions"][0]["counters"];
+        let count = |what: &str| -> u64 {
+            let of = |class: &str| counters[format!("{what}_{class}")].as_u64().unwrap();
+            ["tcp", "udp", "icmp", "other"].map(of).iter().sum()
+        };
+        let (packets, bytes) = nfdump_totals(&flows);
+        // ICMP errors about a flow are counted apart: they are no packets of it.
+        assert_eq!(packets, count("packets") - counters["icmp_errors"].as_u64().unwrap(), "{name}");
+        assert!(bytes <= count("bytes"), "{name}");
+        if counters["icmp_errors"] == 0 {
+            assert_eq!(bytes, count("bytes"), "{name}");
+        }
+        println!("{name}: {packets} packets, {bytes} bytes");
+    }
+}
+
+fn nfdump_totals(folder: &std::path::Path) -> (u64, u64) {
+    let output =
+        Command::new("nfdump").args(["-N", "-q", "-o", "fmt:%pkt|%byt", "-R"]).arg(folder).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let rows = text.lines().filter_map(|line| line.split_once('|'));
+    let number = |text: &str| text.trim().parse::<u64>().unwrap();
+    rows.fold((0, 0), |sum, (packets, bytes)| (sum.0 + number(packets), sum.1 + number(bytes)))
+}
