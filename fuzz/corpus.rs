@@ -28,12 +28,42 @@ fn main() -> std::io::Result<()> {
         }
         write(&root.join("chain").join(format!("mix-{options}")), &seed)?;
     }
+    for function in ["nat", "lb", "firewall", "monitor"] {
+        for options in [0u8, 1, 12] {
+            let mut seed = vec![options];
+            for (i, (_, network)) in networks.iter().enumerate() {
+                seed.extend([(i % 2) as u8, 0x1a, network.len() as u8]);
+                seed.extend(network);
+            }
+            write(&root.join(function).join(format!("mix-{options}")), &seed)?;
+        }
+    }
+    for (name, text) in [("wire", WIRE), ("nat", NAT)] {
+        write(&root.join("policy").join(name), text.as_bytes())?;
+    }
+    write(&root.join("rules/few"), RULES.as_bytes())?;
+    let mut pcap = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 101, 0, 0, 0];
+    for (_, network) in &networks {
+        let len = (network.len() as u32).to_le_bytes();
+        pcap.extend([[1, 0, 0, 0], [2, 0, 0, 0], len, len].concat());
+        pcap.extend(network);
+    }
+    write(&root.join("capture/pcap"), &pcap)?;
     for (name, network) in networks.iter().filter(|(_, network)| network.len() < 256) {
         let one = [&[0, 0, 1, 0, network.len() as u8][..], network].concat();
         write(&root.join("chain").join(name), &one)?;
     }
     Ok(())
 }
+
+const WIRE: &str =
+    "Port<0> inside;\nPort<1-2> outside { prefixes: [10.0.0.0/8, ::/0] };\npipelet { inside <-> outside; }\n";
+
+const NAT: &str = "let net = 10.0.0.0/8;\nPort<0> a; Port<1> b;\nNAT n { external: [203.0.113.1], timeouts: { udp: 5m } };\n\
+    settings { flows: 1M, seed: 7 };\npipelet web { a [dst port 80 && !(src ip net)] -> n; n [!n.safe] -> Drop; n -> b; }\n";
+
+const RULES: &str = "# comment\nallow out tcp from 10.0.0.0/8 to any port {80, 443} state new\n\
+    reject in udp from any to 192.0.2.1-192.0.2.9 port 53 log as \"dns\"\ndeny any from any to any\n";
 
 fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     std::fs::create_dir_all(path.parent().unwrap_or(path))?;

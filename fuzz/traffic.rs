@@ -1,0 +1,60 @@
+//! What the targets of single functions share: traffic made of any bytes, and the promises that hold for it.
+
+use chain::{Chain, Options, WhenFull};
+use nf::Setup;
+use packet::{LinkType, Pool, Side};
+use serde_json::Value;
+
+const FLOWS: u32 = 16;
+const BUFFERS: usize = 256;
+
+/// Takes what `data` says through an instance of a function with one of the configurations.
+///
+/// Input: a byte that chooses configuration and options, then records of kind (side, link type), time step, length, and
+/// that many bytes.
+pub fn through(function: &str, configs: &[Value], data: &[u8]) {
+    let [choice, rest @ ..] = data else { return };
+    let mut rest = rest;
+    let registry = functions::registry::<Value>();
+    let entry = registry.find(function).expect("it is a built-in function");
+    let config = &configs[usize::from(choice & 3) % configs.len()];
+    let stage = entry.make(config, Setup::new(1, FLOWS)).expect("the configuration is right");
+    let options = Options {
+        flows_max: FLOWS,
+        when_full: if choice & 4 != 0 { WhenFull::RefuseNew } else { WhenFull::EvictOldest },
+        inner: choice & 8 != 0,
+        fragments_max: 4,
+        ..Options::default()
+    };
+    let mut chain = Chain::new(vec![stage], options).expect("it fits");
+    let mut pool = Pool::new(BUFFERS);
+    let (mut batch, mut out, mut now_ns) = (Vec::new(), Vec::new(), 1_700_000_000_000_000_000u64);
+    while let [kind, step, length, bytes @ ..] = rest {
+        let (data, behind) = bytes.split_at(usize::from(*length).min(bytes.len()));
+        rest = behind;
+        now_ns += u64::from(step >> 4) << (2 * (step & 15));
+        let Some(mut packet) = pool.take(data) else { break };
+        let meta = packet.meta_mut();
+        meta.timestamp_ns = now_ns;
+        meta.side = if kind & 1 == 0 { Side::Inside } else { Side::Outside };
+        meta.link = if kind & 2 == 0 { LinkType::RawIp } else { LinkType::Ethernet };
+        batch.push(packet);
+        if kind & 4 == 0 {
+            chain.process(&mut batch, &mut out, &mut pool);
+            out.drain(..).for_each(|packet| pool.give(packet));
+        }
+        assert!(chain.counters().add_up());
+    }
+    chain.process(&mut batch, &mut out, &mut pool);
+    out.drain(..).for_each(|packet| pool.give(packet));
+    let counters = chain.counters();
+    assert!(counters.add_up());
+    while !chain.finish(&mut pool) {
+        chain.effects_mut().alerts.clear();
+        chain.effects_mut().reports.clear();
+    }
+    assert_eq!(chain.records().live(), 0);
+    for pool in &chain.stages()[0].shared().pools {
+        assert_eq!(pool.in_use(), 0, "items of pool `{}` were not given back", pool.name());
+    }
+}
