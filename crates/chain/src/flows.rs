@@ -28,7 +28,7 @@ const fn by_alias(record: u32) -> u32 {
 
 /// A flow is to be kept after this packet as long as after the one before it, whatever that says once it is settled: a
 /// packet in front of it in its group may change it.
-pub(crate) const AS_LONG_AS_BEFORE: u32 = u32::MAX;
+pub(crate) const AS_LONG_AS_BEFORE: u32 = nf::KEEP_MS_MAX + 1;
 
 /// Flows that are looked at when one has to go.
 const EVICTION_SAMPLE: u32 = 16;

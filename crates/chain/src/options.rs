@@ -1,6 +1,6 @@
 //! How a chain is to behave, and what it has counted.
 
-use nf::{Connection, EndReason};
+use nf::{Connection, EndReason, KEEP_MS_MAX};
 use packet::DropReason;
 use packet::parse::protocol;
 
@@ -105,14 +105,15 @@ impl Timeouts {
 
     /// For a flow of this protocol whose connection is in this phase.
     pub(crate) fn of(&self, protocol: u8, connection: Connection) -> u32 {
-        match protocol {
+        let ms = match protocol {
             protocol::TCP if connection.is_established() => self.tcp_established_ms,
             protocol::TCP => self.tcp_transitory_ms,
             protocol::UDP if connection.is_established() => self.udp_ms,
             protocol::UDP => self.udp_unreplied_ms,
             protocol::ICMP | protocol::ICMPV6 => self.icmp_ms,
             _ => self.other_ms,
-        }
+        };
+        ms.min(KEEP_MS_MAX)
     }
 }
 

@@ -8,6 +8,9 @@ use crate::pool::Pool;
 use crate::set::Set;
 use crate::{Connection, PacketView};
 
+/// The longest that a flow can be kept after a packet, in milliseconds: some 49 days.
+pub const KEEP_MS_MAX: u32 = u32::MAX - 1;
+
 /// State of a function that its flows share, of the kinds that its descriptor declares.
 #[derive(Default)]
 pub struct SharedState {
@@ -155,7 +158,7 @@ impl<'a> Context<'a> {
     /// which no function asks does not refresh its flow (RFC 4787 REQ-6). Milliseconds, rounded up.
     #[inline]
     pub fn keep_flow_ns(&mut self, ns: u64) {
-        self.keep_ms = self.keep_ms.max(ns.div_ceil(1_000_000).min(u64::from(u32::MAX)) as u32);
+        self.keep_ms = self.keep_ms.max(ns.div_ceil(1_000_000).min(u64::from(KEEP_MS_MAX)) as u32);
     }
 
     /// The value under `key` in the flow's map (S21).

@@ -22,7 +22,7 @@ mod verdict;
 mod view;
 
 pub use connection::Connection;
-pub use context::{Context, CounterGroup, FlowInfo, SharedState, TagLayout};
+pub use context::{Context, CounterGroup, FlowInfo, KEEP_MS_MAX, SharedState, TagLayout};
 pub use descriptor::{Access, Affinity, Attribute, Descriptor, Field, MapSpec, Maturity, Scaling, Shared};
 pub use effects::{Alert, EFFECTS_MAX, Effects, FlowReport, Made, Severity, Signature};
 pub use function::{ControlError, NetworkFunction, Setup, UpgradeError};

@@ -1,6 +1,6 @@
 //! However packets are batched, the result is that of one packet after the other.
 
-use chain::{Options, WhenFull};
+use chain::{Options, Timeouts, WhenFull};
 use nf::stage::Stage;
 use packet::Side;
 use proptest::prelude::*;
@@ -94,6 +94,26 @@ fn a_reset_within_a_batch_shortens_the_flows_time() {
         bench.batch(std::slice::from_ref(&five_minutes_later));
         assert_eq!(bench.outcome().counters.flows_started, 2, "in batches of {batch}");
     }
+}
+
+/// The longest time that can be asked for is a time.
+#[test]
+fn a_flow_may_be_kept_for_ever() {
+    let mut bench = Bench::new(
+        vec![stage::<Tally>(FLOWS)],
+        Options {
+            timeouts: Timeouts { udp_unreplied_ms: u32::MAX, ..Timeouts::default() },
+            ..Options::default()
+        },
+    );
+    let request = |at_s: u64| Arrival {
+        at_ns: (1_700_000_000 + at_s) * 1_000_000_000,
+        side: Side::Inside,
+        network: udp(v4(10, 0, 0, 1, 1000), v4(192, 0, 2, 1, 53), &[0]),
+    };
+    bench.batch(&[request(0)]);
+    bench.batch(&[request(3_000_000)]);
+    assert_eq!(bench.outcome().counters.flows_started, 1);
 }
 
 proptest! {
