@@ -3,7 +3,6 @@
 
 #[path = "../../chain/tests/support/allocations.rs"]
 mod allocations;
-#[allow(clippy::panic)]
 mod nat_support;
 
 use std::net::Ipv4Addr;
