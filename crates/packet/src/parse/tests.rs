@@ -1,7 +1,7 @@
 //! Fixtures: frames written out, and what the parser says of each.
 
 use super::*;
-use crate::Side;
+use crate::{LinkType, Side};
 
 /// 10.1.2.3:1000 -> 192.0.2.1:53 over UDP, with 4 bytes of payload and right checksums.
 const UDP4: [u8; 32] = [

@@ -1,6 +1,8 @@
 //! Looking into tunnels: where the next IP header inwards begins, if the packet carries one.
 
-use super::{Found, be16, be32, protocol, version_nibble};
+use super::link::{shims, version_nibble};
+use super::network::Found;
+use super::{EXTENSION_MAX, be16, be32, protocol};
 use crate::{Class, Scope};
 
 /// UDP ports by which tunnels are known (IANA).
@@ -60,14 +62,14 @@ fn by_ether_type(data: &[u8], ether_type: u16, at: usize, scope: &mut Scope) -> 
         0x0800 => (at, 4),
         0x86dd => (at, 6),
         0x6558 => ethernet(data, at, scope)?,
-        _ => super::shims(data, ether_type, at, scope).ok()??,
+        _ => shims(data, ether_type, at, scope).ok()??,
     };
     Some(Inner { l3, version, checksummed_udp: None })
 }
 
 /// An Ethernet frame within; its VLAN tags count to the scope as far as there is room.
 fn ethernet(data: &[u8], at: usize, scope: &mut Scope) -> Option<(usize, u8)> {
-    super::shims(data, be16(data, at + 12)?, at + 14, scope).ok()?
+    shims(data, be16(data, at + 12)?, at + 14, scope).ok()?
 }
 
 /// RFC 2784, RFC 2890; version 0 without routing, and without a checksum: that covers what functions change within.
@@ -119,7 +121,7 @@ fn gtp_u(data: &[u8], at: usize) -> Option<Inner> {
     if flags & 0b111 != 0 {
         let mut extension = *data.get(next + 3)?;
         next += 4;
-        for _ in 0..super::EXTENSION_MAX {
+        for _ in 0..EXTENSION_MAX {
             if flags & 0b100 == 0 || extension == 0 {
                 return ip(data, next);
             }

@@ -1,0 +1,107 @@
+//! The link layer: from the first byte of a frame past its Ethernet, PPP, Linux or BSD header and past the VLAN tags,
+//! MPLS labels and PPPoE behind that, to where IP begins.
+
+use super::{SHIM_MAX, be16, be32};
+use crate::{DropReason, LinkType, Scope};
+
+/// Finds the network header behind the link layer's: its offset and IP version, or none if the frame is not IP.
+#[inline]
+pub(super) fn parse(
+    data: &[u8],
+    link: LinkType,
+    scope: &mut Scope,
+) -> Result<Option<(usize, u8)>, DropReason> {
+    use DropReason::LinkTruncated;
+    let (ether_type, at) = match link {
+        LinkType::Ethernet => (be16(data, 12).ok_or(LinkTruncated)?, 14),
+        LinkType::RawIp => return version_nibble(data, 0).map(Some),
+        LinkType::LinuxSll => (be16(data, 14).ok_or(LinkTruncated)?, 16),
+        LinkType::LinuxSll2 => (be16(data, 0).filter(|_| data.len() >= 20).ok_or(LinkTruncated)?, 20),
+        LinkType::Ppp => match data {
+            [0xff, 0x03, ..] => (ppp_ether_type(be16(data, 2).ok_or(LinkTruncated)?), 4),
+            [0x21, ..] => (0x0800, 1),
+            [0x57, ..] => (0x86dd, 1),
+            _ => (ppp_ether_type(be16(data, 0).ok_or(LinkTruncated)?), 2),
+        },
+        LinkType::Null | LinkType::Loop if data.len() < 4 => return Err(LinkTruncated),
+        LinkType::Null | LinkType::Loop => return Ok(family(data).map(|version| (4, version))),
+        LinkType::Other(_) => return Err(DropReason::LinkUnknown),
+    };
+    match ether_type {
+        0x0800 => Ok(Some((at, 4))),
+        0x86dd => Ok(Some((at, 6))),
+        _ => shims(data, ether_type, at, scope),
+    }
+}
+
+/// VLAN tags, MPLS labels and PPPoE between the link layer and IP.
+#[cold]
+pub(super) fn shims(
+    data: &[u8],
+    mut ether_type: u16,
+    mut at: usize,
+    scope: &mut Scope,
+) -> Result<Option<(usize, u8)>, DropReason> {
+    use DropReason::LinkTruncated;
+    for _ in 0..=SHIM_MAX {
+        match ether_type {
+            0x0800 => return Ok(Some((at, 4))),
+            0x86dd => return Ok(Some((at, 6))),
+            0x8100 | 0x88a8 | 0x9100 => {
+                *scope = scope.with_vlan(be16(data, at).ok_or(LinkTruncated)?);
+                ether_type = be16(data, at + 2).ok_or(LinkTruncated)?;
+                at += 4;
+            }
+            0x8847 | 0x8848 => return labels(data, at),
+            0x8864 => {
+                ether_type = ppp_ether_type(be16(data, at + 6).ok_or(LinkTruncated)?);
+                at += 8;
+            }
+            _ => return Ok(None),
+        }
+    }
+    Err(DropReason::LinkTooDeep)
+}
+
+/// Where an IP packet begins of which only the first nibble tells the version.
+pub(super) fn version_nibble(data: &[u8], at: usize) -> Result<(usize, u8), DropReason> {
+    match data.get(at).map(|byte| byte >> 4) {
+        Some(version @ (4 | 6)) => Ok((at, version)),
+        Some(_) => Err(DropReason::IpVersion),
+        None => Err(DropReason::LinkTruncated),
+    }
+}
+
+/// The IP version that the BSD address family before it stands for, in either byte order; the systems differ on IPv6.
+pub(crate) fn family(data: &[u8]) -> Option<u8> {
+    let number = be32(data, 0)?;
+    match if number > 0xffff { number.swap_bytes() } else { number } {
+        2 => Some(4),
+        10 | 24 | 28 | 30 => Some(6),
+        _ => None,
+    }
+}
+
+/// Skips an MPLS label stack (RFC 3032); what follows is IP if its first nibble says so (RFC 4928).
+fn labels(data: &[u8], mut at: usize) -> Result<Option<(usize, u8)>, DropReason> {
+    for _ in 0..SHIM_MAX {
+        let entry = be32(data, at).ok_or(DropReason::LinkTruncated)?;
+        at += 4;
+        if entry & 0x100 != 0 {
+            return match data.get(at).map(|byte| byte >> 4) {
+                Some(version @ (4 | 6)) => Ok(Some((at, version))),
+                _ => Ok(None),
+            };
+        }
+    }
+    Err(DropReason::LinkTooDeep)
+}
+
+fn ppp_ether_type(ppp_protocol: u16) -> u16 {
+    match ppp_protocol {
+        0x0021 => 0x0800,
+        0x0057 => 0x86dd,
+        0x0281 => 0x8847,
+        _ => 0,
+    }
+}

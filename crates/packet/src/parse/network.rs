@@ -1,0 +1,164 @@
+//! The network layer: an IPv4 or IPv6 header with what stands between it and the transport's, the kind of fragment that
+//! the packet is, and how much of it a capture left.
+
+use super::{extension, protocol};
+use crate::{Addr, Class, DropReason};
+
+/// An IP header that was found, on the way down.
+#[derive(Clone, Copy)]
+pub(super) struct Found {
+    pub l3: usize,
+    pub l4: usize,
+    /// Where the IP payload ends, as far as it was captured.
+    pub end: usize,
+    pub source: Addr,
+    pub destination: Addr,
+    pub protocol: u8,
+    pub version: u8,
+    pub class: Class,
+    /// Whether all of it is here.
+    pub whole: Whole,
+}
+
+/// Whether the whole frame was captured, or at least the whole of the IP packet at hand.
+#[derive(Clone, Copy)]
+pub(super) struct Whole {
+    pub complete: bool,
+}
+
+impl Whole {
+    /// A header that is not there is an error, unless the capture cut the packet.
+    #[inline]
+    pub fn check(self, there: bool, reason: DropReason) -> Result<(), DropReason> {
+        if there || !self.complete { Ok(()) } else { Err(reason) }
+    }
+
+    /// What is here up to the IP packet's end is whole, however much was cut behind it.
+    #[inline]
+    fn at_least(self, there: bool, reason: DropReason) -> Result<Whole, DropReason> {
+        self.check(there, reason)?;
+        Ok(Whole { complete: there })
+    }
+}
+
+/// Reads the IP header at `l3`, up to where the transport header begins.
+#[inline]
+pub(super) fn parse(data: &[u8], l3: usize, version: u8, whole: Whole) -> Result<Found, DropReason> {
+    if version == 4 { ipv4(data, l3, whole) } else { ipv6(data, l3, whole) }
+}
+
+/// Source and destination address of the IP header at `l3`.
+#[inline]
+pub(super) fn addresses(data: &[u8], l3: usize, version: u8) -> (Addr, Addr) {
+    let header = data.get(l3..).unwrap_or_default();
+    if version == 4 {
+        match header.get(12..20) {
+            Some(a) => {
+                (Addr::from_v4_bytes([a[0], a[1], a[2], a[3]]), Addr::from_v4_bytes([a[4], a[5], a[6], a[7]]))
+            }
+            None => (Addr::NONE, Addr::NONE),
+        }
+    } else {
+        match header.get(8..40) {
+            Some(a) => (Addr::from_bytes(array(&a[..16])), Addr::from_bytes(array(&a[16..]))),
+            None => (Addr::NONE, Addr::NONE),
+        }
+    }
+}
+
+/// Refuses an IPv4 header whose checksum is wrong (RFC 1812 5.2.2).
+pub(super) fn verify_ipv4(data: &[u8], l3: usize) -> Result<(), DropReason> {
+    let header_len = usize::from(data.get(l3).map_or(0, |byte| byte & 0xf)) * 4;
+    match data.get(l3..l3 + header_len) {
+        Some(header) if crate::checksum::verify(crate::checksum::sum(header)) => Ok(()),
+        _ => Err(DropReason::Ipv4Checksum),
+    }
+}
+
+/// What kind of fragment it is; one that would overwrite a TCP header's flags is refused (RFC 1858 3.2.1).
+#[inline]
+pub(super) fn fragment_class(offset: u16, more: bool, protocol: u8) -> Result<Class, DropReason> {
+    match (offset, more) {
+        (0, false) => Ok(Class::Whole),
+        (0, true) => Ok(Class::FirstFragment),
+        (1, _) if protocol == protocol::TCP => Err(DropReason::FragmentIllegal),
+        _ => Ok(Class::LaterFragment),
+    }
+}
+
+/// RFC 791 3.1.
+#[inline]
+fn ipv4(data: &[u8], l3: usize, whole: Whole) -> Result<Found, DropReason> {
+    let rest = data.get(l3..).unwrap_or_default();
+    let Some(header) = rest.first_chunk::<20>() else {
+        return Err(DropReason::Ipv4Truncated);
+    };
+    if header[0] >> 4 != 4 {
+        return Err(DropReason::IpVersion);
+    }
+    let header_len = usize::from(header[0] & 0xf) * 4;
+    if header_len < 20 || header_len > rest.len() {
+        return Err(DropReason::Ipv4HeaderLength);
+    }
+    let mut total_len = usize::from(u16::from_be_bytes([header[2], header[3]]));
+    if total_len == 0 && rest.len() > 0xffff {
+        total_len = rest.len(); // An aggregate larger than the field can say (Linux "BIG TCP").
+    }
+    if total_len < header_len {
+        return Err(DropReason::Ipv4TotalLength);
+    }
+    let whole = whole.at_least(total_len <= rest.len(), DropReason::Ipv4TotalLength)?;
+    let fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff;
+    let protocol = header[9];
+    let class = fragment_class(fragment & 0x1fff, fragment & 0x2000 != 0, protocol)?;
+    Ok(Found {
+        l3,
+        l4: l3 + header_len,
+        end: l3 + total_len.min(rest.len()),
+        source: Addr::from_v4_bytes([header[12], header[13], header[14], header[15]]),
+        destination: Addr::from_v4_bytes([header[16], header[17], header[18], header[19]]),
+        protocol,
+        version: 4,
+        class,
+        whole,
+    })
+}
+
+/// RFC 8200 3 and 4.
+fn ipv6(data: &[u8], l3: usize, whole: Whole) -> Result<Found, DropReason> {
+    let rest = data.get(l3..).unwrap_or_default();
+    let Some(header) = rest.first_chunk::<40>() else {
+        return Err(DropReason::Ipv6Truncated);
+    };
+    if header[0] >> 4 != 6 {
+        return Err(DropReason::IpVersion);
+    }
+    let payload_len = usize::from(u16::from_be_bytes([header[4], header[5]]));
+    // A length of 0 is a jumbogram (RFC 2675) or an aggregate: then the payload is what there is.
+    let end = if payload_len == 0 { rest.len() } else { 40 + payload_len };
+    let whole = whole.at_least(end <= rest.len(), DropReason::Ipv6PayloadLength)?;
+    let end = l3 + end.min(rest.len());
+    let mut found = Found {
+        l3,
+        l4: l3 + 40,
+        end,
+        source: Addr::from_bytes(array(&header[8..24])),
+        destination: Addr::from_bytes(array(&header[24..40])),
+        protocol: header[6],
+        version: 6,
+        class: Class::Whole,
+        whole,
+    };
+    if extension::is_extension(found.protocol) {
+        extension::skip(&data[..end], &mut found)?;
+    }
+    Ok(found)
+}
+
+/// The 16 bytes of a slice of that length.
+#[inline]
+fn array(bytes: &[u8]) -> [u8; 16] {
+    let mut out = [0; 16];
+    out.copy_from_slice(bytes);
+    out
+}
