@@ -1,7 +1,7 @@
 //! The flow table: which record a packet belongs to, and when a flow is forgotten.
 
 use nf::index::Index;
-use nf::record::{Header, Records};
+use nf::record::{Header, Layout, Records};
 use packet::memory::OutOfMemory;
 use packet::{Direction, FlowHasher, FlowKey, Packet, Side};
 
@@ -34,10 +34,10 @@ pub(crate) const AS_LONG_AS_BEFORE: u32 = nf::KEEP_MS_MAX + 1;
 const EVICTION_SAMPLE: u32 = 16;
 
 impl Flows {
-    pub fn new(flows_max: u32, state_len: usize, hasher: FlowHasher) -> Result<Flows, OutOfMemory> {
+    pub fn new(flows_max: u32, layout: Layout, hasher: FlowHasher) -> Result<Flows, OutOfMemory> {
         let flows_max = flows_max.clamp(1, u32::MAX / 4);
         Ok(Flows {
-            records: Records::new(flows_max, state_len)?,
+            records: Records::new(flows_max, layout)?,
             index: Index::new(2 * flows_max as usize)?,
             wheel: Wheel::new(flows_max),
             hasher,
@@ -80,11 +80,8 @@ impl Flows {
         let record = self.records.allocate()?;
         let meta = packet.meta();
         let header = self.records.header_mut(record);
-        header.key = meta.key;
         header.flags = Header::FLAG_LIVE;
-        if meta.reversed {
-            header.flags |= Header::FLAG_REVERSED;
-        }
+        header.set_key(meta.key, meta.reversed);
         if meta.side == Side::Outside {
             header.flags |= Header::FLAG_FROM_OUTSIDE;
         }

@@ -34,18 +34,17 @@ impl Gathering {
         }
     }
 
-    /// Whether the group must be processed before a packet of this flow (or of none) is looked at.
-    #[inline]
+    /// Whether the group must be processed before a packet of this flow joins it.
+    #[inline(always)]
     pub fn ends_before(&self, record: u32, side: Side, now_ns: u64) -> bool {
         let other = side.other() as usize;
         let (word, bit) = place(record);
         now_ns >= self.until_ns
-            || self.flows[other][word] & bit != 0
-            || (self.sides_apart && self.sides[other])
+            || self.sides[other] && (self.sides_apart || self.flows[other][word] & bit != 0)
     }
 
     /// A packet of this flow joins the group.
-    #[inline]
+    #[inline(always)]
     pub fn add(&mut self, record: u32, side: Side, now_ns: u64) {
         let (word, bit) = place(record);
         self.flows[side as usize][word] |= bit;
@@ -55,16 +54,16 @@ impl Gathering {
         }
     }
 
-    /// The group is to be processed, and the next one begins; which sides its packets are of.
+    /// The group is to be processed, and the next one begins.
     #[inline]
-    pub fn clear(&mut self) -> [bool; 2] {
+    pub fn clear(&mut self) {
         self.flows = [[0; WORDS]; 2];
+        self.sides = [false; 2];
         self.until_ns = u64::MAX;
-        std::mem::take(&mut self.sides)
     }
 }
 
-#[inline]
+#[inline(always)]
 fn place(record: u32) -> (usize, u64) {
     (record as usize / 64 % WORDS, 1 << (record % 64))
 }

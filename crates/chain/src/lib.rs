@@ -8,6 +8,7 @@ pub mod fragments;
 mod gathering;
 mod observer;
 mod options;
+mod queue;
 mod wheel;
 
 pub use chain::{Chain, ChainError, GROUP_MAX};

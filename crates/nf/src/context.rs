@@ -5,6 +5,7 @@ use packet::{Direction, DropReason, FlowKey, Packet, Side, split_mix};
 use crate::effects::{Alert, Effects, FlowReport, Severity, Signature};
 use crate::map::StateMap;
 use crate::pool::Pool;
+use crate::record::Header;
 use crate::set::Set;
 use crate::{Connection, PacketView};
 
@@ -46,7 +47,7 @@ impl CounterGroup {
 pub(crate) struct Instance {
     pub shared: SharedState,
     /// Where its attributes stand in tag words.
-    pub layout: TagLayout,
+    pub tags: TagLayout,
     /// Its place in the chain.
     pub stage: u16,
     pub seed: u64,
@@ -68,25 +69,38 @@ pub struct Context<'a> {
 
 /// What the chain knows of the flow and of the packet at hand.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub struct FlowInfo<'a> {
     /// Now: the packet's time, or the timer's.
     pub now_ns: u64,
     /// The packet's number in order of arrival.
     pub sequence: u64,
+    /// The packet's number in its flow, from 1 (S58).
+    pub clock: u64,
     /// The flow's key as it began.
     pub key: &'a FlowKey,
-    /// Whether the first packet's ends were in the key's opposite order.
-    pub reversed: bool,
     /// Which way the packet goes in the flow.
     pub direction: Direction,
     /// The side that the packet entered by.
     pub side: Side,
-    /// The side that the flow's first packet entered by.
-    pub origin: Side,
-    /// The packet's number in its flow, from 1 (S58).
-    pub clock: u64,
     /// What the connection has come to, this packet included.
     pub connection: Connection,
+    /// The `FLAG_` constants of [`Header`].
+    pub(crate) flags: u8,
+}
+
+impl FlowInfo<'_> {
+    /// Whether the first packet's ends were in the key's opposite order.
+    #[inline]
+    pub fn reversed(&self) -> bool {
+        self.flags & Header::FLAG_REVERSED != 0
+    }
+
+    /// The side that the flow's first packet entered by.
+    #[inline]
+    pub fn origin(&self) -> Side {
+        if self.flags & Header::FLAG_FROM_OUTSIDE != 0 { Side::Outside } else { Side::Inside }
+    }
 }
 
 /// Where a function's attributes stand in the packets' tag word; laid out by the chain.
@@ -154,11 +168,16 @@ impl<'a> Context<'a> {
         self.flow.connection
     }
 
-    /// Asks for the flow to be kept for this long after the packet. The longest wish in the chain counts; a packet for
-    /// which no function asks does not refresh its flow (RFC 4787 REQ-6). Milliseconds, rounded up.
+    /// Asks for the flow to be kept for this long after the packet, at most [`KEEP_MS_MAX`]. The longest wish in the chain
+    /// counts; a packet for which no function asks does not refresh its flow (RFC 4787 REQ-6).
     #[inline]
+    pub fn keep_flow_ms(&mut self, ms: u32) {
+        self.keep_ms = self.keep_ms.max(ms.min(KEEP_MS_MAX));
+    }
+
+    /// The same in nanoseconds, rounded up to milliseconds.
     pub fn keep_flow_ns(&mut self, ns: u64) {
-        self.keep_ms = self.keep_ms.max(ns.div_ceil(1_000_000).min(u64::from(KEEP_MS_MAX)) as u32);
+        self.keep_flow_ms(u32::try_from(ns.div_ceil(1_000_000)).unwrap_or(KEEP_MS_MAX));
     }
 
     /// The value under `key` in the flow's map (S21).
@@ -221,18 +240,18 @@ impl<'a> Context<'a> {
 
     /// Sets one of the function's attributes on this packet (E4).
     pub fn tag_packet(&mut self, attribute: usize, value: u16) {
-        self.instance.layout.set(&mut self.packet_tags, attribute, value);
+        self.instance.tags.set(&mut self.packet_tags, attribute, value);
     }
 
     /// Sets one of the function's attributes on the flow: on this packet and all later ones (A29).
     pub fn tag_flow(&mut self, attribute: usize, value: u16) {
-        self.instance.layout.set(self.tags, attribute, value);
+        self.instance.tags.set(self.tags, attribute, value);
         self.tag_packet(attribute, value);
     }
 
     /// The value of one of the function's attributes on this packet.
     pub fn tag(&self, attribute: usize) -> u16 {
-        self.instance.layout.get(self.packet_tags, attribute)
+        self.instance.tags.get(self.packet_tags, attribute)
     }
 
     /// Raises an alert about this packet.
@@ -252,7 +271,7 @@ impl<'a> Context<'a> {
             category,
             severity,
             key: *self.flow.key,
-            reversed: self.flow.reversed ^ (self.flow.direction == Direction::Reply),
+            reversed: self.flow.reversed() ^ (self.flow.direction == Direction::Reply),
         });
     }
 

@@ -20,6 +20,10 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     /// What it keeps of each flow: fixed-layout bytes without padding. All zeros is the state of a flow that has not begun.
     type State: FromBytes + IntoBytes + KnownLayout + Immutable;
 
+    /// Bytes at the state's beginning that most packets of a known flow read or write, and that are worth being fetched
+    /// before: a hint.
+    const HOT_BYTES: usize = size_of::<Self::State>();
+
     /// Makes an instance, or says what is wrong with the configuration.
     fn new(config: Self::Config, setup: &mut Setup) -> Result<Self, ConfigError>;
 

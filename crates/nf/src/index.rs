@@ -72,7 +72,7 @@ impl Index {
     /// Asks for the bucket of `hash` to be brought into the cache.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
-        prefetch(&self.buckets[self.home(hash)]);
+        prefetch(self.buckets.as_ptr().wrapping_add(self.home(hash)));
     }
 
     /// The first number under `hash` that the caller says is the one.

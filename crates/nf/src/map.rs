@@ -5,7 +5,7 @@ use crate::MapSpec;
 /// A flow's map, borrowed from its record.
 pub struct StateMap<'a> {
     bytes: &'a mut [u8],
-    spec: MapSpec,
+    spec: &'static MapSpec,
 }
 
 /// The map is full, or the value too long.
@@ -36,7 +36,7 @@ impl MapSpec {
 
 impl<'a> StateMap<'a> {
     /// The map that these bytes hold; all zero bytes are the empty map.
-    pub(crate) fn new(bytes: &'a mut [u8], spec: MapSpec) -> StateMap<'a> {
+    pub(crate) fn new(bytes: &'a mut [u8], spec: &'static MapSpec) -> StateMap<'a> {
         StateMap { bytes, spec }
     }
 
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn puts_gets_removes_and_is_bounded() {
-        let spec = MapSpec { entries: 2, value_len: 4 };
+        let spec = &MapSpec { entries: 2, value_len: 4 };
         let mut bytes = vec![0; spec.len_bytes()];
         let mut map = StateMap::new(&mut bytes, spec);
         assert!(map.is_empty());

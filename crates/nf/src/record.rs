@@ -13,11 +13,11 @@ use crate::connection::Connection;
 #[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Header {
-    /// The key that the flow began with.
-    pub key: FlowKey,
     /// When its last refreshing packet came.
     pub last_seen_ns: u64,
-    /// How long after that it is forgotten.
+    /// Packets of the flow so far, both directions (S58).
+    pub clock: u64,
+    /// How long after `last_seen_ns` it is forgotten.
     pub timeout_ms: u32,
     /// See the `FLAG_` constants of [`Header`].
     pub flags: u8,
@@ -25,13 +25,16 @@ pub struct Header {
     pub connection: Connection,
     /// Counts the changes of the flow's owner (its epoch), modulo 2^16.
     pub epoch: u16,
+    /// The key that the flow began with.
+    pub key: FlowKey,
     /// The key that packets of the flow have once the functions rewrote them, if they do: the alias (DESIGN 3.8).
     pub alias: FlowKey,
-    /// Packets of the flow so far, both directions (S58).
-    pub clock: u64,
     /// Tags of the flow, which its packets inherit (E4, A29).
     pub tags: u64,
 }
+
+/// A packet in the original direction of a flow without a scope finds all that it needs in the first line.
+const _: () = assert!(std::mem::offset_of!(Header, key) + std::mem::offset_of!(FlowKey, scope) == 64);
 
 impl Header {
     /// The record is in use.
@@ -48,6 +51,8 @@ impl Header {
     pub const FLAG_TURNS: u8 = 32;
     /// The flow's first packet came from outside.
     pub const FLAG_FROM_OUTSIDE: u8 = 64;
+    /// The key has a scope.
+    pub const FLAG_SCOPED: u8 = 128;
 
     /// Whether a flag is set.
     #[inline]
@@ -67,14 +72,39 @@ impl Header {
         if self.flags & Header::FLAG_LIVE == 0 {
             return None;
         }
-        let original = if self.key == *key {
+        let original = if self.has_key(key) {
             self.has(Header::FLAG_REVERSED)
-        } else if self.has(Header::FLAG_ALIAS) && self.alias == *key {
+        } else if self.has_alias(key) {
             self.has(Header::FLAG_ALIAS_REVERSED)
         } else {
             return None;
         };
         Some(if reversed == original { Direction::Original } else { Direction::Reply })
+    }
+
+    /// Whether this is the flow's alias. A call of its own, so that its words do not take registers from the common case.
+    #[inline(never)]
+    fn has_alias(&self, key: &FlowKey) -> bool {
+        self.has(Header::FLAG_ALIAS) && self.alias == *key
+    }
+
+    /// Whether this is the flow's key. The second line is read only if there is a scope to compare.
+    #[inline(always)]
+    fn has_key(&self, key: &FlowKey) -> bool {
+        let scoped = self.has(Header::FLAG_SCOPED) || !key.scope.is_none();
+        self.key.equals_without_scope(key) && (!scoped || self.key.scope == key.scope)
+    }
+
+    /// Sets the flow's key; a packet with it is `reversed` in the original direction.
+    pub fn set_key(&mut self, key: FlowKey, reversed: bool) {
+        self.key = key;
+        self.flags &= !(Header::FLAG_REVERSED | Header::FLAG_SCOPED);
+        if reversed {
+            self.flags |= Header::FLAG_REVERSED;
+        }
+        if !key.scope.is_none() {
+            self.flags |= Header::FLAG_SCOPED;
+        }
     }
 
     /// When the flow is forgotten if nothing more comes.
@@ -92,12 +122,50 @@ struct Line([u8; 64]);
 /// Lines of a header.
 const HEADER_LINES: usize = size_of::<Header>() / 64;
 
+/// Lines of a record that are prefetched at most; the processor's own prefetcher follows.
+const PREFETCH_MAX: usize = 8;
+
+/// How records are laid out: where each function's bytes stand, and which lines most packets touch.
+#[derive(Clone, Debug, Default)]
+pub struct Layout {
+    /// Bytes behind the header.
+    len: usize,
+    /// Lines beside the first one that most packets touch, ascending.
+    hot: Vec<usize>,
+}
+
+impl Layout {
+    /// Adds `len` bytes, of which most packets touch the first `hot_len`, and says where behind the header they begin. They
+    /// begin a line if that lets packets touch one line less.
+    pub fn add(&mut self, len: usize, hot_len: usize) -> usize {
+        let spans = |offset: usize| (offset + hot_len).div_ceil(64) - offset / 64;
+        let next_line = self.len.next_multiple_of(64);
+        let offset = if hot_len > 0 && spans(next_line) < spans(self.len) { next_line } else { self.len };
+        self.len = offset + len;
+        if hot_len > 0 {
+            self.touch(HEADER_LINES + offset / 64..HEADER_LINES + (offset + hot_len).div_ceil(64));
+        }
+        offset
+    }
+
+    /// Most packets need the flow's tags, too.
+    pub fn add_tags(&mut self) {
+        self.touch(1..HEADER_LINES);
+    }
+
+    fn touch(&mut self, lines: std::ops::Range<usize>) {
+        self.hot.extend(lines);
+        self.hot.sort_unstable();
+        self.hot.dedup();
+    }
+}
+
 /// A fixed number of records of equal size.
 pub struct Records {
     lines: Zeroed<Line>,
     lines_per_record: usize,
-    /// How many of them are prefetched.
-    prefetch_lines: usize,
+    /// Those of its lines that are prefetched beside the first; then zeros.
+    hot: [usize; PREFETCH_MAX],
     capacity: u32,
     free: Vec<u32>,
     /// Records below this were used before.
@@ -105,13 +173,14 @@ pub struct Records {
 }
 
 impl Records {
-    /// Room for `capacity` flows whose functions' states take `state_len` bytes together.
-    pub fn new(capacity: u32, state_len: usize) -> Result<Records, OutOfMemory> {
-        let lines_per_record = (size_of::<Header>() + state_len).div_ceil(64);
+    /// Room for `capacity` flows with records of this layout.
+    pub fn new(capacity: u32, layout: Layout) -> Result<Records, OutOfMemory> {
+        let lines_per_record = (size_of::<Header>() + layout.len).div_ceil(64);
         let lines = Zeroed::new(lines_per_record * capacity as usize)?;
         let free = Vec::with_capacity(capacity as usize);
-        let prefetch_lines = lines_per_record.min(PREFETCH_LINES);
-        Ok(Records { lines, lines_per_record, prefetch_lines, capacity, free, fresh: 0 })
+        let mut hot = [0; PREFETCH_MAX];
+        hot.iter_mut().zip(layout.hot).for_each(|(line, hot)| *line = hot);
+        Ok(Records { lines, lines_per_record, hot, capacity, free, fresh: 0 })
     }
 
     /// How many records there can be.
@@ -202,21 +271,17 @@ impl Records {
         (zerocopy::transmute_mut!(header), states.as_mut_bytes())
     }
 
-    /// Asks for the record to be brought into the cache.
+    /// Asks for what most packets touch of the record to be brought into the cache.
     #[inline]
     pub fn prefetch(&self, record: u32) {
         let start = record as usize * self.lines_per_record;
-        if let Some(lines) = self.lines.get(start..start + self.lines_per_record) {
-            prefetch(&lines[0]);
-            for line in &lines[1..self.prefetch_lines] {
-                prefetch(line);
-            }
+        let first = self.lines.as_ptr().wrapping_add(start);
+        prefetch(first);
+        for &line in self.hot.iter().take_while(|&&line| line != 0) {
+            prefetch(first.wrapping_add(line));
         }
     }
 }
-
-/// Lines of a record that are prefetched; the processor's own prefetcher follows.
-const PREFETCH_LINES: usize = 6;
 
 #[cfg(test)]
 mod tests {
@@ -228,8 +293,22 @@ mod tests {
     }
 
     #[test]
+    fn what_packets_touch_does_not_straddle_lines_without_need() {
+        let mut layout = Layout::default();
+        assert_eq!(layout.add(96, 40), 0);
+        assert_eq!(layout.add(64, 64), 128);
+        assert_eq!(layout.add(24, 0), 192);
+        assert_eq!(layout.add(56, 16), 216);
+        assert_eq!(layout.hot, [2, 4, 5]);
+        layout.add_tags();
+        assert_eq!(layout.hot, [1, 2, 4, 5]);
+    }
+
+    #[test]
     fn records_are_bounded_reused_and_zeroed() {
-        let mut records = Records::new(2, 10).unwrap();
+        let mut layout = Layout::default();
+        layout.add(10, 10);
+        let mut records = Records::new(2, layout).unwrap();
         assert_eq!(records.record_len(), 192);
         let a = records.allocate().unwrap();
         let b = records.allocate().unwrap();

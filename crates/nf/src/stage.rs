@@ -10,8 +10,8 @@ use crate::config::ConfigError;
 use crate::context::{Context, CounterGroup, FlowInfo, Instance, SharedState, TagLayout};
 use crate::map::StateMap;
 use crate::pool::Pool;
-use crate::record::{Header, Records};
-use crate::recording::Recording;
+use crate::record::{Header, Layout, Records};
+use crate::recording::{HeaderAction, Recording};
 use crate::set::Set;
 use crate::{
     Connection, ControlError, Descriptor, Effects, EndReason, EventCondition, MapSpec, NetworkFunction,
@@ -108,12 +108,9 @@ pub trait Stage: Send {
     /// What the function says of itself.
     fn descriptor(&self) -> &'static Descriptor;
 
-    /// Bytes that it takes in a flow's record, a multiple of 8.
-    fn state_len(&self) -> usize;
-
-    /// Tells the stage its place: number in the chain, offset of its bytes behind the record's header, first bit of its
-    /// attributes in the tag word. Returns the next free bit, or none if the word is full.
-    fn place(&mut self, stage: u16, offset: usize, first_tag_bit: u32) -> Option<u32>;
+    /// Tells the stage its place: its number in the chain, and the first bit of its attributes in the tag word. Its bytes
+    /// are added to the flow records' layout. Returns the next free bit, or none if the word is full.
+    fn place(&mut self, stage: u16, layout: &mut Layout, first_tag_bit: u32) -> Option<u32>;
 
     /// Processes the group's packets whose verdict is still to forward.
     fn process(&mut self, group: &mut Group<'_>);
@@ -205,7 +202,7 @@ pub fn load<N: NetworkFunction>(config: N::Config, mut setup: Setup) -> Result<B
     }
     Ok(Box::new(Loaded {
         function,
-        instance: Instance { shared, layout: TagLayout::default(), stage: 0, seed: setup.seed },
+        instance: Instance { shared, tags: TagLayout::default(), stage: 0, seed: setup.seed },
         offset: 0,
         counters: StageCounters::default(),
     }))
@@ -225,34 +222,35 @@ impl<N: NetworkFunction> Loaded<N> {
         Some(spec) => spec,
         None => MapSpec { entries: 0, value_len: 0 },
     };
+    /// Bytes that it takes in a flow's record.
+    const LEN: usize = Self::STATE_LEN + Self::MAP.len_bytes().next_multiple_of(8);
 
-    /// Runs `call` with the flow's state and a context; none if the record is not what the layout says, which `place`
-    /// and the record's length rule out.
-    #[inline]
-    fn with_flow<R>(
-        &mut self,
+    /// The function, the flow's state and a context; none if the record is not what the layout says, which `place` and the
+    /// record's length rule out.
+    #[inline(always)]
+    fn with_flow<'a>(
+        &'a mut self,
         record: u32,
         at: Moment,
-        env: &mut Env<'_>,
-        call: impl FnOnce(&N, &mut N::State, &mut Context<'_>) -> R,
-    ) -> Option<(R, After)> {
+        env: &'a mut Env<'_>,
+    ) -> Option<(&'a N, &'a mut N::State, Context<'a>)> {
         let (header, states) = env.records.parts_mut(record);
         let own = states.get_mut(self.offset..)?;
-        let (state, map) = own.split_at_mut_checked(Self::STATE_LEN)?;
-        let state = N::State::mut_from_bytes(&mut state[..size_of::<N::State>()]).ok()?;
-        let mut context = Context {
+        let (state, rest) = N::State::mut_from_prefix(own).ok()?;
+        let map =
+            rest.get_mut(Self::STATE_LEN - size_of::<N::State>()..)?.get_mut(..Self::MAP.len_bytes())?;
+        let context = Context {
             flow: FlowInfo {
                 now_ns: at.now_ns,
                 sequence: at.sequence,
-                reversed: header.has(Header::FLAG_REVERSED),
-                origin: header.origin(),
+                clock: at.clock,
                 key: &header.key,
                 direction: at.direction,
                 side: at.side,
-                clock: at.clock,
                 connection: at.connection,
+                flags: header.flags,
             },
-            map: StateMap::new(map.get_mut(..Self::MAP.len_bytes())?, Self::MAP),
+            map: StateMap::new(map, &Self::MAP),
             instance: &mut self.instance,
             effects: env.effects,
             buffers: env.buffers,
@@ -262,17 +260,41 @@ impl<N: NetworkFunction> Loaded<N> {
             draws: 0,
             packet_tags: at.tags,
         };
-        let result = call(&self.function, state, &mut context);
-        let after = After { keep_ms: context.keep_ms, tags: context.packet_tags, realias: context.realias };
-        Some((result, after))
+        Some((&self.function, state, context))
     }
-}
 
-/// What a call leaves to be noted on the packet.
-struct After {
-    keep_ms: u32,
-    tags: u64,
-    realias: bool,
+    #[inline(always)]
+    fn process_group(&mut self, group: &mut Group<'_>, mut recording: Option<&mut Recording>) {
+        for (packet, verdict) in group.packets.iter_mut().zip(group.verdicts.iter_mut()) {
+            if *verdict != Verdict::Forward || packet.meta().side != group.side {
+                continue;
+            }
+            self.counters.packets += 1;
+            self.counters.bytes += packet.len() as u64;
+            let (record, at) = (packet.meta().flow, Moment::of(packet.meta()));
+            let Some((function, state, mut context)) = self.with_flow(record, at, &mut group.env) else {
+                *verdict = Verdict::Drop(DropReason::Internal);
+                continue;
+            };
+            let mut view = PacketView::new(packet, recording.as_deref_mut());
+            let decided = function.process(&mut view, state, &mut context);
+            let (keep_ms, tags, realias) = (context.keep_ms, context.packet_tags, context.realias);
+            let meta = packet.meta_mut();
+            meta.keep_ms = meta.keep_ms.max(keep_ms);
+            meta.tags = tags;
+            meta.realias |= realias;
+            if decided != Verdict::Forward {
+                *verdict = decided;
+                group.turned |= decided == Verdict::TurnBack;
+                if let Verdict::Drop(reason) = decided {
+                    self.counters.drops += 1;
+                    if let Some(recording) = &mut recording {
+                        recording.action(HeaderAction::Drop(reason));
+                    }
+                }
+            }
+        }
+    }
 }
 
 impl<N: NetworkFunction> Stage for Loaded<N> {
@@ -280,67 +302,41 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
         N::DESCRIPTOR
     }
 
-    fn state_len(&self) -> usize {
-        Self::STATE_LEN + Self::MAP.len_bytes().next_multiple_of(8)
-    }
-
-    fn place(&mut self, stage: u16, offset: usize, first_tag_bit: u32) -> Option<u32> {
-        let (layout, next) = TagLayout::new(N::DESCRIPTOR.attributes, first_tag_bit)?;
+    fn place(&mut self, stage: u16, layout: &mut Layout, first_tag_bit: u32) -> Option<u32> {
+        let (tags, next) = TagLayout::new(N::DESCRIPTOR.attributes, first_tag_bit)?;
+        if !N::DESCRIPTOR.attributes.is_empty() {
+            layout.add_tags();
+        }
         self.instance.stage = stage;
-        self.instance.layout = layout;
-        self.offset = offset;
+        self.instance.tags = tags;
+        self.offset = layout.add(Self::LEN, N::HOT_BYTES);
         Some(next)
     }
 
     fn process(&mut self, group: &mut Group<'_>) {
-        let mut seen = StageCounters::default();
-        for (packet, verdict) in group.packets.iter_mut().zip(group.verdicts.iter_mut()) {
-            if *verdict != Verdict::Forward || packet.meta().side != group.side {
-                continue;
-            }
-            seen.packets += 1;
-            seen.bytes += packet.len() as u64;
-            let (record, at) = (packet.meta().flow, Moment::of(packet.meta()));
-            let mut view = PacketView::new(packet, group.recording.as_deref_mut());
-            let decided = self.with_flow(record, at, &mut group.env, |function, state, context| {
-                let verdict = function.process(&mut view, state, context);
-                if let Verdict::Drop(reason) = verdict {
-                    view.note_drop(reason);
-                }
-                verdict
-            });
-            *verdict = match decided {
-                Some((decided, after)) => {
-                    let meta = packet.meta_mut();
-                    meta.keep_ms = meta.keep_ms.max(after.keep_ms);
-                    meta.tags = after.tags;
-                    meta.realias |= after.realias;
-                    decided
-                }
-                None => Verdict::Drop(DropReason::Internal),
-            };
-            if *verdict != Verdict::Forward {
-                seen.drops += u64::from(matches!(verdict, Verdict::Drop(_)));
-                group.turned |= *verdict == Verdict::TurnBack;
-            }
+        // Twice the same code, once without all that recording needs.
+        match group.recording.take() {
+            None => self.process_group(group, None),
+            recording => self.process_group(group, recording),
         }
-        self.counters.packets += seen.packets;
-        self.counters.bytes += seen.bytes;
-        self.counters.drops += seen.drops;
     }
 
     fn flow_start(&mut self, record: u32, at: Moment, env: &mut Env<'_>) {
-        self.with_flow(record, at, env, |function, state, context| function.flow_start(state, context));
+        if let Some((function, state, mut context)) = self.with_flow(record, at, env) {
+            function.flow_start(state, &mut context);
+        }
     }
 
     fn flow_end(&mut self, record: u32, reason: EndReason, at: Moment, env: &mut Env<'_>) {
-        self.with_flow(record, at, env, |function, state, context| {
-            function.flow_end(state, reason, context);
-        });
+        if let Some((function, state, mut context)) = self.with_flow(record, at, env) {
+            function.flow_end(state, reason, &mut context);
+        }
     }
 
     fn flow_moved(&mut self, record: u32, at: Moment, env: &mut Env<'_>) {
-        self.with_flow(record, at, env, |function, state, context| function.flow_moved(state, context));
+        if let Some((function, state, mut context)) = self.with_flow(record, at, env) {
+            function.flow_moved(state, &mut context);
+        }
     }
 
     fn event_holds(&self, event: EventCondition, record: u32, records: &Records) -> bool {
@@ -365,6 +361,6 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
     }
 
     fn tags(&self) -> &TagLayout {
-        &self.instance.layout
+        &self.instance.tags
     }
 }

@@ -1,6 +1,6 @@
 //! The packet as a function sees it: reading is free, writing is recorded.
 
-use packet::{DropReason, End, Endpoint, Meta, Packet, RewriteError, parse};
+use packet::{End, Endpoint, Meta, Packet, RewriteError, parse};
 
 use crate::recording::{EventCondition, HeaderAction, Recording, StateFunction};
 use crate::{Access, Field};
@@ -76,19 +76,19 @@ impl<'a> PacketView<'a> {
     }
 
     /// Sets source address and port with all checksums; see [`Packet::set_end`].
-    #[inline]
+    #[inline(always)]
     pub fn set_source(&mut self, to: Endpoint) -> Result<(), RewriteError> {
         self.set_end(End::Source, to)
     }
 
     /// Sets destination address and port with all checksums.
-    #[inline]
+    #[inline(always)]
     pub fn set_destination(&mut self, to: Endpoint) -> Result<(), RewriteError> {
         self.set_end(End::Destination, to)
     }
 
     /// Sets address and port of one end with all checksums.
-    #[inline]
+    #[inline(always)]
     pub fn set_end(&mut self, end: End, to: Endpoint) -> Result<(), RewriteError> {
         self.note(|| HeaderAction::SetEnd(end, to));
         self.packet.set_end(end, to)
@@ -163,11 +163,7 @@ impl<'a> PacketView<'a> {
         }
     }
 
-    pub(crate) fn note_drop(&mut self, reason: DropReason) {
-        self.note(|| HeaderAction::Drop(reason));
-    }
-
-    #[inline]
+    #[inline(always)]
     fn note(&mut self, action: impl FnOnce() -> HeaderAction) {
         if let Some(recording) = &mut self.recording {
             recording.action(action());

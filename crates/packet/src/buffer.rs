@@ -213,6 +213,16 @@ impl Pool {
         }
     }
 
+    /// Gives packets back, all at once.
+    #[inline]
+    pub fn give_all(&mut self, packets: &mut Vec<Packet>) {
+        if packets.iter().all(Packet::is_small) {
+            self.small.append(packets);
+        } else {
+            packets.drain(..).for_each(|packet| self.give(packet));
+        }
+    }
+
     /// Whether a packet of `len` bytes could be taken now, if it is not too long at all.
     #[inline]
     pub fn has_room(&self, len: usize) -> bool {

@@ -67,13 +67,14 @@ impl FlowKey {
         protocol: u8,
         tenant: u16,
     ) -> (FlowKey, bool) {
-        let order = |end: (u32, u16)| u64::from(end.0) << 16 | u64::from(end.1);
-        let reversed = order(source) > order(destination);
-        let (low, high) = if reversed { (destination, source) } else { (source, destination) };
-        let mapped = |address: u32| u64::from_ne_bytes(mapped_half(address));
-        let rest = [low.1, high.1, u16::from_ne_bytes([protocol, 4]), tenant];
-        let words = [0, mapped(low.0), 0, mapped(high.0), zerocopy::transmute!(rest), 0u64];
-        (zerocopy::transmute!(words), reversed)
+        // An end as one number: comparing two compares address and port, and the smaller one is a choice without a branch.
+        let end = |(address, port): (u32, u16)| u64::from(address) << 16 | u64::from(port);
+        let (source, destination) = (end(source), end(destination));
+        let (low, high) = (source.min(destination), source.max(destination));
+        let mapped = |end: u64| u64::from_ne_bytes(mapped_half((end >> 16) as u32));
+        let rest = [low as u16, high as u16, u16::from_ne_bytes([protocol, 4]), tenant];
+        let words = [0, mapped(low), 0, mapped(high), zerocopy::transmute!(rest), 0u64];
+        (zerocopy::transmute!(words), source > destination)
     }
 
     /// Source and destination of a packet that carries this key in the given order.
@@ -84,6 +85,14 @@ impl FlowKey {
         if reversed { (high, low) } else { (low, high) }
     }
 
+    /// Whether all but the scopes of both keys are equal.
+    #[inline(always)]
+    pub fn equals_without_scope(&self, other: &FlowKey) -> bool {
+        const LEN: usize = std::mem::offset_of!(FlowKey, scope);
+        // As bytes, because those are compared in a few vector operations, without a branch for each field.
+        self.as_bytes()[..LEN] == other.as_bytes()[..LEN]
+    }
+
     /// The key as six words, for hashing and comparing.
     #[inline(always)]
     pub fn words(&self) -> [u64; 6] {
@@ -92,11 +101,9 @@ impl FlowKey {
 }
 
 impl PartialEq for FlowKey {
-    /// All words at once, without a branch for each field.
     #[inline(always)]
     fn eq(&self, other: &FlowKey) -> bool {
-        let (a, b) = (self.words(), other.words());
-        (0..6).fold(0, |differ, i| differ | (a[i] ^ b[i])) == 0
+        self.as_bytes() == other.as_bytes()
     }
 }
 
@@ -149,6 +156,12 @@ impl Scope {
         Scope((self.0 & 0xffff_ffff) | u64::from(id) << 32)
     }
 
+    /// Whether there is neither a VLAN tag nor a virtual network.
+    #[inline(always)]
+    pub fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
     /// The outermost VLAN identifier, if the packet was tagged.
     pub fn vlan(self) -> Option<u16> {
         (self.0 & 0x1000 != 0).then_some((self.0 & 0xfff) as u16)
@@ -192,13 +205,16 @@ impl fmt::Debug for Scope {
 #[derive(Clone, Copy, Debug)]
 pub struct FlowHasher {
     secrets: [u64; 6],
+    /// What the words that are zero in every untagged IPv4 packet's key contribute.
+    untagged_ipv4: u64,
 }
 
 impl FlowHasher {
     /// The hasher with this seed.
     pub fn new(seed: u64) -> FlowHasher {
         let mut state = seed;
-        FlowHasher { secrets: std::array::from_fn(|_| split_mix(&mut state)) }
+        let secrets: [u64; 6] = std::array::from_fn(|_| split_mix(&mut state));
+        FlowHasher { untagged_ipv4: seldom_words(&secrets, 0, 0, 0), secrets }
     }
 
     /// 64 well mixed bits of the key. Symmetric, because the key is.
@@ -210,12 +226,27 @@ impl FlowHasher {
     /// The same for any six words.
     #[inline]
     pub fn hash_words(&self, w: &[u64; 6]) -> u64 {
-        let s = &self.secrets;
-        let a = fold(w[0] ^ s[0], w[1] ^ s[1]);
-        let b = fold(w[2] ^ s[2], w[3] ^ s[3]);
-        let c = fold(w[4] ^ s[4], w[5] ^ s[5]);
-        fold(a ^ c.rotate_left(23), b ^ s[0])
+        self.mix(w[1], w[3], w[4], seldom_words(&self.secrets, w[0], w[2], w[5]))
     }
+
+    /// The hash of a key that [`FlowKey::of_ipv4`] made: half the work.
+    #[inline(always)]
+    pub(crate) fn hash_untagged_ipv4(&self, key: &FlowKey) -> u64 {
+        let w = key.words();
+        self.mix(w[1], w[3], w[4], self.untagged_ipv4)
+    }
+
+    #[inline(always)]
+    fn mix(&self, low: u64, high: u64, rest: u64, seldom: u64) -> u64 {
+        let s = &self.secrets;
+        fold(fold(low ^ s[0], high ^ s[1]) ^ seldom, rest ^ s[2])
+    }
+}
+
+/// The upper halves of both addresses, and the scope.
+#[inline]
+fn seldom_words(s: &[u64; 6], low: u64, high: u64, scope: u64) -> u64 {
+    fold(fold(low ^ s[3], high ^ s[4]), scope ^ s[5])
 }
 
 /// The next number of a SplitMix64 sequence (Steele et al., 2014).
@@ -262,6 +293,8 @@ mod tests {
             let end = |e: (u32, u16)| Endpoint::new(Addr::from_v4_bytes(e.0.to_be_bytes()), e.1);
             let long = FlowKey::new(end(a), end(b), protocol, 4, Scope::default(), tenant);
             prop_assert_eq!(FlowKey::of_ipv4(a, b, protocol, tenant), long);
+            let hasher = FlowHasher::new(7);
+            prop_assert_eq!(hasher.hash_untagged_ipv4(&long.0), hasher.hash(&long.0));
         }
     }
 

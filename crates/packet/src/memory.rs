@@ -60,17 +60,18 @@ impl<T> DerefMut for Zeroed<T> {
     }
 }
 
-/// Asks the processor to bring the cache line of `value` into its first-level cache. Only a hint.
+/// Asks the processor to bring the cache line at this address into its first-level cache. Only a hint; the address may be
+/// any.
 #[inline(always)]
-pub fn prefetch<T: ?Sized>(value: &T) {
+pub fn prefetch<T>(address: *const T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: prefetching has no effect on memory and does not fault, whatever the address.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast());
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = value;
+    let _ = address;
 }
 
 /// Which of eight words equal `wanted`: bit `i` is set if word `i` does.

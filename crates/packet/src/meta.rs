@@ -76,48 +76,30 @@ pub enum Class {
 #[derive(Clone, Debug, Default)]
 #[repr(C)]
 pub struct Meta {
-    /// When the packet was received, in nanoseconds; the epoch is the source's (Unix time for captures).
-    pub timestamp_ns: u64,
     /// The keyed hash of `key`.
     pub hash: u64,
     /// The flow's key as the packet arrived, whatever functions rewrote since.
     pub key: FlowKey,
-    /// The packet's number in the order of arrival, from 0.
-    pub sequence: u64,
-    /// Metadata tags (E4), laid out by the chain that reads them.
-    pub tags: u64,
-    /// The packet's number in its flow, from 1 (S58); set when the flow is found.
-    pub clock: u64,
-    /// The flow's record, valid only within the chain that found it.
-    pub flow: u32,
-    /// The packet's length on the wire, in bytes; more than what we have where a capture cut it.
-    pub wire_len: u32,
-    /// How long functions want the flow to be kept after this packet, in milliseconds; 0: it does not refresh the flow.
-    pub keep_ms: u32,
-    /// The port that the packet came in by.
-    pub ingress: u16,
-    /// The port that it is to leave by.
-    pub egress: u16,
     /// Where the outermost IP header begins.
     pub outer_l3: u16,
     /// Where the IP header of the flow begins: the innermost one that was looked into.
     pub l3: u16,
     /// Where the transport header begins. Equal to where it would begin in a later fragment.
     pub l4: u16,
-    /// Where the payload of the transport header begins, as far as it was captured.
-    pub payload: u16,
     /// Where a UDP header with a checksum encloses the flow's IP header (a tunnel that was looked into); else 0.
     pub outer_udp: u16,
-    /// The transport protocol's number.
-    pub protocol: u8,
-    /// TCP flags as in the header's 14th byte; 0 for other protocols, or where they were not captured.
-    pub tcp_flags: u8,
-    /// IP version of the flow's header, 4 or 6; 0 if not IP.
-    pub version: u8,
-    /// How the packet relates to its flow.
-    pub class: Class,
-    /// Whether the key's ends are in the opposite order of the packet's.
-    pub reversed: bool,
+    /// When the packet was received, in nanoseconds; the epoch is the source's (Unix time for captures).
+    pub timestamp_ns: u64,
+    /// The packet's number in the order of arrival, from 0.
+    pub sequence: u64,
+    /// The packet's number in its flow, from 1 (S58); set when the flow is found.
+    pub clock: u64,
+    /// Metadata tags (E4), laid out by the chain that reads them.
+    pub tags: u64,
+    /// The flow's record, valid only within the chain that found it.
+    pub flow: u32,
+    /// How long functions want the flow to be kept after this packet, in milliseconds; 0: it does not refresh the flow.
+    pub keep_ms: u32,
     /// Which way the packet goes within its flow; set when the flow is found.
     pub direction: Direction,
     /// The side that it entered by.
@@ -126,8 +108,29 @@ pub struct Meta {
     pub phase: u8,
     /// A function now rewrites the flow's packets otherwise than before.
     pub realias: bool,
+    /// Whether the key's ends are in the opposite order of the packet's.
+    pub reversed: bool,
+    /// The transport protocol's number.
+    pub protocol: u8,
+    /// TCP flags as in the header's 14th byte; 0 for other protocols, or where they were not captured.
+    pub tcp_flags: u8,
+    /// IP version of the flow's header, 4 or 6; 0 if not IP.
+    pub version: u8,
+    /// How the packet relates to its flow.
+    pub class: Class,
+    /// Whether the flow's headers are of the commonest shape: IPv4 without options, a whole packet, TCP or UDP, and no tunnel
+    /// with a checksum around it.
+    pub plain: bool,
     /// How the first header is to be read.
     pub link: LinkType,
+    /// Where the payload of the transport header begins, as far as it was captured.
+    pub payload: u16,
+    /// The packet's length on the wire, in bytes; more than what we have where a capture cut it.
+    pub wire_len: u32,
+    /// The port that the packet came in by.
+    pub ingress: u16,
+    /// The port that it is to leave by.
+    pub egress: u16,
 }
 
 impl Meta {

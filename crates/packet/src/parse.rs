@@ -77,19 +77,28 @@ impl Parser {
     }
 
     /// Fills in the packet's metadata. `timestamp_ns`, `wire_len`, `ingress`, `side`, `link` and `key.tenant` are the
-    /// receiver's to set before; all else is set here.
-    #[inline]
+    /// receiver's to set before; all else is set here. A packet that cannot be parsed is of class [`Class::NotIp`].
+    #[inline(always)]
     pub fn parse(&self, packet: &mut Packet) -> Result<(), DropReason> {
         let (data, meta) = packet.parts_mut();
         if !self.inner && !self.verify_ipv4_checksum && common::parse(data, meta) {
-            meta.hash = self.hasher.hash(&meta.key);
+            meta.hash = self.hasher.hash_untagged_ipv4(&meta.key);
             return Ok(());
         }
         self.parse_any(data, meta)
     }
 
     /// Parses any frame.
+    #[inline(never)]
     fn parse_any(&self, data: &[u8], meta: &mut Meta) -> Result<(), DropReason> {
+        let parsed = self.parse_layers(data, meta);
+        if parsed.is_err() {
+            meta.class = Class::NotIp;
+        }
+        parsed
+    }
+
+    fn parse_layers(&self, data: &[u8], meta: &mut Meta) -> Result<(), DropReason> {
         let whole = Whole { complete: meta.wire_len as usize <= data.len() };
         let tenant = meta.key.tenant;
         let mut scope = Scope::default();
@@ -98,6 +107,7 @@ impl Parser {
         meta.version = 0;
         meta.tcp_flags = 0;
         meta.outer_udp = 0;
+        meta.plain = false;
         let Some((l3, version)) = link::parse(data, meta.link, &mut scope)? else {
             meta.outer_l3 = 0;
             meta.hash = 0;
@@ -146,6 +156,11 @@ impl Parser {
         meta.version = found.version;
         meta.class = found.class;
         meta.outer_udp = outer_udp as u16;
+        meta.plain = found.version == 4
+            && found.class == Class::Whole
+            && found.l4 - found.l3 == 20
+            && matches!(found.protocol, protocol::TCP | protocol::UDP)
+            && outer_udp == 0;
         Ok(())
     }
 }

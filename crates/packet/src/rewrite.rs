@@ -47,8 +47,14 @@ pub enum RewriteError {
 impl Packet {
     /// Sets address and port of one end, and all checksums that cover them. In a later fragment only the address is
     /// there to be set; for ICMP queries the port is the identifier.
-    #[inline]
+    #[inline(always)]
     pub fn set_end(&mut self, end: End, to: Endpoint) -> Result<(), RewriteError> {
+        let (data, meta) = self.parts_mut();
+        if set_end_plain(data, meta, end, to) { Ok(()) } else { self.set_end_any(end, to) }
+    }
+
+    #[inline(never)]
+    fn set_end_any(&mut self, end: End, to: Endpoint) -> Result<(), RewriteError> {
         let (data, meta) = self.parts_mut();
         if (meta.version == 4) != to.addr.is_v4() || meta.class == Class::NotIp {
             return Err(RewriteError::Version);
@@ -221,11 +227,7 @@ fn put(data: &mut [u8], at: usize, value: u16) {
     }
 }
 
-#[inline]
 fn set_end(data: &mut [u8], meta: &Meta, end: End, to: Endpoint) -> Result<(), RewriteError> {
-    if meta.version == 4 && meta.class == Class::Whole && set_end_ipv4(data, meta, end, to) {
-        return Ok(());
-    }
     let (l3, l4) = (meta.l3 as usize, meta.l4 as usize);
     let mut address = set_address(data, l3, meta.version, end, to.addr)?;
     if !meta.has_transport() {
@@ -239,50 +241,44 @@ fn set_end(data: &mut [u8], meta: &Meta, end: End, to: Endpoint) -> Result<(), R
     Ok(())
 }
 
-/// The common case in one go: IPv4 without options, TCP or UDP, both headers there. False: nothing was changed.
-#[inline]
-fn set_end_ipv4(data: &mut [u8], meta: &Meta, end: End, to: Endpoint) -> bool {
-    let checksum_at = match meta.protocol {
-        protocol::TCP => 36,
-        protocol::UDP => 26,
-        _ => return false,
-    };
-    let Some(headers) = data.get_mut(meta.l3 as usize..) else { return false };
-    if meta.l4 - meta.l3 != 20 || headers.len() < checksum_at + 2 {
+/// The common case in one go. False: nothing was changed.
+///
+/// All numbers are as they stand in memory: a sum of words is the same, byte by byte, in either order (RFC 1071 2 B).
+#[inline(always)]
+fn set_end_plain(data: &mut [u8], meta: &Meta, end: End, to: Endpoint) -> bool {
+    let (address_at, port_at) = if end == End::Source { (12, 20) } else { (16, 22) };
+    let is_udp = meta.protocol == protocol::UDP;
+    let checksum_at = if is_udp { 26 } else { 36 };
+    let Some(h) = data.get_mut(meta.l3 as usize..) else { return false };
+    if !meta.plain || !to.addr.is_v4() || h.len() < checksum_at + 2 {
         return false;
     }
-    let Some((h, rest)) = headers.split_first_chunk_mut::<28>() else { return false };
-    let (address_at, port_at) = if end == End::Source { (12, 20) } else { (16, 22) };
-    let old = u32::from_be_bytes([h[address_at], h[address_at + 1], h[address_at + 2], h[address_at + 3]]);
+    let word = |h: &[u8], at: usize| u16::from_ne_bytes([h[at], h[at + 1]]);
+    let old = u32::from_ne_bytes([h[address_at], h[address_at + 1], h[address_at + 2], h[address_at + 3]]);
     let new = to.addr.v4_bytes();
     h[address_at..address_at + 4].copy_from_slice(&new);
     // RFC 1624 equation 3, its terms summed before they are folded.
-    let address = u64::from(!old) + u64::from(u32::from_be_bytes(new));
-    let ip_checksum = u16::from_be_bytes([h[10], h[11]]);
-    [h[10], h[11]] = fold(u64::from(!ip_checksum) + address).to_be_bytes();
-    let old_port = u16::from_be_bytes([h[port_at], h[port_at + 1]]);
-    [h[port_at], h[port_at + 1]] = to.port.to_be_bytes();
-    let field = if checksum_at == 26 { &mut h[26..28] } else { &mut rest[8..10] };
-    let old_sum = u16::from_be_bytes([field[0], field[1]]);
-    if old_sum == 0 && meta.protocol == protocol::UDP {
+    let address = u64::from(!old) + u64::from(u32::from_ne_bytes(new));
+    let sum = fold(address + u64::from(!word(h, 10)));
+    h[10..12].copy_from_slice(&sum.to_ne_bytes());
+    let (old_port, new_port) = (word(h, port_at), to.port.to_be());
+    h[port_at..port_at + 2].copy_from_slice(&new_port.to_ne_bytes());
+    let old_sum = word(h, checksum_at);
+    if is_udp && old_sum == 0 {
         return true; // The sender computed none.
     }
-    let change = address + u64::from(!old_port) + u64::from(to.port);
-    let mut sum = fold(u64::from(!old_sum) + change);
-    if sum == 0 && meta.protocol == protocol::UDP {
-        sum = 0xffff;
-    }
-    field.copy_from_slice(&sum.to_be_bytes());
+    let sum = fold(address + u64::from(!old_port) + u64::from(new_port) + u64::from(!old_sum));
+    let sum = if is_udp && sum == 0 { 0xffff } else { sum };
+    h[checksum_at..checksum_at + 2].copy_from_slice(&sum.to_ne_bytes());
     true
 }
 
-/// The complement of a sum of words with its carries added in.
-#[inline]
+/// The complement of a sum of words with its carries added in: each half of a number is added to the other, and what the
+/// upper sum then is has the lower one's carry in it.
+#[inline(always)]
 fn fold(sum: u64) -> u16 {
-    let sum = (sum & 0xffff_ffff) + (sum >> 32);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    !((sum & 0xffff) + (sum >> 16)) as u16
+    let sum = (sum.wrapping_add(sum.rotate_left(32)) >> 32) as u32;
+    !(sum.wrapping_add(sum.rotate_left(16)) >> 16) as u16
 }
 
 /// Sets an address and the IPv4 header checksum; returns what changed.

@@ -53,12 +53,12 @@ impl Floor {
 
     /// Plays a part of the tape.
     pub fn play(&mut self, tape: &Tape, from: usize, count: usize) {
-        for frame in tape.play(from, count) {
+        tape.play(from, count).for_each(|frame| {
             self.add(frame);
             if self.batch.len() == self.batch_len {
                 self.run();
             }
-        }
+        });
         self.run();
     }
 
@@ -81,7 +81,7 @@ impl Floor {
                 packet::memory::prefetch(entry);
             }
         }
-        for mut packet in self.batch.drain(..) {
+        for packet in &mut self.batch {
             let meta = packet.meta();
             if let Some(entry) = self.entries.get(meta.flow as usize)
                 && entry.key == meta.key
@@ -90,8 +90,8 @@ impl Floor {
                 // The tape has IPv4 packets only, so the version fits.
                 let _ = packet.set_end(End::Source, to);
             }
-            std::hint::black_box(packet.data());
-            self.pool.give(packet);
         }
+        std::hint::black_box(&mut self.batch);
+        self.pool.give_all(&mut self.batch);
     }
 }

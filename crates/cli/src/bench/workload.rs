@@ -152,12 +152,12 @@ impl World {
 
     /// Plays a part of the tape.
     pub fn play(&mut self, tape: &Tape, from: usize, count: usize) {
-        for frame in tape.play(from, count) {
+        tape.play(from, count).for_each(|frame| {
             self.add(frame);
             if self.batch.len() == self.batch_len {
                 self.run();
             }
-        }
+        });
         self.run();
     }
 
@@ -188,10 +188,8 @@ impl World {
     #[inline]
     fn run(&mut self) {
         self.chain.process(&mut self.batch, &mut self.out, &mut self.pool);
-        for packet in self.out.drain(..) {
-            std::hint::black_box(packet.data());
-            self.pool.give(packet);
-        }
+        std::hint::black_box(&mut self.out);
+        self.pool.give_all(&mut self.out);
         let effects = self.chain.effects_mut();
         effects.reports.clear();
         effects.alerts.clear();

@@ -11,6 +11,8 @@ mod reject;
 pub mod rule;
 mod track;
 
+use std::mem::offset_of;
+
 use nf::config::ConfigError;
 use nf::{
     Access, Affinity, Attribute, Connection, Context, ControlError, Descriptor, EventCondition, Field,
@@ -125,6 +127,7 @@ impl NetworkFunction for Firewall {
 
     type Config = Config;
     type State = State;
+    const HOT_BYTES: usize = offset_of!(State, ends);
 
     fn new(config: Config, _setup: &mut Setup) -> Result<Firewall, ConfigError> {
         if config.tcp == Tcp::Strict && !config.stateful {
@@ -291,7 +294,7 @@ impl Firewall {
         let mut headers = self.headers(packet, detail(packet), way(context.side()), state);
         if packet.meta().class == Class::LaterFragment && has_ports(headers.protocol) {
             let flow = context.flow();
-            let (from, to) = flow.key.ends(flow.reversed ^ (flow.direction == Direction::Reply));
+            let (from, to) = flow.key.ends(flow.reversed() ^ (flow.direction == Direction::Reply));
             (headers.source_port, headers.destination_port) = (from.port, to.port);
         }
         let (action, rule) = self.decide(&headers);

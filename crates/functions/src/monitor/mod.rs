@@ -125,6 +125,7 @@ impl NetworkFunction for Monitor {
     const DESCRIPTOR: &'static Descriptor = &DESCRIPTOR;
     type Config = Config;
     type State = State;
+    const HOT_BYTES: usize = State::HOT_BYTES;
 
     fn new(config: Config, setup: &mut Setup) -> Result<Monitor, ConfigError> {
         if config.active_timeout.0 == 0 {
@@ -199,7 +200,7 @@ impl Monitor {
         }
         let (source, destination) = match flow.direction {
             // A later fragment has no ports; the flow's key is the best that is known.
-            _ if !packet.meta().has_transport() => flow.key.ends(flow.reversed),
+            _ if !packet.meta().has_transport() => flow.key.ends(flow.reversed()),
             Direction::Original => packet.ends(),
             Direction::Reply => {
                 let (source, destination) = packet.ends();

@@ -43,6 +43,9 @@ const WATCHED: u8 = 1;
 const IGNORED: u8 = 2;
 
 impl State {
+    /// What every packet touches.
+    pub(super) const HOT_BYTES: usize = std::mem::offset_of!(State, source);
+
     /// Whether no packet of the flow came here before.
     #[inline]
     pub(super) fn is_new(&self) -> bool {

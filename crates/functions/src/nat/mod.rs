@@ -22,6 +22,7 @@ mod timeouts;
 mod tests;
 
 use std::collections::BTreeSet;
+use std::mem::offset_of;
 use std::net::Ipv4Addr;
 
 use nf::config::ConfigError;
@@ -133,6 +134,7 @@ impl NetworkFunction for Nat {
     const DESCRIPTOR: &'static Descriptor = DESCRIPTOR;
     type Config = Config;
     type State = State;
+    const HOT_BYTES: usize = offset_of!(State, item);
 
     fn new(config: Config, setup: &mut Setup) -> Result<Nat, ConfigError> {
         check(&config)?;
@@ -179,7 +181,7 @@ impl NetworkFunction for Nat {
         if !goes_its_way(context) || (side == Side::Outside && !is_for(packet, state.external.addr)) {
             return self.spoofed(context);
         }
-        context.keep_flow_ns(self.keep.ns(side, state.class, context.connection()));
+        context.keep_flow_ms(self.keep.ms(side, state.class, context.connection()));
         forward(match side {
             Side::Inside => packet.set_source(state.external),
             Side::Outside => packet.set_destination(state.internal),
@@ -235,7 +237,7 @@ impl Nat {
 #[inline]
 fn goes_its_way(context: &Context<'_>) -> bool {
     let flow = context.flow();
-    (flow.side == flow.origin) == (flow.direction == Direction::Original)
+    (flow.side == flow.origin()) == (flow.direction == Direction::Original)
 }
 
 /// Whether the packet's destination is this address.

@@ -9,7 +9,7 @@ use super::net::v4;
 use super::nptv6::{Rule, Translated};
 use super::space::Class;
 use super::state::{Slot, State};
-use super::timeouts::UNANSWERED_NS;
+use super::timeouts::UNANSWERED_MS;
 use super::{Nat, counter, forward};
 
 /// An inside endpoint that a packet to an external one is for, and the mapping that says so, if it is not a static rule.
@@ -82,7 +82,7 @@ impl Nat {
         state.item = mapped.item;
         state.flags = State::HELD;
         state.permission = self.permit(mapped.external, destination.addr, context);
-        context.keep_flow_ns(self.keep.ns(Side::Inside, state.class, context.connection()));
+        context.keep_flow_ms(self.keep.ms(Side::Inside, state.class, context.connection()));
         let Some(target) = target else {
             state.flags |= State::PLAIN;
             context.count(counter::FLOWS_OUT, 1);
@@ -119,7 +119,7 @@ impl Nat {
         let target = self.target(class, destination, context).ok_or(DropReason::NatNoMapping)?;
         state.internal = target.internal;
         state.external = destination;
-        let mut keep_ns = self.keep.ns(Side::Inside, state.class, context.connection());
+        let mut keep_ms = self.keep.ms(Side::Inside, state.class, context.connection());
         if target.item == Slot::NONE {
             state.flags = State::PLAIN;
         } else {
@@ -128,9 +128,9 @@ impl Nat {
             }
             state.item = target.item;
             state.flags = State::BORROWED;
-            keep_ns = keep_ns.min(UNANSWERED_NS);
+            keep_ms = keep_ms.min(UNANSWERED_MS);
         }
-        context.keep_flow_ns(keep_ns);
+        context.keep_flow_ms(keep_ms);
         context.count(counter::FLOWS_IN, 1);
         Ok(forward(packet.set_destination(target.internal)))
     }
@@ -151,7 +151,7 @@ impl Nat {
             Side::Inside => self.prefixed(source, Rule::outwards)?,
             Side::Outside => None,
         };
-        let keep_ns = self.keep.ns(Side::Inside, state.class, context.connection());
+        let keep_ms = self.keep.ms(Side::Inside, state.class, context.connection());
         let verdict = match (context.side(), outwards, inwards) {
             (Side::Inside, Some(external), None) => {
                 (state.internal, state.external) = (source, external);
@@ -173,7 +173,7 @@ impl Nat {
             }
             _ => return self.leave_alone(self.config.ipv6, state, context),
         };
-        context.keep_flow_ns(keep_ns);
+        context.keep_flow_ms(keep_ms);
         context.count(counter::FLOWS_NPTV6, 1);
         Ok(verdict)
     }
@@ -203,7 +203,7 @@ impl Nat {
         }
         state.flags = State::PASS;
         context.count(counter::FLOWS_PASSED, 1);
-        context.keep_flow_ns(self.keep.ns(Side::Inside, state.class, context.connection()));
+        context.keep_flow_ms(self.keep.ms(Side::Inside, state.class, context.connection()));
         Ok(Verdict::Forward)
     }
 

@@ -24,20 +24,20 @@ impl Nat {
             // RFC 4787 REQ-12, RFC 5382 REQ-10, RFC 5508 REQ-6, RFC 7857 7.1: an error neither ends nor keeps a flow.
             return self.icmp_error(packet, state, context);
         }
-        let keep_ns = self.keep.ns(context.side(), state.class, context.connection());
+        let keep_ms = self.keep.ms(context.side(), state.class, context.connection());
         if state.has(State::PASS) {
-            context.keep_flow_ns(keep_ns);
+            context.keep_flow_ms(keep_ms);
             return Verdict::Forward;
         }
         if !may_be_of(state, context) {
             return self.spoofed(context);
         }
         if state.has(State::HAIRPIN) {
-            return self.process_hairpin(keep_ns, packet, state, context);
+            return self.process_hairpin(keep_ms, packet, state, context);
         }
         match context.side() {
             Side::Outside => self.process_unanswered(packet, state, context),
-            Side::Inside => self.process_answer(keep_ns, packet, state, context),
+            Side::Inside => self.process_answer(keep_ms, packet, state, context),
         }
     }
 
@@ -60,7 +60,7 @@ impl Nat {
     /// The inside host answers a flow that an outside host opened: from now on the flow keeps its mapping.
     fn process_answer(
         &self,
-        keep_ns: u64,
+        keep_ms: u32,
         packet: &mut PacketView<'_>,
         state: &mut State,
         context: &mut Context<'_>,
@@ -78,7 +78,7 @@ impl Nat {
             self.join(state.item, context);
             state.permission = self.permit(state.external, remote(packet), context);
             state.flags = State::PLAIN | State::HELD;
-            context.keep_flow_ns(keep_ns);
+            context.keep_flow_ms(keep_ms);
         }
         forward(packet.set_source(state.external))
     }
@@ -86,7 +86,7 @@ impl Nat {
     /// Both hosts are inside, and each knows the other by its external endpoint (RFC 4787 REQ-9).
     fn process_hairpin(
         &self,
-        keep_ns: u64,
+        keep_ms: u32,
         packet: &mut PacketView<'_>,
         state: &mut State,
         context: &mut Context<'_>,
@@ -98,7 +98,7 @@ impl Nat {
                 if stale && !self.find_peer(packet, state, context) {
                     return Verdict::Drop(DropReason::NatNoMapping);
                 }
-                context.keep_flow_ns(keep_ns);
+                context.keep_flow_ms(keep_ms);
                 let written = packet.set_source(state.external);
                 turn_back(written.and(packet.set_destination(state.peer_internal)))
             }
@@ -112,7 +112,7 @@ impl Nat {
                     state.peer_permission = self.permit(state.peer_external, state.external.addr, context);
                     state.flags |= State::PEER_HELD;
                 }
-                context.keep_flow_ns(keep_ns);
+                context.keep_flow_ms(keep_ms);
                 let written = packet.set_source(state.peer_external);
                 turn_back(written.and(packet.set_destination(state.internal)))
             }

@@ -1,6 +1,6 @@
 //! How long a flow is kept after a packet: one look-up by side, protocol class and phase.
 
-use nf::Connection;
+use nf::{Connection, KEEP_MS_MAX};
 use packet::Side;
 
 use super::config::{Refresh, Timeouts};
@@ -8,13 +8,13 @@ use super::space::Class;
 
 /// How long a flow that an outside host opened is kept while the inside host has not answered, at most. Its packets do
 /// not prolong it, so that nobody outside keeps a mapping alive (RFC 4787 REQ-6) or its port from others.
-pub const UNANSWERED_NS: u64 = 30_000_000_000;
+pub const UNANSWERED_MS: u32 = 30_000;
 
 const CLASSES: usize = 4;
 const PHASES: usize = 16;
 
-/// Nanoseconds; 0 where the packet does not keep its flow.
-pub struct Keep([[[u64; PHASES]; CLASSES]; 2]);
+/// Milliseconds, rounded up; 0 where the packet does not keep its flow.
+pub struct Keep([[[u32; PHASES]; CLASSES]; 2]);
 
 impl Keep {
     /// The table of a configuration.
@@ -24,18 +24,19 @@ impl Keep {
             let tcp = tcp(timeouts, Connection::from_phase(phase as u8));
             let row = [tcp, timeouts.udp.0, timeouts.icmp.0, timeouts.other.0];
             for (class, ns) in row.into_iter().enumerate() {
-                keep.0[Side::Inside as usize][class][phase] = ns;
+                let ms = ns.div_ceil(1_000_000).min(u64::from(KEEP_MS_MAX)) as u32;
+                keep.0[Side::Inside as usize][class][phase] = ms;
                 // RFC 4787 REQ-6 speaks of UDP. A TCP connection is alive whoever sends.
                 let inbound = refresh == Refresh::Both || class == Class::Tcp as usize;
-                keep.0[Side::Outside as usize][class][phase] = if inbound { ns } else { 0 };
+                keep.0[Side::Outside as usize][class][phase] = if inbound { ms } else { 0 };
             }
         }
         keep
     }
 
-    /// For how long a packet that enters by `side` keeps its flow.
+    /// For how long a packet that enters by `side` keeps its flow, in milliseconds.
     #[inline]
-    pub fn ns(&self, side: Side, class: u8, connection: Connection) -> u64 {
+    pub fn ms(&self, side: Side, class: u8, connection: Connection) -> u32 {
         self.0[side as usize][class as usize % CLASSES][connection.phase() as usize % PHASES]
     }
 }
@@ -57,7 +58,7 @@ mod tests {
     #[test]
     fn phases_have_the_timeouts_of_the_rfcs() {
         let keep = Keep::new(&Timeouts::default(), Refresh::Outbound);
-        let minutes = |side, class: Class, phase| keep.ns(side, class as u8, phase) / 60_000_000_000;
+        let minutes = |side, class: Class, phase| keep.ms(side, class as u8, phase) / 60_000;
         let inside = |class, phase| minutes(Side::Inside, class, phase);
         assert_eq!(inside(Class::Udp, Connection::UNREPLIED), 5); // RFC 4787 REQ-5
         assert_eq!(inside(Class::Tcp, Connection::SYN_SENT), 4); // RFC 5382 REQ-5
@@ -67,6 +68,6 @@ mod tests {
         assert_eq!(minutes(Side::Outside, Class::Udp, Connection::REPLIED), 0); // RFC 4787 REQ-6
         assert_eq!(minutes(Side::Outside, Class::Tcp, Connection::ESTABLISHED), 124);
         let both = Keep::new(&Timeouts::default(), Refresh::Both);
-        assert!(both.ns(Side::Outside, Class::Udp as u8, Connection::REPLIED) > 0);
+        assert!(both.ms(Side::Outside, Class::Udp as u8, Connection::REPLIED) > 0);
     }
 }

@@ -16,8 +16,7 @@ pub(super) fn parse(data: &[u8], meta: &mut Meta) -> bool {
     let Some(h) = data.first_chunk::<UDP_END>() else { return false };
     let total_len = usize::from(be16(h, 16));
     let usual = meta.link == LinkType::Ethernet
-        && be16(h, 12) == 0x0800
-        && h[L3] == 0x45
+        && be32(h, 12) >> 8 == 0x0800_45
         && be16(h, 20) & 0x3fff == 0
         && total_len + L3 <= data.len();
     if !usual {
@@ -56,6 +55,7 @@ pub(super) fn parse(data: &[u8], meta: &mut Meta) -> bool {
     meta.tcp_flags = tcp_flags;
     meta.version = 4;
     meta.class = Class::Whole;
+    meta.plain = true;
     true
 }
 

@@ -1,0 +1,168 @@
+//! Going through: function by function, each over all packets of a group.
+
+use nf::record::Header;
+use nf::stage::{Env, Group};
+use nf::{Made, Recording, Verdict};
+use packet::{DropReason, Packet, Side};
+
+use super::{Chain, Run};
+
+impl Chain {
+    /// Takes packets through the functions, those from inside before those from outside, and leaves what was decided about
+    /// each in `verdicts`.
+    #[inline(never)]
+    pub(super) fn cross(&mut self, packets: &mut [Packet], verdicts: &mut [Verdict], run: &mut Run<'_, '_>) {
+        let enters = |side| packets.iter().any(|packet| packet.meta().side == side);
+        let sides = [Side::Inside, Side::Outside].map(enters);
+        let alerts = self.effects.alerts.len();
+        let mut turned = 0;
+        for side in [Side::Inside, Side::Outside] {
+            if sides[side as usize] {
+                self.cross_from_side(side, packets, verdicts, &mut turned, run);
+            }
+        }
+        if self.effects.alerts.len() > alerts + 1 {
+            self.effects.alerts[alerts..].sort_by_key(|alert| (alert.sequence, alert.stage));
+        }
+    }
+
+    /// The same for those that entered by `side`. `turned` has a bit for each packet that turned back.
+    fn cross_from_side(
+        &mut self,
+        side: Side,
+        packets: &mut [Packet],
+        verdicts: &mut [Verdict],
+        turned: &mut u64,
+        run: &mut Run<'_, '_>,
+    ) {
+        let count = self.stages.len();
+        for step in 0..count {
+            let stage = if side == Side::Inside { step } else { count - 1 - step };
+            if !self.run_stage(stage, side, packets, verdicts, run) {
+                continue;
+            }
+            for i in 0..packets.len() {
+                if verdicts[i] == Verdict::TurnBack && *turned >> i & 1 == 0 {
+                    *turned |= 1 << i;
+                    self.turn_back(&mut packets[i..=i], &mut verdicts[i..=i], stage, run);
+                }
+            }
+        }
+    }
+
+    /// Runs one function over those of the packets that entered by `side`, and sends what it made back; whether it turned a
+    /// packet back.
+    fn run_stage(
+        &mut self,
+        stage: usize,
+        side: Side,
+        packets: &mut [Packet],
+        verdicts: &mut [Verdict],
+        run: &mut Run<'_, '_>,
+    ) -> bool {
+        let made = self.effects.made.len();
+        let mut recording = None;
+        if let (Some(observer), [packet, ..], [Verdict::Forward, ..]) =
+            (&mut run.observer, &*packets, &*verdicts)
+            && packet.meta().side == side
+        {
+            observer.before(stage, packet);
+            recording = Some(Recording::default());
+        }
+        let started = self.options.cycles.map(|cycles| cycles());
+        let mut group = Group {
+            packets,
+            verdicts,
+            side,
+            turned: false,
+            env: Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: run.pool },
+            recording: recording.as_mut(),
+        };
+        self.stages[stage].process(&mut group);
+        let turned = group.turned;
+        if let (Some(cycles), Some(started)) = (self.options.cycles, started) {
+            self.cycles[stage] += cycles().wrapping_sub(started);
+        }
+        if let (Some(observer), Some(recording)) = (&mut run.observer, &recording) {
+            observer.after(stage, &packets[0], verdicts[0], recording);
+        }
+        while self.effects.made.len() > made {
+            let answer = self.effects.made.remove(made);
+            self.answer(answer, packets, run);
+        }
+        turned
+    }
+
+    /// A function turned the packet, a group of its own now, back: it goes through the functions that it passed, in reverse,
+    /// as if it had come from the other side. Its flow's packets go alone from now on.
+    fn turn_back(
+        &mut self,
+        packet: &mut [Packet],
+        verdict: &mut [Verdict],
+        stage: usize,
+        run: &mut Run<'_, '_>,
+    ) {
+        let meta = packet[0].meta_mut();
+        let back = meta.side.other();
+        meta.side = back;
+        self.flows.records.header_mut(meta.flow).flags |= Header::FLAG_TURNS;
+        verdict[0] = Verdict::Forward;
+        self.cross_behind(stage, back, packet, verdict, run);
+        if verdict[0] == Verdict::Forward {
+            verdict[0] = Verdict::TurnBack; // It is through: none of the others has to see it.
+        }
+    }
+
+    /// Takes one packet through the functions behind `stage`, as seen from the side that it comes from.
+    fn cross_behind(
+        &mut self,
+        stage: usize,
+        side: Side,
+        packet: &mut [Packet],
+        verdict: &mut [Verdict],
+        run: &mut Run<'_, '_>,
+    ) {
+        let mut next = stage;
+        loop {
+            next = match side {
+                Side::Inside if next + 1 < self.stages.len() => next + 1,
+                Side::Outside if next > 0 => next - 1,
+                _ => return,
+            };
+            self.run_stage(next, side, packet, verdict, run);
+            if verdict[0] == Verdict::TurnBack {
+                verdict[0] = Verdict::Drop(DropReason::Internal); // A packet turns once.
+            }
+        }
+    }
+
+    /// Sends a packet that a function made, in answer to one of `packets`, on its way through the functions between it and
+    /// the side that it leaves by. To them it is a packet of the flow that it answers, in the other direction; it does not
+    /// count in the flow's clock.
+    fn answer(&mut self, made: Made, packets: &[Packet], run: &mut Run<'_, '_>) {
+        self.counters.packets_made += 1;
+        let mut packet = made.packet;
+        if let Err(reason) = self.parser.parse(&mut packet) {
+            return self.drop_packet(packet, reason, run);
+        }
+        let side = made.towards.other();
+        let sequence = packet.meta().sequence;
+        let Some(to) = packets.iter().find(|to| to.meta().sequence == sequence) else {
+            return self.drop_packet(packet, DropReason::Internal, run); // It answers a packet of the group.
+        };
+        let (to, meta) = (to.meta(), packet.meta_mut());
+        meta.side = side;
+        meta.flow = to.flow;
+        meta.direction = to.direction.other();
+        meta.clock = to.clock;
+        meta.phase = to.phase;
+        meta.tags = to.tags;
+        let mut verdict = Verdict::Forward;
+        let (slice, verdicts) = (std::slice::from_mut(&mut packet), std::slice::from_mut(&mut verdict));
+        self.cross_behind(made.stage as usize, side, slice, verdicts, run);
+        match verdict {
+            Verdict::Drop(reason) => self.drop_packet(packet, reason, run),
+            Verdict::Forward | Verdict::TurnBack => self.answers.push(packet),
+        }
+    }
+}

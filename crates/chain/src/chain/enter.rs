@@ -1,0 +1,259 @@
+//! Coming in: parsing, finding the packet's flow or beginning it, and gathering packets of known flows into groups.
+
+use nf::record::Header;
+use nf::stage::{Env, Moment};
+use nf::{EndReason, Verdict};
+use packet::{Class, Direction, DropReason, Meta, Packet, Pool, parse};
+
+use super::{Chain, GROUP_MAX, Run};
+use crate::flows::{AS_LONG_AS_BEFORE, Flows};
+use crate::fragments::{Datagram, First, Refused};
+use crate::{NotIp, Options, WhenFull};
+
+/// A record number that no record has.
+const NO_RECORD: u32 = u32::MAX;
+
+impl Chain {
+    /// A chain without functions is a wire that parses.
+    pub(super) fn pass_through(&mut self, batch: &mut Vec<Packet>, run: &mut Run<'_, '_>) {
+        let bytes = self.parse(batch, |_, _| {});
+        if self.parsed.iter().all(Result::is_ok)
+            && batch.iter().all(|packet| packet.meta().class != Class::NotIp)
+        {
+            for packet in batch.iter_mut() {
+                packet.meta_mut().side = packet.meta().side.other();
+            }
+            self.counters.packets_out += batch.len() as u64;
+            self.counters.bytes_out += bytes;
+            run.out.append(batch);
+            return;
+        }
+        for (i, packet) in batch.drain(..).enumerate() {
+            match self.parsed[i] {
+                Ok(()) => self.pass(packet, run),
+                Err(reason) => self.drop_packet(packet, reason, run),
+            }
+        }
+    }
+
+    /// Sends a packet on that no function is to see.
+    pub(super) fn pass(&mut self, packet: Packet, run: &mut Run<'_, '_>) {
+        if packet.meta().class == Class::NotIp {
+            self.not_ip(packet, run);
+        } else {
+            self.send(packet, run);
+        }
+    }
+
+    /// Parses packets, and looks up which flow each probably belongs to. All asks for memory go out before any is used.
+    pub(super) fn look_up(&mut self, batch: &mut [Packet]) {
+        self.parse(batch, |flows, meta| flows.prefetch_index(meta.hash));
+        for packet in batch {
+            let meta = packet.meta_mut();
+            meta.flow = self.flows.prefetch_record(meta.hash).unwrap_or(NO_RECORD);
+        }
+    }
+
+    /// Counts and parses packets, calls `then` with each, and leaves what came of it in `parsed`; returns their bytes.
+    #[inline(always)]
+    fn parse(&mut self, batch: &mut [Packet], then: impl Fn(&Flows, &Meta)) -> u64 {
+        let (first, mut bytes) = (self.counters.packets_in, 0);
+        let (parser, flows) = (&self.parser, &self.flows);
+        self.parsed.clear();
+        self.parsed.extend(batch.iter_mut().zip(first..).map(|(packet, sequence)| {
+            bytes += packet.len() as u64;
+            packet.meta_mut().sequence = sequence;
+            let parsed = parser.parse(packet);
+            then(flows, packet.meta());
+            parsed
+        }));
+        self.counters.packets_in += batch.len() as u64;
+        self.counters.bytes_in += bytes;
+        bytes
+    }
+
+    /// Joins packets from the front of `packets` to their flows, as many as form a group; returns how many. The next one
+    /// begins another group, or goes alone if it would be the first.
+    #[inline(never)]
+    pub(super) fn gather(&mut self, packets: &mut [Packet]) -> usize {
+        let mut count = 0;
+        for packet in packets.iter_mut().take(GROUP_MAX) {
+            let meta = packet.meta_mut();
+            if meta.class != Class::Whole || meta.flow == NO_RECORD {
+                break;
+            }
+            self.now_ns = self.now_ns.max(meta.timestamp_ns);
+            if self.gathering.ends_before(meta.flow, meta.side, self.now_ns) || self.flows.is_due(self.now_ns)
+            {
+                break;
+            }
+            let header = self.flows.records.header_mut(meta.flow);
+            let Some(direction) = header.direction_of(&meta.key, meta.reversed) else { break };
+            if header.has(Header::FLAG_TURNS) || self.now_ns > header.deadline_ns() {
+                break;
+            }
+            meta.direction = direction;
+            self.gathering.add(meta.flow, meta.side, self.now_ns);
+            join(meta, header, &self.options, self.keeps_flows);
+            count += 1;
+        }
+        count
+    }
+
+    /// A packet that may begin a flow, that is not a plain packet of one, or that could not be parsed.
+    #[inline(never)]
+    pub(super) fn alone(&mut self, packet: Packet, parsed: Result<(), DropReason>, run: &mut Run<'_, '_>) {
+        if let Err(reason) = parsed {
+            return self.drop_packet(packet, reason, run);
+        }
+        self.now_ns = self.now_ns.max(packet.meta().timestamp_ns);
+        self.advance(self.now_ns, run.pool);
+        match packet.meta().class {
+            Class::NotIp => self.not_ip(packet, run),
+            Class::Whole => {
+                self.walk(packet, run);
+            }
+            Class::IcmpError => self.icmp_error(packet, run),
+            Class::FirstFragment => self.first_fragment(packet, run),
+            Class::LaterFragment => self.later_fragment(packet, run),
+        }
+    }
+
+    fn not_ip(&mut self, packet: Packet, run: &mut Run<'_, '_>) {
+        match self.options.not_ip {
+            NotIp::Pass => {
+                self.counters.not_ip_passed += 1;
+                self.send(packet, run);
+            }
+            NotIp::Drop => self.drop_packet(packet, DropReason::NotIp, run),
+        }
+    }
+
+    /// An ICMP error goes with the flow that it speaks of; if there is none, it is a flow of its own.
+    fn icmp_error(&mut self, mut packet: Packet, run: &mut Run<'_, '_>) {
+        if self.find(&packet, run.pool).is_none() {
+            let (key, reversed) = parse::portless_key(&packet);
+            let meta = packet.meta_mut();
+            meta.key = key;
+            meta.reversed = reversed;
+            meta.hash = self.parser.hasher.hash(&key);
+        }
+        self.walk(packet, run);
+    }
+
+    fn first_fragment(&mut self, packet: Packet, run: &mut Run<'_, '_>) {
+        let datagram = Datagram::of(&packet);
+        let (key, reversed) = (packet.meta().key, packet.meta().reversed);
+        let passed = self.walk(packet, run);
+        let first = if passed { First::Passed { key, reversed } } else { First::Dropped };
+        let mut waited = std::mem::take(&mut self.waited);
+        self.fragments.first(datagram, first, self.now_ns, &mut waited);
+        for packet in waited.drain(..) {
+            self.counters.packets_held -= 1;
+            self.later_fragment(packet, run);
+        }
+        self.waited = waited;
+    }
+
+    fn later_fragment(&mut self, mut packet: Packet, run: &mut Run<'_, '_>) {
+        let datagram = Datagram::of(&packet);
+        match self.fragments.get(&datagram) {
+            Some(&First::Passed { key, reversed }) => {
+                let meta = packet.meta_mut();
+                (meta.key, meta.reversed, meta.hash) = (key, reversed, self.parser.hasher.hash(&key));
+                if self.find(&packet, run.pool).is_none() {
+                    return self.drop_packet(packet, DropReason::FragmentOfDropped, run);
+                }
+                self.walk(packet, run);
+            }
+            Some(First::Dropped) => self.drop_packet(packet, DropReason::FragmentOfDropped, run),
+            Some(First::Missing(_)) | None => match self.fragments.wait(datagram, packet, self.now_ns) {
+                Ok(()) => self.counters.packets_held += 1,
+                Err((packet, Refused::TooMany)) => self.drop_packet(packet, DropReason::FragmentTooMany, run),
+                Err((packet, Refused::TableFull)) => {
+                    self.drop_packet(packet, DropReason::FragmentTableFull, run);
+                }
+            },
+        }
+    }
+
+    /// Takes one packet through the chain, with its flow found or begun; whether it passed.
+    fn walk(&mut self, mut packet: Packet, run: &mut Run<'_, '_>) -> bool {
+        let found = self.find(&packet, run.pool);
+        let begins = found.is_none();
+        let (record, direction) = match found {
+            Some(found) => found,
+            None => match self.begin_flow(&packet, run.pool) {
+                Some(record) => (record, Direction::Original),
+                None => {
+                    self.drop_packet(packet, DropReason::FlowTableFull, run);
+                    return false;
+                }
+            },
+        };
+        let meta = packet.meta_mut();
+        meta.flow = record;
+        meta.direction = direction;
+        join(meta, self.flows.records.header_mut(record), &self.options, self.keeps_flows);
+        if begins {
+            self.start_flow(&packet, run.pool);
+        }
+        let mut verdict = Verdict::Forward;
+        self.cross(std::slice::from_mut(&mut packet), std::slice::from_mut(&mut verdict), run);
+        self.settle(packet, verdict, run)
+    }
+
+    /// The flow that the packet belongs to. One whose time is over is not found, and ends.
+    fn find(&mut self, packet: &Packet, pool: &mut Pool) -> Option<(u32, Direction)> {
+        let meta = packet.meta();
+        let (record, direction) = self.flows.find(meta.hash, &meta.key, meta.reversed)?;
+        if self.flows.records.header(record).deadline_ns() < self.now_ns {
+            self.end_in_time(record, pool);
+            return None;
+        }
+        Some((record, direction))
+    }
+
+    /// A record for the flow that this packet begins; another flow may have to go for it.
+    fn begin_flow(&mut self, packet: &Packet, pool: &mut Pool) -> Option<u32> {
+        if let Some(record) = self.flows.create(packet, self.now_ns) {
+            return Some(record);
+        }
+        if self.options.when_full == WhenFull::RefuseNew {
+            return None;
+        }
+        let victim = self.flows.victim()?;
+        self.end_flow(victim, EndReason::Evicted, pool);
+        self.flows.create(packet, self.now_ns)
+    }
+
+    fn start_flow(&mut self, packet: &Packet, pool: &mut Pool) {
+        self.counters.flows_started += 1;
+        self.counters.flows_peak = self.counters.flows_peak.max(u64::from(self.flows.records.live()));
+        let meta = packet.meta();
+        let at = Moment::of(meta);
+        let mut env = Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: pool };
+        for stage in &mut self.stages {
+            stage.flow_start(meta.flow, at, &mut env);
+        }
+    }
+}
+
+/// The packet takes its number in the flow, its tags, and moves the connection on.
+#[inline(always)]
+fn join(meta: &mut Meta, header: &mut Header, options: &Options, keeps_flows: bool) {
+    let connection = header.connection.after(meta, meta.direction);
+    header.clock += 1;
+    meta.clock = header.clock;
+    meta.phase = connection.phase();
+    meta.tags = header.tags;
+    meta.realias = false;
+    meta.keep_ms = if keeps_flows || meta.protocol != header.key.protocol {
+        0 // The functions say it; and an ICMP error about the flow does not keep it (RFC 5508 REQ-10).
+    } else if connection == header.connection && header.timeout_ms != 0 {
+        AS_LONG_AS_BEFORE
+    } else {
+        options.timeouts.of(meta.protocol, connection)
+    };
+    header.connection = connection;
+}

@@ -1,0 +1,161 @@
+//! Leaving: what becomes of packets, and of their flows, once all functions had them.
+
+use nf::record::Header;
+use nf::stage::{Env, Moment};
+use nf::{EndReason, Verdict};
+use packet::{Class, Direction, DropReason, Packet, Pool, parse};
+
+use super::{Chain, Run};
+use crate::queue::Queue;
+
+impl Chain {
+    /// Settles the group at the front of the queue, in order.
+    #[inline(never)]
+    pub(super) fn settle_group(&mut self, queue: &mut Queue, verdicts: &[Verdict], run: &mut Run<'_, '_>) {
+        let mut settled = 0;
+        while settled < verdicts.len() {
+            if run.observer.is_none() && self.answers.is_empty() {
+                let plain = self.settle_plain(queue.rest(), &verdicts[settled..]);
+                queue.pass(plain);
+                settled += plain;
+            }
+            let Some(&verdict) = verdicts.get(settled) else { return };
+            if let Some(packet) = queue.next(run.out) {
+                self.settle(packet, verdict, run);
+            }
+            settled += 1;
+        }
+    }
+
+    /// Settles packets from the front of `packets` as long as nothing but their flows' timers changes: nearly all are such.
+    /// Returns how many.
+    #[inline(always)]
+    fn settle_plain(&mut self, packets: &mut [Packet], verdicts: &[Verdict]) -> usize {
+        let (mut count, mut bytes) = (0, 0);
+        for (packet, &verdict) in packets.iter_mut().zip(verdicts) {
+            let len = packet.len() as u64;
+            let meta = packet.meta_mut();
+            if verdict != Verdict::Forward || meta.realias {
+                break;
+            }
+            let settled_ns = self.settled_ns.max(meta.timestamp_ns);
+            if !self.flows.go_on(meta.flow, settled_ns, meta.keep_ms) {
+                break;
+            }
+            self.settled_ns = settled_ns;
+            meta.side = meta.side.other();
+            count += 1;
+            bytes += len;
+        }
+        self.counters.packets_out += count as u64;
+        self.counters.bytes_out += bytes;
+        count
+    }
+
+    /// What becomes of a packet, and of its flow, once all functions had it; whether it passed.
+    pub(super) fn settle(&mut self, packet: Packet, verdict: Verdict, run: &mut Run<'_, '_>) -> bool {
+        let (record, sequence) = (packet.meta().flow, packet.meta().sequence);
+        self.settled_ns = self.settled_ns.max(packet.meta().timestamp_ns);
+        let verdict = match verdict {
+            Verdict::Drop(reason) => Err(reason),
+            Verdict::Forward | Verdict::TurnBack => self.accept(record, &packet, run.pool),
+        };
+        let passed = verdict.is_ok();
+        match verdict {
+            Ok(()) => self.send(packet, run),
+            Err(reason) => {
+                self.drop_packet(packet, reason, run);
+                // Of a flow none of whose packets passed, nothing is kept.
+                let header = self.flows.records.header(record);
+                if header.has(Header::FLAG_LIVE) && !header.has(Header::FLAG_ACCEPTED) {
+                    self.end_flow(record, EndReason::Rejected, run.pool);
+                }
+            }
+        }
+        if !self.answers.is_empty() {
+            self.send_answers(sequence, run);
+        }
+        passed
+    }
+
+    /// A packet of the flow passed: the flow lives on, and its alias is learned when it is new.
+    fn accept(&mut self, record: u32, packet: &Packet, pool: &mut Pool) -> Result<(), DropReason> {
+        let meta = packet.meta();
+        let known = self.flows.records.header(record).has(Header::FLAG_ACCEPTED);
+        if known && !meta.realias {
+            self.flows.refresh(record, self.settled_ns, meta.keep_ms);
+            return Ok(());
+        }
+        if !self.learn_alias(packet, pool) {
+            return Err(DropReason::AliasConflict);
+        }
+        self.flows.refresh(record, self.settled_ns, meta.keep_ms);
+        if !known {
+            self.flows.records.header_mut(record).flags |= Header::FLAG_ACCEPTED;
+            self.flows.watch(record);
+        }
+        Ok(())
+    }
+
+    /// Learns the key that the flow's packets have behind the chain, from one of them; false if another flow has it.
+    fn learn_alias(&mut self, packet: &Packet, pool: &mut Pool) -> bool {
+        let meta = packet.meta();
+        if meta.direction != Direction::Original || !matches!(meta.class, Class::Whole | Class::FirstFragment)
+        {
+            return true;
+        }
+        let (key, reversed) = parse::current_key(packet);
+        match self.flows.set_alias(meta.flow, key, reversed) {
+            Err(other) if self.flows.records.header(other).deadline_ns() < self.settled_ns => {
+                self.end_in_time(other, pool);
+                self.flows.set_alias(meta.flow, key, reversed).is_ok()
+            }
+            learned => learned.is_ok(),
+        }
+    }
+
+    /// A flow's time is over.
+    pub(super) fn end_in_time(&mut self, record: u32, pool: &mut Pool) {
+        let over = self.flows.records.header(record).connection.is_over();
+        self.end_flow(record, if over { EndReason::Closed } else { EndReason::Idle }, pool);
+    }
+
+    pub(super) fn end_flow(&mut self, record: u32, reason: EndReason, pool: &mut Pool) {
+        self.counters.flows_ended[reason as usize] += 1;
+        let at = Moment::without_packet(self.flows.records.header(record), self.now_ns);
+        let mut env = Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: pool };
+        for stage in &mut self.stages {
+            stage.flow_end(record, reason, at, &mut env);
+        }
+        self.flows.remove(record);
+    }
+
+    /// Packets made in answer to packet `sequence` leave right behind it.
+    #[cold]
+    fn send_answers(&mut self, sequence: u64, run: &mut Run<'_, '_>) {
+        let mut answers = std::mem::take(&mut self.answers);
+        for packet in answers.extract_if(.., |packet| packet.meta().sequence == sequence) {
+            self.send(packet, run);
+        }
+        self.answers = answers;
+    }
+
+    pub(super) fn send(&mut self, mut packet: Packet, run: &mut Run<'_, '_>) {
+        self.counters.packets_out += 1;
+        self.counters.bytes_out += packet.len() as u64;
+        let meta = packet.meta_mut();
+        meta.side = meta.side.other();
+        if let Some(observer) = &mut run.observer {
+            observer.sent(&packet);
+        }
+        run.out.push(packet);
+    }
+
+    pub(super) fn drop_packet(&mut self, packet: Packet, reason: DropReason, run: &mut Run<'_, '_>) {
+        self.counters.drops[reason.index()] += 1;
+        if let Some(observer) = &mut run.observer {
+            observer.dropped(&packet, reason);
+        }
+        run.pool.give(packet);
+    }
+}
