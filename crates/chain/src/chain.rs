@@ -23,6 +23,7 @@ use packet::{DropReason, FlowHasher, Packet, Parser, Pool};
 use crate::flows::Flows;
 use crate::fragments::Fragments;
 use crate::gathering::Gathering;
+use crate::joining::Joining;
 use crate::observer::Observer;
 use crate::queue::Queue;
 use crate::{Counters, Options};
@@ -40,12 +41,15 @@ pub struct Chain {
     effects: Effects,
     counters: Counters,
     cycles: Vec<u64>,
-    /// Whether the functions, not the chain, say how long flows are kept.
-    keeps_flows: bool,
+    joining: Joining,
     /// The latest time that any packet had.
     now_ns: u64,
     /// The same as of the last packet that is settled.
     settled_ns: u64,
+    /// How long a group may take.
+    group_span_ns: u64,
+    /// Whether the batch has packets from both sides; if so, `gathering` says which may be in one group.
+    mixed: bool,
     gathering: Gathering,
     /// What came of parsing each packet of the batch.
     parsed: Vec<Result<(), DropReason>>,
@@ -82,11 +86,16 @@ impl Chain {
         let shares_sets = stages.iter().any(|stage| !stage.shared().sets.is_empty());
         Ok(Chain {
             cycles: vec![0; stages.len()],
-            keeps_flows,
-            gathering: Gathering::new(
-                if keeps_flows { 1 } else { options.timeouts.shortest_ms() },
-                shares_sets,
-            ),
+            joining: Joining { timeouts: options.timeouts, keeps_flows, tags: tag_bit > 0 },
+            // What a packet says about how long its flow is kept is heeded when its group is through: so no group takes
+            // longer than the shortest that a flow can be kept.
+            group_span_ns: if keeps_flows {
+                1_000_000
+            } else {
+                u64::from(options.timeouts.shortest_ms()) * 1_000_000
+            },
+            gathering: Gathering::new(shares_sets),
+            mixed: false,
             stages,
             parser: Parser {
                 hasher,
@@ -120,7 +129,6 @@ impl Chain {
             let count = self.gather(queue.rest());
             if count > 0 {
                 let verdicts = &mut [Verdict::Forward; GROUP_MAX][..count];
-                self.gathering.clear();
                 self.cross(&mut queue.rest()[..count], verdicts, &mut run);
                 self.settle_group(&mut queue, verdicts, &mut run);
             } else if let Some(packet) = queue.next(run.out) {

@@ -166,10 +166,10 @@ impl Flows {
         self.wheel.set(record, self.records.header(record).deadline_ns());
     }
 
-    /// Whether a flow may have to be cleared away at `now_ns`.
+    /// When the next flow may have to be cleared away.
     #[inline]
-    pub fn is_due(&self, now_ns: u64) -> bool {
-        self.wheel.is_due(now_ns)
+    pub fn due_ns(&self) -> u64 {
+        self.wheel.due_ns()
     }
 
     /// The flows to be cleared away at `now_ns`, in the order in which their time ended, into `due`: exactly those whose

@@ -6,6 +6,7 @@ mod chain;
 mod flows;
 pub mod fragments;
 mod gathering;
+mod joining;
 mod observer;
 mod options;
 mod queue;

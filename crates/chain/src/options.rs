@@ -104,6 +104,7 @@ impl Timeouts {
     }
 
     /// For a flow of this protocol whose connection is in this phase.
+    #[inline(never)]
     pub(crate) fn of(&self, protocol: u8, connection: Connection) -> u32 {
         let ms = match protocol {
             protocol::TCP if connection.is_established() => self.tcp_established_ms,

@@ -58,10 +58,10 @@ impl Wheel {
         time_ns >> TICK_BITS
     }
 
-    /// Whether a timer may have to fire at `now_ns`: if not, [`Wheel::advance`] would do nothing that matters.
+    /// When the next timer may have to fire: before, [`Wheel::advance`] would do nothing that matters.
     #[inline]
-    pub fn is_due(&self, now_ns: u64) -> bool {
-        Wheel::tick(now_ns) >= self.earliest
+    pub fn due_ns(&self) -> u64 {
+        self.earliest.saturating_mul(1 << TICK_BITS)
     }
 
     /// Sets the record's timer, moving it if it was set.

@@ -11,6 +11,12 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 #[repr(transparent)]
 pub struct Connection(u8);
 
+/// TCP flags (RFC 9293 3.1).
+const FIN: u8 = 1;
+const SYN: u8 = 2;
+const RST: u8 = 4;
+const ACK: u8 = 16;
+
 impl Connection {
     /// No packet yet.
     pub const NEW: Connection = Connection(0);
@@ -79,13 +85,14 @@ impl Connection {
     }
 
     /// The phase after this packet.
-    #[inline]
+    #[inline(always)]
     pub fn after(self, meta: &Meta, direction: Direction) -> Connection {
         if matches!(meta.class, Class::IcmpError | Class::LaterFragment) {
             return self; // It says nothing about the connection itself.
         }
         if meta.protocol == protocol::TCP {
-            return self.after_tcp(meta.tcp_flags, direction);
+            let goes_on = self == Connection::ESTABLISHED && meta.tcp_flags & (FIN | SYN | RST) == 0;
+            return if goes_on { self } else { self.after_tcp(meta.tcp_flags, direction) };
         }
         match direction {
             Direction::Reply => Connection::REPLIED,
@@ -94,12 +101,9 @@ impl Connection {
         }
     }
 
+    #[inline(never)]
     fn after_tcp(self, flags: u8, direction: Direction) -> Connection {
         use Connection as C;
-        const FIN: u8 = 1;
-        const SYN: u8 = 2;
-        const RST: u8 = 4;
-        const ACK: u8 = 16;
         if flags & RST != 0 {
             return C::RESET;
         }

@@ -241,10 +241,11 @@ impl Records {
     #[inline(always)]
     #[allow(clippy::expect_used)]
     pub fn header(&self, record: u32) -> &Header {
-        let start = record as usize * self.lines_per_record;
-        // Proof: a slice of this length has this many elements.
-        let lines = self.lines[start..start + HEADER_LINES].first_chunk::<HEADER_LINES>().expect("sliced so");
-        zerocopy::transmute_ref!(lines)
+        let lines = &self.lines[record as usize * self.lines_per_record..];
+        // Proof: a record has at least a header's lines (`new`).
+        zerocopy::transmute_ref!(
+            lines.first_chunk::<HEADER_LINES>().expect("a record begins with its header")
+        )
     }
 
     /// The record's header, to be changed.
@@ -252,8 +253,13 @@ impl Records {
     /// # Panics
     /// If there is no such record.
     #[inline(always)]
+    #[allow(clippy::expect_used)]
     pub fn header_mut(&mut self, record: u32) -> &mut Header {
-        self.parts_mut(record).0
+        let lines = &mut self.lines[record as usize * self.lines_per_record..];
+        // Proof: a record has at least a header's lines (`new`).
+        zerocopy::transmute_mut!(
+            lines.first_chunk_mut::<HEADER_LINES>().expect("a record begins with its header")
+        )
     }
 
     /// Header and functions' states at once.

@@ -269,9 +269,9 @@ impl<N: NetworkFunction> Loaded<N> {
             if *verdict != Verdict::Forward || packet.meta().side != group.side {
                 continue;
             }
+            let (record, at, len) = (packet.meta().flow, Moment::of(packet.meta()), packet.len());
             self.counters.packets += 1;
-            self.counters.bytes += packet.len() as u64;
-            let (record, at) = (packet.meta().flow, Moment::of(packet.meta()));
+            self.counters.bytes += len as u64;
             let Some((function, state, mut context)) = self.with_flow(record, at, &mut group.env) else {
                 *verdict = Verdict::Drop(DropReason::Internal);
                 continue;

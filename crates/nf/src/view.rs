@@ -55,7 +55,7 @@ impl<'a> PacketView<'a> {
     }
 
     /// Length of the IP packet in bytes: what meters and counters count.
-    #[inline]
+    #[inline(always)]
     pub fn ip_len(&self) -> usize {
         self.packet.ip_len()
     }

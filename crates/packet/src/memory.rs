@@ -94,9 +94,43 @@ pub fn equal_mask(words: &[u32; 8], wanted: u32) -> u32 {
     words.iter().enumerate().fold(0, |mask, (i, &word)| mask | u32::from(word == wanted) << i)
 }
 
+/// Whether the first `LEN` bytes, at least 16, are the same: without a branch and without a call.
+#[inline(always)]
+pub fn equal<const LEN: usize, const N: usize>(a: &[u8; N], b: &[u8; N]) -> bool {
+    const { assert!(LEN >= 16 && LEN <= N, "at least one vector, and no more than there is") };
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: SSE2 is part of x86-64; each unaligned load reads 16 bytes that end at or before byte LEN, within its array.
+    unsafe {
+        use std::arch::x86_64::{__m128i, _mm_and_si128, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8};
+        let same = |at: usize| -> __m128i {
+            _mm_cmpeq_epi8(
+                _mm_loadu_si128(a.as_ptr().add(at).cast()),
+                _mm_loadu_si128(b.as_ptr().add(at).cast()),
+            )
+        };
+        let last = same(LEN - 16);
+        let all = (0..LEN / 16).fold(last, |all, i| _mm_and_si128(all, same(16 * i)));
+        _mm_movemask_epi8(all) == 0xffff
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    (a[..LEN] == b[..LEN])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_are_compared_to_the_last() {
+        let a: [u8; 40] = std::array::from_fn(|i| i as u8);
+        assert!(equal::<40, 40>(&a, &a.clone()));
+        for i in 0..40 {
+            let mut b = a;
+            b[i] ^= 0x80;
+            assert!(!equal::<40, 40>(&a, &b), "byte {i}");
+            assert_eq!(equal::<24, 40>(&a, &b), i >= 24, "byte {i}");
+        }
+    }
 
     #[test]
     fn equal_words_are_found() {

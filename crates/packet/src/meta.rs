@@ -137,15 +137,16 @@ impl Meta {
     /// Sets what the receiver is to set to its defaults. All else has no meaning until the packet is parsed.
     #[inline]
     pub(crate) fn receive(&mut self, wire_len: u32) {
+        self.key.tenant = 0;
         self.timestamp_ns = 0;
         self.wire_len = wire_len;
-        self.ingress = 0;
-        self.egress = 0;
-        self.side = Side::Inside;
+        (self.ingress, self.egress) = (0, 0);
         self.link = LinkType::Ethernet;
-        self.key.tenant = 0;
-        self.class = Class::NotIp;
-        self.version = 0;
+        // Side by side, so that this is one store.
+        (self.direction, self.side, self.phase) = (Direction::Original, Side::Inside, 0);
+        (self.realias, self.reversed) = (false, false);
+        (self.protocol, self.tcp_flags, self.version) = (0, 0, 0);
+        (self.class, self.plain) = (Class::NotIp, false);
     }
 
     /// Whether a transport header is there (captured, and not a later fragment).

@@ -120,8 +120,13 @@ impl Packet {
     }
 
     /// The length of the packet from its outermost IP header on, in bytes, as its header says it.
+    #[inline(always)]
     pub fn ip_len(&self) -> usize {
-        ip_len(self.data(), self.meta().outer_l3 as usize)
+        let l3 = self.meta().outer_l3 as usize;
+        match self.data().get(l3..).and_then(<[u8]>::first_chunk) {
+            Some(&[0x45, _, high, low]) if high | low != 0 => usize::from(u16::from_be_bytes([high, low])),
+            _ => ip_len(self.data(), l3),
+        }
     }
 
     /// Cuts the link layer's padding behind the IP packet away.
@@ -161,6 +166,7 @@ impl Packet {
 }
 
 /// The length of the IP packet that begins at `l3`, as its header says it; where it does not, what there is.
+#[inline(never)]
 fn ip_len(data: &[u8], l3: usize) -> usize {
     let header = data.get(l3..).unwrap_or_default();
     let stated = match header {

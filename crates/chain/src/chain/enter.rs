@@ -6,9 +6,9 @@ use nf::{EndReason, Verdict};
 use packet::{Class, Direction, DropReason, Meta, Packet, Pool, parse};
 
 use super::{Chain, GROUP_MAX, Run};
-use crate::flows::{AS_LONG_AS_BEFORE, Flows};
+use crate::flows::Flows;
 use crate::fragments::{Datagram, First, Refused};
-use crate::{NotIp, Options, WhenFull};
+use crate::{NotIp, WhenFull};
 
 /// A record number that no record has.
 const NO_RECORD: u32 = u32::MAX;
@@ -48,10 +48,13 @@ impl Chain {
     /// Parses packets, and looks up which flow each probably belongs to. All asks for memory go out before any is used.
     pub(super) fn look_up(&mut self, batch: &mut [Packet]) {
         self.parse(batch, |flows, meta| flows.prefetch_index(meta.hash));
+        let mut sides = [false; 2];
         for packet in batch {
             let meta = packet.meta_mut();
             meta.flow = self.flows.prefetch_record(meta.hash).unwrap_or(NO_RECORD);
+            sides[meta.side as usize] = true;
         }
+        self.mixed = sides == [true; 2];
     }
 
     /// Counts and parses packets, calls `then` with each, and leaves what came of it in `parsed`; returns their bytes.
@@ -76,27 +79,37 @@ impl Chain {
     /// begins another group, or goes alone if it would be the first.
     #[inline(never)]
     pub(super) fn gather(&mut self, packets: &mut [Packet]) -> usize {
+        if self.mixed {
+            self.gathering.clear();
+        }
+        let mut until_ns = self.flows.due_ns();
+        let mut now_ns = self.now_ns;
         let mut count = 0;
         for packet in packets.iter_mut().take(GROUP_MAX) {
             let meta = packet.meta_mut();
             if meta.class != Class::Whole || meta.flow == NO_RECORD {
                 break;
             }
-            self.now_ns = self.now_ns.max(meta.timestamp_ns);
-            if self.gathering.ends_before(meta.flow, meta.side, self.now_ns) || self.flows.is_due(self.now_ns)
-            {
+            now_ns = now_ns.max(meta.timestamp_ns);
+            if now_ns >= until_ns {
                 break;
             }
             let header = self.flows.records.header_mut(meta.flow);
             let Some(direction) = header.direction_of(&meta.key, meta.reversed) else { break };
-            if header.has(Header::FLAG_TURNS) || self.now_ns > header.deadline_ns() {
+            if header.has(Header::FLAG_TURNS)
+                || now_ns > header.deadline_ns()
+                || self.mixed && !self.gathering.add(meta.flow, meta.side)
+            {
                 break;
             }
+            if count == 0 {
+                until_ns = until_ns.min(now_ns.saturating_add(self.group_span_ns));
+            }
             meta.direction = direction;
-            self.gathering.add(meta.flow, meta.side, self.now_ns);
-            join(meta, header, &self.options, self.keeps_flows);
+            self.joining.join(meta, header);
             count += 1;
         }
+        self.now_ns = now_ns;
         count
     }
 
@@ -194,7 +207,7 @@ impl Chain {
         let meta = packet.meta_mut();
         meta.flow = record;
         meta.direction = direction;
-        join(meta, self.flows.records.header_mut(record), &self.options, self.keeps_flows);
+        self.joining.join(meta, self.flows.records.header_mut(record));
         if begins {
             self.start_flow(&packet, run.pool);
         }
@@ -237,23 +250,4 @@ impl Chain {
             stage.flow_start(meta.flow, at, &mut env);
         }
     }
-}
-
-/// The packet takes its number in the flow, its tags, and moves the connection on.
-#[inline(always)]
-fn join(meta: &mut Meta, header: &mut Header, options: &Options, keeps_flows: bool) {
-    let connection = header.connection.after(meta, meta.direction);
-    header.clock += 1;
-    meta.clock = header.clock;
-    meta.phase = connection.phase();
-    meta.tags = header.tags;
-    meta.realias = false;
-    meta.keep_ms = if keeps_flows || meta.protocol != header.key.protocol {
-        0 // The functions say it; and an ICMP error about the flow does not keep it (RFC 5508 REQ-10).
-    } else if connection == header.connection && header.timeout_ms != 0 {
-        AS_LONG_AS_BEFORE
-    } else {
-        options.timeouts.of(meta.protocol, connection)
-    };
-    header.connection = connection;
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::ensure;
 use chain::Chain;
 use clap::ValueEnum;
-use packet::{Packet, Pool, Side};
+use packet::{Packet, Pool};
 
 use super::tape::{Frames, Tape};
 use crate::policies;
@@ -180,7 +180,6 @@ impl World {
         let Some(mut packet) = self.pool.take(frame) else { return };
         let meta = packet.meta_mut();
         meta.timestamp_ns = self.now_ns;
-        meta.side = Side::Inside;
         self.now_ns += PACE_NS;
         self.batch.push(packet);
     }

@@ -13,7 +13,7 @@ use super::{Done, LoadBalancer, NOT_REPLAYABLE, count_packet, counter, of_server
 
 impl LoadBalancer {
     /// Does to a packet what was decided for its direction.
-    #[inline]
+    #[inline(always)]
     pub(super) fn carry(
         &self,
         role: Role,

@@ -123,7 +123,7 @@ impl NetworkFunction for LoadBalancer {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn process(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
         state.packets += 1;
         let role = state.role(context.direction());

@@ -148,7 +148,7 @@ impl NetworkFunction for Monitor {
     }
 
     // B24, A29
-    #[inline]
+    #[inline(always)]
     fn process(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
         let meta = packet.meta();
         let bytes = packet.ip_len() as u64;

@@ -30,7 +30,7 @@ use nf::{
     Access, Affinity, Context, ControlError, Descriptor, EndReason, Field, Maturity, NetworkFunction,
     PacketView, Scaling, Setup, Shared, Verdict,
 };
-use packet::{Addr, Class as Kind, Direction, DropReason, RewriteError, Side};
+use packet::{Addr, Class as Kind, Direction, DropReason, End, RewriteError, Side};
 
 pub use config::Config;
 pub use state::State;
@@ -172,7 +172,7 @@ impl NetworkFunction for Nat {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn process(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
         if !state.has(State::PLAIN) || packet.meta().class == Kind::IcmpError {
             return self.process_seldom(packet, state, context);
@@ -182,10 +182,11 @@ impl NetworkFunction for Nat {
             return self.spoofed(context);
         }
         context.keep_flow_ms(self.keep.ms(side, state.class, context.connection()));
-        forward(match side {
-            Side::Inside => packet.set_source(state.external),
-            Side::Outside => packet.set_destination(state.internal),
-        })
+        let (end, to) = match side {
+            Side::Inside => (End::Source, &state.external),
+            Side::Outside => (End::Destination, &state.internal),
+        };
+        forward(packet.set_end(end, *to))
     }
 
     fn flow_end(&self, state: &mut State, _reason: EndReason, context: &mut Context<'_>) {
