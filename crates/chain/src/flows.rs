@@ -55,7 +55,7 @@ impl Flows {
     #[inline]
     pub fn prefetch_record(&self, hash: u64) -> Option<u32> {
         let record = self.index.guess(hash)? >> 1;
-        self.records.prefetch(record);
+        self.records.prefetch_header(record);
         Some(record)
     }
 
