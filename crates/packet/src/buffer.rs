@@ -42,7 +42,8 @@ impl Packet {
     pub fn from_bytes(data: &[u8]) -> Packet {
         let mut packet = if data.len() + HEADROOM <= SMALL_ROOM { new_small() } else { new_large() };
         let fits = data.len().min(packet.0.room.len() - HEADROOM);
-        packet.fill(&data[..fits]);
+        let received = packet.receive(&data[..fits]);
+        debug_assert!(received.is_ok());
         packet.0.meta.wire_len = data.len() as u32;
         packet
     }
@@ -137,13 +138,19 @@ impl Packet {
         Ok(())
     }
 
-    /// Sets content, with the default headroom before it; `data` must fit, which callers see to.
-    #[inline]
-    fn fill(&mut self, data: &[u8]) {
+    /// Takes these bytes as content, with the default headroom before them, and fresh metadata: what a receiver does with
+    /// an empty buffer.
+    #[inline(always)]
+    pub fn receive(&mut self, data: &[u8]) -> Result<(), NoRoom> {
         let frame = &mut *self.0;
+        let Some(room) = frame.room.get_mut(HEADROOM..).and_then(|room| room.get_mut(..data.len())) else {
+            return Err(NoRoom { wanted: data.len(), available: frame.room.len().saturating_sub(HEADROOM) });
+        };
+        room.copy_from_slice(data);
         frame.head = HEADROOM as u32;
         frame.len = data.len() as u32;
-        frame.room[HEADROOM..][..data.len()].copy_from_slice(data);
+        frame.meta.receive(data.len() as u32);
+        Ok(())
     }
 
     fn is_small(&self) -> bool {
@@ -194,13 +201,20 @@ impl Pool {
         let mut packet =
             if data.len() + HEADROOM <= SMALL_ROOM { self.small.pop() } else { self.take_large(data.len()) };
         match &mut packet {
-            Some(packet) => {
-                packet.fill(data);
-                packet.0.meta.receive(data.len() as u32);
-            }
+            Some(packet) => packet.receive(data).ok()?, // It has room: so it was chosen.
             None => self.refused += 1,
         }
         packet
+    }
+
+    /// Adds up to `count` small buffers to `batch`, to be filled by [`Packet::receive`]; how many there were.
+    #[inline]
+    pub fn take_small(&mut self, count: usize, batch: &mut Vec<Packet>) -> usize {
+        let rest = self.small.len().saturating_sub(count);
+        let taken = self.small.len() - rest;
+        batch.extend(self.small.drain(rest..));
+        self.refused += (count - taken) as u64;
+        taken
     }
 
     /// Gives a packet back.

@@ -61,7 +61,8 @@ impl Chain {
     #[inline(always)]
     fn parse(&mut self, batch: &mut [Packet], then: impl Fn(&Flows, &Meta)) -> u64 {
         let (first, mut bytes) = (self.counters.packets_in, 0);
-        let (parser, flows) = (&self.parser, &self.flows);
+        // A copy, which nothing that is written meanwhile can change.
+        let (parser, flows) = (self.parser, &self.flows);
         self.parsed.clear();
         self.parsed.extend(batch.iter_mut().zip(first..).map(|(packet, sequence)| {
             bytes += packet.len() as u64;

@@ -3,7 +3,7 @@
 use nf::index::Index;
 use packet::{Addr, End, Endpoint, FlowHasher, FlowKey, Packet, Parser, Pool};
 
-use super::tape::Tape;
+use super::tape::{Frames, Tape};
 
 /// Copy in, parse, hash, one look-up in a table with prefetching, rewrite of one end. No insertion, no expiry, no reverse.
 pub struct Floor {
@@ -53,26 +53,19 @@ impl Floor {
 
     /// Plays a part of the tape.
     pub fn play(&mut self, tape: &Tape, from: usize, count: usize) {
-        tape.play(from, count).for_each(|frame| {
-            self.add(frame);
-            if self.batch.len() == self.batch_len {
-                self.run();
+        tape.play(from, count, self.batch_len).for_each(|frames| self.run(frames));
+    }
+
+    #[inline]
+    fn run(&mut self, frames: Frames<'_>) {
+        self.pool.take_small(frames.len(), &mut self.batch);
+        for (packet, frame) in self.batch.iter_mut().zip(frames) {
+            let received = packet.receive(frame);
+            debug_assert!(received.is_ok(), "frames are shorter than buffers");
+            if self.parser.parse(packet).is_ok() {
+                self.index.prefetch(packet.meta().hash);
             }
-        });
-        self.run();
-    }
-
-    #[inline]
-    fn add(&mut self, frame: &[u8]) {
-        let Some(mut packet) = self.pool.take(frame) else { return };
-        if self.parser.parse(&mut packet).is_ok() {
-            self.index.prefetch(packet.meta().hash);
         }
-        self.batch.push(packet);
-    }
-
-    #[inline]
-    fn run(&mut self) {
         for packet in &mut self.batch {
             let meta = packet.meta_mut();
             let guess = self.index.guess(meta.hash);

@@ -11,9 +11,12 @@ pub struct Tape {
     count: usize,
 }
 
+/// Frames one after the other.
+pub type Frames<'t> = std::slice::ChunksExact<'t, u8>;
+
 /// What kind of frames a workload wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Frames {
+pub enum Kind {
     /// UDP from clients to one server address.
     Udp,
     /// TCP segments with SYN, each of a flow of its own, from ever new clients.
@@ -28,34 +31,38 @@ pub const SERVICE: [u8; 4] = [192, 0, 2, 80];
 
 impl Tape {
     /// A tape of packets of `packet_size` bytes on the wire, over this many flows.
-    pub fn new(flows: u32, packet_size: u16, zipf: Option<f64>, kind: Frames) -> Tape {
+    pub fn new(flows: u32, packet_size: u16, zipf: Option<f64>, kind: Kind) -> Tape {
         let frame_len = packet_size as usize - 4; // Without the frame check sequence.
         let count = FRAMES_MIN.max(flows as usize);
         let mut frames = Vec::with_capacity(count * frame_len);
         let mut pick = Pick::new(flows, zipf);
         for i in 0..count {
             match kind {
-                Frames::Udp => udp(&mut frames, pick.next(), frame_len),
-                Frames::Syn => syn(&mut frames, i as u32, frame_len),
+                Kind::Udp => udp(&mut frames, pick.next(), frame_len),
+                Kind::Syn => syn(&mut frames, i as u32, frame_len),
             }
         }
         let mut openings = Vec::with_capacity(flows as usize * frame_len);
-        if kind == Frames::Udp {
+        if kind == Kind::Udp {
             (0..flows).for_each(|flow| udp(&mut openings, flow, frame_len));
         }
         Tape { frames, frame_len, openings, count }
     }
 
-    /// `count` frames from number `from` on; the tape is endless.
-    pub fn play(&self, from: usize, count: usize) -> impl Iterator<Item = &[u8]> {
-        let start = from % self.count * self.frame_len;
-        let once = self.frames[start..].chunks_exact(self.frame_len);
-        let again = std::iter::repeat_with(|| self.frames.chunks_exact(self.frame_len)).flatten();
-        once.chain(again).take(count)
+    /// `count` frames from number `from` on, in runs of up to `run_len`; the tape is endless.
+    pub fn play(&self, from: usize, count: usize, run_len: usize) -> impl Iterator<Item = Frames<'_>> {
+        let (mut at, mut left) = (from % self.count, count);
+        std::iter::from_fn(move || {
+            let len = left.min(run_len).min(self.count - at);
+            let run = &self.frames[at * self.frame_len..][..len * self.frame_len];
+            at = (at + len) % self.count;
+            left -= len;
+            (len > 0).then(|| run.chunks_exact(self.frame_len))
+        })
     }
 
     /// The first frame of each flow.
-    pub fn openings(&self) -> impl Iterator<Item = &[u8]> {
+    pub fn openings(&self) -> Frames<'_> {
         self.openings.chunks_exact(self.frame_len)
     }
 }

@@ -7,7 +7,7 @@ use chain::Chain;
 use clap::ValueEnum;
 use packet::{Packet, Pool};
 
-use super::tape::{Frames, Tape};
+use super::tape::{Frames, Kind, Tape};
 use crate::policies;
 
 /// What to measure.
@@ -44,10 +44,10 @@ impl Workload {
     }
 
     /// What frames it is played.
-    pub fn frames(self) -> Frames {
+    pub fn frames(self) -> Kind {
         match self {
-            Workload::FirewallNew => Frames::Syn,
-            _ => Frames::Udp,
+            Workload::FirewallNew => Kind::Syn,
+            _ => Kind::Udp,
         }
     }
 
@@ -130,15 +130,14 @@ impl World {
             out: Vec::with_capacity(2 * batch_len),
             batch_len,
             now_ns: 1_000_000_000,
-            fresh: workload.frames() == Frames::Syn,
+            fresh: workload.frames() == Kind::Syn,
         })
     }
 
     /// Opens the tape's flows, and runs once around.
     pub fn warm_up(&mut self, tape: &Tape) -> anyhow::Result<()> {
-        for frame in tape.openings() {
-            self.add(frame);
-            self.run();
+        for opening in tape.openings() {
+            self.run(opening.chunks_exact(opening.len()));
         }
         let counters = self.chain.counters();
         ensure!(
@@ -152,13 +151,7 @@ impl World {
 
     /// Plays a part of the tape.
     pub fn play(&mut self, tape: &Tape, from: usize, count: usize) {
-        tape.play(from, count).for_each(|frame| {
-            self.add(frame);
-            if self.batch.len() == self.batch_len {
-                self.run();
-            }
-        });
-        self.run();
+        tape.play(from, count, self.batch_len).for_each(|frames| self.run(frames));
     }
 
     /// Whether every packet was accounted for, and passed: a fast wrong run is a failure.
@@ -175,17 +168,16 @@ impl World {
         self.chain.record_len()
     }
 
+    /// Runs a batch: receives the frames, processes the packets, and takes back what comes out.
     #[inline]
-    fn add(&mut self, frame: &[u8]) {
-        let Some(mut packet) = self.pool.take(frame) else { return };
-        let meta = packet.meta_mut();
-        meta.timestamp_ns = self.now_ns;
-        self.now_ns += PACE_NS;
-        self.batch.push(packet);
-    }
-
-    #[inline]
-    fn run(&mut self) {
+    fn run(&mut self, frames: Frames<'_>) {
+        self.pool.take_small(frames.len(), &mut self.batch);
+        for (packet, frame) in self.batch.iter_mut().zip(frames) {
+            let received = packet.receive(frame);
+            debug_assert!(received.is_ok(), "frames are shorter than buffers");
+            packet.meta_mut().timestamp_ns = self.now_ns;
+            self.now_ns += PACE_NS;
+        }
         self.chain.process(&mut self.batch, &mut self.out, &mut self.pool);
         std::hint::black_box(&mut self.out);
         self.pool.give_all(&mut self.out);
