@@ -1,6 +1,6 @@
 //! What a function has at hand beside the packet and its state.
 
-use packet::{Direction, DropReason, FlowKey, Packet, Side, split_mix};
+use packet::{Direction, DropReason, FlowKey, Meta, Packet, Side, split_mix};
 
 use crate::effects::{Alert, Effects, FlowReport, Severity, Signature};
 use crate::map::StateMap;
@@ -55,22 +55,72 @@ pub(crate) struct Instance {
 
 /// What a function has at hand while it processes a packet or hears of its flow.
 pub struct Context<'a> {
-    pub(crate) flow: FlowInfo<'a>,
+    pub(crate) at: Moment,
+    pub(crate) header: &'a mut Header,
     pub(crate) map: StateMap<'a>,
     pub(crate) instance: &'a mut Instance,
     pub(crate) effects: &'a mut Effects,
     pub(crate) buffers: &'a mut packet::Pool,
-    pub(crate) tags: &'a mut u64,
-    pub(crate) keep_ms: u32,
-    pub(crate) realias: bool,
     pub(crate) draws: u32,
-    pub(crate) packet_tags: u64,
+}
+
+/// When something happens to a flow: what is known of the packet at hand, as it stands in its metadata.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)] // In the order of `Meta`, so that it is copied in few pieces.
+pub(crate) struct Moment {
+    pub now_ns: u64,
+    pub sequence: u64,
+    pub clock: u64,
+    /// Tags of the packet.
+    pub tags: u64,
+    pub record: u32,
+    /// The longest time so far that a function wants the flow to be kept.
+    pub keep_ms: u32,
+    pub direction: Direction,
+    pub side: Side,
+    pub connection: Connection,
+    /// Whether a function rewrites the flow's packets otherwise than before.
+    pub realias: bool,
+}
+
+impl Moment {
+    /// The moment of this packet.
+    #[inline(always)]
+    pub fn of(meta: &Meta) -> Moment {
+        Moment {
+            now_ns: meta.timestamp_ns,
+            sequence: meta.sequence,
+            clock: meta.clock,
+            tags: meta.tags,
+            record: meta.flow,
+            keep_ms: meta.keep_ms,
+            direction: meta.direction,
+            side: meta.side,
+            connection: Connection::from_phase(meta.phase),
+            realias: meta.realias,
+        }
+    }
+
+    /// A moment of the flow without a packet.
+    pub fn without_packet(record: u32, header: &Header, now_ns: u64) -> Moment {
+        Moment {
+            now_ns,
+            sequence: 0,
+            clock: header.clock,
+            tags: 0,
+            record,
+            keep_ms: 0,
+            direction: Direction::Original,
+            side: header.origin(),
+            connection: header.connection,
+            realias: false,
+        }
+    }
 }
 
 /// What the chain knows of the flow and of the packet at hand.
 #[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct FlowInfo<'a> {
+pub struct FlowInfo {
     /// Now: the packet's time, or the timer's.
     pub now_ns: u64,
     /// The packet's number in order of arrival.
@@ -78,29 +128,17 @@ pub struct FlowInfo<'a> {
     /// The packet's number in its flow, from 1 (S58).
     pub clock: u64,
     /// The flow's key as it began.
-    pub key: &'a FlowKey,
+    pub key: FlowKey,
+    /// Whether the first packet's ends were in the key's opposite order.
+    pub reversed: bool,
     /// Which way the packet goes in the flow.
     pub direction: Direction,
     /// The side that the packet entered by.
     pub side: Side,
+    /// The side that the flow's first packet entered by.
+    pub origin: Side,
     /// What the connection has come to, this packet included.
     pub connection: Connection,
-    /// The `FLAG_` constants of [`Header`].
-    pub(crate) flags: u8,
-}
-
-impl FlowInfo<'_> {
-    /// Whether the first packet's ends were in the key's opposite order.
-    #[inline]
-    pub fn reversed(&self) -> bool {
-        self.flags & Header::FLAG_REVERSED != 0
-    }
-
-    /// The side that the flow's first packet entered by.
-    #[inline]
-    pub fn origin(&self) -> Side {
-        if self.flags & Header::FLAG_FROM_OUTSIDE != 0 { Side::Outside } else { Side::Inside }
-    }
 }
 
 /// Where a function's attributes stand in the packets' tag word; laid out by the chain.
@@ -137,42 +175,52 @@ impl TagLayout {
     }
 }
 
-impl<'a> Context<'a> {
+impl Context<'_> {
     /// What is known of flow and packet.
-    #[inline]
-    pub fn flow(&self) -> &FlowInfo<'a> {
-        &self.flow
+    #[inline(always)]
+    pub fn flow(&self) -> FlowInfo {
+        FlowInfo {
+            now_ns: self.at.now_ns,
+            sequence: self.at.sequence,
+            clock: self.at.clock,
+            key: self.header.key,
+            reversed: self.header.has(Header::FLAG_REVERSED),
+            direction: self.at.direction,
+            side: self.at.side,
+            origin: self.header.origin(),
+            connection: self.at.connection,
+        }
     }
 
     /// The time of the packet, in nanoseconds.
     #[inline]
     pub fn now_ns(&self) -> u64 {
-        self.flow.now_ns
+        self.at.now_ns
     }
 
     /// Which way the packet goes in its flow.
     #[inline]
     pub fn direction(&self) -> Direction {
-        self.flow.direction
+        self.at.direction
     }
 
     /// The side that the packet entered by.
     #[inline]
     pub fn side(&self) -> Side {
-        self.flow.side
+        self.at.side
     }
 
     /// What the connection has come to, this packet included.
     #[inline]
     pub fn connection(&self) -> Connection {
-        self.flow.connection
+        self.at.connection
     }
 
     /// Asks for the flow to be kept for this long after the packet, at most [`KEEP_MS_MAX`]. The longest wish in the chain
     /// counts; a packet for which no function asks does not refresh its flow (RFC 4787 REQ-6).
     #[inline]
     pub fn keep_flow_ms(&mut self, ms: u32) {
-        self.keep_ms = self.keep_ms.max(ms.min(KEEP_MS_MAX));
+        self.at.keep_ms = self.at.keep_ms.max(ms.min(KEEP_MS_MAX));
     }
 
     /// The same in nanoseconds, rounded up to milliseconds.
@@ -240,18 +288,18 @@ impl<'a> Context<'a> {
 
     /// Sets one of the function's attributes on this packet (E4).
     pub fn tag_packet(&mut self, attribute: usize, value: u16) {
-        self.instance.tags.set(&mut self.packet_tags, attribute, value);
+        self.instance.tags.set(&mut self.at.tags, attribute, value);
     }
 
     /// Sets one of the function's attributes on the flow: on this packet and all later ones (A29).
     pub fn tag_flow(&mut self, attribute: usize, value: u16) {
-        self.instance.tags.set(self.tags, attribute, value);
+        self.instance.tags.set(&mut self.header.tags, attribute, value);
         self.tag_packet(attribute, value);
     }
 
     /// The value of one of the function's attributes on this packet.
     pub fn tag(&self, attribute: usize) -> u16 {
-        self.instance.tags.get(self.packet_tags, attribute)
+        self.instance.tags.get(self.at.tags, attribute)
     }
 
     /// Raises an alert about this packet.
@@ -262,16 +310,17 @@ impl<'a> Context<'a> {
         category: &'static str,
         severity: Severity,
     ) {
+        let flow = self.flow();
         self.effects.alert(Alert {
-            timestamp_ns: self.flow.now_ns,
-            sequence: self.flow.sequence,
+            timestamp_ns: flow.now_ns,
+            sequence: flow.sequence,
             stage: self.instance.stage,
             signature_id,
             signature: signature.into(),
             category,
             severity,
-            key: *self.flow.key,
-            reversed: self.flow.reversed() ^ (self.flow.direction == Direction::Reply),
+            key: flow.key,
+            reversed: flow.reversed ^ (flow.direction == Direction::Reply),
         });
     }
 
@@ -289,17 +338,17 @@ impl<'a> Context<'a> {
     /// Says that the function now rewrites the flow's packets otherwise than before (a server was exchanged): the chain
     /// then learns the new reverse 5-tuple.
     pub fn rewrites_changed(&mut self) {
-        self.realias = true;
+        self.at.realias = true;
     }
 
     /// 64 random bits: seeded, and the same wherever and whenever this packet is processed.
     pub fn random(&mut self) -> u64 {
         self.draws += 1;
-        let words = self.flow.key.words();
+        let words = self.header.key.words();
         let mut state = self.instance.seed
             ^ u64::from(self.instance.stage) << 48
             ^ u64::from(self.draws) << 32
-            ^ self.flow.clock;
+            ^ self.at.clock;
         for word in words {
             state = split_mix(&mut (state ^ word));
         }

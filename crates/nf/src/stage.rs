@@ -3,19 +3,19 @@
 //! One call through the trait object processes a batch; within it everything is monomorphic.
 
 use packet::memory::OutOfMemory;
-use packet::{Direction, DropReason, Meta, Packet, Side};
+use packet::{DropReason, Meta, Packet, Side};
 use zerocopy::FromBytes;
 
 use crate::config::ConfigError;
-use crate::context::{Context, CounterGroup, FlowInfo, Instance, SharedState, TagLayout};
+use crate::context::{Context, CounterGroup, Instance, Moment, SharedState, TagLayout};
 use crate::map::StateMap;
 use crate::pool::Pool;
 use crate::record::{Header, Layout, Records};
 use crate::recording::{HeaderAction, Recording};
 use crate::set::Set;
 use crate::{
-    Connection, ControlError, Descriptor, Effects, EndReason, EventCondition, MapSpec, NetworkFunction,
-    PacketView, Setup, Shared, Verdict,
+    ControlError, Descriptor, Effects, EndReason, EventCondition, MapSpec, NetworkFunction, PacketView,
+    Setup, Shared, Verdict,
 };
 
 /// Packets under way through a chain, in order of arrival, and what they are processed with.
@@ -26,12 +26,39 @@ pub struct Group<'a> {
     pub verdicts: &'a mut [Verdict],
     /// Which packets take part: those that entered by this side.
     pub side: Side,
-    /// Set by the stage if it turned a packet back.
-    pub turned: bool,
+    /// How much they are.
+    pub load: Load,
+    /// Set by the stage if it decided otherwise about any of them than to forward it.
+    pub parted: bool,
     /// What the stage's function works with.
     pub env: Env<'a>,
     /// Filled in if what the function does is to be recorded: then the group has one packet.
     pub recording: Option<&'a mut Recording>,
+}
+
+/// An amount of packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// How many.
+    pub packets: u64,
+    /// Their bytes, from the link layer on.
+    pub bytes: u64,
+}
+
+impl Load {
+    /// That of the packets that are to be forwarded, by the side that they entered by.
+    #[inline]
+    pub fn by_side(packets: &[Packet], verdicts: &[Verdict]) -> [Load; 2] {
+        let mut loads = [Load::default(); 2];
+        for (packet, &verdict) in packets.iter().zip(verdicts) {
+            if verdict == Verdict::Forward {
+                let load = &mut loads[packet.meta().side as usize];
+                load.packets += 1;
+                load.bytes += packet.len() as u64;
+            }
+        }
+        loads
+    }
 }
 
 /// What functions work with, whatever the occasion.
@@ -55,54 +82,6 @@ pub struct StageCounters {
     pub drops: u64,
 }
 
-/// When something happens to a flow: the packet's part of [`FlowInfo`].
-#[derive(Clone, Copy, Debug)]
-pub struct Moment {
-    /// The time.
-    pub now_ns: u64,
-    /// The packet's number in order of arrival.
-    pub sequence: u64,
-    /// The packet's number in its flow.
-    pub clock: u64,
-    /// Tags of the packet.
-    pub tags: u64,
-    /// Which way the packet goes in the flow.
-    pub direction: Direction,
-    /// The side that the packet entered by.
-    pub side: Side,
-    /// What the connection has come to.
-    pub connection: Connection,
-}
-
-impl Moment {
-    /// The moment of this packet.
-    #[inline]
-    pub fn of(meta: &Meta) -> Moment {
-        Moment {
-            now_ns: meta.timestamp_ns,
-            sequence: meta.sequence,
-            clock: meta.clock,
-            tags: meta.tags,
-            direction: meta.direction,
-            side: meta.side,
-            connection: Connection::from_phase(meta.phase),
-        }
-    }
-
-    /// A moment of the flow without a packet.
-    pub fn without_packet(header: &Header, now_ns: u64) -> Moment {
-        Moment {
-            now_ns,
-            sequence: 0,
-            clock: header.clock,
-            tags: 0,
-            direction: Direction::Original,
-            side: header.origin(),
-            connection: header.connection,
-        }
-    }
-}
-
 /// A function in a chain.
 pub trait Stage: Send {
     /// What the function says of itself.
@@ -115,14 +94,14 @@ pub trait Stage: Send {
     /// Processes the group's packets whose verdict is still to forward.
     fn process(&mut self, group: &mut Group<'_>);
 
-    /// A flow begins.
-    fn flow_start(&mut self, record: u32, at: Moment, env: &mut Env<'_>);
+    /// A flow begins with this packet.
+    fn flow_start(&mut self, packet: &Meta, env: &mut Env<'_>);
 
     /// A flow is over.
-    fn flow_end(&mut self, record: u32, reason: EndReason, at: Moment, env: &mut Env<'_>);
+    fn flow_end(&mut self, record: u32, reason: EndReason, now_ns: u64, env: &mut Env<'_>);
 
     /// A flow has come from another unit.
-    fn flow_moved(&mut self, record: u32, at: Moment, env: &mut Env<'_>);
+    fn flow_moved(&mut self, record: u32, now_ns: u64, env: &mut Env<'_>);
 
     /// Whether a recorded event holds for a flow.
     fn event_holds(&self, event: EventCondition, record: u32, records: &Records) -> bool;
@@ -230,35 +209,22 @@ impl<N: NetworkFunction> Loaded<N> {
     #[inline(always)]
     fn with_flow<'a>(
         &'a mut self,
-        record: u32,
         at: Moment,
         env: &'a mut Env<'_>,
     ) -> Option<(&'a N, &'a mut N::State, Context<'a>)> {
-        let (header, states) = env.records.parts_mut(record);
+        let (header, states) = env.records.parts_mut(at.record);
         let own = states.get_mut(self.offset..)?;
         let (state, rest) = N::State::mut_from_prefix(own).ok()?;
         let map =
             rest.get_mut(Self::STATE_LEN - size_of::<N::State>()..)?.get_mut(..Self::MAP.len_bytes())?;
         let context = Context {
-            flow: FlowInfo {
-                now_ns: at.now_ns,
-                sequence: at.sequence,
-                clock: at.clock,
-                key: &header.key,
-                direction: at.direction,
-                side: at.side,
-                connection: at.connection,
-                flags: header.flags,
-            },
+            at,
+            header,
             map: StateMap::new(map, &Self::MAP),
             instance: &mut self.instance,
             effects: env.effects,
             buffers: env.buffers,
-            tags: &mut header.tags,
-            keep_ms: 0,
-            realias: false,
             draws: 0,
-            packet_tags: at.tags,
         };
         Some((&self.function, state, context))
     }
@@ -269,23 +235,21 @@ impl<N: NetworkFunction> Loaded<N> {
             if *verdict != Verdict::Forward || packet.meta().side != group.side {
                 continue;
             }
-            let (record, at, len) = (packet.meta().flow, Moment::of(packet.meta()), packet.len());
-            self.counters.packets += 1;
-            self.counters.bytes += len as u64;
-            let Some((function, state, mut context)) = self.with_flow(record, at, &mut group.env) else {
+            let at = Moment::of(packet.meta());
+            let Some((function, state, mut context)) = self.with_flow(at, &mut group.env) else {
                 *verdict = Verdict::Drop(DropReason::Internal);
                 continue;
             };
             let mut view = PacketView::new(packet, recording.as_deref_mut());
             let decided = function.process(&mut view, state, &mut context);
-            let (keep_ms, tags, realias) = (context.keep_ms, context.packet_tags, context.realias);
+            let Moment { tags, keep_ms, realias, .. } = context.at;
             let meta = packet.meta_mut();
-            meta.keep_ms = meta.keep_ms.max(keep_ms);
             meta.tags = tags;
-            meta.realias |= realias;
+            meta.keep_ms = keep_ms;
+            meta.realias = realias;
             if decided != Verdict::Forward {
                 *verdict = decided;
-                group.turned |= decided == Verdict::TurnBack;
+                group.parted = true;
                 if let Verdict::Drop(reason) = decided {
                     self.counters.drops += 1;
                     if let Some(recording) = &mut recording {
@@ -294,6 +258,11 @@ impl<N: NetworkFunction> Loaded<N> {
                 }
             }
         }
+    }
+
+    /// The moment of a flow that something happens to without a packet.
+    fn moment(record: u32, now_ns: u64, env: &Env<'_>) -> Moment {
+        Moment::without_packet(record, env.records.header(record), now_ns)
     }
 }
 
@@ -314,6 +283,8 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
     }
 
     fn process(&mut self, group: &mut Group<'_>) {
+        self.counters.packets += group.load.packets;
+        self.counters.bytes += group.load.bytes;
         // Twice the same code, once without all that recording needs.
         match group.recording.take() {
             None => self.process_group(group, None),
@@ -321,20 +292,22 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
         }
     }
 
-    fn flow_start(&mut self, record: u32, at: Moment, env: &mut Env<'_>) {
-        if let Some((function, state, mut context)) = self.with_flow(record, at, env) {
+    fn flow_start(&mut self, packet: &Meta, env: &mut Env<'_>) {
+        if let Some((function, state, mut context)) = self.with_flow(Moment::of(packet), env) {
             function.flow_start(state, &mut context);
         }
     }
 
-    fn flow_end(&mut self, record: u32, reason: EndReason, at: Moment, env: &mut Env<'_>) {
-        if let Some((function, state, mut context)) = self.with_flow(record, at, env) {
+    fn flow_end(&mut self, record: u32, reason: EndReason, now_ns: u64, env: &mut Env<'_>) {
+        let at = Self::moment(record, now_ns, env);
+        if let Some((function, state, mut context)) = self.with_flow(at, env) {
             function.flow_end(state, reason, &mut context);
         }
     }
 
-    fn flow_moved(&mut self, record: u32, at: Moment, env: &mut Env<'_>) {
-        if let Some((function, state, mut context)) = self.with_flow(record, at, env) {
+    fn flow_moved(&mut self, record: u32, now_ns: u64, env: &mut Env<'_>) {
+        let at = Self::moment(record, now_ns, env);
+        if let Some((function, state, mut context)) = self.with_flow(at, env) {
             function.flow_moved(state, &mut context);
         }
     }

@@ -1,7 +1,7 @@
 //! Going through: function by function, each over all packets of a group.
 
 use nf::record::Header;
-use nf::stage::{Env, Group};
+use nf::stage::{Env, Group, Load};
 use nf::{Made, Recording, Verdict};
 use packet::{DropReason, Packet, Side};
 
@@ -12,13 +12,13 @@ impl Chain {
     /// each in `verdicts`.
     #[inline(never)]
     pub(super) fn cross(&mut self, packets: &mut [Packet], verdicts: &mut [Verdict], run: &mut Run<'_, '_>) {
-        let enters = |side| packets.iter().any(|packet| packet.meta().side == side);
-        let sides = [Side::Inside, Side::Outside].map(enters);
+        let loads = Load::by_side(packets, verdicts);
         let alerts = self.effects.alerts.len();
         let mut turned = 0;
         for side in [Side::Inside, Side::Outside] {
-            if sides[side as usize] {
-                self.cross_from_side(side, packets, verdicts, &mut turned, run);
+            let load = loads[side as usize];
+            if load.packets > 0 {
+                self.cross_from_side(side, load, packets, verdicts, &mut turned, run);
             }
         }
         if self.effects.alerts.len() > alerts + 1 {
@@ -30,6 +30,7 @@ impl Chain {
     fn cross_from_side(
         &mut self,
         side: Side,
+        mut load: Load,
         packets: &mut [Packet],
         verdicts: &mut [Verdict],
         turned: &mut u64,
@@ -38,7 +39,7 @@ impl Chain {
         let count = self.stages.len();
         for step in 0..count {
             let stage = if side == Side::Inside { step } else { count - 1 - step };
-            if !self.run_stage(stage, side, packets, verdicts, run) {
+            if self.run_stage(stage, side, load, packets, verdicts, run) {
                 continue;
             }
             for i in 0..packets.len() {
@@ -47,15 +48,17 @@ impl Chain {
                     self.turn_back(&mut packets[i..=i], &mut verdicts[i..=i], stage, run);
                 }
             }
+            load = Load::by_side(packets, verdicts)[side as usize];
         }
     }
 
-    /// Runs one function over those of the packets that entered by `side`, and sends what it made back; whether it turned a
-    /// packet back.
+    /// Runs one function over those of the packets that entered by `side`, which are `load`, and sends what it made back;
+    /// whether it forwarded them all.
     fn run_stage(
         &mut self,
         stage: usize,
         side: Side,
+        load: Load,
         packets: &mut [Packet],
         verdicts: &mut [Verdict],
         run: &mut Run<'_, '_>,
@@ -74,12 +77,13 @@ impl Chain {
             packets,
             verdicts,
             side,
-            turned: false,
+            load,
+            parted: false,
             env: Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: run.pool },
             recording: recording.as_mut(),
         };
         self.stages[stage].process(&mut group);
-        let turned = group.turned;
+        let parted = group.parted;
         if let (Some(cycles), Some(started)) = (self.options.cycles, started) {
             self.cycles[stage] += cycles().wrapping_sub(started);
         }
@@ -90,7 +94,7 @@ impl Chain {
             let answer = self.effects.made.remove(made);
             self.answer(answer, packets, run);
         }
-        turned
+        !parted
     }
 
     /// A function turned the packet, a group of its own now, back: it goes through the functions that it passed, in reverse,
@@ -129,7 +133,8 @@ impl Chain {
                 Side::Outside if next > 0 => next - 1,
                 _ => return,
             };
-            self.run_stage(next, side, packet, verdict, run);
+            let load = Load::by_side(packet, verdict)[side as usize];
+            self.run_stage(next, side, load, packet, verdict, run);
             if verdict[0] == Verdict::TurnBack {
                 verdict[0] = Verdict::Drop(DropReason::Internal); // A packet turns once.
             }

@@ -1,7 +1,7 @@
 //! Coming in: parsing, finding the packet's flow or beginning it, and gathering packets of known flows into groups.
 
 use nf::record::Header;
-use nf::stage::{Env, Moment};
+use nf::stage::Env;
 use nf::{EndReason, Verdict};
 use packet::{Class, Direction, DropReason, Meta, Packet, Pool, parse};
 
@@ -245,11 +245,9 @@ impl Chain {
     fn start_flow(&mut self, packet: &Packet, pool: &mut Pool) {
         self.counters.flows_started += 1;
         self.counters.flows_peak = self.counters.flows_peak.max(u64::from(self.flows.records.live()));
-        let meta = packet.meta();
-        let at = Moment::of(meta);
         let mut env = Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: pool };
         for stage in &mut self.stages {
-            stage.flow_start(meta.flow, at, &mut env);
+            stage.flow_start(packet.meta(), &mut env);
         }
     }
 }

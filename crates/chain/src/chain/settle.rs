@@ -1,7 +1,7 @@
 //! Leaving: what becomes of packets, and of their flows, once all functions had them.
 
 use nf::record::Header;
-use nf::stage::{Env, Moment};
+use nf::stage::Env;
 use nf::{EndReason, Verdict};
 use packet::{Class, Direction, DropReason, Packet, Pool, parse};
 
@@ -122,10 +122,9 @@ impl Chain {
 
     pub(super) fn end_flow(&mut self, record: u32, reason: EndReason, pool: &mut Pool) {
         self.counters.flows_ended[reason as usize] += 1;
-        let at = Moment::without_packet(self.flows.records.header(record), self.now_ns);
         let mut env = Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: pool };
         for stage in &mut self.stages {
-            stage.flow_end(record, reason, at, &mut env);
+            stage.flow_end(record, reason, self.now_ns, &mut env);
         }
         self.flows.remove(record);
     }

@@ -96,8 +96,8 @@ impl NetworkFunction for Masquerade {
     }
 
     fn process(&self, packet: &mut PacketView<'_>, state: &mut Port, context: &mut Context<'_>) -> Verdict {
-        let flow = *context.flow();
-        if flow.origin() == Side::Outside || packet.meta().version == 6 {
+        let flow = context.flow();
+        if flow.origin == Side::Outside || packet.meta().version == 6 {
             return Verdict::Forward;
         }
         if state.item == 0 {
@@ -107,7 +107,7 @@ impl NetworkFunction for Masquerade {
             };
             state.item = item + 1;
         }
-        let (inside, outside) = (flow.key.ends(flow.reversed()).0, masquerade_end(state.item - 1));
+        let (inside, outside) = (flow.key.ends(flow.reversed).0, masquerade_end(state.item - 1));
         let done = match (context.direction(), is_related(packet, context)) {
             (Direction::Original, false) => packet.set_source(outside),
             (Direction::Reply, false) => packet.set_destination(inside),
@@ -154,8 +154,8 @@ impl NetworkFunction for Balancer {
     plain_new!();
 
     fn process(&self, packet: &mut PacketView<'_>, state: &mut Count, context: &mut Context<'_>) -> Verdict {
-        let flow = *context.flow();
-        let served = flow.key.ends(flow.reversed()).1;
+        let flow = context.flow();
+        let served = flow.key.ends(flow.reversed).1;
         if served.addr != Addr::from_v4_bytes(VIRTUAL) || packet.meta().class == Class::IcmpError {
             return Verdict::Forward;
         }
@@ -189,12 +189,12 @@ impl NetworkFunction for OneToOne {
     plain_new!();
 
     fn process(&self, packet: &mut PacketView<'_>, _: &mut (), context: &mut Context<'_>) -> Verdict {
-        let flow = *context.flow();
-        if flow.origin() == Side::Outside || packet.meta().version == 6 {
+        let flow = context.flow();
+        if flow.origin == Side::Outside || packet.meta().version == 6 {
             return Verdict::Forward;
         }
         let (source, destination) = packet.ends();
-        let inside = flow.key.ends(flow.reversed()).0;
+        let inside = flow.key.ends(flow.reversed).0;
         let done = match context.direction() {
             Direction::Original => packet.set_source(Endpoint::new(one_to_one(inside.addr), source.port)),
             Direction::Reply => packet.set_destination(Endpoint::new(inside.addr, destination.port)),
@@ -282,8 +282,8 @@ impl NetworkFunction for Hairpin {
 
     fn process(&self, _: &mut PacketView<'_>, _: &mut (), context: &mut Context<'_>) -> Verdict {
         let flow = context.flow();
-        let destination = flow.key.ends(flow.reversed()).1.addr.v4_bytes();
-        let home: &[u8] = if flow.origin() == Side::Inside { &[10, 0, 0] } else { &[192, 0, 2] };
+        let destination = flow.key.ends(flow.reversed).1.addr.v4_bytes();
+        let home: &[u8] = if flow.origin == Side::Inside { &[10, 0, 0] } else { &[192, 0, 2] };
         if destination.starts_with(home) { Verdict::TurnBack } else { Verdict::Forward }
     }
 }
@@ -408,9 +408,9 @@ impl NetworkFunction for Witness {
     }
 
     fn flow_end(&self, _: &mut (), reason: EndReason, context: &mut Context<'_>) {
-        let flow = *context.flow();
+        let flow = context.flow();
         context.alert(flow.clock as u32, "end", reason.name(), 3);
-        let (source, destination) = flow.key.ends(flow.reversed());
+        let (source, destination) = flow.key.ends(flow.reversed);
         context.report_flow(FlowReport {
             source: source.addr,
             destination: destination.addr,

@@ -294,7 +294,7 @@ impl Firewall {
         let mut headers = self.headers(packet, detail(packet), way(context.side()), state);
         if packet.meta().class == Class::LaterFragment && has_ports(headers.protocol) {
             let flow = context.flow();
-            let (from, to) = flow.key.ends(flow.reversed() ^ (flow.direction == Direction::Reply));
+            let (from, to) = flow.key.ends(flow.reversed ^ (flow.direction == Direction::Reply));
             (headers.source_port, headers.destination_port) = (from.port, to.port);
         }
         let (action, rule) = self.decide(&headers);

@@ -188,7 +188,7 @@ fn ends(packet: &PacketView<'_>, context: &Context<'_>) -> (Endpoint, Endpoint) 
         return (source, destination);
     }
     let flow = context.flow();
-    let (a, b) = flow.key.ends(flow.reversed() ^ (flow.direction == Direction::Reply));
+    let (a, b) = flow.key.ends(flow.reversed ^ (flow.direction == Direction::Reply));
     (Endpoint::new(source.addr, a.port), Endpoint::new(destination.addr, b.port))
 }
 

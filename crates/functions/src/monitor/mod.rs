@@ -155,7 +155,7 @@ impl NetworkFunction for Monitor {
         let traffic = traffic(meta.protocol);
         context.count(counter::PACKETS + traffic, 1);
         context.count(counter::BYTES + traffic, bytes);
-        if meta.class == Class::IcmpError && is_related(meta, context.flow().key) {
+        if meta.class == Class::IcmpError && is_related(meta, &context.flow().key) {
             // It is about the flow, but has a protocol and ends of its own: no packet of the flow (RFC 7011 2).
             context.count(counter::ICMP_ERRORS, 1);
             return Verdict::Forward;
@@ -193,14 +193,14 @@ impl Monitor {
     fn begin(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) {
         context.count(counter::FLOWS, 1);
         let flow = context.flow();
-        if !self.sampler.hash(flow.key).is_multiple_of(self.sample) {
+        if !self.sampler.hash(&flow.key).is_multiple_of(self.sample) {
             context.count(counter::FLOWS_UNSAMPLED, 1);
             state.ignore();
             return;
         }
         let (source, destination) = match flow.direction {
             // A later fragment has no ports; the flow's key is the best that is known.
-            _ if !packet.meta().has_transport() => flow.key.ends(flow.reversed()),
+            _ if !packet.meta().has_transport() => flow.key.ends(flow.reversed),
             Direction::Original => packet.ends(),
             Direction::Reply => {
                 let (source, destination) = packet.ends();
@@ -226,7 +226,7 @@ fn report_active(state: &mut State, context: &mut Context<'_>) {
 }
 
 fn report(state: &State, reason: u8, context: &mut Context<'_>) {
-    let report = state.report(context.flow(), reason);
+    let report = state.report(&context.flow(), reason);
     context.count(counter::REPORTS, 1);
     context.report_flow(report);
 }

@@ -24,7 +24,7 @@ impl Nat {
         let Some(blocks) = self.config.blocks else { return Err(DropReason::Internal) };
         let mut free_number = None;
         for number in 0..blocks.max {
-            let whose = block_name(internal.addr, number, context.flow());
+            let whose = block_name(internal.addr, number, &context.flow());
             let Some(block) = context.pool(pool::BLOCKS).item_of(&whose) else {
                 free_number = free_number.or(Some(number));
                 continue;
@@ -56,7 +56,7 @@ impl Nat {
     }
 
     fn take_block(&self, internal: Addr, number: u16, context: &mut Context<'_>) -> Option<u32> {
-        let whose = block_name(internal, number, context.flow());
+        let whose = block_name(internal, number, &context.flow());
         let per_address = self.blocks_per_address;
         let random = (context.random() % u64::from(per_address.max(1))) as u32;
         let block = self.addresses_for(internal, context).find_map(|address| {

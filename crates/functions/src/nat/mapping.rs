@@ -67,7 +67,7 @@ impl Nat {
         if class == Class::Other {
             return self.map_other(internal, remote, context);
         }
-        let flow = *context.flow();
+        let flow = context.flow();
         // RFC 4787 REQ-1, RFC 5382 REQ-1, RFC 5508 REQ-1a
         let towards = match self.config.mapping {
             Mapping::EndpointIndependent => NOBODY,
@@ -92,7 +92,7 @@ impl Nat {
     ) -> Option<(Endpoint, Slot)> {
         let address = self.space.number_of(v4(external.addr)?)?;
         let item = self.space.item_at(Place { class, address, port: external.port })?;
-        let flow = *context.flow();
+        let flow = context.flow();
         let found = context.pool(pool::PORTS).key_of(item)?;
         Some((owner(found, flow.key.protocol, &flow)?, Slot::of(item)))
     }
@@ -100,7 +100,7 @@ impl Nat {
     /// Whether the item still stands for this inside endpoint. Static rules, which have no item, always do.
     pub(super) fn still_owns(&self, internal: Endpoint, item: Slot, context: &mut Context<'_>) -> bool {
         let Some(item) = item.item() else { return true };
-        let flow = *context.flow();
+        let flow = context.flow();
         let found = context.pool(pool::PORTS).key_of(item);
         found.and_then(|found| owner(found, flow.key.protocol, &flow)) == Some(internal)
     }
@@ -118,7 +118,7 @@ impl Nat {
         if self.config.filtering != Filtering::AddressDependent {
             return Slot::NONE;
         }
-        let flow = *context.flow();
+        let flow = context.flow();
         let name = key(Kind::Permission, flow.key.protocol, external, Endpoint::new(remote, 0), &flow);
         let random = context.random();
         let permissions = context.pool(pool::PERMISSIONS);
@@ -135,7 +135,7 @@ impl Nat {
             // Whom the inside endpoint sends to has a flow already, and opens none.
             Filtering::AddressAndPortDependent => false,
             Filtering::AddressDependent => {
-                let flow = *context.flow();
+                let flow = context.flow();
                 let remote = Endpoint::new(remote.addr, 0);
                 let name = key(Kind::Permission, flow.key.protocol, external, remote, &flow);
                 context.pool(pool::PERMISSIONS).item_of(&name).is_some()
@@ -154,7 +154,7 @@ impl Nat {
         if limits.sessions.is_none() && limits.ports.is_none() {
             return Ok(Slot::NONE);
         }
-        let name = subscriber(internal, context.flow());
+        let name = subscriber(internal, &context.flow());
         let random = context.random();
         let subscribers = context.pool(pool::SUBSCRIBERS);
         if let Some(item) = subscribers.item_of(&name) {
@@ -217,7 +217,7 @@ impl Nat {
         context: &mut Context<'_>,
     ) -> Result<u32, DropReason> {
         if let Some(max) = self.config.subscriber.ports {
-            let whose = subscriber(internal.addr, context.flow());
+            let whose = subscriber(internal.addr, &context.flow());
             let subscribers = context.pool(pool::SUBSCRIBERS);
             let taken = subscribers.item_of(&whose).map_or(0, |item| subscribers.note(item));
             if taken >= u64::from(max) {
@@ -284,7 +284,7 @@ impl Nat {
     ) -> impl Iterator<Item = usize> + use<'_> {
         let flow = context.flow();
         let mut state =
-            subscriber(internal, flow).iter().fold(0, |state, word| split_mix(&mut (state ^ word)));
+            subscriber(internal, &flow).iter().fold(0, |state, word| split_mix(&mut (state ^ word)));
         let count = self.space.addresses().len();
         let start = (split_mix(&mut state) % count.max(1) as u64) as usize;
         let in_use = (0..count).map(move |step| (start + step) % count).filter(|&at| !self.drained[at]);
@@ -307,7 +307,7 @@ impl Nat {
         remote: Endpoint,
         context: &mut Context<'_>,
     ) -> Result<Mapped, DropReason> {
-        let flow = *context.flow();
+        let flow = context.flow();
         let whose = u64::from(v4(internal.addr).ok_or(DropReason::Internal)?);
         let random = context.random();
         for address in self.addresses_for(internal.addr, context) {
@@ -332,7 +332,7 @@ impl Nat {
         if self.config.subscriber.ports.is_none() {
             return;
         }
-        let name = subscriber(internal, context.flow());
+        let name = subscriber(internal, &context.flow());
         let subscribers = context.pool(pool::SUBSCRIBERS);
         if let Some(item) = subscribers.item_of(&name) {
             let ports = subscribers.note(item);

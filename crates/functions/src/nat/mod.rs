@@ -238,7 +238,7 @@ impl Nat {
 #[inline]
 fn goes_its_way(context: &Context<'_>) -> bool {
     let flow = context.flow();
-    (flow.side == flow.origin()) == (flow.direction == Direction::Original)
+    (flow.side == flow.origin) == (flow.direction == Direction::Original)
 }
 
 /// Whether the packet's destination is this address.

@@ -5,6 +5,9 @@
 use super::protocol;
 use crate::{Class, FlowKey, LinkType, Meta};
 
+/// EtherType of IPv4, then version 4 and five words of header; behind it a byte that may be any.
+const ETHER_IPV4: u32 = 0x0800_4500;
+
 const L3: usize = 14;
 const L4: usize = 34;
 const UDP_END: usize = L4 + 8;
@@ -16,7 +19,7 @@ pub(super) fn parse(data: &[u8], meta: &mut Meta) -> bool {
     let Some(h) = data.first_chunk::<UDP_END>() else { return false };
     let total_len = usize::from(be16(h, 16));
     let usual = meta.link == LinkType::Ethernet
-        && be32(h, 12) >> 8 == 0x0800_45
+        && be32(h, 12) & !0xff == ETHER_IPV4
         && be16(h, 20) & 0x3fff == 0
         && total_len + L3 <= data.len();
     if !usual {
