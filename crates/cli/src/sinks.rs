@@ -181,7 +181,7 @@ impl<'a> EveAlert<'a> {
             dest_port: destination.port,
             proto: protocol(alert.key.protocol),
             alert: EveSignature {
-                action: "allowed",
+                action: if alert.blocked { "blocked" } else { "allowed" },
                 gid: 1,
                 signature_id: alert.signature_id,
                 rev: 1,

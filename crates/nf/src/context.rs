@@ -321,6 +321,7 @@ impl Context<'_> {
             severity,
             key: flow.key,
             reversed: flow.reversed ^ (flow.direction == Direction::Reply),
+            blocked: false,
         });
     }
 

@@ -33,6 +33,8 @@ pub struct Alert {
     pub key: FlowKey,
     /// Whether the packet goes from the key's high end to its low end.
     pub reversed: bool,
+    /// Whether a function dropped the packet, be it another one; set by the chain.
+    pub blocked: bool,
 }
 
 /// A text of the program, or one that came with a configuration: shared, so that an alert does not allocate.

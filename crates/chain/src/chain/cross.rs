@@ -21,8 +21,20 @@ impl Chain {
                 self.cross_from_side(side, load, packets, verdicts, &mut turned, run);
             }
         }
-        if self.effects.alerts.len() > alerts + 1 {
-            self.effects.alerts[alerts..].sort_by_key(|alert| (alert.sequence, alert.stage));
+        if self.effects.alerts.len() > alerts {
+            self.complete_alerts(alerts, packets, verdicts);
+        }
+    }
+
+    /// Puts the alerts from number `first` on, which these packets gave rise to, in the order of packets and functions, and
+    /// notes what was decided about their packets.
+    #[cold]
+    fn complete_alerts(&mut self, first: usize, packets: &[Packet], verdicts: &[Verdict]) {
+        let alerts = &mut self.effects.alerts[first..];
+        alerts.sort_by_key(|alert| (alert.sequence, alert.stage));
+        for alert in alerts {
+            let packet = packets.iter().position(|packet| packet.meta().sequence == alert.sequence);
+            alert.blocked = packet.is_some_and(|i| matches!(verdicts[i], Verdict::Drop(_)));
         }
     }
 

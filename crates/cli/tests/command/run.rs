@@ -44,6 +44,31 @@ fn the_same_input_and_seed_give_the_same_output() {
 }
 
 #[test]
+fn alerts_say_what_became_of_their_packets() {
+    let place = place_with_traffic("--packets 2000");
+    // What the first firewall allows the second may deny: an alert of either says what became of the packet.
+    place.write(
+        "fw.rvl",
+        "Port<0> inside;\nPort<1> outside;\n\
+         Firewall a { rules: \"allow any from any to any log\" };\n\
+         Firewall b { rules: \"deny udp from any to any log\\nallow any from any to any\" };\n\
+         pipelet { inside <-> a <-> b <-> outside; }\n",
+    );
+    place.stdout("run fw.rvl --read in.pcapng --alerts alerts.json -q");
+    let alerts = String::from_utf8(place.read("alerts.json")).unwrap();
+    let mut seen = std::collections::BTreeSet::new();
+    for line in alerts.lines() {
+        let alert: serde_json::Value = serde_json::from_str(line).unwrap();
+        let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+        let action = text(&alert["alert"]["action"]);
+        assert_eq!(action == "blocked", alert["proto"] == "UDP", "{line}");
+        seen.insert((text(&alert["function"]), action));
+    }
+    let expected = [("a", "allowed"), ("a", "blocked"), ("b", "blocked")];
+    assert_eq!(seen, expected.map(|(f, a)| (f.to_owned(), a.to_owned())).into());
+}
+
+#[test]
 fn two_captures_come_in_by_the_ports_that_are_named() {
     let place = place_with_traffic("--packets 400 --no-replies");
     place.stdout("traffic --write back.pcap --packets 300 --no-replies --seed 2");
