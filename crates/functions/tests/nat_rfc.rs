@@ -134,6 +134,22 @@ fn an_answer_makes_a_flow_from_outside_keep_its_mapping() {
     assert_eq!(bench.ports_in_use(), 0);
 }
 
+#[test]
+fn an_unanswered_stranger_keeps_no_port_from_inside_hosts() {
+    // One external address, so that the second host gets the port that the first one had.
+    let mut bench = Bench::new(r#"{"external": ["203.0.113.1"]}"#);
+    let external = bench.udp_out(HOST, SERVER);
+    bench.wait(290);
+    let stranger = end("198.51.100.7:9");
+    assert_eq!(bench.outside(&udp(stranger, external, b"")).seen().destination, end(HOST));
+    bench.wait(12);
+    // The mapping is over; the flow that the stranger opened by it is not yet.
+    let other = end("10.0.0.6:5000");
+    let seen = bench.inside(&udp(other, stranger, b"")).seen();
+    assert_eq!((seen.source, seen.destination), (external, stranger));
+    assert_eq!(bench.outside(&udp(stranger, external, b"")).seen().destination, other);
+}
+
 // RFC 4787 REQ-8, RFC 5382 REQ-3
 #[test]
 fn filtering_is_as_configured() {
@@ -458,6 +474,11 @@ fn errors_and_queries_are_hairpinned() {
     let id = bench.inside(&query(8, 7, b.0, server())).seen().source;
     let seen = bench.inside(&query(8, id.1, a.0, id.0)).seen();
     assert_eq!(seen.destination, (b.0, 7));
+    // Its receiver's answer goes back. What it asks under the same identifier is not for the first one.
+    let answer = query(0, 7, b.0, seen.source.0);
+    assert_eq!(bench.inside(&answer).seen().destination.0, a.0);
+    let question = query(8, 7, b.0, seen.source.0);
+    assert_eq!(bench.inside(&question).dropped(), NatNotOpening);
 }
 
 // RFC 5508 REQ-11

@@ -2,8 +2,8 @@
 
 use nf::record::Header;
 use nf::stage::Env;
-use nf::{EndReason, Verdict};
-use packet::{Class, Direction, DropReason, Packet, Pool, parse};
+use nf::{Connection, EndReason, Verdict};
+use packet::{Class, Direction, DropReason, Packet, Pool, Side, parse};
 
 use super::{Chain, Run};
 use crate::queue::Queue;
@@ -86,7 +86,7 @@ impl Chain {
             self.flows.refresh(record, self.settled_ns, meta.keep_ms);
             return Ok(());
         }
-        if !self.learn_alias(packet, pool) {
+        if !self.learn_alias(packet, !known, pool) {
             return Err(DropReason::AliasConflict);
         }
         self.flows.refresh(record, self.settled_ns, meta.keep_ms);
@@ -98,7 +98,7 @@ impl Chain {
     }
 
     /// Learns the key that the flow's packets have behind the chain, from one of them; false if another flow has it.
-    fn learn_alias(&mut self, packet: &Packet, pool: &mut Pool) -> bool {
+    fn learn_alias(&mut self, packet: &Packet, begins: bool, pool: &mut Pool) -> bool {
         let meta = packet.meta();
         if meta.direction != Direction::Original || !matches!(meta.class, Class::Whole | Class::FirstFragment)
         {
@@ -110,8 +110,21 @@ impl Chain {
                 self.end_in_time(other, pool);
                 self.flows.set_alias(meta.flow, key, reversed).is_ok()
             }
+            Err(other) if begins && meta.side == Side::Inside && self.gives_way(other) => {
+                self.end_flow(other, EndReason::Evicted, pool);
+                self.flows.set_alias(meta.flow, key, reversed).is_ok()
+            }
             learned => learned.is_ok(),
         }
+    }
+
+    /// Whether an outside host opened the flow and nobody answered: then it does not keep its key from a flow that an inside
+    /// host begins. Else whoever sends to a NAT's ports first could keep inside hosts from using them.
+    fn gives_way(&self, record: u32) -> bool {
+        let header = self.flows.records.header(record);
+        let unanswered =
+            matches!(header.connection, Connection::NEW | Connection::UNREPLIED | Connection::SYN_SENT);
+        unanswered && header.origin() == Side::Outside
     }
 
     /// A flow's time is over.

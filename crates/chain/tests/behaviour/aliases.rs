@@ -77,13 +77,27 @@ fn a_rewritten_flow_that_looks_like_another_is_refused() {
     let mut bench = Bench::new(vec![stage::<OneToOne>(8)], Options::default());
     let (inside, outside, peer) = (v4(10, 0, 0, 1, 1000), v4(203, 0, 113, 1, 1000), v4(192, 0, 2, 1, 53));
     bench.through(T, Side::Outside, &udp(peer, outside, &[0]));
+    bench.through(T, Side::Inside, &udp(outside, peer, &[0]));
     assert_eq!(bench.one(T, Side::Inside, &udp(inside, peer, &[0])), []);
     assert_eq!(bench.drops(), [("alias-conflict", 1)]);
     assert_eq!(bench.chain.counters().ended(nf::EndReason::Rejected), 1);
     assert_eq!(bench.chain.counters().flows_live, 1);
     // Once the other flow is over, even if nobody has cleared it away yet, there is no conflict.
-    let over = T + 120_000_000_001;
+    let over = T + u64::from(Options::default().timeouts.udp_ms) * 1_000_000 + 1;
     bench.through(over, Side::Inside, &udp(inside, peer, &[0]));
+    assert_eq!(bench.chain.counters().flows_live, 1);
+}
+
+/// A flow that an outside host opened, and that nobody answered, keeps its key from no inside host.
+#[test]
+fn an_unanswered_flow_from_outside_gives_way() {
+    let mut bench = Bench::new(vec![stage::<OneToOne>(8)], Options::default());
+    let (inside, outside, peer) = (v4(10, 0, 0, 1, 1000), v4(203, 0, 113, 1, 1000), v4(192, 0, 2, 1, 53));
+    bench.through(T, Side::Outside, &udp(peer, outside, &[0]));
+    bench.through(T, Side::Inside, &udp(inside, peer, &[0]));
+    assert_eq!(bench.chain.counters().ended(nf::EndReason::Evicted), 1);
+    let answer = bench.through(T, Side::Outside, &udp(peer, outside, &[0]));
+    assert_eq!(ends_of(&answer).1, inside);
     assert_eq!(bench.chain.counters().flows_live, 1);
 }
 
@@ -93,6 +107,7 @@ fn a_conflict_gives_the_port_back() {
     let mut bench = Bench::new(vec![stage::<Masquerade>(8)], Options::default());
     let peer = v4(192, 0, 2, 1, 53);
     bench.through(T, Side::Outside, &udp(peer, masquerade_end(0), &[0]));
+    bench.through(T, Side::Inside, &udp(masquerade_end(0), peer, &[1]));
     assert_eq!(bench.one(T, Side::Inside, &udp(v4(10, 0, 0, 1, 1000), peer, &[0])), []);
     assert_eq!(bench.drops(), [("alias-conflict", 1)]);
     assert_eq!(bench.chain.stages()[0].shared().pools[0].in_use(), 0);

@@ -34,6 +34,7 @@ struct Flow {
     began: Pair,
     origin: Side,
     alias: Option<Pair>,
+    answered: bool,
     clock: u64,
     deadline_ns: u64,
 }
@@ -67,6 +68,7 @@ impl Reference {
                     began: pair,
                     origin: step.side,
                     alias: None,
+                    answered: false,
                     clock: 0,
                     deadline_ns: self.now_ns,
                 });
@@ -76,6 +78,7 @@ impl Reference {
         let flow = &mut self.flows[i];
         flow.clock += 1;
         let reply = pair == swap(flow.began) || flow.alias.is_some_and(|alias| pair == swap(alias));
+        flow.answered |= reply;
         let (began, clock, origin) = (flow.began, flow.clock, flow.origin);
         if step.byte & command::DROP != 0 {
             if new {
@@ -86,11 +89,16 @@ impl Reference {
         if new && origin == Side::Inside {
             let alias = (Endpoint::new(one_to_one(pair.0.addr), pair.0.port), pair.1);
             if let Some(other) = self.find(alias) {
-                if self.flows[other].deadline_ns >= self.now_ns {
+                let there = &self.flows[other];
+                let reason = if there.deadline_ns < self.now_ns {
+                    EndReason::Idle
+                } else if there.origin == Side::Outside && !there.answered {
+                    EndReason::Evicted
+                } else {
                     self.end(i, EndReason::Rejected);
                     return Fate::Dropped("alias-conflict");
-                }
-                self.end(other, EndReason::Idle);
+                };
+                self.end(other, reason);
             }
             let flow = self.flows.iter_mut().find(|flow| flow.began == began).unwrap();
             flow.alias = Some(alias);

@@ -218,10 +218,7 @@ impl Nat {
                 Opening::Syn => meta.tcp_flags & (SYN | RST | ACK) == SYN,
                 Opening::Any => meta.tcp_flags & RST == 0,
             },
-            (protocol::ICMP, Some(&kind)) if parse::is_query(protocol::ICMP, kind) => {
-                // RFC 5508 REQ-1: echo, timestamp, information, address mask; not their answers.
-                matches!(kind, 8 | 13 | 15 | 17)
-            }
+            (protocol::ICMP, Some(&kind)) if parse::is_query(protocol::ICMP, kind) => asks(packet),
             (protocol::ICMP, _) => return Err(DropReason::NatProtocol), // RFC 5508 REQ-11
             _ => true,
         };
@@ -248,6 +245,11 @@ impl Nat {
         let (internal, item) = self.owner_of(class, external, context)?;
         Some(Target { internal, item })
     }
+}
+
+/// Whether an ICMP query asks: echo, timestamp, information, address mask; not their answers (RFC 5508 REQ-1).
+pub(super) fn asks(packet: &PacketView<'_>) -> bool {
+    matches!(packet.transport().first(), Some(8 | 13 | 15 | 17))
 }
 
 /// Turns back what was rewritten.

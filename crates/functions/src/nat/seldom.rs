@@ -2,9 +2,10 @@
 //! inside host has not answered, errors.
 
 use nf::{Context, PacketView, Verdict};
+use packet::parse::protocol;
 use packet::{Class as Kind, Direction, DropReason, Side};
 
-use super::open::turn_back;
+use super::open::{asks, turn_back};
 use super::space::Class;
 use super::state::{Slot, State};
 use super::{Nat, counter, forward, goes_its_way, is_for};
@@ -105,6 +106,11 @@ impl Nat {
             Direction::Reply if stale => {
                 context.count(counter::STALE, 1);
                 Verdict::Drop(DropReason::NatNoMapping)
+            }
+            // A question, not an answer. The key is this flow's, for both have the one identifier; but whom the question is for
+            // says the mapping of that identifier, which need not be the first host's.
+            Direction::Reply if packet.meta().protocol == protocol::ICMP && asks(packet) => {
+                Verdict::Drop(DropReason::NatNotOpening)
             }
             Direction::Reply => {
                 if unanswered && !is_reset(packet) {

@@ -171,11 +171,13 @@ impl Oracle {
     }
 
     /// A packet to an external endpoint reaches the host that it stands for.
-    fn receives(&self, now_ns: u64, sent: &Seen, remote: End, reached: End) {
+    fn receives(&mut self, now_ns: u64, sent: &Seen, remote: End, reached: End) {
         let mapping = self.by_external.get(&(sent.protocol, sent.destination));
         let lives = mapping.is_some_and(|mapping| now_ns <= mapping.used_ns + at_least_ns(sent.protocol));
         if sent.protocol == ICMP && !lives {
-            return; // A hairpin may have it now: its mapping does not show outside.
+            // A hairpin may have it now, whose mapping does not show outside but by this.
+            self.owners.insert((sent.protocol, sent.destination, reached));
+            return;
         }
         let mapping = mapping.unwrap_or_else(|| panic!("it never stood for anybody: {sent:?}"));
         assert_eq!(mapping.internal, reached, "it reaches the right host");
