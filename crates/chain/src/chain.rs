@@ -126,10 +126,11 @@ impl Chain {
         self.look_up(batch);
         let mut queue = Queue::enter(batch);
         while let rest @ 1.. = queue.rest_len() {
-            let count = self.gather(queue.rest());
+            let loads = self.gather(queue.rest());
+            let count = loads.iter().map(|load| load.packets as usize).sum();
             if count > 0 {
                 let verdicts = &mut [Verdict::Forward; GROUP_MAX][..count];
-                self.cross(&mut queue.rest()[..count], verdicts, &mut run);
+                self.cross(&mut queue.rest()[..count], verdicts, loads, &mut run);
                 self.settle_group(&mut queue, verdicts, &mut run);
             } else if let Some(packet) = queue.next(run.out) {
                 self.alone(packet, self.parsed[self.parsed.len() - rest], &mut run);

@@ -1,7 +1,8 @@
 //! What a packet takes from its flow, and what the flow takes from it, when it joins.
 
+use nf::Connection;
 use nf::record::Header;
-use packet::Meta;
+use packet::{Class, Meta};
 
 use crate::Timeouts;
 use crate::flows::AS_LONG_AS_BEFORE;
@@ -18,21 +19,46 @@ pub(crate) struct Joining {
 
 impl Joining {
     /// The packet takes its number in the flow and the flow's tags, and moves the connection on.
-    #[inline(always)]
+    #[inline]
     pub fn join(&self, meta: &mut Meta, header: &mut Header) {
+        if meta.class == Class::Whole && meta.protocol == header.key.protocol {
+            return self.join_whole(meta, header);
+        }
         let connection = header.connection.after(meta, meta.direction);
+        self.number(meta, header, connection);
+        let is_of_flow = meta.protocol == header.key.protocol;
+        // An ICMP error about the flow does not keep it (RFC 5508 REQ-10).
+        meta.keep_ms = if is_of_flow { self.keep_ms(meta, header, connection) } else { 0 };
+        header.connection = connection;
+    }
+
+    /// The same for a whole packet of the flow's own protocol.
+    #[inline(always)]
+    pub fn join_whole(&self, meta: &mut Meta, header: &mut Header) {
+        let connection = header.connection.after_whole(meta.protocol, meta.tcp_flags, meta.direction);
+        self.number(meta, header, connection);
+        meta.keep_ms = self.keep_ms(meta, header, connection);
+        header.connection = connection;
+    }
+
+    #[inline(always)]
+    fn number(&self, meta: &mut Meta, header: &mut Header, connection: Connection) {
         header.clock += 1;
         meta.clock = header.clock;
         meta.phase = connection.phase();
         meta.tags = if self.tags { header.tags } else { 0 };
         meta.realias = false;
-        meta.keep_ms = if self.keeps_flows || meta.protocol != header.key.protocol {
-            0 // The functions say it; and an ICMP error about the flow does not keep it (RFC 5508 REQ-10).
+    }
+
+    /// How long the chain keeps the flow after a packet that brings its connection to this; 0: the functions say it.
+    #[inline(always)]
+    fn keep_ms(&self, meta: &Meta, header: &Header, connection: Connection) -> u32 {
+        if self.keeps_flows {
+            0
         } else if connection == header.connection && header.timeout_ms != 0 {
             AS_LONG_AS_BEFORE
         } else {
             self.timeouts.of(meta.protocol, connection)
-        };
-        header.connection = connection;
+        }
     }
 }

@@ -85,14 +85,20 @@ impl Connection {
     }
 
     /// The phase after this packet.
-    #[inline(always)]
     pub fn after(self, meta: &Meta, direction: Direction) -> Connection {
-        if matches!(meta.class, Class::IcmpError | Class::LaterFragment) {
-            return self; // It says nothing about the connection itself.
+        match meta.class {
+            // They say nothing about the connection itself.
+            Class::IcmpError | Class::LaterFragment => self,
+            _ => self.after_whole(meta.protocol, meta.tcp_flags, direction),
         }
-        if meta.protocol == protocol::TCP {
-            let goes_on = self == Connection::ESTABLISHED && meta.tcp_flags & (FIN | SYN | RST) == 0;
-            return if goes_on { self } else { self.after_tcp(meta.tcp_flags, direction) };
+    }
+
+    /// The phase after a packet with a transport header of the flow's own protocol.
+    #[inline(always)]
+    pub fn after_whole(self, protocol: u8, tcp_flags: u8, direction: Direction) -> Connection {
+        if protocol == protocol::TCP {
+            let goes_on = self == Connection::ESTABLISHED && tcp_flags & (FIN | SYN | RST) == 0;
+            return if goes_on { self } else { self.after_tcp(tcp_flags, direction) };
         }
         match direction {
             Direction::Reply => Connection::REPLIED,

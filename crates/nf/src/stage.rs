@@ -46,15 +46,20 @@ pub struct Load {
 }
 
 impl Load {
+    /// Adds a packet of this many bytes.
+    #[inline(always)]
+    pub fn add(&mut self, len: usize) {
+        self.packets += 1;
+        self.bytes += len as u64;
+    }
+
     /// That of the packets that are to be forwarded, by the side that they entered by.
     #[inline]
     pub fn by_side(packets: &[Packet], verdicts: &[Verdict]) -> [Load; 2] {
         let mut loads = [Load::default(); 2];
         for (packet, &verdict) in packets.iter().zip(verdicts) {
             if verdict == Verdict::Forward {
-                let load = &mut loads[packet.meta().side as usize];
-                load.packets += 1;
-                load.bytes += packet.len() as u64;
+                loads[packet.meta().side as usize].add(packet.len());
             }
         }
         loads

@@ -8,11 +8,16 @@ use packet::{DropReason, Packet, Side};
 use super::{Chain, Run};
 
 impl Chain {
-    /// Takes packets through the functions, those from inside before those from outside, and leaves what was decided about
-    /// each in `verdicts`.
+    /// Takes packets, of each side so many, through the functions, those from inside before those from outside, and leaves
+    /// what was decided about each in `verdicts`.
     #[inline(never)]
-    pub(super) fn cross(&mut self, packets: &mut [Packet], verdicts: &mut [Verdict], run: &mut Run<'_, '_>) {
-        let loads = Load::by_side(packets, verdicts);
+    pub(super) fn cross(
+        &mut self,
+        packets: &mut [Packet],
+        verdicts: &mut [Verdict],
+        loads: [Load; 2],
+        run: &mut Run<'_, '_>,
+    ) {
         let alerts = self.effects.alerts.len();
         let mut turned = 0;
         for side in [Side::Inside, Side::Outside] {

@@ -1,7 +1,7 @@
 //! Coming in: parsing, finding the packet's flow or beginning it, and gathering packets of known flows into groups.
 
 use nf::record::Header;
-use nf::stage::Env;
+use nf::stage::{Env, Load};
 use nf::{EndReason, Verdict};
 use packet::{Class, Direction, DropReason, Meta, Packet, Pool, parse};
 
@@ -76,17 +76,19 @@ impl Chain {
         bytes
     }
 
-    /// Joins packets from the front of `packets` to their flows, as many as form a group; returns how many. The next one
-    /// begins another group, or goes alone if it would be the first.
+    /// Joins packets from the front of `packets` to their flows, as many as form a group; returns how much they are, by side.
+    /// The next one begins another group, or goes alone if it would be the first.
     #[inline(never)]
-    pub(super) fn gather(&mut self, packets: &mut [Packet]) -> usize {
+    pub(super) fn gather(&mut self, packets: &mut [Packet]) -> [Load; 2] {
         if self.mixed {
             self.gathering.clear();
         }
         let mut until_ns = self.flows.due_ns();
         let mut now_ns = self.now_ns;
-        let mut count = 0;
+        let mut loads = [Load::default(); 2];
+        let mut begun = false;
         for packet in packets.iter_mut().take(GROUP_MAX) {
+            let len = packet.len();
             let meta = packet.meta_mut();
             if meta.class != Class::Whole || meta.flow == NO_RECORD {
                 break;
@@ -104,15 +106,16 @@ impl Chain {
             {
                 break;
             }
-            if count == 0 {
+            if !begun {
                 until_ns = until_ns.min(now_ns.saturating_add(self.group_span_ns));
+                begun = true;
             }
             meta.direction = direction;
-            self.joining.join(meta, header);
-            count += 1;
+            self.joining.join_whole(meta, header);
+            loads[meta.side as usize].add(len);
         }
         self.now_ns = now_ns;
-        count
+        loads
     }
 
     /// A packet that may begin a flow, that is not a plain packet of one, or that could not be parsed.
@@ -214,7 +217,8 @@ impl Chain {
             self.start_flow(&packet, run.pool);
         }
         let mut verdict = Verdict::Forward;
-        self.cross(std::slice::from_mut(&mut packet), std::slice::from_mut(&mut verdict), run);
+        let (packets, verdicts) = (std::slice::from_mut(&mut packet), std::slice::from_mut(&mut verdict));
+        self.cross(packets, verdicts, Load::by_side(packets, verdicts), run);
         self.settle(packet, verdict, run)
     }
 
