@@ -130,8 +130,10 @@ const PREFETCH_MAX: usize = 8;
 pub struct Layout {
     /// Bytes behind the header.
     len: usize,
-    /// Lines beside the first one that most packets touch, ascending.
+    /// Lines behind the header that most packets touch, ascending.
     hot: Vec<usize>,
+    /// Whether most packets touch the header's second line, too.
+    tags: bool,
 }
 
 impl Layout {
@@ -143,20 +145,15 @@ impl Layout {
         let offset = if hot_len > 0 && spans(next_line) < spans(self.len) { next_line } else { self.len };
         self.len = offset + len;
         if hot_len > 0 {
-            self.touch(HEADER_LINES + offset / 64..HEADER_LINES + (offset + hot_len).div_ceil(64));
+            self.hot.extend(HEADER_LINES + offset / 64..HEADER_LINES + (offset + hot_len).div_ceil(64));
+            self.hot.dedup();
         }
         offset
     }
 
     /// Most packets need the flow's tags, too.
     pub fn add_tags(&mut self) {
-        self.touch(1..HEADER_LINES);
-    }
-
-    fn touch(&mut self, lines: std::ops::Range<usize>) {
-        self.hot.extend(lines);
-        self.hot.sort_unstable();
-        self.hot.dedup();
+        self.tags = true;
     }
 }
 
@@ -164,8 +161,10 @@ impl Layout {
 pub struct Records {
     lines: Zeroed<Line>,
     lines_per_record: usize,
-    /// Those of its lines that are prefetched beside the first; then zeros.
+    /// Those of its lines behind the header that are prefetched; then zeros.
     hot: [usize; PREFETCH_MAX],
+    /// Whether the header's second line is.
+    tags: bool,
     capacity: u32,
     free: Vec<u32>,
     /// Records below this were used before.
@@ -180,7 +179,7 @@ impl Records {
         let free = Vec::with_capacity(capacity as usize);
         let mut hot = [0; PREFETCH_MAX];
         hot.iter_mut().zip(layout.hot).for_each(|(line, hot)| *line = hot);
-        Ok(Records { lines, lines_per_record, hot, capacity, free, fresh: 0 })
+        Ok(Records { lines, lines_per_record, hot, tags: layout.tags, capacity, free, fresh: 0 })
     }
 
     /// How many records there can be.
@@ -277,16 +276,20 @@ impl Records {
         (zerocopy::transmute_mut!(header), states.as_mut_bytes())
     }
 
-    /// Asks for the header's first line to be brought into the cache.
+    /// Asks for what most packets touch of the header to be brought into the cache.
     #[inline]
     pub fn prefetch_header(&self, record: u32) {
-        prefetch(self.lines.as_ptr().wrapping_add(record as usize * self.lines_per_record));
+        let first = self.lines.as_ptr().wrapping_add(record as usize * self.lines_per_record);
+        prefetch(first);
+        if self.tags {
+            prefetch(first.wrapping_add(1));
+        }
     }
 
-    /// Asks for what else most packets touch of the record. A step of its own: a processor has only so many requests to
-    /// memory open, and those of a batch are many.
+    /// Asks for what most packets touch of the functions' states. A step of its own: a processor has only so many requests
+    /// to memory open, and those of a batch are many.
     #[inline]
-    pub fn prefetch_rest(&self, record: u32) {
+    pub fn prefetch_states(&self, record: u32) {
         let first = self.lines.as_ptr().wrapping_add(record as usize * self.lines_per_record);
         for &line in self.hot.iter().take_while(|&&line| line != 0) {
             prefetch(first.wrapping_add(line));
@@ -311,8 +314,6 @@ mod tests {
         assert_eq!(layout.add(24, 0), 192);
         assert_eq!(layout.add(56, 16), 216);
         assert_eq!(layout.hot, [2, 4, 5]);
-        layout.add_tags();
-        assert_eq!(layout.hot, [1, 2, 4, 5]);
     }
 
     #[test]

@@ -97,7 +97,7 @@ impl Chain {
             if now_ns >= until_ns {
                 break;
             }
-            self.flows.records.prefetch_rest(meta.flow);
+            self.flows.records.prefetch_states(meta.flow);
             let header = self.flows.records.header_mut(meta.flow);
             let Some(direction) = header.direction_of(&meta.key, meta.reversed) else { break };
             if header.has(Header::FLAG_TURNS)
