@@ -1,8 +1,8 @@
 //! The chain: functions in order, over flows.
 //!
-//! Packets come in batches. A batch is parsed and looked up in three passes, so that memory is asked for before it is
-//! needed; then packets of known flows are gathered into groups, and each function processes a whole group in one
-//! call. What may create or end a flow, or depends on another packet's outcome, goes alone, after the group before it;
+//! Packets come in batches. A batch is parsed and looked up in passes, so that memory is asked for before it is needed
+//! (`enter`); packets of known flows form groups, slices of the batch, and each function processes a whole group in one
+//! call (`cross`); then what was decided is carried out (`settle`). What may create or end a flow, or depends on another packet's outcome, goes alone, after the group before it;
 //! and a group ends before a packet that its packets could matter to otherwise than in order (see `Gathering`).
 //! So the result is that of one packet after the other, however they are batched, but for three things: flow reports of
 //! one group stand in the order of functions, not of packets; and a packet that a function makes, or the first one that
