@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(long, value_name = "EXPONENT", num_args = 0..=1, default_missing_value = "1.0")]
     pub zipf: Option<f64>,
     /// Packets handed to the chain at once
-    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub batch: u16,
     /// Rounds of the workload, and of its floor; the median counts
     #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u16).range(1..))]
