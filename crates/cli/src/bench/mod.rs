@@ -108,7 +108,7 @@ fn measure(args: &Args, flows: u32) -> anyhow::Result<Measured> {
     floor.warm_up(&tape);
     let (mut ours, mut floors) = (Vec::new(), Vec::new());
     for round in 0..args.rounds {
-        let from = round as usize * args.packets as usize;
+        let from = workload::WARM_UP + round as usize * args.packets as usize;
         floors.push(per_packet(args.packets, || floor.play(&tape, from, args.packets as usize)));
         bar.inc(1);
         ours.push(per_packet(args.packets, || world.play(&tape, from, args.packets as usize)));

@@ -19,13 +19,16 @@ pub type Frames<'t> = std::slice::ChunksExact<'t, u8>;
 pub enum Kind {
     /// UDP from clients to one server address.
     Udp,
-    /// TCP segments with SYN, each of a flow of its own, from ever new clients.
+    /// TCP segments with SYN, each of a flow of its own: when one comes again, its flow has long gone for others.
     Syn,
 }
 
 /// Frames on a tape, at least: beyond what the caches of a core hold, but not what all cores' last-level cache does, which
 /// is where network adapters write to.
 const FRAMES_MIN: usize = 1 << 16;
+
+/// So many times what a table of flows holds is opened before a flow is opened again.
+const NEW_FLOWS_FACTOR: usize = 4;
 
 /// The address that all clients speak to: the load balancer's, in the workloads that have one.
 pub const SERVICE: [u8; 4] = [192, 0, 2, 80];
@@ -34,7 +37,10 @@ impl Tape {
     /// A tape of packets of `packet_size` bytes on the wire, over this many flows.
     pub fn new(flows: u32, packet_size: u16, zipf: Option<f64>, kind: Kind) -> Tape {
         let frame_len = packet_size as usize - 4; // Without the frame check sequence.
-        let count = FRAMES_MIN.max(flows as usize);
+        let count = match kind {
+            Kind::Udp => FRAMES_MIN.max(flows as usize),
+            Kind::Syn => FRAMES_MIN.max(NEW_FLOWS_FACTOR * flows as usize),
+        };
         let mut frames = Vec::with_capacity(count * frame_len);
         let mut pick = Pick::new(flows, zipf);
         for i in 0..count {
@@ -71,8 +77,10 @@ impl Tape {
 /// Picks flows at random.
 struct Pick {
     state: u64,
-    flows: u64,
-    /// For Zipf's law: the share of the flows up to each.
+    /// All flows, from which those that are left in this round are dealt: each once before any comes again.
+    deck: Vec<u32>,
+    left: usize,
+    /// For Zipf's law instead: the share of the flows up to each.
     cumulative: Vec<f64>,
 }
 
@@ -86,18 +94,22 @@ impl Pick {
                 sum
             }));
         }
-        Pick { state: 42, flows: u64::from(flows), cumulative }
+        Pick { state: 42, deck: (0..flows).collect(), left: 0, cumulative }
     }
 
     fn next(&mut self) -> u32 {
         let bits = packet::split_mix(&mut self.state);
-        match self.cumulative.last() {
-            Some(total) => {
-                let at = (bits >> 11) as f64 / (1u64 << 53) as f64 * total;
-                self.cumulative.partition_point(|&sum| sum < at).min(self.cumulative.len() - 1) as u32
-            }
-            None => ((u128::from(bits) * u128::from(self.flows)) >> 64) as u32,
+        if let Some(total) = self.cumulative.last() {
+            let at = (bits >> 11) as f64 / (1u64 << 53) as f64 * total;
+            return self.cumulative.partition_point(|&sum| sum < at).min(self.cumulative.len() - 1) as u32;
         }
+        if self.left == 0 {
+            self.left = self.deck.len();
+        }
+        let drawn = ((u128::from(bits) * self.left as u128) >> 64) as usize;
+        self.left -= 1;
+        self.deck.swap(drawn, self.left);
+        self.deck[self.left]
     }
 }
 
@@ -153,4 +165,27 @@ fn transport_checksum(frame: &mut [u8], protocol: u8, at: usize) {
     let pseudo = checksum::sum(&frame[26..34]) + u32::from(protocol) + len;
     let sum = checksum::finish_udp(pseudo + checksum::sum(&frame[34..]));
     frame[34 + at..36 + at].copy_from_slice(&sum.to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flows_that_are_used_alike_come_once_a_round() {
+        let mut pick = Pick::new(100, None);
+        let rounds = [0, 1].map(|_| (0..100).map(|_| pick.next()).collect::<Vec<_>>());
+        assert_ne!(rounds[0], rounds[1], "in another order each time");
+        for mut round in rounds {
+            round.sort_unstable();
+            assert!(round.into_iter().eq(0..100));
+        }
+    }
+
+    #[test]
+    fn by_zipfs_law_the_first_flow_comes_most() {
+        let mut pick = Pick::new(1000, Some(1.0));
+        let first = (0..10_000).filter(|_| pick.next() == 0).count();
+        assert!((1200..1500).contains(&first), "1 in 7.5: {first}");
+    }
 }

@@ -116,6 +116,9 @@ pub struct World {
     fresh: bool,
 }
 
+/// Frames of the tape that are played before anything is measured.
+pub const WARM_UP: usize = 1 << 16;
+
 /// Virtual nanoseconds from packet to packet.
 const PACE_NS: u64 = 50;
 
@@ -145,7 +148,7 @@ impl World {
             "the warm-up dropped packets: {:?}",
             packet::DropReason::ALL.iter().find(|reason| counters.drops[reason.index()] > 0)
         );
-        self.play(tape, 0, 1 << 16);
+        self.play(tape, 0, WARM_UP);
         Ok(())
     }
 
@@ -160,6 +163,10 @@ impl World {
         ensure!(counters.add_up(), "accounts do not add up: {counters:?}");
         ensure!(counters.dropped() == 0, "packets were dropped: {counters:?}");
         ensure!(self.fresh || counters.packets_out == counters.packets_in, "packets were lost");
+        ensure!(
+            !self.fresh || counters.flows_started == counters.packets_in,
+            "not each packet opened a flow"
+        );
         Ok(())
     }
 
@@ -199,7 +206,7 @@ mod tests {
             let tape = Tape::new(100, 64, None, workload.frames());
             let mut world = World::new(*workload, 100, 16).with_context(|| workload.name())?;
             world.warm_up(&tape).with_context(|| workload.name())?;
-            world.play(&tape, 0, 1000);
+            world.play(&tape, WARM_UP, 1000);
             world.check().with_context(|| workload.name())?;
         }
         Ok(())
