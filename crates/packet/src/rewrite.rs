@@ -94,6 +94,13 @@ impl Packet {
         data.copy_within(header.len()..header.len() + l2, 0);
         data[l2..l2 + header.len()].copy_from_slice(header);
         meta.shift(header.len() as i32);
+        // If there is a tunnel with a checksum within, that one makes good for what changes inside.
+        if meta.outer_udp == 0
+            && let Some(at) = checksummed_udp(header, version)
+        {
+            meta.outer_udp = (l2 + at) as u16;
+            meta.plain = false;
+        }
         meta.wire_len += header.len() as u32;
         grow_link(data, meta.link, header.len() as i32);
         set_network_protocol(data, meta, version)
@@ -163,6 +170,16 @@ impl Packet {
             "a packet that was parsed has its IP header"
         );
     }
+}
+
+/// Where in these headers, which begin with an IP header of `version`, a UDP header with a checksum follows it.
+fn checksummed_udp(headers: &[u8], version: u8) -> Option<usize> {
+    let (protocol_at, at) = match (version, headers.first()?) {
+        (4, first) => (9, usize::from(first & 0xf) * 4),
+        _ => (6, 40),
+    };
+    let is_udp = headers.get(protocol_at) == Some(&protocol::UDP);
+    (is_udp && word(headers, at + 6) != 0).then_some(at)
 }
 
 /// The length of the IP packet that begins at `l3`, as its header says it; where it does not, what there is.

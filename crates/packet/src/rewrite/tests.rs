@@ -478,6 +478,19 @@ fn a_tunnel_taken_away_is_forgotten() {
 }
 
 #[test]
+fn a_tunnel_put_around_is_remembered() {
+    let inside = ip(false, 17, &[0, 1, 0, 2, 0, 8, 0, 0], true);
+    for (six, with_checksum) in [(false, true), (true, true), (false, false), (true, false)] {
+        let nested = vxlan(six, with_checksum, &inside);
+        let mut packet = frame(&(LinkType::RawIp, vec![], vec![]), &inside, &[], false);
+        packet.encapsulate(&nested[..nested.len() - inside.len()], if six { 6 } else { 4 }).unwrap();
+        packet.set_end(End::Source, Endpoint::new(Addr::from_v4_bytes([9, 9, 9, 9]), 7)).unwrap();
+        assert_ne!(packet.data(), nested);
+        assert_eq!(verdicts(packet.data()), verdicts(&nested), "IPv6: {six}, checksum: {with_checksum}");
+    }
+}
+
+#[test]
 fn a_used_up_hop_count_stays() {
     for six in [false, true] {
         let mut packet = ip(six, 17, &[0, 1, 0, 2, 0, 8, 0, 0], true);
