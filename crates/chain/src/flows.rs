@@ -51,7 +51,7 @@ impl Flows {
         self.index.prefetch(hash);
     }
 
-    /// Second step: the record that it probably is, on its way.
+    /// Second step: the record that it probably is, its header on its way.
     #[inline]
     pub fn prefetch_record(&self, hash: u64) -> Option<u32> {
         let record = self.index.guess(hash)? >> 1;
@@ -59,17 +59,11 @@ impl Flows {
         Some(record)
     }
 
-    /// Third step: whether the guess was right, and which way the packet then goes.
-    #[inline]
-    pub fn confirm(&self, record: u32, key: &FlowKey, reversed: bool) -> Option<Direction> {
-        self.records.header(record).direction_of(key, reversed)
-    }
-
     /// The flow with this key or alias.
     pub fn find(&self, hash: u64, key: &FlowKey, reversed: bool) -> Option<(u32, Direction)> {
         let mut direction = None;
         let number = self.index.find(hash, |number| {
-            direction = self.confirm(number >> 1, key, reversed);
+            direction = self.records.header(number >> 1).direction_of(key, reversed);
             direction.is_some()
         })?;
         Some((number >> 1, direction?))
