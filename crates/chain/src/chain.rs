@@ -13,6 +13,7 @@
 mod cross;
 mod enter;
 mod settle;
+mod subscribed;
 
 use nf::record::{Layout, Records};
 use nf::stage::{Load, Stage};
@@ -27,6 +28,7 @@ use crate::joining::Joining;
 use crate::observer::Observer;
 use crate::queue::Queue;
 use crate::{Counters, Options};
+use subscribed::Subscribed;
 
 /// Packets of known flows that are processed together at most: what fits the first-level cache with its records.
 pub const GROUP_MAX: usize = 32;
@@ -42,6 +44,8 @@ pub struct Chain {
     counters: Counters,
     cycles: Vec<u64>,
     joining: Joining,
+    /// The flows' TCP streams, if a function wants them.
+    subscribed: Option<Subscribed>,
     /// The latest time that any packet had.
     now_ns: u64,
     /// The same as of the last packet that is settled.
@@ -81,6 +85,7 @@ impl Chain {
                 stage.place(number as u16, &mut layout, tag_bit).ok_or(ChainError::TooManyTags(name))?;
         }
         let hasher = FlowHasher::new(options.seed);
+        let subscribed = Subscribed::new(&stages, &mut layout, options.streams)?;
         let flows_max = if stages.is_empty() { 1 } else { options.flows_max };
         let keeps_flows = stages.iter().any(|stage| stage.descriptor().keeps_flows);
         let shares_sets = stages.iter().any(|stage| !stage.shared().sets.is_empty());
@@ -89,6 +94,7 @@ impl Chain {
             joining: Joining { timeouts: options.timeouts, keeps_flows, tags: tag_bit > 0 },
             // What a packet says about how long its flow is kept is heeded when its group is through: so no group takes
             // longer than the shortest that a flow can be kept.
+            subscribed,
             group_span_ns: if keeps_flows {
                 1_000_000
             } else {
@@ -209,7 +215,11 @@ impl Chain {
 
     /// What was counted.
     pub fn counters(&self) -> Counters {
-        Counters { flows_live: u64::from(self.flows.records.live()), ..self.counters.clone() }
+        Counters {
+            flows_live: u64::from(self.flows.records.live()),
+            streams: self.subscribed.as_ref().map(Subscribed::counters).unwrap_or_default(),
+            ..self.counters.clone()
+        }
     }
 
     /// The functions, from the inside to the outside.

@@ -10,6 +10,7 @@ mod joining;
 mod observer;
 mod options;
 mod queue;
+pub mod streams;
 mod wheel;
 
 pub use chain::{Chain, ChainError, GROUP_MAX};

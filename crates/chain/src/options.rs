@@ -4,6 +4,8 @@ use nf::{Connection, EndReason, KEEP_MS_MAX};
 use packet::DropReason;
 use packet::parse::protocol;
 
+use crate::streams::{StreamCounters, StreamOptions};
+
 /// How a chain is to behave. The default is what a small site would want.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -23,6 +25,8 @@ pub struct Options {
     pub fragments_max: usize,
     /// How long fragments wait for their first one, in nanoseconds.
     pub fragment_timeout_ns: u64,
+    /// How TCP streams are put together, if a function wants them.
+    pub streams: StreamOptions,
     /// Seed of all that is random.
     pub seed: u64,
     /// A counter of processor cycles, to measure stages with; none: they are not measured.
@@ -40,6 +44,7 @@ impl Default for Options {
             verify_ipv4_checksum: false,
             fragments_max: 1024,
             fragment_timeout_ns: 30_000_000_000,
+            streams: StreamOptions::default(),
             seed: 0,
             cycles: None,
         }
@@ -145,6 +150,8 @@ pub struct Counters {
     pub flows_ended: [u64; 5],
     /// Frames that were not IP and passed.
     pub not_ip_passed: u64,
+    /// What was counted of TCP streams; zeros if no function wants them.
+    pub streams: StreamCounters,
 }
 
 impl Default for Counters {
@@ -162,6 +169,7 @@ impl Default for Counters {
             flows_peak: 0,
             flows_ended: [0; 5],
             not_ip_passed: 0,
+            streams: StreamCounters::default(),
         }
     }
 }

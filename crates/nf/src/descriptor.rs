@@ -29,6 +29,8 @@ pub struct Descriptor {
     pub shared: &'static [Shared],
     /// The per-flow get/put map, if it wants one.
     pub map: Option<MapSpec>,
+    /// Whether it wants its flows' TCP streams put together: see [`crate::PacketView::stream`].
+    pub stream: bool,
     /// Whether it says how long flows live; if no function of a chain does, the chain's own timeouts count.
     pub keeps_flows: bool,
     /// Estimated cost in cycles per packet of a known flow, for sizing before anything was measured (E4).

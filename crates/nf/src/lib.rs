@@ -18,6 +18,7 @@ mod recording;
 mod registry;
 mod set;
 pub mod stage;
+pub mod stream;
 mod verdict;
 mod view;
 

@@ -265,6 +265,12 @@ impl Records {
         self.slots.get(record, state)
     }
 
+    /// The same, to be changed.
+    #[inline(always)]
+    pub fn state_mut<T: FromBytes + IntoBytes>(&mut self, record: u32, state: Part<T>) -> Option<&mut T> {
+        self.slots.get_mut(record, state)
+    }
+
     /// The record's header, a function's state in it, and all bytes behind that.
     #[inline(always)]
     pub fn header_and_state_mut<T: FromBytes + IntoBytes>(

@@ -12,6 +12,7 @@ use crate::pool::Pool;
 use crate::record::{Layout, Records};
 use crate::recording::{HeaderAction, Recording};
 use crate::set::Set;
+use crate::stream::Deliveries;
 use crate::{
     ControlError, Descriptor, Effects, EndReason, EventCondition, MapSpec, NetworkFunction, PacketView,
     Setup, Shared, Verdict,
@@ -31,6 +32,8 @@ pub struct Group<'a> {
     pub parted: bool,
     /// What the stage's function works with.
     pub env: Env<'a>,
+    /// What the packets brought to their flows' streams, for functions that want to know.
+    pub deliveries: Deliveries<'a>,
     /// Filled in if what the function does is to be recorded: then the group has one packet.
     pub recording: Option<&'a mut Recording>,
 }
@@ -246,7 +249,8 @@ impl<N: NetworkFunction> Loaded<N> {
 
     #[inline(always)]
     fn process_group(&mut self, group: &mut Group<'_>, mut recording: Option<&mut Recording>) {
-        for (packet, verdict) in group.packets.iter_mut().zip(group.verdicts.iter_mut()) {
+        let packets = group.packets.iter_mut().zip(group.verdicts.iter_mut());
+        for (number, (packet, verdict)) in packets.enumerate() {
             if *verdict != Verdict::Forward || packet.meta().side != group.side {
                 continue;
             }
@@ -256,6 +260,9 @@ impl<N: NetworkFunction> Loaded<N> {
                 continue;
             };
             let mut view = PacketView::new(packet, recording.as_deref_mut());
+            if N::DESCRIPTOR.stream {
+                view = view.with_streams(&group.deliveries, number);
+            }
             let decided = function.process(&mut view, state, &mut context);
             let Moment { tags, keep_ms, realias, .. } = context.at;
             let meta = packet.meta_mut();

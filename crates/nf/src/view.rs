@@ -3,19 +3,28 @@
 use packet::{End, Endpoint, Meta, Packet, RewriteError, parse};
 
 use crate::recording::{EventCondition, HeaderAction, Recording, StateFunction};
+use crate::stream::{Deliveries, Stream};
 use crate::{Access, Field};
 
 /// A packet in a function's hands. All changes go through it, so that they can be recorded (see [`Recording`]).
 pub struct PacketView<'a> {
     packet: &'a mut Packet,
     recording: Option<&'a mut Recording>,
+    /// What its group brought to streams, and its number in the group.
+    delivered: Option<(&'a Deliveries<'a>, usize)>,
 }
 
 impl<'a> PacketView<'a> {
     /// A view of this packet, which records if `recording` is given.
     #[inline]
     pub fn new(packet: &'a mut Packet, recording: Option<&'a mut Recording>) -> PacketView<'a> {
-        PacketView { packet, recording }
+        PacketView { packet, recording, delivered: None }
+    }
+
+    /// The same of packet `number` of a group that brought this to streams.
+    #[inline]
+    pub fn with_streams(self, delivered: &'a Deliveries<'a>, number: usize) -> PacketView<'a> {
+        PacketView { delivered: Some((delivered, number)), ..self }
     }
 
     pub(crate) fn packet(&self) -> &Packet {
@@ -52,6 +61,12 @@ impl<'a> PacketView<'a> {
         let end = self.meta().outer_l3 as usize + self.packet.ip_len();
         let data = self.packet.data();
         data.get(self.meta().payload as usize..end.min(data.len())).unwrap_or_default()
+    }
+
+    /// What the packet brought to its flow's TCP streams: nothing unless the function's descriptor asks for streams.
+    #[inline]
+    pub fn stream(&self) -> Stream<'_> {
+        self.delivered.map_or(Stream::default(), |(delivered, number)| delivered.of(number, self.payload()))
     }
 
     /// Length of the IP packet in bytes: what meters and counters count.

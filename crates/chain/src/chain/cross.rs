@@ -5,6 +5,7 @@ use nf::stage::{Env, Group, Load};
 use nf::{Made, Recording, Verdict};
 use packet::{DropReason, Packet, Side};
 
+use super::subscribed::Subscribed;
 use super::{Chain, Run};
 
 impl Chain {
@@ -54,9 +55,16 @@ impl Chain {
         run: &mut Run<'_, '_>,
     ) {
         let count = self.stages.len();
+        let mut assembled = false;
         for step in 0..count {
             let stage = if side == Side::Inside { step } else { count - 1 - step };
-            if self.run_stage(stage, side, load, packets, verdicts, run) {
+            if let Some(subscribed) = &mut self.subscribed
+                && subscribed.first(side) == stage
+            {
+                subscribed.assemble(side, packets, verdicts, &mut self.flows.records);
+                assembled = true;
+            }
+            if self.run_stage(stage, side, load, packets, verdicts, assembled, run) {
                 continue;
             }
             for i in 0..packets.len() {
@@ -70,7 +78,8 @@ impl Chain {
     }
 
     /// Runs one function over those of the packets that entered by `side`, which are `load`, and sends what it made back;
-    /// whether it forwarded them all.
+    /// whether it forwarded them all. `assembled`: whether what they brought to streams is at hand.
+    #[allow(clippy::too_many_arguments)]
     fn run_stage(
         &mut self,
         stage: usize,
@@ -78,6 +87,7 @@ impl Chain {
         load: Load,
         packets: &mut [Packet],
         verdicts: &mut [Verdict],
+        assembled: bool,
         run: &mut Run<'_, '_>,
     ) -> bool {
         let made = self.effects.made.len();
@@ -97,6 +107,12 @@ impl Chain {
             load,
             parted: false,
             env: Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: run.pool },
+            deliveries: self
+                .subscribed
+                .as_ref()
+                .filter(|_| assembled)
+                .map(Subscribed::deliveries)
+                .unwrap_or_default(),
             recording: recording.as_mut(),
         };
         self.stages[stage].process(&mut group);
@@ -151,7 +167,8 @@ impl Chain {
                 _ => return,
             };
             let load = Load::by_side(packet, verdict)[side as usize];
-            self.run_stage(next, side, load, packet, verdict, run);
+            // Functions that want streams had the packet when it came, or it was made by one.
+            self.run_stage(next, side, load, packet, verdict, false, run);
             if verdict[0] == Verdict::TurnBack {
                 verdict[0] = Verdict::Drop(DropReason::Internal); // A packet turns once.
             }

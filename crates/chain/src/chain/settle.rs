@@ -139,6 +139,9 @@ impl Chain {
         for stage in &mut self.stages {
             stage.flow_end(record, reason, self.now_ns, &mut env);
         }
+        if let Some(subscribed) = &mut self.subscribed {
+            subscribed.forget(record, &mut self.flows.records);
+        }
         self.flows.remove(record);
     }
 

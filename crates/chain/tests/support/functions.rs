@@ -39,6 +39,7 @@ const BASE: Descriptor = Descriptor {
     scaling: Scaling::Single,
     shared: &[],
     map: None,
+    stream: false,
     keeps_flows: false,
     cycles_per_packet: 10,
 };

@@ -1,0 +1,74 @@
+//! The flows' TCP streams, for the functions that want them: put together once, before the first of these has a packet.
+
+use nf::Verdict;
+use nf::record::{Layout, Records};
+use nf::stage::Stage;
+use nf::stream::Deliveries;
+use packet::memory::{OutOfMemory, Part};
+use packet::{Packet, Side};
+
+use crate::streams::{Reassembler, StreamCounters, StreamOptions, Streams};
+
+/// The streams of a chain in which a function wants them.
+pub(super) struct Subscribed {
+    reassembler: Reassembler,
+    /// Where the streams stand in flows' records.
+    part: Part<Streams>,
+    /// The first function that wants them, as seen from each side.
+    first: [usize; 2],
+}
+
+impl Subscribed {
+    /// The streams for these functions, if one wants them; the flows' records then have a part for them.
+    pub fn new(
+        stages: &[Box<dyn Stage>],
+        layout: &mut Layout,
+        options: StreamOptions,
+    ) -> Result<Option<Subscribed>, OutOfMemory> {
+        let wants = |stage: &Box<dyn Stage>| stage.descriptor().stream;
+        let first = [stages.iter().position(wants), stages.iter().rposition(wants)];
+        let [Some(inside), Some(outside)] = first else { return Ok(None) };
+        let len = size_of::<Streams>();
+        let Some(part) = Part::at(layout.add(len, len)) else {
+            return Ok(None);
+        };
+        let reassembler = Reassembler::new(options)?;
+        Ok(Some(Subscribed { reassembler, part, first: [inside, outside] }))
+    }
+
+    /// The first function that wants streams of packets from this side.
+    pub fn first(&self, side: Side) -> usize {
+        self.first[side as usize]
+    }
+
+    /// Puts what those packets of a group that entered by `side` bring, and that are to be forwarded, in its place.
+    pub fn assemble(&mut self, side: Side, packets: &[Packet], verdicts: &[Verdict], records: &mut Records) {
+        self.reassembler.begin_group();
+        for (packet, &verdict) in packets.iter().zip(verdicts) {
+            let meta = packet.meta();
+            match records.state_mut(meta.flow, self.part) {
+                Some(streams) if verdict == Verdict::Forward && meta.side == side => {
+                    self.reassembler.take(packet, streams);
+                }
+                _ => self.reassembler.skip(),
+            }
+        }
+    }
+
+    /// What the group's packets brought.
+    pub fn deliveries(&self) -> Deliveries<'_> {
+        self.reassembler.deliveries()
+    }
+
+    /// The flow is over.
+    pub fn forget(&mut self, record: u32, records: &mut Records) {
+        if let Some(streams) = records.state_mut(record, self.part) {
+            self.reassembler.forget(streams);
+        }
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> StreamCounters {
+        *self.reassembler.counters()
+    }
+}

@@ -1,0 +1,443 @@
+//! The one TCP reassembler of a chain (E23): from segments as they come to byte streams in order, once for all functions.
+//!
+//! It stands in line with the traffic, so it does not wait for acknowledgements: what is next in order is delivered with
+//! the packet that brings it, as it stands there; only what comes too early is copied, and waits. It never holds packets
+//! back. What is missing is announced as a gap once the receiver acknowledges it, or once there is no memory to wait longer.
+//!
+//! Sequence numbers are positions modulo 2^32 (RFC 9293 3.4): whatever is more than [`WINDOW_MAX`] away from where a stream
+//! stands belongs to no window and is ignored. Fragments of a datagram are not put together: their bytes are a gap.
+
+use nf::stream::{Deliveries, Piece, What};
+use packet::memory::OutOfMemory;
+use packet::{Direction, Packet};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+mod held;
+mod saved;
+mod segment;
+
+use held::{Held, Link, New};
+pub use saved::RestoreError;
+pub use segment::Segment;
+
+/// How far from where a stream stands a segment may be, in bytes: the largest window that TCP has (RFC 7323 2.3).
+pub const WINDOW_MAX: i64 = 1 << 30;
+
+/// How streams are put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamOptions {
+    /// Which bytes count where segments overlap.
+    pub policy: HostPolicy,
+    /// Memory for segments that came too early, all flows together, in bytes. Without room, the flow that needs it gives up
+    /// waiting: a gap.
+    pub memory: usize,
+    /// The same for one direction of one flow.
+    pub memory_per_stream: u32,
+}
+
+impl Default for StreamOptions {
+    fn default() -> StreamOptions {
+        StreamOptions { policy: HostPolicy::Linux, memory: 32 << 20, memory_per_stream: 256 << 10 }
+    }
+}
+
+/// Which bytes count where segments that wait overlap: hosts differ, and who tells their attackers apart must know how
+/// (Novak and Sturges, "Target-Based TCP Stream Reassembly", 2007). What was delivered already counts in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum HostPolicy {
+    /// Those that came first.
+    First,
+    /// Those that came last.
+    Last,
+    /// Those that came first, unless the later segment begins before theirs (BSD, Windows).
+    Bsd,
+    /// Those that came first, unless the later segment begins before theirs or at the same place.
+    #[default]
+    Linux,
+}
+
+impl HostPolicy {
+    /// Whether bytes of a segment that begins at `new` replace those of an earlier one that begins at `old`.
+    fn prefers_new(self, new: u64, old: u64) -> bool {
+        match self {
+            HostPolicy::First => false,
+            HostPolicy::Last => true,
+            HostPolicy::Bsd => new < old,
+            HostPolicy::Linux => new <= old,
+        }
+    }
+}
+
+/// What was counted of streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamCounters {
+    /// Bytes delivered in order.
+    pub bytes: u64,
+    /// Bytes that were copied because they came too early.
+    pub bytes_early: u64,
+    /// Bytes that had been delivered before.
+    pub bytes_again: u64,
+    /// Gaps announced.
+    pub gaps: u64,
+    /// Bytes missing in them.
+    pub bytes_missing: u64,
+    /// Times that a stream gave up waiting for lack of memory; each is a gap, too.
+    pub gave_up: u64,
+    /// Segments that differed from others that they overlapped: an attempt to evade, or a broken host.
+    pub differing: u64,
+    /// Segments and acknowledgements too far from where their stream stands.
+    pub out_of_window: u64,
+    /// Resets and SYNs that no host would heed (RFC 5961 3 and 4).
+    pub refused: u64,
+    /// Fragments with TCP in them, which are not put together.
+    pub fragments: u64,
+}
+
+/// Where both streams of a flow stand: part of the flow's record. One cache line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct Streams {
+    halves: [Half; 2],
+}
+
+/// Where one direction's stream stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct Half {
+    /// The offset of the next byte in order.
+    next: u64,
+    /// One more than the offset that a FIN stands at; 0: none was seen.
+    fin: u64,
+    /// The sequence number of offset 0.
+    base: u32,
+    /// The list of blocks that wait, as [`Link`].
+    held: u32,
+    /// Bytes in them.
+    held_bytes: u32,
+    /// See the constants.
+    flags: u32,
+}
+
+impl Half {
+    /// Its first byte's sequence number is known.
+    const BEGUN: u32 = 1;
+    /// Nothing more comes.
+    const ENDED: u32 = 2;
+
+    fn has(&self, flag: u32) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Whether bytes are wanted.
+    fn is_open(&self) -> bool {
+        self.flags & (Half::BEGUN | Half::ENDED) == Half::BEGUN
+    }
+
+    /// How far the sequence number is from the next byte's; none if it is in no window.
+    fn distance(&self, sequence: u32) -> Option<i64> {
+        let next = self.base.wrapping_add(self.next as u32);
+        let distance = i64::from(sequence.wrapping_sub(next).cast_signed());
+        (distance.abs() <= WINDOW_MAX).then_some(distance)
+    }
+
+    /// The stream begins with this sequence number.
+    fn begin(&mut self, sequence: u32) {
+        *self = Half { base: sequence, flags: Half::BEGUN, ..Half::default() };
+    }
+}
+
+/// Puts streams together.
+pub struct Reassembler {
+    options: StreamOptions,
+    held: Held,
+    counters: StreamCounters,
+    pieces: Vec<Piece>,
+    ends: Vec<u32>,
+    /// Blocks whose bytes the pieces name: they are free once the pieces are gone.
+    delivered: Vec<u32>,
+}
+
+impl Reassembler {
+    /// A reassembler with memory as the options say.
+    pub fn new(options: StreamOptions) -> Result<Reassembler, OutOfMemory> {
+        Ok(Reassembler {
+            held: Held::new(options.memory)?,
+            options,
+            counters: StreamCounters::default(),
+            pieces: Vec::new(),
+            ends: Vec::new(),
+            delivered: Vec::new(),
+        })
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> &StreamCounters {
+        &self.counters
+    }
+
+    /// Bytes of memory that wait take.
+    pub fn memory_used(&self) -> usize {
+        self.held.waiting() * held::BLOCK_LEN
+    }
+
+    /// A group of packets begins: what the last one's brought is gone.
+    pub fn begin_group(&mut self) {
+        self.pieces.clear();
+        self.ends.clear();
+        for block in self.delivered.drain(..) {
+            self.held.release(block);
+        }
+    }
+
+    /// The next packet of the group: what it brings to its flow's streams is noted.
+    pub fn take(&mut self, packet: &Packet, streams: &mut Streams) {
+        if let Some(segment) = Segment::of(packet) {
+            self.segment(&segment, streams);
+        } else if Segment::is_fragment(packet) {
+            self.counters.fragments += 1;
+        }
+        self.skip();
+    }
+
+    /// The next packet of the group brings nothing.
+    pub fn skip(&mut self) {
+        self.ends.push(self.pieces.len() as u32);
+    }
+
+    /// What the group's packets brought.
+    pub fn deliveries(&self) -> Deliveries<'_> {
+        Deliveries { pieces: &self.pieces, ends: &self.ends, held: self.held.memory() }
+    }
+
+    /// The flow is over: what still waits is forgotten.
+    pub fn forget(&mut self, streams: &mut Streams) {
+        for half in &mut streams.halves {
+            self.release(half);
+        }
+    }
+
+    /// Notes what a segment brings.
+    pub fn segment(&mut self, segment: &Segment<'_>, streams: &mut Streams) {
+        let direction = segment.direction;
+        let from = direction.index();
+        if segment.has(Segment::SYN) && !self.open(segment, streams) {
+            return;
+        }
+        if let Some(acknowledged) = segment.acknowledged() {
+            self.acknowledge(direction.other(), acknowledged, &mut streams.halves[1 - from]);
+        }
+        let half = &mut streams.halves[from];
+        if !half.has(Half::BEGUN) && (segment.len > 0 || segment.has(Segment::FIN)) {
+            half.begin(segment.sequence); // The connection's opening was not seen.
+        }
+        if segment.has(Segment::RST) {
+            return self.reset(segment, streams);
+        }
+        if half.is_open() && (segment.len > 0 || segment.has(Segment::FIN)) {
+            self.receive(segment, half);
+        }
+    }
+
+    /// A SYN begins a stream; false if it is none that a host would heed.
+    fn open(&mut self, segment: &Segment<'_>, streams: &mut Streams) -> bool {
+        let from = segment.direction.index();
+        let first = segment.sequence.wrapping_add(1);
+        let [original, reply] = streams.halves;
+        let half = streams.halves[from];
+        if !half.has(Half::BEGUN) {
+            streams.halves[from].begin(first);
+            return true;
+        }
+        if half.base == first {
+            return true; // The same one again.
+        }
+        // Nothing came yet, so it is another attempt; or all is over, and the ports are used again (RFC 9293 3.6.1).
+        let over = original.has(Half::ENDED) || reply.has(Half::ENDED);
+        let nothing = half.next == 0 && half.held == 0;
+        if !over && !nothing {
+            self.counters.refused += 1;
+            return false;
+        }
+        if over && !segment.has(Segment::ACK) {
+            self.forget(streams);
+            streams.halves = [Half::default(); 2];
+            self.note(segment.direction, 0, What::Restart);
+        }
+        streams.halves[from].begin(first);
+        true
+    }
+
+    /// The receiver has everything up to here; what we have not seen of it, we never shall.
+    fn acknowledge(&mut self, direction: Direction, sequence: u32, half: &mut Half) {
+        if !half.is_open() {
+            return;
+        }
+        let Some(distance) = half.distance(sequence) else {
+            self.counters.out_of_window += 1;
+            return;
+        };
+        if distance <= 0 {
+            return;
+        }
+        let mut until = half.next + distance as u64;
+        if half.fin > 0 {
+            until = until.min(half.fin - 1); // A FIN counts as one.
+        }
+        while half.is_open() && half.next < until {
+            self.skip_hole(direction, until, half);
+        }
+    }
+
+    /// A reset, if it is where a host would heed it: exactly at the next byte (RFC 5961 3.2), or in answer to a SYN, which it
+    /// acknowledges (RFC 9293 3.10.7.3).
+    fn reset(&mut self, segment: &Segment<'_>, streams: &mut Streams) {
+        let from = segment.direction.index();
+        let (half, other) = (&streams.halves[from], &streams.halves[1 - from]);
+        let heeded = if half.has(Half::BEGUN) {
+            half.distance(segment.sequence) == Some(0)
+        } else {
+            !other.has(Half::BEGUN)
+                || segment.acknowledged().is_some_and(|sequence| other.distance(sequence) == Some(0))
+        };
+        if !heeded {
+            self.counters.refused += 1;
+            return;
+        }
+        for direction in [segment.direction, segment.direction.other()] {
+            let half = &mut streams.halves[direction.index()];
+            if !half.has(Half::ENDED) {
+                self.note(direction, half.next, What::Reset);
+            }
+            self.release(half);
+            half.flags |= Half::ENDED;
+        }
+    }
+
+    /// Bytes, or a FIN, of an open stream.
+    fn receive(&mut self, segment: &Segment<'_>, half: &mut Half) {
+        let direction = segment.direction;
+        let Some(distance) = half.distance(segment.first()) else {
+            self.counters.out_of_window += 1;
+            return;
+        };
+        // Of what begins before the stream does, the part before it is of no use.
+        let before = (-distance).max(0) as u64;
+        let start = if distance < 0 { half.next } else { half.next + distance as u64 };
+        let skip = before.min(segment.payload.len() as u64);
+        self.counters.bytes_again += skip;
+        let mut bytes = &segment.payload[skip as usize..];
+        if segment.has(Segment::FIN) && half.fin == 0 {
+            // One that stands before what was received already is not heeded.
+            half.fin = (start + u64::from(segment.len))
+                .checked_sub(before)
+                .filter(|&at| at >= half.next)
+                .map_or(0, |at| at + 1);
+        }
+        if half.fin > 0 {
+            // Behind the end there is nothing.
+            let most = (half.fin - 1).saturating_sub(start).min(bytes.len() as u64);
+            bytes = &bytes[..most as usize];
+        }
+        let end = start + bytes.len() as u64;
+        let follows = self.held.front(Link(half.held)).is_none_or(|block| end <= block.offset);
+        if start == half.next && follows {
+            self.deliver_packet(direction, skip as u32, bytes.len() as u32, half);
+        } else {
+            let origin = start.saturating_sub(before);
+            self.hold(direction, New { offset: start, bytes, origin }, skip as u32, half);
+        }
+        self.deliver_held(direction, half);
+    }
+
+    /// Keeps bytes that are not next, or that others overlap; they stand `in_payload` bytes into the packet's payload.
+    fn hold(&mut self, direction: Direction, new: New<'_>, in_payload: u32, half: &mut Half) {
+        let end = new.offset + new.bytes.len() as u64;
+        while !self.insert(new, half) {
+            // Without room to wait, what is missing is given up, until these bytes have room, or are next.
+            self.counters.gave_up += 1;
+            self.skip_hole(direction, new.offset, half);
+            while (new.offset..end).contains(&half.next) {
+                let until = self.held.front(Link(half.held)).map_or(end, |block| end.min(block.offset));
+                let start = in_payload + (half.next - new.offset) as u32;
+                self.deliver_packet(direction, start, (until - half.next) as u32, half);
+                self.deliver_held(direction, half);
+            }
+            if half.next >= end {
+                return;
+            }
+        }
+    }
+
+    /// Adds bytes to those that wait; false if there was no room for all of them.
+    fn insert(&mut self, new: New<'_>, half: &mut Half) -> bool {
+        let room = self.options.memory_per_stream.saturating_sub(half.held_bytes) as usize;
+        if new.bytes.len() > room {
+            return false;
+        }
+        let mut list = Link(half.held);
+        let inserted = self.held.insert(&mut list, new, self.options.policy);
+        half.held = list.0;
+        half.held_bytes += inserted.added;
+        self.counters.bytes_early += u64::from(inserted.added);
+        self.counters.differing += u64::from(inserted.differ);
+        inserted.whole
+    }
+
+    /// Gives up what is missing up to the bytes that wait, at most up to `until`; delivers what then is next.
+    fn skip_hole(&mut self, direction: Direction, until: u64, half: &mut Half) {
+        let hole = self.held.front(Link(half.held)).map_or(until, |block| until.min(block.offset));
+        if hole > half.next {
+            let len = hole - half.next;
+            self.note(direction, half.next, What::Gap { len });
+            self.counters.gaps += 1;
+            self.counters.bytes_missing += len;
+            half.next = hole;
+        }
+        self.deliver_held(direction, half);
+    }
+
+    /// Bytes of the packet at hand are next.
+    fn deliver_packet(&mut self, direction: Direction, start: u32, len: u32, half: &mut Half) {
+        if len > 0 {
+            self.note(direction, half.next, What::InPacket { start, len });
+            self.counters.bytes += u64::from(len);
+            half.next += u64::from(len);
+        }
+    }
+
+    /// Delivers what waits and now is next, and the stream's end if that is next.
+    fn deliver_held(&mut self, direction: Direction, half: &mut Half) {
+        let mut list = Link(half.held);
+        // Behind the end there is nothing, whatever came of it before the end was known.
+        let last = half.fin.checked_sub(1).unwrap_or(u64::MAX);
+        while self.held.front(list).is_some_and(|block| block.offset <= half.next && half.next < last) {
+            let Some((number, block)) = self.held.pop(&mut list) else { break };
+            self.delivered.push(number);
+            half.held_bytes -= block.len;
+            let skip = half.next - block.offset;
+            if let Some(len @ 1..) = block.end().min(last).checked_sub(half.next) {
+                let start = self.held.place(number) + skip as usize;
+                self.note(direction, half.next, What::Held { start, len: len as u32 });
+                self.counters.bytes += len;
+                half.next += len;
+            }
+        }
+        half.held = list.0;
+        if half.next >= last {
+            self.note(direction, half.next, What::Finished);
+            self.release(half);
+            half.flags |= Half::ENDED;
+        }
+    }
+
+    /// Gives back what waits.
+    fn release(&mut self, half: &mut Half) {
+        let mut list = Link(half.held);
+        self.held.release_all(&mut list);
+        (half.held, half.held_bytes) = (0, 0);
+    }
+
+    fn note(&mut self, direction: Direction, offset: u64, what: What) {
+        self.pieces.push(Piece { direction, offset, what });
+    }
+}

@@ -1,0 +1,105 @@
+//! Streams on their way to another unit: where they stand, and what waits, as bytes.
+
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::held::{Link, New};
+use super::{HostPolicy, Reassembler, Streams};
+
+/// Saved streams could not be taken over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RestoreError {
+    /// The bytes are not what [`Reassembler::save`] wrote.
+    #[error("the saved streams are damaged at byte {0}")]
+    Damaged(usize),
+    /// There is no memory for what waits.
+    #[error("no memory for the bytes of the saved streams that wait")]
+    NoMemory,
+}
+
+impl Reassembler {
+    /// Adds the streams with all that waits to `out`: they can go on from there elsewhere.
+    pub fn save(&self, streams: &Streams, out: &mut Vec<u8>) {
+        let mut fixed = *streams;
+        for half in &mut fixed.halves {
+            (half.held, half.held_bytes) = (0, 0);
+        }
+        out.extend_from_slice(fixed.as_bytes());
+        for half in &streams.halves {
+            let waiting = || self.held.list(Link(half.held));
+            out.extend_from_slice(&(waiting().count() as u32).to_le_bytes());
+            for New { offset, bytes, origin } in waiting() {
+                out.extend_from_slice(&offset.to_le_bytes());
+                out.extend_from_slice(&origin.to_le_bytes());
+                out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+                out.extend_from_slice(bytes);
+            }
+        }
+    }
+
+    /// Takes over saved streams. On an error, nothing is kept.
+    pub fn restore(&mut self, saved: &[u8]) -> Result<Streams, RestoreError> {
+        let mut rest = Rest { saved, at: 0 };
+        let fixed = rest.take(size_of::<Streams>())?;
+        let mut streams = Streams::read_from_bytes(fixed).map_err(|_| RestoreError::Damaged(0))?;
+        for half in &mut streams.halves {
+            (half.held, half.held_bytes) = (0, 0);
+        }
+        let restored = self.restore_held(&mut rest, &mut streams);
+        if restored.is_err() {
+            self.forget(&mut streams);
+        }
+        restored.map(|()| streams)
+    }
+
+    fn restore_held(&mut self, rest: &mut Rest<'_>, streams: &mut Streams) -> Result<(), RestoreError> {
+        for half in &mut streams.halves {
+            // Nothing that waits is next, and nothing overlaps.
+            let mut from = half.next.saturating_add(1);
+            for _ in 0..u32::from_le_bytes(rest.array()?) {
+                let at = rest.at;
+                let (offset, origin) = (u64::from_le_bytes(rest.array()?), u64::from_le_bytes(rest.array()?));
+                let len = u32::from_le_bytes(rest.array()?);
+                let bytes = rest.take(len as usize)?;
+                if offset < from
+                    || len == 0
+                    || offset.checked_add(u64::from(len)).is_none()
+                    || !half.is_open()
+                {
+                    return Err(RestoreError::Damaged(at));
+                }
+                if half.held_bytes.saturating_add(len) > self.options.memory_per_stream {
+                    return Err(RestoreError::NoMemory);
+                }
+                let mut list = Link(half.held);
+                let inserted = self.held.insert(&mut list, New { offset, bytes, origin }, HostPolicy::First);
+                half.held = list.0;
+                half.held_bytes += inserted.added;
+                if !inserted.whole {
+                    return Err(RestoreError::NoMemory);
+                }
+                from = offset + u64::from(len);
+            }
+        }
+        if rest.at == rest.saved.len() { Ok(()) } else { Err(RestoreError::Damaged(rest.at)) }
+    }
+}
+
+/// What of the saved bytes was not read yet.
+struct Rest<'a> {
+    saved: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Rest<'a> {
+    fn take(&mut self, len: usize) -> Result<&'a [u8], RestoreError> {
+        let taken = self.saved.get(self.at..).and_then(|rest| rest.get(..len));
+        let taken = taken.ok_or(RestoreError::Damaged(self.at))?;
+        self.at += len;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], RestoreError> {
+        let at = self.at;
+        self.take(N)?.try_into().map_err(|_| RestoreError::Damaged(at))
+    }
+}

@@ -1,0 +1,74 @@
+//! A TCP segment, as the reassembler sees it.
+
+use packet::parse::protocol;
+use packet::{Class, Direction, Packet};
+
+/// A segment: its header's numbers, and its payload as far as it was captured.
+#[derive(Clone, Copy, Debug)]
+pub struct Segment<'a> {
+    /// Which way it goes in its flow.
+    pub direction: Direction,
+    /// The sequence number.
+    pub sequence: u32,
+    /// The acknowledgment number; without meaning unless the ACK flag is set.
+    pub acknowledgment: u32,
+    /// The flags, as in the header's 14th byte.
+    pub flags: u8,
+    /// Bytes of payload on the wire.
+    pub len: u32,
+    /// Those that are here: fewer where a capture cut the packet.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Segment<'a> {
+    pub(super) const FIN: u8 = 1;
+    pub(super) const SYN: u8 = 2;
+    pub(super) const RST: u8 = 4;
+    pub(super) const ACK: u8 = 16;
+
+    /// The segment in a packet whose flow was found; none if it is no whole TCP packet, or its header was not captured.
+    #[inline]
+    pub fn of(packet: &'a Packet) -> Option<Segment<'a>> {
+        let meta = packet.meta();
+        if meta.protocol != protocol::TCP || meta.class != Class::Whole {
+            return None;
+        }
+        let l4 = meta.l4 as usize;
+        let header: &[u8; 20] = packet.data().get(l4..)?.first_chunk()?;
+        let number =
+            |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        // The transport header's place in the IP packet tells how much of that is payload.
+        let header_len = usize::from(header[12] >> 4) * 4;
+        let before = (l4 + header_len).checked_sub(meta.outer_l3 as usize)?;
+        let len = packet.ip_len().checked_sub(before)?;
+        let rest = packet.data().get(l4 + header_len..).unwrap_or_default();
+        Some(Segment {
+            direction: meta.direction,
+            sequence: number(4),
+            acknowledgment: number(8),
+            flags: header[13],
+            len: len as u32,
+            payload: &rest[..len.min(rest.len())],
+        })
+    }
+
+    /// Whether the packet has a part of a segment in it, and is a fragment.
+    pub(super) fn is_fragment(packet: &Packet) -> bool {
+        let meta = packet.meta();
+        meta.protocol == protocol::TCP && matches!(meta.class, Class::FirstFragment | Class::LaterFragment)
+    }
+
+    pub(super) fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// The sequence number of its first byte of payload: a SYN counts as one.
+    pub(super) fn first(&self) -> u32 {
+        self.sequence.wrapping_add(u32::from(self.has(Segment::SYN)))
+    }
+
+    /// Up to which sequence number its sender has everything.
+    pub(super) fn acknowledged(&self) -> Option<u32> {
+        self.has(Segment::ACK).then_some(self.acknowledgment)
+    }
+}

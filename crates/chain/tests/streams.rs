@@ -1,0 +1,462 @@
+//! The reassembler, against a model that keeps every byte by itself.
+
+use std::collections::BTreeMap;
+
+use chain::streams::{HostPolicy, Reassembler, Segment, StreamOptions, Streams};
+use nf::stream::StreamEventKind;
+use packet::Direction;
+use proptest::prelude::*;
+
+const FIN: u8 = 1;
+const SYN: u8 = 2;
+const RST: u8 = 4;
+const ACK: u8 = 16;
+
+/// What happened to a stream, bytes put together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Seen {
+    Restart,
+    Data(u64, Vec<u8>),
+    Gap(u64, u64),
+    Finished(u64),
+    Reset(u64),
+}
+
+/// A reassembler with the streams of one flow.
+struct Bench {
+    reassembler: Reassembler,
+    streams: Streams,
+    seen: [Vec<Seen>; 2],
+}
+
+impl Bench {
+    fn new(options: StreamOptions) -> Bench {
+        let reassembler = Reassembler::new(options).unwrap();
+        Bench { reassembler, streams: Streams::default(), seen: [Vec::new(), Vec::new()] }
+    }
+
+    fn with_policy(policy: HostPolicy) -> Bench {
+        Bench::new(StreamOptions { policy, ..StreamOptions::default() })
+    }
+
+    fn segment(
+        &mut self,
+        direction: Direction,
+        flags: u8,
+        sequence: u32,
+        acknowledgment: u32,
+        payload: &[u8],
+    ) {
+        self.cut_segment(direction, flags, sequence, acknowledgment, payload, payload.len());
+    }
+
+    /// A segment of which only so much was captured.
+    fn cut_segment(
+        &mut self,
+        direction: Direction,
+        flags: u8,
+        sequence: u32,
+        acknowledgment: u32,
+        payload: &[u8],
+        captured: usize,
+    ) {
+        let segment = Segment {
+            direction,
+            sequence,
+            acknowledgment,
+            flags,
+            len: payload.len() as u32,
+            payload: &payload[..captured],
+        };
+        self.reassembler.begin_group();
+        self.reassembler.segment(&segment, &mut self.streams);
+        self.reassembler.skip();
+        for event in self.reassembler.deliveries().of(0, &payload[..captured]) {
+            let seen = &mut self.seen[event.direction.index()];
+            match (event.kind, seen.last_mut()) {
+                (StreamEventKind::Data(bytes), Some(Seen::Data(offset, before)))
+                    if *offset + before.len() as u64 == event.offset =>
+                {
+                    before.extend_from_slice(bytes);
+                }
+                (StreamEventKind::Data(bytes), _) => seen.push(Seen::Data(event.offset, bytes.to_vec())),
+                (StreamEventKind::Gap(len), _) => seen.push(Seen::Gap(event.offset, len)),
+                (StreamEventKind::Restart, _) => seen.push(Seen::Restart),
+                (StreamEventKind::Finished, _) => seen.push(Seen::Finished(event.offset)),
+                (StreamEventKind::Reset, _) => seen.push(Seen::Reset(event.offset)),
+            }
+        }
+    }
+
+    /// Client and server open the connection; the client's bytes begin at `sequence` + 1.
+    fn open(&mut self, sequence: u32) {
+        self.segment(Direction::Original, SYN, sequence, 0, b"");
+        self.segment(Direction::Reply, SYN | ACK, 900, sequence.wrapping_add(1), b"");
+        self.segment(Direction::Original, ACK, sequence.wrapping_add(1), 901, b"");
+    }
+
+    fn client(&mut self, sequence: u32, payload: &[u8]) {
+        self.segment(Direction::Original, ACK, sequence, 901, payload);
+    }
+
+    fn server_acknowledges(&mut self, sequence: u32) {
+        self.segment(Direction::Reply, ACK, 901, sequence, b"");
+    }
+}
+
+fn data(offset: u64, bytes: &[u8]) -> Seen {
+    Seen::Data(offset, bytes.to_vec())
+}
+
+#[test]
+fn bytes_in_order_out_of_order_and_again() {
+    let mut bench = Bench::with_policy(HostPolicy::Linux);
+    bench.open(u32::MAX - 3); // Wraps around within the data.
+    let first = u32::MAX - 2;
+    bench.client(first, b"abc");
+    bench.client(first.wrapping_add(6), b"ghi");
+    bench.client(first, b"abc");
+    bench.client(first.wrapping_add(9), b"jkl");
+    assert_eq!(bench.seen[0], [data(0, b"abc")]);
+    assert_eq!(bench.reassembler.memory_used(), 2 * 1536);
+    bench.client(first.wrapping_add(2), b"cdef");
+    assert_eq!(bench.seen[0], [data(0, b"abcdefghijkl")]);
+    assert_eq!(bench.reassembler.memory_used(), 0);
+    let counters = bench.reassembler.counters();
+    assert_eq!((counters.bytes, counters.bytes_early, counters.bytes_again), (12, 6, 4));
+}
+
+#[test]
+fn a_keep_alive_brings_nothing_and_a_close_ends_the_stream() {
+    let mut bench = Bench::with_policy(HostPolicy::Linux);
+    bench.open(99);
+    bench.client(100, b"hello");
+    bench.client(104, b"o"); // The last byte again, or none, before the next one.
+    bench.client(104, b"");
+    bench.segment(Direction::Original, FIN | ACK, 107, 901, b"");
+    bench.client(105, b"!!");
+    bench.client(108, b"behind the end");
+    assert_eq!(bench.seen[0], [data(0, b"hello!!"), Seen::Finished(7)]);
+    assert_eq!(bench.seen[1], []);
+}
+
+#[test]
+fn what_the_receiver_has_and_we_have_not_is_a_gap() {
+    let mut bench = Bench::with_policy(HostPolicy::Linux);
+    bench.open(99);
+    bench.client(103, b"def");
+    bench.client(110, b"k");
+    assert_eq!(bench.seen[0], []);
+    bench.server_acknowledges(111);
+    bench.server_acknowledges(111);
+    let gaps = [Seen::Gap(0, 3), data(3, b"def"), Seen::Gap(6, 4), data(10, b"k")];
+    assert_eq!(bench.seen[0], gaps);
+    // Not to be believed: further than any window.
+    bench.server_acknowledges(111u32.wrapping_add(2 << 30));
+    assert_eq!(bench.reassembler.counters().out_of_window, 1);
+    bench.client(111, b"l");
+    assert_eq!(bench.seen[0][3], data(10, b"kl"));
+    assert_eq!((bench.reassembler.counters().gaps, bench.reassembler.counters().bytes_missing), (2, 7));
+}
+
+#[test]
+fn a_cut_capture_leaves_a_gap() {
+    let mut bench = Bench::with_policy(HostPolicy::Linux);
+    bench.open(99);
+    bench.cut_segment(Direction::Original, ACK, 100, 901, b"abcdef", 2);
+    bench.client(106, b"ghi");
+    bench.server_acknowledges(109);
+    assert_eq!(bench.seen[0], [data(0, b"ab"), Seen::Gap(2, 4), data(6, b"ghi")]);
+}
+
+#[test]
+fn a_connection_whose_opening_was_not_seen_begins_with_its_first_bytes() {
+    let mut bench = Bench::with_policy(HostPolicy::Linux);
+    bench.client(5000, b"");
+    bench.client(5000, b"ab");
+    bench.client(5002, b"cd");
+    assert_eq!(bench.seen[0], [data(0, b"abcd")]);
+}
+
+#[test]
+fn a_reset_counts_only_where_a_host_would_heed_it() {
+    let mut bench = Bench::with_policy(HostPolicy::Linux);
+    bench.open(99);
+    bench.client(100, b"ab");
+    bench.segment(Direction::Original, RST, 150, 0, b"");
+    bench.client(102, b"cd");
+    assert_eq!(bench.reassembler.counters().refused, 1);
+    bench.segment(Direction::Reply, RST | ACK, 901, 104, b"");
+    bench.client(104, b"too late");
+    assert_eq!(bench.seen[0], [data(0, b"abcd"), Seen::Reset(4)]);
+    assert_eq!(bench.seen[1], [Seen::Reset(0)]);
+
+    // In answer to a SYN, only what acknowledges it.
+    let mut bench = Bench::with_policy(HostPolicy::Linux);
+    bench.segment(Direction::Original, SYN, 99, 0, b"");
+    bench.segment(Direction::Reply, RST | ACK, 0, 77, b"");
+    assert_eq!(bench.seen[0], []);
+    bench.segment(Direction::Reply, RST | ACK, 0, 100, b"");
+    assert_eq!(bench.seen[0], [Seen::Reset(0)]);
+}
+
+#[test]
+fn ports_are_used_again_after_the_end_but_not_before() {
+    let mut bench = Bench::with_policy(HostPolicy::Linux);
+    bench.open(99);
+    bench.client(100, b"ab");
+    bench.segment(Direction::Original, SYN, 7000, 0, b""); // In the midst: no host would heed it.
+    bench.client(102, b"cd");
+    bench.client(110, b"never in order");
+    bench.segment(Direction::Original, RST, 104, 0, b"");
+    bench.open(7000);
+    bench.client(7001, b"new");
+    assert_eq!(bench.seen[0], [data(0, b"abcd"), Seen::Reset(4), Seen::Restart, data(0, b"new")]);
+    assert_eq!(bench.reassembler.memory_used(), 0);
+    assert_eq!(bench.reassembler.counters().refused, 1);
+}
+
+#[test]
+fn policies_differ_in_what_overlaps() {
+    // Novak and Sturges: an earlier segment that begins before, at the same place, and behind the later one.
+    let outcome = |policy| {
+        let mut bench = Bench::with_policy(policy);
+        bench.open(99);
+        bench.client(101, b"1111"); // 1..5
+        bench.client(107, b"3333"); // 7..11
+        bench.client(113, b"5555"); // 13..17
+        bench.client(103, b"2222"); // 3..7, behind the first one's beginning
+        bench.client(107, b"44"); // 7..9, at the same place
+        bench.client(112, b"666"); // 12..15, before
+        bench.client(111, b"7"); // 11..12
+        bench.client(100, b"0");
+        bench.seen[0].clone()
+    };
+    assert_eq!(outcome(HostPolicy::First), [data(0, b"01111223333765555")]);
+    assert_eq!(outcome(HostPolicy::Last), [data(0, b"01122224433766655")]);
+    assert_eq!(outcome(HostPolicy::Bsd), [data(0, b"01111223333766655")]);
+    assert_eq!(outcome(HostPolicy::Linux), [data(0, b"01111224433766655")]);
+}
+
+#[test]
+fn memory_is_bounded_and_who_needs_more_stops_waiting() {
+    let options = StreamOptions { memory_per_stream: 4000, ..StreamOptions::default() };
+    let mut bench = Bench::new(options);
+    bench.open(99);
+    bench.client(110, &[1; 1500]);
+    bench.client(1610, &[2; 1500]);
+    bench.client(3120, &[3; 1500]);
+    assert_eq!(bench.reassembler.counters().gave_up, 1);
+    let waited = [[1; 1500].to_vec(), [2; 1500].to_vec()].concat();
+    assert_eq!(bench.seen[0], [Seen::Gap(0, 10), Seen::Data(10, waited)]);
+    bench.client(3110, &[9; 10]);
+    assert_eq!(bench.seen[0].len(), 2);
+    assert_eq!(bench.reassembler.memory_used(), 0);
+
+    // All flows' memory: the same.
+    let options = StreamOptions { memory: 2 * 1536, ..StreamOptions::default() };
+    let mut bench = Bench::new(options);
+    bench.open(99);
+    for i in 0..3 {
+        bench.client(110 + 20 * i, &[i as u8; 10]);
+    }
+    assert_eq!(bench.seen[0], [Seen::Gap(0, 10), Seen::Data(10, [0; 10].to_vec())]);
+    // A segment longer than what may wait, with a hole in front of it.
+    bench.client(1000, &[7; 6000]);
+    assert_eq!(bench.seen[0].last(), Some(&Seen::Data(900, [7; 6000].to_vec())));
+}
+
+#[test]
+fn saved_streams_that_are_damaged_are_refused() {
+    let mut bench = Bench::with_policy(HostPolicy::Linux);
+    bench.open(99);
+    bench.client(110, b"waits");
+    let mut saved = Vec::new();
+    bench.reassembler.save(&bench.streams, &mut saved);
+    let mut other = Reassembler::new(StreamOptions::default()).unwrap();
+    for len in 0..saved.len() {
+        assert!(other.restore(&saved[..len]).is_err(), "{len}");
+    }
+    for byte in 64..saved.len() {
+        let mut damaged = saved.clone();
+        damaged[byte] ^= 0xff;
+        if let Ok(mut streams) = other.restore(&damaged) {
+            other.forget(&mut streams);
+        }
+    }
+    assert_eq!(other.memory_used(), 0);
+    assert!(other.restore(&saved).is_ok());
+    assert_eq!(other.memory_used(), 1536);
+    let mut tight = Reassembler::new(StreamOptions { memory: 0, ..StreamOptions::default() }).unwrap();
+    assert_eq!(tight.restore(&saved), Err(chain::streams::RestoreError::NoMemory));
+}
+
+/// One direction's stream, byte by byte.
+#[derive(Default)]
+struct Model {
+    next: u64,
+    waiting: BTreeMap<u64, (u8, u64)>,
+    fin: Option<u64>,
+    ended: bool,
+    seen: Vec<Seen>,
+}
+
+impl Model {
+    fn receive(&mut self, start: u64, bytes: &[u8], fin: bool, policy: HostPolicy) {
+        if self.ended {
+            return;
+        }
+        let end = start + bytes.len() as u64;
+        if fin && self.fin.is_none() && end >= self.next {
+            self.fin = Some(end);
+        }
+        for (offset, &byte) in (start..).zip(bytes) {
+            if offset < self.next || self.fin.is_some_and(|fin| offset >= fin) {
+                continue;
+            }
+            let (kept, origin) = self.waiting.entry(offset).or_insert((byte, start));
+            let replaces = match policy {
+                HostPolicy::First => false,
+                HostPolicy::Last => true,
+                HostPolicy::Bsd => start < *origin,
+                HostPolicy::Linux => start <= *origin,
+            };
+            if replaces {
+                (*kept, *origin) = (byte, start);
+            }
+        }
+        self.deliver();
+    }
+
+    fn deliver(&mut self) {
+        while let Some((byte, _)) = self.waiting.remove(&self.next) {
+            match self.seen.last_mut() {
+                Some(Seen::Data(offset, bytes)) if *offset + bytes.len() as u64 == self.next => {
+                    bytes.push(byte)
+                }
+                _ => self.seen.push(Seen::Data(self.next, vec![byte])),
+            }
+            self.next += 1;
+            if self.fin == Some(self.next) {
+                break;
+            }
+        }
+        if self.fin.is_some_and(|fin| self.next >= fin) {
+            self.seen.push(Seen::Finished(self.next));
+            self.ended = true;
+        }
+    }
+
+    fn acknowledged(&mut self, until: u64) {
+        while !self.ended && self.next < until.min(self.fin.unwrap_or(until)) {
+            let until = until.min(self.fin.unwrap_or(until));
+            let hole = self.waiting.keys().next().map_or(until, |&first| until.min(first));
+            if hole > self.next {
+                self.seen.push(Seen::Gap(self.next, hole - self.next));
+                self.next = hole;
+            }
+            self.deliver();
+        }
+    }
+}
+
+/// One thing that happens: a segment of the client's, or an acknowledgement of the server's.
+#[derive(Clone, Debug)]
+enum Step {
+    Segment {
+        start: u64,
+        len: u64,
+        other: bool,
+        fin: bool,
+    },
+    Acknowledge(u64),
+    /// The streams move to another unit.
+    Move,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let segment = (0..300u64, 0..60u64, prop::bool::weighted(0.3), prop::bool::weighted(0.02));
+    prop_oneof![
+        20 => segment.prop_map(|(start, len, other, fin)| Step::Segment { start, len, other, fin }),
+        1 => (0..300u64).prop_map(Step::Acknowledge),
+        1 => Just(Step::Move),
+    ]
+}
+
+fn policy() -> impl Strategy<Value = HostPolicy> {
+    prop::sample::select(vec![HostPolicy::First, HostPolicy::Last, HostPolicy::Bsd, HostPolicy::Linux])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn streams_are_those_of_the_model(isn: u32, policy in policy(), steps in prop::collection::vec(step(), 1..60)) {
+        let mut bench = Bench::with_policy(policy);
+        let mut model = Model::default();
+        bench.open(isn);
+        let number = |offset: u64| isn.wrapping_add(1).wrapping_add(offset as u32);
+        for (i, step) in steps.into_iter().enumerate() {
+            match step {
+                Step::Segment { start, len, other, fin } => {
+                    // What the stream has there, or something else.
+                    let byte = |offset: u64| if other { i as u8 | 0x80 } else { offset as u8 & 0x7f };
+                    let bytes: Vec<u8> = (start..start + len).map(byte).collect();
+                    let flags = if fin { ACK | FIN } else { ACK };
+                    bench.segment(Direction::Original, flags, number(start), 901, &bytes);
+                    model.receive(start, &bytes, fin, policy);
+                }
+                Step::Acknowledge(until) => {
+                    bench.server_acknowledges(number(until));
+                    model.acknowledged(until);
+                }
+                Step::Move => {
+                    let mut saved = Vec::new();
+                    bench.reassembler.save(&bench.streams, &mut saved);
+                    bench.reassembler.forget(&mut bench.streams);
+                    prop_assert_eq!(bench.reassembler.memory_used(), 0);
+                    bench.streams = bench.reassembler.restore(&saved).unwrap();
+                }
+            }
+            prop_assert_eq!(&bench.seen[0], &model.seen);
+        }
+        bench.reassembler.forget(&mut bench.streams);
+        prop_assert_eq!(bench.reassembler.memory_used(), 0);
+    }
+
+    /// With little memory, every byte that was sent is either delivered or in a gap, once, in order.
+    #[test]
+    fn little_memory_loses_bytes_but_never_their_place(
+        memory in 0..6usize, steps in prop::collection::vec(step(), 1..60),
+    ) {
+        let options = StreamOptions { memory: memory * 1536, memory_per_stream: 90, ..StreamOptions::default() };
+        let mut bench = Bench::new(options);
+        bench.open(7);
+        for step in steps {
+            match step {
+                Step::Segment { start, len, fin, .. } => {
+                    let bytes: Vec<u8> = (start..start + len).map(|offset| offset as u8).collect();
+                    bench.segment(Direction::Original, if fin { ACK | FIN } else { ACK }, 8 + start as u32, 901, &bytes);
+                }
+                Step::Acknowledge(until) => bench.server_acknowledges(8 + until as u32),
+                Step::Move => {}
+            }
+        }
+        let mut next = 0;
+        for seen in &bench.seen[0] {
+            match seen {
+                Seen::Data(offset, bytes) => {
+                    prop_assert_eq!(*offset, next);
+                    prop_assert!(bytes.iter().zip(next..).all(|(&byte, offset)| byte == offset as u8));
+                    next += bytes.len() as u64;
+                }
+                Seen::Gap(offset, len) => {
+                    prop_assert_eq!(*offset, next);
+                    next += len;
+                }
+                Seen::Finished(offset) => prop_assert_eq!(*offset, next),
+                Seen::Restart | Seen::Reset(_) => prop_assert!(false),
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Byte streams: what packets bring to the TCP streams of their flows, in order (E23).
+//!
+//! A function whose descriptor says [`crate::Descriptor::stream`] finds what each packet brought in
+//! [`crate::PacketView::stream`]: bytes that stand in the packet itself, and bytes of earlier packets that waited for it.
+
+use packet::Direction;
+
+/// Something that happened to a byte stream of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamEvent<'a> {
+    /// The stream: that of the bytes sent in this direction. An acknowledgement can move the other direction's stream on.
+    pub direction: Direction,
+    /// Where in the stream, in bytes from its beginning.
+    pub offset: u64,
+    /// What happened.
+    pub kind: StreamEventKind<'a>,
+}
+
+/// What happened to a byte stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamEventKind<'a> {
+    /// A new connection begins on the ports of one that is over: offsets count from 0 again, and what was kept of the old
+    /// one's stream has no meaning any more.
+    Restart,
+    /// The next bytes.
+    Data(&'a [u8]),
+    /// So many bytes are missing, for good: they were never seen, or there was no memory to wait for them.
+    Gap(u64),
+    /// The sender has closed the stream.
+    Finished,
+    /// The connection was reset.
+    Reset,
+}
+
+/// What a packet brought to its flow's streams, in order.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stream<'a> {
+    pieces: &'a [Piece],
+    payload: &'a [u8],
+    held: &'a [u8],
+}
+
+impl<'a> Stream<'a> {
+    /// Whether it brought nothing.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+}
+
+impl<'a> Iterator for Stream<'a> {
+    type Item = StreamEvent<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<StreamEvent<'a>> {
+        let (&piece, rest) = self.pieces.split_first()?;
+        self.pieces = rest;
+        let part = |of: &'a [u8], start: usize, len: usize| of.get(start..start + len).unwrap_or_default();
+        let kind = match piece.what {
+            What::Restart => StreamEventKind::Restart,
+            What::InPacket { start, len } => {
+                StreamEventKind::Data(part(self.payload, start as usize, len as usize))
+            }
+            What::Held { start, len } => StreamEventKind::Data(part(self.held, start, len as usize)),
+            What::Gap { len } => StreamEventKind::Gap(len),
+            What::Finished => StreamEventKind::Finished,
+            What::Reset => StreamEventKind::Reset,
+        };
+        Some(StreamEvent { direction: piece.direction, offset: piece.offset, kind })
+    }
+}
+
+/// A [`StreamEvent`] as the chain notes it: bytes by the place where they stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The stream.
+    pub direction: Direction,
+    /// Where in the stream.
+    pub offset: u64,
+    /// What happened.
+    pub what: What,
+}
+
+/// What happened, with bytes by their place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// See [`StreamEventKind::Restart`].
+    Restart,
+    /// Bytes of the packet's transport payload.
+    InPacket {
+        /// Where in the payload they begin.
+        start: u32,
+        /// How many.
+        len: u32,
+    },
+    /// Bytes that waited.
+    Held {
+        /// Where in the memory of what waits they begin.
+        start: usize,
+        /// How many.
+        len: u32,
+    },
+    /// See [`StreamEventKind::Gap`].
+    Gap {
+        /// Bytes that are missing.
+        len: u64,
+    },
+    /// See [`StreamEventKind::Finished`].
+    Finished,
+    /// See [`StreamEventKind::Reset`].
+    Reset,
+}
+
+/// What each packet of a group brought to its streams.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Deliveries<'a> {
+    /// All that happened, packet by packet.
+    pub pieces: &'a [Piece],
+    /// For each packet of the group, where in `pieces` its own end.
+    pub ends: &'a [u32],
+    /// The memory of what waits.
+    pub held: &'a [u8],
+}
+
+impl<'a> Deliveries<'a> {
+    /// What the packet with this number in the group brought; `payload` is its transport payload.
+    #[inline]
+    pub fn of(&self, number: usize, payload: &'a [u8]) -> Stream<'a> {
+        let end = |number: usize| self.ends.get(number).map_or(0, |&end| end as usize);
+        let start = if number == 0 { 0 } else { end(number - 1) };
+        Stream { pieces: self.pieces.get(start..end(number)).unwrap_or_default(), payload, held: self.held }
+    }
+}
