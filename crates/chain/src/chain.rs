@@ -2,11 +2,15 @@
 //!
 //! Packets come in batches. A batch is parsed and looked up in passes, so that memory is asked for before it is needed
 //! (`enter`); packets of known flows form groups, slices of the batch, and each function processes a whole group in one
-//! call (`cross`); then what was decided is carried out (`settle`). What may create or end a flow, or depends on another packet's outcome, goes alone, after the group before it;
-//! and a group ends before a packet that its packets could matter to otherwise than in order (see `Gathering`).
-//! So the result is that of one packet after the other, however they are batched, but for three things: flow reports of
-//! one group stand in the order of functions, not of packets; and a packet that a function makes, or the first one that
-//! it turns back, in the midst of a known flow may reach the functions on its way back after packets that came behind it.
+//! call (`cross`), with what the group brought to TCP streams where it wants that (`subscribed`); then what was decided is
+//! carried out (`settle`). What may create or end a flow, or depends on another packet's outcome, goes alone, after the
+//! group before it; and a group ends before a packet that its packets could matter to otherwise than in order (see
+//! `Gathering`).
+//!
+//! So the result is that of one packet after the other, however they are batched, but for four things: flow reports of
+//! one group stand in the order of functions, not of packets; when the memory of all streams is used up, another of them
+//! may be the one that gives up waiting; and a packet that a function makes, or the first one that it turns back, in the
+//! midst of a known flow may reach the functions on its way back after packets that came behind it.
 //!
 //! Time is the latest time stamp that any packet had: a packet with an earlier one is late, and comes now.
 
@@ -79,13 +83,13 @@ impl Chain {
     /// A chain of these functions, the first one inside.
     pub fn new(mut stages: Vec<Box<dyn Stage>>, options: Options) -> Result<Chain, ChainError> {
         let (mut layout, mut tag_bit) = (Layout::default(), 0);
+        let subscribed = Subscribed::new(&stages, &mut layout, options.streams)?;
         for (number, stage) in stages.iter_mut().enumerate() {
             let name = stage.descriptor().name;
             tag_bit =
                 stage.place(number as u16, &mut layout, tag_bit).ok_or(ChainError::TooManyTags(name))?;
         }
         let hasher = FlowHasher::new(options.seed);
-        let subscribed = Subscribed::new(&stages, &mut layout, options.streams)?;
         let flows_max = if stages.is_empty() { 1 } else { options.flows_max };
         let keeps_flows = stages.iter().any(|stage| stage.descriptor().keeps_flows);
         let shares_sets = stages.iter().any(|stage| !stage.shared().sets.is_empty());
@@ -250,6 +254,14 @@ impl Chain {
     /// Bytes that a flow takes: its record.
     pub fn record_len(&self) -> usize {
         self.flows.records.record_len()
+    }
+
+    /// Adds what a flow's TCP streams have come to, with all bytes that wait, to `out`, to go on from there elsewhere; nothing
+    /// if no function wants streams. See [`crate::streams::Reassembler::restore`].
+    pub fn save_streams(&self, record: u32, out: &mut Vec<u8>) {
+        if let Some(subscribed) = &self.subscribed {
+            subscribed.save(record, &self.flows.records, out);
+        }
     }
 
     /// The flows' records, to be looked at.

@@ -60,6 +60,13 @@ impl Subscribed {
         self.reassembler.deliveries()
     }
 
+    /// Adds the flow's streams, with all that waits, to `out`; see [`Reassembler::save`].
+    pub fn save(&self, record: u32, records: &Records, out: &mut Vec<u8>) {
+        if let Some(streams) = records.state(record, self.part) {
+            self.reassembler.save(streams, out);
+        }
+    }
+
     /// The flow is over.
     pub fn forget(&mut self, record: u32, records: &mut Records) {
         if let Some(streams) = records.state_mut(record, self.part) {

@@ -1,5 +1,6 @@
 //! However packets are batched, the result is that of one packet after the other.
 
+use chain::streams::StreamOptions;
 use chain::{Options, Timeouts, WhenFull};
 use nf::stage::Stage;
 use packet::Side;
@@ -19,10 +20,12 @@ fn everything() -> Vec<Box<dyn Stage>> {
         stage::<Tally>(FLOWS),
         stage::<Rejecter>(FLOWS),
         stage::<Masquerade>(FLOWS),
+        stage::<Listener>(FLOWS),
         stage::<Gate>(FLOWS),
         stage::<Balancer>(FLOWS),
         stage::<Hairpin>(FLOWS),
         stage::<Tally>(FLOWS),
+        stage::<Listener>(FLOWS),
         stage::<Witness>(FLOWS),
     ]
 }
@@ -44,10 +47,13 @@ type Stages = fn() -> Vec<Box<dyn Stage>>;
 /// Any of these, with options that make trouble.
 fn chains() -> impl Strategy<Value = (Stages, Options)> {
     let stages = prop_oneof![Just(everything as Stages), Just(keepers as Stages)];
+    // What waits in a stream: plenty, little, nothing.
+    let waits = prop_oneof![Just(1 << 20), 0u32..50];
     let full = prop_oneof![Just(WhenFull::RefuseNew), Just(WhenFull::EvictOldest)];
-    (stages, prop_oneof![Just(FLOWS), 1u32..8], full, 1usize..4).prop_map(
-        |(stages, flows_max, when_full, fragments_max)| {
-            (stages, Options { flows_max, when_full, fragments_max, seed: 11, ..Options::default() })
+    (stages, prop_oneof![Just(FLOWS), 1u32..8], full, 1usize..4, waits).prop_map(
+        |(stages, flows_max, when_full, fragments_max, waits)| {
+            let streams = StreamOptions { memory_per_stream: waits, ..StreamOptions::default() };
+            (stages, Options { flows_max, when_full, fragments_max, streams, seed: 11, ..Options::default() })
         },
     )
 }

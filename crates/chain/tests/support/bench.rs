@@ -1,5 +1,6 @@
 //! Runs a chain over traffic, and writes down everything that can be seen of it from outside.
 
+use chain::streams::Streams;
 use chain::{Chain, Counters, Observer, Options};
 use nf::record::Header;
 use nf::stage::{Stage, StageCounters};
@@ -51,6 +52,19 @@ pub struct Bench {
     pub reports: Vec<FlowReport>,
     out: Vec<Packet>,
     buffers: usize,
+}
+
+/// The bytes of a flow's record. Where its streams stand in it, which names blocks that any other could be in the place of,
+/// there is instead what waits in them.
+fn flow(chain: &Chain, record: u32) -> Vec<u8> {
+    const STREAMS: std::ops::Range<usize> = size_of::<Header>()..size_of::<Header>() + size_of::<Streams>();
+    let mut bytes = chain.records().bytes(record).unwrap().to_vec();
+    if chain.stages().iter().any(|stage| stage.descriptor().stream) {
+        let mut streams = vec![];
+        chain.save_streams(record, &mut streams);
+        bytes.splice(STREAMS, streams);
+    }
+    bytes
 }
 
 /// Small buffers of a bench.
@@ -121,7 +135,7 @@ impl Bench {
         let mut reports: Vec<String> = self.reports.iter().map(|r| format!("{r:?}")).collect();
         reports.sort();
         Outcome {
-            flows: live.map(|record| (record, records.bytes(record).unwrap().to_vec())).collect(),
+            flows: live.map(|record| (record, flow(&self.chain, record))).collect(),
             counters: self.chain.counters(),
             stages: self.chain.stages().iter().map(|stage| stage.counters()).collect(),
             shared: self.chain.stages().iter().map(|stage| shared(&**stage)).collect(),

@@ -66,10 +66,22 @@ pub fn udp(source: Endpoint, destination: Endpoint, payload: &[u8]) -> Vec<u8> {
 
 /// A TCP packet.
 pub fn tcp(source: Endpoint, destination: Endpoint, flags: u8, payload: &[u8]) -> Vec<u8> {
+    tcp_segment(source, destination, flags, [1, 1], payload)
+}
+
+/// A TCP packet with these sequence and acknowledgment numbers.
+pub fn tcp_segment(
+    source: Endpoint,
+    destination: Endpoint,
+    flags: u8,
+    numbers: [u32; 2],
+    payload: &[u8],
+) -> Vec<u8> {
     let mut segment = vec![];
     segment.extend(source.port.to_be_bytes());
     segment.extend(destination.port.to_be_bytes());
-    segment.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, flags, 0x20, 0, 0, 0, 0, 0]);
+    segment.extend(numbers.into_iter().flat_map(u32::to_be_bytes));
+    segment.extend([0x50, flags, 0x20, 0, 0, 0, 0, 0]);
     segment.extend(payload);
     seal(source.addr, destination.addr, 6, &mut segment, 16);
     ip(source.addr, destination.addr, 6, &segment)

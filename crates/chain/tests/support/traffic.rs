@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::bench::Arrival;
 use super::functions::{VIRTUAL, masquerade_end, server};
-use super::packets::{echo, fragments, tcp, udp, unreachable, v4};
+use super::packets::{echo, fragments, tcp, tcp_segment, udp, unreachable, v4};
 
 /// When random traffic begins, in nanoseconds.
 pub const START_NS: u64 = 1_700_000_000_000_000_000;
@@ -46,6 +46,8 @@ fn gap() -> impl Strategy<Value = i64> {
 enum Kind {
     Udp,
     Tcp(u8),
+    /// Flags, sequence and acknowledgment numbers, bytes of payload.
+    Segment(u8, [u32; 2], usize),
     Echo,
     Error,
     Fragments(bool),
@@ -55,6 +57,8 @@ fn kind() -> impl Strategy<Value = Kind> {
     prop_oneof![
         6 => Just(Kind::Udp),
         4 => prop_oneof![Just(0x02u8), Just(0x12), Just(0x10), Just(0x11), Just(0x04)].prop_map(Kind::Tcp),
+        6 => (prop_oneof![12 => Just(0x10u8), 1 => Just(0x11u8)], 0u32..60, 0u32..60, 0usize..20)
+            .prop_map(|(flags, sequence, acknowledged, len)| Kind::Segment(flags, [2 + sequence, 2 + acknowledged], len)),
         1 => Just(Kind::Echo),
         2 => Just(Kind::Error),
         1 => any::<bool>().prop_map(Kind::Fragments),
@@ -90,6 +94,11 @@ fn networks(source: Endpoint, destination: Endpoint, byte: u8, kind: Kind) -> Ve
     match kind {
         Kind::Udp => vec![udp(source, destination, &[byte, 1, 2])],
         Kind::Tcp(flags) => vec![tcp(source, destination, flags, &[byte])],
+        Kind::Segment(flags, numbers, len) => {
+            let mut payload = vec![9; len];
+            payload.iter_mut().take(1).for_each(|first| *first = byte);
+            vec![tcp_segment(source, destination, flags, numbers, &payload)]
+        }
         Kind::Echo => vec![echo(source.addr, destination.addr, 1000, byte & 1 == 1, &[byte, 2])],
         Kind::Error => vec![unreachable(source.addr, &udp(destination, source, &[byte]))],
         Kind::Fragments(in_order) => {
