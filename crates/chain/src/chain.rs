@@ -256,6 +256,11 @@ impl Chain {
         self.flows.records.record_len()
     }
 
+    /// Whether a function wants TCP streams put together.
+    pub fn has_streams(&self) -> bool {
+        self.subscribed.is_some()
+    }
+
     /// Adds what a flow's TCP streams have come to, with all bytes that wait, to `out`, to go on from there elsewhere; nothing
     /// if no function wants streams. See [`crate::streams::Reassembler::restore`].
     pub fn save_streams(&self, record: u32, out: &mut Vec<u8>) {

@@ -2,7 +2,8 @@
 //!
 //! It stands in line with the traffic, so it does not wait for acknowledgements: what is next in order is delivered with
 //! the packet that brings it, as it stands there; only what comes too early is copied, and waits. It never holds packets
-//! back. What is missing is announced as a gap once the receiver acknowledges it, or once there is no memory to wait longer.
+//! back. What is missing is announced as a gap once bytes behind it wait and the receiver acknowledges it, or once there is
+//! no memory to wait longer.
 //!
 //! Sequence numbers are positions modulo 2^32 (RFC 9293 3.4): whatever is more than [`WINDOW_MAX`] away from where a stream
 //! stands belongs to no window and is ignored. Fragments of a datagram are not put together: their bytes are a gap.
@@ -93,6 +94,24 @@ pub struct StreamCounters {
     pub fragments: u64,
 }
 
+impl StreamCounters {
+    /// All of them, by the names that reports use.
+    pub fn by_name(&self) -> [(&'static str, u64); 10] {
+        [
+            ("bytes", self.bytes),
+            ("bytes_early", self.bytes_early),
+            ("bytes_again", self.bytes_again),
+            ("gaps", self.gaps),
+            ("bytes_missing", self.bytes_missing),
+            ("gave_up", self.gave_up),
+            ("differing", self.differing),
+            ("out_of_window", self.out_of_window),
+            ("refused", self.refused),
+            ("fragments", self.fragments),
+        ]
+    }
+}
+
 /// Where both streams of a flow stand: part of the flow's record. One cache line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
@@ -106,10 +125,12 @@ pub struct Streams {
 pub struct Half {
     /// The offset of the next byte in order.
     next: u64,
-    /// One more than the offset that a FIN stands at; 0: none was seen.
-    fin: u64,
     /// The sequence number of offset 0.
     base: u32,
+    /// That of the FIN, if one was seen.
+    fin: u32,
+    /// Up to which sequence number the receiver has everything, if more than we have.
+    acknowledged: u32,
     /// The list of blocks that wait, as [`Link`].
     held: u32,
     /// Bytes in them.
@@ -118,12 +139,21 @@ pub struct Half {
     flags: u32,
 }
 
+const _: () = assert!(size_of::<Streams>() == 64);
+
 impl Half {
     /// Its first byte's sequence number is known.
     const BEGUN: u32 = 1;
     /// Nothing more comes.
     const ENDED: u32 = 2;
+    /// The connection was reset. Should bytes come all the same, then the hosts did not heed the reset: it was forged.
+    const RESET: u32 = 4;
+    /// A FIN was seen.
+    const FIN: u32 = 8;
+    /// The receiver has more than we have.
+    const ACKNOWLEDGED: u32 = 16;
 
+    /// Whether any of these flags is set.
     fn has(&self, flag: u32) -> bool {
         self.flags & flag != 0
     }
@@ -138,6 +168,16 @@ impl Half {
         let next = self.base.wrapping_add(self.next as u32);
         let distance = i64::from(sequence.wrapping_sub(next).cast_signed());
         (distance.abs() <= WINDOW_MAX).then_some(distance)
+    }
+
+    /// The offset of a sequence number in the window.
+    fn offset(&self, sequence: u32) -> u64 {
+        self.next.saturating_add_signed(self.distance(sequence).unwrap_or(0))
+    }
+
+    /// Where the stream ends; as far as possible, if that is not known.
+    fn end(&self) -> u64 {
+        if self.has(Half::FIN) { self.offset(self.fin) } else { u64::MAX }
     }
 
     /// The stream begins with this sequence number.
@@ -252,7 +292,7 @@ impl Reassembler {
             return true; // The same one again.
         }
         // Nothing came yet, so it is another attempt; or all is over, and the ports are used again (RFC 9293 3.6.1).
-        let over = original.has(Half::ENDED) || reply.has(Half::ENDED);
+        let over = original.has(Half::ENDED | Half::RESET) || reply.has(Half::ENDED | Half::RESET);
         let nothing = half.next == 0 && half.held == 0;
         if !over && !nothing {
             self.counters.refused += 1;
@@ -267,24 +307,37 @@ impl Reassembler {
         true
     }
 
-    /// The receiver has everything up to here; what we have not seen of it, we never shall.
+    /// The receiver has everything up to here. What of it we have not seen when bytes behind it wait, we never shall; as long
+    /// as none wait, it may still come: a capture may have the acknowledgement before the bytes.
     fn acknowledge(&mut self, direction: Direction, sequence: u32, half: &mut Half) {
         if !half.is_open() {
             return;
         }
-        let Some(distance) = half.distance(sequence) else {
-            self.counters.out_of_window += 1;
-            return;
-        };
-        if distance <= 0 {
+        match half.distance(sequence) {
+            Some(1..)
+                if half.offset(half.acknowledged) < half.offset(sequence)
+                    || !half.has(Half::ACKNOWLEDGED) =>
+            {
+                half.acknowledged = sequence;
+                half.flags |= Half::ACKNOWLEDGED;
+                self.skip_acknowledged(direction, half);
+            }
+            Some(_) => {}
+            None => self.counters.out_of_window += 1,
+        }
+    }
+
+    /// Gives up what the receiver has and we have not, as far as bytes wait behind it.
+    fn skip_acknowledged(&mut self, direction: Direction, half: &mut Half) {
+        if !half.has(Half::ACKNOWLEDGED) {
             return;
         }
-        let mut until = half.next + distance as u64;
-        if half.fin > 0 {
-            until = until.min(half.fin - 1); // A FIN counts as one.
-        }
-        while half.is_open() && half.next < until {
+        let until = half.offset(half.acknowledged);
+        while self.held.front(Link(half.held)).is_some_and(|block| block.offset <= until) && half.is_open() {
             self.skip_hole(direction, until, half);
+        }
+        if half.next >= until {
+            half.flags &= !Half::ACKNOWLEDGED;
         }
     }
 
@@ -305,11 +358,10 @@ impl Reassembler {
         }
         for direction in [segment.direction, segment.direction.other()] {
             let half = &mut streams.halves[direction.index()];
-            if !half.has(Half::ENDED) {
+            if !half.has(Half::ENDED | Half::RESET) {
                 self.note(direction, half.next, What::Reset);
             }
-            self.release(half);
-            half.flags |= Half::ENDED;
+            half.flags |= Half::RESET;
         }
     }
 
@@ -326,18 +378,15 @@ impl Reassembler {
         let skip = before.min(segment.payload.len() as u64);
         self.counters.bytes_again += skip;
         let mut bytes = &segment.payload[skip as usize..];
-        if segment.has(Segment::FIN) && half.fin == 0 {
-            // One that stands before what was received already is not heeded.
-            half.fin = (start + u64::from(segment.len))
-                .checked_sub(before)
-                .filter(|&at| at >= half.next)
-                .map_or(0, |at| at + 1);
+        let fin = segment.first().wrapping_add(segment.len);
+        // A FIN that stands before what was received already is not heeded.
+        if segment.has(Segment::FIN) && !half.has(Half::FIN) && half.distance(fin) >= Some(0) {
+            half.fin = fin;
+            half.flags |= Half::FIN;
         }
-        if half.fin > 0 {
-            // Behind the end there is nothing.
-            let most = (half.fin - 1).saturating_sub(start).min(bytes.len() as u64);
-            bytes = &bytes[..most as usize];
-        }
+        // Behind the end there is nothing.
+        let most = half.end().saturating_sub(start).min(bytes.len() as u64);
+        bytes = &bytes[..most as usize];
         let end = start + bytes.len() as u64;
         let follows = self.held.front(Link(half.held)).is_none_or(|block| end <= block.offset);
         if start == half.next && follows {
@@ -347,6 +396,7 @@ impl Reassembler {
             self.hold(direction, New { offset: start, bytes, origin }, skip as u32, half);
         }
         self.deliver_held(direction, half);
+        self.skip_acknowledged(direction, half);
     }
 
     /// Keeps bytes that are not next, or that others overlap; they stand `in_payload` bytes into the packet's payload.
@@ -409,7 +459,7 @@ impl Reassembler {
     fn deliver_held(&mut self, direction: Direction, half: &mut Half) {
         let mut list = Link(half.held);
         // Behind the end there is nothing, whatever came of it before the end was known.
-        let last = half.fin.checked_sub(1).unwrap_or(u64::MAX);
+        let last = half.end();
         while self.held.front(list).is_some_and(|block| block.offset <= half.next && half.next < last) {
             let Some((number, block)) = self.held.pop(&mut list) else { break };
             self.delivered.push(number);

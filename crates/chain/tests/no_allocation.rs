@@ -24,6 +24,7 @@ fn chains() -> Vec<(&'static str, Vec<Box<dyn Stage>>)> {
         ("a source rewriter", vec![stage::<Masquerade>(FLOWS)]),
         ("a destination rewriter", vec![stage::<Balancer>(FLOWS)]),
         ("a shared set", vec![stage::<Knock>(FLOWS)]),
+        ("a listener to streams", vec![stage::<Listener>(FLOWS)]),
         ("a function that turns packets back", vec![stage::<Tally>(FLOWS), stage::<Hairpin>(FLOWS)]),
         (
             "all together",
@@ -33,6 +34,7 @@ fn chains() -> Vec<(&'static str, Vec<Box<dyn Stage>>)> {
                 stage::<Gate>(FLOWS),
                 stage::<Keeper>(FLOWS),
                 stage::<Balancer>(FLOWS),
+                stage::<Listener>(FLOWS),
                 stage::<Telltale>(FLOWS),
             ],
         ),

@@ -187,9 +187,12 @@ fn a_reset_counts_only_where_a_host_would_heed_it() {
     bench.client(102, b"cd");
     assert_eq!(bench.reassembler.counters().refused, 1);
     bench.segment(Direction::Reply, RST | ACK, 901, 104, b"");
-    bench.client(104, b"too late");
     assert_eq!(bench.seen[0], [data(0, b"abcd"), Seen::Reset(4)]);
     assert_eq!(bench.seen[1], [Seen::Reset(0)]);
+    // Who forges a reset does not get us to look away.
+    bench.client(104, b"goes on");
+    bench.segment(Direction::Reply, RST | ACK, 901, 111, b"");
+    assert_eq!(bench.seen[0][2..], [data(4, b"goes on")]);
 
     // In answer to a SYN, only what acknowledges it.
     let mut bench = Bench::with_policy(HostPolicy::Linux);
@@ -207,8 +210,8 @@ fn ports_are_used_again_after_the_end_but_not_before() {
     bench.client(100, b"ab");
     bench.segment(Direction::Original, SYN, 7000, 0, b""); // In the midst: no host would heed it.
     bench.client(102, b"cd");
-    bench.client(110, b"never in order");
     bench.segment(Direction::Original, RST, 104, 0, b"");
+    bench.client(110, b"never in order");
     bench.open(7000);
     bench.client(7001, b"new");
     assert_eq!(bench.seen[0], [data(0, b"abcd"), Seen::Reset(4), Seen::Restart, data(0, b"new")]);
@@ -298,6 +301,7 @@ struct Model {
     waiting: BTreeMap<u64, (u8, u64)>,
     fin: Option<u64>,
     ended: bool,
+    acknowledged: u64,
     seen: Vec<Seen>,
 }
 
@@ -326,6 +330,7 @@ impl Model {
             }
         }
         self.deliver();
+        self.skip_acknowledged();
     }
 
     fn deliver(&mut self) {
@@ -348,13 +353,17 @@ impl Model {
     }
 
     fn acknowledged(&mut self, until: u64) {
-        while !self.ended && self.next < until.min(self.fin.unwrap_or(until)) {
-            let until = until.min(self.fin.unwrap_or(until));
-            let hole = self.waiting.keys().next().map_or(until, |&first| until.min(first));
-            if hole > self.next {
-                self.seen.push(Seen::Gap(self.next, hole - self.next));
-                self.next = hole;
-            }
+        self.acknowledged = self.acknowledged.max(until);
+        self.skip_acknowledged();
+    }
+
+    fn skip_acknowledged(&mut self) {
+        while let Some((&first, _)) = self.waiting.first_key_value()
+            && first <= self.acknowledged
+            && !self.ended
+        {
+            self.seen.push(Seen::Gap(self.next, first - self.next));
+            self.next = first;
             self.deliver();
         }
     }

@@ -28,7 +28,7 @@ pub enum StreamEventKind<'a> {
     Gap(u64),
     /// The sender has closed the stream.
     Finished,
-    /// The connection was reset.
+    /// The connection was reset. Should more come, the hosts did not heed it: the reset was forged.
     Reset,
 }
 

@@ -58,9 +58,9 @@ impl<'a> PacketView<'a> {
     /// The transport's payload as far as it was captured, without link-layer padding.
     #[inline]
     pub fn payload(&self) -> &[u8] {
-        let end = self.meta().outer_l3 as usize + self.packet.ip_len();
         let data = self.packet.data();
-        data.get(self.meta().payload as usize..end.min(data.len())).unwrap_or_default()
+        let end = self.packet.flow_end().min(data.len());
+        data.get(self.meta().payload as usize..end).unwrap_or_default()
     }
 
     /// What the packet brought to its flow's TCP streams: nothing unless the function's descriptor asks for streams.

@@ -35,6 +35,9 @@ pub struct Report {
     pub not_ip_passed: u64,
     /// What became of flows.
     pub flows: FlowsReport,
+    /// What became of TCP streams; absent if no function looks into them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub streams: Option<BTreeMap<&'static str, u64>>,
     /// The functions, from the inside to the outside.
     pub functions: Vec<FunctionReport>,
     /// The ports, by name.
@@ -156,6 +159,7 @@ impl Report {
             bytes_out: counters.bytes_out,
             not_ip_passed: counters.not_ip_passed,
             flows: flows(&counters, chain),
+            streams: chain.has_streams().then(|| counters.streams.by_name().into_iter().collect()),
             functions,
             ports: BTreeMap::new(),
             alerts: 0,

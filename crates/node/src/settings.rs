@@ -1,7 +1,8 @@
 //! The `settings` of a policy: options of the run.
 
+use chain::streams::{HostPolicy, StreamOptions};
 use chain::{NotIp, Options, Timeouts, WhenFull};
-use nf::config::Nanos;
+use nf::config::{ByteCount, Nanos};
 use serde::{Deserialize, Deserializer};
 
 /// Flows that a policy may ask for at most: their records and indices are reserved at the start, some 20 GB for these.
@@ -28,6 +29,8 @@ pub struct Settings {
     pub fragment_timeout: Nanos,
     /// How long flows are kept, where no function says it.
     pub timeouts: TimeoutSettings,
+    /// How TCP streams are put together, for functions that look into them.
+    pub streams: StreamSettings,
     /// Seed of all that is random; without it, one is drawn for the run (and shown in its report).
     pub seed: Option<u64>,
 }
@@ -80,6 +83,63 @@ pub struct TimeoutSettings {
     pub other: Nanos,
 }
 
+/// `streams`.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StreamSettings {
+    /// Which bytes count where segments overlap, as hosts of this kind have it.
+    pub policy: HostPolicySetting,
+    /// Memory for segments that came too early, all flows together, up to [`STREAM_MEMORY_MAX`].
+    #[serde(deserialize_with = "stream_memory")]
+    pub memory: ByteCount,
+    /// The same for one direction of a flow.
+    #[serde(deserialize_with = "stream_memory")]
+    pub memory_per_stream: ByteCount,
+}
+
+/// Memory that a policy may ask for segments that came too early.
+pub const STREAM_MEMORY_MAX: u64 = 16 << 30;
+
+/// `streams.policy`.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum HostPolicySetting {
+    /// Those that came first.
+    First,
+    /// Those that came last.
+    Last,
+    /// As BSD and Windows hosts.
+    Bsd,
+    /// As Linux hosts.
+    Linux,
+}
+
+impl Default for StreamSettings {
+    fn default() -> StreamSettings {
+        let options = StreamOptions::default();
+        StreamSettings {
+            policy: HostPolicySetting::Linux,
+            memory: ByteCount(options.memory as u64),
+            memory_per_stream: ByteCount(u64::from(options.memory_per_stream)),
+        }
+    }
+}
+
+impl StreamSettings {
+    fn options(&self) -> StreamOptions {
+        StreamOptions {
+            policy: match self.policy {
+                HostPolicySetting::First => HostPolicy::First,
+                HostPolicySetting::Last => HostPolicy::Last,
+                HostPolicySetting::Bsd => HostPolicy::Bsd,
+                HostPolicySetting::Linux => HostPolicy::Linux,
+            },
+            memory: usize::try_from(self.memory.0).unwrap_or(usize::MAX),
+            memory_per_stream: u32::try_from(self.memory_per_stream.0).unwrap_or(u32::MAX),
+        }
+    }
+}
+
 impl Default for TimeoutSettings {
     fn default() -> TimeoutSettings {
         let t = Timeouts::default();
@@ -107,6 +167,7 @@ impl Default for Settings {
             fragments: options.fragments_max as u32,
             fragment_timeout: Nanos(options.fragment_timeout_ns),
             timeouts: TimeoutSettings::default(),
+            streams: StreamSettings::default(),
             seed: None,
         }
     }
@@ -139,6 +200,7 @@ impl Settings {
             verify_ipv4_checksum: self.verify_ipv4_checksum,
             fragments_max: self.fragments as usize,
             fragment_timeout_ns: self.fragment_timeout.0,
+            streams: self.streams.options(),
             seed: self.seed.unwrap_or(seed),
             cycles: None,
         }
@@ -150,5 +212,15 @@ fn flows<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     match u32::try_from(flows) {
         Ok(flows @ 1..=FLOWS_MAX) => Ok(flows),
         _ => Err(serde::de::Error::custom(format!("expected 1 to {FLOWS_MAX} flows, found {flows}"))),
+    }
+}
+
+fn stream_memory<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByteCount, D::Error> {
+    match ByteCount::deserialize(deserializer)? {
+        memory if memory.0 <= STREAM_MEMORY_MAX => Ok(memory),
+        memory => {
+            let most = ByteCount(STREAM_MEMORY_MAX);
+            Err(serde::de::Error::custom(format!("expected at most {most} of memory, found {memory}")))
+        }
     }
 }

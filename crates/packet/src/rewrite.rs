@@ -136,6 +136,14 @@ impl Packet {
         }
     }
 
+    /// Where the IP packet with the flow's header ends, in bytes from the packet's first one, as that header says it: in a
+    /// tunnel, padding may follow within the outer packet.
+    #[inline(always)]
+    pub fn flow_end(&self) -> usize {
+        let (l3, meta) = (self.meta().l3 as usize, self.meta());
+        if meta.l3 == meta.outer_l3 { l3 + self.ip_len() } else { l3 + ip_len(self.data(), l3) }
+    }
+
     /// Cuts the link layer's padding behind the IP packet away.
     pub fn trim_trailer(&mut self) {
         let end = self.meta().outer_l3 as usize + self.ip_len();

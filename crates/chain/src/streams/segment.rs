@@ -37,10 +37,8 @@ impl<'a> Segment<'a> {
         let header: &[u8; 20] = packet.data().get(l4..)?.first_chunk()?;
         let number =
             |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-        // The transport header's place in the IP packet tells how much of that is payload.
         let header_len = usize::from(header[12] >> 4) * 4;
-        let before = (l4 + header_len).checked_sub(meta.outer_l3 as usize)?;
-        let len = packet.ip_len().checked_sub(before)?;
+        let len = packet.flow_end().checked_sub(l4 + header_len)?;
         let rest = packet.data().get(l4 + header_len..).unwrap_or_default();
         Some(Segment {
             direction: meta.direction,

@@ -18,6 +18,7 @@ mod nfcapd;
 mod policies;
 mod replay;
 mod run;
+mod streams;
 mod sums;
 mod traces;
 mod tshark;
