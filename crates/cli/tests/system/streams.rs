@@ -66,6 +66,9 @@ impl NetworkFunction for Recorder {
 
     fn process(&self, packet: &mut PacketView<'_>, _: &mut [u8; 8], context: &mut Context<'_>) -> Verdict {
         let flow = context.flow();
+        if flow.key.protocol != packet::parse::protocol::TCP {
+            return Verdict::Forward;
+        }
         let (first, second) = flow.key.ends(flow.reversed);
         let ends = (address(first), address(second));
         HEARD.with_borrow_mut(|heard| {
