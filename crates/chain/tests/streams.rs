@@ -1,108 +1,13 @@
 //! The reassembler, against a model that keeps every byte by itself.
 
-use std::collections::BTreeMap;
+#[path = "stream_model/mod.rs"]
+mod stream_model;
 
-use chain::streams::{HostPolicy, Reassembler, Segment, StreamOptions, Streams};
-use nf::stream::StreamEventKind;
+use chain::streams::{HostPolicy, Reassembler, StreamOptions};
 use packet::Direction;
 use proptest::prelude::*;
 
-const FIN: u8 = 1;
-const SYN: u8 = 2;
-const RST: u8 = 4;
-const ACK: u8 = 16;
-
-/// What happened to a stream, bytes put together.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Seen {
-    Restart,
-    Data(u64, Vec<u8>),
-    Gap(u64, u64),
-    Finished(u64),
-    Reset(u64),
-}
-
-/// A reassembler with the streams of one flow.
-struct Bench {
-    reassembler: Reassembler,
-    streams: Streams,
-    seen: [Vec<Seen>; 2],
-}
-
-impl Bench {
-    fn new(options: StreamOptions) -> Bench {
-        let reassembler = Reassembler::new(options).unwrap();
-        Bench { reassembler, streams: Streams::default(), seen: [Vec::new(), Vec::new()] }
-    }
-
-    fn with_policy(policy: HostPolicy) -> Bench {
-        Bench::new(StreamOptions { policy, ..StreamOptions::default() })
-    }
-
-    fn segment(
-        &mut self,
-        direction: Direction,
-        flags: u8,
-        sequence: u32,
-        acknowledgment: u32,
-        payload: &[u8],
-    ) {
-        self.cut_segment(direction, flags, sequence, acknowledgment, payload, payload.len());
-    }
-
-    /// A segment of which only so much was captured.
-    fn cut_segment(
-        &mut self,
-        direction: Direction,
-        flags: u8,
-        sequence: u32,
-        acknowledgment: u32,
-        payload: &[u8],
-        captured: usize,
-    ) {
-        let segment = Segment {
-            direction,
-            sequence,
-            acknowledgment,
-            flags,
-            len: payload.len() as u32,
-            payload: &payload[..captured],
-        };
-        self.reassembler.begin_group();
-        self.reassembler.segment(&segment, &mut self.streams);
-        self.reassembler.skip();
-        for event in self.reassembler.deliveries().of(0, &payload[..captured]) {
-            let seen = &mut self.seen[event.direction.index()];
-            match (event.kind, seen.last_mut()) {
-                (StreamEventKind::Data(bytes), Some(Seen::Data(offset, before)))
-                    if *offset + before.len() as u64 == event.offset =>
-                {
-                    before.extend_from_slice(bytes);
-                }
-                (StreamEventKind::Data(bytes), _) => seen.push(Seen::Data(event.offset, bytes.to_vec())),
-                (StreamEventKind::Gap(len), _) => seen.push(Seen::Gap(event.offset, len)),
-                (StreamEventKind::Restart, _) => seen.push(Seen::Restart),
-                (StreamEventKind::Finished, _) => seen.push(Seen::Finished(event.offset)),
-                (StreamEventKind::Reset, _) => seen.push(Seen::Reset(event.offset)),
-            }
-        }
-    }
-
-    /// Client and server open the connection; the client's bytes begin at `sequence` + 1.
-    fn open(&mut self, sequence: u32) {
-        self.segment(Direction::Original, SYN, sequence, 0, b"");
-        self.segment(Direction::Reply, SYN | ACK, 900, sequence.wrapping_add(1), b"");
-        self.segment(Direction::Original, ACK, sequence.wrapping_add(1), 901, b"");
-    }
-
-    fn client(&mut self, sequence: u32, payload: &[u8]) {
-        self.segment(Direction::Original, ACK, sequence, 901, payload);
-    }
-
-    fn server_acknowledges(&mut self, sequence: u32) {
-        self.segment(Direction::Reply, ACK, 901, sequence, b"");
-    }
-}
+use stream_model::{ACK, Bench, FIN, Model, RST, SYN, Seen};
 
 fn data(offset: u64, bytes: &[u8]) -> Seen {
     Seen::Data(offset, bytes.to_vec())
@@ -292,81 +197,6 @@ fn saved_streams_that_are_damaged_are_refused() {
     assert_eq!(other.memory_used(), 1536);
     let mut tight = Reassembler::new(StreamOptions { memory: 0, ..StreamOptions::default() }).unwrap();
     assert_eq!(tight.restore(&saved), Err(chain::streams::RestoreError::NoMemory));
-}
-
-/// One direction's stream, byte by byte.
-#[derive(Default)]
-struct Model {
-    next: u64,
-    waiting: BTreeMap<u64, (u8, u64)>,
-    fin: Option<u64>,
-    ended: bool,
-    acknowledged: u64,
-    seen: Vec<Seen>,
-}
-
-impl Model {
-    fn receive(&mut self, start: u64, bytes: &[u8], fin: bool, policy: HostPolicy) {
-        if self.ended {
-            return;
-        }
-        let end = start + bytes.len() as u64;
-        if fin && self.fin.is_none() && end >= self.next {
-            self.fin = Some(end);
-        }
-        for (offset, &byte) in (start..).zip(bytes) {
-            if offset < self.next || self.fin.is_some_and(|fin| offset >= fin) {
-                continue;
-            }
-            let (kept, origin) = self.waiting.entry(offset).or_insert((byte, start));
-            let replaces = match policy {
-                HostPolicy::First => false,
-                HostPolicy::Last => true,
-                HostPolicy::Bsd => start < *origin,
-                HostPolicy::Linux => start <= *origin,
-            };
-            if replaces {
-                (*kept, *origin) = (byte, start);
-            }
-        }
-        self.deliver();
-        self.skip_acknowledged();
-    }
-
-    fn deliver(&mut self) {
-        while let Some((byte, _)) = self.waiting.remove(&self.next) {
-            match self.seen.last_mut() {
-                Some(Seen::Data(offset, bytes)) if *offset + bytes.len() as u64 == self.next => {
-                    bytes.push(byte)
-                }
-                _ => self.seen.push(Seen::Data(self.next, vec![byte])),
-            }
-            self.next += 1;
-            if self.fin == Some(self.next) {
-                break;
-            }
-        }
-        if self.fin.is_some_and(|fin| self.next >= fin) {
-            self.seen.push(Seen::Finished(self.next));
-            self.ended = true;
-        }
-    }
-
-    fn acknowledged(&mut self, until: u64) {
-        self.acknowledged = self.acknowledged.max(until);
-        self.skip_acknowledged();
-    }
-
-    fn skip_acknowledged(&mut self) {
-        while let Some((&first, _)) = self.waiting.first_key_value()
-            && first <= self.acknowledged
-            && !self.ended
-        {
-            self.seen.push(Seen::Gap(self.next, first - self.next));
-            self.next = first;
-            self.deliver();
-        }
-    }
 }
 
 /// One thing that happens: a segment of the client's, or an acknowledgement of the server's.

@@ -12,4 +12,4 @@ pub use assembly::{Assembly, assemble};
 pub use ports::{NotAPrefix, Port, PortConfig, Ports, Prefix};
 pub use report::Report;
 pub use runner::{BATCH, Frame, From, Output, Runner};
-pub use settings::{FLOWS_MAX, Settings};
+pub use settings::{FLOWS_MAX, STREAM_MEMORY_MAX, Settings};
