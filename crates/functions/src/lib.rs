@@ -5,6 +5,7 @@ pub mod lb;
 pub mod monitor;
 pub mod nat;
 pub mod policer;
+pub mod whitelist;
 
 use nf::{ConfigSource, Registry};
 
@@ -16,5 +17,6 @@ pub fn registry<C: ConfigSource>() -> Registry<C> {
     registry.add::<firewall::Firewall>(include_str!("firewall/README.md"));
     registry.add::<monitor::Monitor>(include_str!("monitor/README.md"));
     registry.add::<policer::Policer>(include_str!("policer/README.md"));
+    registry.add::<whitelist::Whitelist>(include_str!("whitelist/README.md"));
     registry
 }
