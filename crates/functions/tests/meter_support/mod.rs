@@ -10,9 +10,9 @@ use nf::stage::Stage;
 use nf::{Registry, Setup};
 use serde_json::Value;
 
-pub use support::bench::{Arrival, Bench, Outcome, run};
+pub use support::bench::{Arrival, Bench, run};
 pub use support::packets::*;
-pub use support::traffic::{START_NS, traffic};
+pub use support::traffic::traffic;
 
 pub const SECOND_NS: u64 = 1_000_000_000;
 pub const MS_NS: u64 = 1_000_000;
