@@ -180,8 +180,7 @@ fn with_dscp(mut network: Vec<u8>, dscp: u8) -> Vec<u8> {
     }
     network[1] = dscp << 2;
     network[10..12].fill(0);
-    let sum: u32 =
-        network[..20].chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
+    let sum: u32 = network[..20].chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
     let sum = !((sum >> 16) + (sum & 0xffff)) as u16;
     network[10..12].copy_from_slice(&sum.to_be_bytes());
     network

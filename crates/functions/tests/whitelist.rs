@@ -183,7 +183,10 @@ fn a_flood_is_told_of_now_and_then() {
     assert_eq!(flood(&mut bench, 60 * SECOND_NS, 1_000, 10 * MS_NS), 2, "it is over");
     assert_eq!(counter(&bench, "floods"), 2);
     let alert = &bench.alerts[0];
-    assert_eq!((&*alert.signature, alert.category), ("UDP flood: unsolicited packets above 100pps", "udp-flood"));
+    assert_eq!(
+        (&*alert.signature, alert.category),
+        ("UDP flood: unsolicited packets above 100pps", "udp-flood")
+    );
     assert!(alert.blocked);
 }
 
@@ -286,8 +289,11 @@ fn configs() -> impl Strategy<Value = Value> {
     (any::<bool>(), any::<bool>(), prop_oneof![Just(2u32), Just(3), Just(1_000)]).prop_map(
         |(strict, clients, capacity)| {
             let strict = if strict { "address-port" } else { "address" };
-            let (record, services) =
-                if clients { (json!(["hosts", "clients"]), json!([53])) } else { (json!(["hosts"]), json!([])) };
+            let (record, services) = if clients {
+                (json!(["hosts", "clients"]), json!([53]))
+            } else {
+                (json!(["hosts"]), json!([]))
+            };
             json!({ "strict": strict, "record": record, "services": services, "capacity": capacity,
                     "expiry": "100ms", "alert_above": "20pps", "alert_every": "1s" })
         },

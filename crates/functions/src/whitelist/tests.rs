@@ -13,7 +13,9 @@ fn make(config: &str) -> Result<Whitelist, String> {
 fn the_default_protects_the_inside() {
     let whitelist = make("{}").unwrap();
     assert_eq!((whitelist.protected, whitelist.expiry_ns), (Side::Inside, 30_000_000_000));
-    assert!(whitelist.records_hosts && !whitelist.records_clients && whitelist.by_port && !whitelist.drops_others);
+    assert!(
+        whitelist.records_hosts && !whitelist.records_clients && whitelist.by_port && !whitelist.drops_others
+    );
     let flood = whitelist.flood.unwrap();
     assert_eq!((flood.interval_ns, flood.silence_ns), (1_000_000, 10_000_000_000));
     assert_eq!(&*flood.signature, "UDP flood: unsolicited packets above 1kpps");

@@ -45,8 +45,7 @@ pub fn bench(function: &str, config: &Value) -> Bench {
 /// One of the counters of a bench's only function.
 pub fn counter(bench: &Bench, name: &str) -> u64 {
     let stage = &bench.chain.stages()[0];
-    let counters =
-        stage.descriptor().shared.iter().filter(|shared| matches!(shared, nf::Shared::Counter(_)));
+    let counters = stage.descriptor().shared.iter().filter(|shared| matches!(shared, nf::Shared::Counter(_)));
     let at = counters.into_iter().position(|shared| matches!(shared, nf::Shared::Counter(n) if *n == name));
     stage.shared().counters[at.unwrap_or_else(|| panic!("no counter {name}"))]
 }
