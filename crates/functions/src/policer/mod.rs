@@ -29,12 +29,16 @@ use marker::{Colour, Levels};
 /// The policer.
 pub struct Policer {
     rates: Rates,
+    /// By connection and direction, all of them, colour-blind, by IP length: what most policers do, and fast.
+    plain: bool,
     /// Which of its pairs of buckets packets from each side take from; none: they are not policed.
     lanes: [Option<Lane>; 2],
     aware: bool,
     /// What is done with packets of each colour.
     actions: [Action; 3],
-    link_length: bool,
+    /// Whether that is to let them pass.
+    passes: [bool; 3],
+    length: Length,
     /// Bits of addresses that count.
     masks: Masks,
     per: Per,
@@ -66,6 +70,9 @@ mod counter {
     pub const UNPOLICED: usize = 6;
     pub const UNMETERED: usize = 7;
 }
+
+/// Bytes that a frame counts at most, so that what it costs fits a number: captures may claim any length.
+const BYTES_MAX: u64 = 1 << 30;
 
 /// The table of meters.
 const METERS: usize = 0;
@@ -116,6 +123,7 @@ impl NetworkFunction for Policer {
         let lane = |number: Option<u8>| number.and_then(Lane::new);
         Ok(Policer {
             rates,
+            plain: is_plain(&config),
             lanes: match config.direction {
                 Direction::Each => [lane(Some(1)), lane(Some(2))],
                 Direction::Both => [lane(Some(1)), lane(Some(1))],
@@ -124,7 +132,8 @@ impl NetworkFunction for Policer {
             },
             aware: config.aware == Aware::Dscp,
             actions: [config.green, config.yellow, config.red],
-            link_length: config.length == Length::Link,
+            passes: [config.green, config.yellow, config.red].map(|action| action == Action::Pass),
+            length: config.length,
             masks: Masks::new(config.prefix4, config.prefix6),
             per: config.per,
             when_full: config.when_full,
@@ -139,30 +148,19 @@ impl NetworkFunction for Policer {
         if packet.is_recording() {
             packet.note_event(EventCondition { id: EVERY_PACKET, argument: 0 });
         }
-        let Some(lane) = self.lanes[context.side() as usize] else {
-            context.count(counter::UNPOLICED, 1);
-            return Verdict::Forward;
+        let measured = if self.plain {
+            let (levels, bytes) = (&mut state.levels[context.side() as usize], packet.ip_len() as u64);
+            Ok((self.colour(levels, bytes, context.now_ns(), Colour::Green), bytes))
+        } else {
+            self.measure(packet, state, context)
         };
-        let bytes = if self.link_length { u64::from(packet.meta().wire_len) } else { packet.ip_len() as u64 };
-        let before = if self.aware { Dscp::of(packet).colour() } else { Colour::Green };
-        let colour = match self.per {
-            Per::Connection => {
-                let levels = &mut state.levels[usize::from(lane.get() == 2)];
-                self.colour(levels, bytes, context.now_ns(), before)
-            }
-            _ => match self.colour_of_key(packet, lane, bytes, before, context) {
-                Some(colour) => colour,
-                None => return self.unmetered(context),
-            },
+        let (colour, bytes) = match measured {
+            Ok(measured) => measured,
+            Err(verdict) => return verdict,
         };
         context.count(counter::PACKETS + colour as usize, 1);
         context.count(counter::BYTES + colour as usize, bytes);
-        match self.actions[colour as usize] {
-            Action::Pass => Verdict::Forward,
-            Action::Drop => Verdict::Drop(DropReason::PolicerRate),
-            Action::Mark => mark(colour, context),
-            Action::Remark(to) => remark(to, colour, packet, context),
-        }
+        if self.passes[colour as usize] { Verdict::Forward } else { self.act(colour, packet, context) }
     }
 
     fn event_holds(&self, _event: EventCondition, _state: &State) -> bool {
@@ -200,11 +198,40 @@ impl NetworkFunction for Policer {
 }
 
 impl Policer {
+    /// The packet's colour, and the bytes that it counts; or what becomes of it without.
+    #[inline(never)]
+    fn measure(
+        &self,
+        packet: &PacketView<'_>,
+        state: &mut State,
+        context: &mut Context<'_>,
+    ) -> Result<(Colour, u64), Verdict> {
+        let Some(lane) = self.lanes[context.side() as usize] else {
+            context.count(counter::UNPOLICED, 1);
+            return Err(Verdict::Forward);
+        };
+        let bytes = match self.length {
+            Length::Ip => packet.ip_len() as u64,
+            Length::Link => u64::from(packet.meta().wire_len).min(BYTES_MAX),
+        };
+        let before = if self.aware { Dscp::of(packet).colour() } else { Colour::Green };
+        let colour = match self.per {
+            Per::Connection => {
+                let levels = &mut state.levels[usize::from(lane.get() == 2)];
+                self.colour(levels, bytes, context.now_ns(), before)
+            }
+            _ => match self.colour_of_key(packet, lane, bytes, before, context) {
+                Some(colour) => colour,
+                None => return Err(self.unmetered(context)),
+            },
+        };
+        Ok((colour, bytes))
+    }
+
     #[inline(always)]
     fn colour(&self, levels: &mut Levels, bytes: u64, now_ns: u64, before: Colour) -> Colour {
         let Rates { marker, per_byte, per_packet } = &self.rates;
-        let cost = bytes.saturating_mul(*per_byte).saturating_add(*per_packet);
-        marker.colour(levels, cost, now_ns, before)
+        marker.colour(levels, bytes * per_byte + per_packet, now_ns, before)
     }
 
     /// The colour by the buckets that the packet's flow shares with others; none if they find no room.
@@ -241,6 +268,17 @@ impl Policer {
         [(addr >> 64) as u64, addr as u64, scope, last | u64::from(key.tenant)]
     }
 
+    /// Does with the packet what is to be done with those of its colour.
+    #[inline(never)]
+    fn act(&self, colour: Colour, packet: &mut PacketView<'_>, context: &mut Context<'_>) -> Verdict {
+        match self.actions[colour as usize] {
+            Action::Pass => Verdict::Forward,
+            Action::Drop => Verdict::Drop(DropReason::PolicerRate),
+            Action::Mark => mark(colour, context),
+            Action::Remark(to) => remark(to, colour, packet, context),
+        }
+    }
+
     #[cold]
     fn unmetered(&self, context: &mut Context<'_>) -> Verdict {
         context.count(counter::UNMETERED, 1);
@@ -269,6 +307,14 @@ fn remark(to: Remark, colour: Colour, packet: &mut PacketView<'_>, context: &mut
         packet.set_dscp(becomes.number());
     }
     mark(colour, context)
+}
+
+/// Whether packets are measured by [`Policer::plain`].
+fn is_plain(config: &Config) -> bool {
+    config.per == Per::Connection
+        && config.direction == Direction::Each
+        && config.aware == Aware::Blind
+        && config.length == Length::Ip
 }
 
 /// Limits that the amounts have nothing to do with.
