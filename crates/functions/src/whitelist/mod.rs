@@ -49,6 +49,8 @@ struct Flood {
 pub struct State {
     /// The last moment at which an answer to the flow's own requests may come; 0: there was none.
     until_ns: u64,
+    /// Where the flow's other end stands in the two sets, if it does.
+    places: [u32; 2],
 }
 
 /// Set: those that were asked by the protected side.
@@ -170,7 +172,7 @@ impl NetworkFunction for Whitelist {
             context.count(counter::ANSWERS, 1);
             return Verdict::Forward;
         }
-        self.arrival(packet, context)
+        self.arrival(packet, state, context)
     }
 
     fn event_holds(&self, _event: EventCondition, _state: &State) -> bool {
@@ -188,19 +190,19 @@ impl Whitelist {
             context.count(counter::REQUESTS, 1);
             let now_ns = context.now_ns();
             state.until_ns = state.until_ns.max(now_ns.saturating_add(self.expiry_ns));
-            self.record(ASKED, destination, context);
+            self.record(ASKED, destination, state, context);
         }
         Verdict::Forward
     }
 
     /// UDP from the other side, in a flow in which nobody asked.
     #[inline(never)]
-    fn arrival(&self, packet: &PacketView<'_>, context: &mut Context<'_>) -> Verdict {
+    fn arrival(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
         let (source, destination) = packet.ends();
         if self.is_service(destination.port) {
             context.count(counter::SERVED, 1);
             if self.records_clients && !packet.payload().is_empty() {
-                self.record(CLIENTS, source, context);
+                self.record(CLIENTS, source, state, context);
             }
             return Verdict::Forward;
         }
@@ -245,12 +247,15 @@ impl Whitelist {
     }
 
     #[inline(always)]
-    fn record(&self, set: usize, end: Endpoint, context: &mut Context<'_>) {
+    fn record(&self, set: usize, end: Endpoint, state: &mut State, context: &mut Context<'_>) {
         let member = self.member(end, context);
         let now_ns = context.now_ns();
-        let members = context.set(set);
+        let (members, place) = (context.set(set), &mut state.places[set]);
+        if members.renew(*place, member, now_ns) {
+            return;
+        }
         let displaced = members.displaced();
-        members.add(member, now_ns);
+        *place = members.add_at(member, now_ns).0;
         if members.displaced() != displaced {
             context.count(counter::DISPLACED, 1);
         }
