@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly ROUNDS=${1:-11}
-readonly WORKLOADS=(forward nat lb firewall monitor chain4 firewall-new)
+readonly WORKLOADS=(forward nat lb firewall monitor policer policer-source whitelist chain4 firewall-new)
 readonly RIVULET=${CARGO_TARGET_DIR:-target}/release/rivulet
 
 cargo build --release --quiet

@@ -92,7 +92,7 @@ impl Chain {
         let hasher = FlowHasher::new(options.seed);
         let flows_max = if stages.is_empty() { 1 } else { options.flows_max };
         let keeps_flows = stages.iter().any(|stage| stage.descriptor().keeps_flows);
-        let shares_sets = stages.iter().any(|stage| !stage.shared().sets.is_empty());
+        let order_felt = stages.iter().any(|stage| stage.shared().is_order_felt());
         Ok(Chain {
             cycles: vec![0; stages.len()],
             joining: Joining { timeouts: options.timeouts, keeps_flows, tags: tag_bit > 0 },
@@ -104,7 +104,7 @@ impl Chain {
             } else {
                 u64::from(options.timeouts.shortest_ms()) * 1_000_000
             },
-            gathering: Gathering::new(shares_sets),
+            gathering: Gathering::new(order_felt),
             mixed: false,
             stages,
             parser: Parser {

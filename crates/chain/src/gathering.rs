@@ -5,7 +5,7 @@ use packet::Side;
 /// Which flows have packets in the group, by the side that these entered by.
 ///
 /// Functions see a group's packets from inside before those from outside. So a flow's packets of both sides do not meet
-/// in a group, nor do any from both sides if functions share sets.
+/// in a group, nor do any from both sides if functions share sets or meters.
 pub(crate) struct Gathering {
     /// For each side, one bit for each of the flows that have a packet in the group, by the low bits of their number.
     flows: [[u64; WORDS]; 2],

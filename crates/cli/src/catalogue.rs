@@ -233,5 +233,6 @@ fn shared(shared: Shared) -> SharedState {
         Shared::Counters(name) => SharedState { kind: "counters", name, capacity: None },
         Shared::Set { name, capacity } => SharedState { kind: "set", name, capacity: Some(capacity) },
         Shared::Pool(name) => SharedState { kind: "pool", name, capacity: None },
+        Shared::Meters(name) => SharedState { kind: "meters", name, capacity: None },
     }
 }

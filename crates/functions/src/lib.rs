@@ -4,6 +4,8 @@ pub mod firewall;
 pub mod lb;
 pub mod monitor;
 pub mod nat;
+pub mod policer;
+pub mod whitelist;
 
 use nf::{ConfigSource, Registry};
 
@@ -14,5 +16,7 @@ pub fn registry<C: ConfigSource>() -> Registry<C> {
     registry.add::<lb::LoadBalancer>(include_str!("lb/README.md"));
     registry.add::<firewall::Firewall>(include_str!("firewall/README.md"));
     registry.add::<monitor::Monitor>(include_str!("monitor/README.md"));
+    registry.add::<policer::Policer>(include_str!("policer/README.md"));
+    registry.add::<whitelist::Whitelist>(include_str!("whitelist/README.md"));
     registry
 }

@@ -35,15 +35,28 @@ const FIREWALL: (&str, &str) =
 const STATELESS: (&str, &str) = ("firewall", r#"{"rules": "allow any-direction any", "stateful": false}"#);
 const MONITOR: (&str, &str) = ("monitor", r#"{"active_timeout": "1ms"}"#);
 
-const CHAINS: [&[(&str, &str)]; 8] = [
+const POLICER: (&str, &str) =
+    ("policer", r#"{"rate": "1Mbps", "yellow": {"remark": "af12"}, "excess_burst": "1KB"}"#);
+const SUBSCRIBERS: (&str, &str) =
+    ("policer", r#"{"rate": "1kbps", "peak_rate": "2kbps", "per": "inside", "meters": 16, "red": "mark"}"#);
+const WHITELIST: (&str, &str) = (
+    "whitelist",
+    r#"{"record": ["hosts", "clients"], "services": [5000], "capacity": 8, "alert_above": "1pps", "alert_every": "1ms"}"#,
+);
+
+const CHAINS: [&[(&str, &str)]; 12] = [
     &[NAT],
     &[BALANCER],
     &[TUNNEL],
     &[FIREWALL],
     &[STATELESS],
     &[MONITOR],
+    &[POLICER],
+    &[SUBSCRIBERS],
+    &[WHITELIST],
     &[NAT, BALANCER, MONITOR, FIREWALL],
     &[FIREWALL, MONITOR, NAT, TUNNEL],
+    &[SUBSCRIBERS, NAT, WHITELIST, POLICER],
 ];
 
 fn stages(functions: &[(&str, &str)]) -> Vec<Box<dyn Stage>> {

@@ -118,6 +118,13 @@ impl Quantity {
     }
 }
 
+/// Reads a text with a unit, or an integer: a bare number. For fields that take amounts of several kinds.
+impl<'de> Deserialize<'de> for Quantity {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(QuantityVisitor)
+    }
+}
+
 impl FromStr for Quantity {
     type Err = QuantityError;
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -434,6 +441,24 @@ impl Visitor<'_> for AmountVisitor {
 
     fn visit_i64<E: de::Error>(self, value: i64) -> Result<u64, E> {
         u64::try_from(value).map_err(|_| E::invalid_value(de::Unexpected::Signed(value), &self))
+    }
+}
+
+struct QuantityVisitor;
+
+impl Visitor<'_> for QuantityVisitor {
+    type Value = Quantity;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number with a unit, such as `10s`, `64KiB` or `1Gbps`")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Quantity, E> {
+        Quantity::parse(text).map_err(E::custom)
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Quantity, E> {
+        Ok(Quantity { kind: QuantityKind::Count, value })
     }
 }
 

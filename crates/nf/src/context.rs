@@ -4,6 +4,7 @@ use packet::{Direction, DropReason, FlowKey, Meta, Packet, Side, split_mix};
 
 use crate::effects::{Alert, Effects, FlowReport, Severity, Signature};
 use crate::map::StateMap;
+use crate::meters::Meters;
 use crate::pool::Pool;
 use crate::record::Header;
 use crate::set::Set;
@@ -23,6 +24,16 @@ pub struct SharedState {
     pub sets: Vec<Set>,
     /// Pools, in the order of the descriptor.
     pub pools: Vec<Pool>,
+    /// Tables of meters, in the order of the descriptor.
+    pub meters: Vec<Meters>,
+}
+
+impl SharedState {
+    /// Whether what one flow's packet does to it may matter to another flow's, so that their order counts. Counters are
+    /// only added to, and pools change with flows that begin and end.
+    pub fn is_order_felt(&self) -> bool {
+        !self.sets.is_empty() || self.meters.iter().any(|meters| meters.capacity() > 0)
+    }
 }
 
 /// Counters whose number and names follow from a function's configuration.
@@ -284,6 +295,15 @@ impl Context<'_> {
     #[inline]
     pub fn pool(&mut self, pool: usize) -> &mut Pool {
         &mut self.instance.shared.pools[pool]
+    }
+
+    /// The table of meters with this number in the descriptor.
+    ///
+    /// # Panics
+    /// If the descriptor declares no such table: a mistake in the function's code, found by its first test.
+    #[inline]
+    pub fn meters(&mut self, meters: usize) -> &mut Meters {
+        &mut self.instance.shared.meters[meters]
     }
 
     /// Sets one of the function's attributes on this packet (E4).

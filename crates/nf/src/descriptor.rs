@@ -131,11 +131,14 @@ pub enum Shared {
     Set {
         /// Its name.
         name: &'static str,
-        /// Members at most; the oldest goes when it is full.
+        /// Members at most, unless [`crate::Setup::set_capacity`] says otherwise; the oldest goes when it is full.
         capacity: usize,
     },
     /// Items that flows take and give back, such as NAT ports. Each instance leases ranges of its own.
     Pool(&'static str),
+    /// A bounded table of a little state by key, such as token buckets of subscribers; see [`crate::Meters`]. Leased: each
+    /// instance has meters of its own, with a share of what they allow.
+    Meters(&'static str),
 }
 
 /// Size of the per-flow get/put map: part of the flow's record, so it moves with the flow.

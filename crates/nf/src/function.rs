@@ -94,17 +94,38 @@ pub struct Setup {
     pub flows_max: u32,
     pub(crate) pools: Vec<u32>,
     pub(crate) counters: Vec<Vec<String>>,
+    pub(crate) meters: Vec<u32>,
+    /// Sets, by their numbers, with other capacities than their descriptor's.
+    pub(crate) sets: Vec<(usize, u32)>,
 }
 
 impl Setup {
     /// For a chain of up to `flows_max` flows.
     pub fn new(seed: u64, flows_max: u32) -> Setup {
-        Setup { seed, flows_max, pools: Vec::new(), counters: Vec::new() }
+        Setup {
+            seed,
+            flows_max,
+            pools: Vec::new(),
+            counters: Vec::new(),
+            meters: Vec::new(),
+            sets: Vec::new(),
+        }
     }
 
     /// Sets the size, in items, of the next pool that the descriptor declares; to be called once for each, in order.
     pub fn pool_size(&mut self, items: u32) {
         self.pools.push(items);
+    }
+
+    /// Sets how many meters the next table that the descriptor declares can hold; to be called once for each, in order.
+    /// A table for none takes no memory and gives out no meter.
+    pub fn meters(&mut self, capacity: u32) {
+        self.meters.push(capacity);
+    }
+
+    /// Sets how many members the set with this number in the descriptor can hold, in place of what is said there.
+    pub fn set_capacity(&mut self, set: usize, members: u32) {
+        self.sets.push((set, members));
     }
 
     /// Names the counters of the next group that the descriptor declares; to be called once for each, in order. As many

@@ -12,6 +12,7 @@ mod effects;
 mod function;
 pub mod index;
 mod map;
+mod meters;
 pub mod pool;
 pub mod record;
 mod recording;
@@ -28,6 +29,7 @@ pub use descriptor::{Access, Affinity, Attribute, Descriptor, Field, MapSpec, Ma
 pub use effects::{Alert, EFFECTS_MAX, Effects, FlowReport, Made, Severity, Signature};
 pub use function::{ControlError, NetworkFunction, Setup, UpgradeError};
 pub use map::{PutError, StateMap};
+pub use meters::{METERS_LOOKED_AT, MeterKey, MeterValue, Meters};
 pub use recording::{EventCondition, HeaderAction, RECORD_MAX, Recording, StateFunction};
 pub use registry::{ConfigSource, Entry, MakeError, Registry};
 pub use set::Set;

@@ -66,11 +66,34 @@ impl Set {
 
     /// Adds the value, or makes it younger; whether it is new.
     pub fn add(&mut self, value: u64, now_ns: u64) -> bool {
-        if let Some(at) = self.find(value) {
-            let member = &mut self.members[at as usize];
-            member.added_ns = member.added_ns.max(now_ns);
-            return false;
+        self.add_at(value, now_ns).1
+    }
+
+    /// The same, and where the value now stands, for [`Set::renew`].
+    pub fn add_at(&mut self, value: u64, now_ns: u64) -> (u32, bool) {
+        match self.find(value) {
+            Some(at) => {
+                self.renew(at, value, now_ns);
+                (at, false)
+            }
+            None => (self.enter(value, now_ns), true),
         }
+    }
+
+    /// Makes the value younger if it is the member that stands there; whether it is. For functions that keep in a flow's
+    /// state where they added a value: nothing has to be looked up.
+    #[inline]
+    pub fn renew(&mut self, at: u32, value: u64, now_ns: u64) -> bool {
+        match self.members.get_mut(at as usize) {
+            Some(member) if member.value == value && (at as usize) < self.len => {
+                member.added_ns = member.added_ns.max(now_ns);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn enter(&mut self, value: u64, now_ns: u64) -> u32 {
         let at = self.next;
         self.next = (at + 1) % self.members.len();
         if self.len == self.members.len() {
@@ -84,7 +107,7 @@ impl Set {
         // The index has as much room as there are members, and one was just taken out if all were there.
         let entered = self.index.insert(self.hash(value), at as u32);
         debug_assert!(entered.is_ok());
-        true
+        at as u32
     }
 
     fn find(&self, value: u64) -> Option<u32> {
@@ -112,5 +135,20 @@ mod tests {
         assert_eq!(set.added_ns(10), None);
         assert_eq!((set.len(), set.displaced()), (3, 1));
         assert_eq!(set.added_ns(13), Some(13));
+    }
+
+    #[test]
+    fn a_member_is_renewed_only_where_it_stands() {
+        let mut set = Set::new("clients", 2, 1).unwrap();
+        assert!(!set.renew(0, 0, 5), "there is none");
+        assert_eq!(
+            [set.add_at(10, 1), set.add_at(0, 2), set.add_at(10, 3)],
+            [(0, true), (1, true), (0, false)]
+        );
+        assert!(set.renew(1, 0, 9) && !set.renew(1, 10, 9) && !set.renew(2, 10, 9));
+        assert!(set.renew(1, 0, 4));
+        assert_eq!((set.added_ns(10), set.added_ns(0)), (Some(3), Some(9)));
+        assert_eq!(set.add_at(11, 10), (0, true));
+        assert!(!set.renew(0, 10, 11), "it is gone");
     }
 }

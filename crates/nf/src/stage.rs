@@ -8,6 +8,7 @@ use packet::{DropReason, Meta, Packet, Side};
 use crate::config::ConfigError;
 use crate::context::{Context, CounterGroup, Instance, Moment, SharedState, TagLayout};
 use crate::map::StateMap;
+use crate::meters::Meters;
 use crate::pool::Pool;
 use crate::record::{Layout, Records};
 use crate::recording::{HeaderAction, Recording};
@@ -162,6 +163,16 @@ pub enum LoadError {
         /// Groups that it named.
         named: usize,
     },
+    /// Tables of meters that the descriptor declares were not sized, or the other way round.
+    #[error("`{function}` declares {declared} tables of meters and sizes {sized}")]
+    Meters {
+        /// The function.
+        function: &'static str,
+        /// Tables in its descriptor.
+        declared: usize,
+        /// Tables that it sized.
+        sized: usize,
+    },
     /// There is not enough memory.
     #[error(transparent)]
     Memory(#[from] OutOfMemory),
@@ -173,6 +184,7 @@ pub fn load<N: NetworkFunction>(config: N::Config, mut setup: Setup) -> Result<B
     let descriptor = N::DESCRIPTOR;
     let mut shared = SharedState::default();
     let mut sizes = setup.pools.iter();
+    let mut capacities = setup.meters.iter();
     let declared = descriptor.shared.iter().filter(|kind| matches!(kind, Shared::Counters(_))).count();
     if declared != setup.counters.len() {
         let named = setup.counters.len();
@@ -185,16 +197,28 @@ pub fn load<N: NetworkFunction>(config: N::Config, mut setup: Setup) -> Result<B
             Shared::Counters(name) => {
                 shared.groups.push(CounterGroup::new(name, groups.next().unwrap_or_default()));
             }
-            Shared::Set { name, capacity } => shared.sets.push(Set::new(name, capacity, setup.seed)?),
+            Shared::Set { name, capacity } => {
+                let said = setup.sets.iter().find(|&&(set, _)| set == shared.sets.len());
+                let capacity = said.map_or(capacity, |&(_, members)| members as usize);
+                shared.sets.push(Set::new(name, capacity, setup.seed)?);
+            }
             Shared::Pool(name) => {
                 let items = sizes.next().copied().unwrap_or(0);
                 shared.pools.push(Pool::new(name, items, setup.flows_max as usize, setup.seed)?);
+            }
+            Shared::Meters(name) => {
+                let capacity = capacities.next().copied().unwrap_or(0);
+                shared.meters.push(Meters::new(name, capacity as usize, setup.seed)?);
             }
         }
     }
     if shared.pools.len() != setup.pools.len() {
         let (declared, sized) = (shared.pools.len(), setup.pools.len());
         return Err(LoadError::Pools { function: descriptor.name, declared, sized });
+    }
+    if shared.meters.len() != setup.meters.len() {
+        let (declared, sized) = (shared.meters.len(), setup.meters.len());
+        return Err(LoadError::Meters { function: descriptor.name, declared, sized });
     }
     Ok(Box::new(Loaded {
         function,

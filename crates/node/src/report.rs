@@ -91,6 +91,9 @@ pub struct FunctionReport {
     pub counters: BTreeMap<String, u64>,
     /// Its pools.
     pub pools: BTreeMap<&'static str, PoolReport>,
+    /// Its tables of meters; left out where it has none.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub meters: BTreeMap<&'static str, MetersReport>,
     /// Processor cycles per packet, where they can be counted; in JSON it stands in [`Timing::cycles_per_packet`].
     #[serde(skip)]
     pub cycles_per_packet: Option<f64>,
@@ -107,6 +110,19 @@ pub struct PoolReport {
     pub peak: u32,
     /// How many times nothing free was found.
     pub exhausted: u64,
+}
+
+/// A table of meters.
+#[derive(Clone, Debug, Serialize)]
+pub struct MetersReport {
+    /// Meters at most.
+    pub size: usize,
+    /// Meters in use.
+    pub in_use: usize,
+    /// How many were as good as new, and were forgotten for others.
+    pub forgotten: u64,
+    /// How many times no meter was free.
+    pub refused: u64,
 }
 
 /// What a port has seen.
@@ -226,6 +242,15 @@ fn functions(chain: &Chain, names: &[String]) -> Vec<FunctionReport> {
                 };
                 (pool.name(), report)
             });
+            let meters = shared.meters.iter().filter(|meters| meters.capacity() > 0).map(|meters| {
+                let report = MetersReport {
+                    size: meters.capacity(),
+                    in_use: meters.in_use(),
+                    forgotten: meters.forgotten(),
+                    refused: meters.refused(),
+                };
+                (meters.name(), report)
+            });
             FunctionReport {
                 name: name.clone(),
                 kind: descriptor.name,
@@ -234,6 +259,7 @@ fn functions(chain: &Chain, names: &[String]) -> Vec<FunctionReport> {
                 drops: counted.drops,
                 counters: names.zip(shared.counters.iter().copied()).chain(grouped).collect(),
                 pools: pools.collect(),
+                meters: meters.collect(),
                 cycles_per_packet: (cycles > 0 && counted.packets > 0)
                     .then(|| cycles as f64 / counted.packets as f64),
             }

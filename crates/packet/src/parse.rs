@@ -5,7 +5,7 @@
 //! a [`DropReason`]. A packet that a capture cut (`wire_len` above what is there, and the IP packet not here as a whole) is
 //! accepted as long as its addresses and ports were captured.
 
-use crate::{Class, DropReason, Endpoint, FlowHasher, FlowKey, Meta, Packet, Scope};
+use crate::{Addr, Class, DropReason, Endpoint, FlowHasher, FlowKey, Meta, Packet, Scope};
 use extension::is_extension;
 use network::Whole;
 
@@ -206,6 +206,21 @@ pub fn current_key(packet: &Packet) -> (FlowKey, bool) {
 #[inline]
 pub fn ends(packet: &Packet) -> (Endpoint, Endpoint) {
     let (data, meta) = (packet.data(), packet.meta());
+    let header = data.get(meta.l3 as usize..).and_then(<[u8]>::first_chunk::<24>);
+    match header {
+        Some(h) if meta.plain => {
+            let end = |address: usize, port: usize| {
+                let address = [h[address], h[address + 1], h[address + 2], h[address + 3]];
+                Endpoint::new(Addr::from_v4_bytes(address), u16::from_be_bytes([h[port], h[port + 1]]))
+            };
+            (end(12, 20), end(16, 22))
+        }
+        _ => any_ends(data, meta),
+    }
+}
+
+#[inline(never)]
+fn any_ends(data: &[u8], meta: &Meta) -> (Endpoint, Endpoint) {
     let (source, destination) = network::addresses(data, meta.l3 as usize, meta.version);
     let (source_port, destination_port) =
         if meta.has_transport() { transport::ports(data, meta.l4 as usize, meta.protocol) } else { (0, 0) };

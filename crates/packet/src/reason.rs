@@ -128,6 +128,14 @@ reasons! {
     FirewallDefault = "firewall-default",
     /// Firewall: the packet does not fit its connection's state.
     FirewallInvalid = "firewall-invalid",
+    /// Policer: the packet exceeds its rate.
+    PolicerRate = "policer-rate",
+    /// Policer: all meters are in use, and the policy says to drop packets without one.
+    PolicerNoMeter = "policer-no-meter",
+    /// Whitelist: UDP that nobody asked for.
+    WhitelistUnsolicited = "whitelist-unsolicited",
+    /// Whitelist: a protocol other than UDP, and the policy says to drop such packets.
+    WhitelistProtocol = "whitelist-protocol",
     /// A function's own decision, for functions outside this list.
     Function = "function",
     /// A broken invariant of ours: a bug. Never expected.

@@ -186,5 +186,6 @@ fn shared(stage: &dyn Stage) -> String {
     let shared = stage.shared();
     let sets: Vec<usize> = shared.sets.iter().map(|set| set.len()).collect();
     let pools: Vec<_> = shared.pools.iter().map(|p| (p.in_use(), p.peak(), p.exhausted())).collect();
-    format!("{:?} {sets:?} {pools:?}", shared.counters)
+    let meters: Vec<_> = shared.meters.iter().map(|m| (m.in_use(), m.forgotten(), m.refused())).collect();
+    format!("{:?} {sets:?} {pools:?} {meters:?}", shared.counters)
 }

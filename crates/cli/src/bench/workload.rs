@@ -25,6 +25,12 @@ pub enum Workload {
     FirewallNew,
     /// Monitor
     Monitor,
+    /// Policer, token buckets of connections
+    Policer,
+    /// Policer, token buckets of source addresses, which flows share
+    PolicerSource,
+    /// UDP whitelister, every packet is a client's request to a service, and is recorded
+    Whitelist,
     /// NAT, load balancer, monitor, firewall
     Chain4,
 }
@@ -39,6 +45,9 @@ impl Workload {
             Workload::Firewall => "firewall",
             Workload::FirewallNew => "firewall-new",
             Workload::Monitor => "monitor",
+            Workload::Policer => "policer",
+            Workload::PolicerSource => "policer-source",
+            Workload::Whitelist => "whitelist",
             Workload::Chain4 => "chain4",
         }
     }
@@ -59,6 +68,9 @@ impl Workload {
             Workload::Lb => "inside <-> l <-> outside",
             Workload::Firewall | Workload::FirewallNew => "inside <-> f <-> outside",
             Workload::Monitor => "inside <-> m <-> outside",
+            Workload::Policer => "inside <-> p <-> outside",
+            Workload::PolicerSource => "inside <-> s <-> outside",
+            Workload::Whitelist => "inside <-> w <-> outside",
             Workload::Chain4 => "inside <-> n <-> l <-> m <-> f <-> outside",
         };
         let mut text = format!(
@@ -77,6 +89,15 @@ impl Workload {
         if line.contains(" f ") {
             text += &firewall();
         }
+        if line.contains(" p ") {
+            text += "Policer p { rate: 100Gbps };\n";
+        }
+        if line.contains(" s ") {
+            text += &format!("Policer s {{ rate: 100Gbps, per: source, meters: {} }};\n", flows.max(1));
+        }
+        if line.contains(" w ") {
+            text += &whitelist(flows);
+        }
         text
     }
 }
@@ -94,6 +115,12 @@ fn load_balancer() -> String {
         "LB l {{ services: [ {{ name: web, vip: 192.0.2.80, port: 80, protocol: udp, servers: [{}] }} ] }};\n",
         servers.join(", ")
     )
+}
+
+/// Before a service, whose clients it records: as many as there are flows.
+fn whitelist(flows: u32) -> String {
+    let capacity = flows.max(1);
+    format!("Whitelist w {{ protect: outside, record: [clients], services: [80], capacity: {capacity} }};\n")
 }
 
 /// 99 rules that do not match, and one that does.

@@ -164,6 +164,16 @@ fn every_capture_through_a_monitor() {
 }
 
 #[test]
+fn every_capture_through_a_policer() {
+    each(Kind::Police);
+}
+
+#[test]
+fn every_capture_through_a_whitelist() {
+    each(Kind::Whitelist);
+}
+
+#[test]
 fn every_capture_through_all_functions() {
     each(Kind::All);
 }

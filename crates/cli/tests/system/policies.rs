@@ -14,6 +14,8 @@ pub enum Kind {
     Tunnel,
     Firewall,
     Monitor,
+    Police,
+    Whitelist,
     /// Every function that there is.
     All,
 }
@@ -21,7 +23,7 @@ pub enum Kind {
 impl Kind {
     /// Whether packets leave as they came.
     pub fn changes_nothing(self) -> bool {
-        matches!(self, Kind::Wire | Kind::Firewall | Kind::Monitor)
+        matches!(self, Kind::Wire | Kind::Firewall | Kind::Monitor | Kind::Whitelist)
     }
 
     fn line(self) -> &'static str {
@@ -32,7 +34,9 @@ impl Kind {
             Kind::Tunnel => "inside <-> t <-> outside",
             Kind::Firewall => "inside <-> f <-> outside",
             Kind::Monitor => "inside <-> m <-> outside",
-            Kind::All => "inside <-> n <-> f <-> l <-> m <-> outside",
+            Kind::Police => "inside <-> p <-> outside",
+            Kind::Whitelist => "inside <-> w <-> outside",
+            Kind::All => "inside <-> p <-> n <-> w <-> f <-> l <-> m <-> outside",
         }
     }
 
@@ -61,9 +65,19 @@ impl Kind {
         if line.contains(" m ") {
             text += "Monitor m { active_timeout: 10s };\n";
         }
+        if line.contains(" p ") {
+            text += POLICER;
+        }
+        if line.contains(" w ") {
+            text += "Whitelist w { services: [53, 67, 68, 443], others: pass, alert_above: 1pps };\n";
+        }
         text
     }
 }
+
+/// Tight, so that packets of all colours occur; the red ones pass with another mark.
+const POLICER: &str = "Policer p { rate: 20kbps, burst: 2KB, peak_rate: 40kbps, per: source, meters: 16, \
+     green: { remark: af11 }, yellow: { remark: precedence }, red: { remark: cs1 } };\n";
 
 const RULES: &str = r#"
 deny state invalid log as "invalid"

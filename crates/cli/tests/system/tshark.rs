@@ -143,7 +143,7 @@ fn tshark_finds_no_fault_that_was_not_there_before() {
     write(&path, into.iter().map(|record| Shown::from(*record)));
     let before = tshark(&path, &VERDICTS, "a");
     assert_eq!(before.len(), into.len());
-    for kind in [Kind::Nat, Kind::Balance, Kind::Tunnel, Kind::Firewall, Kind::All] {
+    for kind in [Kind::Nat, Kind::Balance, Kind::Tunnel, Kind::Firewall, Kind::Police, Kind::All] {
         let mut first = 0;
         let mut sent = Vec::new();
         for capture in &captures {

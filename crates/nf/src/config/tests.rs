@@ -122,3 +122,13 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_field_may_take_amounts_of_any_kind() {
+    let read = |json: &str| serde_json::from_str::<Quantity>(json);
+    let rate = Quantity { kind: QuantityKind::PacketRate, value: 10_000 };
+    assert_eq!(read("\"10kpps\"").unwrap(), rate);
+    assert_eq!(read("64").unwrap(), Quantity { kind: QuantityKind::Count, value: 64 });
+    assert!(read("\"10parsec\"").unwrap_err().to_string().contains("unknown unit"));
+    assert!(read("-1").unwrap_err().to_string().contains("a number with a unit"));
+}

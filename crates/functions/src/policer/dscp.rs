@@ -1,0 +1,126 @@
+//! Differentiated services code points: their names, and the colours that assured forwarding gives packets.
+
+use nf::PacketView;
+
+use super::marker::Colour;
+
+/// A differentiated services code point (RFC 2474), 0 to 63.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dscp(u8);
+
+impl Dscp {
+    /// The code point with this number, if there is one.
+    pub fn new(number: u8) -> Option<Dscp> {
+        (number < 64).then_some(Dscp(number))
+    }
+
+    /// That of the flow's IP header; 0 if there is none.
+    #[inline]
+    pub fn of(packet: &PacketView<'_>) -> Dscp {
+        match *packet.network() {
+            [first, second, ..] if first >> 4 == 6 => Dscp((first << 4 | second >> 4) >> 2),
+            [_, second, ..] => Dscp(second >> 2),
+            _ => Dscp(0),
+        }
+    }
+
+    /// Its number.
+    #[inline]
+    pub fn number(self) -> u8 {
+        self.0
+    }
+
+    /// The class of assured forwarding, 1 to 4, and the drop precedence, 1 to 3 (RFC 2597 6).
+    fn assured(self) -> Option<(u8, u8)> {
+        let (class, precedence) = (self.0 >> 3, self.0 >> 1 & 3);
+        (self.0 & 1 == 0 && (1..=4).contains(&class) && precedence > 0).then_some((class, precedence))
+    }
+
+    /// The colour that a packet with this code point comes with: the drop precedence of assured forwarding; else green.
+    #[inline]
+    pub fn colour(self) -> Colour {
+        match self.assured() {
+            Some((_, 2)) => Colour::Yellow,
+            Some((_, 3)) => Colour::Red,
+            _ => Colour::Green,
+        }
+    }
+
+    /// That of the same class of assured forwarding with the drop precedence of this colour; others stay as they are.
+    #[inline]
+    pub fn with_precedence_of(self, colour: Colour) -> Dscp {
+        self.assured().map_or(self, |(class, _)| assured(class, colour as u8 + 1))
+    }
+}
+
+/// The code point with this name: `af11` to `af43`, `cs0` to `cs7`, `ef`, `va`, `le`, `df` or `be`.
+pub fn named(name: &str) -> Option<Dscp> {
+    let digit = |byte: u8, digits: std::ops::RangeInclusive<u8>| {
+        let value = byte.wrapping_sub(b'0');
+        digits.contains(&value).then_some(value)
+    };
+    match *name.to_ascii_lowercase().as_bytes() {
+        [b'a', b'f', class, precedence] => Some(assured(digit(class, 1..=4)?, digit(precedence, 1..=3)?)),
+        [b'c', b's', class] => Some(Dscp(digit(class, 0..=7)? << 3)),
+        [b'e', b'f'] => Some(Dscp(46)),
+        [b'v', b'a'] => Some(Dscp(44)),
+        [b'l', b'e'] => Some(Dscp(1)),
+        [b'd', b'f'] | [b'b', b'e'] => Some(Dscp(0)),
+        _ => None,
+    }
+}
+
+fn assured(class: u8, precedence: u8) -> Dscp {
+    Dscp(class << 3 | precedence << 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_registry() {
+        // IANA, Differentiated Services Field Codepoints.
+        for (name, number) in [
+            ("cs0", 0),
+            ("CS1", 8),
+            ("cs7", 56),
+            ("af11", 10),
+            ("AF12", 12),
+            ("af13", 14),
+            ("af21", 18),
+            ("af33", 30),
+            ("af43", 38),
+            ("ef", 46),
+            ("va", 44),
+            ("le", 1),
+            ("be", 0),
+        ] {
+            assert_eq!(named(name).map(Dscp::number), Some(number), "{name}");
+        }
+        for wrong in ["", "af", "af1", "af10", "af14", "af51", "cs8", "af111", "é"] {
+            assert_eq!(named(wrong), None, "{wrong}");
+        }
+        assert_eq!(Dscp::new(64), None);
+    }
+
+    #[test]
+    fn only_assured_forwarding_has_colours() {
+        for number in 0..64 {
+            let dscp = Dscp(number);
+            let colour = match number {
+                12 | 20 | 28 | 36 => Colour::Yellow,
+                14 | 22 | 30 | 38 => Colour::Red,
+                _ => Colour::Green,
+            };
+            assert_eq!(dscp.colour(), colour, "{number}");
+            let is_assured = colour != Colour::Green || [10, 18, 26, 34].contains(&number);
+            for colour in [Colour::Green, Colour::Yellow, Colour::Red] {
+                let remarked = dscp.with_precedence_of(colour);
+                assert_eq!(remarked.colour(), if is_assured { colour } else { Colour::Green });
+                assert_eq!(remarked.number() >> 3, number >> 3);
+                assert!(is_assured || remarked == dscp);
+            }
+        }
+    }
+}

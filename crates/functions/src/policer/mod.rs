@@ -1,0 +1,357 @@
+//! The policer (S27): token buckets say of each packet whether it is within its rate, and it is passed, marked, remarked
+//! or dropped accordingly.
+//!
+//! [`marker`] has the buckets, and this module finds those of a packet: in its flow's state, or among the meters that flows
+//! share. See the README.
+
+mod config;
+pub mod dscp;
+pub mod marker;
+#[cfg(test)]
+mod tests;
+
+use std::num::NonZeroU8;
+
+use nf::config::{ConfigError, Quantity};
+use nf::{
+    Access, Affinity, Attribute, Context, ControlError, Descriptor, EventCondition, Field, Maturity,
+    MeterKey, NetworkFunction, PacketView, Scaling, Setup, Shared, Verdict,
+};
+use packet::{Addr, DropReason, Side};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+pub use config::{
+    Action, Aware, Config, Direction, Length, METERS_MAX, OVERHEAD_MAX, Per, Rates, Remark, WhenFull,
+};
+use dscp::Dscp;
+use marker::{Colour, Levels};
+
+/// The policer.
+pub struct Policer {
+    rates: Rates,
+    /// By connection and direction, all of them, colour-blind, by IP length: what most policers do, and fast.
+    plain: bool,
+    /// Which of its pairs of buckets packets from each side take from; none: they are not policed.
+    lanes: [Option<Lane>; 2],
+    aware: bool,
+    /// What is done with packets of each colour.
+    actions: [Action; 3],
+    /// Whether that is to let them pass.
+    passes: [bool; 3],
+    length: Length,
+    /// Bits of addresses that count.
+    masks: Masks,
+    per: Per,
+    when_full: WhenFull,
+    /// After this time without use a meter is as good as new.
+    as_new_ns: u64,
+    config: Config,
+}
+
+/// A pair of buckets: number 1 or 2.
+type Lane = NonZeroU8;
+
+/// What the policer keeps of each flow: its buckets, where they are those of connections. One pair, or one for each side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct State {
+    levels: [Levels; 2],
+}
+
+/// Attribute: 1 green, 2 yellow, 3 red.
+const COLOUR: usize = 0;
+/// Attribute: a packet of the flow was not green.
+const EXCEEDED: usize = 1;
+
+/// Numbers of the counters in the descriptor. Packets and bytes have one for each colour from here on.
+mod counter {
+    pub const PACKETS: usize = 0;
+    pub const BYTES: usize = 3;
+    pub const UNPOLICED: usize = 6;
+    pub const UNMETERED: usize = 7;
+}
+
+/// Bytes that a frame counts at most, so that what it costs fits a number: captures may claim any length.
+const BYTES_MAX: u64 = 1 << 30;
+
+/// The table of meters.
+const METERS: usize = 0;
+
+/// Event that always holds: what becomes of a packet depends on the time at which it comes.
+const EVERY_PACKET: u16 = 1;
+
+static DESCRIPTOR: Descriptor = Descriptor {
+    name: "policer",
+    aliases: &["police", "rate-limit", "RateLimit"],
+    summary: "Holds connections, subscribers or tenants to a rate: token buckets, one or two rates, three colours",
+    maturity: Maturity::Preview,
+    state_version: 1,
+    attributes: &[
+        Attribute { name: "colour", bits: 2, meaning: "1 green, 2 yellow, 3 red; 0: not marked" },
+        Attribute { name: "exceeded", bits: 1, meaning: "a packet of the flow was marked yellow or red" },
+    ],
+    reads: &[Field::SourceAddress, Field::DestinationAddress, Field::Dscp, Field::Vlan],
+    writes: &[Field::Dscp],
+    payload: Access::Ignore,
+    affinity: Affinity::Flow,
+    scaling: Scaling::Servers,
+    shared: &[
+        Shared::Counter("packets_green"),
+        Shared::Counter("packets_yellow"),
+        Shared::Counter("packets_red"),
+        Shared::Counter("bytes_green"),
+        Shared::Counter("bytes_yellow"),
+        Shared::Counter("bytes_red"),
+        Shared::Counter("packets_unpoliced"),
+        Shared::Counter("packets_unmetered"),
+        Shared::Meters("meters"),
+    ],
+    map: None,
+    keeps_flows: false,
+    cycles_per_packet: 30,
+};
+
+impl NetworkFunction for Policer {
+    const DESCRIPTOR: &'static Descriptor = &DESCRIPTOR;
+    type Config = Config;
+    type State = State;
+
+    fn new(config: Config, setup: &mut Setup) -> Result<Policer, ConfigError> {
+        check(&config)?;
+        let rates = config.rates()?;
+        setup.meters(if config.per == Per::Connection { 0 } else { config.meters });
+        let lane = |number: Option<u8>| number.and_then(Lane::new);
+        Ok(Policer {
+            rates,
+            plain: is_plain(&config),
+            lanes: match config.direction {
+                Direction::Each => [lane(Some(1)), lane(Some(2))],
+                Direction::Both => [lane(Some(1)), lane(Some(1))],
+                Direction::FromInside => [lane(Some(1)), None],
+                Direction::FromOutside => [None, lane(Some(1))],
+            },
+            aware: config.aware == Aware::Dscp,
+            actions: [config.green, config.yellow, config.red],
+            passes: [config.green, config.yellow, config.red].map(|action| action == Action::Pass),
+            length: config.length,
+            masks: Masks::new(config.prefix4, config.prefix6),
+            per: config.per,
+            when_full: config.when_full,
+            as_new_ns: rates.marker.full_after_ns(),
+            config,
+        })
+    }
+
+    // S27
+    #[inline(always)]
+    fn process(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
+        if packet.is_recording() {
+            packet.note_event(EventCondition { id: EVERY_PACKET, argument: 0 });
+        }
+        let measured = if self.plain {
+            let (levels, bytes) = (&mut state.levels[context.side() as usize], packet.ip_len() as u64);
+            Ok((self.colour(levels, bytes, context.now_ns(), Colour::Green), bytes))
+        } else {
+            self.measure(packet, state, context)
+        };
+        let (colour, bytes) = match measured {
+            Ok(measured) => measured,
+            Err(verdict) => return verdict,
+        };
+        context.count(counter::PACKETS + colour as usize, 1);
+        context.count(counter::BYTES + colour as usize, bytes);
+        if self.passes[colour as usize] { Verdict::Forward } else { self.act(colour, packet, context) }
+    }
+
+    fn event_holds(&self, _event: EventCondition, _state: &State) -> bool {
+        true
+    }
+
+    /// `KEY AMOUNT` for `rate`, `burst`, `excess_burst`, `peak_rate` and `peak_burst`: what was spent stays spent, up to the new burst.
+    fn control(&mut self, command: &str) -> Result<(), ControlError> {
+        let misunderstood =
+            || ControlError(format!("`rate 20Mbps` or `burst 64KiB` is understood, not `{command}`"));
+        let [key, amount] = *command.split_whitespace().collect::<Vec<_>>() else {
+            return Err(misunderstood());
+        };
+        let amount: Quantity =
+            amount.parse().map_err(|error| ControlError(format!("`{amount}`: {error}")))?;
+        let mut config = self.config.clone();
+        match key {
+            "rate" if amount.kind != config.rate.kind => {
+                let message =
+                    format!("the rate cannot become {}: what was spent is of another kind", amount.kind);
+                return Err(ControlError(message));
+            }
+            "rate" => config.rate = amount,
+            "burst" => config.burst = Some(amount),
+            "excess_burst" if config.peak_rate.is_none() => config.excess_burst = Some(amount),
+            "peak_rate" if config.peak_rate.is_some() => config.peak_rate = Some(amount),
+            "peak_burst" if config.peak_rate.is_some() => config.peak_burst = Some(amount),
+            _ => return Err(misunderstood()),
+        }
+        self.rates = config.rates().map_err(|error| ControlError(error.to_string()))?;
+        self.as_new_ns = self.rates.marker.full_after_ns();
+        self.config = config;
+        Ok(())
+    }
+}
+
+impl Policer {
+    /// The packet's colour, and the bytes that it counts; or what becomes of it without.
+    #[inline(never)]
+    fn measure(
+        &self,
+        packet: &PacketView<'_>,
+        state: &mut State,
+        context: &mut Context<'_>,
+    ) -> Result<(Colour, u64), Verdict> {
+        let Some(lane) = self.lanes[context.side() as usize] else {
+            context.count(counter::UNPOLICED, 1);
+            return Err(Verdict::Forward);
+        };
+        let bytes = match self.length {
+            Length::Ip => packet.ip_len() as u64,
+            Length::Link => u64::from(packet.meta().wire_len).min(BYTES_MAX),
+        };
+        let before = if self.aware { Dscp::of(packet).colour() } else { Colour::Green };
+        let colour = match self.per {
+            Per::Connection => {
+                let levels = &mut state.levels[usize::from(lane.get() == 2)];
+                self.colour(levels, bytes, context.now_ns(), before)
+            }
+            _ => match self.colour_of_key(packet, lane, bytes, before, context) {
+                Some(colour) => colour,
+                None => return Err(self.unmetered(context)),
+            },
+        };
+        Ok((colour, bytes))
+    }
+
+    #[inline(always)]
+    fn colour(&self, levels: &mut Levels, bytes: u64, now_ns: u64, before: Colour) -> Colour {
+        let Rates { marker, per_byte, per_packet } = &self.rates;
+        marker.colour(levels, bytes * per_byte + per_packet, now_ns, before)
+    }
+
+    /// The colour by the buckets that the packet's flow shares with others; none if they find no room.
+    #[inline(never)]
+    fn colour_of_key(
+        &self,
+        packet: &PacketView<'_>,
+        lane: Lane,
+        bytes: u64,
+        before: Colour,
+        context: &mut Context<'_>,
+    ) -> Option<Colour> {
+        let key = self.key(packet, lane, context);
+        let now_ns = context.now_ns();
+        let value = context.meters(METERS).of(&key, now_ns, self.as_new_ns)?;
+        let levels: &mut Levels = zerocopy::transmute_mut!(value);
+        Some(self.colour(levels, bytes, now_ns, before))
+    }
+
+    /// In whose name the packet is metered. Equal addresses of tenants, VLANs or virtual networks are different ones.
+    fn key(&self, packet: &PacketView<'_>, lane: Lane, context: &Context<'_>) -> MeterKey {
+        let key = context.flow().key;
+        let last = u64::from(lane.get()) << 16;
+        let addr = match (self.per, context.side()) {
+            (Per::Connection | Per::All, _) => return [0, 0, 0, last],
+            (Per::Tenant, _) => return [0, 0, 0, last | u64::from(key.tenant)],
+            (Per::Source, _) | (Per::Inside, Side::Inside) | (Per::Outside, Side::Outside) => {
+                packet.ends().0.addr
+            }
+            (Per::Destination | Per::Inside | Per::Outside, _) => packet.ends().1.addr,
+        };
+        let addr = self.masks.apply(addr);
+        let scope: u64 = zerocopy::transmute!(key.scope);
+        [(addr >> 64) as u64, addr as u64, scope, last | u64::from(key.tenant)]
+    }
+
+    /// Does with the packet what is to be done with those of its colour.
+    #[inline(never)]
+    fn act(&self, colour: Colour, packet: &mut PacketView<'_>, context: &mut Context<'_>) -> Verdict {
+        match self.actions[colour as usize] {
+            Action::Pass => Verdict::Forward,
+            Action::Drop => Verdict::Drop(DropReason::PolicerRate),
+            Action::Mark => mark(colour, context),
+            Action::Remark(to) => remark(to, colour, packet, context),
+        }
+    }
+
+    #[cold]
+    fn unmetered(&self, context: &mut Context<'_>) -> Verdict {
+        context.count(counter::UNMETERED, 1);
+        match self.when_full {
+            WhenFull::Pass => Verdict::Forward,
+            WhenFull::Drop => Verdict::Drop(DropReason::PolicerNoMeter),
+        }
+    }
+}
+
+fn mark(colour: Colour, context: &mut Context<'_>) -> Verdict {
+    context.tag_packet(COLOUR, colour as u16 + 1);
+    if colour != Colour::Green {
+        context.tag_flow(EXCEEDED, 1);
+    }
+    Verdict::Forward
+}
+
+fn remark(to: Remark, colour: Colour, packet: &mut PacketView<'_>, context: &mut Context<'_>) -> Verdict {
+    let is = Dscp::of(packet);
+    let becomes = match to {
+        Remark::To(dscp) => dscp,
+        Remark::Precedence => is.with_precedence_of(colour),
+    };
+    if becomes != is {
+        packet.set_dscp(becomes.number());
+    }
+    mark(colour, context)
+}
+
+/// Whether packets are measured by [`Policer::plain`].
+fn is_plain(config: &Config) -> bool {
+    config.per == Per::Connection
+        && config.direction == Direction::Each
+        && config.aware == Aware::Blind
+        && config.length == Length::Ip
+}
+
+/// Limits that the amounts have nothing to do with.
+fn check(config: &Config) -> Result<(), ConfigError> {
+    let too_large =
+        |key: &str, most: u64| ConfigError::new(format!("`{key}` is too large: the most is {most}"));
+    if config.overhead > OVERHEAD_MAX {
+        return Err(too_large("overhead", OVERHEAD_MAX));
+    }
+    if config.prefix4 > 32 {
+        return Err(too_large("prefix4", 32));
+    }
+    if config.prefix6 > 128 {
+        return Err(too_large("prefix6", 128));
+    }
+    if config.meters > METERS_MAX {
+        return Err(too_large("meters", METERS_MAX.into()));
+    }
+    if config.meters == 0 {
+        return Err(ConfigError::new("`meters` has to be above zero"));
+    }
+    Ok(())
+}
+
+/// Which bits of addresses count.
+struct Masks {
+    v4: u128,
+    v6: u128,
+}
+
+impl Masks {
+    fn new(bits4: u8, bits6: u8) -> Masks {
+        let mask = |bits: u32| u128::MAX.checked_shl(128 - bits).unwrap_or(0);
+        Masks { v4: mask(96 + u32::from(bits4)), v6: mask(bits6.into()) }
+    }
+
+    fn apply(&self, addr: Addr) -> u128 {
+        addr.to_u128() & if addr.is_v4() { self.v4 } else { self.v6 }
+    }
+}

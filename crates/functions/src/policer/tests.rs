@@ -1,0 +1,129 @@
+//! Configurations and commands.
+
+use nf::NetworkFunction;
+
+use super::marker::{BYTE, Bucket, Marker, PACKET, SIZE_MAX};
+use super::*;
+
+fn make(config: &str) -> Result<Policer, String> {
+    let config: Config = serde_json::from_str(config).map_err(|error| error.to_string())?;
+    Policer::new(config, &mut Setup::new(0, 16)).map_err(|error| error.message)
+}
+
+fn marker(config: &str) -> Marker {
+    make(config).unwrap().rates.marker
+}
+
+#[test]
+fn amounts_become_buckets() {
+    let single = |rate, size, excess| Marker::SingleRate { committed: Bucket { rate, size }, excess };
+    for (config, wanted) in [
+        (r#"{"rate": "8Mbps", "burst": "64KiB"}"#, single(8_000_000, 65_536 * BYTE, 0)),
+        // A tenth of a second, but at least ten packets.
+        (r#"{"rate": "8Mbps"}"#, single(8_000_000, 100_000 * BYTE, 0)),
+        (r#"{"rate": "8kbps"}"#, single(8_000, 15_000 * BYTE, 0)),
+        (r#"{"rate": "400Gbps"}"#, single(400_000_000_000, SIZE_MAX, 0)),
+        (
+            r#"{"rate": "8Mbps", "burst": "1ms", "excess_burst": "2ms"}"#,
+            single(8_000_000, 1_000 * BYTE, 2_000 * BYTE),
+        ),
+        (r#"{"rate": "1kpps", "burst": 50}"#, single(1_000, 50 * PACKET, 0)),
+        (r#"{"rate": "1kpps"}"#, single(1_000, 100 * PACKET, 0)),
+        (r#"{"rate": "1pps"}"#, single(1, 10 * PACKET, 0)),
+        (r#"{"rate": "1kpps", "burst": "1500ms"}"#, single(1_000, 1_500 * PACKET, 0)),
+        (r#"{"rate": "1Mbps", "burst": "0B", "excess_burst": "3KB"}"#, single(1_000_000, 0, 3_000 * BYTE)),
+        (
+            r#"{"rate": "8Mbps", "burst": "2KB", "peak_rate": "80Mbps", "peak_burst": "3KB"}"#,
+            Marker::TwoRate {
+                committed: Bucket { rate: 8_000_000, size: 2_000 * BYTE },
+                peak: Bucket { rate: 80_000_000, size: 3_000 * BYTE },
+            },
+        ),
+    ] {
+        assert_eq!(marker(config), wanted, "{config}");
+    }
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused() {
+    for (wrong, why) in [
+        ("{}", "missing field `rate`"),
+        (r#"{"rate": "0bps"}"#, "above zero"),
+        (r#"{"rate": 10}"#, "`10Mbps` or `10kpps`, not a number"),
+        (r#"{"rate": "10s"}"#, "not a duration"),
+        (r#"{"rate": "1Mbps", "burst": 100}"#, "`burst` takes a size"),
+        (r#"{"rate": "1Mbps", "burst": "0B"}"#, "lets no packet pass"),
+        (r#"{"rate": "1kpps", "burst": "1KB"}"#, "a number of packets"),
+        (r#"{"rate": "1Mbps", "burst": "2GB"}"#, "the most is 1152921504 bytes"),
+        (r#"{"rate": "1Gbps", "excess_burst": "1d"}"#, "`excess_burst` is too large"),
+        (r#"{"rate": "1Mbps", "peak_burst": "1KB"}"#, "needs a `peak_rate`"),
+        (r#"{"rate": "1Mbps", "peak_rate": "1kpps"}"#, "of one kind"),
+        (r#"{"rate": "1Mbps", "peak_rate": "1kbps"}"#, "at least `rate`"),
+        (r#"{"rate": "1Mbps", "peak_rate": "2Mbps", "excess_burst": "1KB"}"#, "RFC 2697"),
+        (r#"{"rate": "1Mbps", "overhead": 1025}"#, "the most is 1024"),
+        (r#"{"rate": "1Mbps", "prefix4": 33}"#, "the most is 32"),
+        (r#"{"rate": "1Mbps", "prefix6": 129}"#, "the most is 128"),
+        (r#"{"rate": "1Mbps", "meters": 0}"#, "above zero"),
+        (r#"{"rate": "1Mbps", "meters": 16777217}"#, "the most is"),
+        (r#"{"rate": "1Mbps", "red": {"remark": 64}}"#, "af12"),
+        (r#"{"rate": "1Mbps", "red": {"remark": "af14"}}"#, "af12"),
+        (r#"{"rate": "1Mbps", "colour": "red"}"#, "unknown field `colour`"),
+    ] {
+        let error = make(wrong).err().unwrap_or_default();
+        assert!(error.contains(why), "{wrong}: {error}");
+    }
+}
+
+#[test]
+fn commands_change_amounts_and_nothing_else() {
+    let mut policer = make(r#"{"rate": "8Mbps", "burst": "2KB", "overhead": 24}"#).unwrap();
+    policer.control("rate 16Mbps").unwrap();
+    policer.control("excess_burst 1ms").unwrap();
+    let committed = Bucket { rate: 16_000_000, size: 2_000 * BYTE };
+    assert_eq!(policer.rates.marker, Marker::SingleRate { committed, excess: 2_000 * BYTE });
+    assert_eq!((policer.rates.per_byte, policer.rates.per_packet), (BYTE, 24 * BYTE));
+    let before = policer.rates;
+    for wrong in [
+        "",
+        "rate",
+        "rate 1Mbps now",
+        "rate fast",
+        "rate 1kpps",
+        "rate 0bps",
+        "burst 100",
+        "peak_rate 20Mbps",
+        "overhead 10",
+    ] {
+        assert!(policer.control(wrong).is_err(), "{wrong}");
+        assert_eq!(policer.rates, before);
+    }
+}
+
+#[test]
+fn counters_stand_where_their_numbers_say() {
+    let name = |number: usize| match DESCRIPTOR.shared[number] {
+        Shared::Counter(name) => name,
+        other => panic!("{other:?}"),
+    };
+    for (colour, text) in [(Colour::Green, "green"), (Colour::Yellow, "yellow"), (Colour::Red, "red")] {
+        assert_eq!(name(counter::PACKETS + colour as usize), format!("packets_{text}"));
+        assert_eq!(name(counter::BYTES + colour as usize), format!("bytes_{text}"));
+    }
+    assert_eq!(name(counter::UNPOLICED), "packets_unpoliced");
+    assert_eq!(name(counter::UNMETERED), "packets_unmetered");
+}
+
+#[test]
+fn prefixes_say_which_bits_count() {
+    let addr = |text: &str| Addr::from(text.parse::<std::net::IpAddr>().unwrap());
+    let same = |bits: (u8, u8), a: &str, b: &str| {
+        let masks = Masks::new(bits.0, bits.1);
+        masks.apply(addr(a)) == masks.apply(addr(b))
+    };
+    assert!(!same((32, 64), "10.0.0.1", "10.0.0.0") && same((31, 64), "10.0.0.1", "10.0.0.0"));
+    assert!(
+        same((32, 64), "2001:db8::1", "2001:db8::2:3:4:5") && !same((0, 64), "2001:db8:0:1::", "2001:db8::")
+    );
+    assert!(same((0, 0), "10.0.0.1", "192.0.2.1") && same((0, 0), "2001:db8::1", "fe80::1"));
+    assert!(!same((0, 1), "10.0.0.1", "fe80::1") && !same((32, 128), "2001:db8::1", "2001:db8::"));
+}

@@ -1,0 +1,60 @@
+//! What the tests of the policer and the whitelist have in common: the chain's bench, with functions made of JSON.
+#![allow(dead_code)] // Each test file uses a part.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "../../../chain/tests/support/mod.rs"]
+mod support;
+
+use chain::{Options, Timeouts};
+use nf::stage::Stage;
+use nf::{Registry, Setup};
+use serde_json::Value;
+
+pub use support::bench::{Arrival, Bench, run};
+pub use support::packets::*;
+pub use support::traffic::traffic;
+
+pub const SECOND_NS: u64 = 1_000_000_000;
+pub const MS_NS: u64 = 1_000_000;
+
+/// Flows that end only with the run, so that nothing but the function under test forgets.
+pub fn options() -> Options {
+    let forever = u32::MAX;
+    let timeouts = Timeouts {
+        tcp_established_ms: forever,
+        tcp_transitory_ms: forever,
+        udp_ms: forever,
+        udp_unreplied_ms: forever,
+        icmp_ms: forever,
+        other_ms: forever,
+    };
+    Options { timeouts, flows_max: 4_096, ..Options::default() }
+}
+
+pub fn stage(function: &str, config: &Value) -> Box<dyn Stage> {
+    let registry: Registry<Value> = functions::registry();
+    let entry = registry.find(function).unwrap();
+    entry.make(config, Setup::new(7, 4_096)).unwrap_or_else(|error| panic!("{config}: {error}"))
+}
+
+/// A chain of one function.
+pub fn bench(function: &str, config: &Value) -> Bench {
+    Bench::new(vec![stage(function, config)], options())
+}
+
+/// One of the counters of a bench's only function.
+pub fn counter(bench: &Bench, name: &str) -> u64 {
+    let stage = &bench.chain.stages()[0];
+    let counters = stage.descriptor().shared.iter().filter(|shared| matches!(shared, nf::Shared::Counter(_)));
+    let at = counters.into_iter().position(|shared| matches!(shared, nf::Shared::Counter(n) if *n == name));
+    stage.shared().counters[at.unwrap_or_else(|| panic!("no counter {name}"))]
+}
+
+/// What random traffic comes to is the same however it is batched.
+pub fn batches_change_nothing(function: &str, config: &Value, traffic: &[Arrival]) {
+    let alone = run(vec![stage(function, config)], Options::default(), traffic, 1);
+    for batch in [2, 7, 32, 256] {
+        let together = run(vec![stage(function, config)], Options::default(), traffic, batch);
+        assert!(alone == together, "{config}, batches of {batch}:\n{alone:?}\n{together:?}");
+    }
+}

@@ -1,0 +1,220 @@
+//! Meters: a little state by key that flows share, such as a subscriber's token bucket.
+//!
+//! An instance's meters are its own, as the items of a pool are (DESIGN 3): where a function has several instances, each
+//! holds a share of what its meters allow. A meter begins zeroed when its key is first used. Its function says after
+//! which time without use a meter is as good as new; only such a meter is ever forgotten, so forgetting changes nothing.
+
+use packet::FlowHasher;
+use packet::memory::{OutOfMemory, Zeroed};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::index::Index;
+
+/// What a meter belongs to: a subscriber's address, say, with what keeps equal ones apart.
+pub type MeterKey = [u64; 4];
+
+/// What a meter holds; a function gives it its meaning. All zeros at first.
+pub type MeterValue = [u64; 3];
+
+/// Meters that are looked at for one to forget, when a new key comes and all are in use.
+pub const METERS_LOOKED_AT: usize = 16;
+
+/// A fixed number of meters.
+pub struct Meters {
+    name: &'static str,
+    slots: Zeroed<Slot>,
+    index: Index,
+    hasher: FlowHasher,
+    capacity: usize,
+    in_use: usize,
+    /// The meter to be looked at next, once all are in use.
+    hand: usize,
+    forgotten: u64,
+    refused: u64,
+}
+
+/// One cache line.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C, align(64))]
+struct Slot {
+    key: MeterKey,
+    value: MeterValue,
+    used_ns: u64,
+}
+
+impl Meters {
+    pub(crate) fn new(name: &'static str, capacity: usize, seed: u64) -> Result<Meters, OutOfMemory> {
+        Ok(Meters {
+            name,
+            slots: Zeroed::new(capacity)?,
+            index: Index::new(capacity)?,
+            hasher: FlowHasher::new(seed ^ 0x6d65_7465_7273),
+            capacity,
+            in_use: 0,
+            hand: 0,
+            forgotten: 0,
+            refused: 0,
+        })
+    }
+
+    /// Its name in the descriptor.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// How many meters there can be.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// How many are in use. It never falls: a meter is forgotten when another one takes its place.
+    pub fn in_use(&self) -> usize {
+        self.in_use
+    }
+
+    /// How many were as good as new, and were forgotten for others.
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// How many times a key found no meter.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// What the meter with this key holds, if there is one; this is no use of it.
+    pub fn get(&self, key: &MeterKey) -> Option<&MeterValue> {
+        let at = self.find(self.hash(key), key)?;
+        Some(&self.slots[at].value)
+    }
+
+    /// The meter with this key, used now; if there is none, a new one. When all are in use, the first of the next
+    /// [`METERS_LOOKED_AT`] that was not used for `as_new_ns` is forgotten for it; none if all of these were.
+    #[inline]
+    pub fn of(&mut self, key: &MeterKey, now_ns: u64, as_new_ns: u64) -> Option<&mut MeterValue> {
+        let hash = self.hash(key);
+        let at = match self.find(hash, key) {
+            Some(at) => at,
+            None => self.begin(key, hash, now_ns, as_new_ns)?,
+        };
+        let slot = &mut self.slots[at];
+        slot.used_ns = slot.used_ns.max(now_ns);
+        Some(&mut slot.value)
+    }
+
+    #[cold]
+    fn begin(&mut self, key: &MeterKey, hash: u64, now_ns: u64, as_new_ns: u64) -> Option<usize> {
+        let Some(at) = self.unused().or_else(|| self.forget(now_ns, as_new_ns)) else {
+            self.refused += 1;
+            return None;
+        };
+        self.slots[at] = Slot { key: *key, value: [0; 3], used_ns: now_ns };
+        // The index has as much room as there are meters, and the place of this one was free, or was freed.
+        let entered = self.index.insert(hash, at as u32);
+        debug_assert!(entered.is_ok());
+        Some(at)
+    }
+
+    fn unused(&mut self) -> Option<usize> {
+        (self.in_use < self.capacity).then(|| {
+            self.in_use += 1;
+            self.in_use - 1
+        })
+    }
+
+    /// The place of a meter that was forgotten.
+    fn forget(&mut self, now_ns: u64, as_new_ns: u64) -> Option<usize> {
+        for _ in 0..METERS_LOOKED_AT.min(self.capacity) {
+            let at = self.hand;
+            self.hand = (at + 1) % self.capacity;
+            let slot = &self.slots[at];
+            if now_ns.saturating_sub(slot.used_ns) >= as_new_ns {
+                let hash = self.hash(&slot.key);
+                self.index.remove(hash, at as u32);
+                self.forgotten += 1;
+                return Some(at);
+            }
+        }
+        None
+    }
+
+    #[inline]
+    fn find(&self, hash: u64, key: &MeterKey) -> Option<usize> {
+        self.index.find(hash, |at| self.slots[at as usize].key == *key).map(|at| at as usize)
+    }
+
+    #[inline]
+    fn hash(&self, &[a, b, c, d]: &MeterKey) -> u64 {
+        self.hasher.hash_words(&[a, b, c, d, 0, 0])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key(number: u64) -> MeterKey {
+        [number, 0, 0, 1]
+    }
+
+    #[test]
+    fn only_what_is_as_good_as_new_is_forgotten() {
+        let mut meters = Meters::new("buckets", 2, 1).unwrap();
+        *meters.of(&key(1), 0, 100).unwrap() = [1; 3];
+        *meters.of(&key(2), 10, 100).unwrap() = [2; 3];
+        assert!(meters.of(&key(3), 99, 100).is_none());
+        assert_eq!(meters.of(&key(1), 99, 100), Some(&mut [1; 3]), "which keeps it");
+        assert!(meters.of(&key(3), 109, 100).is_none());
+        assert_eq!(meters.of(&key(3), 110, 100), Some(&mut [0; 3]));
+        assert_eq!((meters.get(&key(1)), meters.get(&key(2))), (Some(&[1; 3]), None));
+        assert_eq!((meters.in_use(), meters.forgotten(), meters.refused()), (2, 1, 2));
+    }
+
+    #[test]
+    fn without_room_there_are_no_meters() {
+        let mut meters = Meters::new("none", 0, 1).unwrap();
+        assert!(meters.of(&key(1), 0, 0).is_none());
+        assert_eq!((meters.capacity(), meters.in_use(), meters.refused()), (0, 0, 1));
+    }
+
+    proptest! {
+        /// Against a map: what is there holds what was put there; what is gone was idle; and no more than fit are there.
+        #[test]
+        fn is_like_a_map(steps in prop::collection::vec((0u64..40, 0u64..30), 1..400), capacity in 1usize..40) {
+            const AS_NEW_NS: u64 = 100;
+            let mut meters = Meters::new("buckets", capacity, 7).unwrap();
+            let mut map: HashMap<u64, (u64, u64)> = HashMap::new();
+            let mut now_ns = 0;
+            for (i, (number, step_ns)) in steps.into_iter().enumerate() {
+                now_ns += step_ns;
+                let stamp = i as u64 + 1;
+                match (meters.of(&key(number), now_ns, AS_NEW_NS), map.get(&number)) {
+                    (Some(value), Some(&(known, used_ns))) => {
+                        let forgotten = *value == [0; 3] && now_ns - used_ns >= AS_NEW_NS;
+                        prop_assert!(*value == [known; 3] || forgotten);
+                        *value = [stamp; 3];
+                        map.insert(number, (stamp, now_ns));
+                    }
+                    (Some(value), None) => {
+                        prop_assert_eq!(*value, [0; 3]);
+                        *value = [stamp; 3];
+                        map.insert(number, (stamp, now_ns));
+                    }
+                    (None, known) => {
+                        prop_assert!(known.is_none_or(|&(_, used_ns)| now_ns - used_ns >= AS_NEW_NS));
+                        prop_assert_eq!(meters.in_use(), capacity);
+                    }
+                }
+                prop_assert!(meters.in_use() <= capacity);
+                for (&number, &(stamp, used_ns)) in &map {
+                    let held = meters.get(&key(number));
+                    prop_assert!(held == Some(&[stamp; 3]) || now_ns - used_ns >= AS_NEW_NS);
+                }
+            }
+        }
+    }
+}
