@@ -1,5 +1,7 @@
 //! The normal form of path and query.
 
+use memchr::memchr_iter;
+
 use super::split;
 
 /// Something in a target that attackers use to look harmless.
@@ -111,13 +113,11 @@ fn decode(text: &[u8], is_path: bool, out: &mut [u8], oddities: &mut Oddities) -
             note_escaped(decoded, is_path, oddities);
         }
         out[len] = decoded;
-        // A second layer of escapes shows only once its bytes stand together.
-        if used > 1 && is_escape(&out[len.saturating_sub(2)..=len])
-            || completes_escape(&out[..=len], rest, used)
-        {
-            oddities.add(Oddity::DoubleEscape);
-        }
         (from, len) = (from + used, len + 1);
+    }
+    // Each escape of the text is decoded: what looks like one now was hidden in others.
+    if memchr_iter(b'%', &out[..len]).any(|at| out[at + 1..len].get(..2).and_then(hexadecimal).is_some()) {
+        oddities.add(Oddity::DoubleEscape);
     }
     match is_path {
         true => plain_ascii(&mut out[..len], oddities),
@@ -151,15 +151,6 @@ fn note_escaped(decoded: u8, is_path: bool, oddities: &mut Oddities) {
         b'/' | b'\\' if is_path => oddities.add(Oddity::EncodedSeparator),
         _ => {}
     }
-}
-
-fn is_escape(text: &[u8]) -> bool {
-    text.len() == 3 && text[0] == b'%' && hexadecimal(&text[1..]).is_some()
-}
-
-/// Whether an escaped percent sign has just been written, and two hexadecimal digits follow as they are.
-fn completes_escape(written: &[u8], rest: &[u8], used: usize) -> bool {
-    used > 1 && written.last() == Some(&b'%') && rest.get(used..used + 2).and_then(hexadecimal).is_some()
 }
 
 fn hexadecimal(digits: &[u8]) -> Option<u32> {
@@ -240,4 +231,97 @@ fn resolve(path: &mut [u8], oddities: &mut Oddities) -> usize {
         from = end;
     }
     len
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::Oddity::*;
+    use super::*;
+
+    fn normal(target: &[u8]) -> (Vec<u8>, Oddities) {
+        let mut room = vec![0xaa; target.len()];
+        let normalised = normalise(target, &mut room).unwrap();
+        (normalised.uri.to_vec(), normalised.oddities)
+    }
+
+    #[test]
+    fn paths_and_queries_have_a_normal_form() {
+        let rows: [(&str, &str, &[Oddity]); 26] = [
+            ("/index.html", "/index.html", &[]),
+            ("//index.html", "/index.html", &[]),
+            ("/a//b///c/", "/a/b/c/", &[]),
+            ("/a/./b/../c", "/a/c", &[]),
+            ("/a/b/..", "/a/", &[]),
+            ("/a/.", "/a/", &[]),
+            ("/..", "/", &[AboveRoot]),
+            ("/../../etc/passwd", "/etc/passwd", &[AboveRoot]),
+            ("/a/%2e%2E/b", "/b", &[]),
+            ("/one\\two\\/%5cthree/%2f//four", "/one/two/three/four", &[Backslash, EncodedSeparator]),
+            ("/%41%6a", "/Aj", &[]),
+            ("/%u0041%uFF21%u4e2d", "/AA?", &[UnicodeEscape]),
+            ("/%zz%4", "/%zz%4", &[InvalidEscape]),
+            ("/%", "/%", &[InvalidEscape]),
+            ("/%2541", "/%41", &[DoubleEscape]),
+            ("/%25%34%31", "/%41", &[DoubleEscape]),
+            ("/%00", "/\0", &[Nul]),
+            ("/%c0%af%C0%AE", "/", &[OverlongUtf8]),
+            ("/%e0%80%af", "/", &[OverlongUtf8]),
+            ("/%ef%bc%8f%ef%bd%81", "/a", &[FullwidthForm]),
+            ("/\u{e4}", "/\u{e4}", &[]),
+            ("/a?b=//%2f..%2F+c#%64", "/a?b=///../+c#d", &[]),
+            ("http://u@Host:80/A/../B?c", "/B?c", &[]),
+            ("http://host", "", &[]),
+            ("*", "*", &[]),
+            ("", "", &[]),
+        ];
+        for (target, expected, oddities) in rows {
+            let (uri, found) = normal(target.as_bytes());
+            let mut all = Oddities::default();
+            oddities.iter().for_each(|&oddity| all.add(oddity));
+            let shown = String::from_utf8_lossy(&uri).into_owned();
+            assert_eq!((shown.as_str(), found), (expected, all), "{target}");
+        }
+    }
+
+    #[test]
+    fn room_is_asked_for() {
+        assert_eq!(normalise(b"/ab", &mut [0; 2]), Err(NoRoom { room: 2, needed: 3 }));
+    }
+
+    /// RFC 3986 5.2.4 with a stack of segments.
+    fn resolved(path: &str) -> String {
+        let mut stack: Vec<&str> = Vec::new();
+        let segments: Vec<_> = path.split('/').skip(1).collect();
+        for segment in &segments {
+            match *segment {
+                "" | "." => {}
+                ".." => drop(stack.pop()),
+                _ => stack.push(segment),
+            }
+        }
+        let is_directory = matches!(segments.last(), Some(&("" | "." | "..")));
+        let slash = if is_directory && !stack.is_empty() { "/" } else { "" };
+        format!("/{}{slash}", stack.join("/"))
+    }
+
+    proptest! {
+        #[test]
+        fn dot_segments_are_resolved_as_with_a_stack(path in "(/[a.]{0,3}){1,12}") {
+            prop_assert_eq!(normal(path.as_bytes()).0, resolved(&path).into_bytes());
+        }
+
+        #[test]
+        fn any_target_has_a_normal_form_that_is_no_longer(target in "[%/.\\\\a2eEfFuU5cC0?#:\u{80}-\u{ff}]{0,40}") {
+            let (uri, oddities) = normal(target.as_bytes());
+            prop_assert!(uri.len() <= target.len());
+            // Where nothing was left to decode, the form is its own normal form.
+            let path_only = uri.first() == Some(&b'/') && !uri.contains(&b'?') && !uri.contains(&b'#');
+            if path_only && !oddities.has(DoubleEscape) && !oddities.has(UnicodeEscape) && uri.is_ascii()
+                && !oddities.has(OverlongUtf8) && !oddities.has(FullwidthForm) && !uri.contains(&b'%') {
+                prop_assert_eq!(normal(&uri).0, uri);
+            }
+        }
+    }
 }
