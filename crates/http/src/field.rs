@@ -32,36 +32,33 @@ pub enum Field {
 impl Field {
     /// Reads a name, in any case (RFC 9110 5.1).
     pub fn read(name: &[u8]) -> Self {
-        // Lengths part nearly all names from one another: one comparison is left, or two.
-        let candidates: &[(Self, &[u8])] = match name.len() {
-            2 => &[(Self::Te, b"te")],
-            4 => &[(Self::Host, b"host")],
-            6 => &[
-                (Self::Accept, b"accept"),
-                (Self::Cookie, b"cookie"),
-                (Self::Expect, b"expect"),
-                (Self::Origin, b"origin"),
-                (Self::Server, b"server"),
-            ],
-            7 => &[(Self::Referer, b"referer"), (Self::Upgrade, b"upgrade"), (Self::Trailer, b"trailer")],
-            8 => &[(Self::Location, b"location")],
-            10 => &[
-                (Self::UserAgent, b"user-agent"),
-                (Self::Connection, b"connection"),
-                (Self::SetCookie, b"set-cookie"),
-            ],
-            12 => &[(Self::ContentType, b"content-type")],
-            13 => &[(Self::Authorization, b"authorization")],
-            14 => &[(Self::ContentLength, b"content-length")],
-            15 => &[(Self::AcceptEncoding, b"accept-encoding"), (Self::AcceptLanguage, b"accept-language")],
-            16 => &[(Self::ContentEncoding, b"content-encoding")],
-            17 => &[(Self::TransferEncoding, b"transfer-encoding")],
+        // Length and first letter part the names from one another but for two: one comparison is left.
+        let first = name.first().map_or(0, u8::to_ascii_lowercase);
+        let (field, known): (Self, &[u8]) = match (name.len(), first) {
+            (2, b't') => (Self::Te, b"te"),
+            (4, b'h') => (Self::Host, b"host"),
+            (6, b'a') => (Self::Accept, b"accept"),
+            (6, b'c') => (Self::Cookie, b"cookie"),
+            (6, b'e') => (Self::Expect, b"expect"),
+            (6, b'o') => (Self::Origin, b"origin"),
+            (6, b's') => (Self::Server, b"server"),
+            (7, b'r') => (Self::Referer, b"referer"),
+            (7, b't') => (Self::Trailer, b"trailer"),
+            (7, b'u') => (Self::Upgrade, b"upgrade"),
+            (8, b'l') => (Self::Location, b"location"),
+            (10, b'c') => (Self::Connection, b"connection"),
+            (10, b's') => (Self::SetCookie, b"set-cookie"),
+            (10, b'u') => (Self::UserAgent, b"user-agent"),
+            (12, b'c') => (Self::ContentType, b"content-type"),
+            (13, b'a') => (Self::Authorization, b"authorization"),
+            (14, b'c') => (Self::ContentLength, b"content-length"),
+            (15, b'a') if matches!(name[7], b'E' | b'e') => (Self::AcceptEncoding, b"accept-encoding"),
+            (15, b'a') => (Self::AcceptLanguage, b"accept-language"),
+            (16, b'c') => (Self::ContentEncoding, b"content-encoding"),
+            (17, b't') => (Self::TransferEncoding, b"transfer-encoding"),
             _ => return Self::Other,
         };
-        candidates
-            .iter()
-            .find(|(_, known)| name.eq_ignore_ascii_case(known))
-            .map_or(Self::Other, |(field, _)| *field)
+        if name.eq_ignore_ascii_case(known) { field } else { Self::Other }
     }
 }
 

@@ -1,9 +1,9 @@
 //! Lines out of pieces: in place where a piece holds the whole line, else through the caller's [`Line`].
 
-use memchr::{memchr, memchr3};
+use memchr::memchr;
 
 use crate::exchange::{Half, flag};
-use crate::token::is_blank;
+use crate::token::{find_control, is_blank};
 use crate::{Anomalies, Anomaly, Line};
 
 /// A complete line: with its folds where headers are, and with its end.
@@ -13,6 +13,8 @@ pub(crate) struct Whole<'a> {
     pub(crate) raw: &'a [u8],
     /// What is wrong with its ends, and its bytes CR and NUL.
     pub(crate) found: Anomalies,
+    /// Whether it may hold controls apart from its ends.
+    pub(crate) controls: bool,
     /// Whether it goes over several lines.
     pub(crate) folded: bool,
     /// Whether it had more bytes.
@@ -60,7 +62,7 @@ pub(crate) fn next_line<'a, L: Line>(
 /// The line that is kept, and what is wrong with it.
 pub(crate) fn kept<'a, L: Line>(half: &Half, line: &'a L) -> Whole<'a> {
     let (found, folded) = lint(line.as_slice());
-    Whole { raw: line.as_slice(), found, folded, cut: half.has(flag::LINE_CUT) }
+    Whole { raw: line.as_slice(), found, controls: true, folded, cut: half.has(flag::LINE_CUT) }
 }
 
 /// Forgets the line that was kept.
@@ -102,7 +104,7 @@ fn keep<L: Line>(half: &mut Half, bytes: &[u8], line: &mut L) {
 /// A line of which no more than this is read.
 fn cut(raw: &[u8]) -> Whole<'_> {
     let (found, folded) = lint(raw);
-    Whole { raw, found, folded, cut: true }
+    Whole { raw, found, controls: true, folded, cut: true }
 }
 
 fn is_empty_line(line: &[u8]) -> bool {
@@ -117,11 +119,12 @@ enum Scan<'a> {
     },
 }
 
-/// Finds the line's end and what is wrong with it, in one pass.
+/// Finds the line's end and what is wrong with it, in one pass that stops at controls only.
+#[inline]
 fn scan(piece: &[u8], folds: bool) -> Scan<'_> {
-    let (mut found, mut folded) = (Anomalies::NONE, false);
+    let (mut found, mut controls, mut folded) = (Anomalies::NONE, false, false);
     let mut from = 0;
-    while let Some(at) = memchr3(b'\n', b'\r', 0, &piece[from..]).map(|at| from + at) {
+    while let Some(at) = find_control(&piece[from..]).map(|at| from + at) {
         let end = match (piece[at], piece.get(at + 1)) {
             (b'\r', Some(b'\n')) => at + 2,
             (b'\r', None) => break,
@@ -130,18 +133,20 @@ fn scan(piece: &[u8], folds: bool) -> Scan<'_> {
                 at + 1
             }
             (byte, _) => {
-                found.add(if byte == 0 { Anomaly::NulByte } else { Anomaly::BareCarriageReturn });
-                from = at + 1;
+                found.add_if(byte == 0, Anomaly::NulByte);
+                found.add_if(byte == b'\r', Anomaly::BareCarriageReturn);
+                (controls, from) = (true, at + 1);
                 continue;
             }
         };
-        if !folds || is_empty_line(&piece[..end]) {
-            return Scan::Complete(Whole { raw: &piece[..end], found, folded, cut: false });
+        let whole = Whole { raw: &piece[..end], found, controls, folded, cut: false };
+        if !folds || is_empty_line(whole.raw) {
+            return Scan::Complete(whole);
         }
         match piece.get(end) {
             None => return Scan::Incomplete { ended: true },
             Some(&next) if is_blank(next) => (folded, from) = (true, end),
-            Some(_) => return Scan::Complete(Whole { raw: &piece[..end], found, folded, cut: false }),
+            Some(_) => return Scan::Complete(whole),
         }
     }
     Scan::Incomplete { ended: false }

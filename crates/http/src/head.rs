@@ -4,14 +4,16 @@ use memchr::memchr;
 
 use crate::event::{Framing, Header};
 use crate::exchange::{Half, Side, flag};
+use crate::gather::Whole;
 use crate::token::{
     has_control, is_blank, is_host, is_token, list, list_has, token_prefix_len, trim, without_line_end,
 };
 use crate::{Anomalies, Anomaly, Field, uri};
 
 /// Reads a header line with its end and folds (RFC 9112 5).
-pub(crate) fn header(raw: &[u8], folded: bool) -> (Header<'_>, Anomalies) {
-    let mut found = Anomalies::NONE;
+#[inline]
+pub(crate) fn header(whole: Whole<'_>) -> (Header<'_>, Anomalies) {
+    let Whole { raw, mut found, controls, folded, .. } = whole;
     let text = without_line_end(raw);
     let prefix = token_prefix_len(text);
     // Nearly always the colon follows the token; otherwise it is searched for.
@@ -28,7 +30,7 @@ pub(crate) fn header(raw: &[u8], folded: bool) -> (Header<'_>, Anomalies) {
         _ => name,
     };
     found.add_if(folded, Anomaly::ObsoleteFold);
-    found.add_if(has_control(value), Anomaly::IllegalHeaderValue);
+    found.add_if(controls && has_control(value), Anomaly::IllegalHeaderValue);
     let value = match folded {
         false => trim(value, is_blank),
         true => trim(value, |b| is_blank(b) || matches!(b, b'\r' | b'\n')),
@@ -199,6 +201,10 @@ mod tests {
     use super::*;
     use Anomaly::*;
 
+    fn whole(raw: &[u8], folded: bool) -> Whole<'_> {
+        Whole { raw, found: Anomalies::NONE, controls: true, folded, cut: false }
+    }
+
     #[test]
     fn names_and_values_are_trimmed() {
         let rows: [(&str, &str, &str, &[Anomaly]); 9] = [
@@ -213,7 +219,7 @@ mod tests {
             ("a:\n", "a", "", &[]),
         ];
         for (raw, name, value, anomalies) in rows {
-            let (header, found) = header(raw.as_bytes(), false);
+            let (header, found) = header(whole(raw.as_bytes(), false));
             assert_eq!((header.name, header.value), (name.as_bytes(), value.as_bytes()), "{raw}");
             assert_eq!(found.iter().collect::<Vec<_>>(), anomalies, "{raw}");
         }
@@ -221,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_folded_value_has_parts() {
-        let (header, found) = header(b"a: b\r\n\t c \n d\r\n", true);
+        let (header, found) = header(whole(b"a: b\r\n\t c \n d\r\n", true));
         assert_eq!(header.value, b"b\r\n\t c \n d");
         assert_eq!(header.parts().collect::<Vec<_>>(), [b"b", b"c", b"d"]);
         assert!(found.has(ObsoleteFold));

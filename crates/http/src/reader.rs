@@ -302,7 +302,7 @@ impl<S: Sink> Reader<'_, S> {
             self.tell(Event::Skipped(whole.raw));
             return self.report(whole.found.with(Anomaly::BlankBeforeHeaders));
         }
-        let (header, mut found) = head::header(whole.raw, whole.folded);
+        let (header, mut found) = head::header(whole);
         self.half.headers = self.half.headers.saturating_add(1);
         self.half.head_bytes = self.half.head_bytes.saturating_add(whole.raw.len() as u32);
         found.add_if(self.half.headers > HEADER_LIMIT, Anomaly::TooManyHeaders);
@@ -314,7 +314,7 @@ impl<S: Sink> Reader<'_, S> {
             head::note(self.half, self.side, &header, &mut found);
             self.tell(Event::Header(header));
         }
-        self.report(found.union(whole.found));
+        self.report(found);
     }
 
     fn on_headers_end(&mut self) {
