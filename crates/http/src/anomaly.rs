@@ -31,7 +31,7 @@ pub enum Anomaly {
     InvalidMethod,
     /// The method is not registered. RFC 9110, section 16.1.
     UnknownMethod,
-    /// The request line has no version; taken as HTTP/0.9, a line without headers. RFC 9112, section 2.3.
+    /// The request line has no version; taken as HTTP/0.9, a line without headers, unless a header follows. RFC 9112, section 2.3.
     MissingVersion,
     /// The version is neither HTTP/1.0 nor HTTP/1.1; taken as HTTP/1.1. RFC 9112, section 2.3.
     UnknownVersion,

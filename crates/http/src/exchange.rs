@@ -238,6 +238,8 @@ pub(crate) mod flag {
     pub(crate) const HEAD: u32 = 1 << 11;
     /// The response is 101 to a request that asked for it.
     pub(crate) const ASKED: u32 = 1 << 12;
+    /// The request has no version.
+    pub(crate) const SIMPLE: u32 = 1 << 13;
 
     // Of the line that is being gathered.
     /// The line has more bytes than were kept.

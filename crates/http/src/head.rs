@@ -38,6 +38,12 @@ pub(crate) fn header(whole: Whole<'_>) -> (Header<'_>, Anomalies) {
     (Header { raw, name, field: Field::read(name), value, folded }, found)
 }
 
+/// Whether a line is a header without doubt.
+pub(crate) fn is_header(raw: &[u8]) -> bool {
+    let name = token_prefix_len(raw);
+    name > 0 && raw.get(name) == Some(&b':')
+}
+
 /// What a header says about how its message, and the connection, goes on; notes it in the state.
 pub(crate) fn note(half: &mut Half, side: Side, header: &Header<'_>, found: &mut Anomalies) {
     match header.field {

@@ -46,8 +46,8 @@ impl Method {
     }
 }
 
-/// WebDAV and its kin, versioning, calendars, links, queries; and those of UPnP and of RPC over HTTP, which are not registered.
-const REGISTERED: [&str; 39] = [
+/// WebDAV and its kin, versioning, calendars, links, queries; and those of UPnP, caches and Windows services, which are not registered.
+const REGISTERED: [&str; 41] = [
     "ACL",
     "BASELINE-CONTROL",
     "BIND",
@@ -84,6 +84,8 @@ const REGISTERED: [&str; 39] = [
     "SUBSCRIBE",
     "UNSUBSCRIBE",
     "PURGE",
+    "BITS_POST",
+    "CCM_POST",
     "RPC_CONNECT",
     "RPC_IN_DATA",
     "RPC_OUT_DATA",

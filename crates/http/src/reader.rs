@@ -48,6 +48,7 @@ impl<S: Sink> Reader<'_, S> {
         let partial = self.give_up_line(line);
         match self.half.phase() {
             Phase::BodyUntilClose => self.finish(End::Complete),
+            Phase::Headers if self.may_be_simple() => self.finish_head(Framing::None),
             phase if phase.is_in_message() => {
                 self.tell(Event::End(End::Closed));
                 self.report(Anomalies::NONE.with(Anomaly::IncompleteMessage));
@@ -237,10 +238,10 @@ impl<S: Sink> Reader<'_, S> {
         }
         self.tell(Event::Request(request));
         self.report(found.union(whole.found));
-        match request.version {
-            Version::Http09 => self.finish_head(Framing::None),
-            _ => self.half.enter(Phase::Headers),
+        if request.version == Version::Http09 {
+            self.half.set(flag::SIMPLE);
         }
+        self.half.enter(Phase::Headers);
     }
 
     fn on_status_line(&mut self, whole: Whole<'_>) {
@@ -291,6 +292,11 @@ impl<S: Sink> Reader<'_, S> {
     }
 
     fn on_header_line(&mut self, whole: Whole<'_>) {
+        if self.may_be_simple() && !head::is_header(whole.raw) {
+            // A request of HTTP/0.9 is over with its line; only some clients that forget the version send headers nevertheless.
+            self.finish_head(Framing::None);
+            return self.on_request_line(whole);
+        }
         if without_line_end(whole.raw).is_empty() {
             self.report(whole.found);
             return match self.half.phase() {
@@ -393,6 +399,11 @@ impl<S: Sink> Reader<'_, S> {
         });
     }
 
+    /// Whether all of the message so far is a line without version.
+    fn may_be_simple(&self) -> bool {
+        self.half.has(flag::SIMPLE) && self.half.headers == 0
+    }
+
     /// Finds the request that a response answers, and notes what of it matters to the response.
     fn answer(&mut self, interim: bool) -> Option<u32> {
         let (asked, wants_upgrade, number) = self.outstanding.oldest()?;
@@ -479,9 +490,11 @@ impl<S: Sink> Reader<'_, S> {
         if self.half.phase() != Phase::Start || !(simple || self.half.messages == 0) {
             return false;
         }
-        let begun = line.as_slice().iter().chain(bytes).zip(start::HTTP);
-        let mut unlike = begun.map(|(byte, expected)| !byte.eq_ignore_ascii_case(expected));
-        unlike.any(|unlike| unlike)
+        let mut begun = line.as_slice().iter().chain(bytes).peekable();
+        if !simple && matches!(begun.peek(), Some(b'\r' | b'\n')) {
+            return false; // An empty line is passed over, as before a request.
+        }
+        begun.zip(start::HTTP).any(|(byte, expected)| !byte.eq_ignore_ascii_case(expected))
     }
 
     /// Tells those anomalies that were not told of this message yet, and counts all.

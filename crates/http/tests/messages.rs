@@ -142,11 +142,19 @@ fn http2_with_prior_knowledge_is_opaque() {
 fn http_09_has_no_headers() {
     let mut c = Connection::default();
     c.request("GET /old\r\n").response("<html>\n").response("</html>").end(Response);
-    assert_eq!(c.told(Request), "request GET /old  Get #0\n! missing-version\nframing None\nend Complete");
+    assert_eq!(c.told(Request), "request GET /old  Get #0\n! missing-version");
     assert_eq!(
         c.told(Response),
         "response  0  to #0\nframing UntilClose\nbody <html>\\n</html>\nend Complete"
     );
+    c.request("GET /next\r\n").end(Request);
+    assert_eq!(
+        c.told(Request),
+        "framing None\nend Complete\nrequest GET /next  Get #1\n! missing-version\nframing None\nend Complete"
+    );
+    let mut c = Connection::default();
+    c.request("POST /a\r\nContent-Length: 1\r\n\r\nb");
+    assert!(c.told(Request).ends_with("header Content-Length: 1\nframing Length(1)\nbody b\nend Complete"));
     let mut c = Connection::default();
     c.request("GET /old\r\n").response("HTTP/1.0 404 Not Found\r\n\r\n");
     assert!(c.told(Response).starts_with("response HTTP/1.0 404 Not Found to #0"));
