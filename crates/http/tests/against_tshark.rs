@@ -8,7 +8,41 @@ use std::process::Command;
 use http::{End, Event, Exchange, Field, FixedLine, Header, Side};
 
 /// Connections that tshark reads in another way, and why that is so.
-const EXCEPTIONS: [(&str, u32, &str); 0] = [];
+const EXCEPTIONS: [(&str, u32, &str); 18] = [
+    (MIX, 2344, OUT_OF_ORDER),
+    (MIX, 2345, OUT_OF_ORDER),
+    (MIX, 2539, NO_TARGET),
+    (MIX, 2543, NO_TARGET),
+    (MIX, 2560, SOCKS),
+    (MIX, 2655, BLANKS),
+    (MIX, 2839, BLANKS),
+    (MIX, 2975, SOCKS),
+    (MIX, 2996, SOCKS),
+    (MIX, 3033, SOCKS),
+    (MIX, 3148, SOCKS),
+    ("small/erspan.pcap", 0, CUT_BY_NTLM),
+    ("small/erspan.pcap", 1, OUT_OF_ORDER),
+    ("small/erspan.pcap", 2, OUT_OF_ORDER),
+    ("small/erspan.pcap", 3, OUT_OF_ORDER),
+    ("small/http_chunk.pcap", 0, KEEP_ALIVE),
+    ("small/http_methods.pcap", 1, NO_TARGET),
+    ("small/http_methods.pcap", 3, NO_TARGET),
+];
+
+const MIX: &str = "workload/merged_mix.pcap";
+/// Segments that come out of order keep tshark from telling of whole messages behind them; its option for such
+/// segments costs messages at gaps.
+const OUT_OF_ORDER: &str = "tshark leaves out messages behind segments out of order";
+/// `OPTIONS HTTP/1.1` has no target and a version here, a target and no version there; `OPTIONS` alone is no request here.
+const NO_TARGET: &str = "tshark takes the second word as the target";
+/// The bytes of SOCKS before the first request and response are no HTTP here; tshark knows SOCKS and peels it off.
+const SOCKS: &str = "begins with SOCKS";
+/// Several blanks between words, and a target of two words: here a target is what stands between method and version.
+const BLANKS: &str = "tshark takes the next single blank as the target's end";
+/// tshark stops telling headers behind WWW-Authenticate with NTLM.
+const CUT_BY_NTLM: &str = "tshark lacks the headers behind WWW-Authenticate";
+/// The one byte of a TCP keep-alive stands before the request where tshark follows the stream.
+const KEEP_ALIVE: &str = "tshark takes a keep-alive's byte as sent";
 
 /// Fewer messages compared than this means that the test has become void.
 const MESSAGES_AT_LEAST: usize = 800;
@@ -116,12 +150,7 @@ const FIELDS: [&str; 10] = [
 ];
 
 fn tshark(path: &Path, arguments: &[String]) -> String {
-    let output = Command::new("tshark")
-        .args(["-o", "tcp.reassemble_out_of_order:TRUE", "-r"])
-        .arg(path)
-        .args(arguments)
-        .output()
-        .unwrap();
+    let output = Command::new("tshark").arg("-r").arg(path).args(arguments).output().unwrap();
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
