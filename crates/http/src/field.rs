@@ -58,13 +58,46 @@ impl Field {
             (17, b't') => (Self::TransferEncoding, b"transfer-encoding"),
             _ => return Self::Other,
         };
-        if name.eq_ignore_ascii_case(known) { field } else { Self::Other }
+        if is_same(name, known) { field } else { Self::Other }
     }
+}
+
+/// Whether two names of the same length are the same in any case; `known` is of lower-case letters and hyphens.
+/// Words that overlap take the place of single bytes.
+fn is_same(name: &[u8], known: &[u8]) -> bool {
+    if let (Some(first), Some(last)) = (name.first_chunk::<8>(), name.last_chunk::<8>())
+        && let (Some(known_first), Some(known_last)) = (known.first_chunk::<8>(), known.last_chunk::<8>())
+    {
+        let between = name.len() <= 16 || name[8..9].eq_ignore_ascii_case(&known[8..9]);
+        return between && is_same_word(*first, *known_first) && is_same_word(*last, *known_last);
+    }
+    name.eq_ignore_ascii_case(known)
+}
+
+/// Bytes may differ in the bit of case where `known` has a letter, which the bit of 0x40 tells from a hyphen.
+fn is_same_word(name: [u8; 8], known: [u8; 8]) -> bool {
+    const LETTERS: u64 = u64::MAX / 0xff * 0x40;
+    let (name, known) = (u64::from_le_bytes(name), u64::from_le_bytes(known));
+    (name ^ known) & !((known & LETTERS) >> 1) == 0
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_are_the_same_in_any_case_only() {
+        for known in [&b"te"[..], b"host", b"location", b"user-agent", b"transfer-encoding"] {
+            assert!(is_same(known, known) && is_same(&known.to_ascii_uppercase(), known));
+            for at in 0..known.len() {
+                for byte in 0..=255u8 {
+                    let mut name = known.to_vec();
+                    name[at] = byte;
+                    assert_eq!(is_same(&name, known), name.eq_ignore_ascii_case(known));
+                }
+            }
+        }
+    }
 
     #[test]
     fn names_are_read_in_any_case() {

@@ -32,6 +32,8 @@ pub(crate) enum Next<'a> {
 }
 
 /// Looks for the next line in a piece that is not empty. `folds`: whether a line goes on where the next begins with a blank.
+// Inlined, here and below, on the way of a header in place: its parts then stay in registers.
+#[inline(always)]
 pub(crate) fn next_line<'a, L: Line>(
     half: &mut Half,
     folds: bool,
@@ -71,6 +73,7 @@ pub(crate) fn forget<L: Line>(half: &mut Half, line: &mut L) {
     half.clear(flag::LINE_CUT | flag::LINE_ENDED);
 }
 
+#[inline(never)]
 fn continue_line<'a, L: Line>(half: &mut Half, folds: bool, piece: &'a [u8], line: &mut L) -> Next<'a> {
     let mut used = 0;
     loop {
@@ -120,7 +123,7 @@ enum Scan<'a> {
 }
 
 /// Finds the line's end and what is wrong with it, in one pass that stops at controls only.
-#[inline]
+#[inline(always)]
 fn scan(piece: &[u8], folds: bool) -> Scan<'_> {
     let (mut found, mut controls, mut folded) = (Anomalies::NONE, false, false);
     let mut from = 0;

@@ -11,7 +11,7 @@ use crate::token::{
 use crate::{Anomalies, Anomaly, Field, uri};
 
 /// Reads a header line with its end and folds (RFC 9112 5).
-#[inline]
+#[inline(always)]
 pub(crate) fn header(whole: Whole<'_>) -> (Header<'_>, Anomalies) {
     let Whole { raw, mut found, controls, folded, .. } = whole;
     let text = without_line_end(raw);

@@ -59,6 +59,7 @@ impl<S: Sink> Reader<'_, S> {
         self.half.enter(Phase::Closed);
     }
 
+    #[inline(always)]
     fn take_line<L: Line>(&mut self, bytes: &[u8], line: &mut L) -> usize {
         match gather::next_line(self.half, self.half.phase().folds(), bytes, line) {
             Next::InPlace(whole, used) => {
@@ -171,11 +172,13 @@ impl<S: Sink> Reader<'_, S> {
         partial
     }
 
+    #[inline(never)]
     fn on_kept_line<L: Line>(&mut self, line: &mut L) {
         self.on_line(gather::kept(self.half, line));
         gather::forget(self.half, line);
     }
 
+    #[inline(always)]
     fn on_line(&mut self, mut whole: Whole<'_>) {
         whole.found.add_if(whole.cut, Anomaly::LineTooLong);
         match self.half.phase() {
@@ -291,6 +294,7 @@ impl<S: Sink> Reader<'_, S> {
         gather::forget(self.half, line);
     }
 
+    #[inline(always)]
     fn on_header_line(&mut self, whole: Whole<'_>) {
         if self.may_be_simple() && !head::is_header(whole.raw) {
             // A request of HTTP/0.9 is over with its line; only some clients that forget the version send headers nevertheless.

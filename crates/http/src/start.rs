@@ -136,7 +136,9 @@ mod tests {
     use super::*;
     use Anomaly::*;
 
-    fn request(raw: &str) -> Option<(String, String, String, Vec<Anomaly>)> {
+    type Words = (String, String, String, Vec<Anomaly>);
+
+    fn request(raw: &str) -> Option<Words> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         request_line(raw.as_bytes(), false)
             .map(|(l, found)| (text(l.name), text(l.target), text(l.protocol), found.iter().collect()))
@@ -144,7 +146,8 @@ mod tests {
 
     #[test]
     fn request_lines_are_read_with_good_will() {
-        let rows: [(&str, Option<(&str, &str, &str, &[Anomaly])>); 13] = [
+        type Row<'a> = (&'a str, Option<(&'a str, &'a str, &'a str, &'a [Anomaly])>);
+        let rows: [Row<'_>; 13] = [
             ("GET / HTTP/1.1", Some(("GET", "/", "HTTP/1.1", &[]))),
             ("GET  /\tHTTP/1.0 ", Some(("GET", "/", "HTTP/1.0", &[RequestLineBlanks]))),
             ("GET /a b HTTP/1.1", Some(("GET", "/a b", "HTTP/1.1", &[SpaceInTarget]))),
