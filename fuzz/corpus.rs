@@ -42,6 +42,15 @@ fn main() -> std::io::Result<()> {
         write(&root.join("policy").join(name), text.as_bytes())?;
     }
     write(&root.join("rules/few"), RULES.as_bytes())?;
+    for (name, request, response) in HTTP {
+        let pieces = [(0, *request), (1, *response)];
+        let seed = pieces.map(|(kind, text)| [&[kind, text.len() as u8, 7][..], text.as_bytes()].concat());
+        write(&root.join("http").join(name), &seed.concat())?;
+        for (kind, text) in pieces {
+            let seed = [&[kind][..], text.as_bytes()].concat();
+            write(&root.join("http_differential").join(format!("{name}-{kind}")), &seed)?;
+        }
+    }
     let mut pcap = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 101, 0, 0, 0];
     for (_, network) in &networks {
         let len = (network.len() as u32).to_le_bytes();
@@ -64,6 +73,33 @@ const NAT: &str = "let net = 10.0.0.0/8;\nPort<0> a; Port<1> b;\nNAT n { externa
 
 const RULES: &str = "# comment\nallow out tcp from 10.0.0.0/8 to any port {80, 443} state new\n\
     reject in udp from any to 192.0.2.1-192.0.2.9 port 53 log as \"dns\"\ndeny any from any to any\n";
+
+/// Requests and responses, below 256 bytes each.
+const HTTP: &[(&str, &str, &str)] = &[
+    (
+        "plain",
+        "GET /a?b HTTP/1.1\r\nHost: x\r\nAccept: */*\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nok",
+    ),
+    (
+        "chunked",
+        "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5;a=b\r\nhello\r\n0\r\nT: r\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0x1\r\na\r\n0\r\n\r\n",
+    ),
+    (
+        "smuggling",
+        "POST http://y/ HTTP/1.0\nHost : x\nContent-Length: 4\nContent-Length: 5\nTransfer-Encoding:\n chunked\n\n0\n\n",
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No\r\nContent-Length: 1\r\n\r\n",
+    ),
+    ("tunnel", "CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n\r\n\u{16}\u{3}", "HTTP/1.1 200 OK\r\n\r\n\u{16}\u{3}"),
+    (
+        "upgrade",
+        "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
+        "HTTP/1.1 101 Switching\r\nUpgrade: websocket\r\n\r\n\u{1}",
+    ),
+    ("old", "GET /\r\n", "<html>"),
+    ("h2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "\0\0\0"),
+];
 
 fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     std::fs::create_dir_all(path.parent().unwrap_or(path))?;

@@ -1,0 +1,542 @@
+//! The machine: which bytes are what, by the phase that a direction is in.
+
+use crate::chunk::{ChunkLine, chunk_line};
+use crate::event::{End, Event, Framing, Protocol, RequestLine, Sink, StatusLine, Version};
+use crate::exchange::{Asked, Half, Outstanding, Phase, Side, flag};
+use crate::gather::{self, Next, Whole};
+use crate::token::{is_blank, without_line_end};
+use crate::{Anomalies, Anomaly, HEAD_LIMIT_BYTES, HEADER_LIMIT, Line, Method, head, start};
+
+/// One direction at work: its state, the other direction's, and who is told.
+pub(crate) struct Reader<'a, S> {
+    pub(crate) side: Side,
+    pub(crate) half: &'a mut Half,
+    pub(crate) other: &'a mut Half,
+    pub(crate) outstanding: &'a mut Outstanding,
+    pub(crate) sink: &'a mut S,
+}
+
+impl<S: Sink> Reader<'_, S> {
+    /// Takes the next bytes, all of them.
+    pub(crate) fn take<L: Line>(&mut self, mut bytes: &[u8], line: &mut L) {
+        // Each turn takes a byte at least, or enters a phase that takes one.
+        while !bytes.is_empty() {
+            let used = match self.half.phase() {
+                Phase::Headers | Phase::ChunkSize | Phase::ChunkEnd | Phase::Trailers => {
+                    self.take_line(bytes, line)
+                }
+                Phase::Start | Phase::Search => self.take_start(bytes, line),
+                Phase::Body | Phase::ChunkData => self.take_body(bytes),
+                Phase::BodyUntilClose => self.tell_all(bytes, Event::Body),
+                Phase::Opaque => self.take_opaque(bytes),
+                Phase::Closed => self.tell_all(bytes, Event::Skipped),
+            };
+            bytes = &bytes[used..];
+        }
+    }
+
+    /// The next bytes are lost.
+    pub(crate) fn lose<L: Line>(&mut self, mut len: u64, line: &mut L) {
+        self.give_up_line(line);
+        while len > 0 {
+            len -= self.lose_some(len, line);
+        }
+    }
+
+    /// The direction ends.
+    pub(crate) fn close<L: Line>(&mut self, line: &mut L) {
+        let partial = self.give_up_line(line);
+        match self.half.phase() {
+            Phase::BodyUntilClose => self.finish(End::Complete),
+            Phase::Headers if self.may_be_simple() => self.finish_head(Framing::None),
+            phase if phase.is_in_message() => {
+                self.tell(Event::End(End::Closed));
+                self.report(Anomalies::NONE.with(Anomaly::IncompleteMessage));
+            }
+            _ if partial => self.report(Anomalies::NONE.with(Anomaly::IncompleteMessage)),
+            _ => {}
+        }
+        self.half.enter(Phase::Closed);
+    }
+
+    #[inline(always)]
+    fn take_line<L: Line>(&mut self, bytes: &[u8], line: &mut L) -> usize {
+        match gather::next_line(self.half, self.half.phase().folds(), bytes, line) {
+            Next::InPlace(whole, used) => {
+                self.on_line(whole);
+                used
+            }
+            Next::Kept(used) => {
+                self.on_kept_line(line);
+                used
+            }
+            Next::Incomplete => bytes.len(),
+        }
+    }
+
+    fn take_start<L: Line>(&mut self, bytes: &[u8], line: &mut L) -> usize {
+        if self.half.has(flag::TO_ANY) {
+            self.switch(line);
+            return 0;
+        }
+        match self.side {
+            Side::Request if self.is_early_tunnel(bytes, line) => {
+                self.half.enter(Phase::Opaque);
+                self.tell(Event::Switched(Protocol::Tunnel));
+                self.report(Anomalies::NONE.with(Anomaly::EarlyTunnelData));
+                0
+            }
+            Side::Response if self.lacks_status_line(bytes, line) => {
+                self.on_simple_response(line);
+                0
+            }
+            _ => self.take_line(bytes, line),
+        }
+    }
+
+    fn take_body(&mut self, bytes: &[u8]) -> usize {
+        let taken = usize::try_from(self.half.remaining).map_or(bytes.len(), |left| left.min(bytes.len()));
+        if taken > 0 {
+            self.tell(Event::Body(&bytes[..taken]));
+        }
+        self.pass_body(taken as u64);
+        taken
+    }
+
+    fn take_opaque(&mut self, bytes: &[u8]) -> usize {
+        if self.half.has(flag::REFUSED) {
+            self.half.clear(flag::REFUSED);
+            self.half.enter(Phase::Start);
+            return 0;
+        }
+        self.tell_all(bytes, Event::Opaque)
+    }
+
+    fn tell_all<'b>(&mut self, bytes: &'b [u8], event: impl Fn(&'b [u8]) -> Event<'b>) -> usize {
+        self.tell(event(bytes));
+        bytes.len()
+    }
+
+    /// So many bytes of a body of known length, or of a chunk, are over.
+    fn pass_body(&mut self, len: u64) {
+        self.half.remaining -= len;
+        match self.half.phase() {
+            _ if self.half.remaining > 0 => {}
+            Phase::ChunkData => self.half.enter(Phase::ChunkEnd),
+            _ => self.finish(End::Complete),
+        }
+    }
+
+    /// Loses what belongs together of so many bytes, and says how many those are.
+    fn lose_some<L: Line>(&mut self, len: u64, line: &mut L) -> u64 {
+        let phase = self.half.phase();
+        match phase {
+            Phase::Body | Phase::ChunkData => {
+                let lost = len.min(self.half.remaining);
+                if lost > 0 {
+                    self.tell(Event::Gap(lost));
+                }
+                self.pass_body(lost);
+                return lost;
+            }
+            Phase::Start | Phase::Search if self.half.has(flag::TO_ANY) => {
+                self.switch(line);
+                return 0;
+            }
+            _ => self.tell(Event::Gap(len)),
+        }
+        let was_tunnel = phase == Phase::Opaque && !self.half.has(flag::REFUSED);
+        if was_tunnel || matches!(phase, Phase::BodyUntilClose | Phase::Closed) {
+            return len;
+        }
+        if phase.is_in_message() {
+            self.tell(Event::End(End::Lost));
+        }
+        self.half.clear(flag::REFUSED);
+        self.half.set(flag::LOSSY);
+        self.half.enter(Phase::Search);
+        len
+    }
+
+    /// Nothing more comes to the line that is kept: a whole one is read, another one skipped. Whether one was skipped.
+    fn give_up_line<L: Line>(&mut self, line: &mut L) -> bool {
+        if self.half.has(flag::LINE_ENDED) {
+            self.on_kept_line(line);
+            return false;
+        }
+        let partial = !line.as_slice().is_empty();
+        if partial {
+            self.tell(Event::Skipped(line.as_slice()));
+        }
+        gather::forget(self.half, line);
+        partial
+    }
+
+    #[inline(never)]
+    fn on_kept_line<L: Line>(&mut self, line: &mut L) {
+        self.on_line(gather::kept(self.half, line));
+        gather::forget(self.half, line);
+    }
+
+    #[inline(always)]
+    fn on_line(&mut self, mut whole: Whole<'_>) {
+        whole.found.add_if(whole.cut, Anomaly::LineTooLong);
+        match self.half.phase() {
+            Phase::Headers | Phase::Trailers => self.on_header_line(whole),
+            Phase::ChunkSize => self.on_chunk_line(whole),
+            Phase::ChunkEnd => self.on_chunk_end(whole),
+            Phase::Search => self.on_searched_line(whole),
+            _ if self.side == Side::Request => self.on_request_line(whole),
+            _ => self.on_status_line(whole),
+        }
+    }
+
+    fn on_searched_line(&mut self, whole: Whole<'_>) {
+        let text = without_line_end(whole.raw);
+        let certain = match self.side {
+            Side::Request => start::is_certain_request(text),
+            Side::Response => start::is_certain_status(text),
+        };
+        if !certain {
+            return self.tell(Event::Skipped(whole.raw));
+        }
+        self.tell(Event::Resynchronised);
+        self.half.enter(Phase::Start);
+        match self.side {
+            Side::Request => self.on_request_line(whole),
+            Side::Response => {
+                // Answers were lost with their number: one that comes now is most likely to the newest request.
+                if self.half.has(flag::LOSSY) {
+                    self.outstanding.keep_newest();
+                }
+                self.on_status_line(whole);
+            }
+        }
+    }
+
+    fn on_request_line(&mut self, whole: Whole<'_>) {
+        let text = without_line_end(whole.raw);
+        if text.is_empty() {
+            return; // RFC 9112 2.2: empty lines before a request are ignored.
+        }
+        let Some((mut request, mut found)) = start::request_line(text, whole.cut) else {
+            self.tell(Event::Skipped(whole.raw));
+            return self.report(whole.found.with(Anomaly::InvalidRequestLine));
+        };
+        if is_http2_preface(&request) {
+            self.other.set(flag::TO_HTTP2);
+            self.half.enter(Phase::Opaque);
+            self.tell(Event::Switched(Protocol::Http2));
+            return self.tell(Event::Opaque(whole.raw));
+        }
+        self.begin(request.version, whole.raw.len());
+        request.number = self.outstanding.next_number();
+        let remembered = self.outstanding.push(asked(&request));
+        found.add_if(!remembered, Anomaly::PipelineFull);
+        found.add_if(self.half.has(flag::AFTER_LAST), Anomaly::DataAfterClose);
+        found.add_if(self.half.has(flag::CONNECTING), Anomaly::EarlyTunnelData);
+        match request.method {
+            Method::Connect => self.half.set(flag::CONNECT),
+            _ => head::note_target(self.half, request.target),
+        }
+        self.tell(Event::Request(request));
+        self.report(found.union(whole.found));
+        if request.version == Version::Http09 {
+            self.half.set(flag::SIMPLE);
+        }
+        self.half.enter(Phase::Headers);
+    }
+
+    fn on_status_line(&mut self, whole: Whole<'_>) {
+        let text = without_line_end(whole.raw);
+        if text.is_empty() {
+            return;
+        }
+        let Some((mut response, mut found)) = start::status_line(text) else {
+            self.tell(Event::Skipped(whole.raw));
+            return self.report(whole.found.with(Anomaly::InvalidStatusLine));
+        };
+        self.begin(response.version, whole.raw.len());
+        self.half.status = response.status;
+        response.answers = self.answer(response.interim);
+        let lossy = self.half.has(flag::LOSSY) || self.other.has(flag::LOSSY);
+        found.add_if(response.answers.is_none() && !lossy, Anomaly::ResponseWithoutRequest);
+        found.add_if(self.half.has(flag::AFTER_LAST), Anomaly::DataAfterClose);
+        found.add_if(response.status == 101 && !self.half.has(flag::ASKED), Anomaly::UnexpectedUpgrade);
+        self.tell(Event::Response(response));
+        self.report(found.union(whole.found));
+        self.half.enter(Phase::Headers);
+    }
+
+    /// A response of HTTP/0.9: a body and nothing else. So is read, too, what a server says first if that is no status line.
+    fn on_simple_response<L: Line>(&mut self, line: &mut L) {
+        let expected = matches!(self.outstanding.oldest(), Some((Asked::Simple, ..)));
+        self.begin(Version::Http09, 0);
+        let answers = self.answer(false);
+        self.tell(Event::Response(StatusLine {
+            raw: &[],
+            protocol: &[],
+            version: Version::Http09,
+            code: &[],
+            status: 0,
+            reason: &[],
+            interim: false,
+            answers,
+        }));
+        if !expected {
+            self.report(Anomalies::NONE.with(Anomaly::InvalidStatusLine));
+        }
+        self.tell(Event::HeadersEnd(Framing::UntilClose));
+        self.half.enter(Phase::BodyUntilClose);
+        if !line.as_slice().is_empty() {
+            self.tell(Event::Body(line.as_slice()));
+        }
+        gather::forget(self.half, line);
+    }
+
+    #[inline(always)]
+    fn on_header_line(&mut self, whole: Whole<'_>) {
+        if self.may_be_simple() && !head::is_header(whole.raw) {
+            // A request of HTTP/0.9 is over with its line; only some clients that forget the version send headers nevertheless.
+            self.finish_head(Framing::None);
+            return self.on_request_line(whole);
+        }
+        if without_line_end(whole.raw).is_empty() {
+            self.report(whole.found);
+            return match self.half.phase() {
+                Phase::Trailers => self.finish(End::Complete),
+                _ => self.on_headers_end(),
+            };
+        }
+        if whole.raw.first().is_some_and(|&b| is_blank(b)) {
+            self.tell(Event::Skipped(whole.raw));
+            return self.report(whole.found.with(Anomaly::BlankBeforeHeaders));
+        }
+        let (header, mut found) = head::header(whole);
+        self.half.headers = self.half.headers.saturating_add(1);
+        self.half.head_bytes = self.half.head_bytes.saturating_add(whole.raw.len() as u32);
+        found.add_if(self.half.headers > HEADER_LIMIT, Anomaly::TooManyHeaders);
+        found.add_if(self.half.head_bytes > HEAD_LIMIT_BYTES, Anomaly::HeadTooLong);
+        if self.half.phase() == Phase::Trailers {
+            found.add_if(head::is_framing(header.field), Anomaly::FramingInTrailer);
+            self.tell(Event::Trailer(header));
+        } else {
+            head::note(self.half, self.side, &header, &mut found);
+            self.tell(Event::Header(header));
+        }
+        self.report(found);
+    }
+
+    fn on_headers_end(&mut self) {
+        let (framing, found) = head::framing(self.half, self.side);
+        if self.side == Side::Request && self.half.has(flag::UPGRADE) {
+            self.outstanding.newest_wants_upgrade();
+        }
+        self.tell(Event::HeadersEnd(framing));
+        self.report(found);
+        self.finish_or_enter(framing);
+    }
+
+    fn finish_head(&mut self, framing: Framing) {
+        self.tell(Event::HeadersEnd(framing));
+        self.finish_or_enter(framing);
+    }
+
+    fn finish_or_enter(&mut self, framing: Framing) {
+        match framing {
+            Framing::None | Framing::Length(0) => self.finish(End::Complete),
+            Framing::Length(len) => {
+                self.half.remaining = len;
+                self.half.enter(Phase::Body);
+            }
+            Framing::Chunked => self.half.enter(Phase::ChunkSize),
+            Framing::UntilClose => self.half.enter(Phase::BodyUntilClose),
+        }
+    }
+
+    fn on_chunk_line(&mut self, whole: Whole<'_>) {
+        let Ok(ChunkLine { size, extension, found }) = chunk_line(without_line_end(whole.raw)) else {
+            return self.on_broken_chunk(whole);
+        };
+        if !extension.is_empty() {
+            self.tell(Event::ChunkExtension(extension));
+        }
+        self.report(found.union(whole.found));
+        self.half.remaining = size;
+        self.half.enter(if size == 0 { Phase::Trailers } else { Phase::ChunkData });
+    }
+
+    fn on_broken_chunk(&mut self, whole: Whole<'_>) {
+        let found = whole.found.with(Anomaly::InvalidChunkSize);
+        match self.side {
+            Side::Request => {
+                self.tell(Event::Skipped(whole.raw));
+                self.report(found);
+                self.tell(Event::End(End::Lost));
+                self.half.enter(Phase::Search);
+            }
+            Side::Response => {
+                self.tell(Event::Body(whole.raw));
+                self.report(found);
+                self.half.enter(Phase::BodyUntilClose);
+            }
+        }
+    }
+
+    fn on_chunk_end(&mut self, whole: Whole<'_>) {
+        let mut found = whole.found;
+        if !without_line_end(whole.raw).is_empty() {
+            self.tell(Event::Skipped(whole.raw));
+            found.add(Anomaly::MissingChunkEnd);
+        }
+        self.report(found);
+        self.half.enter(Phase::ChunkSize);
+    }
+
+    fn begin(&mut self, version: Version, head_bytes: usize) {
+        self.half.begin();
+        self.half.head_bytes = u32::try_from(head_bytes).unwrap_or(u32::MAX);
+        self.half.set(match version {
+            Version::Http10 => flag::HTTP_10,
+            Version::Http11 => flag::HTTP_11,
+            Version::Http09 | Version::Other => 0,
+        });
+    }
+
+    /// Whether all of the message so far is a line without version.
+    fn may_be_simple(&self) -> bool {
+        self.half.has(flag::SIMPLE) && self.half.headers == 0
+    }
+
+    /// Finds the request that a response answers, and notes what of it matters to the response.
+    fn answer(&mut self, interim: bool) -> Option<u32> {
+        let (asked, wants_upgrade, number) = self.outstanding.oldest()?;
+        if interim {
+            return Some(number);
+        }
+        self.outstanding.pop();
+        match asked {
+            Asked::Head => self.half.set(flag::HEAD),
+            Asked::Connect => {
+                self.half.set(flag::CONNECT);
+                self.on_connect_answered();
+            }
+            Asked::Ordinary | Asked::Simple => {}
+        }
+        if wants_upgrade {
+            self.half.set(flag::ASKED);
+        }
+        Some(number)
+    }
+
+    fn on_connect_answered(&mut self) {
+        self.other.clear(flag::CONNECTING);
+        let assumed = self.other.phase() == Phase::Opaque;
+        match head::answers_connect(self.half) {
+            true if !assumed => self.other.set(flag::TO_TUNNEL),
+            false if assumed => self.other.set(flag::REFUSED),
+            _ => {}
+        }
+    }
+
+    /// The message is over.
+    fn finish(&mut self, end: End) {
+        self.tell(Event::End(end));
+        self.half.enter(Phase::Start);
+        match self.side {
+            Side::Request if self.half.has(flag::CONNECT) => self.half.set(flag::CONNECTING),
+            Side::Response if self.half.status == 101 => {
+                self.other.set(flag::TO_UPGRADE);
+                self.become_opaque(Protocol::Upgrade);
+            }
+            Side::Response if head::answers_connect(self.half) => self.become_opaque(Protocol::Tunnel),
+            Side::Response if matches!(self.half.status, 100..=199) => {}
+            _ if self.is_last() => self.half.set(flag::AFTER_LAST),
+            _ => {}
+        }
+    }
+
+    /// Whether the connection is to end behind this message (RFC 9112 9.3).
+    fn is_last(&self) -> bool {
+        self.half.has(flag::CLOSE) || self.half.has(flag::HTTP_10) && !self.half.has(flag::KEEP_ALIVE)
+    }
+
+    /// The other direction has settled that this one is no longer HTTP/1, and no message is in its way.
+    fn switch<L: Line>(&mut self, line: &mut L) {
+        let protocol = match self.half.flags {
+            flags if flags & flag::TO_HTTP2 != 0 => Protocol::Http2,
+            flags if flags & flag::TO_UPGRADE != 0 => Protocol::Upgrade,
+            _ => Protocol::Tunnel,
+        };
+        self.become_opaque(protocol);
+        if !line.as_slice().is_empty() {
+            self.tell(Event::Opaque(line.as_slice()));
+        }
+        gather::forget(self.half, line);
+    }
+
+    fn become_opaque(&mut self, protocol: Protocol) {
+        self.half.clear(flag::TO_ANY);
+        self.half.enter(Phase::Opaque);
+        self.tell(Event::Switched(protocol));
+    }
+
+    /// Whether bytes behind a CONNECT that is not answered yet are the tunnel's: they do not begin like a method.
+    fn is_early_tunnel<L: Line>(&self, bytes: &[u8], line: &L) -> bool {
+        let at_start = self.half.phase() == Phase::Start && line.as_slice().is_empty();
+        let like_http = |b: &u8| b.is_ascii_uppercase() || matches!(b, b'\r' | b'\n');
+        self.half.has(flag::CONNECTING) && at_start && !bytes.first().is_some_and(like_http)
+    }
+
+    /// Whether a response begins without a status line where this is to be read as HTTP/0.9.
+    fn lacks_status_line<L: Line>(&self, bytes: &[u8], line: &L) -> bool {
+        let simple = matches!(self.outstanding.oldest(), Some((Asked::Simple, ..)));
+        if self.half.phase() != Phase::Start || !(simple || self.half.messages == 0) {
+            return false;
+        }
+        let mut begun = line.as_slice().iter().chain(bytes).peekable();
+        if !simple && matches!(begun.peek(), Some(b'\r' | b'\n')) {
+            return false; // An empty line is passed over, as before a request.
+        }
+        begun.zip(start::HTTP).any(|(byte, expected)| !byte.eq_ignore_ascii_case(expected))
+    }
+
+    /// Tells those anomalies that were not told of this message yet, and counts all.
+    fn report(&mut self, found: Anomalies) {
+        if !found.is_empty() {
+            self.report_some(found);
+        }
+    }
+
+    #[cold]
+    fn report_some(&mut self, found: Anomalies) {
+        let told = Anomalies::from_bits(self.half.told);
+        for anomaly in found.iter() {
+            if told.has(anomaly) {
+                self.half.repeated = self.half.repeated.saturating_add(1);
+                continue;
+            }
+            self.half.anomalies = self.half.anomalies.saturating_add(1);
+            self.tell(Event::Anomaly(anomaly));
+        }
+        self.half.told = told.union(found).bits();
+    }
+
+    fn tell(&mut self, event: Event<'_>) {
+        self.sink.event(event);
+    }
+}
+
+/// The first line of HTTP/2 with prior knowledge (RFC 9113 3.4).
+fn is_http2_preface(request: &RequestLine<'_>) -> bool {
+    (request.name, request.target, request.protocol) == (b"PRI", b"*", b"HTTP/2.0")
+}
+
+fn asked(request: &RequestLine<'_>) -> Asked {
+    match (request.version, request.method) {
+        (Version::Http09, _) => Asked::Simple,
+        (_, Method::Head) => Asked::Head,
+        (_, Method::Connect) => Asked::Connect,
+        _ => Asked::Ordinary,
+    }
+}

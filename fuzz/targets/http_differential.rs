@@ -1,0 +1,44 @@
+//! Any bytes as a request or a response: what `httparse` takes as a head is the same head here.
+//!
+//! Input: a byte tells which of both; then the bytes.
+
+#![no_main]
+
+use http::{Event, Exchange, FixedLine};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let [kind, bytes @ ..] = data else { return };
+    let mut headers = [httparse::EMPTY_HEADER; 64];
+    let theirs = if kind & 1 == 0 {
+        let mut request = httparse::Request::new(&mut headers);
+        let Ok(httparse::Status::Complete(_)) = request.parse(bytes) else { return };
+        [request.method, request.path].map(|word| word.unwrap_or_default().as_bytes().to_vec())
+    } else {
+        let mut response = httparse::Response::new(&mut headers);
+        let Ok(httparse::Status::Complete(_)) = response.parse(bytes) else { return };
+        let code = format!("{:03}", response.code.unwrap_or_default());
+        // The phrase is read in another way: there it ends at bytes beyond ASCII, and keeps its blanks.
+        [b"HTTP/1".to_vec(), code.into_bytes()]
+    };
+    let (mut ours, mut fields, mut complete) = (None, Vec::new(), false);
+    let (mut exchange, mut line) = (Exchange::default(), FixedLine::<4096>::default());
+    let mut sink = |event: Event<'_>| match event {
+        _ if complete => {}
+        Event::Request(r) => ours = Some([r.name.to_vec(), r.target.to_vec()]),
+        Event::Response(r) => ours = Some([r.protocol[..6].to_vec(), r.code.to_vec()]),
+        Event::Header(h) => fields.push((h.name.to_vec(), h.value.to_vec())),
+        Event::HeadersEnd(_) => complete = true,
+        _ => {}
+    };
+    if kind & 1 == 0 {
+        exchange.request(bytes, &mut line, &mut sink);
+    } else {
+        exchange.response(bytes, &mut line, &mut sink);
+    }
+    assert!(complete);
+    assert_eq!(ours, Some(theirs));
+    let headers = headers.iter().take_while(|header| !header.name.is_empty());
+    let headers: Vec<_> = headers.map(|h| (h.name.as_bytes().to_vec(), h.value.to_vec())).collect();
+    assert_eq!(fields, headers);
+});
