@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(
             faults,
             [
-                "c.config:6:29: found `0`, expected a number from 1 to 255",
+                "c.config:6:28: found `0`, expected a number from 1 to 255",
                 "c.config:7:1: found `class x`, expected `config classification: NAME,DESCRIPTION,PRIORITY`",
             ]
         );

@@ -27,6 +27,7 @@
 mod buffer;
 mod classification;
 mod error;
+mod expression;
 mod fault;
 mod flow;
 mod group;
@@ -50,6 +51,7 @@ mod variables;
 pub use buffer::Buffer;
 pub use classification::{Classification, Classifications, MAX_CLASSES};
 pub use error::RuleError;
+pub use expression::ExpressionFeature;
 pub use fault::{Fault, MAX_RULE_BYTES, Place};
 pub use flow::{
     DEFAULT_XBIT_SECONDS, Flow, Flowbit, Flowint, FlowintOperation, FlowintTest, FlowintValue, Only, State,

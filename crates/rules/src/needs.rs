@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::buffer::Buffer;
+use crate::expression::ExpressionFeature;
 use crate::protocol::{Application, Protocol, Transport};
 use crate::transform::Transform;
 use crate::{Match, PacketTest, ProtocolTest, Rule};
@@ -17,6 +18,9 @@ pub enum Capability {
     Application(Application),
     /// Cut this buffer out.
     Buffer(Buffer),
+    /// Run expressions that have this, which finite automata have not. Without such a need, [`crate::Pcre::regex`] gives
+    /// an expression of the same meaning that they can run.
+    Expression(ExpressionFeature),
     /// Carry out this keyword, under the name in [`crate::keywords`]. Keywords that change nothing of what matches and
     /// what is done (`msg`, `fast_pattern`, ...) are not among them, nor are `content`'s modifiers beside `content`.
     Keyword(&'static str),
@@ -51,6 +55,11 @@ impl Rule {
             buffer.transforms.iter().for_each(|transform| keyword(transform.keyword()));
             buffer.matches.iter().for_each(|one| keyword(one.keyword()));
         }
+        let matches = self.buffers.iter().flat_map(|buffer| &buffer.matches);
+        needs.extend(matches.filter_map(|one| match one {
+            Match::Pcre(pcre) => pcre.regex().err().map(Capability::Expression),
+            _ => None,
+        }));
         needs.extend(self.buffers.iter().map(|buffer| Capability::Buffer(buffer.buffer)));
         needs
     }

@@ -178,3 +178,49 @@ fn resolve<G: Group>(
     known.insert(name.to_owned(), group.clone());
     Ok(group)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> (Variables, Vec<String>) {
+        let (variables, faults) = Variables::read("v", text);
+        (variables, faults.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn defaults_are_right_and_follow_what_is_defined() {
+        let (variables, faults) = read("HOME_NET=192.0.2.1\nHTTP_PORTS = [80,81]");
+        assert_eq!(faults, [""; 0]);
+        assert_eq!(variables.addresses("EXTERNAL_NET").unwrap().to_string(), "!192.0.2.1");
+        assert_eq!(variables.addresses("AIM_SERVERS"), variables.addresses("EXTERNAL_NET"));
+        assert_eq!(variables.ports("FILE_DATA_PORTS").unwrap().to_string(), "[80:81,110,143]");
+        assert_eq!(variables.ports("HOME_NET"), None);
+        let (addresses, ports) = variables.names();
+        assert_eq!((addresses.count(), ports.count()), (15, 12));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_and_the_rest_counts() {
+        let (variables, faults) = read(
+            "A = $B\nB = $A\nC = 10.0.0.0/8\nNO\n$D = 1\nE = [10.0.0.0/8,300.1.1.1]\nX_PORTS = 70000\n\
+             F = $NONE\nG = !any\nBOTH = any\n",
+        );
+        assert_eq!(
+            faults,
+            [
+                "v:1:5: variable `$A` is defined by itself",
+                "v:2:5: variable `$B` is defined by itself",
+                "v:4:1: found `NO`, expected `NAME = GROUP`",
+                "v:5:1: found `$D`, expected a name of letters, digits, `_`, `-` and `.`, without `$`",
+                "v:6:5: found `300.1.1.1`, expected an address, a network such as `192.0.2.0/24`, a range of \
+                 addresses, or `any`",
+                "v:7:11: found `70000`, expected a port, a range such as `1024:2048`, `1024:` or `:1023`, or `any`",
+                "v:8:5: variable `$NONE` is not defined as a group of addresses",
+                "v:9:5: can never match: `!any` is empty",
+            ]
+        );
+        assert!(variables.addresses("C").is_some());
+        assert!(variables.addresses("BOTH").unwrap().is_any() && variables.ports("BOTH").unwrap().is_any());
+    }
+}

@@ -217,10 +217,8 @@ impl Options {
     /// The number that the options are about.
     fn number(&self, draft: &Draft<'_>, bytes: Piece<'_>, offset: Piece<'_>, fewest: u8) -> Read<Number> {
         let format = match (self.text, self.base, self.endian) {
-            (true, base, None) => base.unwrap_or(NumberFormat::Any),
-            (true, _, Some(_)) => {
-                return Err(bytes.error(RuleError::Conflict { one: "`string`", other: "a byte order" }));
-            }
+            // Digits have one order whatever else is said.
+            (true, base, _) => base.unwrap_or(NumberFormat::Any),
             (false, Some(_), _) => {
                 return Err(bytes.error(RuleError::Conflict { one: "a base", other: "no `string`" }));
             }

@@ -2,6 +2,7 @@
 
 use crate::RuleError;
 use crate::buffer::Buffer;
+use crate::expression::ExpressionFeature;
 use crate::payload::Match;
 use crate::pcre::{MAX_PCRE_BYTES, Pcre, PcreFlags};
 use crate::reader::{Draft, Given, unquote};
@@ -36,8 +37,11 @@ pub(crate) fn pcre(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
         }
     }
     let captures = captures(names)?;
-    let pattern = pattern.text.to_owned();
-    let one = Match::Pcre(Pcre { pattern, negated, relative, flags, captures });
+    let expression = Pcre { pattern: pattern.text.to_owned(), negated, relative, flags, captures };
+    if expression.regex() == Err(ExpressionFeature::Malformed) {
+        return Err(pattern.wrong("an expression in which parentheses, brackets and repetitions are whole"));
+    }
+    let one = Match::Pcre(expression);
     match (buffer, draft.chosen_buffer()) {
         (Some(named), Some(chosen)) if named != chosen => {
             let other = "the buffer of the expression's flags";
