@@ -68,7 +68,7 @@ impl<T: Unsigned> Comparison<T> {
             return Self::masked(piece, rest);
         }
         // Longer signs first.
-        let one: [(&str, fn(T) -> Self); 8] = [
+        let signs: [(&str, Make<T>); 8] = [
             ("<=", Self::AtMost),
             (">=", Self::AtLeast),
             ("!=", Self::NotEqual),
@@ -91,7 +91,7 @@ impl<T: Unsigned> Comparison<T> {
             }
             return Ok(if negated { Self::Outside(low, high) } else { Self::Between(low, high) });
         }
-        for (sign, make) in one {
+        for (sign, make) in signs {
             if let Some(rest) = piece.strip(sign) {
                 let test = make(number(rest.trim())?);
                 return match test {
@@ -121,6 +121,9 @@ impl<T: Unsigned> Comparison<T> {
         Ok(if equal { Self::Masked { mask, value } } else { Self::NotMasked { mask, value } })
     }
 }
+
+/// Makes a comparison with one number.
+type Make<T> = fn(T) -> Comparison<T>;
 
 /// The two ends of a range, if it is one. A `!` stays with the first.
 fn range(piece: Piece<'_>) -> Option<(Piece<'_>, Piece<'_>)> {

@@ -1,5 +1,7 @@
 //! Headers, lines and files.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use rules::*;
 
 fn read(text: &str) -> Report {

@@ -1,5 +1,7 @@
 //! Each keyword: what is read, shown as the reader prints it, and what is refused, with the column and the words.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use rules::*;
 
 /// Reads a rule of these options, which begin at column 1.

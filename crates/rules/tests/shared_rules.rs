@@ -1,5 +1,7 @@
 //! Real rules: how many load, why others do not, and that what is printed is what was read.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;

@@ -30,10 +30,10 @@ pub(crate) fn pcre(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
             *flag = true;
         } else if letter == 'R' {
             relative = true;
-        } else if let Some((_, named)) = BUFFERS.iter().find(|(known, _)| *known == letter) {
-            if buffer.replace(*named).is_some_and(|before| before != *named) {
-                return Err(letters.wrong("one buffer at most"));
-            }
+        } else if let Some((_, named)) = BUFFERS.iter().find(|(known, _)| *known == letter)
+            && buffer.replace(*named).is_some_and(|before| before != *named)
+        {
+            return Err(letters.wrong("one buffer at most"));
         }
     }
     let captures = captures(names)?;
