@@ -93,6 +93,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     reads: &[Field::SourceAddress, Field::DestinationAddress, Field::Dscp, Field::Vlan],
     writes: &[Field::Dscp],
     payload: Access::Ignore,
+    stream: false,
     affinity: Affinity::Flow,
     scaling: Scaling::Servers,
     shared: &[

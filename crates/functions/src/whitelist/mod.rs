@@ -98,6 +98,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     ],
     writes: &[],
     payload: Access::Ignore,
+    stream: false,
     affinity: Affinity::Flow,
     scaling: Scaling::Servers,
     shared: &[

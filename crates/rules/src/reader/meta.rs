@@ -1,0 +1,102 @@
+//! Keywords about the rule itself.
+
+use crate::RuleError;
+use crate::reader::{Draft, Given, unescape};
+use crate::rule::{Reference, Target};
+use crate::text::Read;
+
+/// The most references of a rule, and the most entries of its metadata.
+const MAX_ENTRIES: usize = 256;
+
+pub(crate) fn msg(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+    draft.once(given)?;
+    draft.rule.msg = unescape(given.unquoted()?);
+    Ok(())
+}
+
+pub(crate) fn sid(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+    draft.once(given)?;
+    draft.rule.sid = given.value.number(1..=u32::MAX)?;
+    Ok(())
+}
+
+pub(crate) fn gid(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+    draft.once(given)?;
+    draft.rule.gid = given.value.number(0..=u32::MAX)?;
+    Ok(())
+}
+
+pub(crate) fn rev(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+    draft.once(given)?;
+    draft.rule.rev = given.value.number(0..=u32::MAX)?;
+    Ok(())
+}
+
+pub(crate) fn classtype(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+    draft.once(given)?;
+    let class = draft.classes.get(given.value.text);
+    if class.is_none() && draft.classes.iter().next().is_some() {
+        return Err(given.value.error(RuleError::UnknownClass { name: given.value.text.to_owned() }));
+    }
+    if let Some(class) = class
+        && !draft.has("priority")
+    {
+        draft.rule.priority = class.priority;
+    }
+    let name = class.map_or(given.value.text, |class| &class.name);
+    draft.rule.classtype = Some(name.to_owned());
+    Ok(())
+}
+
+pub(crate) fn priority(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+    draft.once(given)?;
+    draft.rule.priority = given.value.number(1..=u8::MAX)?;
+    Ok(())
+}
+
+pub(crate) fn reference(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+    if draft.rule.references.len() == MAX_ENTRIES {
+        return Err(given.word.error(RuleError::TooMany { what: "references", limit: MAX_ENTRIES }));
+    }
+    let (system, id) =
+        given.value.cut(",").unwrap_or((given.value, given.value.from(given.value.text.len())));
+    let (system, id) = (system.trim(), id.trim());
+    let is_name = system.text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'));
+    if id.is_empty() || system.is_empty() || !is_name {
+        return Err(given.value.wrong("`system,identifier`, such as `cve,2014-0160`"));
+    }
+    draft.rule.references.push(Reference { system: system.text.to_ascii_lowercase(), id: unescape(id) });
+    Ok(())
+}
+
+pub(crate) fn metadata(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+    for entry in given.value.split(',').filter(|entry| !entry.is_empty()) {
+        if draft.rule.metadata.len() == MAX_ENTRIES {
+            return Err(entry.error(RuleError::TooMany { what: "entries of metadata", limit: MAX_ENTRIES }));
+        }
+        let (key, value) = match entry.text.split_once(char::is_whitespace) {
+            Some((key, _)) => (entry.part(0, key.len()), entry.from(key.len()).trim()),
+            None => (entry, entry.from(entry.text.len())),
+        };
+        draft.rule.metadata.push((unescape(key), unescape(value)));
+    }
+    Ok(())
+}
+
+pub(crate) fn target(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+    draft.once(given)?;
+    let target = given.value.one_of(&[("src_ip", Target::Source), ("dest_ip", Target::Destination)])?;
+    draft.rule.target = Some(target);
+    Ok(())
+}
+
+pub(crate) fn noalert(draft: &mut Draft<'_>, _: Given<'_>) -> Read<()> {
+    draft.rule.alerts = false;
+    Ok(())
+}
+
+pub(crate) fn alert(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
+    draft.once(given)?;
+    draft.rule.alerts = true;
+    Ok(())
+}

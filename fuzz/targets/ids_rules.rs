@@ -1,0 +1,34 @@
+//! Any text as detection rules: reading it does not panic, a rule that loads is the same rule again when it is printed, and
+//! its options are those that a simpler reading of the text finds.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use rules::{Classifications, Ruleset, Variables};
+
+#[path = "../../crates/rules/tests/support/options.rs"]
+mod options;
+
+fuzz_target!(|data: &[u8]| {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let (variables, _) = Variables::read("fuzz.vars", text);
+    let (classes, _) = Classifications::read("fuzz.config", text);
+    for fault in Ruleset::read("fuzz.rules", text, &variables, &classes).faults {
+        assert!(!fault.to_string().is_empty() && fault.column > 0);
+    }
+    let (variables, classes) = (Variables::default(), Classifications::default());
+    for line in text.lines().filter(|line| !line.ends_with('\\')) {
+        let report = Ruleset::read("fuzz.rules", line, &variables, &classes);
+        for loaded in report.ruleset.rules() {
+            let printed = loaded.rule.to_string();
+            let again = Ruleset::read("printed.rules", &printed, &variables, &classes);
+            assert_eq!(again.faults, [], "{printed}");
+            assert_eq!(again.ruleset.rules()[0].rule, loaded.rule, "{printed}");
+            let needs = loaded.rule.needs();
+            assert!(!needs.is_empty());
+            for (_, name) in options::names(line).expect("a rule that loads has options") {
+                assert!(rules::keyword(name).is_some(), "{name} of {line}");
+            }
+        }
+    }
+});
