@@ -6,6 +6,7 @@
 #
 #   VPP=DIR   the folder of the programs vpp and vppctl, 20.05 or later
 #   CORE=N    the core that both run on (the last)
+#   PAGES=2m  huge pages for VPP's heap, of which 768 must be free; else those of 4 KiB that it takes by itself
 #   ROWS=RE   only the rows whose "workload flows peer" this regular expression matches, such as '^nat 1k '
 #
 # VPP runs as it comes, without workers, and its packet generator replays a capture: UDP packets of 64 bytes with the
@@ -18,7 +19,7 @@ cd "$(dirname "$0")/.."
 readonly ROUNDS=${1:-5}
 readonly CORE=${CORE:-$(($(nproc) - 1))}
 readonly RIVULET=${CARGO_TARGET_DIR:-target}/release/rivulet
-readonly WARM_UP_S=2 SAMPLE_S=1
+readonly SAMPLE_S=1
 
 # Of each row: workload, flows, VPP's counterpart (a function below), a node of VPP that must have seen every packet.
 readonly COMPARED='
@@ -38,6 +39,8 @@ lb 1k lb_nat lb4-nat4-port
 lb 100k lb_nat lb4-nat4-port
 monitor 1k flowprobe flowprobe-input-ip4
 monitor 100k flowprobe flowprobe-input-ip4
+chain4 1k chain_without_lb nat44-ed-in2out
+chain4 100k chain_without_lb nat44-ed-in2out
 '
 
 main() {
@@ -60,7 +63,7 @@ main() {
         done <<<"$rows"
     done
 
-    echo "# $("$VPP/vpp" --version | sed -E 's/ built by .*//'), medians of $ROUNDS rounds"
+    echo "# $("$VPP/vpp" --version | sed -E 's/ built by .*//'), heap in pages of ${PAGES:-4k}; medians of $ROUNDS rounds"
     printf 'workload\tflows\tpeer\trivulet_ns\tvpp_ns\tvpp_nodes_ns\tratio\n'
     while read -r workload flows peer node; do
         row "$workload" "$flows" "$peer"
@@ -104,7 +107,7 @@ measure_vpp() {
     start_vpp
     ghz=$(ctl show cpu | sed -nE 's/^Base frequency: +([0-9.]+) GHz.*/\1/p')
     ctl packet-generator enable-stream tape
-    sleep "$WARM_UP_S"
+    sleep $((2 + $(number "$flows") / 400000)) # Opens all flows, and then some.
     ctl clear runtime
     sleep "$SAMPLE_S"
     ctl show runtime >"$work/runtime"
@@ -131,7 +134,7 @@ figures() {
         END {
             packets = vectors["pg-input"]
             if (packets == 0 || rate == 0 || ghz == 0) wrong("no packets came")
-            if (dropped > 0 || vectors["pg1-tx"] != packets) wrong("packets were lost")
+            if (dropped > 0 || vectors["pg1-tx"] < packets) wrong("packets were lost")
             if (vectors[must] != packets) wrong("packets missed " must)
             for (node in vectors) {
                 if (node ~ /slowpath/) wrong("packets took the slow path")
@@ -145,7 +148,7 @@ start_vpp() {
     local tries
     rm -f "$work/cli.sock"
     "$VPP/vpp" "unix { nodaemon nosyslog nobanner cli-no-pager runtime-dir $work cli-listen $work/cli.sock exec $work/setup }" \
-        "cpu { main-core $CORE }" "memory { main-heap-size 3G }" "statseg { socket-name $work/stats.sock size 256M }" \
+        "cpu { main-core $CORE }" "memory { main-heap-size 1536M ${PAGES:+main-heap-page-size $PAGES} }" "statseg { socket-name $work/stats.sock size 256M }" \
         "api-segment { prefix peers-$$ }" "plugins { plugin default { disable } $(plugins) }" \
         "acl-plugin { connection hash buckets 262144 connection count max 2000000 }" >"$work/log" 2>&1 &
     vpp_pid=$!
@@ -197,16 +200,17 @@ ip4() {
     :
 }
 
-# External addresses enough for the flows: each has some 64,000 ports. Room for a quarter more sessions than there are flows.
+# Room for a quarter more sessions than there are flows; and, as ports are drawn at random, more external addresses than we
+# need.
 nat44_ed() {
     echo "nat44 plugin enable sessions $(($1 + $1 / 4 + 1024))"
-    echo "nat44 add address 198.18.0.1 - 198.18.0.$(($1 / 50000 + 1))"
+    echo "nat44 add address 198.18.0.1 - 198.18.0.$(($1 / 10000 + 1))"
     echo "set interface nat44 in pg0 out pg1"
 }
 
 nat44_ei() {
     echo "nat44 ei plugin enable sessions $(($1 + $1 / 4 + 1024)) users $(($1 / 64 + 1024))"
-    echo "nat44 ei add address 198.18.0.1 - 198.18.0.$(($1 / 50000 + 1))"
+    echo "nat44 ei add address 198.18.0.1 - 198.18.0.$(($1 / 10000 + 1))"
     echo "set interface nat44 ei in pg0 out pg1"
 }
 
@@ -252,6 +256,13 @@ flowprobe() {
     echo "set ipfix exporter collector 203.0.113.2 src 203.0.113.1 template-interval 20 path-mtu 1450"
     echo "flowprobe params record l3 l4"
     echo "flowprobe feature add-del pg0 ip4 rx"
+}
+
+# Less than our chain of four does: behind a VIP of its load balancer, VPP does not translate.
+chain_without_lb() {
+    acl_reflect
+    nat44_ed "$1"
+    flowprobe
 }
 
 # frames FLOWS: the capture. Every flow comes once, in random order, before any comes again; 65,536 frames at least.
