@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A peer beside us, in one run: VPP's forwarding, NAT, ACL, load balancer and flow counter against `rivulet bench`, on one
-# core of one machine, measured in turn. Prints a table of tab-separated values; bench/peers.tsv is one that was kept.
+# core of one machine, measured in turn. Prints a table of tab-separated values.
 #
 # Usage: VPP=DIR bench/peers.sh [ROUNDS]   (medians of ROUNDS rounds, 5 unless said; some minutes on a quiet machine)
 #        In each round the best of 11 samples counts, of either: what else the machine does makes the others slower.
@@ -116,7 +116,7 @@ measure_vpp() {
     start_vpp
     ghz=$(ctl show cpu | sed -nE 's/^Base frequency: +([0-9.]+) GHz.*/\1/p')
     ctl packet-generator enable-stream tape
-    sleep $((2 + $(number "$flows") / 400000)) # Opens all flows, and then some.
+    warm_up "$(number "$flows")"
     for ((i = 0; i < SAMPLES; i++)); do
         ctl clear runtime
         sleep "$SAMPLE_S"
@@ -126,6 +126,18 @@ measure_vpp() {
     figures "$node" "$ghz" <"$work/runtime" >"$work/figures" ||
         { echo "vpp $peer with $flows flows:" >&2; cat "$work/runtime" >&2; return 1; }
     LC_ALL=C sort -g "$work/figures" | head -n 1
+}
+
+# warm_up FLOWS: until the capture was replayed three times, which opens all flows.
+warm_up() {
+    local wanted=$((3 * ($1 > 65536 ? $1 : 65536))) count tries
+    for ((tries = 0; tries < 600; tries++)); do
+        count=$(ctl show packet-generator | awk '$1 == "tape" { print $3 }')
+        ((count >= wanted)) && return
+        sleep 0.1
+    done
+    echo "vpp does not warm up: $count of $wanted packets in a minute" >&2
+    return 1
 }
 
 # figures NODE GHZ: reads VPP's tables of nodes; fails if a packet was dropped, missed the node, or took a slow path.
