@@ -5,7 +5,7 @@
 # Usage: VPP=DIR bench/peers.sh [ROUNDS]   (medians of ROUNDS rounds, 5 unless said; some minutes on a quiet machine)
 #        In each round the best of 11 samples counts, of either: what else the machine does makes the others slower.
 #
-#   VPP=DIR   the folder of the programs vpp and vppctl, 20.05 or later
+#   VPP=DIR   the folder of the programs vpp and vppctl; tried with 26.10
 #   CORE=N    the core that both run on (the last)
 #   PAGES=2m  huge pages for VPP's heap, of which 768 must be free; else those of 4 KiB that it takes by itself
 #   ROWS=RE   only the rows whose "workload flows peer" this regular expression matches, such as '^nat 1k '
