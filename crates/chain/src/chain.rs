@@ -15,7 +15,7 @@ mod enter;
 mod settle;
 
 use nf::record::{Layout, Records};
-use nf::stage::Stage;
+use nf::stage::{Load, Stage};
 use nf::{EFFECTS_MAX, Effects, EndReason, Verdict};
 use packet::memory::OutOfMemory;
 use packet::{DropReason, FlowHasher, Packet, Parser, Pool};
@@ -126,11 +126,13 @@ impl Chain {
         self.look_up(batch);
         let mut queue = Queue::enter(batch);
         while let rest @ 1.. = queue.rest_len() {
-            let loads = self.gather(queue.rest());
-            let count = loads.iter().map(|load| load.packets as usize).sum();
+            let load = self.gather(queue.rest());
+            let count = load.packets as usize;
             if count > 0 {
                 let verdicts = &mut [Verdict::Forward; GROUP_MAX][..count];
-                self.cross(&mut queue.rest()[..count], verdicts, loads, &mut run);
+                let packets = &mut queue.rest()[..count];
+                let loads = if self.mixed { Load::by_side(packets, verdicts) } else { load.of(packets) };
+                self.cross(packets, verdicts, loads, &mut run);
                 self.settle_group(&mut queue, verdicts, &mut run);
             } else if let Some(packet) = queue.next(run.out) {
                 self.alone(packet, self.parsed[self.parsed.len() - rest], &mut run);

@@ -3,7 +3,7 @@
 //! A record is a [`Header`] and then each function's state and map, at offsets that the chain lays out. All zero bytes
 //! are the state of a flow that has not begun.
 
-use packet::memory::{OutOfMemory, Zeroed, prefetch};
+use packet::memory::{LINE, OutOfMemory, Part, Slots};
 use packet::{Direction, FlowKey, Side};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -69,10 +69,7 @@ impl Header {
     /// Which way a packet with this key goes in the flow, or none if it is not of this flow.
     #[inline]
     pub fn direction_of(&self, key: &FlowKey, reversed: bool) -> Option<Direction> {
-        if self.flags & Header::FLAG_LIVE == 0 {
-            return None;
-        }
-        let original = if self.has_key(key) {
+        let original = if self.is_plain(key) || self.has_key(key) {
             self.has(Header::FLAG_REVERSED)
         } else if self.has_alias(key) {
             self.has(Header::FLAG_ALIAS_REVERSED)
@@ -82,17 +79,25 @@ impl Header {
         Some(if reversed == original { Direction::Original } else { Direction::Reply })
     }
 
-    /// Whether this is the flow's alias. A call of its own, so that its words do not take registers from the common case.
-    #[inline(never)]
-    fn has_alias(&self, key: &FlowKey) -> bool {
-        self.has(Header::FLAG_ALIAS) && self.alias == *key
+    /// Whether this is the key of a live flow and neither has a scope: the common case, without the second line.
+    #[inline(always)]
+    fn is_plain(&self, key: &FlowKey) -> bool {
+        self.flags & (Header::FLAG_LIVE | Header::FLAG_SCOPED) == Header::FLAG_LIVE
+            && key.scope.is_none()
+            && self.key.equals_without_scope(key)
     }
 
-    /// Whether this is the flow's key. The second line is read only if there is a scope to compare.
-    #[inline(always)]
+    /// Whether this is the key of a live flow. A call of its own, as the next one, so that its words do not take registers
+    /// from the common case.
+    #[inline(never)]
     fn has_key(&self, key: &FlowKey) -> bool {
-        let scoped = self.has(Header::FLAG_SCOPED) || !key.scope.is_none();
-        self.key.equals_without_scope(key) && (!scoped || self.key.scope == key.scope)
+        self.has(Header::FLAG_LIVE) && self.key == *key
+    }
+
+    /// Whether this is the alias of a live flow.
+    #[inline(never)]
+    fn has_alias(&self, key: &FlowKey) -> bool {
+        self.has(Header::FLAG_LIVE) && self.has(Header::FLAG_ALIAS) && self.alias == *key
     }
 
     /// Sets the flow's key; a packet with it is `reversed` in the original direction.
@@ -114,41 +119,40 @@ impl Header {
     }
 }
 
-/// One cache line of records.
-#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
-#[repr(C, align(64))]
-struct Line([u8; 64]);
-
-/// Lines of a header.
-const HEADER_LINES: usize = size_of::<Header>() / 64;
-
 /// Lines of a record that are prefetched at most; the processor's own prefetcher follows.
 const PREFETCH_MAX: usize = 8;
 
 /// How records are laid out: where each function's bytes stand, and which lines most packets touch.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Layout {
-    /// Bytes behind the header.
+    /// Bytes of a record so far, the header's included.
     len: usize,
-    /// Lines behind the header that most packets touch, ascending.
+    /// Where lines behind the header begin that most packets touch, ascending.
     hot: Vec<usize>,
     /// Whether most packets touch the header's second line, too.
     tags: bool,
 }
 
+impl Default for Layout {
+    fn default() -> Layout {
+        Layout { len: size_of::<Header>(), hot: Vec::new(), tags: false }
+    }
+}
+
 impl Layout {
-    /// Adds `len` bytes, of which most packets touch the first `hot_len`, and says where behind the header they begin. They
+    /// Adds `len` bytes, of which most packets touch the first `hot_len`, and says where in the record they begin. They
     /// begin a line if that lets packets touch one line less.
     pub fn add(&mut self, len: usize, hot_len: usize) -> usize {
-        let spans = |offset: usize| (offset + hot_len).div_ceil(64) - offset / 64;
-        let next_line = self.len.next_multiple_of(64);
-        let offset = if hot_len > 0 && spans(next_line) < spans(self.len) { next_line } else { self.len };
-        self.len = offset + len;
+        let lines = |start: usize| start / LINE..(start + hot_len).div_ceil(LINE);
+        let next_line = self.len.next_multiple_of(LINE);
+        let start =
+            if hot_len > 0 && lines(next_line).len() < lines(self.len).len() { next_line } else { self.len };
+        self.len = start + len;
         if hot_len > 0 {
-            self.hot.extend(HEADER_LINES + offset / 64..HEADER_LINES + (offset + hot_len).div_ceil(64));
+            self.hot.extend(lines(start).map(|line| line * LINE));
             self.hot.dedup();
         }
-        offset
+        start
     }
 
     /// Most packets need the flow's tags, too.
@@ -159,32 +163,35 @@ impl Layout {
 
 /// A fixed number of records of equal size.
 pub struct Records {
-    lines: Zeroed<Line>,
-    lines_per_record: usize,
-    /// Those of its lines behind the header that are prefetched; then zeros.
+    slots: Slots,
+    /// Where the lines behind the header stand that are prefetched; then zeros.
     hot: [usize; PREFETCH_MAX],
     /// Whether the header's second line is.
     tags: bool,
-    capacity: u32,
     free: Vec<u32>,
     /// Records below this were used before.
     fresh: u32,
 }
 
+/// Where a record's header stands.
+const HEADER: Part<Header> = match Part::at(0) {
+    Some(part) => part,
+    None => panic!("a header can stand where a record begins"),
+};
+
 impl Records {
     /// Room for `capacity` flows with records of this layout.
     pub fn new(capacity: u32, layout: Layout) -> Result<Records, OutOfMemory> {
-        let lines_per_record = (size_of::<Header>() + layout.len).div_ceil(64);
-        let lines = Zeroed::new(lines_per_record * capacity as usize)?;
+        let slots = Slots::new(capacity, layout.len)?;
         let free = Vec::with_capacity(capacity as usize);
         let mut hot = [0; PREFETCH_MAX];
-        hot.iter_mut().zip(layout.hot).for_each(|(line, hot)| *line = hot);
-        Ok(Records { lines, lines_per_record, hot, tags: layout.tags, capacity, free, fresh: 0 })
+        hot.iter_mut().zip(layout.hot).for_each(|(at, line)| *at = line);
+        Ok(Records { slots, hot, tags: layout.tags, free, fresh: 0 })
     }
 
     /// How many records there can be.
     pub fn capacity(&self) -> u32 {
-        self.capacity
+        self.slots.count()
     }
 
     /// How many records are in use.
@@ -199,16 +206,16 @@ impl Records {
 
     /// Bytes of a record.
     pub fn record_len(&self) -> usize {
-        self.lines_per_record * 64
+        self.slots.slot_len()
     }
 
     /// Takes a zeroed record into use, or none if all are.
     pub fn allocate(&mut self) -> Option<u32> {
         if let Some(record) = self.free.pop() {
-            self.bytes_mut(record).fill(0);
+            self.slots.bytes_mut(record)?.fill(0);
             return Some(record);
         }
-        (self.fresh < self.capacity).then(|| {
+        (self.fresh < self.capacity()).then(|| {
             self.fresh += 1;
             self.fresh - 1
         })
@@ -221,16 +228,9 @@ impl Records {
         self.free.push(record);
     }
 
-    /// The record's bytes: header, then states.
-    #[inline]
-    pub fn bytes(&self, record: u32) -> &[u8] {
-        self.lines[record as usize * self.lines_per_record..][..self.lines_per_record].as_bytes()
-    }
-
-    /// The record's bytes, to be changed.
-    #[inline]
-    pub fn bytes_mut(&mut self, record: u32) -> &mut [u8] {
-        self.lines[record as usize * self.lines_per_record..][..self.lines_per_record].as_mut_bytes()
+    /// The record's bytes: header, then states. None if there is no such record.
+    pub fn bytes(&self, record: u32) -> Option<&[u8]> {
+        self.slots.bytes(record)
     }
 
     /// The record's header.
@@ -238,13 +238,9 @@ impl Records {
     /// # Panics
     /// If there is no such record.
     #[inline(always)]
-    #[allow(clippy::expect_used)]
+    #[allow(clippy::expect_used)] // As an index that is out of bounds.
     pub fn header(&self, record: u32) -> &Header {
-        let lines = &self.lines[record as usize * self.lines_per_record..];
-        // Proof: a record has at least a header's lines (`new`).
-        zerocopy::transmute_ref!(
-            lines.first_chunk::<HEADER_LINES>().expect("a record begins with its header")
-        )
+        self.slots.get(record, HEADER).expect("a record that was allocated")
     }
 
     /// The record's header, to be changed.
@@ -252,37 +248,39 @@ impl Records {
     /// # Panics
     /// If there is no such record.
     #[inline(always)]
-    #[allow(clippy::expect_used)]
+    #[allow(clippy::expect_used)] // As an index that is out of bounds.
     pub fn header_mut(&mut self, record: u32) -> &mut Header {
-        let lines = &mut self.lines[record as usize * self.lines_per_record..];
-        // Proof: a record has at least a header's lines (`new`).
-        zerocopy::transmute_mut!(
-            lines.first_chunk_mut::<HEADER_LINES>().expect("a record begins with its header")
-        )
+        self.slots.get_mut(record, HEADER).expect("a record that was allocated")
     }
 
-    /// Header and functions' states at once.
-    ///
-    /// # Panics
-    /// If there is no such record.
+    /// The record's header, to be changed; none if there is no such record.
     #[inline(always)]
-    #[allow(clippy::expect_used)]
-    pub fn parts_mut(&mut self, record: u32) -> (&mut Header, &mut [u8]) {
-        let start = record as usize * self.lines_per_record;
-        let lines = &mut self.lines[start..start + self.lines_per_record];
-        // Proof: a record has at least a header's lines (`new`).
-        let (header, states) =
-            lines.split_first_chunk_mut::<HEADER_LINES>().expect("a record begins with its header");
-        (zerocopy::transmute_mut!(header), states.as_mut_bytes())
+    pub fn find_header_mut(&mut self, record: u32) -> Option<&mut Header> {
+        self.slots.get_mut(record, HEADER)
+    }
+
+    /// A function's state in a record; none if there is no such record or if its layout has no such state.
+    #[inline(always)]
+    pub fn state<T: FromBytes + IntoBytes + Immutable>(&self, record: u32, state: Part<T>) -> Option<&T> {
+        self.slots.get(record, state)
+    }
+
+    /// The record's header, a function's state in it, and all bytes behind that.
+    #[inline(always)]
+    pub fn header_and_state_mut<T: FromBytes + IntoBytes>(
+        &mut self,
+        record: u32,
+        state: Part<T>,
+    ) -> Option<(&mut Header, &mut T, &mut [u8])> {
+        self.slots.split_mut(record, HEADER, state)
     }
 
     /// Asks for what most packets touch of the header to be brought into the cache.
     #[inline]
     pub fn prefetch_header(&self, record: u32) {
-        let first = self.lines.as_ptr().wrapping_add(record as usize * self.lines_per_record);
-        prefetch(first);
+        self.slots.prefetch(record, 0);
         if self.tags {
-            prefetch(first.wrapping_add(1));
+            self.slots.prefetch(record, LINE);
         }
     }
 
@@ -290,9 +288,8 @@ impl Records {
     /// to memory open, and those of a batch are many.
     #[inline]
     pub fn prefetch_states(&self, record: u32) {
-        let first = self.lines.as_ptr().wrapping_add(record as usize * self.lines_per_record);
-        for &line in self.hot.iter().take_while(|&&line| line != 0) {
-            prefetch(first.wrapping_add(line));
+        for &at in self.hot.iter().take_while(|&&at| at != 0) {
+            self.slots.prefetch(record, at);
         }
     }
 }
@@ -309,29 +306,31 @@ mod tests {
     #[test]
     fn what_packets_touch_does_not_straddle_lines_without_need() {
         let mut layout = Layout::default();
-        assert_eq!(layout.add(96, 40), 0);
-        assert_eq!(layout.add(64, 64), 128);
-        assert_eq!(layout.add(24, 0), 192);
-        assert_eq!(layout.add(56, 16), 216);
-        assert_eq!(layout.hot, [2, 4, 5]);
+        assert_eq!(layout.add(96, 40), 128);
+        assert_eq!(layout.add(64, 64), 256);
+        assert_eq!(layout.add(24, 0), 320);
+        assert_eq!(layout.add(56, 16), 344);
+        assert_eq!(layout.hot, [128, 256, 320]);
     }
 
     #[test]
     fn records_are_bounded_reused_and_zeroed() {
         let mut layout = Layout::default();
-        layout.add(10, 10);
+        let state = Part::<[u8; 10]>::at(layout.add(10, 10)).unwrap();
         let mut records = Records::new(2, layout).unwrap();
         assert_eq!(records.record_len(), 192);
         let a = records.allocate().unwrap();
         let b = records.allocate().unwrap();
         assert_eq!(records.allocate(), None);
         records.header_mut(a).flags = Header::FLAG_LIVE;
-        records.parts_mut(a).1[3] = 9;
+        let (_, bytes, rest) = records.header_and_state_mut(a, state).unwrap();
+        (bytes[3], rest[53]) = (9, 9);
+        assert_eq!(records.state(a, state).unwrap()[3], 9);
         assert_eq!(records.live(), 2);
         records.release(a);
         let again = records.allocate().unwrap();
         assert_eq!(again, a);
-        assert!(records.bytes(again).iter().all(|&byte| byte == 0));
+        assert!(records.bytes(again).unwrap().iter().all(|&byte| byte == 0));
         assert_ne!(a, b);
     }
 }

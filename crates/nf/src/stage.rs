@@ -2,15 +2,14 @@
 //!
 //! One call through the trait object processes a batch; within it everything is monomorphic.
 
-use packet::memory::OutOfMemory;
+use packet::memory::{OutOfMemory, Part};
 use packet::{DropReason, Meta, Packet, Side};
-use zerocopy::FromBytes;
 
 use crate::config::ConfigError;
 use crate::context::{Context, CounterGroup, Instance, Moment, SharedState, TagLayout};
 use crate::map::StateMap;
 use crate::pool::Pool;
-use crate::record::{Header, Layout, Records};
+use crate::record::{Layout, Records};
 use crate::recording::{HeaderAction, Recording};
 use crate::set::Set;
 use crate::{
@@ -51,6 +50,16 @@ impl Load {
     pub fn add(&mut self, len: usize) {
         self.packets += 1;
         self.bytes += len as u64;
+    }
+
+    /// By side, where these packets, whose load it is, all entered by one.
+    #[inline]
+    pub fn of(self, packets: &[Packet]) -> [Load; 2] {
+        let mut loads = [Load::default(); 2];
+        if let Some(first) = packets.first() {
+            loads[first.meta().side as usize] = self;
+        }
+        loads
     }
 
     /// That of the packets that are to be forwarded, by the side that they entered by.
@@ -187,7 +196,7 @@ pub fn load<N: NetworkFunction>(config: N::Config, mut setup: Setup) -> Result<B
     Ok(Box::new(Loaded {
         function,
         instance: Instance { shared, tags: TagLayout::default(), stage: 0, seed: setup.seed },
-        offset: 0,
+        state: None,
         counters: StageCounters::default(),
     }))
 }
@@ -195,8 +204,8 @@ pub fn load<N: NetworkFunction>(config: N::Config, mut setup: Setup) -> Result<B
 struct Loaded<N: NetworkFunction> {
     function: N,
     instance: Instance,
-    /// Where its bytes begin, behind the record's header.
-    offset: usize,
+    /// Where its state stands in records, once it has its place.
+    state: Option<Part<N::State>>,
     counters: StageCounters,
 }
 
@@ -217,11 +226,12 @@ impl<N: NetworkFunction> Loaded<N> {
         at: Moment,
         env: &'a mut Env<'_>,
     ) -> Option<(&'a N, &'a mut N::State, Context<'a>)> {
-        let (header, states) = env.records.parts_mut(at.record);
-        let own = states.get_mut(self.offset..)?;
-        let (state, rest) = N::State::mut_from_prefix(own).ok()?;
-        let map =
-            rest.get_mut(Self::STATE_LEN - size_of::<N::State>()..)?.get_mut(..Self::MAP.len_bytes())?;
+        let (header, state, rest) = env.records.header_and_state_mut(at.record, self.state?)?;
+        let map = if Self::MAP.len_bytes() == 0 {
+            &mut []
+        } else {
+            rest.get_mut(Self::STATE_LEN - size_of::<N::State>()..)?.get_mut(..Self::MAP.len_bytes())?
+        };
         let context = Context {
             at,
             header,
@@ -283,7 +293,7 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
         }
         self.instance.stage = stage;
         self.instance.tags = tags;
-        self.offset = layout.add(Self::LEN, N::HOT_BYTES);
+        self.state = Part::at(layout.add(Self::LEN, N::HOT_BYTES));
         Some(next)
     }
 
@@ -318,12 +328,8 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
     }
 
     fn event_holds(&self, event: EventCondition, record: u32, records: &Records) -> bool {
-        let start = size_of::<Header>() + self.offset;
-        let bytes = records.bytes(record).get(start..start + size_of::<N::State>());
-        match bytes.and_then(|bytes| N::State::ref_from_bytes(bytes).ok()) {
-            Some(state) => self.function.event_holds(event, state),
-            None => false,
-        }
+        let state = self.state.and_then(|part| records.state(record, part));
+        state.is_some_and(|state| self.function.event_holds(event, state))
     }
 
     fn control(&mut self, command: &str) -> Result<(), ControlError> {

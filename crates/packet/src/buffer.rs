@@ -146,7 +146,7 @@ impl Packet {
         let Some(room) = frame.room.get_mut(HEADROOM..).and_then(|room| room.get_mut(..data.len())) else {
             return Err(NoRoom { wanted: data.len(), available: frame.room.len().saturating_sub(HEADROOM) });
         };
-        room.copy_from_slice(data);
+        copy(data, room);
         frame.head = HEADROOM as u32;
         frame.len = data.len() as u32;
         frame.meta.receive(data.len() as u32);
@@ -161,6 +161,22 @@ impl Packet {
 impl std::fmt::Debug for Packet {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Packet").field("len", &self.len()).field("meta", self.meta()).finish()
+    }
+}
+
+/// Copies all of `from` to `to`, which is as long: the shortest Ethernet frames, which come by the million, without a call.
+#[inline(always)]
+fn copy(from: &[u8], to: &mut [u8]) {
+    const HALF: usize = 32;
+    if (HALF..=2 * HALF).contains(&from.len())
+        && let (Some(head), Some(tail)) = (from.first_chunk::<HALF>(), from.last_chunk::<HALF>())
+    {
+        // They overlap where the frame is shorter than both.
+        to[..HALF].copy_from_slice(head);
+        let last = to.len() - HALF;
+        to[last..].copy_from_slice(tail);
+    } else {
+        to.copy_from_slice(from);
     }
 }
 

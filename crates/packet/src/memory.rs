@@ -1,10 +1,14 @@
-//! Large zeroed memory, on huge pages where the system grants them, and cache prefetching.
+//! Large zeroed memory, on huge pages where the system grants them, slots in it, and cache prefetching.
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
 use memmap2::MmapMut;
 use zerocopy::{FromBytes, IntoBytes};
+
+mod slots;
+
+pub use slots::{LINE, Part, Slots};
 
 /// A fixed number of `T`s, all bytes zero at first, in memory that is mapped lazily and, from 2 MiB on, asked to be
 /// huge pages: a table of a million flows would otherwise miss the TLB on every look-up.

@@ -76,21 +76,21 @@ impl Chain {
         bytes
     }
 
-    /// Joins packets from the front of `packets` to their flows, as many as form a group; returns how much they are, by side.
-    /// The next one begins another group, or goes alone if it would be the first.
+    /// Joins packets from the front of `packets` to their flows, as many as form a group; returns how much they are. The next
+    /// one begins another group, or goes alone if it would be the first.
     #[inline(never)]
-    pub(super) fn gather(&mut self, packets: &mut [Packet]) -> [Load; 2] {
+    pub(super) fn gather(&mut self, packets: &mut [Packet]) -> Load {
         if self.mixed {
             self.gathering.clear();
         }
-        let mut until_ns = self.flows.due_ns();
         let mut now_ns = self.now_ns;
-        let mut loads = [Load::default(); 2];
-        let mut begun = false;
+        let begin_ns = packets.first().map_or(now_ns, |packet| now_ns.max(packet.meta().timestamp_ns));
+        let until_ns = self.flows.due_ns().min(begin_ns.saturating_add(self.group_span_ns));
+        let mut load = Load::default();
         for packet in packets.iter_mut().take(GROUP_MAX) {
             let len = packet.len();
             let meta = packet.meta_mut();
-            if meta.class != Class::Whole || meta.flow == NO_RECORD {
+            if meta.class != Class::Whole {
                 break;
             }
             now_ns = now_ns.max(meta.timestamp_ns);
@@ -98,7 +98,7 @@ impl Chain {
                 break;
             }
             self.flows.records.prefetch_states(meta.flow);
-            let header = self.flows.records.header_mut(meta.flow);
+            let Some(header) = self.flows.records.find_header_mut(meta.flow) else { break };
             let Some(direction) = header.direction_of(&meta.key, meta.reversed) else { break };
             if header.has(Header::FLAG_TURNS)
                 || now_ns > header.deadline_ns()
@@ -106,16 +106,12 @@ impl Chain {
             {
                 break;
             }
-            if !begun {
-                until_ns = until_ns.min(now_ns.saturating_add(self.group_span_ns));
-                begun = true;
-            }
             meta.direction = direction;
             self.joining.join_whole(meta, header);
-            loads[meta.side as usize].add(len);
+            load.add(len);
         }
         self.now_ns = now_ns;
-        loads
+        load
     }
 
     /// A packet that may begin a flow, that is not a plain packet of one, or that could not be parsed.

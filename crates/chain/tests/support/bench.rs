@@ -121,7 +121,7 @@ impl Bench {
         let mut reports: Vec<String> = self.reports.iter().map(|r| format!("{r:?}")).collect();
         reports.sort();
         Outcome {
-            flows: live.map(|record| (record, records.bytes(record).to_vec())).collect(),
+            flows: live.map(|record| (record, records.bytes(record).unwrap().to_vec())).collect(),
             counters: self.chain.counters(),
             stages: self.chain.stages().iter().map(|stage| stage.counters()).collect(),
             shared: self.chain.stages().iter().map(|stage| shared(&**stage)).collect(),
