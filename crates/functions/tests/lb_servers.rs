@@ -115,6 +115,7 @@ static LOSSY: Descriptor = Descriptor {
     scaling: nf::Scaling::Servers,
     shared: &[],
     map: None,
+    buffers: None,
     stream: false,
     keeps_flows: false,
     cycles_per_packet: 1,

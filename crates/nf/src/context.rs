@@ -1,7 +1,10 @@
 //! What a function has at hand beside the packet and its state.
 
+use std::any::Any;
+
 use packet::{Direction, DropReason, FlowKey, Meta, Packet, Side, split_mix};
 
+use crate::buffers::{Buffers, FlowBuffer, number_of};
 use crate::effects::{Alert, Effects, FlowReport, Severity, Signature};
 use crate::map::StateMap;
 use crate::meters::Meters;
@@ -26,6 +29,8 @@ pub struct SharedState {
     pub pools: Vec<Pool>,
     /// Tables of meters, in the order of the descriptor.
     pub meters: Vec<Meters>,
+    /// The growing buffers of flows, if the descriptor wants some.
+    pub buffers: Option<Buffers>,
 }
 
 impl SharedState {
@@ -62,6 +67,8 @@ pub(crate) struct Instance {
     /// Its place in the chain.
     pub stage: u16,
     pub seed: u64,
+    /// What the function works with from packet to packet, and what has no meaning between them.
+    pub scratch: Option<Box<dyn Any + Send>>,
 }
 
 /// What a function has at hand while it processes a packet or hears of its flow.
@@ -252,6 +259,45 @@ impl Context<'_> {
     /// Takes `key` out of the flow's map; whether it was there.
     pub fn remove(&mut self, key: u64) -> bool {
         self.map.remove(key)
+    }
+
+    /// Takes a growing buffer out of the flow, to be changed and given back with [`Context::give_buffer`]; one that is not
+    /// given back is empty afterwards. A function without such a buffer gets one that nothing fits in.
+    pub fn take_buffer(&mut self, buffer: usize) -> FlowBuffer {
+        match &mut self.instance.shared.buffers {
+            Some(buffers) => buffers.take(number_of(self.map.behind(), buffer)),
+            None => FlowBuffer::default(),
+        }
+    }
+
+    /// Gives the flow a buffer back. An empty one takes no memory.
+    pub fn give_buffer(&mut self, buffer: usize, bytes: FlowBuffer) {
+        if let Some(buffers) = &mut self.instance.shared.buffers {
+            buffers.give(number_of(self.map.behind(), buffer), bytes);
+        }
+    }
+
+    /// The flow is over: its buffers are free.
+    pub(crate) fn release_buffers(&mut self) {
+        if let Some(buffers) = &mut self.instance.shared.buffers {
+            buffers.release(self.map.behind());
+        }
+    }
+
+    /// Whether the flow's buffer holds anything.
+    pub fn has_buffer(&mut self, buffer: usize) -> bool {
+        number_of(self.map.behind(), buffer).iter().any(|&byte| byte != 0)
+    }
+
+    /// Takes the instance's working memory: whatever a function needs while it processes a packet and may lose
+    /// afterwards. A new one, unless it was given back with [`Context::give_scratch`].
+    pub fn take_scratch<T: Any + Send + Default>(&mut self) -> Box<T> {
+        self.instance.scratch.take().and_then(|scratch| scratch.downcast().ok()).unwrap_or_default()
+    }
+
+    /// Gives the working memory back for the next packet.
+    pub fn give_scratch<T: Any + Send>(&mut self, scratch: Box<T>) {
+        self.instance.scratch = Some(scratch);
     }
 
     /// Adds to the counter with this number in the descriptor.

@@ -29,6 +29,8 @@ pub struct Descriptor {
     pub shared: &'static [Shared],
     /// The per-flow get/put map, if it wants one.
     pub map: Option<MapSpec>,
+    /// Growing buffers of each flow, if it wants some.
+    pub buffers: Option<BufferSpec>,
     /// Whether it wants its flows' TCP streams put together: see [`crate::PacketView::stream`].
     pub stream: bool,
     /// Whether it says how long flows live; if no function of a chain does, the chain's own timeouts count.
@@ -148,4 +150,15 @@ pub struct MapSpec {
     pub entries: usize,
     /// Bytes of a value; shorter ones are padded with zeros.
     pub value_len: usize,
+}
+
+/// Growing buffers of each flow: part of what a flow keeps, so they move with it. What finds no room is refused and counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferSpec {
+    /// How many buffers a flow has.
+    pub count: usize,
+    /// Bytes of a buffer at most.
+    pub len_max: usize,
+    /// Bytes of all buffers of all flows of an instance at most.
+    pub memory: usize,
 }

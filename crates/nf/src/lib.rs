@@ -4,6 +4,7 @@
 //! `process(packet, state, context) -> Verdict`. See the trait, and `docs/write-your-first-nf.md`.
 
 pub mod answer;
+mod buffers;
 pub mod config;
 mod connection;
 mod context;
@@ -23,9 +24,12 @@ pub mod stream;
 mod verdict;
 mod view;
 
+pub use buffers::{Buffers, FlowBuffer};
 pub use connection::Connection;
 pub use context::{Context, CounterGroup, FlowInfo, KEEP_MS_MAX, SharedState, TagLayout};
-pub use descriptor::{Access, Affinity, Attribute, Descriptor, Field, MapSpec, Maturity, Scaling, Shared};
+pub use descriptor::{
+    Access, Affinity, Attribute, BufferSpec, Descriptor, Field, MapSpec, Maturity, Scaling, Shared,
+};
 pub use effects::{Alert, EFFECTS_MAX, Effects, FlowReport, Made, Severity, Signature};
 pub use function::{ControlError, NetworkFunction, Setup, UpgradeError};
 pub use map::{PutError, StateMap};

@@ -4,6 +4,7 @@ use crate::MapSpec;
 
 /// A flow's map, borrowed from its record.
 pub struct StateMap<'a> {
+    /// The map's entries, and behind them the numbers of the flow's growing buffers.
     bytes: &'a mut [u8],
     spec: &'static MapSpec,
 }
@@ -35,9 +36,14 @@ impl MapSpec {
 }
 
 impl<'a> StateMap<'a> {
-    /// The map that these bytes hold; all zero bytes are the empty map.
+    /// The map that these bytes begin with; all zero bytes are the empty map.
     pub(crate) fn new(bytes: &'a mut [u8], spec: &'static MapSpec) -> StateMap<'a> {
         StateMap { bytes, spec }
+    }
+
+    /// What stands behind the map.
+    pub(crate) fn behind(&mut self) -> &mut [u8] {
+        self.bytes.get_mut(self.spec.len_bytes()..).unwrap_or_default()
     }
 
     /// The value under `key`, padded with zeros to the length that the descriptor says.
@@ -79,7 +85,7 @@ impl<'a> StateMap<'a> {
 
     fn entries(&self) -> impl Iterator<Item = usize> + use<> {
         let stride = HEAD + self.spec.value_len;
-        (0..self.bytes.len() / stride).map(move |i| i * stride)
+        (0..self.spec.entries).map(move |i| i * stride)
     }
 
     fn find(&self, key: u64) -> Option<usize> {

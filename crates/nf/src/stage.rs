@@ -5,6 +5,7 @@
 use packet::memory::{OutOfMemory, Part};
 use packet::{DropReason, Meta, Packet, Side};
 
+use crate::buffers::Buffers;
 use crate::config::ConfigError;
 use crate::context::{Context, CounterGroup, Instance, Moment, SharedState, TagLayout};
 use crate::map::StateMap;
@@ -15,8 +16,8 @@ use crate::recording::{HeaderAction, Recording};
 use crate::set::Set;
 use crate::stream::Deliveries;
 use crate::{
-    ControlError, Descriptor, Effects, EndReason, EventCondition, MapSpec, NetworkFunction, PacketView,
-    Setup, Shared, Verdict,
+    BufferSpec, ControlError, Descriptor, Effects, EndReason, EventCondition, MapSpec, NetworkFunction,
+    PacketView, Setup, Shared, Verdict,
 };
 
 /// Packets under way through a chain, in order of arrival, and what they are processed with.
@@ -121,6 +122,18 @@ pub trait Stage: Send {
     /// A flow has come from another unit.
     fn flow_moved(&mut self, record: u32, now_ns: u64, env: &mut Env<'_>);
 
+    /// Appends what the flow's growing buffers hold: what has to travel with its record, beside it.
+    fn save_buffers(&mut self, record: u32, records: &mut Records, out: &mut Vec<u8>);
+
+    /// Fills the growing buffers of a flow whose record came from another unit with what [`Stage::save_buffers`] wrote there,
+    /// and gives what stands behind it; none if these bytes are no such thing.
+    fn restore_buffers<'b>(
+        &mut self,
+        record: u32,
+        records: &mut Records,
+        saved: &'b [u8],
+    ) -> Option<&'b [u8]>;
+
     /// Whether a recorded event holds for a flow.
     fn event_holds(&self, event: EventCondition, record: u32, records: &Records) -> bool;
 
@@ -212,6 +225,7 @@ pub fn load<N: NetworkFunction>(config: N::Config, mut setup: Setup) -> Result<B
             }
         }
     }
+    shared.buffers = descriptor.buffers.as_ref().map(Buffers::new);
     if shared.pools.len() != setup.pools.len() {
         let (declared, sized) = (shared.pools.len(), setup.pools.len());
         return Err(LoadError::Pools { function: descriptor.name, declared, sized });
@@ -222,7 +236,7 @@ pub fn load<N: NetworkFunction>(config: N::Config, mut setup: Setup) -> Result<B
     }
     Ok(Box::new(Loaded {
         function,
-        instance: Instance { shared, tags: TagLayout::default(), stage: 0, seed: setup.seed },
+        instance: Instance { shared, tags: TagLayout::default(), stage: 0, seed: setup.seed, scratch: None },
         state: None,
         counters: StageCounters::default(),
     }))
@@ -242,8 +256,14 @@ impl<N: NetworkFunction> Loaded<N> {
         Some(spec) => spec,
         None => MapSpec { entries: 0, value_len: 0 },
     };
+    const BUFFERS: BufferSpec = match N::DESCRIPTOR.buffers {
+        Some(spec) => spec,
+        None => BufferSpec::NONE,
+    };
+    /// Bytes of the map and the buffers' numbers, behind the state.
+    const REST_LEN: usize = Self::MAP.len_bytes() + Self::BUFFERS.numbers_len();
     /// Bytes that it takes in a flow's record.
-    const LEN: usize = Self::STATE_LEN + Self::MAP.len_bytes().next_multiple_of(8);
+    const LEN: usize = Self::STATE_LEN + Self::REST_LEN.next_multiple_of(8);
 
     /// The function, the flow's state and a context; none if the record is not what the layout says, which `place` and the
     /// record's length rule out.
@@ -254,21 +274,31 @@ impl<N: NetworkFunction> Loaded<N> {
         env: &'a mut Env<'_>,
     ) -> Option<(&'a N, &'a mut N::State, Context<'a>)> {
         let (header, state, rest) = env.records.header_and_state_mut(at.record, self.state?)?;
-        let map = if Self::MAP.len_bytes() == 0 {
-            &mut []
-        } else {
-            rest.get_mut(Self::STATE_LEN - size_of::<N::State>()..)?.get_mut(..Self::MAP.len_bytes())?
-        };
+        let rest = Self::rest_of(rest)?;
         let context = Context {
             at,
             header,
-            map: StateMap::new(map, &Self::MAP),
+            map: StateMap::new(rest, &Self::MAP),
             instance: &mut self.instance,
             effects: env.effects,
             buffers: env.buffers,
             draws: 0,
         };
         Some((&self.function, state, context))
+    }
+
+    /// The map and the buffers' numbers, of what stands behind the state in a record.
+    #[inline(always)]
+    fn rest_of(behind: &mut [u8]) -> Option<&mut [u8]> {
+        if Self::REST_LEN == 0 {
+            return Some(&mut []);
+        }
+        behind.get_mut(Self::STATE_LEN - size_of::<N::State>()..)?.get_mut(..Self::REST_LEN)
+    }
+
+    /// The same of a flow.
+    fn rest<'r>(&self, record: u32, records: &'r mut Records) -> Option<&'r mut [u8]> {
+        Self::rest_of(records.header_and_state_mut(record, self.state?)?.2)
     }
 
     #[inline(always)]
@@ -348,6 +378,7 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
         let at = Self::moment(record, now_ns, env);
         if let Some((function, state, mut context)) = self.with_flow(at, env) {
             function.flow_end(state, reason, &mut context);
+            context.release_buffers();
         }
     }
 
@@ -355,6 +386,25 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
         let at = Self::moment(record, now_ns, env);
         if let Some((function, state, mut context)) = self.with_flow(at, env) {
             function.flow_moved(state, &mut context);
+        }
+    }
+
+    fn save_buffers(&mut self, record: u32, records: &mut Records, out: &mut Vec<u8>) {
+        if let (Some(buffers), Some(rest)) = (&self.instance.shared.buffers, self.rest(record, records)) {
+            buffers.save(StateMap::new(rest, &Self::MAP).behind(), out);
+        }
+    }
+
+    fn restore_buffers<'b>(
+        &mut self,
+        record: u32,
+        records: &mut Records,
+        saved: &'b [u8],
+    ) -> Option<&'b [u8]> {
+        let rest = self.rest(record, records)?;
+        match &mut self.instance.shared.buffers {
+            Some(buffers) => buffers.restore(StateMap::new(rest, &Self::MAP).behind(), saved),
+            None => Some(saved),
         }
     }
 

@@ -21,6 +21,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     scaling: Scaling::Servers,
     shared: &[Shared::Counters("first"), Shared::Counter("single"), Shared::Counters("second")],
     map: None,
+    buffers: None,
     stream: false,
     keeps_flows: false,
     cycles_per_packet: 1,

@@ -40,6 +40,7 @@ const BASE: Descriptor = Descriptor {
     scaling: Scaling::Single,
     shared: &[],
     map: None,
+    buffers: None,
     stream: false,
     keeps_flows: false,
     cycles_per_packet: 10,
@@ -230,6 +231,7 @@ impl NetworkFunction for Tally {
         name: "tally",
         shared: &[Shared::Counter("packets")],
         map: Some(MapSpec { entries: 2, value_len: 8 }),
+        buffers: None,
         ..BASE
     };
     type State = Count;

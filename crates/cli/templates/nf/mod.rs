@@ -64,6 +64,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     scaling: Scaling::Servers,
     shared: &[Shared::Counter("passed"), Shared::Counter("over-limit")],
     map: None,
+    buffers: None,
     stream: false,
     keeps_flows: false,
     cycles_per_packet: 20,

@@ -53,6 +53,7 @@ impl NetworkFunction for Recorder {
         scaling: Scaling::Single,
         shared: &[],
         map: None,
+        buffers: None,
         stream: true,
         keeps_flows: false,
         cycles_per_packet: 10,

@@ -121,6 +121,7 @@ impl NetworkFunction for Firewall {
             Shared::Set { name: "answered", capacity: 1 },
         ],
         map: None,
+        buffers: None,
         stream: false,
         keeps_flows: false,
         cycles_per_packet: 20,

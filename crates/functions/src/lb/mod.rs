@@ -100,6 +100,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Shared::Counters("servers"),
     ],
     map: None,
+    buffers: None,
     stream: false,
     keeps_flows: false,
     cycles_per_packet: 50,

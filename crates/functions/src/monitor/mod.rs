@@ -117,6 +117,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Shared::Counter("bytes_other"),
     ],
     map: None,
+    buffers: None,
     stream: false,
     keeps_flows: false,
     cycles_per_packet: 25,

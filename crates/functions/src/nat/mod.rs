@@ -126,6 +126,7 @@ const DESCRIPTOR: &Descriptor = &Descriptor {
         Shared::Pool("permissions"),
     ],
     map: None,
+    buffers: None,
     stream: false,
     keeps_flows: true,
     cycles_per_packet: 40,

@@ -108,6 +108,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Shared::Meters("meters"),
     ],
     map: None,
+    buffers: None,
     keeps_flows: false,
     cycles_per_packet: 30,
 };

@@ -115,6 +115,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Shared::Meters("unsolicited"),
     ],
     map: None,
+    buffers: None,
     keeps_flows: false,
     cycles_per_packet: 60,
 };

@@ -1,0 +1,263 @@
+//! Growing buffers of flows: bytes whose number nobody knows before they come, such as a message that is not complete yet.
+//! Beside the fixed-layout state and the map, and bounded like them, they are the third part of what a flow keeps (S21).
+
+use crate::BufferSpec;
+
+/// The bytes of a buffer, taken out of its flow to be worked with: see [`crate::Context::take_buffer`].
+///
+/// It grows up to what its descriptor allows and what the instance's memory has room for.
+#[derive(Debug, Default)]
+pub struct FlowBuffer {
+    bytes: Vec<u8>,
+    /// The most that it may hold.
+    len_max: usize,
+    /// Bytes that found no room.
+    refused: u64,
+}
+
+impl FlowBuffer {
+    /// What it holds.
+    #[inline]
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The most bytes that it can hold now.
+    pub fn capacity(&self) -> usize {
+        self.len_max
+    }
+
+    /// Appends what there is room for, and says how many bytes that was; the others are counted.
+    pub fn push(&mut self, bytes: &[u8]) -> usize {
+        let taken = bytes.len().min(self.len_max.saturating_sub(self.bytes.len()));
+        self.refused += (bytes.len() - taken) as u64;
+        self.bytes.extend_from_slice(&bytes[..taken]);
+        taken
+    }
+
+    /// Forgets the first `len` bytes, or all if there are not as many.
+    pub fn consume(&mut self, len: usize) {
+        self.bytes.drain(..len.min(self.bytes.len()));
+    }
+
+    /// Keeps the first `len` bytes.
+    pub fn truncate(&mut self, len: usize) {
+        self.bytes.truncate(len);
+    }
+
+    /// Forgets all bytes.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+    }
+}
+
+/// The buffers of all flows of an instance. A flow's record holds their numbers; 0 stands for an empty one, which takes no
+/// memory.
+#[derive(Debug)]
+pub struct Buffers {
+    spec: &'static BufferSpec,
+    kept: Vec<Vec<u8>>,
+    /// Numbers of `kept` that nothing uses.
+    free: Vec<u32>,
+    /// Vectors with memory that nothing uses.
+    spare: Vec<Vec<u8>>,
+    /// Bytes that `kept` may still grow by.
+    room: usize,
+    refused: u64,
+}
+
+/// Buffers in flow records, at the end of a function's part: four bytes each.
+const NUMBER_LEN: usize = 4;
+/// Vectors that are kept to be used again, and the longest of them, in bytes.
+const SPARE_MAX: usize = 256;
+const SPARE_LEN_MAX: usize = 16 << 10;
+
+impl BufferSpec {
+    /// No buffers.
+    pub(crate) const NONE: BufferSpec = BufferSpec { count: 0, len_max: 0, memory: 0 };
+
+    /// Bytes that the buffers' numbers take in the record.
+    pub(crate) const fn numbers_len(&self) -> usize {
+        self.count * NUMBER_LEN
+    }
+}
+
+impl Buffers {
+    pub(crate) fn new(spec: &'static BufferSpec) -> Buffers {
+        let (kept, free, spare) = (Vec::new(), Vec::new(), Vec::new());
+        Buffers { spec, kept, free, spare, room: spec.memory, refused: 0 }
+    }
+
+    /// Bytes that flows hold in buffers.
+    pub fn used_bytes(&self) -> usize {
+        self.spec.memory - self.room
+    }
+
+    /// Bytes that found no room, in their own buffer or in the memory for all.
+    pub fn refused_bytes(&self) -> u64 {
+        self.refused
+    }
+
+    /// The bytes of the buffer whose number stands here.
+    pub(crate) fn get(&self, number: &[u8]) -> &[u8] {
+        self.index(number).and_then(|at| self.kept.get(at)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Appends each of a flow's buffers, its length before it.
+    pub(crate) fn save(&self, numbers: &[u8], out: &mut Vec<u8>) {
+        for number in numbers.chunks_exact(NUMBER_LEN).take(self.spec.count) {
+            let bytes = self.get(number);
+            out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+            out.extend_from_slice(bytes);
+        }
+    }
+
+    /// Fills a flow's buffers with what was saved, and gives what stands behind that. What its numbers are belongs to
+    /// the instance that the flow came from, and counts for nothing.
+    pub(crate) fn restore<'b>(&mut self, numbers: &mut [u8], mut saved: &'b [u8]) -> Option<&'b [u8]> {
+        numbers.fill(0);
+        for buffer in 0..self.spec.count {
+            let (len, rest) = saved.split_first_chunk()?;
+            let (bytes, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+            let number = number_of(numbers, buffer);
+            let mut taken = self.take(number);
+            taken.push(bytes);
+            self.give(number, taken);
+            saved = rest;
+        }
+        Some(saved)
+    }
+
+    pub(crate) fn take(&mut self, number: &[u8]) -> FlowBuffer {
+        let kept = self.index(number).and_then(|at| self.kept.get_mut(at)).map(std::mem::take);
+        let bytes = kept.or_else(|| self.spare.pop()).unwrap_or_default();
+        self.room += bytes.len();
+        // Nobody else can take from what is left while this one is out, but for its own flow's other buffers: their
+        // share is kept back.
+        let len_max = self.spec.len_max.min(self.room / self.spec.count.max(1)).max(bytes.len());
+        FlowBuffer { bytes, len_max, refused: 0 }
+    }
+
+    pub(crate) fn give(&mut self, number: &mut [u8], buffer: FlowBuffer) {
+        let FlowBuffer { bytes, refused, .. } = buffer;
+        self.refused += refused;
+        let at = self.index(number);
+        if bytes.is_empty() {
+            if let Some(at) = at {
+                self.free.push(at as u32);
+                number.fill(0);
+            }
+            return self.reuse(bytes);
+        }
+        self.room = self.room.saturating_sub(bytes.len());
+        let at = at.unwrap_or_else(|| self.vacant());
+        number.copy_from_slice(&(at as u32 + 1).to_le_bytes());
+        self.kept[at] = bytes;
+    }
+
+    /// A flow is over: its buffers are free.
+    pub(crate) fn release(&mut self, numbers: &mut [u8]) {
+        for number in numbers.chunks_exact_mut(NUMBER_LEN) {
+            if self.index(number).is_some() {
+                let mut buffer = self.take(number);
+                buffer.clear();
+                self.give(number, buffer);
+            }
+        }
+    }
+
+    fn index(&self, number: &[u8]) -> Option<usize> {
+        let number = u32::from_le_bytes(number.try_into().ok()?);
+        (number as usize).checked_sub(1).filter(|&at| at < self.kept.len())
+    }
+
+    fn vacant(&mut self) -> usize {
+        if let Some(at) = self.free.pop() {
+            return at as usize;
+        }
+        self.kept.push(Vec::new());
+        self.kept.len() - 1
+    }
+
+    fn reuse(&mut self, mut bytes: Vec<u8>) {
+        if self.spare.len() < SPARE_MAX && (1..=SPARE_LEN_MAX).contains(&bytes.capacity()) {
+            bytes.clear();
+            self.spare.push(bytes);
+        }
+    }
+}
+
+/// Where the number of a flow's buffer stands among its numbers.
+pub(crate) fn number_of(numbers: &mut [u8], buffer: usize) -> &mut [u8] {
+    numbers.get_mut(buffer * NUMBER_LEN..).and_then(|rest| rest.get_mut(..NUMBER_LEN)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static SPEC: BufferSpec = BufferSpec { count: 2, len_max: 8, memory: 20 };
+
+    fn append(buffers: &mut Buffers, numbers: &mut [u8], buffer: usize, bytes: &[u8]) -> usize {
+        let number = number_of(numbers, buffer);
+        let mut taken = buffers.take(number);
+        let len = taken.push(bytes);
+        buffers.give(number, taken);
+        len
+    }
+
+    #[test]
+    fn holds_what_is_appended_until_its_flow_ends() {
+        let mut buffers = Buffers::new(&SPEC);
+        let mut numbers = [0; 8];
+        assert_eq!(append(&mut buffers, &mut numbers, 1, b"abc"), 3);
+        assert_eq!(append(&mut buffers, &mut numbers, 1, b"defghi"), 5);
+        assert_eq!(buffers.get(number_of(&mut numbers, 1)), b"abcdefgh");
+        assert_eq!(buffers.get(number_of(&mut numbers, 0)), b"");
+        assert_eq!((buffers.used_bytes(), buffers.refused_bytes()), (8, 1));
+        buffers.release(&mut numbers);
+        assert_eq!((buffers.used_bytes(), numbers), (0, [0; 8]));
+        append(&mut buffers, &mut numbers, 0, b"x");
+        assert_eq!(buffers.kept.len(), 1);
+    }
+
+    #[test]
+    fn buffers_move_with_their_flow() {
+        let (mut here, mut there) = (Buffers::new(&SPEC), Buffers::new(&SPEC));
+        let mut numbers = [0; 8];
+        append(&mut here, &mut [0; 8], 0, b"other");
+        append(&mut here, &mut numbers, 1, b"abc");
+        let mut saved = Vec::new();
+        here.save(&numbers, &mut saved);
+        saved.push(9);
+        assert_eq!(there.restore(&mut numbers, &saved), Some(&[9][..]));
+        assert_eq!(there.get(number_of(&mut numbers, 1)), b"abc");
+        assert_eq!(there.used_bytes(), 3);
+        for len in 0..saved.len() - 1 {
+            assert_eq!(there.restore(&mut numbers, &saved[..len]), None, "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn memory_for_all_is_bounded() {
+        let mut buffers = Buffers::new(&SPEC);
+        let mut flows = [[0; 8]; 4];
+        let taken: Vec<usize> = flows.iter_mut().map(|flow| append(&mut buffers, flow, 0, &[7; 8])).collect();
+        assert_eq!(taken, [8, 6, 3, 1]);
+        assert!(buffers.used_bytes() <= SPEC.memory);
+        assert_eq!(buffers.refused_bytes(), 14);
+    }
+
+    #[test]
+    fn an_emptied_buffer_takes_no_memory() {
+        let mut buffers = Buffers::new(&SPEC);
+        let mut numbers = [0; 8];
+        append(&mut buffers, &mut numbers, 0, b"abc");
+        let mut buffer = buffers.take(number_of(&mut numbers, 0));
+        buffer.consume(2);
+        assert_eq!(buffer.as_slice(), b"c");
+        buffer.consume(9);
+        buffers.give(number_of(&mut numbers, 0), buffer);
+        assert_eq!((numbers, buffers.used_bytes(), buffers.spare.len()), ([0; 8], 0, 1));
+    }
+}
