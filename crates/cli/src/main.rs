@@ -4,6 +4,7 @@ mod bench;
 mod catalogue;
 mod control;
 mod demo;
+mod eve;
 mod explain;
 mod export;
 mod output;

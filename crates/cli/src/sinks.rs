@@ -9,9 +9,9 @@ use anyhow::{Context, bail};
 use io::capture::{Format, Record, Writer};
 use nf::{Alert, FlowReport};
 use node::{Output, Ports};
-use packet::{Addr, Endpoint, LinkType, Packet};
-use serde::Serialize;
+use packet::{LinkType, Packet};
 
+use crate::eve::EveAlert;
 use crate::export::{Destination, Export};
 use crate::sources::{PortFile, port_named};
 
@@ -128,114 +128,5 @@ impl Capture {
             data: packet.data(),
         };
         self.writer.write(&record).with_context(|| format!("cannot write {}", self.name))
-    }
-}
-
-/// An alert as one line of EVE JSON, with the names that Suricata's consumers know.
-#[derive(Serialize)]
-struct EveAlert<'a> {
-    timestamp: String,
-    flow_id: u64,
-    pcap_cnt: u64,
-    event_type: &'static str,
-    src_ip: Addressed,
-    src_port: u16,
-    dest_ip: Addressed,
-    dest_port: u16,
-    proto: String,
-    alert: EveSignature<'a>,
-    /// The function that raised it, by its name in the policy.
-    function: &'a str,
-}
-
-#[derive(Serialize)]
-struct EveSignature<'a> {
-    action: &'static str,
-    gid: u32,
-    signature_id: u32,
-    rev: u32,
-    signature: &'a str,
-    category: &'a str,
-    severity: u8,
-}
-
-struct Addressed(Addr);
-
-impl Serialize for Addressed {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&self.0)
-    }
-}
-
-impl<'a> EveAlert<'a> {
-    fn new(function: &'a str, alert: &'a Alert) -> EveAlert<'a> {
-        let (source, destination): (Endpoint, Endpoint) = alert.key.ends(alert.reversed);
-        EveAlert {
-            timestamp: timestamp(alert.timestamp_ns),
-            flow_id: packet::FlowHasher::new(0).hash(&alert.key) >> 11,
-            pcap_cnt: alert.sequence + 1,
-            event_type: "alert",
-            src_ip: Addressed(source.addr),
-            src_port: source.port,
-            dest_ip: Addressed(destination.addr),
-            dest_port: destination.port,
-            proto: protocol(alert.key.protocol),
-            alert: EveSignature {
-                action: if alert.blocked { "blocked" } else { "allowed" },
-                gid: 1,
-                signature_id: alert.signature_id,
-                rev: 1,
-                signature: alert.signature.as_ref(),
-                category: alert.category,
-                severity: alert.severity,
-            },
-            function,
-        }
-    }
-}
-
-/// A protocol as Suricata names it.
-pub fn protocol(number: u8) -> String {
-    match number {
-        1 => "ICMP".to_owned(),
-        6 => "TCP".to_owned(),
-        17 => "UDP".to_owned(),
-        58 => "IPv6-ICMP".to_owned(),
-        132 => "SCTP".to_owned(),
-        other => other.to_string(),
-    }
-}
-
-/// Nanoseconds since 1970 as RFC 3339 in UTC with microseconds, as Suricata writes it.
-pub fn timestamp(ns: u64) -> String {
-    let seconds = ns / 1_000_000_000;
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = civil(days);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    let micros = ns % 1_000_000_000 / 1_000;
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}+0000")
-}
-
-/// The Gregorian date of a day since 1970-01-01, counted in 400-year eras that begin in March.
-fn civil(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    (year, month, day_of_year - (153 * shifted + 2) / 5 + 1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_written_as_suricata_does() {
-        assert_eq!(timestamp(0), "1970-01-01T00:00:00.000000+0000");
-        assert_eq!(timestamp(951_782_400_123_456_789), "2000-02-29T00:00:00.123456+0000");
-        assert_eq!(timestamp(4_107_542_399_000_000_000), "2100-02-28T23:59:59.000000+0000");
     }
 }

@@ -138,14 +138,16 @@ fn alerts_carry_the_rule() {
         .effects_mut()
         .alerts
         .iter()
-        .map(|alert| (alert.signature_id, alert.signature.to_string(), alert.category, alert.severity))
+        .map(|alert| {
+            (alert.signature_id, alert.signature.to_string(), alert.category.to_string(), alert.severity)
+        })
         .collect();
     assert_eq!(
         alerts,
         [
-            (1, "rule 1".to_owned(), "firewall-allow", 3),
-            (2, "no way in".to_owned(), "firewall-reject", 2),
-            (3, "rule 3".to_owned(), "firewall-deny", 2),
+            (1, "rule 1".to_owned(), "firewall-allow".to_owned(), 3),
+            (2, "no way in".to_owned(), "firewall-reject".to_owned(), 2),
+            (3, "rule 3".to_owned(), "firewall-deny".to_owned(), 2),
         ]
     );
 }

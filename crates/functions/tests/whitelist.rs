@@ -184,7 +184,7 @@ fn a_flood_is_told_of_now_and_then() {
     assert_eq!(counter(&bench, "floods"), 2);
     let alert = &bench.alerts[0];
     assert_eq!(
-        (&*alert.signature, alert.category),
+        (&*alert.signature, &*alert.category),
         ("UDP flood: unsolicited packets above 100pps", "udp-flood")
     );
     assert!(alert.blocked);

@@ -5,7 +5,7 @@ use std::any::Any;
 use packet::{Direction, DropReason, FlowKey, Meta, Packet, Side, split_mix};
 
 use crate::buffers::{Buffers, FlowBuffer, number_of};
-use crate::effects::{Alert, Effects, FlowReport, Severity, Signature};
+use crate::effects::{Alert, AlertDetail, Effects, FlowReport, Severity, Text};
 use crate::map::StateMap;
 use crate::meters::Meters;
 use crate::pool::Pool;
@@ -372,9 +372,32 @@ impl Context<'_> {
     pub fn alert(
         &mut self,
         signature_id: u32,
-        signature: impl Into<Signature>,
-        category: &'static str,
+        signature: impl Into<Text>,
+        category: impl Into<Text>,
         severity: Severity,
+    ) {
+        self.raise(signature_id, signature.into(), category.into(), severity, None);
+    }
+
+    /// Raises an alert about this packet, with what was found where.
+    pub fn alert_in_detail(
+        &mut self,
+        signature_id: u32,
+        signature: impl Into<Text>,
+        category: impl Into<Text>,
+        severity: Severity,
+        detail: AlertDetail,
+    ) {
+        self.raise(signature_id, signature.into(), category.into(), severity, Some(Box::new(detail)));
+    }
+
+    fn raise(
+        &mut self,
+        signature_id: u32,
+        signature: Text,
+        category: Text,
+        severity: Severity,
+        detail: Option<Box<AlertDetail>>,
     ) {
         let flow = self.flow();
         self.effects.alert(Alert {
@@ -382,12 +405,13 @@ impl Context<'_> {
             sequence: flow.sequence,
             stage: self.instance.stage,
             signature_id,
-            signature: signature.into(),
+            signature,
             category,
             severity,
             key: flow.key,
             reversed: flow.reversed ^ (flow.direction == Direction::Reply),
             blocked: false,
+            detail,
         });
     }
 

@@ -24,9 +24,9 @@ pub struct Alert {
     /// What was found, by the function's own number.
     pub signature_id: u32,
     /// What was found, in words.
-    pub signature: Signature,
+    pub signature: Text,
     /// The kind of finding.
-    pub category: &'static str,
+    pub category: Text,
     /// How bad it is.
     pub severity: Severity,
     /// The flow's key.
@@ -35,61 +35,84 @@ pub struct Alert {
     pub reversed: bool,
     /// Whether a function dropped the packet, be it another one; set by the chain.
     pub blocked: bool,
+    /// What functions know that look into payloads.
+    pub detail: Option<Box<AlertDetail>>,
+}
+
+/// More about an alert: what was looked at, and by which edition of which rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AlertDetail {
+    /// The group that the signature's number belongs to.
+    pub group: u32,
+    /// The rule's revision.
+    pub revision: u32,
+    /// The application protocol, as Suricata names it, if it is known.
+    pub application: Option<&'static str>,
+    /// An excerpt of the bytes that were looked at.
+    pub payload: Vec<u8>,
+    /// Whether they are bytes of a TCP stream, be they of this packet or not.
+    pub stream: bool,
 }
 
 /// A text of the program, or one that came with a configuration: shared, so that an alert does not allocate.
 #[derive(Clone)]
-pub enum Signature {
+pub enum Text {
     /// A text of the program.
     Fixed(&'static str),
     /// A text of a configuration.
     Shared(Arc<str>),
 }
 
-impl From<&'static str> for Signature {
-    fn from(text: &'static str) -> Signature {
-        Signature::Fixed(text)
+impl From<&'static str> for Text {
+    fn from(text: &'static str) -> Text {
+        Text::Fixed(text)
     }
 }
 
-impl From<&Arc<str>> for Signature {
-    fn from(text: &Arc<str>) -> Signature {
-        Signature::Shared(Arc::clone(text))
+impl From<&Arc<str>> for Text {
+    fn from(text: &Arc<str>) -> Text {
+        Text::Shared(Arc::clone(text))
     }
 }
 
-impl Deref for Signature {
+impl Deref for Text {
     type Target = str;
 
     fn deref(&self) -> &str {
         match self {
-            Signature::Fixed(text) => text,
-            Signature::Shared(text) => text,
+            Text::Fixed(text) => text,
+            Text::Shared(text) => text,
         }
     }
 }
 
-impl AsRef<str> for Signature {
+impl AsRef<str> for Text {
     fn as_ref(&self) -> &str {
         self
     }
 }
 
-impl PartialEq for Signature {
-    fn eq(&self, other: &Signature) -> bool {
+impl PartialEq for Text {
+    fn eq(&self, other: &Text) -> bool {
         **self == **other
     }
 }
 
-impl Eq for Signature {}
+impl Eq for Text {}
 
-impl fmt::Display for Signature {
+impl PartialEq<&str> for Text {
+    fn eq(&self, other: &&str) -> bool {
+        **self == **other
+    }
+}
+
+impl fmt::Display for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self)
     }
 }
 
-impl fmt::Debug for Signature {
+impl fmt::Debug for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&**self, f)
     }

@@ -30,7 +30,7 @@ pub use context::{Context, CounterGroup, FlowInfo, KEEP_MS_MAX, SharedState, Tag
 pub use descriptor::{
     Access, Affinity, Attribute, BufferSpec, Descriptor, Field, MapSpec, Maturity, Scaling, Shared,
 };
-pub use effects::{Alert, EFFECTS_MAX, Effects, FlowReport, Made, Severity, Signature};
+pub use effects::{Alert, AlertDetail, EFFECTS_MAX, Effects, FlowReport, Made, Severity, Text};
 pub use function::{ControlError, NetworkFunction, Setup, UpgradeError};
 pub use map::{PutError, StateMap};
 pub use meters::{METERS_LOOKED_AT, MeterKey, MeterValue, Meters};

@@ -35,7 +35,7 @@ fn replies_reach_the_record_whichever_end_is_lower() {
             assert_eq!(ends_of(&back), (peer, inside));
             assert!(checksums_are_right(&back));
             let clocks: Vec<u32> = bench.alerts.iter().map(|alert| alert.signature_id).collect();
-            assert_eq!((clocks, bench.alerts[1].category), (vec![1, 2], "replied"));
+            assert_eq!((clocks, &*bench.alerts[1].category), (vec![1, 2], "replied"));
             assert_eq!(bench.chain.counters().flows_started, 1);
         }
     }

@@ -342,7 +342,7 @@ impl StepStory {
 
 /// A time as UTC's time of day, with its day where it has one.
 fn time(ns: u64) -> String {
-    let whole = crate::sinks::timestamp(ns);
+    let whole = crate::eve::timestamp(ns);
     let whole = whole.trim_end_matches("+0000");
     whole.strip_prefix("1970-01-01T").unwrap_or(whole).replace('T', " ")
 }
