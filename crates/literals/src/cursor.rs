@@ -1,0 +1,42 @@
+//! What is remembered between two pieces of a stream.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::literal::MAX_LITERAL;
+
+/// The bytes before a piece that can be part of a literal that ends in it.
+pub(crate) const RECENT: usize = MAX_LITERAL - 1;
+
+/// One direction of a stream, so far: its last bytes. It does not depend on the [`Set`](crate::Set), so that the set
+/// may be another one for the next piece.
+///
+/// It is 32 bytes that can be stored, moved and compared as such; any 32 bytes are a cursor, and zeros are that of a
+/// fresh stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct Cursor {
+    /// The last bytes of the stream, oldest first, then zeros.
+    recent: [u8; RECENT],
+    /// How many there are; more than there can be stands for all.
+    held: u8,
+}
+
+impl Cursor {
+    /// The last bytes of the stream, oldest first.
+    pub(crate) fn recent(&self) -> &[u8] {
+        &self.recent[..usize::from(self.held).min(RECENT)]
+    }
+
+    /// Moves on over a piece of the stream.
+    pub(crate) fn advance(&mut self, piece: &[u8]) {
+        if let Some(last) = piece.last_chunk() {
+            *self = Self { recent: *last, held: RECENT as u8 };
+            return;
+        }
+        let kept = self.recent().len().min(RECENT - piece.len());
+        let mut next = Self { recent: [0; RECENT], held: (kept + piece.len()) as u8 };
+        next.recent[..kept].copy_from_slice(&self.recent()[self.recent().len() - kept..]);
+        next.recent[kept..kept + piece.len()].copy_from_slice(piece);
+        *self = next;
+    }
+}

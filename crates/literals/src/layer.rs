@@ -1,0 +1,151 @@
+//! The literals that are looked for with windows of one width and stride.
+
+use std::collections::HashMap;
+
+use crate::bitmap::{Bitmap, ROOM};
+use crate::literal::{Needle, Word};
+use crate::model::Model;
+use crate::windows::{Hash, folded, window_at, word_at};
+
+/// How many hashes are tried for the one that takes the least of the sample for literals.
+const HASHES_TRIED: u32 = 32;
+
+/// Finds literals through windows at every `stride`-th byte.
+#[derive(Clone, Debug)]
+pub(crate) struct Layer {
+    stride: Stride,
+    hash: Hash,
+    bitmap: Bitmap,
+    /// By the highest bits of a hash, where its entries begin; behind the last one, where they end.
+    starts: Vec<u32>,
+    /// By how much a hash is shifted to be an index of `starts`.
+    shift: u32,
+    entries: Vec<Entry>,
+}
+
+/// The distance of the windows that are looked at, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stride {
+    One = 1,
+    Two = 2,
+    Four = 4,
+}
+
+/// A window that gives a literal away.
+#[derive(Clone, Debug)]
+struct Entry {
+    /// Eight bytes of the literal around the window.
+    word: Word,
+    literal: u32,
+    /// Where the window begins in the literal.
+    window: u8,
+    /// Where the word begins in the literal.
+    lead: u8,
+}
+
+impl Layer {
+    /// The layer for those of the needles that have these numbers.
+    pub(crate) fn new(needles: &[Needle], numbers: &[u32], model: &Model) -> Self {
+        let shortest = numbers.iter().map(|&number| needles[number as usize].length()).min().unwrap_or(1);
+        let width = shortest.min(4);
+        let stride = match shortest {
+            ..=4 => Stride::One,
+            5..=6 => Stride::Two,
+            7.. => Stride::Four,
+        };
+        let mut entries = choose(needles, numbers, width, stride as usize, model);
+        let windows: Vec<u32> = entries.iter().map(|&(window, _)| window).collect();
+        let (hash, bitmap) = (0..HASHES_TRIED)
+            .map(|seed| hashed(&windows, Hash::new(width, seed)))
+            .min_by_key(|(hash, bitmap)| model.windows().iter().filter(|&&text| bitmap.has(hash.of(text))).count())
+            .unwrap_or_else(|| hashed(&windows, Hash::new(width, 0)));
+
+        let bits = (2 * entries.len()).next_power_of_two().trailing_zeros();
+        let shift = 32 - bits;
+        entries.sort_by_key(|&(window, _)| hash.of(window));
+        let starts = (0..=1 << bits)
+            .map(|bucket: u32| {
+                entries.partition_point(|&(window, _)| u64::from(hash.of(window)) < u64::from(bucket) << shift) as u32
+            })
+            .collect();
+        let entries = entries.into_iter().map(|(_, entry)| entry).collect();
+        Self { stride, hash, bitmap, starts, shift, entries }
+    }
+
+    /// Tells of every literal of this layer that is in the text: its number, where it starts and where it ends.
+    #[inline]
+    pub(crate) fn find(&self, needles: &[Needle], text: &[u8], found: &mut impl FnMut(u32, usize, usize)) {
+        let mut notes = [0; ROOM];
+        let mut at = 0;
+        while at < text.len() {
+            let from = at;
+            let noted = match self.stride {
+                Stride::One => self.bitmap.sweep::<1>(self.hash, text, &mut at, &mut notes),
+                Stride::Two => self.bitmap.sweep::<2>(self.hash, text, &mut at, &mut notes),
+                Stride::Four => self.bitmap.sweep::<4>(self.hash, text, &mut at, &mut notes),
+            };
+            for &ahead in &notes[..noted] {
+                self.decide(needles, text, from + usize::from(ahead), found);
+            }
+        }
+    }
+
+    /// What it takes, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bitmap.bytes() + size_of_val(&self.starts[..]) + size_of_val(&self.entries[..])
+    }
+
+    /// Tells of every literal that lies in the text so that its window is at `at`.
+    #[inline]
+    fn decide(&self, needles: &[Needle], text: &[u8], at: usize, found: &mut impl FnMut(u32, usize, usize)) {
+        let bucket = (self.hash.of(window_at(text, at)) >> self.shift) as usize;
+        let entries = &self.entries[self.starts[bucket] as usize..self.starts[bucket + 1] as usize];
+        for entry in entries {
+            let Some(start) = at.checked_sub(usize::from(entry.window)) else { continue };
+            if !entry.word.is(word_at(text, start + usize::from(entry.lead))) {
+                continue;
+            }
+            let needle = &needles[entry.literal as usize];
+            let end = start + needle.length();
+            if text.get(start..end).is_some_and(|text| needle.is(text)) {
+                found(entry.literal, start, end);
+            }
+        }
+    }
+}
+
+/// For each needle, and each way that it can lie under the windows, the window least expected in other text and least used
+/// by other needles.
+fn choose(needles: &[Needle], numbers: &[u32], width: usize, stride: usize, model: &Model) -> Vec<(u32, Entry)> {
+    let mut used: HashMap<u32, u64> = HashMap::new();
+    let mut chosen = Vec::new();
+    for &literal in numbers {
+        let needle = &needles[literal as usize];
+        for way in 0..stride {
+            let best = (way..=needle.length() - width)
+                .step_by(stride)
+                .map(|at| (at, window_at(needle.bytes(), at)))
+                .min_by_key(|&(_, window)| {
+                    let users = used.get(&key(window, width)).copied().unwrap_or(0);
+                    (model.frequency(window, width) + 1).saturating_mul(users + 1)
+                });
+            let Some((at, window)) = best else { continue };
+            *used.entry(key(window, width)).or_default() += 1;
+            // The window in the middle of the word, as far as the literal allows.
+            let lead = at.saturating_sub(2).min(needle.length().saturating_sub(8));
+            chosen.push((window, Entry { word: needle.word(lead), literal, window: at as u8, lead: lead as u8 }));
+        }
+    }
+    chosen
+}
+
+/// What of a window its hash depends on.
+fn key(window: u32, width: usize) -> u32 {
+    folded(window) << (8 * (4 - width))
+}
+
+fn hashed(windows: &[u32], hash: Hash) -> (Hash, Bitmap) {
+    let mut bitmap = Bitmap::new(windows.len());
+    windows.iter().for_each(|&window| bitmap.insert(hash.of(window)));
+    (hash, bitmap)
+}

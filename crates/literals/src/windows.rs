@@ -1,0 +1,57 @@
+//! How text is looked at: words of it, and the windows that are hashed.
+
+/// Eight bytes from `at`, little-endian; where the text ends, zeros.
+#[inline(always)]
+pub(crate) fn word_at(text: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(array_at(text, at))
+}
+
+/// The window from `at`, little-endian; where the text ends, zeros.
+#[inline(always)]
+pub(crate) fn window_at(text: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(array_at(text, at))
+}
+
+/// `N` bytes from `at`; where the text ends, zeros.
+#[inline(always)]
+pub(crate) fn array_at<const N: usize>(text: &[u8], at: usize) -> [u8; N] {
+    let rest = text.get(at..).unwrap_or_default();
+    match rest.first_chunk() {
+        Some(bytes) => *bytes,
+        None => padded(rest),
+    }
+}
+
+#[cold]
+fn padded<const N: usize>(rest: &[u8]) -> [u8; N] {
+    let mut bytes = [0; N];
+    bytes[..rest.len()].copy_from_slice(rest);
+    bytes
+}
+
+/// How windows are hashed: their first so many bytes, without regard to the case of letters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hash {
+    multiplier: u32,
+}
+
+impl Hash {
+    /// The hash of the first 1 to 4 bytes of a window; each seed gives another one.
+    pub(crate) fn new(width: usize, seed: u32) -> Self {
+        // What a product has from bit 32 on is lost; so, after a shift by a byte, the window's last byte does not count.
+        let odd = seed.wrapping_mul(0x9e37_79b9) ^ 0x5bd1_e995 | 1;
+        Self { multiplier: odd << (8 * (4 - width)) }
+    }
+
+    /// Of which the highest bits are the best.
+    #[inline(always)]
+    pub(crate) fn of(self, window: u32) -> u32 {
+        folded(window).wrapping_mul(self.multiplier)
+    }
+}
+
+/// Letters in lower case; some other bytes become one too.
+#[inline(always)]
+pub(crate) fn folded(window: u32) -> u32 {
+    window | 0x2020_2020
+}

@@ -1,0 +1,64 @@
+//! Sets that are refused, empty ones, and what is promised of all.
+
+use literals::{Cursor, Literal, MAX_LITERAL, MAX_LITERALS, Set, SetError};
+use zerocopy::{FromZeros, IntoBytes};
+
+#[test]
+fn what_is_no_literal_is_refused() {
+    let refused = |bytes: &[u8]| Set::new([Literal::exact("good"), Literal::exact(bytes)]).unwrap_err();
+    assert_eq!(refused(b""), SetError::Empty { literal: 1 });
+    assert_eq!(refused(&[b'a'; MAX_LITERAL + 1]), SetError::TooLong { literal: 1, bytes: 33 });
+    assert_eq!(refused(&[b'a'; 400]).to_string(), "literal 1 has 400 bytes; at most 32 are allowed");
+}
+
+#[test]
+fn the_largest_set_is_searched_and_a_larger_one_refused() {
+    let literals = |count| (0..count).map(|number: usize| Literal::exact(format!("<{number:05}>")));
+    let set = Set::new(literals(MAX_LITERALS)).unwrap();
+    let mut seen = Vec::new();
+    set.find(b"<00000> <65535> <65536> <12345", |literal, end| seen.push((literal, end)));
+    seen.sort_unstable();
+    assert_eq!(seen, [(0, 7), (65_535, 15)]);
+    assert_eq!(Set::new(literals(MAX_LITERALS + 1)).unwrap_err(), SetError::TooMany);
+}
+
+#[test]
+fn no_literals_are_nowhere() {
+    let set = Set::new([]).unwrap();
+    assert!(set.is_empty());
+    set.find(&[0; 1000], |_, _| unreachable!());
+    set.scan(&mut Cursor::default(), &[0; 1000], |_, _| unreachable!());
+}
+
+#[test]
+fn a_fresh_cursor_is_32_zeros() {
+    assert_eq!(Cursor::default(), Cursor::new_zeroed());
+    assert_eq!(size_of::<Cursor>(), 32);
+    let mut cursor = Cursor::default();
+    Set::new([]).unwrap().scan(&mut cursor, b"abc", |_, _| ());
+    assert_eq!(cursor.as_bytes(), [&b"abc"[..], &[0; 28], &[3]].concat());
+}
+
+#[test]
+fn a_text_longer_than_one_sweep_is_searched_to_its_end() {
+    let set = Set::new([Literal::exact("needle")]).unwrap();
+    for place in [0, 1, 65_500, 65_535, 65_536, 199_994] {
+        let mut text = vec![b'.'; 200_000];
+        text[place..place + 6].copy_from_slice(b"needle");
+        let mut seen = Vec::new();
+        set.find(&text, |literal, end| seen.push((literal, end)));
+        assert_eq!(seen, [(0, place + 6)]);
+    }
+}
+
+#[test]
+fn the_same_literals_give_the_same_order() {
+    let literals = || (0..500).map(|number| Literal::nocase(format!("word{}", number % 170)));
+    let text: Vec<u8> = (0..500).flat_map(|number| format!("WORD{number} ").into_bytes()).collect();
+    let found = |set: Set| {
+        let mut found = Vec::new();
+        set.find(&text, |literal, end| found.push((literal, end)));
+        found
+    };
+    assert_eq!(found(Set::new(literals()).unwrap()), found(Set::new(literals()).unwrap()));
+}
