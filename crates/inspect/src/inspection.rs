@@ -66,7 +66,7 @@ enum Absence {
 
 impl Inspected {
     fn new(matches: &BufferMatches) -> Result<Self, (&'static str, Reason)> {
-        let says = |said| matches.matches.iter().any(|one| *one == Match::Absent { or_else: said });
+        let says = |or_else| matches.matches.contains(&Match::Absent { or_else });
         let absence = match (says(false), says(true)) {
             (true, _) => Absence::Required,
             (false, true) => Absence::Holds,
