@@ -1,0 +1,36 @@
+//! Whether a buffer has what a detection rule asks of it: carries out what the crate `rules` reads. It finds no buffers
+//! and knows nothing of packets; the bytes of a buffer go in, and whether it holds comes out.
+//!
+//! ```
+//! use inspect::{Inspection, Scratch};
+//! use rules::{Classifications, Ruleset, Variables};
+//!
+//! let rule = r#"alert tcp any any -> any any (content:"len"; byte_extract:1,0,n,relative; content:"!"; distance:n; sid:1;)"#;
+//! let report = Ruleset::read("a.rules", rule, &Variables::default(), &Classifications::default());
+//! let inspection = Inspection::new(&report.ruleset.rules()[0].rule)?;
+//!
+//! let mut scratch = Scratch::new();
+//! scratch.begin();
+//! assert!(inspection.buffer(0).holds(b"len\x03ab!", &mut scratch));
+//! assert!(!inspection.buffer(0).holds(b"len\x04ab!", &mut scratch));
+//! # Ok::<(), inspect::Unsupported>(())
+//! ```
+
+mod base64;
+mod expression;
+mod inspection;
+mod literal;
+mod number;
+mod order;
+mod scratch;
+mod search;
+mod step;
+mod transform;
+mod unsupported;
+mod view;
+
+pub use expression::MAX_EXPRESSION_BYTES;
+pub use inspection::{Inspected, Inspection};
+pub use scratch::{MAX_STEPS, STEP_BYTES, Scratch};
+pub use transform::Transforms;
+pub use unsupported::{Reason, Unsupported};
