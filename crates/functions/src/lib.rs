@@ -1,10 +1,12 @@
 //! The built-in network functions.
 
 pub mod firewall;
+pub mod ids;
 pub mod lb;
 pub mod monitor;
 pub mod nat;
 pub mod policer;
+pub mod texts;
 pub mod whitelist;
 
 use nf::{ConfigSource, Registry};
@@ -18,5 +20,6 @@ pub fn registry<C: ConfigSource>() -> Registry<C> {
     registry.add::<monitor::Monitor>(include_str!("monitor/README.md"));
     registry.add::<policer::Policer>(include_str!("policer/README.md"));
     registry.add::<whitelist::Whitelist>(include_str!("whitelist/README.md"));
+    registry.add::<ids::Ids>(include_str!("ids/README.md"));
     registry
 }

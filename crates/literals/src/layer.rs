@@ -57,7 +57,9 @@ impl Layer {
         let windows: Vec<u32> = entries.iter().map(|&(window, _)| window).collect();
         let (hash, bitmap) = (0..HASHES_TRIED)
             .map(|seed| hashed(&windows, Hash::new(width, seed)))
-            .min_by_key(|(hash, bitmap)| model.windows().iter().filter(|&&text| bitmap.has(hash.of(text))).count())
+            .min_by_key(|(hash, bitmap)| {
+                model.windows().iter().filter(|&&text| bitmap.has(hash.of(text))).count()
+            })
             .unwrap_or_else(|| hashed(&windows, Hash::new(width, 0)));
 
         let bits = (2 * entries.len()).next_power_of_two().trailing_zeros();
@@ -65,7 +67,9 @@ impl Layer {
         entries.sort_by_key(|&(window, _)| hash.of(window));
         let starts = (0..=1 << bits)
             .map(|bucket: u32| {
-                entries.partition_point(|&(window, _)| u64::from(hash.of(window)) < u64::from(bucket) << shift) as u32
+                entries
+                    .partition_point(|&(window, _)| u64::from(hash.of(window)) < u64::from(bucket) << shift)
+                    as u32
             })
             .collect();
         let entries = entries.into_iter().map(|(_, entry)| entry).collect();
@@ -116,7 +120,13 @@ impl Layer {
 
 /// For each needle, and each way that it can lie under the windows, the window least expected in other text and least used
 /// by other needles.
-fn choose(needles: &[Needle], numbers: &[u32], width: usize, stride: usize, model: &Model) -> Vec<(u32, Entry)> {
+fn choose(
+    needles: &[Needle],
+    numbers: &[u32],
+    width: usize,
+    stride: usize,
+    model: &Model,
+) -> Vec<(u32, Entry)> {
     let mut used: HashMap<u32, u64> = HashMap::new();
     let mut chosen = Vec::new();
     for &literal in numbers {
@@ -133,7 +143,10 @@ fn choose(needles: &[Needle], numbers: &[u32], width: usize, stride: usize, mode
             *used.entry(key(window, width)).or_default() += 1;
             // The window in the middle of the word, as far as the literal allows.
             let lead = at.saturating_sub(2).min(needle.length().saturating_sub(8));
-            chosen.push((window, Entry { word: needle.word(lead), literal, window: at as u8, lead: lead as u8 }));
+            chosen.push((
+                window,
+                Entry { word: needle.word(lead), literal, window: at as u8, lead: lead as u8 },
+            ));
         }
     }
     chosen

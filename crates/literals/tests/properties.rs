@@ -29,11 +29,12 @@ fn text(alphabet: Vec<u8>, lengths: std::ops::RangeInclusive<usize>) -> impl Str
 /// Literals of at least so many bytes, and a text into which some of them were put.
 fn case() -> impl Strategy<Value = (Vec<Literal>, Vec<u8>)> {
     (alphabet(), 1..=12usize).prop_flat_map(|(alphabet, shortest)| {
-        let literal = (text(alphabet.clone(), shortest..=MAX_LITERAL), 0..=MAX_LITERAL - shortest, any::<bool>())
-            .prop_map(move |(mut bytes, spare, nocase)| {
-                bytes.truncate((MAX_LITERAL - spare).max(shortest));
-                Literal { bytes, nocase }
-            });
+        let literal =
+            (text(alphabet.clone(), shortest..=MAX_LITERAL), 0..=MAX_LITERAL - shortest, any::<bool>())
+                .prop_map(move |(mut bytes, spare, nocase)| {
+                    bytes.truncate((MAX_LITERAL - spare).max(shortest));
+                    Literal { bytes, nocase }
+                });
         let literals = prop::collection::vec(literal, 0..20);
         let put = prop::collection::vec((any::<Index>(), any::<Index>(), any::<bool>()), 0..12);
         (literals, text(alphabet, 0..=400), put).prop_map(|(literals, mut text, put)| {

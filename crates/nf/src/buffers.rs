@@ -61,6 +61,8 @@ pub struct Buffers {
     free: Vec<u32>,
     /// Vectors with memory that nothing uses.
     spare: Vec<Vec<u8>>,
+    /// Bytes that all may hold.
+    memory: usize,
     /// Bytes that `kept` may still grow by.
     room: usize,
     refused: u64,
@@ -83,14 +85,15 @@ impl BufferSpec {
 }
 
 impl Buffers {
-    pub(crate) fn new(spec: &'static BufferSpec) -> Buffers {
+    pub(crate) fn new(spec: &'static BufferSpec, memory: Option<usize>) -> Buffers {
         let (kept, free, spare) = (Vec::new(), Vec::new(), Vec::new());
-        Buffers { spec, kept, free, spare, room: spec.memory, refused: 0 }
+        let memory = memory.unwrap_or(spec.memory);
+        Buffers { spec, kept, free, spare, memory, room: memory, refused: 0 }
     }
 
     /// Bytes that flows hold in buffers.
     pub fn used_bytes(&self) -> usize {
-        self.spec.memory - self.room
+        self.memory - self.room
     }
 
     /// Bytes that found no room, in their own buffer or in the memory for all.
@@ -208,7 +211,7 @@ mod tests {
 
     #[test]
     fn holds_what_is_appended_until_its_flow_ends() {
-        let mut buffers = Buffers::new(&SPEC);
+        let mut buffers = Buffers::new(&SPEC, None);
         let mut numbers = [0; 8];
         assert_eq!(append(&mut buffers, &mut numbers, 1, b"abc"), 3);
         assert_eq!(append(&mut buffers, &mut numbers, 1, b"defghi"), 5);
@@ -223,7 +226,7 @@ mod tests {
 
     #[test]
     fn buffers_move_with_their_flow() {
-        let (mut here, mut there) = (Buffers::new(&SPEC), Buffers::new(&SPEC));
+        let (mut here, mut there) = (Buffers::new(&SPEC, None), Buffers::new(&SPEC, None));
         let mut numbers = [0; 8];
         append(&mut here, &mut [0; 8], 0, b"other");
         append(&mut here, &mut numbers, 1, b"abc");
@@ -240,7 +243,7 @@ mod tests {
 
     #[test]
     fn memory_for_all_is_bounded() {
-        let mut buffers = Buffers::new(&SPEC);
+        let mut buffers = Buffers::new(&SPEC, None);
         let mut flows = [[0; 8]; 4];
         let taken: Vec<usize> = flows.iter_mut().map(|flow| append(&mut buffers, flow, 0, &[7; 8])).collect();
         assert_eq!(taken, [8, 6, 3, 1]);
@@ -250,7 +253,7 @@ mod tests {
 
     #[test]
     fn an_emptied_buffer_takes_no_memory() {
-        let mut buffers = Buffers::new(&SPEC);
+        let mut buffers = Buffers::new(&SPEC, None);
         let mut numbers = [0; 8];
         append(&mut buffers, &mut numbers, 0, b"abc");
         let mut buffer = buffers.take(number_of(&mut numbers, 0));

@@ -31,6 +31,8 @@ pub struct SharedState {
     pub meters: Vec<Meters>,
     /// The growing buffers of flows, if the descriptor wants some.
     pub buffers: Option<Buffers>,
+    /// What the function told the operator about its configuration.
+    pub warnings: Vec<String>,
 }
 
 impl SharedState {

@@ -97,6 +97,8 @@ pub struct Setup {
     pub(crate) meters: Vec<u32>,
     /// Sets, by their numbers, with other capacities than their descriptor's.
     pub(crate) sets: Vec<(usize, u32)>,
+    pub(crate) buffer_memory: Option<usize>,
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Setup {
@@ -109,6 +111,8 @@ impl Setup {
             counters: Vec::new(),
             meters: Vec::new(),
             sets: Vec::new(),
+            buffer_memory: None,
+            warnings: Vec::new(),
         }
     }
 
@@ -126,6 +130,16 @@ impl Setup {
     /// Sets how many members the set with this number in the descriptor can hold, in place of what is said there.
     pub fn set_capacity(&mut self, set: usize, members: u32) {
         self.sets.push((set, members));
+    }
+
+    /// Sets how many bytes the growing buffers of all flows may hold, in place of what the descriptor says.
+    pub fn buffer_memory(&mut self, bytes: usize) {
+        self.buffer_memory = Some(bytes);
+    }
+
+    /// Tells the operator something about the configuration that is no error.
+    pub fn warn(&mut self, warning: impl Into<String>) {
+        self.warnings.push(warning.into());
     }
 
     /// Names the counters of the next group that the descriptor declares; to be called once for each, in order. As many

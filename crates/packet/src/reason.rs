@@ -136,6 +136,12 @@ reasons! {
     WhitelistUnsolicited = "whitelist-unsolicited",
     /// Whitelist: a protocol other than UDP, and the policy says to drop such packets.
     WhitelistProtocol = "whitelist-protocol",
+    /// Intrusion detection: a rule says to drop it.
+    IdsRule = "ids-rule",
+    /// Intrusion detection: a rule rejects it, and an answer was sent.
+    IdsRejected = "ids-rejected",
+    /// Intrusion detection: a rule dropped the flow before.
+    IdsFlow = "ids-flow",
     /// A function's own decision, for functions outside this list.
     Function = "function",
     /// A broken invariant of ours: a bug. Never expected.

@@ -23,7 +23,7 @@ use packet::{Class, Direction, DropReason};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use classify::Classifier;
-pub use config::{Config, Pickup, RuleTexts, Tcp};
+pub use config::{Config, Pickup, Tcp};
 use facts::{Opening, answer_type, detail, flags_fit, is_answer, is_related, is_syn, way};
 pub use reject::{ANSWERS_BURST, ANSWERS_PER_S, SOURCE_ANSWERS_BURST, SOURCE_ANSWERS_PER_S, SOURCES_MAX};
 use rule::{Action, FlowState, Headers, Rule, Way, has_ports, is_icmp};

@@ -1,0 +1,68 @@
+//! The configuration.
+
+use nf::config::{ByteCount, Located};
+
+use crate::texts::Texts;
+
+/// The configuration; see the README for what the keys do.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Rules, as text.
+    pub rules: Texts,
+    /// Definitions of variables.
+    pub variables: Located,
+    /// `HOME_NET`.
+    pub home: Vec<String>,
+    /// Class types.
+    pub classification: Located,
+    /// What becomes of a rule that asks for something that is not supported.
+    pub unsupported: Unsupported,
+    /// The bytes of a message's body that are looked at.
+    pub body: ByteCount,
+    /// Bytes that are kept of streams and messages of all flows.
+    pub memory: ByteCount,
+    /// Addresses and flows that thresholds count apart, at most.
+    pub trackers: u32,
+    /// Whether packets are dropped.
+    pub mode: Mode,
+}
+
+/// The most that `body` may say, in bytes.
+pub const BODY_MAX: u64 = 1 << 20;
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            rules: Texts::default(),
+            variables: Located::default(),
+            home: Vec::new(),
+            classification: Located::default(),
+            unsupported: Unsupported::Skip,
+            body: ByteCount(16 << 10),
+            memory: ByteCount(256 << 20),
+            trackers: 65_536,
+            mode: Mode::Prevent,
+        }
+    }
+}
+
+/// What becomes of a rule that is wrong, or that asks for something that is not supported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unsupported {
+    /// It is left out, with a warning.
+    Skip,
+    /// The configuration is refused.
+    Refuse,
+}
+
+/// What is done where a rule says to drop or reject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// An alert is raised, and the packet passes.
+    Detect,
+    /// What the rule says.
+    Prevent,
+}

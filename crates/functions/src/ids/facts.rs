@@ -1,0 +1,267 @@
+//! What is known on an occasion beside buffers: whose packet or stream it is, and what its headers say.
+
+use dissect::detect::{Application, Verdict};
+use dissect::dns;
+use nf::{Connection, PacketView};
+use packet::parse::protocol;
+use packet::{Class, Endpoint};
+use rules::{Bits, IpOption, PacketTest};
+
+/// What is known of an occasion.
+#[derive(Clone, Copy)]
+pub struct Facts<'a> {
+    /// Who sent what is looked at.
+    pub source: Endpoint,
+    /// Who receives it.
+    pub destination: Endpoint,
+    /// The protocol's number.
+    pub protocol: u8,
+    /// IP version.
+    pub version: u8,
+    /// Whether it goes the way of the flow's first packet.
+    pub to_server: bool,
+    /// Whether the connection is established.
+    pub established: bool,
+    /// The application protocol.
+    pub application: Verdict,
+    /// The packet, where the occasion is one.
+    pub packet: Option<&'a PacketFacts<'a>>,
+    /// The DNS message, where the occasion is one.
+    pub dns: Option<&'a DnsFacts>,
+}
+
+/// A packet's own bytes.
+pub struct PacketFacts<'a> {
+    /// From the IP header on.
+    pub network: &'a [u8],
+    /// From the transport header on; empty in later fragments.
+    pub transport: &'a [u8],
+    /// Behind it.
+    pub payload: &'a [u8],
+    /// From the link layer on.
+    pub frame: &'a [u8],
+    /// IP version.
+    pub version: u8,
+    /// Transport protocol.
+    pub protocol: u8,
+    /// How it relates to its flow.
+    pub class: Class,
+}
+
+/// What rules ask of a DNS message's header and records.
+pub struct DnsFacts {
+    /// The kind of question.
+    pub opcode: u8,
+    /// What became of it; none in a query.
+    pub rcode: Option<u16>,
+    /// Types of the records that it asks for and answers with, the first of them.
+    pub kinds: [u16; KINDS_MAX],
+    /// How many there are.
+    pub kinds_len: usize,
+}
+
+/// Records of a DNS message whose type is looked at.
+const KINDS_MAX: usize = 32;
+
+impl DnsFacts {
+    /// Of this message, without records.
+    pub fn of(message: &dns::Message<'_>) -> DnsFacts {
+        let rcode = message.is_response.then_some(u16::from(message.rcode));
+        DnsFacts { opcode: message.opcode, rcode, kinds: [0; KINDS_MAX], kinds_len: 0 }
+    }
+
+    /// A record of this type.
+    pub fn add(&mut self, kind: u16) {
+        if let Some(next) = self.kinds.get_mut(self.kinds_len) {
+            *next = kind;
+            self.kinds_len += 1;
+        }
+    }
+
+    /// The types of records.
+    pub fn kinds(&self) -> &[u16] {
+        &self.kinds[..self.kinds_len]
+    }
+}
+
+/// Whether a flow counts as established.
+pub fn is_established(connection: Connection) -> bool {
+    connection.is_established()
+        || matches!(
+            connection,
+            Connection::FIN_ORIGINAL | Connection::FIN_REPLY | Connection::CLOSED | Connection::PICKED_UP
+        )
+}
+
+impl<'a> PacketFacts<'a> {
+    /// Of this packet.
+    pub fn of(packet: &'a PacketView<'_>) -> PacketFacts<'a> {
+        let meta = packet.meta();
+        let has_header = meta.class != Class::LaterFragment;
+        let is_error = meta.class == Class::IcmpError;
+        PacketFacts {
+            network: packet.network(),
+            transport: if has_header { packet.transport() } else { &[] },
+            payload: if is_error {
+                packet.transport().get(8..).unwrap_or_default()
+            } else {
+                packet.payload()
+            },
+            frame: packet.data(),
+            version: meta.version,
+            protocol: match (is_error, meta.version) {
+                (true, 4) => protocol::ICMP,
+                (true, _) => protocol::ICMPV6,
+                (false, _) => meta.protocol,
+            },
+            class: meta.class,
+        }
+    }
+
+    /// The length of the transport header; 0 if there is none.
+    pub fn transport_len(&self) -> usize {
+        let len = self.payload.as_ptr() as usize - self.transport.as_ptr() as usize;
+        if self.transport.is_empty() { 0 } else { len.min(self.transport.len()) }
+    }
+
+    fn u8(&self, of: &[u8], at: usize) -> Option<u8> {
+        of.get(at).copied()
+    }
+
+    fn u16(&self, of: &[u8], at: usize) -> Option<u16> {
+        of.get(at..at + 2)?.try_into().ok().map(u16::from_be_bytes)
+    }
+
+    fn u32(&self, of: &[u8], at: usize) -> Option<u32> {
+        of.get(at..at + 4)?.try_into().ok().map(u32::from_be_bytes)
+    }
+
+    fn v4(&self) -> Option<&'a [u8]> {
+        (self.version == 4).then_some(self.network)
+    }
+
+    fn tcp(&self) -> Option<&'a [u8]> {
+        (self.protocol == protocol::TCP && !self.transport.is_empty()).then_some(self.transport)
+    }
+
+    fn icmp(&self) -> Option<&'a [u8]> {
+        let is = matches!(self.protocol, protocol::ICMP | protocol::ICMPV6);
+        (is && !self.transport.is_empty()).then_some(self.transport)
+    }
+
+    /// The identifier and sequence number of an ICMP message that has them: echo, timestamp, information, address mask
+    /// (RFC 792, RFC 950), and ICMPv6's echo (RFC 4443).
+    fn query(&self) -> Option<(u16, u16)> {
+        let icmp = self.icmp()?;
+        let has = match self.protocol {
+            protocol::ICMP => matches!(icmp.first()?, 0 | 8 | 13..=18),
+            _ => matches!(icmp.first()?, 128 | 129),
+        };
+        has.then_some((self.u16(icmp, 4)?, self.u16(icmp, 6)?))
+    }
+
+    /// The value of a TCP option.
+    fn tcp_option(&self, kind: u8) -> Option<&'a [u8]> {
+        let tcp = self.tcp()?;
+        let mut rest = tcp.get(20..usize::from(tcp.get(12)? >> 4) * 4)?;
+        loop {
+            match *rest.first()? {
+                0 => return None,
+                1 => rest = &rest[1..],
+                found => {
+                    let len = usize::from(*rest.get(1)?);
+                    let option = rest.get(..len).filter(|_| len >= 2)?;
+                    if found == kind {
+                        return Some(&option[2..]);
+                    }
+                    rest = &rest[len..];
+                }
+            }
+        }
+    }
+
+    fn has_ip_option(&self, wanted: IpOption) -> bool {
+        let Some(v4) = self.v4() else { return false };
+        let Some(mut rest) = v4.first().and_then(|first| v4.get(20..usize::from(first & 15) * 4)) else {
+            return false;
+        };
+        if let IpOption::Any = wanted {
+            return !rest.is_empty();
+        }
+        while let Some(&kind) = rest.first() {
+            if wanted == IpOption::Type(kind) {
+                return true;
+            }
+            let len = match kind {
+                0 => return false,
+                1 => 1,
+                _ => rest.get(1).map_or(0, |&len| usize::from(len)),
+            };
+            match rest.get(len..).filter(|_| len > 0) {
+                Some(behind) => rest = behind,
+                None => return false,
+            }
+        }
+        false
+    }
+
+    /// Whether a test of the packet holds.
+    pub fn holds(&self, test: &PacketTest, source: Endpoint, destination: Endpoint) -> bool {
+        self.value(test, source, destination).unwrap_or(false)
+    }
+
+    fn value(&self, test: &PacketTest, source: Endpoint, destination: Endpoint) -> Option<bool> {
+        let net = self.network;
+        Some(match *test {
+            PacketTest::PayloadBytes(wanted) => {
+                wanted.holds(u16::try_from(self.payload.len()).unwrap_or(u16::MAX))
+            }
+            PacketTest::Ttl(wanted) => wanted.holds(self.u8(net, if self.version == 4 { 8 } else { 7 })?),
+            PacketTest::Tos { negated, value } => {
+                let tos = match self.version {
+                    4 => self.u8(net, 1)?,
+                    _ => (self.u16(net, 0)? >> 4) as u8,
+                };
+                (tos == value) != negated
+            }
+            PacketTest::IpId(wanted) => wanted.holds(self.u16(self.v4()?, 4)?),
+            PacketTest::IpProtocol(wanted) => wanted.holds(self.protocol),
+            PacketTest::SameAddress => source.addr == destination.addr,
+            PacketTest::IpOption(wanted) => self.has_ip_option(wanted),
+            PacketTest::FragmentBits(bits) => bits.holds(self.u8(self.v4()?, 6)? >> 5),
+            PacketTest::FragmentOffset(wanted) => wanted.holds(self.u16(self.v4()?, 6)? & 0x1fff),
+            PacketTest::TcpFlags(bits) => Bits::holds(bits, self.u8(self.tcp()?, 13)?),
+            PacketTest::Sequence(wanted) => wanted.holds(self.u32(self.tcp()?, 4)?),
+            PacketTest::Acknowledgement(wanted) => wanted.holds(self.u32(self.tcp()?, 8)?),
+            PacketTest::Window(wanted) => wanted.holds(self.u16(self.tcp()?, 14)?),
+            PacketTest::Mss(wanted) => wanted.holds(self.u16(self.tcp_option(2)?, 0)?),
+            PacketTest::WindowScale(wanted) => wanted.holds(self.u8(self.tcp_option(3)?, 0)?),
+            PacketTest::IcmpType(wanted) => wanted.holds(self.u8(self.icmp()?, 0)?),
+            PacketTest::IcmpCode(wanted) => wanted.holds(self.u8(self.icmp()?, 1)?),
+            PacketTest::IcmpId(wanted) => self.query()?.0 == wanted,
+            PacketTest::IcmpSequence(wanted) => self.query()?.1 == wanted,
+            PacketTest::StreamSize(_) => return None,
+        })
+    }
+}
+
+/// Whether what the rules call this application is what was found.
+pub fn is_application(found: Verdict, wanted: rules::Application) -> bool {
+    use rules::Application as A;
+    match found {
+        Verdict::Unknown => wanted == A::Unknown,
+        Verdict::Failed => wanted == A::Failed,
+        Verdict::Known(found) => match wanted {
+            A::Http => matches!(found, Application::Http1 | Application::Http2),
+            A::Http1 => found == Application::Http1,
+            A::Http2 => found == Application::Http2,
+            A::Tls => found == Application::Tls,
+            A::Ssh => found == Application::Ssh,
+            A::Smtp => found == Application::Smtp,
+            A::Ftp => found == Application::Ftp,
+            A::Smb => found == Application::Smb,
+            A::Dns => found == Application::Dns,
+            _ => false,
+        },
+    }
+}

@@ -1,0 +1,109 @@
+//! `threshold` and `detection_filter`: how often a rule acts, and how often that is told.
+
+use std::net::IpAddr;
+
+use nf::{Context, MeterKey, MeterValue};
+use packet::Endpoint;
+use rules::{DetectionFilter, Threshold, ThresholdKind, Track};
+
+/// The table of trackers in the descriptor.
+pub const TRACKERS: usize = 0;
+
+/// Whose matches are counted: those of a rule, of its packets' ends, or of a flow.
+pub struct Tracked {
+    /// The rule's number.
+    pub rule: u32,
+    /// The packet's source and destination.
+    pub ends: (Endpoint, Endpoint),
+    /// What tells the flow from others.
+    pub flow: u64,
+}
+
+/// What is counted in a meter, apart from each other.
+const FILTER: u64 = 1;
+const THRESHOLD: u64 = 2;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+impl Tracked {
+    /// Whether a match counts as one: whether there were more than `count` within the time, this one included.
+    pub fn passes(&self, filter: &DetectionFilter, context: &mut Context<'_>) -> bool {
+        let now_ns = context.now_ns();
+        let span_ns = u64::from(filter.seconds) * SECOND_NS;
+        let Some(value) = context.meters(TRACKERS).of(&self.key(FILTER, filter.track), now_ns, span_ns)
+        else {
+            return true;
+        };
+        let [start_ns, count, _] = value;
+        begin_anew(start_ns, count, now_ns, span_ns);
+        *count += 1;
+        *count > u64::from(filter.count)
+    }
+
+    /// Whether this match is told.
+    pub fn is_told(&self, threshold: &Threshold, context: &mut Context<'_>) -> bool {
+        let now_ns = context.now_ns();
+        let span_ns = match threshold.kind {
+            ThresholdKind::Limit { seconds }
+            | ThresholdKind::Each { seconds }
+            | ThresholdKind::Once { seconds } => u64::from(seconds) * SECOND_NS,
+            // It counts for ever, as far as there is a tracker.
+            ThresholdKind::Backoff { .. } => u64::MAX / 2,
+        };
+        let key = self.key(THRESHOLD, threshold.track);
+        match context.meters(TRACKERS).of(&key, now_ns, span_ns) {
+            Some(value) => tells(value, threshold, now_ns, span_ns),
+            None => true,
+        }
+    }
+
+    fn key(&self, what: u64, track: Track) -> MeterKey {
+        let halves = |end: Endpoint| match end.addr.ip() {
+            IpAddr::V4(v4) => [0, u64::from(v4.to_bits())],
+            IpAddr::V6(v6) => [(v6.to_bits() >> 64) as u64, v6.to_bits() as u64],
+        };
+        let ([a, b], [c, d]) = (halves(self.ends.0), halves(self.ends.1));
+        let own = |track: u64| what << 32 | track << 40 | u64::from(self.rule);
+        match track {
+            Track::Rule => [own(1), 0, 0, 0],
+            Track::Flow => [own(2), self.flow, 0, 0],
+            Track::Source => [own(3), a, b, 0],
+            Track::Destination => [own(4), c, d, 0],
+            // The key has no room for four words beside the rule: two of them are mixed.
+            Track::Both => [own(5), a ^ c.rotate_left(24), b, d],
+        }
+    }
+}
+
+/// Counting starts anew once the time is over.
+fn begin_anew(start_ns: &mut u64, count: &mut u64, now_ns: u64, span_ns: u64) {
+    if *count == 0 || now_ns.saturating_sub(*start_ns) >= span_ns {
+        (*start_ns, *count) = (now_ns, 0);
+    }
+}
+
+fn tells(value: &mut MeterValue, threshold: &Threshold, now_ns: u64, span_ns: u64) -> bool {
+    let [start_ns, count, next] = value;
+    let wanted = u64::from(threshold.count);
+    begin_anew(start_ns, count, now_ns, span_ns);
+    *count += 1;
+    match threshold.kind {
+        ThresholdKind::Limit { .. } => *count <= wanted,
+        ThresholdKind::Each { .. } => {
+            let told = *count >= wanted;
+            if told {
+                *count = 0;
+            }
+            told
+        }
+        ThresholdKind::Once { .. } => *count == wanted,
+        ThresholdKind::Backoff { multiplier } => {
+            *next = (*next).max(wanted);
+            let told = *count >= *next;
+            if told {
+                *next = next.saturating_mul(u64::from(multiplier).max(2));
+            }
+            told
+        }
+    }
+}

@@ -1,0 +1,500 @@
+//! HTTP messages: put together from what the parser tells, and made into buffers.
+
+use flate2::{Decompress, FlushDecompress, Status};
+use http::{Event, Field, Sink, uri};
+use rules::Buffer;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::scene::Scene;
+
+/// The most bytes of a message's first line and headers that are looked at.
+pub const HEAD_BYTES: usize = 16 << 10;
+
+/// A message, as far as it has come.
+#[derive(Default)]
+pub struct Message {
+    state: Progress,
+    /// The first line without its end, then all header lines as sent.
+    head: Vec<u8>,
+    /// The header lines in `head`.
+    lines: Vec<Line>,
+    /// Without chunks, at most as much as is looked at.
+    body: Vec<u8>,
+}
+
+/// What is known of a message beside its bytes.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+struct Progress {
+    /// Of the first line: where its three parts begin and how long they are.
+    parts: [[u32; 2]; 3],
+    /// The first line's length.
+    start_len: u32,
+    /// How many header lines there are.
+    lines: u32,
+    is_request: u8,
+    is_head_complete: u8,
+    /// Whether no more of the body is looked at.
+    is_body_complete: u8,
+    reserved: u8,
+}
+
+/// A header line in the head: where it stands, and in it the name and the value.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+struct Line {
+    start: u32,
+    len: u32,
+    name: [u32; 2],
+    value: [u32; 2],
+}
+
+/// Something is complete that rules look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ready {
+    /// The head of the message with this number.
+    Head(usize),
+    /// The whole of it, or as much as is looked at.
+    Whole(usize),
+}
+
+/// Messages of one direction that a piece of its stream is about, in order.
+#[derive(Default)]
+pub struct Messages {
+    messages: Vec<Message>,
+    used: usize,
+    /// What became complete, in order.
+    pub ready: Vec<Ready>,
+    body_max: usize,
+}
+
+impl Messages {
+    /// Begins a piece: the first message is the one that was saved, if one was.
+    pub fn begin(&mut self, head: &[u8], body: &[u8], body_max: usize) {
+        self.used = 0;
+        self.ready.clear();
+        self.body_max = body_max;
+        if !head.is_empty() {
+            let message = self.next();
+            message.restore(head, body);
+        }
+    }
+
+    /// The message with this number.
+    pub fn get(&self, number: usize) -> &Message {
+        &self.messages[number]
+    }
+
+    /// The message that is not complete yet, to be saved.
+    pub fn rest(&self) -> Option<&Message> {
+        self.current().filter(|message| !message.is_over())
+    }
+
+    fn current(&self) -> Option<&Message> {
+        self.used.checked_sub(1).map(|at| &self.messages[at])
+    }
+
+    fn next(&mut self) -> &mut Message {
+        if self.used == self.messages.len() {
+            self.messages.push(Message::default());
+        }
+        self.used += 1;
+        let message = &mut self.messages[self.used - 1];
+        message.clear();
+        message
+    }
+}
+
+impl Sink for Messages {
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Request(line) => {
+                self.next().begin(true, line.raw, [line.name, line.target, line.protocol]);
+                return;
+            }
+            Event::Response(line) => {
+                self.next().begin(false, line.raw, [line.protocol, line.code, line.reason]);
+                return;
+            }
+            _ => {}
+        }
+        let Some(number) = self.used.checked_sub(1) else { return };
+        let (message, body_max) = (&mut self.messages[number], self.body_max);
+        if message.is_over() {
+            return;
+        }
+        match event {
+            Event::Header(header) => message.header(header.raw, header.name, header.value),
+            Event::HeadersEnd(_) => {
+                message.state.is_head_complete = 1;
+                self.ready.push(Ready::Head(number));
+            }
+            Event::Body(bytes) if message.state.is_body_complete == 0 => {
+                let taken = bytes.len().min(body_max - message.body.len().min(body_max));
+                message.body.extend_from_slice(&bytes[..taken]);
+                if taken < bytes.len() {
+                    message.state.is_body_complete = 1;
+                    self.ready.push(Ready::Whole(number));
+                }
+            }
+            Event::End(_) => {
+                if message.state.is_head_complete != 0 && message.state.is_body_complete == 0 {
+                    self.ready.push(Ready::Whole(number));
+                }
+                message.state.is_head_complete = OVER;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Of [`Progress::is_head_complete`]: the message is over.
+const OVER: u8 = 2;
+
+impl Message {
+    fn clear(&mut self) {
+        self.state = Progress::default();
+        self.head.clear();
+        self.lines.clear();
+        self.body.clear();
+    }
+
+    fn is_over(&self) -> bool {
+        self.state.is_head_complete == OVER
+    }
+
+    /// Whether it is a request.
+    pub fn is_request(&self) -> bool {
+        self.state.is_request != 0
+    }
+
+    fn begin(&mut self, is_request: bool, raw: &[u8], parts: [&[u8]; 3]) {
+        let kept = &raw[..raw.len().min(HEAD_BYTES)];
+        self.head.extend_from_slice(kept);
+        self.state.is_request = u8::from(is_request);
+        self.state.start_len = kept.len() as u32;
+        self.state.parts = parts.map(|part| place(raw, part));
+    }
+
+    fn header(&mut self, raw: &[u8], name: &[u8], value: &[u8]) {
+        let room = HEAD_BYTES - self.head.len().min(HEAD_BYTES);
+        let kept = &raw[..raw.len().min(room)];
+        if kept.is_empty() {
+            return;
+        }
+        let start = self.head.len() as u32;
+        self.head.extend_from_slice(kept);
+        let line = Line { start, len: kept.len() as u32, name: place(raw, name), value: place(raw, value) };
+        self.lines.push(line);
+    }
+
+    /// What has to be kept until more comes, beside [`Message::body`].
+    pub fn save(&self, out: &mut Vec<u8>) {
+        let state = Progress { lines: self.lines.len() as u32, ..self.state };
+        out.extend_from_slice(state.as_bytes());
+        out.extend_from_slice(self.lines.as_bytes());
+        out.extend_from_slice(&self.head);
+    }
+
+    fn restore(&mut self, saved: &[u8], body: &[u8]) {
+        let Ok((state, rest)) = Progress::read_from_prefix(saved) else { return };
+        let len = (state.lines as usize).saturating_mul(size_of::<Line>());
+        let Some((lines, head)) = rest.split_at_checked(len) else { return };
+        self.state = state;
+        self.lines.extend(
+            lines.chunks_exact(size_of::<Line>()).filter_map(|line| Line::read_from_bytes(line).ok()),
+        );
+        self.head.extend_from_slice(head);
+        self.body.extend_from_slice(body);
+    }
+
+    /// The body so far, without chunks.
+    pub fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    fn start(&self) -> &[u8] {
+        slice(&self.head, [0, self.state.start_len])
+    }
+
+    fn headers(&self) -> impl Iterator<Item = (&[u8], &[u8], &[u8])> {
+        self.lines.iter().map(|line| {
+            let raw = slice(&self.head, [line.start, line.len]);
+            (raw, slice(raw, line.name), slice(raw, line.value))
+        })
+    }
+
+    /// The message as sent, with its body if that is looked at: what a rule finds in its payload.
+    pub fn payload(&self, with_body: bool, out: &mut Vec<u8>) {
+        out.clear();
+        out.extend_from_slice(self.start());
+        out.extend_from_slice(b"\r\n");
+        out.extend_from_slice(self.head.get(self.state.start_len as usize..).unwrap_or_default());
+        out.extend_from_slice(b"\r\n");
+        if with_body {
+            out.extend_from_slice(&self.body);
+        }
+    }
+
+    /// Makes those of the message's buffers that some rule wants.
+    pub fn fill(&self, scene: &mut Scene, wanted: &Wanted, with_body: bool, decoder: &mut Decoder) {
+        scene.clear();
+        let [first, second, third] = self.state.parts.map(|part| slice(&self.head, part));
+        if self.is_request() {
+            self.fill_request(scene, wanted, first, second, third);
+        } else {
+            scene.add(Buffer::HttpProtocol, first);
+            scene.add(Buffer::HttpStatusCode, second);
+            scene.add(Buffer::HttpStatusMessage, third);
+            scene.add(Buffer::HttpResponseLine, self.start());
+        }
+        self.fill_headers(scene, wanted);
+        if with_body && !self.body.is_empty() {
+            self.fill_body(scene, wanted, decoder);
+        }
+    }
+
+    fn fill_request(
+        &self,
+        scene: &mut Scene,
+        wanted: &Wanted,
+        method: &[u8],
+        target: &[u8],
+        protocol: &[u8],
+    ) {
+        scene.add(Buffer::HttpMethod, method);
+        scene.write(Buffer::HttpUri, |out| {
+            let start = out.len();
+            out.resize(start + target.len(), 0);
+            let len = uri::normalise(target, &mut out[start..]).map_or(0, |normal| normal.uri.len());
+            out.truncate(start + len);
+        });
+        scene.add(Buffer::HttpUriRaw, target);
+        scene.add(Buffer::HttpProtocol, protocol);
+        if wanted.has(Buffer::HttpRequestLine) {
+            scene.add(Buffer::HttpRequestLine, self.start());
+        }
+        let named =
+            self.headers().find(|(_, name, _)| Field::read(name) == Field::Host).map(|(_, _, value)| value);
+        let raw = uri::split(target).authority.or(named);
+        if let Some(raw) = raw {
+            scene.add(Buffer::HttpHostRaw, raw);
+            let (_, host, _) = uri::split_authority(raw);
+            scene.write(Buffer::HttpHost, |out| out.extend(host.iter().map(u8::to_ascii_lowercase)));
+        }
+    }
+
+    fn fill_headers(&self, scene: &mut Scene, wanted: &Wanted) {
+        if self.lines.is_empty() {
+            return;
+        }
+        let is_cookie = |name: &[u8]| matches!(Field::read(name), Field::Cookie | Field::SetCookie);
+        scene.write(Buffer::HttpHeader, |out| {
+            self.headers()
+                .filter(|(_, name, _)| !is_cookie(name))
+                .for_each(|(_, name, value)| line(name, value, out));
+        });
+        if wanted.has(Buffer::HttpHeaderRaw) {
+            scene.write(Buffer::HttpHeaderRaw, |out| {
+                out.extend_from_slice(self.head.get(self.state.start_len as usize..).unwrap_or_default());
+                out.extend_from_slice(b"\r\n");
+            });
+        }
+        if wanted.has(Buffer::HttpStart) {
+            scene.write(Buffer::HttpStart, |out| {
+                out.extend_from_slice(self.start());
+                out.extend_from_slice(b"\r\n");
+                self.headers().for_each(|(_, name, value)| line(name, value, out));
+                out.extend_from_slice(b"\r\n");
+            });
+        }
+        if wanted.has(Buffer::HttpHeaderNames) {
+            scene.write(Buffer::HttpHeaderNames, |out| {
+                out.extend_from_slice(b"\r\n");
+                self.headers().for_each(|(_, name, _)| {
+                    out.extend_from_slice(name);
+                    out.extend_from_slice(b"\r\n");
+                });
+                out.extend_from_slice(b"\r\n");
+            });
+        }
+        let single = if self.is_request() { Buffer::HttpRequestHeader } else { Buffer::HttpResponseHeader };
+        if wanted.has(single) {
+            for (_, name, value) in self.headers() {
+                scene.write(single, |out| named(name, value, out));
+            }
+        }
+        let fields = if self.is_request() { REQUEST_FIELDS } else { RESPONSE_FIELDS };
+        for &(field, buffer) in fields.iter().filter(|(_, buffer)| wanted.has(*buffer)) {
+            let mut values = self.headers().filter(|(_, name, _)| Field::read(name) == field).peekable();
+            if values.peek().is_some() {
+                scene.write(buffer, |out| {
+                    for (number, (_, _, value)) in values.enumerate() {
+                        if number > 0 {
+                            out.extend_from_slice(b", ");
+                        }
+                        unfolded(value, out);
+                    }
+                });
+            }
+        }
+    }
+
+    fn fill_body(&self, scene: &mut Scene, wanted: &Wanted, decoder: &mut Decoder) {
+        let own = if self.is_request() { Buffer::HttpRequestBody } else { Buffer::HttpResponseBody };
+        let coding = self.headers().find(|(_, name, _)| Field::read(name) == Field::ContentEncoding);
+        let decoded = coding.and_then(|(_, _, value)| decoder.decode(value, &self.body));
+        let body = decoded.unwrap_or(&self.body);
+        for buffer in [own, Buffer::FileData] {
+            if wanted.has(buffer) {
+                scene.add(buffer, body);
+            }
+        }
+    }
+}
+
+/// Headers of requests that have a buffer of their own.
+const REQUEST_FIELDS: &[(Field, Buffer)] = &[
+    (Field::Cookie, Buffer::HttpCookie),
+    (Field::UserAgent, Buffer::HttpUserAgent),
+    (Field::Accept, Buffer::HttpAccept),
+    (Field::AcceptEncoding, Buffer::HttpAcceptEncoding),
+    (Field::AcceptLanguage, Buffer::HttpAcceptLanguage),
+    (Field::Connection, Buffer::HttpConnection),
+    (Field::ContentLength, Buffer::HttpContentLength),
+    (Field::ContentType, Buffer::HttpContentType),
+    (Field::Referer, Buffer::HttpReferer),
+];
+
+/// The same of responses.
+const RESPONSE_FIELDS: &[(Field, Buffer)] = &[
+    (Field::SetCookie, Buffer::HttpCookie),
+    (Field::Connection, Buffer::HttpConnection),
+    (Field::ContentLength, Buffer::HttpContentLength),
+    (Field::ContentType, Buffer::HttpContentType),
+    (Field::Location, Buffer::HttpLocation),
+    (Field::Server, Buffer::HttpServer),
+];
+
+/// Name, colon, space, value, line end.
+fn line(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    named(name, value, out);
+    out.extend_from_slice(b"\r\n");
+}
+
+fn named(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    unfolded(value, out);
+}
+
+/// The value with its folds as single spaces (RFC 9112 5.2).
+fn unfolded(value: &[u8], out: &mut Vec<u8>) {
+    if !value.contains(&b'\n') {
+        return out.extend_from_slice(value);
+    }
+    for (number, part) in value.split(|&byte| byte == b'\n').enumerate() {
+        if number > 0 {
+            out.push(b' ');
+        }
+        out.extend_from_slice(part.trim_ascii());
+    }
+}
+
+/// Where a part of these bytes stands in them.
+fn place(of: &[u8], part: &[u8]) -> [u32; 2] {
+    let start = (part.as_ptr() as usize).wrapping_sub(of.as_ptr() as usize);
+    if start > of.len() { [0, 0] } else { [start as u32, part.len() as u32] }
+}
+
+/// The bytes at a place, as far as they are there.
+fn slice(of: &[u8], [start, len]: [u32; 2]) -> &[u8] {
+    let start = (start as usize).min(of.len());
+    &of[start..(start + len as usize).min(of.len())]
+}
+
+/// Which buffers rules look at.
+#[derive(Default)]
+pub struct Wanted(Vec<Buffer>);
+
+impl Wanted {
+    /// Some rule looks at this one.
+    pub fn add(&mut self, buffer: Buffer) {
+        if let Err(at) = self.0.binary_search(&buffer) {
+            self.0.insert(at, buffer);
+        }
+    }
+
+    /// Whether some rule does.
+    pub fn has(&self, buffer: Buffer) -> bool {
+        self.0.binary_search(&buffer).is_ok()
+    }
+}
+
+/// Undoes content codings.
+pub struct Decoder {
+    zlib: Decompress,
+    raw: Decompress,
+    out: Vec<u8>,
+}
+
+impl Default for Decoder {
+    fn default() -> Decoder {
+        Decoder { zlib: Decompress::new(true), raw: Decompress::new(false), out: Vec::new() }
+    }
+}
+
+/// How much larger than what was sent a body may become: the rest is not looked at.
+const GROWTH_MAX: usize = 16;
+
+impl Decoder {
+    /// The body without this coding (RFC 9110 8.4.1), as far as it can be undone; none if it is another one, or nothing can.
+    fn decode(&mut self, coding: &[u8], body: &[u8]) -> Option<&[u8]> {
+        self.out.clear();
+        let room = body.len().saturating_mul(GROWTH_MAX).max(1 << 12);
+        if coding.eq_ignore_ascii_case(b"gzip") || coding.eq_ignore_ascii_case(b"x-gzip") {
+            inflate(&mut self.raw, false, gzip_data(body)?, room, &mut self.out);
+        } else if coding.eq_ignore_ascii_case(b"deflate") {
+            // Some senders leave the zlib format away (RFC 9110 8.4.1.2).
+            inflate(&mut self.zlib, true, body, room, &mut self.out);
+            if self.out.is_empty() {
+                inflate(&mut self.raw, false, body, room, &mut self.out);
+            }
+        }
+        (!self.out.is_empty()).then_some(&self.out)
+    }
+}
+
+fn inflate(with: &mut Decompress, zlib: bool, mut bytes: &[u8], room: usize, out: &mut Vec<u8>) {
+    with.reset(zlib);
+    while out.len() < room {
+        if out.len() == out.capacity() {
+            out.reserve(room.min(out.len().max(1 << 12)));
+        }
+        let before = (with.total_in(), out.len());
+        let status = with.decompress_vec(bytes, out, FlushDecompress::None);
+        let used = (with.total_in() - before.0) as usize;
+        bytes = &bytes[used.min(bytes.len())..];
+        let stalled = used == 0 && out.len() == before.1 && out.len() < out.capacity();
+        if stalled || !matches!(status, Ok(Status::Ok | Status::BufError)) {
+            break;
+        }
+    }
+    out.truncate(room);
+}
+
+/// What is behind a gzip header (RFC 1952 2.3).
+fn gzip_data(body: &[u8]) -> Option<&[u8]> {
+    let (header, mut rest) = body.split_at_checked(10)?;
+    let flags = *header.strip_prefix(&[0x1f, 0x8b, 8])?.first()?;
+    if flags & 4 != 0 {
+        let (len, behind) = rest.split_first_chunk::<2>()?;
+        rest = behind.get(usize::from(u16::from_le_bytes(*len))..)?;
+    }
+    for text in [8, 16] {
+        if flags & text != 0 {
+            rest = &rest[rest.iter().position(|&byte| byte == 0)? + 1..];
+        }
+    }
+    rest.get(if flags & 2 != 0 { 2 } else { 0 }..)
+}

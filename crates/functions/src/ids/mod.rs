@@ -1,0 +1,159 @@
+#![doc = include_str!("README.md")]
+
+mod candidates;
+mod config;
+mod facts;
+mod limit;
+mod load;
+mod marks;
+mod message;
+mod occasion;
+mod prefilter;
+mod scene;
+mod signature;
+mod state;
+mod watch;
+
+use nf::config::ConfigError;
+use nf::{
+    Access, Affinity, BufferSpec, Context, Descriptor, Field, Maturity, NetworkFunction, PacketView, Scaling,
+    Setup, Shared, Verdict,
+};
+use packet::DropReason;
+
+pub use config::{BODY_MAX, Config, Mode, Unsupported};
+use load::Searches;
+pub use load::{Problem, Rules, Sources};
+pub use message::HEAD_BYTES;
+use signature::Signature;
+pub use state::State;
+use watch::{Watch, Work};
+
+/// Bytes of a stream before a piece that are looked at with it.
+pub const LOOKBACK_BYTES: usize = 2048;
+/// The most bytes that an alert shows of what it is about.
+pub const EXCERPT_BYTES: usize = 256;
+
+/// The intrusion detection function (S25).
+pub struct Ids {
+    signatures: Vec<Signature>,
+    searches: Searches,
+    body_max: usize,
+    prevents: bool,
+}
+
+/// Numbers of the counters in the descriptor.
+mod counter {
+    pub const ALERTS: usize = 0;
+    pub const SUPPRESSED: usize = 1;
+    pub const DROPPED: usize = 2;
+    pub const REJECTED: usize = 3;
+    pub const PASSED: usize = 4;
+    pub const INSPECTED_BYTES: usize = 5;
+    pub const LOOKED_AT: usize = 6;
+    pub const GAVE_UP: usize = 7;
+    pub const CANDIDATES_FORGOTTEN: usize = 8;
+    pub const HTTP_MESSAGES: usize = 9;
+    pub const DNS_MESSAGES: usize = 10;
+    pub const TLS_HANDSHAKES: usize = 11;
+}
+
+/// Memory for what is kept of streams and messages of all flows, unless the configuration says otherwise, in bytes.
+const MEMORY: usize = 256 << 20;
+
+static DESCRIPTOR: Descriptor = Descriptor {
+    name: "ids",
+    aliases: &["Snort", "Suricata", "IPS"],
+    summary: "Looks for attacks in packets, streams and messages by Suricata's rules; alerts, drops, rejects",
+    maturity: Maturity::Preview,
+    state_version: 1,
+    attributes: &[],
+    reads: &[
+        Field::SourceAddress,
+        Field::DestinationAddress,
+        Field::SourcePort,
+        Field::DestinationPort,
+        Field::Protocol,
+        Field::TcpFlags,
+        Field::TimeToLive,
+        Field::Dscp,
+    ],
+    writes: &[],
+    payload: Access::Read,
+    affinity: Affinity::Flow,
+    scaling: Scaling::Servers,
+    shared: &[
+        Shared::Counter("alerts"),
+        Shared::Counter("alerts_suppressed"),
+        Shared::Counter("packets_dropped"),
+        Shared::Counter("packets_rejected"),
+        Shared::Counter("packets_passed"),
+        Shared::Counter("bytes_searched"),
+        Shared::Counter("rules_looked_at"),
+        Shared::Counter("rules_given_up"),
+        Shared::Counter("candidates_forgotten"),
+        Shared::Counter("http_messages"),
+        Shared::Counter("dns_messages"),
+        Shared::Counter("tls_messages"),
+        Shared::Meters("trackers"),
+    ],
+    map: None,
+    buffers: Some(BufferSpec { count: state::KEPT, len_max: 2 * BODY_MAX as usize, memory: MEMORY }),
+    stream: true,
+    keeps_flows: false,
+    cycles_per_packet: 3000,
+};
+
+impl NetworkFunction for Ids {
+    const DESCRIPTOR: &'static Descriptor = &DESCRIPTOR;
+    type Config = Config;
+    type State = State;
+    const HOT_BYTES: usize = 64;
+
+    fn new(config: Config, setup: &mut Setup) -> Result<Ids, ConfigError> {
+        if !(1..=BODY_MAX).contains(&config.body.0) {
+            return Err(ConfigError::new(format!(
+                "`body` is {} bytes, expected 1 to {BODY_MAX}",
+                config.body.0
+            )));
+        }
+        if config.rules.0.is_empty() {
+            return Err(ConfigError::new(
+                "`rules` is missing: the text of a rule file, such as file(\"a.rules\")",
+            ));
+        }
+        let rules = Rules::read(&Sources {
+            rules: &config.rules.0,
+            variables: Some(&config.variables),
+            classification: Some(&config.classification),
+            home: &config.home,
+        });
+        if let (Unsupported::Refuse, Some(problem)) = (config.unsupported, rules.problems.first()) {
+            return Err(problem.into());
+        }
+        rules.problems.iter().for_each(|problem| setup.warn(problem.to_string()));
+        let searches = Searches::new(&rules).map_err(ConfigError::new)?;
+        let signatures: Vec<Signature> =
+            rules.signatures.into_iter().map(|(signature, ..)| signature).collect();
+        let counts = signatures.iter().any(|one| one.threshold.is_some() || one.filter.is_some());
+        setup.meters(if counts { config.trackers } else { 0 });
+        setup.buffer_memory(config.memory.0 as usize);
+        Ok(Ids {
+            signatures,
+            searches,
+            body_max: config.body.0 as usize,
+            prevents: config.mode == Mode::Prevent,
+        })
+    }
+
+    // S25
+    fn process(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
+        if state.is_dropped != 0 {
+            return Verdict::Drop(DropReason::IdsFlow);
+        }
+        let mut work = context.take_scratch::<Work>();
+        let verdict = Watch::new(self, packet, context, &mut work).packet(state);
+        context.give_scratch(work);
+        verdict
+    }
+}

@@ -1,0 +1,117 @@
+//! The one search for many patterns: which rules may hold, told by what they cannot hold without.
+
+use literals::{Cursor, Literal, MAX_LITERAL, Set, SetError};
+use rules::{Buffer, Content, Match, Rule};
+
+/// Rules that look at the same bytes on the same occasion.
+pub struct Prefilter {
+    set: Set,
+    /// For each literal, its rule and its length.
+    rules: Vec<(u32, u32)>,
+    /// Rules that have no literal.
+    always: Vec<u32>,
+}
+
+/// A rule's literal, if it has one here, and the rule's number.
+pub type Entry = (Option<Literal>, u32);
+
+impl Prefilter {
+    /// A search for these. An empty one finds nothing.
+    pub fn new(entries: impl IntoIterator<Item = Entry>) -> Result<Prefilter, SetError> {
+        let (mut literals, mut rules, mut always) = (Vec::new(), Vec::new(), Vec::new());
+        for (literal, rule) in entries {
+            match literal {
+                Some(literal) => {
+                    rules.push((rule, literal.bytes.len() as u32));
+                    literals.push(literal);
+                }
+                None => always.push(rule),
+            }
+        }
+        Ok(Prefilter { set: Set::new(literals)?, rules, always })
+    }
+
+    /// Whether it has no rules.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty() && self.always.is_empty()
+    }
+
+    /// Rules that have no literal.
+    pub fn always(&self) -> &[u32] {
+        &self.always
+    }
+
+    /// Adds the rules whose literal is in the text.
+    #[inline]
+    pub fn find(&self, text: &[u8], candidates: &mut Vec<u32>) {
+        self.set.find(text, |literal, _| candidates.push(self.rules[literal as usize].0));
+    }
+
+    /// Goes on with a stream, and tells each rule whose literal ends in the piece, with where it ends and its
+    /// length.
+    #[inline]
+    pub fn scan(&self, cursor: &mut Cursor, piece: &[u8], mut found: impl FnMut(u32, usize, u32)) {
+        self.set.scan(cursor, piece, |literal, end| {
+            let (rule, len) = self.rules[literal as usize];
+            found(rule, end, len);
+        });
+    }
+
+    /// Bytes that it takes.
+    pub fn memory_bytes(&self) -> usize {
+        self.set.memory_bytes() + size_of_val(&self.rules[..]) + size_of_val(&self.always[..])
+    }
+}
+
+/// What to search for in a content: all of it, or its beginning.
+fn literal(content: &Content) -> Literal {
+    let bytes = &content.pattern[..content.pattern.len().min(MAX_LITERAL)];
+    if content.nocase { Literal::nocase(bytes) } else { Literal::exact(bytes) }
+}
+
+/// The rule's anchor in streams and packets: its fast pattern, if that is in the payload as it is.
+pub fn anchor(rule: &Rule) -> Option<Literal> {
+    let (buffer, at) = rule.fast_pattern()?;
+    let buffer = &rule.buffers[buffer];
+    match &buffer.matches[at] {
+        Match::Content(content) if buffer.buffer == Buffer::Payload && buffer.transforms.is_empty() => {
+            Some(literal(content))
+        }
+        _ => None,
+    }
+}
+
+/// What to search a message for: a content of one of its buffers that is likely to be rare. It says nothing of what the rule
+/// means, only where it cannot hold.
+pub fn in_message(rule: &Rule) -> Option<(Buffer, Literal)> {
+    let mut best: Option<((u8, usize), &Content, Buffer)> = None;
+    for buffer in rule.buffers.iter().filter(|one| one.transforms.is_empty()) {
+        for one in &buffer.matches {
+            let Match::Content(content) = one else { continue };
+            let Some(rank) = rank(buffer.buffer).filter(|_| !content.negated) else { continue };
+            let weight = (rank, content.pattern.len().min(MAX_LITERAL));
+            // One of fewer than four bytes is found everywhere.
+            let weight = if weight.1 < 4 { (0, weight.1) } else { weight };
+            if best.is_none_or(|(other, ..)| weight > other) {
+                best = Some((weight, content, buffer.buffer));
+            }
+        }
+    }
+    best.map(|(_, content, buffer)| (buffer, literal(content)))
+}
+
+/// How rare what is found in the buffer is likely to be; none: not searched.
+fn rank(buffer: Buffer) -> Option<u8> {
+    use Buffer as B;
+    Some(match buffer {
+        B::Base64Data
+        | B::Payload
+        | B::HttpStart
+        | B::HttpHeaderRaw
+        | B::HttpRequestLine
+        | B::HttpResponseLine => return None,
+        B::HttpHeaderNames | B::HttpMethod | B::HttpProtocol | B::HttpStatusCode | B::HttpStatusMessage => 1,
+        B::HttpHeader | B::HttpRequestHeader | B::HttpResponseHeader => 2,
+        _ => 3,
+    })
+}

@@ -1,0 +1,187 @@
+//! A rule made ready to be looked at.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use dissect::detect::Verdict;
+use inspect::Inspection;
+use packet::Class;
+use packet::parse::protocol;
+use rules::{
+    Action, Addresses, Classifications, DetectionFilter, Direction, Flow, Flowbit, Loaded, Only, PacketTest,
+    Ports, Protocol, ProtocolTest, State, Threshold, Transport, Way,
+};
+
+use super::facts::{Facts, is_application};
+use super::marks::{Change, Marks, Names, Test};
+
+/// A rule made ready.
+pub struct Signature {
+    /// The rule's group, number and revision.
+    pub id: (u32, u32, u32),
+    /// What it tells.
+    pub message: Arc<str>,
+    /// Its class, in words.
+    pub category: Arc<str>,
+    /// Its priority.
+    pub severity: u8,
+    /// What it does.
+    pub action: Action,
+    /// Whether it is told.
+    pub alerts: bool,
+    /// What it asks of buffers.
+    pub inspection: Inspection,
+    /// When it acts, and what of it is told.
+    pub filter: Option<DetectionFilter>,
+    pub threshold: Option<Threshold>,
+    header: Header,
+    flow: Flow,
+    packet: Vec<PacketTest>,
+    application: Vec<ProtocolTest>,
+    tests: Vec<Test>,
+    changes: Vec<Change>,
+}
+
+/// The rule's first words.
+struct Header {
+    protocol: Protocol,
+    direction: Direction,
+    source: Arc<Addresses>,
+    source_ports: Arc<Ports>,
+    destination: Arc<Addresses>,
+    destination_ports: Arc<Ports>,
+}
+
+impl Signature {
+    /// Makes a rule ready. Its marks are given numbers.
+    pub fn new(
+        loaded: &Loaded,
+        inspection: Inspection,
+        classes: &Classifications,
+        names: &mut Names,
+    ) -> Option<Signature> {
+        let rule = &loaded.rule;
+        let (mut tests, mut changes) = (Vec::new(), Vec::new());
+        for bit in &rule.flowbits {
+            match bit {
+                Flowbit::IsSet(any) => tests.push(Test { any: names.of(any)?, set: true }),
+                Flowbit::IsNotSet(any) => tests.push(Test { any: names.of(any)?, set: false }),
+                Flowbit::Set(all) => changes.push(Change::Set(names.of(all)?)),
+                Flowbit::Unset(all) => changes.push(Change::Unset(names.of(all)?)),
+                Flowbit::Toggle(all) => changes.push(Change::Toggle(names.of(all)?)),
+            }
+        }
+        let class = rule.classtype.as_deref();
+        let category =
+            class.and_then(|name| classes.get(name)).map_or(class.unwrap_or(""), |class| &class.description);
+        Some(Signature {
+            id: (rule.gid, rule.sid, rule.rev),
+            message: rule.msg.as_str().into(),
+            category: category.into(),
+            severity: rule.priority,
+            action: rule.action,
+            alerts: rule.alerts,
+            inspection,
+            filter: rule.detection_filter,
+            threshold: rule.threshold,
+            header: Header {
+                protocol: rule.protocol,
+                direction: rule.direction,
+                source: Arc::clone(&rule.source),
+                source_ports: Arc::clone(&rule.source_ports),
+                destination: Arc::clone(&rule.destination),
+                destination_ports: Arc::clone(&rule.destination_ports),
+            },
+            flow: rule.flow,
+            packet: rule.packet.clone(),
+            application: rule.application.clone(),
+            tests,
+            changes,
+        })
+    }
+
+    /// Whether all holds but what is asked of buffers.
+    pub fn applies(&self, facts: &Facts<'_>, marks: &Marks) -> bool {
+        self.flow_holds(facts)
+            && self.header.holds(facts)
+            && self.tests.iter().all(|test| marks.holds(test))
+            && self.packet.iter().all(|test| {
+                facts.packet.is_some_and(|packet| packet.holds(test, facts.source, facts.destination))
+            })
+            && self.application.iter().all(|test| application_holds(test, facts))
+    }
+
+    /// Changes the flow's marks as the rule says.
+    pub fn change(&self, marks: &mut Marks) {
+        self.changes.iter().for_each(|change| marks.change(change));
+    }
+
+    fn flow_holds(&self, facts: &Facts<'_>) -> bool {
+        let direction = match self.flow.direction {
+            Some(Way::ToServer) => facts.to_server,
+            Some(Way::ToClient) => !facts.to_server,
+            None => true,
+        };
+        let whole = facts.packet.is_none_or(|packet| packet.class == Class::Whole);
+        direction
+            && (self.flow.fragments != Some(Only::Plain) || whole)
+            && match self.flow.state {
+                Some(State::Established) => facts.established,
+                Some(State::NotEstablished) => !facts.established,
+                Some(State::Stateless) | None => true,
+            }
+    }
+}
+
+impl Header {
+    fn holds(&self, facts: &Facts<'_>) -> bool {
+        let protocol = match self.protocol {
+            Protocol::Application(wanted) => is_application(facts.application, wanted),
+            Protocol::Transport(wanted) => transport_holds(wanted, facts),
+        };
+        let (from, to) = (facts.source, facts.destination);
+        let has_ports = matches!(facts.protocol, protocol::TCP | protocol::UDP);
+        let in_ports =
+            |ports: &Ports, port: u16| if has_ports { ports.contains(port) } else { ports.is_any() };
+        let ways = |a: (IpAddr, u16), b: (IpAddr, u16)| {
+            in_ports(&self.destination_ports, b.1)
+                && in_ports(&self.source_ports, a.1)
+                && self.source.contains(a.0)
+                && self.destination.contains(b.0)
+        };
+        let (a, b) = ((from.addr.ip(), from.port), (to.addr.ip(), to.port));
+        protocol && (ways(a, b) || self.direction == Direction::Both && ways(b, a))
+    }
+}
+
+fn transport_holds(wanted: Transport, facts: &Facts<'_>) -> bool {
+    match wanted {
+        Transport::Ip => true,
+        Transport::Ipv4 => facts.version == 4,
+        Transport::Ipv6 => facts.version == 6,
+        Transport::Tcp | Transport::TcpPacket | Transport::TcpStream => facts.protocol == protocol::TCP,
+        Transport::Udp => facts.protocol == protocol::UDP,
+        Transport::Icmp => matches!(facts.protocol, protocol::ICMP | protocol::ICMPV6),
+        Transport::Icmpv4 => facts.protocol == protocol::ICMP,
+        Transport::Icmpv6 => facts.protocol == protocol::ICMPV6,
+        _ => false,
+    }
+}
+
+fn application_holds(test: &ProtocolTest, facts: &Facts<'_>) -> bool {
+    match test {
+        ProtocolTest::Is { negated, protocols, .. } => {
+            let known = facts.application != Verdict::Unknown;
+            let any = protocols.iter().any(|wanted| is_application(facts.application, *wanted));
+            if *negated { known && !any } else { any }
+        }
+        ProtocolTest::DnsOpcode(wanted) => facts.dns.is_some_and(|dns| wanted.holds(dns.opcode)),
+        ProtocolTest::DnsRcode(wanted) => {
+            facts.dns.and_then(|dns| dns.rcode).is_some_and(|rcode| wanted.holds(rcode))
+        }
+        ProtocolTest::DnsType(wanted) => {
+            facts.dns.is_some_and(|dns| dns.kinds().iter().any(|kind| wanted.holds(*kind)))
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,72 @@
+//! What is kept of a flow.
+
+use dissect::detect::Detector;
+use dissect::{ssh, tls};
+use http::Exchange;
+use literals::Cursor;
+use packet::Direction;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::marks::Marks;
+
+/// What is kept of a flow, beside its growing buffers.
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct State {
+    /// Its marks.
+    pub marks: Marks,
+    /// Where in each stream the window begins.
+    pub window_start: [u64; 2],
+    /// HTTP's parser.
+    pub exchange: Exchange,
+    /// The search for patterns, by direction: 32 bytes each.
+    pub cursors: [Cursor; 2],
+    /// The readers of other protocols.
+    pub tls: [tls::Stream; 2],
+    /// See there.
+    pub ssh: [ssh::Reader; 2],
+    /// What the flow speaks.
+    pub detector: Detector,
+    /// 1: a rule dropped the flow.
+    pub is_dropped: u8,
+    reserved: [u8; PADDING],
+}
+
+/// Up to a multiple of eight bytes.
+const PADDING: usize =
+    8 - (2 * size_of::<tls::Stream>() + 2 * size_of::<ssh::Reader>() + size_of::<Detector>() + 1) % 8;
+
+// S25: what the search for patterns keeps of a direction.
+const _: () = assert!(size_of::<Cursor>() <= 64);
+
+impl State {
+    /// A new connection begins on the same ports.
+    pub fn restart(&mut self) {
+        *self = State { marks: self.marks, is_dropped: self.is_dropped, ..State::default() };
+    }
+}
+
+/// The growing buffers of a flow: for each direction, these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// The last bytes of the stream.
+    Window,
+    /// Rules that may still hold: see [`super::candidates`].
+    Candidates,
+    /// A line or message of the application protocol that is not complete yet.
+    Line,
+    /// An HTTP message's head.
+    Head,
+    /// Its body.
+    Body,
+}
+
+/// Growing buffers of a flow.
+pub const KEPT: usize = 10;
+
+impl Kept {
+    /// The buffer's number in the descriptor.
+    pub fn of(self, direction: Direction) -> usize {
+        self as usize * 2 + direction.index()
+    }
+}
