@@ -71,12 +71,27 @@ pub fn parse(name: &str, text: &str, folder: &Path, seed: Option<u64>) -> anyhow
         eprint!("{}", policy.report.render(colour));
     }
     let seed = seed.unwrap_or_else(|| RandomState::new().hash_one(name));
-    node::assemble(&policy, &functions::registry(), seed, io::cycles::counter()).map_err(|wrong| {
-        for diagnostic in &wrong {
-            eprint!("{}", diagnostic.render(&policy.report.sources, colour));
-        }
-        Refused(format!("{name} is not a policy that can run")).into()
-    })
+    let assembly =
+        node::assemble(&policy, &functions::registry(), seed, io::cycles::counter()).map_err(|wrong| {
+            for diagnostic in &wrong {
+                eprint!("{}", diagnostic.render(&policy.report.sources, colour));
+            }
+            Refused(format!("{name} is not a policy that can run"))
+        })?;
+    warn(&assembly.warnings);
+    Ok(assembly)
+}
+
+/// Warnings that are shown of a policy's functions; the others are counted.
+const WARNINGS_SHOWN: usize = 10;
+
+fn warn(warnings: &[(String, String)]) {
+    for (function, warning) in warnings.iter().take(WARNINGS_SHOWN) {
+        eprintln!("rivulet: {function}: {warning}");
+    }
+    if let Some(more @ 1..) = warnings.len().checked_sub(WARNINGS_SHOWN) {
+        eprintln!("rivulet: {more} more such warnings");
+    }
 }
 
 /// The number of a port that the policy does not have.

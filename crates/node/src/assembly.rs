@@ -21,6 +21,8 @@ pub struct Assembly {
     pub both_ways: bool,
     /// The seed that is in force.
     pub seed: u64,
+    /// What functions have to say of their configurations that is no error: the function's name, and each warning.
+    pub warnings: Vec<(String, String)>,
 }
 
 /// Makes what the policy describes. `seed` counts if the policy names none.
@@ -62,10 +64,14 @@ pub fn assemble(
     if !wrong.is_empty() {
         return Err(wrong);
     }
-    let names = line.nfs.iter().map(|&nf| policy.nfs[nf].name.clone()).collect();
+    let names: Vec<String> = line.nfs.iter().map(|&nf| policy.nfs[nf].name.clone()).collect();
+    let warnings = stages.iter().zip(&names).flat_map(|(stage, name)| {
+        stage.shared().warnings.iter().map(|warning| (name.clone(), warning.clone()))
+    });
+    let warnings = warnings.collect();
     let chain = Chain::new(stages, options)
         .map_err(|error| vec![Diagnostic::error(error, policy.pipelets[0].span)])?;
-    Ok(Assembly { chain, names, ports, both_ways: line.both_ways, seed: options.seed })
+    Ok(Assembly { chain, names, ports, both_ways: line.both_ways, seed: options.seed, warnings })
 }
 
 /// The way of the packets: the port inside, the functions in order, the port outside.

@@ -16,7 +16,7 @@ pub struct Prefilter {
 pub type Entry = (Option<Literal>, u32);
 
 impl Prefilter {
-    /// A search for these. An empty one finds nothing.
+    /// A search for these.
     pub fn new(entries: impl IntoIterator<Item = Entry>) -> Result<Prefilter, SetError> {
         let (mut literals, mut rules, mut always) = (Vec::new(), Vec::new(), Vec::new());
         for (literal, rule) in entries {
@@ -29,11 +29,6 @@ impl Prefilter {
             }
         }
         Ok(Prefilter { set: Set::new(literals)?, rules, always })
-    }
-
-    /// Whether it has no rules.
-    pub fn is_empty(&self) -> bool {
-        self.rules.is_empty() && self.always.is_empty()
     }
 
     /// Rules that have no literal.
