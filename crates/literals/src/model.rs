@@ -18,8 +18,10 @@ impl Model {
         let mut sample = SAMPLE.replace('\n', "\r\n").into_bytes();
         // What binary protocols pad with.
         sample.extend([[0; 64], [255; 64]].as_flattened());
-        let mut model = Self { sample, singles: vec![0; 1 << 8], pairs: vec![0; 1 << 16], windows: Vec::new() };
-        model.windows = model.sample.array_windows().map(|&window| folded(u32::from_le_bytes(window))).collect();
+        let mut model =
+            Self { sample, singles: vec![0; 1 << 8], pairs: vec![0; 1 << 16], windows: Vec::new() };
+        model.windows =
+            model.sample.array_windows().map(|&window| folded(u32::from_le_bytes(window))).collect();
         for window in &model.windows {
             model.singles[(window & 0xff) as usize] += 1;
             model.pairs[(window & 0xffff) as usize] += 1;

@@ -29,11 +29,12 @@ fn text(alphabet: Vec<u8>, lengths: std::ops::RangeInclusive<usize>) -> impl Str
 /// Literals of at least so many bytes, and a text into which some of them were put.
 fn case() -> impl Strategy<Value = (Vec<Literal>, Vec<u8>)> {
     (alphabet(), 1..=12usize).prop_flat_map(|(alphabet, shortest)| {
-        let literal = (text(alphabet.clone(), shortest..=MAX_LITERAL), 0..=MAX_LITERAL - shortest, any::<bool>())
-            .prop_map(move |(mut bytes, spare, nocase)| {
-                bytes.truncate((MAX_LITERAL - spare).max(shortest));
-                Literal { bytes, nocase }
-            });
+        let literal =
+            (text(alphabet.clone(), shortest..=MAX_LITERAL), 0..=MAX_LITERAL - shortest, any::<bool>())
+                .prop_map(move |(mut bytes, spare, nocase)| {
+                    bytes.truncate((MAX_LITERAL - spare).max(shortest));
+                    Literal { bytes, nocase }
+                });
         let literals = prop::collection::vec(literal, 0..20);
         let put = prop::collection::vec((any::<Index>(), any::<Index>(), any::<bool>()), 0..12);
         (literals, text(alphabet, 0..=400), put).prop_map(|(literals, mut text, put)| {
@@ -61,9 +62,9 @@ fn pieces<'a>(text: &'a [u8], cuts: &[Index]) -> Vec<&'a [u8]> {
 /// What is found in a stream of these pieces, sorted, with ends from the start of the stream. In between, the cursor
 /// is moved as bytes.
 fn scanned(set: &Set, pieces: &[&[u8]]) -> Vec<(u32, usize)> {
-    let (mut bytes, mut before, mut found) = ([0; size_of::<Cursor>()], 0, Vec::new());
+    let (mut bytes, mut before, mut found) = ([0u8; size_of::<Cursor>()], 0, Vec::new());
     for piece in pieces {
-        let mut cursor = Cursor::read_from_bytes(&bytes).unwrap();
+        let mut cursor: Cursor = zerocopy::transmute!(bytes);
         set.scan(&mut cursor, piece, |literal, end| {
             assert!(0 < end && end <= piece.len());
             found.push((literal, before + end));
