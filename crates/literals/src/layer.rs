@@ -8,7 +8,7 @@ use crate::model::Model;
 use crate::windows::{Hash, array_at, folded, window_at, word_at};
 
 /// How many hashes are tried for the one that takes the least of the sample for literals.
-const HASHES_TRIED: u32 = 16;
+const HASHES_TRIED: u32 = 4;
 
 // What the search takes, measured, in processor cycles: for a window, for one that is noted, and for each of its entries.
 const WINDOW_CYCLES: u64 = 3;
