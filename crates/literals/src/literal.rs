@@ -73,10 +73,11 @@ impl Needle {
         Word { bits: word_at(&self.bits, at), mask: word_at(&self.mask, at) }
     }
 
-    /// Whether `text`, which has the needle's length, is the needle.
-    pub(crate) fn is(&self, text: &[u8]) -> bool {
-        let last = self.length().saturating_sub(8);
-        (0..last).step_by(8).chain([last]).all(|at| self.word(at).is(word_at(text, at)))
+    /// Whether the text begins with the needle. All of its bytes are looked at: that is faster than to count.
+    #[inline(always)]
+    pub(crate) fn begins(&self, text: &[u8; MAX_LITERAL]) -> bool {
+        let differ = |at: usize| text[at] & self.mask[at] ^ self.bits[at];
+        (0..MAX_LITERAL).fold(0, |any, at| any | differ(at)) == 0
     }
 }
 

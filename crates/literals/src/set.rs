@@ -4,18 +4,16 @@ use crate::cursor::{Cursor, RECENT};
 use crate::layer::Layer;
 use crate::literal::{Literal, MAX_LITERAL, Needle};
 use crate::model::Model;
+use crate::plan;
 
 /// The most literals of a set.
 pub const MAX_LITERALS: usize = 1 << 16;
 
-/// Literals shorter than this are searched for apart, so that they do not slow the search for the others down.
-const LONG: usize = 4;
-
 /// Literals that are searched for together. A literal's number is its place among those that the set was made of; the
 /// same bytes may be given more than once.
 ///
-/// The length of the shortest literal says how fast the search is: seven bytes are best, and five are better than four.
-/// Ones of fewer than four bytes cost another pass over the text.
+/// How long the literals are says how fast the search is: ones of seven bytes or more are best, then those of four or more;
+/// of shorter ones even a few make it slow.
 #[derive(Clone, Debug)]
 pub struct Set {
     needles: Vec<Needle>,
@@ -65,14 +63,7 @@ impl Set {
                 (None, bytes) => return Err(SetError::TooLong { literal: number, bytes }),
             });
         }
-        let model = Model::new();
-        let (long, short): (Vec<u32>, Vec<u32>) =
-            (0..needles.len() as u32).partition(|&number| needles[number as usize].length() >= LONG);
-        let layers = [long, short]
-            .into_iter()
-            .filter(|numbers| !numbers.is_empty())
-            .map(|numbers| Layer::new(&needles, &numbers, &model))
-            .collect();
+        let layers = plan::layers(&needles, &Model::new());
         let reach = needles.iter().map(Needle::length).max().unwrap_or(1) - 1;
         Ok(Self { needles, layers, reach })
     }
@@ -82,8 +73,8 @@ impl Set {
     /// that it overlaps others, or that the same is found for another literal. However a stream is cut into pieces,
     /// the same occurrences are found, each once.
     ///
-    /// Those that began in earlier pieces come first. Otherwise the order is roughly that of the stream, and always the same for the
-    /// same set, cursor and piece; but neither the ends nor the numbers are sorted.
+    /// Those that began in earlier pieces come first. Otherwise the order is always the same for the same set, cursor and
+    /// piece, but neither the ends nor the numbers are sorted.
     #[inline]
     pub fn scan(&self, cursor: &mut Cursor, piece: &[u8], mut found: impl FnMut(u32, usize)) {
         let recent = cursor.recent();

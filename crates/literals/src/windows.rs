@@ -46,7 +46,13 @@ impl Hash {
     /// Of which the highest bits are the best.
     #[inline(always)]
     pub(crate) fn of(self, window: u32) -> u32 {
-        folded(window).wrapping_mul(self.multiplier)
+        self.of_folded(folded(window))
+    }
+
+    /// The same of a window that is folded.
+    #[inline(always)]
+    pub(crate) fn of_folded(self, window: u32) -> u32 {
+        window.wrapping_mul(self.multiplier)
     }
 }
 

@@ -62,9 +62,9 @@ fn pieces<'a>(text: &'a [u8], cuts: &[Index]) -> Vec<&'a [u8]> {
 /// What is found in a stream of these pieces, sorted, with ends from the start of the stream. In between, the cursor
 /// is moved as bytes.
 fn scanned(set: &Set, pieces: &[&[u8]]) -> Vec<(u32, usize)> {
-    let (mut bytes, mut before, mut found) = ([0; size_of::<Cursor>()], 0, Vec::new());
+    let (mut bytes, mut before, mut found) = ([0u8; size_of::<Cursor>()], 0, Vec::new());
     for piece in pieces {
-        let mut cursor = Cursor::read_from_bytes(&bytes).unwrap();
+        let mut cursor: Cursor = zerocopy::transmute!(bytes);
         set.scan(&mut cursor, piece, |literal, end| {
             assert!(0 < end && end <= piece.len());
             found.push((literal, before + end));
