@@ -139,7 +139,7 @@ fn compare(options: &str, texts: [&[u8]; 2], start: u64) -> bool {
         let mut transformed = Vec::new();
         one.transforms().apply(text, &mut transformed);
         let start = if one.buffer() == Buffer::Base64Data { 0 } else { start };
-        let found = Oracle::new(&matches.matches, &transformed, start).holds(&state);
+        let found = Oracle::new(&matches.matches, &transformed, start, 300_000).holds(&state);
         if scratch.exhausted() > 0 {
             assert!(!holds);
             return false;

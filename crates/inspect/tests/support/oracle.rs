@@ -33,12 +33,13 @@ pub struct Oracle<'a> {
 }
 
 impl<'a> Oracle<'a> {
-    pub fn new(matches: &'a [Match], bytes: &'a [u8], start: u64) -> Self {
+    /// `work` bounds how many matches are tried; an expression counts for more.
+    pub fn new(matches: &'a [Match], bytes: &'a [u8], start: u64, work: u64) -> Self {
         let expressions = matches.iter().map(|one| match one {
             Match::Pcre(pcre) => Some(compile(pcre)),
             _ => None,
         });
-        Self { matches, expressions: expressions.collect(), bytes, start: start.into(), work: 300_000 }
+        Self { matches, expressions: expressions.collect(), bytes, start: start.into(), work }
     }
 
     /// The state after the first places that hold, in the order of the buffer; `None` if there are none. An error if that
@@ -63,6 +64,8 @@ impl<'a> Oracle<'a> {
                 ends.is_empty()
             }
             Match::Pcre(pcre) => {
+                let searched = self.bytes.len() as u64 + 1;
+                self.work = self.work.checked_sub(searched * searched / 16).ok_or(TooLong)?;
                 let ends = self.pcre_ends(at, pcre, cursor);
                 if !pcre.negated {
                     return self.any_holds(at, ends, &state);

@@ -1,0 +1,57 @@
+//! Any options of a rule on any bytes: nothing panics, and on short texts what is found is what the slow way finds.
+//!
+//! Input: a byte for where the bytes begin in their stream; a line with the options; the bytes.
+
+#![no_main]
+
+use inspect::{Inspection, Scratch};
+use libfuzzer_sys::fuzz_target;
+use rules::{Buffer, Classifications, Ruleset, Variables};
+
+#[path = "../../crates/inspect/tests/support/oracle.rs"]
+#[allow(clippy::unwrap_used)]
+mod oracle;
+
+/// The longest text that the slow way looks at, in bytes, and how much work it may be.
+const SLOW_BYTES: usize = 64;
+const SLOW_WORK: u64 = 30_000;
+
+fuzz_target!(|data: &[u8]| {
+    let [start, data @ ..] = data else { return };
+    let Some(end) = data.iter().position(|byte| *byte == b'\n') else { return };
+    let (Ok(options), bytes) = (std::str::from_utf8(&data[..end]), &data[end + 1..]) else { return };
+    let text = format!("alert tcp any any -> any any ({options} sid:1;)");
+    let report = Ruleset::read("fuzz.rules", &text, &Variables::default(), &Classifications::default());
+    let [loaded] = report.ruleset.rules() else { return };
+    let inspection = match Inspection::new(&loaded.rule) {
+        Ok(inspection) => inspection,
+        Err(unsupported) => return assert!(!unsupported.to_string().is_empty()),
+    };
+
+    let mut scratch = Scratch::new();
+    scratch.begin();
+    let mut state = Some(oracle::State::default());
+    for (one, matches) in inspection.buffers().iter().zip(&loaded.rule.buffers) {
+        let (start, text, holds) = match one.buffer() {
+            Buffer::Base64Data => {
+                let text = state.as_ref().map(|state| state.decoded.clone()).unwrap_or_default();
+                (0, text, one.holds_decoded(&mut scratch))
+            }
+            _ => {
+                let start = u64::from(*start);
+                (start, bytes.to_vec(), one.holds_at(bytes, start, &mut scratch))
+            }
+        };
+        let mut transformed = Vec::new();
+        one.transforms().apply(&text, &mut transformed);
+        // Behind a buffer of which the slow way said nothing, it does not know the variables.
+        let Some(before) = state.take() else { continue };
+        if transformed.len() > SLOW_BYTES || scratch.exhausted() > 0 {
+            continue;
+        }
+        let slow = oracle::Oracle::new(&matches.matches, &transformed, start, SLOW_WORK);
+        let Ok(after) = slow.holds(&before) else { continue };
+        assert_eq!(holds, after.is_some(), "{options}");
+        state = after;
+    }
+});
