@@ -75,7 +75,7 @@ impl Stream {
         if self.phase() != Phase::Done {
             self.give_up_message(line, sink);
             sink.event(Event::Lost);
-            self.phase = Phase::Done as u8;
+            self.finish();
         }
     }
 
@@ -83,7 +83,7 @@ impl Stream {
     pub fn end(&mut self, line: &mut impl Line, sink: &mut impl Sink) {
         if self.phase() != Phase::Done {
             self.give_up_message(line, sink);
-            self.phase = Phase::Done as u8;
+            self.finish();
         }
     }
 
@@ -145,7 +145,7 @@ impl Stream {
         if let Some(fault) = fault {
             self.give_up_message(line, sink);
             self.anomaly(fault, sink);
-            self.phase = Phase::Done as u8;
+            self.finish();
             return;
         }
         self.flags |= SAW_RECORD;
@@ -172,13 +172,19 @@ impl Stream {
         self.begin_payload(phase, len);
     }
 
+    /// Nothing is read any more, and nothing is left of what was read.
+    fn finish(&mut self) {
+        let Self { repeated, told, .. } = *self;
+        *self = Self { repeated, told, phase: Phase::Done as u8, ..Self::default() };
+    }
+
     fn is_changed(&self) -> bool {
         self.flags & SAW_CHANGE != 0
     }
 
     fn encrypted(&mut self, sink: &mut impl Sink) {
         sink.event(Event::Encrypted);
-        self.phase = Phase::Done as u8;
+        self.finish();
     }
 
     /// A record of SSL 2 (RFC 5246 E.2): its length counts what stands behind the first two bytes.
@@ -191,18 +197,18 @@ impl Stream {
                 let version = Version(u16::from_be_bytes([high, low]));
                 sink.event(Event::Ssl2ClientHello(version));
                 if version < Version::SSL_3 || len < 3 {
-                    self.phase = Phase::Done as u8;
+                    self.finish();
                     return;
                 }
                 self.begin_payload(Phase::Skip, len - 3);
             }
             4 => {
                 sink.event(Event::Ssl2ServerHello(Version(u16::from_be_bytes([server_high, server_low]))));
-                self.phase = Phase::Done as u8;
+                self.finish();
             }
             _ => {
                 self.anomaly(Anomaly::NotTls, sink);
-                self.phase = Phase::Done as u8;
+                self.finish();
             }
         }
     }

@@ -7,15 +7,60 @@
 )]
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// A capture's path, and its name in the collection.
+/// A capture, and what tshark says of it.
 pub struct Capture {
     pub name: String,
-    pub path: PathBuf,
+    /// Packets with a protocol that is looked at.
+    pub rows: Vec<Row>,
+    /// The TCP connections that those are of.
+    pub connections: Vec<Connection>,
+}
+
+/// A packet's values of [`FIELDS`].
+pub struct Row(Vec<Vec<String>>);
+
+const FILTER: &str =
+    "tcp && (tls || ssh || smtp || ftp || smb || smb2 || http || http2 || dns) || udp && dns";
+
+const FIELDS: [&str; 17] = [
+    "frame.number",
+    "frame.protocols",
+    "tcp.stream",
+    "udp.payload",
+    "dns.flags.opcode",
+    "dns.flags.rcode",
+    "dns.qry.name",
+    "dns.qry.type",
+    "dns.resp.name",
+    "dns.resp.type",
+    "_ws.malformed",
+    "tls.handshake.extensions_server_name",
+    "tls.handshake.extensions_alpn_str",
+    "tls.handshake.version",
+    "tls.handshake.ciphersuite",
+    "tls.handshake.certificate",
+    "ssh.protocol",
+];
+
+impl Row {
+    /// The values of a field.
+    pub fn get(&self, field: &str) -> &[String] {
+        &self.0[FIELDS.iter().position(|name| *name == field).unwrap()]
+    }
+
+    /// The number of the one connection that the packet is of.
+    pub fn stream(&self) -> Option<u32> {
+        match self.get("tcp.stream") {
+            [stream] => stream.parse().ok(),
+            _ => None,
+        }
+    }
 }
 
 /// A TCP connection as tshark follows it: which of two nodes sent what, in the order of arrival.
@@ -25,25 +70,13 @@ pub struct Connection {
     pub pieces: Vec<(usize, Vec<u8>)>,
 }
 
-/// The connections of captures that speak any of the protocols, as tshark says; it is asked once.
-pub fn connections() -> Option<&'static [(Capture, Vec<Connection>)]> {
-    static CONNECTIONS: OnceLock<Option<Vec<(Capture, Vec<Connection>)>>> = OnceLock::new();
-    let followed = CONNECTIONS.get_or_init(|| {
-        let followed = captures()?.into_iter().map(|capture| {
-            let filter = "tcp && (tls || ssh || smtp || ftp || smb || smb2 || http || http2 || dns)";
-            let rows = capture.fields(filter, ["tcp.stream"]);
-            let streams: BTreeSet<u32> =
-                rows.iter().flat_map(|[stream]| stream).filter_map(|stream| stream.parse().ok()).collect();
-            let connections = capture.follow(&streams);
-            (capture, connections)
-        });
-        Some(followed.filter(|(_, connections)| !connections.is_empty()).collect())
-    });
-    followed.as_deref()
+/// The captures, if they and tshark are there; tshark is asked once.
+pub fn captures() -> Option<&'static [Capture]> {
+    static CAPTURES: OnceLock<Option<Vec<Capture>>> = OnceLock::new();
+    CAPTURES.get_or_init(read_captures).as_deref()
 }
 
-/// The captures, if they and tshark are there.
-pub fn captures() -> Option<Vec<Capture>> {
+fn read_captures() -> Option<Vec<Capture>> {
     let shared = std::env::var_os("RIVULET_SHARED")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
     let traces = shared.join("traces");
@@ -56,47 +89,44 @@ pub fn captures() -> Option<Vec<Capture>> {
     let names = manifest.lines().skip(1).filter_map(|line| line.split('\t').next());
     // Headers only, and echoes of random bytes: nothing to dissect.
     let names = names.filter(|name| !name.contains("auckland") && !name.contains("echo_500"));
-    Some(names.map(|name| Capture { name: name.to_owned(), path: traces.join(name) }).collect())
+    Some(names.map(|name| read_capture(name, &traces.join(name))).collect())
 }
 
-pub fn skip<T>(why: &str) -> Option<T> {
+fn skip<T>(why: &str) -> Option<T> {
     assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{why}");
     println!("SKIPPED: {why}");
     None
 }
 
-impl Capture {
-    pub fn tshark<S: AsRef<std::ffi::OsStr>>(&self, arguments: &[S]) -> String {
-        let output = Command::new("tshark").arg("-r").arg(&self.path).args(arguments).output().unwrap();
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    }
+fn read_capture(name: &str, path: &Path) -> Capture {
+    let mut arguments = vec!["-Y", FILTER, "-T", "fields", "-E", "aggregator=|"];
+    arguments.extend(FIELDS.iter().flat_map(|field| ["-e", *field]));
+    let rows: Vec<_> = tshark(path, &arguments).lines().map(row).collect();
+    let streams: BTreeSet<u32> = rows.iter().filter_map(Row::stream).collect();
+    Capture { name: name.to_owned(), rows, connections: follow(path, &streams) }
+}
 
-    /// Fields of the packets that pass a filter: a row a packet, each field's values in a list.
-    pub fn fields<const N: usize>(&self, filter: &str, fields: [&str; N]) -> Vec<[Vec<String>; N]> {
-        let mut arguments = vec!["-Y", filter, "-T", "fields", "-E", "aggregator=|"];
-        arguments.extend(fields.iter().flat_map(|field| ["-e", *field]));
-        let text = self.tshark(&arguments);
-        let rows = text.lines().map(|line| {
-            let mut columns = line.split('\t');
-            fields.map(|_| {
-                let column = columns.next().unwrap_or_default();
-                column.split('|').filter(|value| !value.is_empty()).map(str::to_owned).collect()
-            })
-        });
-        rows.collect()
-    }
+fn row(line: &str) -> Row {
+    let values =
+        |column: &str| column.split('|').filter(|value| !value.is_empty()).map(str::to_owned).collect();
+    let mut columns: Vec<_> = line.split('\t').map(values).collect();
+    columns.resize(FIELDS.len(), Vec::new());
+    Row(columns)
+}
 
-    /// The connections of these numbers.
-    fn follow(&self, streams: &BTreeSet<u32>) -> Vec<Connection> {
-        let mut arguments = vec!["-q".to_owned()];
-        arguments
-            .extend(streams.iter().flat_map(|stream| ["-z".to_owned(), format!("follow,tcp,raw,{stream}")]));
-        if streams.is_empty() {
-            return Vec::new();
-        }
-        let text = self.tshark(&arguments);
-        text.split("Filter: tcp.stream eq ").skip(1).map(connection).collect()
+fn follow(path: &Path, streams: &BTreeSet<u32>) -> Vec<Connection> {
+    if streams.is_empty() {
+        return Vec::new();
     }
+    let mut arguments = vec!["-q".to_owned()];
+    arguments.extend(streams.iter().flat_map(|stream| ["-z".to_owned(), format!("follow,tcp,raw,{stream}")]));
+    let text = tshark(path, &arguments);
+    text.split("Filter: tcp.stream eq ").skip(1).map(connection).collect()
+}
+
+fn tshark<S: AsRef<OsStr>>(path: &Path, arguments: &[S]) -> String {
+    let output = Command::new("tshark").arg("-r").arg(path).args(arguments).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 fn connection(text: &str) -> Connection {
