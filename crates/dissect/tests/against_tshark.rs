@@ -184,7 +184,9 @@ fn note(tls: &mut Tls, event: Event<'_>) {
             tls.versions.push(hex(hello.legacy_version().0));
             tls.ciphers.push(hex(hello.cipher_suite()));
         }
-        Event::Ssl2ClientHello(version) | Event::Ssl2ServerHello(version) => tls.versions.push(hex(version.0)),
+        Event::Ssl2ClientHello(version) | Event::Ssl2ServerHello(version) => {
+            tls.versions.push(hex(version.0))
+        }
         Event::Certificates(chain) => {
             let hex = |der: &[u8]| der.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
             tls.certificates.extend(chain.iter().map(hex));

@@ -79,6 +79,47 @@ fn dns_over_tcp() {
     assert_eq!(dns::over_tcp(b"\0\0\0\x01"), Message { message: b"", rest: b"\0\x01" });
 }
 
+/// What a side says at once.
+type Turn = (Side, &'static [u8]);
+
+#[test]
+fn verdicts() {
+    use Side::{Request, Response};
+    use dissect::detect::Application::*;
+    let rows: [(&[Turn], u16, Verdict); 25] = [
+        (&[(Request, b"GET /")], 9, Verdict::Known(Http1)),
+        (&[(Request, b"\r\nPOST /")], 9, Verdict::Known(Http1)),
+        (&[(Request, b"GE")], 80, Verdict::Unknown),
+        (&[(Request, b"OPTIONS rtsp://a"), (Response, b"RTSP/1.0 200")], 80, Verdict::Failed),
+        (&[(Request, b"OPTIONS /a")], 80, Verdict::Known(Http1)),
+        (&[(Response, b"HTTP/1.0 200")], 9, Verdict::Known(Http1)),
+        (&[(Request, b"PRI * HTTP/2.0\r\n\r\n")], 80, Verdict::Known(Http2)),
+        (&[(Request, b"\x16\x03\x01\x02\x00\x01")], 80, Verdict::Known(Tls)),
+        (&[(Request, b"\x16\x03\x01\x00\x00\x01")], 443, Verdict::Unknown),
+        (&[(Request, b"\x80\x2e\x01\x00\x02")], 443, Verdict::Known(Tls)),
+        (&[(Request, b"\x80\x2e\x01\x03\x00")], 443, Verdict::Known(Tls)),
+        (&[(Response, b"SSH-2.0")], 2222, Verdict::Known(Ssh)),
+        (&[(Response, b"220 a")], 25, Verdict::Known(Smtp)),
+        (&[(Response, b"220 a")], 21, Verdict::Known(Ftp)),
+        (&[(Response, b"220 a")], 9, Verdict::Unknown),
+        (&[(Response, b"220-a"), (Request, b"ehlo a")], 9, Verdict::Known(Smtp)),
+        (&[(Response, b"220-a"), (Request, b"user a")], 9, Verdict::Known(Ftp)),
+        (&[(Request, b"USER a"), (Response, b"220 a")], 9, Verdict::Known(Ftp)),
+        (&[(Response, b"+OK"), (Request, b"USER a")], 110, Verdict::Failed),
+        (&[(Request, b"\0\0\0\x45\xfeSMB")], 9, Verdict::Known(Smb)),
+        (&[(Request, b"\x81\0\0\x44")], 139, Verdict::Known(Smb)),
+        (&[(Request, b"\x81\0\0\x44")], 445, Verdict::Unknown),
+        (&[(Request, b"\0\x1d\0\x01\x01\0\0\x01\0\0\0\0\0\0")], 53, Verdict::Known(Dns)),
+        (&[(Request, b"\0\x1d\0\x01\x01\0\0\x01\0\0\0\0\0\0"), (Response, b"xx")], 54, Verdict::Failed),
+        (&[(Request, &[b'x'; 5000])], 80, Verdict::Failed),
+    ];
+    for (turns, server, expected) in rows {
+        let turns: Vec<_> = turns.iter().map(|(side, bytes)| (*side, vec![*bytes])).collect();
+        let (verdict, _) = told::detect(Detector::default(), &turns, Ports { client: 40_000, server });
+        assert_eq!(verdict, expected, "{:?} {server}", turns[0].1[0].escape_ascii().to_string());
+    }
+}
+
 #[test]
 fn datagrams() {
     let query = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";
