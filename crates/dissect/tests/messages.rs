@@ -79,6 +79,11 @@ fn dns_over_tcp() {
     assert_eq!(dns::over_tcp(b"\0\0\0\x01"), Message { message: b"", rest: b"\0\x01" });
 }
 
+#[test]
+fn states_are_as_small_as_the_readme_says() {
+    assert_eq!([size_of::<Detector>(), size_of::<Stream>(), size_of::<ssh::Reader>()], [46, 28, 4]);
+}
+
 /// What a side says at once.
 type Turn = (Side, &'static [u8]);
 
