@@ -123,7 +123,7 @@ fn hellos_and_certificates_are_those_of_tshark() {
     println!("compared {compared} connections with {names} names of servers; {} have more here", more.len());
     assert!(failures.is_empty(), "{} differ:\n{}", failures.len(), failures.join("\n"));
     assert!(compared >= 500 && names >= 400);
-    // tshark leaves out messages behind segments out of order.
+    // tshark leaves out messages behind segments out of order, what answers a hello of SSL 2, and TLS at port 80.
     assert!(more.len() <= 16, "{} have more here:\n{}", more.len(), more.join("\n"));
 
     let unequal: Vec<_> = certificates.iter().filter_map(|hex| differs_from_openssl(&unhex(hex))).collect();
