@@ -35,7 +35,8 @@ impl<'a> Certificate<'a> {
         }
     }
 
-    /// Whose it is: `C=US, O=Example, CN=example.org`, in the certificate's order.
+    /// Whose it is: `C=US, O=Example, CN=example.org`, in the certificate's order. The short names are those of `x509-parser`, which
+    /// Suricata uses too: a mail address is `Email`, a street `streetAddress`.
     pub fn subject(&self) -> String {
         self.parsed.subject().to_string()
     }

@@ -91,6 +91,7 @@ impl<'a> ClientHello<'a> {
     fn fill(&mut self, body: &'a [u8]) -> Option<()> {
         let mut input = Input(body);
         self.common.begin(&mut input)?;
+        self.common.session_id = input.prefixed_u8()?;
         self.ciphers = input.prefixed_u16()?;
         let _compressions = input.prefixed_u8()?;
         self.common.end(input)
@@ -160,9 +161,16 @@ impl<'a> ServerHello<'a> {
 
     fn fill(&mut self, body: &'a [u8]) -> Option<()> {
         let mut input = Input(body);
+        // The drafts of TLS 1.3 up to 21 had neither session nor compression here.
+        let is_draft = matches!(body, [0x7f, ..=21, ..]);
         self.common.begin(&mut input)?;
+        if !is_draft {
+            self.common.session_id = input.prefixed_u8()?;
+        }
         self.cipher = input.u16()?;
-        let _compression = input.u8()?;
+        if !is_draft {
+            let _compression = input.u8()?;
+        }
         self.common.end(input)
     }
 }
@@ -187,7 +195,6 @@ impl<'a> Common<'a> {
     fn begin(&mut self, input: &mut Input<'a>) -> Option<()> {
         self.version = Version(input.u16()?);
         self.random = input.take(32)?;
-        self.session_id = input.prefixed_u8()?;
         Some(())
     }
 

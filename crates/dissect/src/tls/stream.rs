@@ -29,7 +29,7 @@ pub struct Stream {
     message_head_len: u8,
     /// A [`Phase`].
     phase: u8,
-    /// Bits: [`SAW_RECORD`], [`SAW_RETRY`].
+    /// Bits: [`SAW_RECORD`], [`SAW_CHANGE`].
     flags: u8,
     reserved: u8,
 }
@@ -40,8 +40,8 @@ const SSL2_HEAD: usize = 7;
 const MESSAGE_HEAD: usize = 4;
 
 const SAW_RECORD: u8 = 1;
-/// The server asked for another hello: its change of ciphers means nothing then (RFC 8446 D.4).
-const SAW_RETRY: u8 = 2;
+/// The ciphers were changed. That means nothing if another hello follows (RFC 8446 D.4).
+const SAW_CHANGE: u8 = 2;
 
 /// Where in a direction the next byte stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Stream {
         if self.phase() != Phase::Done {
             self.give_up_message(line, sink);
             sink.event(Event::Lost);
-            self.phase = Phase::Done as u8;
+            self.finish();
         }
     }
 
@@ -83,7 +83,7 @@ impl Stream {
     pub fn end(&mut self, line: &mut impl Line, sink: &mut impl Sink) {
         if self.phase() != Phase::Done {
             self.give_up_message(line, sink);
-            self.phase = Phase::Done as u8;
+            self.finish();
         }
     }
 
@@ -145,7 +145,7 @@ impl Stream {
         if let Some(fault) = fault {
             self.give_up_message(line, sink);
             self.anomaly(fault, sink);
-            self.phase = Phase::Done as u8;
+            self.finish();
             return;
         }
         self.flags |= SAW_RECORD;
@@ -160,15 +160,31 @@ impl Stream {
         if len == 0 && matches!(kind, 21 | 22) {
             self.anomaly(Anomaly::EmptyRecord, sink);
         }
-        let is_change = kind == 20 && self.flags & SAW_RETRY == 0;
-        if is_change || kind == 23 {
+        if kind == 20 {
             self.give_up_message(line, sink);
-            sink.event(Event::Encrypted);
-            self.phase = Phase::Done as u8;
-            return;
+            self.flags |= SAW_CHANGE;
+        }
+        if kind == 23 || kind != 22 && kind != 20 && self.is_changed() {
+            self.give_up_message(line, sink);
+            return self.encrypted(sink);
         }
         let phase = if kind == 22 { Phase::Handshake } else { Phase::Skip };
         self.begin_payload(phase, len);
+    }
+
+    /// Nothing is read any more, and nothing is left of what was read.
+    fn finish(&mut self) {
+        let Self { repeated, told, .. } = *self;
+        *self = Self { repeated, told, phase: Phase::Done as u8, ..Self::default() };
+    }
+
+    fn is_changed(&self) -> bool {
+        self.flags & SAW_CHANGE != 0
+    }
+
+    fn encrypted(&mut self, sink: &mut impl Sink) {
+        sink.event(Event::Encrypted);
+        self.finish();
     }
 
     /// A record of SSL 2 (RFC 5246 E.2): its length counts what stands behind the first two bytes.
@@ -181,18 +197,18 @@ impl Stream {
                 let version = Version(u16::from_be_bytes([high, low]));
                 sink.event(Event::Ssl2ClientHello(version));
                 if version < Version::SSL_3 || len < 3 {
-                    self.phase = Phase::Done as u8;
+                    self.finish();
                     return;
                 }
                 self.begin_payload(Phase::Skip, len - 3);
             }
             4 => {
                 sink.event(Event::Ssl2ServerHello(Version(u16::from_be_bytes([server_high, server_low]))));
-                self.phase = Phase::Done as u8;
+                self.finish();
             }
             _ => {
                 self.anomaly(Anomaly::NotTls, sink);
-                self.phase = Phase::Done as u8;
+                self.finish();
             }
         }
     }
@@ -230,12 +246,23 @@ impl Stream {
                 let [_, a, b, c] = self.message_head;
                 self.message_left = u32::from_be_bytes([0, a, b, c]);
                 line.clear();
+                if self.is_changed() && !self.is_hello_alone(rest.len()) {
+                    self.message_head_len = 0;
+                    return self.encrypted(sink);
+                }
                 if self.message_left as usize > line.capacity() {
                     self.anomaly(Anomaly::MessageTooLong, sink);
                 }
             }
             rest = self.body(rest, line, sink);
         }
+    }
+
+    /// Whether the message, `here` bytes of whose body are at hand, is a hello that fills its record: what ciphers wrote
+    /// hardly ever looks like that.
+    fn is_hello_alone(&self, here: usize) -> bool {
+        let is_hello = matches!(self.message_head[0], message::CLIENT_HELLO | message::SERVER_HELLO);
+        is_hello && self.message_left as usize == here + usize::from(self.record_left)
     }
 
     /// Takes bytes of a message's body; tells the message when it is complete.
@@ -265,9 +292,6 @@ impl Stream {
             }
             message::SERVER_HELLO => {
                 let hello = ServerHello::read(body);
-                if hello.is_retry() {
-                    self.flags |= SAW_RETRY;
-                }
                 (Event::ServerHello(hello), hello.is_whole())
             }
             message::CERTIFICATE => {

@@ -1,0 +1,39 @@
+//! Any bytes as a direction of TLS, of SSH, of any protocol, as a DNS message, as a certificate: nothing panics, and how they are cut
+//! changes nothing.
+//!
+//! Input: a byte tells the ports and the side, one where to cut; then the bytes.
+
+#![no_main]
+
+#[path = "../../crates/dissect/tests/support/told.rs"]
+mod told;
+
+use dissect::detect::{Detector, Ports};
+use dissect::tls::{Certificate, Fingerprint, Stream};
+use dissect::{Side, ftp, ssh};
+use libfuzzer_sys::fuzz_target;
+
+const SERVERS: [u16; 8] = [21, 22, 25, 53, 80, 139, 443, 445];
+
+fuzz_target!(|data: &[u8]| {
+    let [choice, place, bytes @ ..] = data else { return };
+    let ports = Ports { client: 40_000, server: SERVERS[usize::from(choice >> 1 & 7)] };
+    let side = if choice & 1 == 0 { Side::Request } else { Side::Response };
+    let (first, second) = bytes.split_at(usize::from(*place).min(bytes.len()));
+    let bytewise: Vec<&[u8]> = bytes.chunks(1).collect();
+
+    let whole = told::detect(Detector::default(), &[(side, vec![bytes])], ports);
+    for pieces in [&[first, second][..], &bytewise] {
+        assert_eq!(whole, told::detect(Detector::default(), &[(side, pieces.to_vec())], ports));
+        assert_eq!(told::tls(Stream::default(), &[bytes]), told::tls(Stream::default(), pieces));
+        assert_eq!(told::ssh(ssh::Reader::default(), &[bytes]), told::ssh(ssh::Reader::default(), pieces));
+    }
+    Detector::default().datagram(side, bytes, ports);
+    told::dns(bytes);
+    ftp::bounce(bytes, [192, 0, 2, 1].into());
+    if let Ok(certificate) = Certificate::read(bytes) {
+        let names = (certificate.subject(), certificate.issuer(), certificate.serial());
+        assert_eq!(Fingerprint::of(bytes).to_string().len(), Fingerprint::TEXT_BYTES);
+        std::hint::black_box((names, certificate.alternative_names(), certificate.validity_s()));
+    }
+});
