@@ -66,11 +66,7 @@ impl Layer {
         let (hash, bitmap) = (0..HASHES_TRIED)
             .map(|seed| hashed(&windows, Hash::new(width, seed)))
             .min_by_key(|(hash, bitmap)| {
-<<<<<<< HEAD
-                model.windows().iter().filter(|&&text| bitmap.has(hash.of(text))).count()
-=======
                 model.windows().iter().filter(|&&text| bitmap.has(*hash, text)).count()
->>>>>>> literals
             })
             .unwrap_or_else(|| hashed(&windows, Hash::new(width, 0)));
 
@@ -171,15 +167,8 @@ fn choose(
             *used.entry(key(window, width)).or_default() += 1;
             // The window in the middle of the word, as far as the literal allows.
             let lead = at.saturating_sub(2).min(needle.length().saturating_sub(8));
-<<<<<<< HEAD
-            chosen.push((
-                window,
-                Entry { word: needle.word(lead), literal, window: at as u8, lead: lead as u8 },
-            ));
-=======
             let (word, length) = (needle.word(lead), needle.length() as u8);
             chosen.push((window, Entry { word, literal, window: at as u8, lead: lead as u8, length }));
->>>>>>> literals
         }
     }
     chosen
