@@ -1,6 +1,5 @@
-//! Rules from texts to what is run: those that load, those that do not and why, and the searches for their patterns.
+//! Rules from texts to what is run: those that load, and those that do not, and why.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use inspect::Inspection;
@@ -11,9 +10,7 @@ use rules::{
 };
 
 use super::marks::{FLOWBITS_MAX, Names};
-use super::message::Wanted;
-use super::occasion::{Family, Occasions, rank};
-use super::prefilter::{Entry, Prefilter, anchor, in_message};
+use super::occasion::{Occasions, rank};
 use super::signature::Signature;
 
 /// Rules that were read, and what is wrong with the others.
@@ -235,155 +232,3 @@ const UNSUPPORTED: &[&str] = &[
     "tls.version",
     "xbits",
 ];
-
-/// The searches for the patterns of all rules.
-#[derive(Default)]
-pub struct Searches {
-    /// On packets of TCP, UDP, ICMP, and others.
-    pub packets: [Option<Prefilter>; 4],
-    /// On streams to servers and to clients.
-    pub streams: [Option<Prefilter>; 2],
-    /// On messages to servers and to clients.
-    pub messages: BTreeMap<(Family, bool), MessageSearch>,
-    /// Buffers that some rule looks at.
-    pub wanted: Wanted,
-}
-
-/// The searches on a kind of messages.
-#[derive(Default)]
-pub struct MessageSearch {
-    /// By the buffer that is searched.
-    pub buffers: Vec<(Buffer, Prefilter)>,
-    /// Rules that are always looked at.
-    pub always: Vec<u32>,
-}
-
-/// The kind of packets that a protocol's number is of: an index of [`Searches::packets`].
-pub fn kind_of(number: u8) -> usize {
-    use packet::parse::protocol;
-    match number {
-        protocol::TCP => 0,
-        protocol::UDP => 1,
-        protocol::ICMP | protocol::ICMPV6 => 2,
-        _ => 3,
-    }
-}
-
-impl Searches {
-    /// For these rules.
-    pub fn new(rules: &Rules) -> Result<Searches, literals::SetError> {
-        let mut searches = Searches::default();
-        let mut packets: [Vec<Entry>; 4] = Default::default();
-        let mut streams: [Vec<Entry>; 2] = Default::default();
-        let mut messages: BTreeMap<(Family, bool), BTreeMap<Option<Buffer>, Vec<Entry>>> = BTreeMap::new();
-        for (number, (_, occasions, loaded)) in (0..).zip(&rules.signatures) {
-            let rule = &loaded.rule;
-            rule.buffers.iter().for_each(|one| searches.wanted.add(super::scene::aliased(one.buffer)));
-            let own = anchor(rule);
-            for (kind, entries) in packets.iter_mut().enumerate() {
-                // Rules about DNS messages are found by what these have.
-                let other = occasions.other_packet && occasions.message.is_none();
-                let looks = if kind == 0 { occasions.tcp_packet } else { other };
-                if looks && may_be(rule, kind) {
-                    entries.push((own.clone(), number));
-                }
-            }
-            for (to_client, entries) in streams.iter_mut().enumerate() {
-                if occasions.stream && may_be(rule, 0) && may_go(rule, to_client == 0) {
-                    entries.push((own.clone(), number));
-                }
-            }
-            let Some(family) = occasions.message else { continue };
-            for to_server in [true, false] {
-                if may_go(rule, to_server) && may_have(rule, family, to_server) {
-                    let (buffer, literal) = in_message(rule).unzip();
-                    let buffer = buffer.map(super::scene::aliased);
-                    messages
-                        .entry((family, to_server))
-                        .or_default()
-                        .entry(buffer)
-                        .or_default()
-                        .push((literal, number));
-                }
-            }
-        }
-        for (search, entries) in searches.packets.iter_mut().zip(packets) {
-            *search = (!entries.is_empty()).then(|| Prefilter::new(entries)).transpose()?;
-        }
-        for (search, entries) in searches.streams.iter_mut().zip(streams) {
-            *search = (!entries.is_empty()).then(|| Prefilter::new(entries)).transpose()?;
-        }
-        for (key, buffers) in messages {
-            let mut search = MessageSearch::default();
-            for (buffer, entries) in buffers {
-                match buffer {
-                    Some(buffer) => search.buffers.push((buffer, Prefilter::new(entries)?)),
-                    None => search.always.extend(entries.iter().map(|(_, number)| number)),
-                }
-            }
-            searches.messages.insert(key, search);
-        }
-        Ok(searches)
-    }
-
-    /// Bytes that the searches take.
-    pub fn memory_bytes(&self) -> usize {
-        let of_messages =
-            self.messages.values().flat_map(|search| &search.buffers).map(|(_, one)| one.memory_bytes());
-        let others = self.packets.iter().chain(&self.streams).flatten().map(Prefilter::memory_bytes);
-        of_messages.chain(others).sum()
-    }
-}
-
-/// Whether a rule's protocol can be that of this kind of packets.
-fn may_be(rule: &rules::Rule, kind: usize) -> bool {
-    use rules::Protocol;
-    match rule.protocol {
-        Protocol::Transport(transport) => match transport {
-            Transport::Ip | Transport::Ipv4 | Transport::Ipv6 => true,
-            Transport::Tcp | Transport::TcpPacket | Transport::TcpStream => kind == 0,
-            Transport::Udp => kind == 1,
-            Transport::Icmp | Transport::Icmpv4 | Transport::Icmpv6 => kind == 2,
-            _ => false,
-        },
-        Protocol::Application(Application::Dns) => kind <= 1,
-        Protocol::Application(_) => kind == 0,
-    }
-}
-
-/// Whether a rule may hold on what goes this way.
-fn may_go(rule: &rules::Rule, to_server: bool) -> bool {
-    match rule.flow.direction {
-        Some(rules::Way::ToServer) => to_server,
-        Some(rules::Way::ToClient) => !to_server,
-        None => true,
-    }
-}
-
-/// Whether messages of this direction can have all buffers that the rule looks at.
-fn may_have(rule: &rules::Rule, family: Family, to_server: bool) -> bool {
-    use Buffer as B;
-    if !matches!(family, Family::HttpHead | Family::HttpBody) {
-        return true;
-    }
-    rule.buffers
-        .iter()
-        .filter(|one| !one.matches.iter().any(|m| matches!(m, rules::Match::Absent { .. })))
-        .all(|one| match one.buffer {
-            B::HttpUri
-            | B::HttpUriRaw
-            | B::HttpMethod
-            | B::HttpRequestLine
-            | B::HttpRequestBody
-            | B::HttpHost => to_server,
-            B::HttpHostRaw | B::HttpUserAgent | B::HttpReferer | B::HttpAccept | B::HttpRequestHeader => {
-                to_server
-            }
-            B::HttpAcceptEncoding | B::HttpAcceptLanguage => to_server,
-            B::HttpStatusCode | B::HttpStatusMessage | B::HttpResponseLine | B::HttpResponseBody => {
-                !to_server
-            }
-            B::HttpLocation | B::HttpServer | B::HttpResponseHeader => !to_server,
-            _ => true,
-        })
-}

@@ -1,7 +1,7 @@
 //! HTTP messages: put together from what the parser tells, and made into buffers.
 
 use flate2::{Decompress, FlushDecompress, Status};
-use http::{Event, Field, Sink, uri};
+use http::{Event, Field, Header, Sink, uri};
 use rules::Buffer;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -43,6 +43,8 @@ struct Progress {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 struct Line {
+    /// Which header it is: a number of [`FIELDS`], or [`OTHER`].
+    field: u32,
     start: u32,
     len: u32,
     name: [u32; 2],
@@ -124,7 +126,7 @@ impl Sink for Messages {
             return;
         }
         match event {
-            Event::Header(header) => message.header(header.raw, header.name, header.value),
+            Event::Header(header) => message.header(&header),
             Event::HeadersEnd(_) => {
                 message.state.is_head_complete = 1;
                 self.ready.push(Ready::Head(number));
@@ -176,7 +178,8 @@ impl Message {
         self.state.parts = parts.map(|part| place(raw, part));
     }
 
-    fn header(&mut self, raw: &[u8], name: &[u8], value: &[u8]) {
+    fn header(&mut self, header: &Header<'_>) {
+        let Header { raw, name, value, field, .. } = *header;
         let room = HEAD_BYTES - self.head.len().min(HEAD_BYTES);
         let kept = &raw[..raw.len().min(room)];
         if kept.is_empty() {
@@ -184,7 +187,13 @@ impl Message {
         }
         let start = self.head.len() as u32;
         self.head.extend_from_slice(kept);
-        let line = Line { start, len: kept.len() as u32, name: place(raw, name), value: place(raw, value) };
+        let line = Line {
+            field: number_of(field),
+            start,
+            len: kept.len() as u32,
+            name: place(raw, name),
+            value: place(raw, value),
+        };
         self.lines.push(line);
     }
 
@@ -217,11 +226,17 @@ impl Message {
         slice(&self.head, [0, self.state.start_len])
     }
 
-    fn headers(&self) -> impl Iterator<Item = (&[u8], &[u8], &[u8])> {
+    /// All headers: number of the field, name, value.
+    fn headers(&self) -> impl Iterator<Item = (u32, &[u8], &[u8])> {
         self.lines.iter().map(|line| {
             let raw = slice(&self.head, [line.start, line.len]);
-            (raw, slice(raw, line.name), slice(raw, line.value))
+            (line.field, slice(raw, line.name), slice(raw, line.value))
         })
+    }
+
+    /// The value of the first header of a field.
+    fn value(&self, wanted: u32) -> Option<&[u8]> {
+        self.headers().find(|(field, ..)| *field == wanted).map(|(.., value)| value)
     }
 
     /// The message as sent, with its body if that is looked at: what a rule finds in its payload.
@@ -274,9 +289,7 @@ impl Message {
         if wanted.has(Buffer::HttpRequestLine) {
             scene.add(Buffer::HttpRequestLine, self.start());
         }
-        let named =
-            self.headers().find(|(_, name, _)| Field::read(name) == Field::Host).map(|(_, _, value)| value);
-        let raw = uri::split(target).authority.or(named);
+        let raw = uri::split(target).authority.or_else(|| self.value(HOST));
         if let Some(raw) = raw {
             scene.add(Buffer::HttpHostRaw, raw);
             let (_, host, _) = uri::split_authority(raw);
@@ -288,11 +301,12 @@ impl Message {
         if self.lines.is_empty() {
             return;
         }
-        let is_cookie = |name: &[u8]| matches!(Field::read(name), Field::Cookie | Field::SetCookie);
         scene.write(Buffer::HttpHeader, |out| {
-            self.headers()
-                .filter(|(_, name, _)| !is_cookie(name))
-                .for_each(|(_, name, value)| line(name, value, out));
+            for (field, name, value) in self.headers() {
+                if field != COOKIE && field != SET_COOKIE {
+                    line(name, value, out);
+                }
+            }
         });
         if wanted.has(Buffer::HttpHeaderRaw) {
             scene.write(Buffer::HttpHeaderRaw, |out| {
@@ -324,26 +338,37 @@ impl Message {
                 scene.write(single, |out| named(name, value, out));
             }
         }
-        let fields = if self.is_request() { REQUEST_FIELDS } else { RESPONSE_FIELDS };
-        for &(field, buffer) in fields.iter().filter(|(_, buffer)| wanted.has(*buffer)) {
-            let mut values = self.headers().filter(|(_, name, _)| Field::read(name) == field).peekable();
-            if values.peek().is_some() {
-                scene.write(buffer, |out| {
-                    for (number, (_, _, value)) in values.enumerate() {
-                        if number > 0 {
-                            out.extend_from_slice(b", ");
-                        }
-                        unfolded(value, out);
-                    }
-                });
+        let own = |buffer: Buffer| match buffer {
+            Buffer::HttpLocation | Buffer::HttpServer => !self.is_request(),
+            Buffer::HttpCookie
+            | Buffer::HttpConnection
+            | Buffer::HttpContentLength
+            | Buffer::HttpContentType => true,
+            _ => self.is_request(),
+        };
+        for (number, &(field, buffer)) in (0..).zip(FIELDS) {
+            let Some(buffer) = buffer.filter(|buffer| own(*buffer) && wanted.has(*buffer)) else { continue };
+            if (field == Field::SetCookie) == self.is_request() && buffer == Buffer::HttpCookie {
+                continue;
             }
+            if self.lines.iter().all(|line| line.field != number) {
+                continue;
+            }
+            scene.write(buffer, |out| {
+                let start = out.len();
+                for (.., value) in self.headers().filter(|(field, ..)| *field == number) {
+                    if out.len() > start {
+                        out.extend_from_slice(b", ");
+                    }
+                    unfolded(value, out);
+                }
+            });
         }
     }
 
     fn fill_body(&self, scene: &mut Scene, wanted: &Wanted, decoder: &mut Decoder) {
         let own = if self.is_request() { Buffer::HttpRequestBody } else { Buffer::HttpResponseBody };
-        let coding = self.headers().find(|(_, name, _)| Field::read(name) == Field::ContentEncoding);
-        let decoded = coding.and_then(|(_, _, value)| decoder.decode(value, &self.body));
+        let decoded = self.value(CONTENT_ENCODING).and_then(|coding| decoder.decode(coding, &self.body));
         let body = decoded.unwrap_or(&self.body);
         for buffer in [own, Buffer::FileData] {
             if wanted.has(buffer) {
@@ -353,28 +378,33 @@ impl Message {
     }
 }
 
-/// Headers of requests that have a buffer of their own.
-const REQUEST_FIELDS: &[(Field, Buffer)] = &[
-    (Field::Cookie, Buffer::HttpCookie),
-    (Field::UserAgent, Buffer::HttpUserAgent),
-    (Field::Accept, Buffer::HttpAccept),
-    (Field::AcceptEncoding, Buffer::HttpAcceptEncoding),
-    (Field::AcceptLanguage, Buffer::HttpAcceptLanguage),
-    (Field::Connection, Buffer::HttpConnection),
-    (Field::ContentLength, Buffer::HttpContentLength),
-    (Field::ContentType, Buffer::HttpContentType),
-    (Field::Referer, Buffer::HttpReferer),
+/// Headers that are told apart, and the buffers that hold their values.
+const FIELDS: &[(Field, Option<Buffer>)] = &[
+    (Field::Host, None),
+    (Field::Cookie, Some(Buffer::HttpCookie)),
+    (Field::SetCookie, Some(Buffer::HttpCookie)),
+    (Field::ContentEncoding, None),
+    (Field::UserAgent, Some(Buffer::HttpUserAgent)),
+    (Field::Accept, Some(Buffer::HttpAccept)),
+    (Field::AcceptEncoding, Some(Buffer::HttpAcceptEncoding)),
+    (Field::AcceptLanguage, Some(Buffer::HttpAcceptLanguage)),
+    (Field::Connection, Some(Buffer::HttpConnection)),
+    (Field::ContentLength, Some(Buffer::HttpContentLength)),
+    (Field::ContentType, Some(Buffer::HttpContentType)),
+    (Field::Referer, Some(Buffer::HttpReferer)),
+    (Field::Location, Some(Buffer::HttpLocation)),
+    (Field::Server, Some(Buffer::HttpServer)),
 ];
+const HOST: u32 = 0;
+const COOKIE: u32 = 1;
+const SET_COOKIE: u32 = 2;
+const CONTENT_ENCODING: u32 = 3;
+/// Any other header.
+const OTHER: u32 = u32::MAX;
 
-/// The same of responses.
-const RESPONSE_FIELDS: &[(Field, Buffer)] = &[
-    (Field::SetCookie, Buffer::HttpCookie),
-    (Field::Connection, Buffer::HttpConnection),
-    (Field::ContentLength, Buffer::HttpContentLength),
-    (Field::ContentType, Buffer::HttpContentType),
-    (Field::Location, Buffer::HttpLocation),
-    (Field::Server, Buffer::HttpServer),
-];
+fn number_of(field: Field) -> u32 {
+    FIELDS.iter().position(|(known, _)| *known == field).map_or(OTHER, |at| at as u32)
+}
 
 /// Name, colon, space, value, line end.
 fn line(name: &[u8], value: &[u8], out: &mut Vec<u8>) {

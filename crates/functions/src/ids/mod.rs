@@ -10,6 +10,7 @@ mod message;
 mod occasion;
 mod prefilter;
 mod scene;
+mod searches;
 mod signature;
 mod state;
 mod watch;
@@ -22,9 +23,9 @@ use nf::{
 use packet::DropReason;
 
 pub use config::{BODY_MAX, Config, Mode, Unsupported};
-use load::Searches;
 pub use load::{Problem, Rules, Sources};
 pub use message::HEAD_BYTES;
+use searches::Searches;
 use signature::Signature;
 pub use state::State;
 use watch::{Watch, Work};

@@ -1,7 +1,7 @@
 //! The one search for many patterns: which rules may hold, told by what they cannot hold without.
 
 use literals::{Cursor, Literal, MAX_LITERAL, Set, SetError};
-use rules::{Buffer, Content, Match, Rule};
+use rules::{Buffer, Content, Match, Operand, Position, Rule};
 
 /// Rules that look at the same bytes on the same occasion.
 pub struct Prefilter {
@@ -29,6 +29,11 @@ impl Prefilter {
             }
         }
         Ok(Prefilter { set: Set::new(literals)?, rules, always })
+    }
+
+    /// Whether there is anything to search for.
+    pub fn has_literals(&self) -> bool {
+        !self.rules.is_empty()
     }
 
     /// Rules that have no literal.
@@ -76,17 +81,45 @@ pub fn anchor(rule: &Rule) -> Option<Literal> {
     }
 }
 
+/// The most bytes from the beginning of a packet in which a literal is said to be near it.
+const NEAR_BYTES: usize = 256;
+
+/// A literal that must stand near the beginning of the payload, and how many bytes from there it ends at most: the longest that
+/// the rule has.
+pub fn near(rule: &Rule) -> Option<(Literal, usize)> {
+    let payload =
+        rule.buffers.iter().filter(|one| one.buffer == Buffer::Payload && one.transforms.is_empty());
+    let contents = payload.flat_map(|one| &one.matches).filter_map(|one| match one {
+        Match::Content(content) if !content.negated => Some(content),
+        _ => None,
+    });
+    let near = contents.filter_map(|content| match content.position {
+        Position::Absolute { offset: Operand::Value(offset), depth: Some(Operand::Value(depth)) } => {
+            let reach = usize::from(offset) + usize::from(depth);
+            (reach <= NEAR_BYTES).then(|| (literal(content), reach))
+        }
+        _ => None,
+    });
+    near.max_by_key(|(literal, _)| literal.bytes.len()).filter(|(literal, _)| literal.bytes.len() >= 2)
+}
+
 /// What to search a message for: a content of one of its buffers that is likely to be rare. It says nothing of what the rule
 /// means, only where it cannot hold.
 pub fn in_message(rule: &Rule) -> Option<(Buffer, Literal)> {
+    let marked = rule.fast_pattern();
     let mut best: Option<((u8, usize), &Content, Buffer)> = None;
-    for buffer in rule.buffers.iter().filter(|one| one.transforms.is_empty()) {
-        for one in &buffer.matches {
+    for (b, buffer) in rule.buffers.iter().enumerate().filter(|(_, one)| one.transforms.is_empty()) {
+        for (m, one) in buffer.matches.iter().enumerate() {
             let Match::Content(content) = one else { continue };
             let Some(rank) = rank(buffer.buffer).filter(|_| !content.negated) else { continue };
-            let weight = (rank, content.pattern.len().min(MAX_LITERAL));
-            // One of fewer than four bytes is found everywhere.
-            let weight = if weight.1 < 4 { (0, weight.1) } else { weight };
+            let len = content.pattern.len().min(MAX_LITERAL);
+            let weight = match () {
+                // One of a few bytes is found everywhere.
+                () if len < 4 => (0, len),
+                // Whoever wrote the rule knows what is rare.
+                () if marked == Some((b, m)) => (u8::MAX, len),
+                () => (rank, len),
+            };
             if best.is_none_or(|(other, ..)| weight > other) {
                 best = Some((weight, content, buffer.buffer));
             }

@@ -14,7 +14,6 @@ use rules::{Action, Buffer};
 use super::candidates::Candidates;
 use super::facts::{DnsFacts, Facts, PacketFacts, is_established};
 use super::limit::Tracked;
-use super::load::kind_of;
 use super::marks::Marks;
 use super::message::{Decoder, Messages, Ready};
 use super::occasion::Family;
@@ -152,14 +151,15 @@ impl<'a, 'c> Watch<'a, 'c> {
 
     /// The packet alone.
     fn on_packet(&mut self, facts: Facts<'_>, own: &PacketFacts<'_>, marks: &mut Marks) {
-        let Some(search) = &self.ids.searches.packets[kind_of(own.protocol)] else { return };
+        let (protocol, port) = (own.protocol, ports(&facts).server);
+        let Some(search) = self.ids.searches.packet(protocol, facts.to_server, port, facts.application)
+        else {
+            return;
+        };
         let mut may_hold = std::mem::take(&mut self.work.may_hold);
         may_hold.clear();
-        may_hold.extend_from_slice(search.always());
-        if !own.payload.is_empty() {
-            self.context.count(counter::INSPECTED_BYTES, own.payload.len() as u64);
-            search.find(own.payload, &mut may_hold);
-        }
+        let searched = search.find(own.payload, &mut may_hold);
+        self.context.count(counter::INSPECTED_BYTES, searched as u64);
         let empty = std::mem::take(&mut self.work.empty);
         let view = View { payload: own.payload, start: 0, scene: &empty, packet: Some(own) };
         self.look(&mut may_hold, Occasion { view, facts, excerpt: own.payload, is_stream: false }, marks);
@@ -231,7 +231,8 @@ impl<'a, 'c> Watch<'a, 'c> {
     /// Rules that look into streams.
     fn window(&mut self, event: StreamEvent<'_>, piece: &[u8], facts: Facts<'_>, state: &mut State) {
         let at = event.direction.index();
-        let Some(search) = &self.ids.searches.streams[at] else { return };
+        let port = ports(&facts).server;
+        let Some(search) = self.ids.searches.stream(facts.to_server, port, facts.application) else { return };
         let (kept, candidates_kept) =
             (Kept::Window.of(event.direction), Kept::Candidates.of(event.direction));
         let mut window = self.context.take_buffer(kept);
@@ -382,7 +383,7 @@ impl<'a, 'c> Watch<'a, 'c> {
         if !with_body {
             self.context.count(counter::HTTP_MESSAGES, 1);
         }
-        let Some(search) = self.ids.searches.messages.get(&(family, facts.to_server)) else { return };
+        let Some(search) = self.ids.searches.message(family, facts.to_server) else { return };
         let mut payload = std::mem::take(&mut self.work.payload);
         let mut scene = std::mem::take(&mut self.work.empty);
         message.fill(&mut scene, &self.ids.searches.wanted, with_body, &mut self.work.decoder);
@@ -397,7 +398,7 @@ impl<'a, 'c> Watch<'a, 'c> {
     /// Looks at rules whose literal one of a message's buffers has.
     fn search_message(
         &mut self,
-        search: &super::load::MessageSearch,
+        search: &super::searches::MessageSearch,
         occasion: Occasion<'_>,
         marks: &mut Marks,
     ) {
@@ -445,16 +446,17 @@ impl<'a, 'c> Watch<'a, 'c> {
         let facts = Facts { dns: Some(&about), ..facts };
         let mut may_hold = std::mem::take(&mut self.work.may_hold);
         may_hold.clear();
-        if let Some(search) = self.ids.searches.messages.get(&(Family::Dns, facts.to_server)) {
+        if let Some(search) = self.ids.searches.message(Family::Dns, facts.to_server) {
             may_hold.extend_from_slice(&search.always);
             for (buffer, prefilter) in &search.buffers {
                 scene.of(*buffer).for_each(|name| prefilter.find(name, &mut may_hold));
             }
         }
-        if let (true, Some(search)) = (is_packet, &self.ids.searches.packets[kind_of(facts.protocol)]) {
-            may_hold.extend_from_slice(search.always());
-            search.find(bytes, &mut may_hold);
-            self.context.count(counter::INSPECTED_BYTES, bytes.len() as u64);
+        let port = ports(&facts).server;
+        let on_packet = self.ids.searches.packet(facts.protocol, facts.to_server, port, facts.application);
+        if let (true, Some(search)) = (is_packet, on_packet) {
+            let searched = search.find(bytes, &mut may_hold);
+            self.context.count(counter::INSPECTED_BYTES, searched as u64);
         }
         let view = View { payload: bytes, start, scene: &scene, packet: facts.packet };
         self.look(&mut may_hold, Occasion { view, facts, excerpt: bytes, is_stream: !is_packet }, marks);
@@ -547,7 +549,7 @@ impl<'a, 'c> Watch<'a, 'c> {
         facts: Facts<'_>,
         state: &mut State,
     ) {
-        let Some(search) = self.ids.searches.messages.get(&(family, facts.to_server)) else { return };
+        let Some(search) = self.ids.searches.message(family, facts.to_server) else { return };
         if self.is_passed {
             return;
         }
