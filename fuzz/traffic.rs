@@ -51,6 +51,7 @@ pub fn through(function: &str, configs: &[Value], data: &[u8]) {
     assert!(counters.add_up());
     while !chain.finish(&mut pool) {
         chain.effects_mut().alerts.clear();
+        chain.effects_mut().events.clear();
         chain.effects_mut().reports.clear();
     }
     assert_eq!(chain.records().live(), 0);

@@ -1,6 +1,7 @@
 //! The built-in network functions.
 
 pub mod firewall;
+pub mod http;
 pub mod lb;
 pub mod monitor;
 pub mod nat;
@@ -18,5 +19,6 @@ pub fn registry<C: ConfigSource>() -> Registry<C> {
     registry.add::<monitor::Monitor>(include_str!("monitor/README.md"));
     registry.add::<policer::Policer>(include_str!("policer/README.md"));
     registry.add::<whitelist::Whitelist>(include_str!("whitelist/README.md"));
+    registry.add::<crate::http::Http>(include_str!("http/README.md"));
     registry
 }

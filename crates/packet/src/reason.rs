@@ -136,6 +136,10 @@ reasons! {
     WhitelistUnsolicited = "whitelist-unsolicited",
     /// Whitelist: a protocol other than UDP, and the policy says to drop such packets.
     WhitelistProtocol = "whitelist-protocol",
+    /// HTTP: the connection's client and server may disagree about where messages end, and the policy says to drop its packets.
+    HttpSmuggling = "http-smuggling",
+    /// HTTP: a request's method is not allowed, and the policy says to drop its connection's packets.
+    HttpMethod = "http-method",
     /// A function's own decision, for functions outside this list.
     Function = "function",
     /// A broken invariant of ours: a bug. Never expected.

@@ -218,6 +218,7 @@ impl World {
         let effects = self.chain.effects_mut();
         effects.reports.clear();
         effects.alerts.clear();
+        effects.events.clear();
     }
 }
 
