@@ -28,7 +28,7 @@ fn main() -> std::io::Result<()> {
         }
         write(&root.join("chain").join(format!("mix-{options}")), &seed)?;
     }
-    for function in ["nat", "lb", "firewall", "monitor", "policer", "whitelist"] {
+    for function in ["nat", "lb", "firewall", "monitor", "policer", "whitelist", "http_function"] {
         for options in [0u8, 1, 12] {
             let mut seed = vec![options];
             for (i, (_, network)) in networks.iter().enumerate() {

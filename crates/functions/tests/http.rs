@@ -251,7 +251,7 @@ fn gaps_are_counted_and_messages_behind_them_found() {
 
 #[test]
 fn a_connection_whose_beginning_was_not_seen_is_picked_up() {
-    let texts = ["and the rest of some body", GET, OK];
+    let texts = ["and the rest of some body\r\n", GET, OK];
     let mut midst = Talk::midstream(80);
     midst.says(Server, texts[0]).says(Client, GET).says(Server, OK);
     let picked_up = run(json!({ "anomalies": "alert" }), &midst.segments);

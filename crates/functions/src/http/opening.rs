@@ -110,8 +110,10 @@ impl Http {
         let kept = Beginning::take(other, context);
         // What was not seen of a connection from its opening on may be in the midst of something.
         if state.notes.opened == 0 && state.notes.start(other) == Start::Open {
-            let start = if side == Side::Request { Start::Unseen } else { Start::Missed };
-            state.notes.set_start(other, start);
+            state.notes.set_start(other, if side == Side::Request { Start::Unseen } else { Start::Missed });
+        }
+        if state.notes.start(other) == Start::Missed {
+            self.begin_in_the_midst(other, &[], state, context);
         }
         Watch { http: self, notes: &mut state.notes, context, side }.recognised();
         // What the other direction has said so far was not enough to tell.

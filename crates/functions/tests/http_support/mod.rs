@@ -59,6 +59,11 @@ impl Talk {
         self.segment(Client, ACK, b"");
     }
 
+    /// Whether the client's end is the high one of the flow's key.
+    pub fn is_reversed(&self) -> bool {
+        (self.client.addr.to_u128(), self.client.port) > (self.server.addr.to_u128(), self.server.port)
+    }
+
     /// Opens again on the same ports.
     pub fn reopen(&mut self) {
         self.next = self.next.map(|next| next.wrapping_add(1_000_000));
@@ -154,6 +159,12 @@ impl Run {
             }
         }
         counter(&self.bench, name)
+    }
+
+    /// All counters that do not depend on how many packets there were.
+    pub fn counters(&self) -> (Vec<u64>, Vec<Vec<u64>>) {
+        let shared = self.bench.chain.stages()[0].shared();
+        (shared.counters.clone(), shared.groups.iter().map(|group| group.values.clone()).collect())
     }
 
     /// The counters of anomalies that are not 0.
