@@ -1,0 +1,145 @@
+//! Transactions that `http` tells, with the reassembler in the way, against tshark's requests and responses on every capture.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+
+use packet::Endpoint;
+
+use crate::run::{Told, run};
+use crate::traces;
+
+/// A connection: client and server.
+type Ends = (SocketAddr, SocketAddr);
+
+/// What is compared of a request: method, target, host; and of a response: status.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Messages {
+    requests: Vec<[String; 3]>,
+    statuses: Vec<String>,
+}
+
+/// Where tshark reads a capture otherwise, and why that is no fault of ours.
+const EXCEPTIONS: [(&str, &str); 0] = [];
+
+#[test]
+fn transactions_are_those_of_tshark() {
+    let captures = traces::all();
+    if captures.is_empty() || !traces::has_tool("tshark", "-v") {
+        return;
+    }
+    let (mut requests, mut connections, mut differing) = (0, 0, Vec::new());
+    let mut needless: BTreeSet<_> = EXCEPTIONS.iter().map(|(which, _)| *which).collect();
+    for capture in captures.iter().filter(|capture| capture.broken.is_none()) {
+        let theirs = theirs(&capture.path);
+        if theirs.is_empty() {
+            continue;
+        }
+        let policy = "Port<0> a; Port<1> b; settings { flows: 128k, key: inner }; HTTP h {}; pipelet { a <-> h <-> b; }";
+        let ours = ours(&run(policy, &capture.records, node::BATCH).events);
+        for (ends, messages) in theirs {
+            connections += 1;
+            requests += messages.requests.len();
+            let told = ours.get(&ends).cloned().unwrap_or_default();
+            if told == messages {
+                continue;
+            }
+            let text = format!(
+                "{}: {} -> {}\n  ours   {told:?}\n  theirs {messages:?}",
+                capture.name, ends.0, ends.1
+            );
+            match EXCEPTIONS.iter().find(|(which, _)| text.starts_with(which)) {
+                Some((which, _)) => drop(needless.remove(which)),
+                None => differing.push(text),
+            }
+        }
+    }
+    println!("{requests} requests of {connections} connections compared");
+    println!("{}", differing.join("\n"));
+    assert!(requests > 400 && differing.is_empty(), "{} connections differ", differing.len());
+    assert!(needless.is_empty(), "no exceptions any more: {needless:?}");
+}
+
+fn ours(events: &[Told]) -> BTreeMap<Ends, Messages> {
+    let mut all: BTreeMap<Ends, Messages> = BTreeMap::new();
+    for event in events {
+        let field = |name: &str| {
+            event
+                .fields
+                .get(name)
+                .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+                .unwrap_or_default()
+        };
+        let messages = all.entry((address(event.source), address(event.destination))).or_default();
+        if event.fields.contains_key("http_method") {
+            let port = field("http_port");
+            let host =
+                if port.is_empty() { field("hostname") } else { format!("{}:{port}", field("hostname")) };
+            messages.requests.push([field("http_method"), field("url"), host]);
+        }
+        if event.fields.contains_key("status") {
+            messages.statuses.push(field("status"));
+        }
+    }
+    all
+}
+
+fn address(end: Endpoint) -> SocketAddr {
+    SocketAddr::new(end.addr.ip(), end.port)
+}
+
+/// What tshark calls the fields of a message, and separators that occur in none.
+const FIELDS: [&str; 11] = [
+    "ip.src",
+    "ip.dst",
+    "ipv6.src",
+    "ipv6.dst",
+    "tcp.srcport",
+    "tcp.dstport",
+    "http.request.method",
+    "http.request.uri",
+    "http.host",
+    "http.response.code",
+    "tcp.stream",
+];
+const FIELD: &str = "\u{1e}";
+const VALUE: &str = "\u{1f}";
+
+fn theirs(path: &Path) -> BTreeMap<Ends, Messages> {
+    let mut command = Command::new("tshark");
+    command.args(["-n", "-Y", "http && tcp", "-T", "fields", "-E", "occurrence=a"]);
+    command.args(["-E", &format!("separator={FIELD}"), "-E", &format!("aggregator={VALUE}")]);
+    for field in FIELDS {
+        command.args(["-e", field]);
+    }
+    let output = command.arg("-r").arg(path).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut all: BTreeMap<Ends, Messages> = BTreeMap::new();
+    for row in text.lines() {
+        let row: Vec<Vec<&str>> =
+            row.split(FIELD).map(|field| field.split(VALUE).filter(|v| !v.is_empty()).collect()).collect();
+        let innermost = |four: usize, six: usize| -> Option<std::net::IpAddr> {
+            row[four].last().or(row[six].last())?.parse().ok()
+        };
+        let (Some(from), Some(to)) = (innermost(0, 2), innermost(1, 3)) else { continue };
+        let (Some(source), Some(destination)) = (row[4].last(), row[5].last()) else { continue };
+        let from = SocketAddr::new(from, source.parse().unwrap());
+        let to = SocketAddr::new(to, destination.parse().unwrap());
+        let (methods, urls, hosts) = (&row[6], &row[7], &row[8]);
+        let of = |values: &Vec<&str>, i: usize| {
+            values.get(i).map_or_else(String::new, |value| (*value).to_owned())
+        };
+        if !methods.is_empty() {
+            let messages = all.entry((from, to)).or_default();
+            messages.requests.extend((0..methods.len()).map(|i| [of(methods, i), of(urls, i), of(hosts, i)]));
+        }
+        // Interim responses are no transactions.
+        let statuses = row[9].iter().filter(|status| !status.starts_with('1') || **status == "101");
+        let statuses: Vec<_> = statuses.map(|status| (*status).to_owned()).collect();
+        if !statuses.is_empty() {
+            all.entry((to, from)).or_default().statuses.extend(statuses);
+        }
+    }
+    all
+}
