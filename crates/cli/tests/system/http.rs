@@ -32,6 +32,9 @@ fn transactions_are_those_of_tshark() {
     let (mut requests, mut connections, mut differing) = (0, 0, Vec::new());
     let mut needless: BTreeSet<_> = EXCEPTIONS.iter().map(|(which, _)| *which).collect();
     for capture in captures.iter().filter(|capture| capture.broken.is_none()) {
+        if !capture.records.iter().any(|record| holds_http(&record.data)) {
+            continue; // tshark takes its time.
+        }
         let theirs = theirs(&capture.path);
         if theirs.is_empty() {
             continue;
@@ -59,6 +62,10 @@ fn transactions_are_those_of_tshark() {
     println!("{}", differing.join("\n"));
     assert!(requests > 400 && differing.is_empty(), "{} connections differ", differing.len());
     assert!(needless.is_empty(), "no exceptions any more: {needless:?}");
+}
+
+fn holds_http(bytes: &[u8]) -> bool {
+    bytes.windows(5).any(|window| window.eq_ignore_ascii_case(b"HTTP/"))
 }
 
 fn ours(events: &[Told]) -> BTreeMap<Ends, Messages> {
