@@ -19,6 +19,7 @@ fn limits_are_those_of_the_code() {
     let mut real = constants![
         chain::GROUP_MAX,
         chain::fragments::WAITING_MAX,
+        chain::streams::WINDOW_MAX,
         functions::firewall::ANSWERS_PER_S,
         functions::firewall::SOURCES_MAX,
         functions::firewall::SOURCE_ANSWERS_PER_S,
@@ -53,6 +54,7 @@ fn limits_are_those_of_the_code() {
         nf::METERS_LOOKED_AT,
         nf::RECORD_MAX,
         node::BATCH,
+        node::STREAM_MEMORY_MAX,
         packet::HEADROOM,
         packet::LARGE_ROOM,
         packet::Pool::LARGE_MAX,
