@@ -84,7 +84,7 @@ fn names_target(line: &[u8]) -> bool {
     let mut words = line.split(|b| is_blank(b) || *b == b'\r').filter(|word| !word.is_empty());
     let Some(target) = words.next() else { return false };
     let is_target = target[0] == b'/' || target.windows(3).any(|part| part == b"://");
-    is_target && !words.last().is_some_and(is_version)
+    is_target && !words.next_back().is_some_and(is_version)
 }
 
 /// Whether a word is like `SIP/2.0`.
