@@ -28,7 +28,7 @@ fn main() -> std::io::Result<()> {
         }
         write(&root.join("chain").join(format!("mix-{options}")), &seed)?;
     }
-    for function in ["nat", "lb", "firewall", "monitor", "policer", "whitelist"] {
+    for function in ["nat", "lb", "firewall", "monitor", "policer", "whitelist", "http_function"] {
         for options in [0u8, 1, 12] {
             let mut seed = vec![options];
             for (i, (_, network)) in networks.iter().enumerate() {
@@ -37,6 +37,21 @@ fn main() -> std::io::Result<()> {
             }
             write(&root.join(function).join(format!("mix-{options}")), &seed)?;
         }
+    }
+    for (name, request, response) in HTTP {
+        let mut seed = vec![0];
+        let (client, server) = (v4(10, 0, 0, 1, 4000), v4(192, 0, 2, 1, 80));
+        let segments = [
+            tcp_segment(client, server, 2, [99, 0], b""),
+            tcp_segment(server, client, 0x12, [899, 100], b""),
+            tcp_segment(client, server, 0x10, [100, 900], request.as_bytes()),
+            tcp_segment(server, client, 0x10, [900, 100 + request.len() as u32], response.as_bytes()),
+        ];
+        for (i, network) in segments.iter().enumerate().filter(|(_, network)| network.len() < 256) {
+            seed.extend([(i % 2) as u8, 0x1a, network.len() as u8]);
+            seed.extend(network);
+        }
+        write(&root.join("http_function").join(name), &seed)?;
     }
     for (name, text) in [("wire", WIRE), ("nat", NAT)] {
         write(&root.join("policy").join(name), text.as_bytes())?;

@@ -51,9 +51,13 @@ pub fn through(function: &str, configs: &[Value], data: &[u8]) {
     assert!(counters.add_up());
     while !chain.finish(&mut pool) {
         chain.effects_mut().alerts.clear();
+        chain.effects_mut().events.clear();
         chain.effects_mut().reports.clear();
     }
     assert_eq!(chain.records().live(), 0);
+    if let Some(buffers) = &chain.stages()[0].shared().buffers {
+        assert_eq!(buffers.used_bytes(), 0, "flows that are over left bytes in buffers");
+    }
     for pool in &chain.stages()[0].shared().pools {
         assert_eq!(pool.in_use(), 0, "items of pool `{}` were not given back", pool.name());
     }

@@ -8,8 +8,8 @@
 //! `Gathering`).
 //!
 //! So the result is that of one packet after the other, however they are batched, but for four things: flow reports of
-//! one group stand in the order of functions, not of packets; when the memory of all streams is used up, another of them
-//! may be the one that gives up waiting; and a packet that a function makes, or the first one that it turns back, in the
+//! one group stand in the order of functions, not of packets; when the memory of all streams, or of all growing buffers of
+//! a function, is used up, another of them may be the one that gets none; and a packet that a function makes, or the first one that it turns back, in the
 //! midst of a known flow may reach the functions on its way back after packets that came behind it.
 //!
 //! Time is the latest time stamp that any packet had: a packet with an earlier one is late, and comes now.
@@ -21,7 +21,7 @@ mod subscribed;
 
 use nf::record::{Layout, Records};
 use nf::stage::{Load, Stage};
-use nf::{EFFECTS_MAX, Effects, EndReason, Verdict};
+use nf::{Effects, EndReason, Verdict};
 use packet::memory::OutOfMemory;
 use packet::{DropReason, FlowHasher, Packet, Parser, Pool};
 
@@ -198,7 +198,7 @@ impl Chain {
 
     /// Ends all flows: the run is over. Fragments that still wait stay counted as held.
     ///
-    /// False if there are more flows than room for what their ends bring about: then alerts and reports are to be taken
+    /// False if there are more flows than room for what their ends bring about: then alerts, events and reports are to be taken
     /// (see [`Chain::effects_mut`]), and the rest ends with the next call.
     pub fn finish(&mut self, pool: &mut Pool) -> bool {
         let mut live = std::mem::take(&mut self.due);
@@ -206,7 +206,7 @@ impl Chain {
         live.extend(self.flows.live());
         let mut ended = 0;
         for &record in &live {
-            if self.effects.alerts.len().max(self.effects.reports.len()) > EFFECTS_MAX / 2 {
+            if self.effects.is_half_full() {
                 break;
             }
             self.end_flow(record, EndReason::Shutdown, pool);
@@ -246,7 +246,7 @@ impl Chain {
         &self.effects
     }
 
-    /// Alerts and flow reports, to be taken.
+    /// Alerts, events and flow reports, to be taken.
     pub fn effects_mut(&mut self) -> &mut Effects {
         &mut self.effects
     }

@@ -1,10 +1,11 @@
-//! EVE: alerts as lines of JSON, with the names that Suricata's consumers know.
+//! EVE: alerts and events as lines of JSON, with the names that Suricata's consumers know.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use nf::{Alert, AlertDetail};
-use packet::{Addr, Endpoint};
+use nf::{Alert, AlertDetail, Event, EventField, EventValue};
+use packet::{Addr, Endpoint, FlowKey};
 use serde::Serialize;
+use serde::ser::SerializeMap;
 
 /// An alert as one line of EVE JSON, with the names that Suricata's consumers know.
 #[derive(Serialize)]
@@ -49,6 +50,15 @@ struct Excerpt {
     stream: u8,
 }
 
+/// An event as one line of EVE JSON: its fields stand in an object that has the kind's name.
+pub struct EveEvent<'a> {
+    function: &'a str,
+    event: Event<'a>,
+}
+
+/// The fields of an event, as an object.
+pub struct Fields<'a>(pub &'a [EventField<'a>]);
+
 struct Addressed(Addr);
 
 impl Serialize for Addressed {
@@ -64,7 +74,7 @@ impl<'a> EveAlert<'a> {
         let (source, destination): (Endpoint, Endpoint) = alert.key.ends(alert.reversed);
         EveAlert {
             timestamp: timestamp(alert.timestamp_ns),
-            flow_id: packet::FlowHasher::new(0).hash(&alert.key) >> 11,
+            flow_id: flow_id(&alert.key),
             pcap_cnt: alert.sequence + 1,
             event_type: "alert",
             src_ip: Addressed(source.addr),
@@ -86,6 +96,63 @@ impl<'a> EveAlert<'a> {
             function,
         }
     }
+}
+
+impl<'a> EveEvent<'a> {
+    /// The line about an event that the function with this name tells.
+    pub fn new(function: &'a str, event: Event<'a>) -> EveEvent<'a> {
+        EveEvent { function, event }
+    }
+}
+
+impl Serialize for EveEvent<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let EveEvent { function, event } = self;
+        let (source, destination): (Endpoint, Endpoint) = event.key.ends(event.reversed);
+        let mut line = serializer.serialize_map(None)?;
+        line.serialize_entry("timestamp", &timestamp(event.timestamp_ns))?;
+        line.serialize_entry("flow_id", &flow_id(&event.key))?;
+        if let Some(number) = event.sequence {
+            line.serialize_entry("pcap_cnt", &(number + 1))?;
+        }
+        line.serialize_entry("event_type", event.kind)?;
+        line.serialize_entry("src_ip", &Addressed(source.addr))?;
+        line.serialize_entry("src_port", &source.port)?;
+        line.serialize_entry("dest_ip", &Addressed(destination.addr))?;
+        line.serialize_entry("dest_port", &destination.port)?;
+        line.serialize_entry("proto", &protocol(event.key.protocol))?;
+        line.serialize_entry(event.kind, &Fields(&event.fields().collect::<Vec<_>>()))?;
+        line.serialize_entry("function", function)?;
+        line.end()
+    }
+}
+
+impl Serialize for Fields<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_map(Some(self.0.len()))?;
+        for &(name, value) in self.0 {
+            match value {
+                EventValue::Number(number) => object.serialize_entry(name, &number)?,
+                EventValue::Text(bytes) => object.serialize_entry(name, &text(bytes))?,
+            }
+        }
+        object.end()
+    }
+}
+
+/// Bytes as a text: those that are no UTF-8 as `\xff`, as Suricata writes them.
+pub fn text(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        chunk.invalid().iter().for_each(|byte| text.push_str(&format!("\\x{byte:02x}")));
+    }
+    text
+}
+
+/// A number for a flow, the same in every run and for both directions.
+fn flow_id(key: &FlowKey) -> u64 {
+    packet::FlowHasher::new(0).hash(key) >> 11
 }
 
 impl Excerpt {
@@ -139,6 +206,12 @@ fn civil(days: u64) -> (u64, u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_are_written_as_text() {
+        assert_eq!(text("/ä".as_bytes()), "/ä");
+        assert_eq!(text(b"/\xff\xc3("), "/\\xff\\xc3(");
+    }
 
     #[test]
     fn times_are_written_as_suricata_does() {

@@ -32,7 +32,7 @@ pub struct Args {
     /// Write the report to a file, as JSON
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
-    /// Write alerts to a file, as EVE JSON lines
+    /// Write alerts and events to a file, as EVE JSON lines
     #[arg(long, value_name = "FILE")]
     pub alerts: Option<PathBuf>,
     /// Send flow records as IPFIX to a file or to a collector, `udp:HOST:PORT`; a Monitor in the policy makes them
@@ -174,8 +174,12 @@ pub fn summary(report: &Report) -> String {
     if report.alerts > 0 {
         text += &format!("alerts: {}\n", thousands(report.alerts));
     }
+    if report.events > 0 {
+        text += &format!("events: {}\n", thousands(report.events));
+    }
     for (what, count) in [
         ("alerts lost", report.alerts_lost),
+        ("events lost", report.events_lost),
         ("flow reports lost", report.flow_reports_lost),
         ("packets not made for want of a buffer", report.packets_unmade),
     ] {

@@ -7,11 +7,12 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use io::capture::{Format, Record, Writer};
-use nf::{Alert, FlowReport};
+use nf::{Alert, Event, FlowReport};
 use node::{Output, Ports};
 use packet::{LinkType, Packet};
+use serde::Serialize;
 
-use crate::eve::EveAlert;
+use crate::eve::{EveAlert, EveEvent};
 use crate::export::{Destination, Export};
 use crate::sources::{PortFile, port_named};
 
@@ -64,6 +65,15 @@ impl Sinks {
         Ok(Sinks { captures, alerts, flows })
     }
 
+    /// Writes a line of the EVE file, if there is to be one.
+    fn eve_line(&mut self, line: &impl Serialize) -> anyhow::Result<()> {
+        if let Some((name, file)) = &mut self.alerts {
+            serde_json::to_writer(&mut *file, line)?;
+            file.write_all(b"\n").with_context(|| format!("cannot write {name}"))?;
+        }
+        Ok(())
+    }
+
     /// Completes the files.
     pub fn finish(self) -> anyhow::Result<()> {
         for capture in self.captures {
@@ -90,11 +100,11 @@ impl Output for Sinks {
     }
 
     fn alert(&mut self, function: &str, alert: &Alert) -> anyhow::Result<()> {
-        if let Some((name, file)) = &mut self.alerts {
-            serde_json::to_writer(&mut *file, &EveAlert::new(function, alert))?;
-            file.write_all(b"\n").with_context(|| format!("cannot write {name}"))?;
-        }
-        Ok(())
+        self.eve_line(&EveAlert::new(function, alert))
+    }
+
+    fn event(&mut self, function: &str, event: Event<'_>) -> anyhow::Result<()> {
+        self.eve_line(&EveEvent::new(function, event))
     }
 
     fn flow(&mut self, report: &FlowReport, now_ns: u64) -> anyhow::Result<()> {

@@ -1,6 +1,7 @@
 //! The built-in network functions.
 
 pub mod firewall;
+pub mod http;
 pub mod ids;
 pub mod lb;
 pub mod monitor;
@@ -21,5 +22,6 @@ pub fn registry<C: ConfigSource>() -> Registry<C> {
     registry.add::<policer::Policer>(include_str!("policer/README.md"));
     registry.add::<whitelist::Whitelist>(include_str!("whitelist/README.md"));
     registry.add::<ids::Ids>(include_str!("ids/README.md"));
+    registry.add::<crate::http::Http>(include_str!("http/README.md"));
     registry
 }

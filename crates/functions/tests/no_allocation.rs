@@ -3,6 +3,7 @@
 
 #[path = "../../chain/tests/support/allocations.rs"]
 mod allocations;
+mod http_support;
 mod nat_support;
 
 use std::net::Ipv4Addr;
@@ -43,6 +44,8 @@ const WHITELIST: (&str, &str) = (
     "whitelist",
     r#"{"record": ["hosts", "clients"], "services": [5000], "capacity": 8, "alert_above": "1pps", "alert_every": "1ms"}"#,
 );
+
+const HTTP: (&str, &str) = ("http", r#"{"methods": ["POST"], "anomalies": "alert"}"#);
 
 const CHAINS: [&[(&str, &str)]; 12] = [
     &[NAT],
@@ -91,6 +94,32 @@ fn frames() -> Vec<(Side, Vec<u8>)> {
     }
     let ethernet = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
     frames.into_iter().map(|(side, packet)| (side, [&ethernet[..], &packet].concat())).collect()
+}
+
+/// Connections of one client, each behind the reset of the one before, with requests and responses cut in the midst of lines.
+fn conversations() -> Vec<(Side, Vec<u8>)> {
+    use http_support::{Client, Server, Talk};
+    let mut talk = Talk::open(80);
+    for number in 0..4 {
+        if number > 0 {
+            talk.reopen();
+        }
+        for _ in 0..3 {
+            let request =
+                "GET /a HTTP/1.1\r\nHost: x\r\nUser-Agent: agent\r\n\r\nGET /b HTTP/1.1\nHost: y\n\n";
+            let response = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nhello";
+            request.as_bytes().chunks(31).for_each(|part| talk.piece(Client, part));
+            response.repeat(2).as_bytes().chunks(37).for_each(|part| talk.piece(Server, part));
+        }
+        talk.resets(Client);
+    }
+    talk.segments.into_iter().map(|s| (s.side, http_support::frame(&s.network))).collect()
+}
+
+#[test]
+fn transactions_allocate_nothing() {
+    let frames = conversations();
+    assert_eq!(allocations::of_known_flows(stages(&[HTTP]), &frames, 20), 0);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use packet::{Direction, DropReason, FlowKey, Meta, Packet, Side, split_mix};
 
 use crate::buffers::{Buffers, FlowBuffer, number_of};
 use crate::effects::{Alert, AlertDetail, Effects, FlowReport, Severity, Text};
+use crate::event::{EventField, Head};
 use crate::map::StateMap;
 use crate::meters::Meters;
 use crate::pool::Pool;
@@ -415,6 +416,27 @@ impl Context<'_> {
             blocked: false,
             detail,
         });
+    }
+
+    /// Tells those who listen of something that happened in the flow's `about` direction: `kind` is what, in the words of
+    /// EVE's `event_type`. Up to [`crate::EVENT_FIELDS_MAX`] fields; nothing is allocated for them.
+    pub fn event(&mut self, kind: &'static str, about: Direction, fields: &[EventField<'_>]) {
+        let flow = self.flow();
+        let head = Head {
+            timestamp_ns: flow.now_ns,
+            sequence: flow.sequence,
+            // Without a packet the number is 0; that of the first packet is told apart when its group is through.
+            packet: flow.sequence > 0,
+            stage: self.instance.stage,
+            reversed: flow.reversed ^ (about == Direction::Reply),
+            key: flow.key,
+            kind,
+            alerts_before: self.effects.alerts.len() as u32,
+            first_field: 0,
+            fields: 0,
+            number: 0,
+        };
+        self.effects.events.tell(head, fields);
     }
 
     /// Reports a flow's counts to collectors.

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use packet::{Addr, DropReason, FlowKey, Packet, Pool, Side};
 
+use crate::event::Events;
+
 /// Alerts and flow reports that are held until the runner takes them, each; further ones are counted as lost.
 pub const EFFECTS_MAX: usize = 65_536;
 
@@ -167,6 +169,8 @@ pub struct Made {
 pub struct Effects {
     /// Alerts, oldest first.
     pub alerts: Vec<Alert>,
+    /// Events for those who listen, oldest first.
+    pub events: Events,
     /// Flow reports, oldest first.
     pub reports: Vec<FlowReport>,
     /// Packets made, not sent yet.
@@ -183,6 +187,7 @@ impl Default for Effects {
     fn default() -> Effects {
         Effects {
             alerts: Vec::with_capacity(64),
+            events: Events::default(),
             reports: Vec::with_capacity(1024),
             made: Vec::with_capacity(64),
             alerts_lost: 0,
@@ -193,6 +198,21 @@ impl Default for Effects {
 }
 
 impl Effects {
+    /// Whether less than half of what can be held is left, of alerts, events or reports.
+    pub fn is_half_full(&self) -> bool {
+        self.alerts.len().max(self.reports.len()) > EFFECTS_MAX / 2 || self.events.is_half_full()
+    }
+
+    /// Puts alerts and events from these numbers on, which packets of one group gave rise to, in the order of packets and
+    /// functions: so they come out the same however packets are batched. An alert stands before events of its packet and
+    /// function.
+    pub fn put_in_order(&mut self, first_alert: usize, first_event: usize) {
+        if let Some(alerts) = self.alerts.get_mut(first_alert..) {
+            alerts.sort_by_key(|alert| (alert.sequence, alert.stage));
+        }
+        self.events.put_in_order(first_event, &self.alerts, first_alert);
+    }
+
     pub(crate) fn alert(&mut self, alert: Alert) {
         if self.alerts.len() < EFFECTS_MAX {
             self.alerts.push(alert);

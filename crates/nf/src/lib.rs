@@ -10,6 +10,7 @@ mod connection;
 mod context;
 mod descriptor;
 mod effects;
+mod event;
 mod function;
 pub mod index;
 mod map;
@@ -31,6 +32,7 @@ pub use descriptor::{
     Access, Affinity, Attribute, BufferSpec, Descriptor, Field, MapSpec, Maturity, Scaling, Shared,
 };
 pub use effects::{Alert, AlertDetail, EFFECTS_MAX, Effects, FlowReport, Made, Severity, Text};
+pub use event::{EVENT_FIELDS_MAX, EVENT_TEXTS_MAX, EVENTS_MAX, Event, EventField, EventValue, Events};
 pub use function::{ControlError, NetworkFunction, Setup, UpgradeError};
 pub use map::{PutError, StateMap};
 pub use meters::{METERS_LOOKED_AT, MeterKey, MeterValue, Meters};

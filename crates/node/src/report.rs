@@ -46,6 +46,10 @@ pub struct Report {
     pub alerts: u64,
     /// Alerts that found no room: more were raised at once than are held.
     pub alerts_lost: u64,
+    /// Events told and taken.
+    pub events: u64,
+    /// Events that found no room.
+    pub events_lost: u64,
     /// Flow reports that found no room.
     pub flow_reports_lost: u64,
     /// Packets that functions could not make, for want of a buffer.
@@ -94,6 +98,9 @@ pub struct FunctionReport {
     /// Its tables of meters; left out where it has none.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub meters: BTreeMap<&'static str, MetersReport>,
+    /// The growing buffers of its flows; left out where it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub buffers: Option<BuffersReport>,
     /// Processor cycles per packet, where they can be counted; in JSON it stands in [`Timing::cycles_per_packet`].
     #[serde(skip)]
     pub cycles_per_packet: Option<f64>,
@@ -123,6 +130,15 @@ pub struct MetersReport {
     pub forgotten: u64,
     /// How many times no meter was free.
     pub refused: u64,
+}
+
+/// The growing buffers of a function's flows.
+#[derive(Clone, Debug, Serialize)]
+pub struct BuffersReport {
+    /// Bytes in them.
+    pub used_bytes: usize,
+    /// Bytes that found no room.
+    pub refused_bytes: u64,
 }
 
 /// What a port has seen.
@@ -180,6 +196,8 @@ impl Report {
             ports: BTreeMap::new(),
             alerts: 0,
             alerts_lost: effects.alerts_lost,
+            events: 0,
+            events_lost: effects.events.lost(),
             flow_reports_lost: effects.reports_lost,
             packets_unmade: effects.unmade,
             first_packet_ns: None,
@@ -260,6 +278,10 @@ fn functions(chain: &Chain, names: &[String]) -> Vec<FunctionReport> {
                 counters: names.zip(shared.counters.iter().copied()).chain(grouped).collect(),
                 pools: pools.collect(),
                 meters: meters.collect(),
+                buffers: shared.buffers.as_ref().map(|buffers| BuffersReport {
+                    used_bytes: buffers.used_bytes(),
+                    refused_bytes: buffers.refused_bytes(),
+                }),
                 cycles_per_packet: (cycles > 0 && counted.packets > 0)
                     .then(|| cycles as f64 / counted.packets as f64),
             }

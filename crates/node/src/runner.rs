@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use hdrhistogram::Histogram;
-use nf::{Alert, FlowReport};
+use nf::{Alert, Event, FlowReport};
 use packet::{DropReason, LinkType, Packet, Pool, parse};
 
 use crate::assembly::Assembly;
@@ -45,6 +45,8 @@ pub trait Output {
     fn packet(&mut self, port: u16, packet: &Packet) -> Result<(), Self::Error>;
     /// An alert was raised, by the function with this name.
     fn alert(&mut self, function: &str, alert: &Alert) -> Result<(), Self::Error>;
+    /// The function with this name tells of something that happened in a flow.
+    fn event(&mut self, function: &str, event: Event<'_>) -> Result<(), Self::Error>;
     /// A monitor reports a flow; `now_ns` is the time of the run.
     fn flow(&mut self, report: &FlowReport, now_ns: u64) -> Result<(), Self::Error>;
 }
@@ -59,6 +61,7 @@ pub struct Runner {
     latency: Histogram<u64>,
     ports: Vec<(u16, PortReport)>,
     alerts: u64,
+    events: u64,
     /// Frames that never reached the chain.
     refused: Refused,
     first_ns: Option<u64>,
@@ -89,6 +92,7 @@ impl Runner {
             latency: new_histogram(),
             ports,
             alerts: 0,
+            events: 0,
             refused: Refused::default(),
             first_ns: None,
             last_ns: None,
@@ -231,6 +235,7 @@ impl Runner {
             report.ports.insert(name, counted.clone());
         }
         report.alerts = self.alerts;
+        report.events = self.events;
         report.first_packet_ns = self.first_ns;
         report.last_packet_ns = self.last_ns;
         report.timing.seconds = self.started.elapsed().as_secs_f64();
@@ -257,11 +262,20 @@ impl Runner {
         }
         result?;
         let effects = self.assembly.chain.effects_mut();
-        for alert in effects.alerts.drain(..) {
-            self.alerts += 1;
-            let name = self.assembly.names.get(alert.stage as usize).map_or("", String::as_str);
-            output.alert(name, &alert)?;
+        let name = |stage: u16| self.assembly.names.get(stage as usize).map_or("", String::as_str);
+        self.alerts += effects.alerts.len() as u64;
+        self.events += effects.events.len() as u64;
+        let mut alerts_given = 0;
+        for event in effects.events.iter() {
+            let before = effects.alerts.get(alerts_given..event.alerts_before).unwrap_or_default();
+            before.iter().try_for_each(|alert| output.alert(name(alert.stage), alert))?;
+            alerts_given = alerts_given.max(event.alerts_before);
+            output.event(name(event.stage), event)?;
         }
+        let rest = effects.alerts.get(alerts_given..).unwrap_or_default();
+        rest.iter().try_for_each(|alert| output.alert(name(alert.stage), alert))?;
+        effects.alerts.clear();
+        effects.events.clear();
         let now_ns = self.last_ns.unwrap_or(0);
         for report in effects.reports.drain(..) {
             output.flow(&report, now_ns)?;

@@ -142,6 +142,10 @@ reasons! {
     IdsRejected = "ids-rejected",
     /// Intrusion detection: a rule dropped the flow before.
     IdsFlow = "ids-flow",
+    /// HTTP: the connection's client and server may disagree about where messages end, and the policy says to drop its packets.
+    HttpSmuggling = "http-smuggling",
+    /// HTTP: a request's method is not allowed, and the policy says to drop its connection's packets.
+    HttpMethod = "http-method",
     /// A function's own decision, for functions outside this list.
     Function = "function",
     /// A broken invariant of ours: a bug. Never expected.

@@ -19,7 +19,7 @@ impl Chain {
         loads: [Load; 2],
         run: &mut Run<'_, '_>,
     ) {
-        let alerts = self.effects.alerts.len();
+        let (alerts, events) = (self.effects.alerts.len(), self.effects.events.len());
         let mut turned = 0;
         for side in [Side::Inside, Side::Outside] {
             let load = loads[side as usize];
@@ -27,18 +27,23 @@ impl Chain {
                 self.cross_from_side(side, load, packets, verdicts, &mut turned, run);
             }
         }
-        if self.effects.alerts.len() > alerts {
-            self.complete_alerts(alerts, packets, verdicts);
+        if self.effects.alerts.len() > alerts || self.effects.events.len() > events {
+            self.complete_effects(alerts, events, packets, verdicts);
         }
     }
 
-    /// Puts the alerts from number `first` on, which these packets gave rise to, in the order of packets and functions, and
-    /// notes what was decided about their packets.
+    /// Puts the alerts and events from these numbers on, which these packets gave rise to, in the order of packets and
+    /// functions, and notes what was decided about the alerts' packets.
     #[cold]
-    fn complete_alerts(&mut self, first: usize, packets: &[Packet], verdicts: &[Verdict]) {
-        let alerts = &mut self.effects.alerts[first..];
-        alerts.sort_by_key(|alert| (alert.sequence, alert.stage));
-        for alert in alerts {
+    fn complete_effects(
+        &mut self,
+        first_alert: usize,
+        first_event: usize,
+        packets: &[Packet],
+        verdicts: &[Verdict],
+    ) {
+        self.effects.put_in_order(first_alert, first_event);
+        for alert in &mut self.effects.alerts[first_alert..] {
             let packet = packets.iter().position(|packet| packet.meta().sequence == alert.sequence);
             alert.blocked = packet.is_some_and(|i| matches!(verdicts[i], Verdict::Drop(_)));
         }

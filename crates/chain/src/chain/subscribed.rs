@@ -25,8 +25,8 @@ impl Subscribed {
         layout: &mut Layout,
         options: StreamOptions,
     ) -> Result<Option<Subscribed>, OutOfMemory> {
-        let wants = |stage: &Box<dyn Stage>| stage.descriptor().stream;
-        let first = [stages.iter().position(wants), stages.iter().rposition(wants)];
+        let wants = || stages.iter().map(|stage| stage.descriptor().stream);
+        let first = [wants().position(|wants| wants), wants().rposition(|wants| wants)];
         let [Some(inside), Some(outside)] = first else { return Ok(None) };
         let len = size_of::<Streams>();
         let Some(part) = Part::at(layout.add(len, len)) else {

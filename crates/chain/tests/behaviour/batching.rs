@@ -26,6 +26,7 @@ fn everything() -> Vec<Box<dyn Stage>> {
         stage::<Hairpin>(FLOWS),
         stage::<Tally>(FLOWS),
         stage::<Listener>(FLOWS),
+        stage::<Teller>(FLOWS),
         stage::<Witness>(FLOWS),
     ]
 }
@@ -38,6 +39,7 @@ fn keepers() -> Vec<Box<dyn Stage>> {
         stage::<Keeper>(FLOWS),
         stage::<OneToOne>(FLOWS),
         stage::<Gate>(FLOWS),
+        stage::<Teller>(FLOWS),
         stage::<Witness>(FLOWS),
     ]
 }
@@ -132,6 +134,7 @@ proptest! {
             let together = run(stages(), options, &traffic, batch);
             prop_assert_eq!(&together.sent, &alone.sent, "sent, in batches of {}", batch);
             prop_assert_eq!(&together.alerts, &alone.alerts, "alerts, in batches of {}", batch);
+            prop_assert_eq!(&together.told, &alone.told, "alerts and events, in batches of {}", batch);
             prop_assert_eq!(&together, &alone, "in batches of {}", batch);
         }
     }

@@ -77,6 +77,7 @@ pub fn of_known_flows(stages: Vec<Box<dyn Stage>>, frames: &[(Side, Vec<u8>)], r
             }
             let effects = chain.effects_mut();
             effects.alerts.clear();
+            effects.events.clear();
             effects.reports.clear();
         }
     }

@@ -4,7 +4,7 @@ use chain::streams::Streams;
 use chain::{Chain, Counters, Observer, Options};
 use nf::record::Header;
 use nf::stage::{Stage, StageCounters};
-use nf::{Alert, FlowReport};
+use nf::{Alert, Event, EventValue, FlowReport};
 use packet::{Packet, Pool, Side};
 
 use super::packets;
@@ -34,6 +34,8 @@ pub struct Outcome {
     pub sent: Vec<Sent>,
     pub counters: Counters,
     pub alerts: Vec<Alert>,
+    /// Alerts and events, in their common order.
+    pub told: Vec<String>,
     /// In order of content: see [`Chain`] on the order of reports.
     pub reports: Vec<String>,
     /// Number and bytes of every flow's record.
@@ -49,6 +51,8 @@ pub struct Bench {
     pub pool: Pool,
     pub sent: Vec<Sent>,
     pub alerts: Vec<Alert>,
+    /// Alerts and events, in their common order.
+    pub told: Vec<String>,
     pub reports: Vec<FlowReport>,
     out: Vec<Packet>,
     buffers: usize,
@@ -77,6 +81,7 @@ impl Bench {
             pool: Pool::new(BUFFERS),
             sent: vec![],
             alerts: vec![],
+            told: vec![],
             reports: vec![],
             out: vec![],
             buffers: BUFFERS,
@@ -141,6 +146,7 @@ impl Bench {
             shared: self.chain.stages().iter().map(|stage| shared(&**stage)).collect(),
             sent: self.sent,
             alerts: self.alerts,
+            told: self.told,
             reports,
         }
     }
@@ -159,6 +165,15 @@ impl Bench {
             self.pool.give(packet);
         }
         let effects = self.chain.effects_mut();
+        let mut given = 0;
+        for event in effects.events.iter() {
+            let before = &effects.alerts[given..event.alerts_before];
+            self.told.extend(before.iter().map(|alert| format!("{alert:?}")));
+            self.told.push(show(&event));
+            given = event.alerts_before;
+        }
+        self.told.extend(effects.alerts[given..].iter().map(|alert| format!("{alert:?}")));
+        effects.events.clear();
         self.alerts.append(&mut effects.alerts);
         self.reports.append(&mut effects.reports);
         assert!(effects.made.is_empty());
@@ -182,10 +197,25 @@ pub fn run(stages: Vec<Box<dyn Stage>>, options: Options, traffic: &[Arrival], b
     bench.outcome()
 }
 
+/// An event as a line: who, when, which way, and its fields.
+fn show(event: &Event<'_>) -> String {
+    let (source, destination) = event.key.ends(event.reversed);
+    let mut line = format!("{} {:?} at {} ns", event.kind, event.sequence, event.timestamp_ns);
+    line += &format!(" by {} {source:?} -> {destination:?}:", event.stage);
+    for (name, value) in event.fields() {
+        match value {
+            EventValue::Number(number) => line += &format!(" {name}={number}"),
+            EventValue::Text(text) => line += &format!(" {name}={}", text.escape_ascii()),
+        }
+    }
+    line
+}
+
 fn shared(stage: &dyn Stage) -> String {
     let shared = stage.shared();
     let sets: Vec<usize> = shared.sets.iter().map(|set| set.len()).collect();
     let pools: Vec<_> = shared.pools.iter().map(|p| (p.in_use(), p.peak(), p.exhausted())).collect();
     let meters: Vec<_> = shared.meters.iter().map(|m| (m.in_use(), m.forgotten(), m.refused())).collect();
-    format!("{:?} {sets:?} {pools:?} {meters:?}", shared.counters)
+    let groups: Vec<_> = shared.groups.iter().map(|group| &group.values).collect();
+    format!("{:?} {groups:?} {sets:?} {pools:?} {meters:?}", shared.counters)
 }

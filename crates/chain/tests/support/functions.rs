@@ -5,8 +5,8 @@ use nf::config::ConfigError;
 use nf::stage::{Stage, load};
 use nf::stream::StreamEventKind;
 use nf::{
-    Access, Affinity, Context, Descriptor, EndReason, FlowReport, MapSpec, Maturity, NetworkFunction,
-    PacketView, Scaling, Setup, Shared, Verdict,
+    Access, Affinity, Context, Descriptor, EndReason, EventValue, FlowReport, MapSpec, Maturity,
+    NetworkFunction, PacketView, Scaling, Setup, Shared, Verdict,
 };
 use packet::{Addr, Class, Direction, DropReason, End, Endpoint, Side};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -430,6 +430,37 @@ impl NetworkFunction for Telltale {
         let way = if context.direction() == Direction::Reply { "reply" } else { "original" };
         context.alert(context.flow().clock as u32, "packet", way, 3);
         Verdict::Forward
+    }
+}
+
+/// Tells events of packets, and of what their streams bring, with texts of different lengths.
+pub struct Teller;
+
+impl NetworkFunction for Teller {
+    const DESCRIPTOR: &'static Descriptor = &Descriptor { name: "teller", stream: true, ..BASE };
+    type State = ();
+    plain_new!();
+
+    fn process(&self, packet: &mut PacketView<'_>, _: &mut (), context: &mut Context<'_>) -> Verdict {
+        let clock = context.flow().clock;
+        for event in packet.stream() {
+            if let StreamEventKind::Data(bytes) = event.kind {
+                let fields =
+                    [("data", EventValue::Text(bytes)), ("offset", EventValue::Number(event.offset))];
+                context.event("stream", event.direction, &fields);
+            }
+        }
+        if clock.is_multiple_of(2) {
+            context.event("packet", context.direction(), &[("clock", EventValue::Number(clock))]);
+        }
+        if clock.is_multiple_of(3) {
+            context.alert(clock as u32, "a third packet", "test", 3);
+        }
+        Verdict::Forward
+    }
+
+    fn flow_end(&self, _: &mut (), reason: EndReason, context: &mut Context<'_>) {
+        context.event("end", Direction::Original, &[("reason", EventValue::Text(reason.name().as_bytes()))]);
     }
 }
 

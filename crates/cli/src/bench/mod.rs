@@ -5,6 +5,7 @@
 //! stateful function can do without) are interleaved, and medians are shown, so that the ratio means something on a
 //! machine that other work shares.
 
+mod conversation;
 mod floor;
 mod tape;
 mod workload;
@@ -29,8 +30,10 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', default_values = ["1k"], value_parser = count)]
     pub flows: Vec<u32>,
     /// Bytes of a packet on the wire, with the frame check sequence: 64 to 1518
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(64..=1518))]
-    pub packet_size: u16,
+    ///
+    /// Unless said, 64, or 1518 where payloads are read
+    #[arg(long, value_parser = clap::value_parser!(u16).range(64..=1518))]
+    pub packet_size: Option<u16>,
     /// How often flows are used: all alike, or Zipf's law with this exponent
     #[arg(long, value_name = "EXPONENT", num_args = 0..=1, default_missing_value = "1.0")]
     pub zipf: Option<f64>,
@@ -60,6 +63,8 @@ struct Measured {
     rounds: u16,
     ns_per_packet: f64,
     mpps: f64,
+    /// Of frames, without their check sequences.
+    gigabytes_per_second: f64,
     floor_ns_per_packet: f64,
     /// Of single rounds.
     ns_per_packet_min: f64,
@@ -101,8 +106,9 @@ fn measure(args: &Args, flows: u32) -> anyhow::Result<Measured> {
     let popularity = args.zipf.map_or_else(|| "uniform".to_owned(), |s| format!("zipf {s}"));
     let bar = output::progress(Some(u64::from(args.rounds) * 2), "rounds");
     bar.set_message(format!("{} with {} flows", args.workload.name(), thousands(flows.into())));
-    let tape = Tape::new(flows, args.packet_size, args.zipf, args.workload.frames());
-    let mut world = World::new(args.workload, flows, args.batch as usize)?;
+    let packet_size = args.packet_size.unwrap_or(args.workload.packet_size());
+    let tape = Tape::new(flows, packet_size, args.zipf, args.workload.frames());
+    let mut world = World::new(args.workload, flows, packet_size, args.batch as usize)?;
     let mut floor = Floor::new(flows, args.batch as usize)?;
     world.warm_up(&tape)?;
     floor.warm_up(&tape);
@@ -120,12 +126,13 @@ fn measure(args: &Args, flows: u32) -> anyhow::Result<Measured> {
     Ok(Measured {
         workload: args.workload.name(),
         flows,
-        packet_size: args.packet_size,
+        packet_size,
         popularity,
         batch: args.batch,
         rounds: args.rounds,
         ns_per_packet,
         mpps: 1e3 / ns_per_packet,
+        gigabytes_per_second: f64::from(packet_size - 4) / ns_per_packet,
         floor_ns_per_packet: median(&mut floors),
         ns_per_packet_min: ours[0],
         ns_per_packet_max: ours[ours.len() - 1],
@@ -154,6 +161,7 @@ fn table(results: &[Measured]) -> String {
         "popularity",
         "ns/packet",
         "Mpps",
+        "GB/s",
         "floor ns",
         "x floor",
         "min",
@@ -167,6 +175,7 @@ fn table(results: &[Measured]) -> String {
             r.popularity.clone(),
             format!("{:.1}", r.ns_per_packet),
             format!("{:.2}", r.mpps),
+            format!("{:.2}", r.gigabytes_per_second),
             format!("{:.1}", r.floor_ns_per_packet),
             format!("{:.2}", r.ns_per_packet / r.floor_ns_per_packet),
             format!("{:.1}", r.ns_per_packet_min),

@@ -21,6 +21,8 @@ pub enum Kind {
     Udp,
     /// TCP segments with SYN, each of a flow of its own: when one comes again, its flow has long gone for others.
     Syn,
+    /// TCP segments from clients to one server address, with their flow's number for a sequence number.
+    Segment,
 }
 
 /// Frames on a tape, at least: beyond what the caches of a core hold, but not what all cores' last-level cache does, which
@@ -38,7 +40,7 @@ impl Tape {
     pub fn new(flows: u32, packet_size: u16, zipf: Option<f64>, kind: Kind) -> Tape {
         let frame_len = packet_size as usize - 4; // Without the frame check sequence.
         let count = match kind {
-            Kind::Udp => FRAMES_MIN.max(flows as usize),
+            Kind::Udp | Kind::Segment => FRAMES_MIN.max(flows as usize),
             Kind::Syn => FRAMES_MIN.max(NEW_FLOWS_FACTOR * flows as usize),
         };
         let mut frames = Vec::with_capacity(count * frame_len);
@@ -47,12 +49,16 @@ impl Tape {
             match kind {
                 Kind::Udp => udp(&mut frames, pick.next(), frame_len),
                 Kind::Syn => syn(&mut frames, i as u32, frame_len),
+                Kind::Segment => segment(&mut frames, pick.next(), frame_len),
             }
         }
-        let mut openings = Vec::with_capacity(flows as usize * frame_len);
-        if kind == Kind::Udp {
-            (0..flows).for_each(|flow| udp(&mut openings, flow, frame_len));
-        }
+        let openings_len = if kind == Kind::Syn { 0 } else { flows as usize * frame_len };
+        let mut openings = Vec::with_capacity(openings_len);
+        (0..flows).for_each(|flow| match kind {
+            Kind::Udp => udp(&mut openings, flow, frame_len),
+            Kind::Segment => segment(&mut openings, flow, frame_len),
+            Kind::Syn => {}
+        });
         Tape { frames, frame_len, openings, count }
     }
 
@@ -133,6 +139,17 @@ fn udp(frames: &mut Vec<u8>, flow: u32, frame_len: usize) {
     frames.extend([0, 0]);
     frames.resize(start + frame_len, 0);
     transport_checksum(&mut frames[start..], 17, 6);
+}
+
+fn segment(frames: &mut Vec<u8>, flow: u32, frame_len: usize) {
+    let (address, port) = client(flow);
+    let start = frames.len();
+    ipv4(frames, address, frame_len, 6);
+    frames.extend(port.to_be_bytes());
+    frames.extend(80u16.to_be_bytes());
+    frames.extend(flow.to_be_bytes());
+    frames.extend([0, 0, 0, 0, 0x50, 0x10, 0xff, 0xff, 0, 0, 0, 0]);
+    frames.resize(start + frame_len, 0);
 }
 
 fn syn(frames: &mut Vec<u8>, number: u32, frame_len: usize) {

@@ -7,6 +7,7 @@ use chain::Chain;
 use clap::ValueEnum;
 use packet::{Packet, Pool};
 
+use super::conversation::{Conversations, PAYLOAD};
 use super::tape::{Frames, Kind, Tape};
 use crate::policies;
 
@@ -31,6 +32,8 @@ pub enum Workload {
     PolicerSource,
     /// UDP whitelister, every packet is a client's request to a service, and is recorded
     Whitelist,
+    /// HTTP/1: requests of a segment, responses of eight
+    Http,
     /// NAT, load balancer, monitor, firewall
     Chain4,
 }
@@ -48,6 +51,7 @@ impl Workload {
             Workload::Policer => "policer",
             Workload::PolicerSource => "policer-source",
             Workload::Whitelist => "whitelist",
+            Workload::Http => "http",
             Workload::Chain4 => "chain4",
         }
     }
@@ -56,7 +60,16 @@ impl Workload {
     pub fn frames(self) -> Kind {
         match self {
             Workload::FirewallNew => Kind::Syn,
+            Workload::Http => Kind::Segment,
             _ => Kind::Udp,
+        }
+    }
+
+    /// Bytes of a packet on the wire, unless said.
+    pub fn packet_size(self) -> u16 {
+        match self {
+            Workload::Http => 1518,
+            _ => 64,
         }
     }
 
@@ -71,6 +84,7 @@ impl Workload {
             Workload::Policer => "inside <-> p <-> outside",
             Workload::PolicerSource => "inside <-> s <-> outside",
             Workload::Whitelist => "inside <-> w <-> outside",
+            Workload::Http => "inside <-> h <-> outside",
             Workload::Chain4 => "inside <-> n <-> l <-> m <-> f <-> outside",
         };
         let mut text = format!(
@@ -94,6 +108,9 @@ impl Workload {
         }
         if line.contains(" s ") {
             text += &format!("Policer s {{ rate: 100Gbps, per: source, meters: {} }};\n", flows.max(1));
+        }
+        if line.contains(" h ") {
+            text += "HTTP h {};\n";
         }
         if line.contains(" w ") {
             text += &whitelist(flows);
@@ -141,6 +158,8 @@ pub struct World {
     batch_len: usize,
     now_ns: u64,
     fresh: bool,
+    /// What is said, in the workloads in which something is.
+    conversations: Option<Conversations>,
 }
 
 /// Frames of the tape that are played before anything is measured.
@@ -151,7 +170,7 @@ const PACE_NS: u64 = 50;
 
 impl World {
     /// The workload's chain.
-    pub fn new(workload: Workload, flows: u32, batch_len: usize) -> anyhow::Result<World> {
+    pub fn new(workload: Workload, flows: u32, packet_size: u16, batch_len: usize) -> anyhow::Result<World> {
         let assembly = policies::parse(workload.name(), &workload.policy(flows), Path::new(""), None)?;
         Ok(World {
             chain: assembly.chain,
@@ -161,6 +180,8 @@ impl World {
             batch_len,
             now_ns: 1_000_000_000,
             fresh: workload.frames() == Kind::Syn,
+            conversations: (workload.frames() == Kind::Segment)
+                .then(|| Conversations::new(flows, packet_size as usize - 4 - PAYLOAD)),
         })
     }
 
@@ -194,6 +215,13 @@ impl World {
             !self.fresh || counters.flows_started == counters.packets_in,
             "not each packet opened a flow"
         );
+        if self.conversations.is_some() {
+            let shared = self.chain.stages()[0].shared();
+            let anomalies: u64 =
+                shared.groups.iter().filter(|g| g.name == "anomalies").flat_map(|g| &g.values).sum();
+            ensure!(shared.counters[0] == counters.flows_started, "not each flow speaks HTTP");
+            ensure!(anomalies == 0, "something is wrong with what is said");
+        }
         Ok(())
     }
 
@@ -210,6 +238,9 @@ impl World {
             let received = packet.receive(frame);
             debug_assert!(received.is_ok(), "frames are shorter than buffers");
             packet.meta_mut().timestamp_ns = self.now_ns;
+            if let Some(conversations) = &mut self.conversations {
+                conversations.fill(packet);
+            }
             self.now_ns += PACE_NS;
         }
         self.chain.process(&mut self.batch, &mut self.out, &mut self.pool);
@@ -218,6 +249,7 @@ impl World {
         let effects = self.chain.effects_mut();
         effects.reports.clear();
         effects.alerts.clear();
+        effects.events.clear();
     }
 }
 
@@ -231,7 +263,7 @@ mod tests {
     fn every_workload_runs_and_drops_nothing() -> anyhow::Result<()> {
         for workload in Workload::value_variants() {
             let tape = Tape::new(100, 64, None, workload.frames());
-            let mut world = World::new(*workload, 100, 16).with_context(|| workload.name())?;
+            let mut world = World::new(*workload, 100, 64, 16).with_context(|| workload.name())?;
             world.warm_up(&tape).with_context(|| workload.name())?;
             world.play(&tape, WARM_UP, 1000);
             world.check().with_context(|| workload.name())?;

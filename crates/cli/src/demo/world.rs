@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use anyhow::Context;
 use io::traffic::{Generator, Profile, Responder};
-use nf::{Alert, FlowReport};
+use nf::{Alert, Event, FlowReport};
 use node::{Assembly, Frame, From, Output, Report, Runner};
 use packet::{LinkType, Packet};
 
@@ -182,6 +182,10 @@ impl Output for Outside {
 
     fn alert(&mut self, function: &str, alert: &Alert) -> anyhow::Result<()> {
         self.sinks.alert(function, alert)
+    }
+
+    fn event(&mut self, function: &str, event: Event<'_>) -> anyhow::Result<()> {
+        self.sinks.event(function, event)
     }
 
     fn flow(&mut self, report: &FlowReport, now_ns: u64) -> anyhow::Result<()> {

@@ -9,7 +9,7 @@ use packet::{Direction, DropReason, End, Side};
 use serde::Serialize;
 
 use super::headers;
-use super::witness::{Collected, Outcome, Passage, Step};
+use super::witness::{Collected, Outcome, Passage, Step, Told};
 
 /// What happened to one packet.
 #[derive(Serialize)]
@@ -26,6 +26,8 @@ pub struct Story {
     steps: Vec<StepStory>,
     outcome: OutcomeStory,
     alerts: Vec<AlertStory>,
+    /// Events that functions told, such as transactions of HTTP.
+    told: Vec<Told>,
     /// Flows whose counts were reported just then.
     flows_reported: usize,
 }
@@ -135,9 +137,17 @@ impl Story {
                     severity: alert.severity,
                 })
                 .collect(),
+            told: told(passage, collected),
             flows_reported: if passage.made { 0 } else { collected.reports },
         }
     }
+}
+
+/// The events told of this packet, and those of flows that ended just then.
+fn told(passage: &Passage, collected: &Collected) -> Vec<Told> {
+    let of_it = |sequence: &Option<u64>| sequence.is_none_or(|sequence| sequence == passage.sequence);
+    let told = collected.told.iter().filter(|(sequence, _)| !passage.made && of_it(sequence));
+    told.map(|(_, told)| told.clone()).collect()
 }
 
 fn flow(passage: &Passage, runner: &Runner) -> Option<FlowStory> {
@@ -292,6 +302,9 @@ impl fmt::Display for Story {
         for alert in &self.alerts {
             let AlertStory { function, id, signature, severity } = alert;
             writeln!(f, "  alert {id} of {function}, severity {severity}: {signature}")?;
+        }
+        for Told { function, kind, fields } in &self.told {
+            writeln!(f, "  {function} tells of {kind}: {fields}")?;
         }
         if self.flows_reported > 0 {
             writeln!(f, "  flows reported: {}", self.flows_reported)?;

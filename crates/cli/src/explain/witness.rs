@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 use anyhow::Result;
 use chain::Observer;
 use nf::record::Header;
-use nf::{Alert, FlowReport, Recording, Verdict};
+use nf::{Alert, Event, FlowReport, Recording, Verdict};
 use node::{Frame, Output, Runner};
 use packet::{DropReason, FlowKey, Meta, Packet};
+
+use crate::eve;
 
 /// Fragments that wait for their first one, and whose arrival is remembered; of further ones the arrival is not shown.
 const HELD_MAX: usize = 65_536;
@@ -272,6 +274,25 @@ impl FlowNumbers {
     }
 }
 
+/// An event that a function told.
+#[derive(Clone, serde::Serialize)]
+pub struct Told {
+    /// The function.
+    pub function: String,
+    /// What it is about.
+    pub kind: &'static str,
+    /// Its fields, as JSON.
+    pub fields: serde_json::Value,
+}
+
+impl Told {
+    fn new(function: &str, event: Event<'_>) -> Result<Told> {
+        let fields: Vec<_> = event.fields().collect();
+        let fields = serde_json::to_value(eve::Fields(&fields))?;
+        Ok(Told { function: function.to_owned(), kind: event.kind, fields })
+    }
+}
+
 /// What came out beside the witness's view: alerts, reports, and which ports packets left by.
 #[derive(Default)]
 pub struct Collected {
@@ -279,6 +300,8 @@ pub struct Collected {
     pub ports: Vec<u16>,
     /// Alerts, each with its function.
     pub alerts: Vec<(String, Alert)>,
+    /// Events told, each with its packet's number.
+    pub told: Vec<(Option<u64>, Told)>,
     /// Flows that a monitor reported.
     pub reports: usize,
 }
@@ -288,6 +311,7 @@ impl Collected {
     pub fn clear(&mut self) {
         self.ports.clear();
         self.alerts.clear();
+        self.told.clear();
         self.reports = 0;
     }
 }
@@ -302,6 +326,11 @@ impl Output for Collected {
 
     fn alert(&mut self, function: &str, alert: &Alert) -> Result<()> {
         self.alerts.push((function.to_owned(), alert.clone()));
+        Ok(())
+    }
+
+    fn event(&mut self, function: &str, event: Event<'_>) -> Result<()> {
+        self.told.push((event.sequence, Told::new(function, event)?));
         Ok(())
     }
 

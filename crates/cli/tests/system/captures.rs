@@ -112,11 +112,13 @@ fn same_again(policy: &str, capture: &Capture, first: &Outcome) {
     assert_eq!(first.lasting_report(), second.lasting_report(), "{}", capture.name);
     assert!(first.sent == second.sent, "{}: other packets", capture.name);
     assert!(first.alerts == second.alerts, "{}: other alerts", capture.name);
+    assert!(first.events == second.events, "{}: other events", capture.name);
     assert!(first.flows == second.flows, "{}: other flow reports", capture.name);
     let single = run(policy, &capture.records, 1);
     assert_eq!(first.lasting_report(), single.lasting_report(), "{}", capture.name);
     assert!(sorted(&first.sent) == sorted(&single.sent), "{}: other packets one by one", capture.name);
     assert!(first.alerts == single.alerts, "{}: other alerts one by one", capture.name);
+    assert!(first.events == single.events, "{}: other events one by one", capture.name);
     let by_time = |outcome: &Outcome| {
         let mut flows = outcome.flows.clone();
         flows.sort_by_key(|flow| {
@@ -171,6 +173,11 @@ fn every_capture_through_a_policer() {
 #[test]
 fn every_capture_through_a_whitelist() {
     each(Kind::Whitelist);
+}
+
+#[test]
+fn every_capture_through_http() {
+    each(Kind::Http);
 }
 
 #[test]

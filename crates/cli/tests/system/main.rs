@@ -8,6 +8,7 @@
 mod captures;
 mod collector;
 mod command;
+mod http;
 mod limits;
 #[path = "../../../functions/tests/nat_oracle/mod.rs"]
 mod nat_oracle;

@@ -16,6 +16,7 @@ pub enum Kind {
     Monitor,
     Police,
     Whitelist,
+    Http,
     /// Every function that there is.
     All,
 }
@@ -23,7 +24,7 @@ pub enum Kind {
 impl Kind {
     /// Whether packets leave as they came.
     pub fn changes_nothing(self) -> bool {
-        matches!(self, Kind::Wire | Kind::Firewall | Kind::Monitor | Kind::Whitelist)
+        matches!(self, Kind::Wire | Kind::Firewall | Kind::Monitor | Kind::Whitelist | Kind::Http)
     }
 
     fn line(self) -> &'static str {
@@ -36,7 +37,8 @@ impl Kind {
             Kind::Monitor => "inside <-> m <-> outside",
             Kind::Police => "inside <-> p <-> outside",
             Kind::Whitelist => "inside <-> w <-> outside",
-            Kind::All => "inside <-> p <-> n <-> w <-> f <-> l <-> m <-> outside",
+            Kind::Http => "inside <-> h <-> outside",
+            Kind::All => "inside <-> p <-> n <-> w <-> f <-> h <-> l <-> m <-> outside",
         }
     }
 
@@ -67,6 +69,9 @@ impl Kind {
         }
         if line.contains(" p ") {
             text += POLICER;
+        }
+        if line.contains(" h ") {
+            text += "HTTP h { anomalies: alert };\n";
         }
         if line.contains(" w ") {
             text += "Whitelist w { services: [53, 67, 68, 443], others: pass, alert_above: 1pps };\n";

@@ -1,8 +1,9 @@
 //! A policy's text run over records, within the test's process.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 
-use nf::{Alert, FlowReport};
+use nf::{Alert, Event, EventValue, FlowReport};
 use node::{Frame, From, Report, Runner};
 use packet::{LinkType, Packet};
 use policy::{Colour, Policy};
@@ -21,10 +22,23 @@ pub struct Sent {
     pub data: Vec<u8>,
 }
 
+/// An event that a function told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    pub kind: &'static str,
+    pub timestamp_ns: u64,
+    pub sequence: Option<u64>,
+    pub source: packet::Endpoint,
+    pub destination: packet::Endpoint,
+    /// Its fields; numbers in decimal.
+    pub fields: BTreeMap<&'static str, Vec<u8>>,
+}
+
 /// All that a run put out.
 pub struct Outcome {
     pub sent: Vec<Sent>,
     pub alerts: Vec<Alert>,
+    pub events: Vec<Told>,
     pub flows: Vec<FlowReport>,
     pub report: Report,
 }
@@ -62,8 +76,8 @@ pub fn run(policy: &str, records: &[Recorded], batch: usize) -> Outcome {
         }
     }
     let Ok(report) = runner.finish(&mut collected);
-    let Collected { sent, alerts, flows } = collected;
-    Outcome { sent, alerts, flows, report }
+    let Collected { sent, alerts, events, flows } = collected;
+    Outcome { sent, alerts, events, flows, report }
 }
 
 impl Outcome {
@@ -93,6 +107,7 @@ impl Outcome {
         assert_eq!(report.packets_out, self.sent.len() as u64);
         assert_eq!(report.bytes_out, self.sent.iter().map(|sent| sent.data.len() as u64).sum::<u64>());
         assert_eq!(report.alerts, self.alerts.len() as u64);
+        assert_eq!((report.events, report.events_lost), (self.events.len() as u64, 0));
         assert!(!report.drops.contains_key("internal"), "{:?}", report.drops);
         let ports =
             |count: fn(&node::report::PortReport) -> u64| report.ports.values().map(count).sum::<u64>();
@@ -117,6 +132,7 @@ impl Outcome {
 struct Collected {
     sent: Vec<Sent>,
     alerts: Vec<Alert>,
+    events: Vec<Told>,
     flows: Vec<FlowReport>,
 }
 
@@ -138,6 +154,18 @@ impl node::Output for Collected {
 
     fn alert(&mut self, _function: &str, alert: &Alert) -> Result<(), Infallible> {
         self.alerts.push(alert.clone());
+        Ok(())
+    }
+
+    fn event(&mut self, _function: &str, event: Event<'_>) -> Result<(), Infallible> {
+        let (source, destination) = event.key.ends(event.reversed);
+        let value = |value: EventValue<'_>| match value {
+            EventValue::Number(number) => number.to_string().into_bytes(),
+            EventValue::Text(text) => text.to_vec(),
+        };
+        let Event { kind, timestamp_ns, sequence, .. } = event;
+        let fields = event.fields().map(|(name, field)| (name, value(field))).collect();
+        self.events.push(Told { kind, timestamp_ns, sequence, source, destination, fields });
         Ok(())
     }
 

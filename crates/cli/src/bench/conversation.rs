@@ -1,0 +1,123 @@
+//! Conversations in HTTP: each frame of the tape becomes the next segment of its flow's.
+
+use packet::{Packet, Side};
+
+/// Where things stand in an Ethernet frame with IPv4 and TCP without options.
+const ADDRESSES: usize = 26;
+const PORTS: usize = 34;
+const SEQUENCE: usize = 38;
+const ACKNOWLEDGEMENT: usize = 42;
+/// Where the payload begins.
+pub const PAYLOAD: usize = 54;
+
+/// Segments of a response, at least.
+const RESPONSE_SEGMENTS: usize = 8;
+
+/// What all flows say, each at its own place: a request, a response, and so on, in segments that are full.
+pub struct Conversations {
+    /// The client's segments, then the server's, one after the other.
+    text: Vec<u8>,
+    payload_len: usize,
+    client_segments: u32,
+    segments: u32,
+    flows: Vec<Flow>,
+}
+
+/// How far a flow has come.
+#[derive(Clone, Copy, Default)]
+struct Flow {
+    /// The segment that is next.
+    segment: u32,
+    /// The sequence numbers that are next, of client and server.
+    next: [u32; 2],
+}
+
+impl Conversations {
+    /// For so many flows, with so many bytes in each segment.
+    pub fn new(flows: u32, payload_len: usize) -> Conversations {
+        let payload_len = payload_len.max(1);
+        let request = request(payload_len);
+        let response = response(payload_len);
+        let segments = |text: &[u8]| (text.len() / payload_len) as u32;
+        Conversations {
+            payload_len,
+            client_segments: segments(&request),
+            segments: segments(&request) + segments(&response),
+            text: [request, response].concat(),
+            flows: vec![Flow::default(); flows as usize],
+        }
+    }
+
+    /// Writes the next segment of its flow, whose number stands in the sequence number's place, into the packet.
+    #[inline]
+    pub fn fill(&mut self, packet: &mut Packet) {
+        let (data, meta) = packet.parts_mut();
+        let Some(number) = word(data, SEQUENCE) else { return };
+        let Some(flow) = self.flows.get_mut(number as usize) else { return };
+        let from_server = flow.segment >= self.client_segments;
+        let from = usize::from(from_server);
+        let start = flow.segment as usize * self.payload_len;
+        data[PAYLOAD..].copy_from_slice(&self.text[start..start + self.payload_len]);
+        data[SEQUENCE..SEQUENCE + 4].copy_from_slice(&flow.next[from].to_be_bytes());
+        data[ACKNOWLEDGEMENT..ACKNOWLEDGEMENT + 4].copy_from_slice(&flow.next[1 - from].to_be_bytes());
+        flow.next[from] = flow.next[from].wrapping_add(self.payload_len as u32);
+        flow.segment = (flow.segment + 1) % self.segments;
+        meta.side = if from_server { Side::Outside } else { Side::Inside };
+        if from_server {
+            data[ADDRESSES..PORTS].rotate_left(4);
+            data[PORTS..SEQUENCE].rotate_left(2);
+        }
+    }
+}
+
+fn word(data: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(*data.get(at..)?.first_chunk()?))
+}
+
+/// A browser's request, made long by its cookie so that it fills its segments.
+fn request(payload_len: usize) -> Vec<u8> {
+    let head = "GET /wiki/Special:Search?search=network+functions&go=Go HTTP/1.1\r\n\
+        Host: en.example.org\r\n\
+        User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0\r\n\
+        Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/webp,*/*;q=0.8\r\n\
+        Accept-Language: en-US,en;q=0.5\r\n\
+        Accept-Encoding: gzip, deflate, br\r\n\
+        Referer: https://en.example.org/wiki/Main_Page\r\n\
+        Connection: keep-alive\r\n\
+        Cookie: session=";
+    let end = "\r\n\r\n";
+    let len = (head.len() + end.len()).next_multiple_of(payload_len);
+    format!("{head}{}{end}", "0".repeat(len - head.len() - end.len())).into_bytes()
+}
+
+/// A server's response, whose body fills its segments.
+fn response(payload_len: usize) -> Vec<u8> {
+    let head = "HTTP/1.1 200 OK\r\n\
+        Date: Mon, 01 Jan 2024 00:00:00 GMT\r\n\
+        Server: Apache/2.4.57 (Debian)\r\n\
+        ETag: \"2d-432a5e4a73a80\"\r\n\
+        Cache-Control: max-age=3600\r\n\
+        Content-Type: text/html; charset=utf-8\r\n\
+        Content-Length: ";
+    let rest = head.len() + "00000000\r\n\r\n".len();
+    let len = rest.next_multiple_of(payload_len).max(RESPONSE_SEGMENTS * payload_len);
+    let body_len = len - rest;
+    format!("{head}{body_len:08}\r\n\r\n{}", "x".repeat(body_len)).into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_fill_their_segments() {
+        for payload_len in [1, 6, 536, 1460] {
+            for text in [request(payload_len), response(payload_len)] {
+                assert_eq!(text.len() % payload_len, 0);
+            }
+            let text = String::from_utf8(response(payload_len)).unwrap_or_default();
+            let (head, body) = text.split_once("\r\n\r\n").unwrap_or_default();
+            assert!(head.ends_with(&format!("Content-Length: {:08}", body.len())));
+        }
+    }
+}

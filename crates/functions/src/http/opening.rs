@@ -1,0 +1,210 @@
+//! How a connection opens: whether it speaks HTTP is found out by what its directions begin with; or, where the beginning was not
+//! seen, by searching for a start line.
+
+use http::{Event, Side};
+use nf::Context;
+use packet::Direction;
+
+use super::recognise::{Look, PROBE_MAX, look, may_be_status_line};
+use super::state::{Phase, Start, State};
+use super::watch::{Kept, Watch};
+use super::{Http, SEARCH_MAX, clear};
+
+impl Http {
+    /// A direction's beginning was not seen: the parser is to search for a start line, unless the first bytes that were seen may
+    /// well be the beginning.
+    #[cold]
+    pub(super) fn begin_in_the_midst(
+        &self,
+        direction: Direction,
+        bytes: &[u8],
+        state: &mut State,
+        context: &mut Context<'_>,
+    ) {
+        let begins = state.notes.start(direction) == Start::Unseen && may_be_status_line(bytes);
+        state.notes.set_start(direction, Start::Open);
+        if begins {
+            return;
+        }
+        let mut line = Kept(context.take_buffer(direction.index()));
+        let side = state.notes.side(direction);
+        state.exchange.gap(side, 1, &mut line, &mut |_: Event<'_>| {});
+        context.give_buffer(direction.index(), line.0);
+    }
+
+    /// Bytes of a connection in which a start line is searched for.
+    #[cold]
+    pub(super) fn search(
+        &self,
+        direction: Direction,
+        bytes: &[u8],
+        state: &mut State,
+        context: &mut Context<'_>,
+    ) {
+        if state.notes.start(direction) == Start::GivenUp {
+            return;
+        }
+        let searched = &mut state.notes.searched[direction.index()];
+        let left = SEARCH_MAX.saturating_sub(*searched) as usize;
+        let (now, rest) = bytes.split_at(bytes.len().min(left));
+        *searched += now.len() as u32;
+        let is_last = *searched == SEARCH_MAX;
+        self.parse(direction, now, state, context);
+        if state.notes.phase() == Phase::Http {
+            return self.parse(direction, rest, state, context);
+        }
+        if !is_last {
+            return;
+        }
+        state.notes.set_start(direction, Start::GivenUp);
+        clear(direction.index(), context);
+        if state.notes.start(direction.other()) == Start::GivenUp {
+            self.give_up(state, context);
+        }
+    }
+
+    /// The first bytes of a direction, or more of them, where nobody knows what is spoken.
+    #[cold]
+    pub(super) fn probe(
+        &self,
+        direction: Direction,
+        bytes: &[u8],
+        state: &mut State,
+        context: &mut Context<'_>,
+    ) {
+        if !self.is_wanted(context) {
+            return self.give_up(state, context);
+        }
+        if state.notes.start(direction) != Start::Open {
+            return;
+        }
+        let mut kept = Beginning::take(direction, context);
+        let kept_len = kept.len;
+        let looked = match kept_len {
+            0 => look(bytes),
+            _ => look(kept.with(bytes)),
+        };
+        let before = &kept.bytes[..kept_len];
+        match looked {
+            Look::Unclear if keep(direction, [before, bytes], context) => {}
+            Look::Unclear | Look::Other => {
+                self.miss(direction, state, context);
+                if state.notes.phase() == Phase::Suspected {
+                    self.search(direction, before, state, context);
+                    self.search(direction, bytes, state, context);
+                }
+            }
+            Look::Http(side) => {
+                self.recognise(direction, side, state, context);
+                self.parse(direction, before, state, context);
+                self.parse(direction, bytes, state, context);
+            }
+        }
+    }
+
+    /// A direction's first bytes are those of this side of HTTP.
+    #[cold]
+    fn recognise(&self, direction: Direction, side: Side, state: &mut State, context: &mut Context<'_>) {
+        let other = direction.other();
+        state.notes.set_client(if side == Side::Request { direction } else { other });
+        let kept = Beginning::take(other, context);
+        // What was not seen of a connection from its opening on may be in the midst of something.
+        if state.notes.opened == 0 && state.notes.start(other) == Start::Open {
+            state.notes.set_start(other, if side == Side::Request { Start::Unseen } else { Start::Missed });
+        }
+        if state.notes.start(other) == Start::Missed {
+            self.begin_in_the_midst(other, &[], state, context);
+        }
+        Watch { http: self, notes: &mut state.notes, context, side }.recognised();
+        // What the other direction has said so far was not enough to tell.
+        if kept.len > 0 {
+            self.parse(other, &kept.bytes[..kept.len], state, context);
+        }
+    }
+
+    /// A direction does not begin like HTTP. If that may be because its beginning was not seen, a start line is searched for.
+    #[cold]
+    fn miss(&self, direction: Direction, state: &mut State, context: &mut Context<'_>) {
+        state.notes.set_start(direction, Start::Missed);
+        if state.notes.opened == 0 {
+            self.suspect(direction, state, context);
+        } else if state.notes.start(direction.other()) == Start::Missed {
+            self.give_up(state, context);
+        }
+    }
+
+    /// A start line is searched for, as nobody knows what was before what this direction brings.
+    #[cold]
+    pub(super) fn suspect(&self, direction: Direction, state: &mut State, context: &mut Context<'_>) {
+        if !self.is_wanted(context) {
+            return self.give_up(state, context);
+        }
+        if state.notes.opened == 0 {
+            let (source, destination) = ports(context);
+            let client = if destination <= source { Direction::Original } else { Direction::Reply };
+            state.notes.set_client(client);
+        }
+        let other = direction.other();
+        let kept = Beginning::take(other, context);
+        clear(direction.index(), context);
+        state.notes.set_start(direction, Start::Missed);
+        state.notes.set_start(other, Start::Missed);
+        state.notes.enter(Phase::Suspected);
+        self.search(other, &kept.bytes[..kept.len], state, context);
+    }
+
+    /// Whether one of the flow's ports is one of those that are looked at.
+    fn is_wanted(&self, context: &Context<'_>) -> bool {
+        let (source, destination) = ports(context);
+        let has = |port: u16| self.ports.binary_search(&port).is_ok();
+        self.ports.is_empty() || has(source) || has(destination)
+    }
+}
+
+/// Source and destination port of the flow's first packet.
+fn ports(context: &Context<'_>) -> (u16, u16) {
+    let flow = context.flow();
+    let (source, destination) = flow.key.ends(flow.reversed);
+    (source.port, destination.port)
+}
+
+/// Keeps the beginning of a direction in its buffer; false if there is no room.
+fn keep(direction: Direction, parts: [&[u8]; 2], context: &mut Context<'_>) -> bool {
+    let mut kept = context.take_buffer(direction.index());
+    let whole = parts.into_iter().all(|part| kept.push(part) == part.len());
+    if !whole {
+        kept.clear();
+    }
+    context.give_buffer(direction.index(), kept);
+    whole
+}
+
+/// The beginning of a direction, which was not enough to tell what is spoken.
+struct Beginning {
+    bytes: [u8; PROBE_MAX],
+    len: usize,
+}
+
+impl Beginning {
+    /// Takes what is kept of it.
+    fn take(direction: Direction, context: &mut Context<'_>) -> Beginning {
+        let mut beginning = Beginning { bytes: [0; PROBE_MAX], len: 0 };
+        if !context.has_buffer(direction.index()) {
+            return beginning;
+        }
+        let mut kept = context.take_buffer(direction.index());
+        beginning.len = kept.as_slice().len().min(PROBE_MAX);
+        beginning.bytes[..beginning.len].copy_from_slice(&kept.as_slice()[..beginning.len]);
+        kept.clear();
+        context.give_buffer(direction.index(), kept);
+        beginning
+    }
+
+    /// With as many more bytes as it takes to tell.
+    fn with(&mut self, more: &[u8]) -> &[u8] {
+        let rest = &mut self.bytes[self.len..];
+        let len = more.len().min(rest.len());
+        rest[..len].copy_from_slice(&more[..len]);
+        &self.bytes[..self.len + len]
+    }
+}

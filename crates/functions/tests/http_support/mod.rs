@@ -1,0 +1,215 @@
+//! HTTP over TCP over a chain: connections made segment by segment.
+#![allow(dead_code, unused_imports, reason = "each test uses a part")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "../meter_support/mod.rs"]
+mod bench;
+
+use packet::{Endpoint, Side};
+use serde_json::Value;
+
+pub use bench::*;
+
+pub const FIN: u8 = 1;
+pub const SYN: u8 = 2;
+pub const RST: u8 = 4;
+pub const ACK: u8 = 16;
+
+/// Where a connection begins, in sequence numbers: near the end of them, client's and server's.
+const FIRST: [u32; 2] = [u32::MAX - 30, 900];
+
+/// Who sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    Client,
+    Server,
+}
+
+pub use Who::{Client, Server};
+
+/// A connection whose segments are made one after the other.
+#[derive(Clone)]
+pub struct Talk {
+    pub client: Endpoint,
+    pub server: Endpoint,
+    next: [u32; 2],
+    at_ns: u64,
+    pub segments: Vec<Arrival>,
+}
+
+impl Talk {
+    /// One that opens properly, to this port.
+    pub fn open(port: u16) -> Talk {
+        let mut talk = Talk::midstream(port);
+        talk.handshake();
+        talk
+    }
+
+    /// One whose opening is not seen.
+    pub fn midstream(port: u16) -> Talk {
+        let (client, server) = (v4(10, 0, 0, 1, 40_000), v4(192, 0, 2, 1, port));
+        Talk { client, server, next: FIRST, at_ns: SECOND_NS, segments: vec![] }
+    }
+
+    pub fn handshake(&mut self) {
+        self.segment(Client, SYN, b"");
+        self.next[0] = self.next[0].wrapping_add(1);
+        self.segment(Server, SYN | ACK, b"");
+        self.next[1] = self.next[1].wrapping_add(1);
+        self.segment(Client, ACK, b"");
+    }
+
+    /// Whether the client's end is the high one of the flow's key.
+    pub fn is_reversed(&self) -> bool {
+        (self.client.addr.to_u128(), self.client.port) > (self.server.addr.to_u128(), self.server.port)
+    }
+
+    /// Opens again on the same ports.
+    pub fn reopen(&mut self) {
+        self.next = self.next.map(|next| next.wrapping_add(1_000_000));
+        self.handshake();
+    }
+
+    pub fn says(&mut self, who: Who, bytes: impl AsRef<[u8]>) -> &mut Talk {
+        let bytes = bytes.as_ref();
+        self.segment(who, ACK, bytes);
+        self.pass(who, bytes.len())
+    }
+
+    pub fn piece(&mut self, who: Who, bytes: &[u8]) {
+        self.says(who, bytes);
+    }
+
+    /// Bytes that are never seen.
+    pub fn loses(&mut self, who: Who, len: usize) -> &mut Talk {
+        self.pass(who, len)
+    }
+
+    pub fn closes(&mut self, who: Who) -> &mut Talk {
+        self.segment(who, FIN | ACK, b"");
+        self.pass(who, 1)
+    }
+
+    pub fn resets(&mut self, who: Who) -> &mut Talk {
+        self.segment(who, RST | ACK, b"");
+        self
+    }
+
+    fn pass(&mut self, who: Who, len: usize) -> &mut Talk {
+        let next = &mut self.next[who as usize];
+        *next = next.wrapping_add(len as u32);
+        self
+    }
+
+    fn segment(&mut self, who: Who, flags: u8, bytes: &[u8]) {
+        self.at_ns += MS_NS;
+        let (from, to, mine, side) = match who {
+            Client => (self.client, self.server, 0, Side::Inside),
+            Server => (self.server, self.client, 1, Side::Outside),
+        };
+        let numbers = [self.next[mine], self.next[1 - mine]];
+        let network = tcp_segment(from, to, flags, numbers, bytes);
+        self.segments.push(Arrival { at_ns: self.at_ns, side, network });
+    }
+}
+
+/// A connection in which these are said in turn.
+pub fn talk(said: &[(Who, &str)]) -> Talk {
+    let mut talk = Talk::open(80);
+    for (who, text) in said {
+        talk.says(*who, text);
+    }
+    talk
+}
+
+/// What came of a run.
+pub struct Run {
+    /// What was told, an item a line: `GET example.org/a HTTP/1.1 -> 200 text/html 5`, or an alert's signature.
+    pub told: Vec<String>,
+    /// Packets that left.
+    pub sent: usize,
+    pub drops: Vec<(&'static str, u64)>,
+    pub bench: Bench,
+}
+
+/// Takes segments through `http` one by one, and ends all flows.
+pub fn run(config: Value, segments: &[Arrival]) -> Run {
+    let mut bench = bench("http", &config);
+    segments.iter().for_each(|segment| bench.batch(std::slice::from_ref(segment)));
+    end(bench)
+}
+
+/// Ends all flows.
+pub fn end(mut bench: Bench) -> Run {
+    let sent = bench.sent.len();
+    assert!(bench.chain.finish(&mut bench.pool));
+    bench.batch(&[]);
+    let buffers = bench.chain.stages()[0].shared().buffers.as_ref().unwrap();
+    assert_eq!((buffers.used_bytes(), buffers.refused_bytes()), (0, 0));
+    let told = bench.told.iter().map(|line| brief(line)).collect();
+    Run { told, sent, drops: bench.drops(), bench }
+}
+
+impl Run {
+    pub fn counter(&self, name: &str) -> u64 {
+        let stage = &self.bench.chain.stages()[0];
+        for group in &stage.shared().groups {
+            if let Some(at) = group.names.iter().position(|known| known == name) {
+                return group.values[at];
+            }
+        }
+        counter(&self.bench, name)
+    }
+
+    /// All counters that do not depend on how many packets there were.
+    pub fn counters(&self) -> (Vec<u64>, Vec<Vec<u64>>) {
+        let shared = self.bench.chain.stages()[0].shared();
+        (shared.counters.clone(), shared.groups.iter().map(|group| group.values.clone()).collect())
+    }
+
+    /// The counters of anomalies that are not 0.
+    pub fn anomalies(&self) -> Vec<String> {
+        let group = &self.bench.chain.stages()[0].shared().groups[2];
+        let counted = group.names.iter().zip(&group.values).filter(|(_, value)| **value > 0);
+        counted.map(|(name, _)| name.trim_start_matches("anomaly_").to_owned()).collect()
+    }
+}
+
+/// What a line tells, in short.
+pub fn brief(line: &str) -> String {
+    if let Some(alert) = line.split("signature: \"").nth(1) {
+        return format!("! {}", alert.split('"').next().unwrap());
+    }
+    let field = |name: &str| {
+        let value = line.split(&format!(" {name}=")).nth(1)?;
+        // A text goes on until the next field.
+        let end = value.match_indices(' ').map(|(at, _)| at).find(|&at| {
+            value[at + 1..]
+                .split_once('=')
+                .is_some_and(|(name, _)| !name.contains(' ') && NAMES.contains(&name))
+        });
+        Some(value[..end.unwrap_or(value.len())].to_owned())
+    };
+    let words = ["http_method", "hostname", "http_port", "url", "protocol", "http_user_agent", "http_refer"];
+    let request: Vec<_> = words.iter().filter_map(|name| field(name)).collect();
+    let answer: Vec<_> =
+        ["status", "http_content_type", "length"].iter().filter_map(|name| field(name)).collect();
+    if answer.is_empty() {
+        request.join(" ")
+    } else {
+        format!("{} -> {}", request.join(" "), answer.join(" "))
+    }
+}
+
+const NAMES: [&str; 10] = [
+    "hostname",
+    "http_port",
+    "url",
+    "http_user_agent",
+    "http_content_type",
+    "http_refer",
+    "http_method",
+    "protocol",
+    "status",
+    "length",
+];
