@@ -17,6 +17,7 @@ mod flow;
 pub mod header;
 pub mod http;
 mod limit;
+pub mod plant;
 pub mod prepared;
 pub mod shared;
 pub mod tls;

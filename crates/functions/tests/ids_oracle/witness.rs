@@ -104,9 +104,10 @@ impl Witness {
     /// What a chain of a witness alone sees of these frames.
     pub fn watch(frames: &[Frame]) -> Vec<Observed> {
         drop(Witness::take());
-        let options = Options { flows_max: FLOWS_MAX, ..Options::default() };
+        let flows_max = FLOWS_MAX.min(16 + frames.len() as u32);
+        let options = Options { flows_max, ..Options::default() };
         let mut chain =
-            Chain::new(vec![load::<Witness>((), Setup::new(1, FLOWS_MAX)).unwrap()], options).unwrap();
+            Chain::new(vec![load::<Witness>((), Setup::new(1, flows_max)).unwrap()], options).unwrap();
         pass(&mut chain, frames);
         Witness::take()
     }
@@ -117,7 +118,7 @@ pub const FLOWS_MAX: u32 = 1 << 14;
 
 /// Sends frames through a chain.
 pub fn pass(chain: &mut Chain, frames: &[Frame]) {
-    let mut pool = Pool::new(4096);
+    let mut pool = Pool::new(256);
     let (mut batch, mut out) = (Vec::new(), Vec::new());
     for frame in frames {
         let mut packet = pool.take(&frame.bytes).unwrap();
