@@ -1,6 +1,6 @@
 //! Whether a buffer satisfies what a rule asks of it: every place of every content is tried, byte by byte.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 
 use regex::bytes::{Regex, RegexBuilder};
 use rules::{
@@ -18,21 +18,46 @@ pub struct Matcher {
     /// The expression of each match that is one.
     expressions: Vec<Option<Regex>>,
     transforms: Vec<Transform>,
+    /// The pairs of bytes of all contents that are to be there; none behind transforms.
+    pairs: Vec<u16>,
     gave_up: Cell<bool>,
 }
 
 /// Bytes, and where in their stream they begin.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Piece {
     pub bytes: Vec<u8>,
     /// From where positions count that are not relative; 0 but for streams.
     pub start: u64,
+    /// Which pairs of bytes are in it, letters in lower case: a bit each.
+    pairs: OnceCell<Vec<u64>>,
 }
 
 impl From<Vec<u8>> for Piece {
     fn from(bytes: Vec<u8>) -> Piece {
-        Piece { bytes, start: 0 }
+        Piece::new(bytes, 0)
     }
+}
+
+impl Piece {
+    pub fn new(bytes: Vec<u8>, start: u64) -> Piece {
+        Piece { bytes, start, pairs: OnceCell::new() }
+    }
+
+    /// Whether all of these pairs are in it, wherever: what has not all pairs of a content, has not the content.
+    pub fn has_all(&self, asked: &[u16]) -> bool {
+        let has = self.pairs.get_or_init(|| {
+            let mut has = vec![0u64; 1024];
+            pairs(&self.bytes).for_each(|pair| has[usize::from(pair / 64)] |= 1 << (pair % 64));
+            has
+        });
+        asked.iter().all(|pair| has[usize::from(pair / 64)] >> (pair % 64) & 1 == 1)
+    }
+}
+
+/// Each two bytes that follow one another, letters in lower case.
+pub fn pairs(bytes: &[u8]) -> impl Iterator<Item = u16> {
+    bytes.windows(2).map(|two| u16::from_be_bytes([two[0].to_ascii_lowercase(), two[1].to_ascii_lowercase()]))
 }
 
 impl Matcher {
@@ -60,7 +85,14 @@ impl Matcher {
             return Err(other.keyword().into());
         }
         let (matches, transforms) = (asked.matches.clone(), asked.transforms.clone());
-        Ok(Matcher { matches, expressions, transforms, gave_up: Cell::new(false) })
+        let needed = matches.iter().filter_map(|one| match one {
+            Match::Content(content) if !content.negated && transforms.is_empty() => {
+                Some(&content.pattern[..])
+            }
+            _ => None,
+        });
+        let pairs = needed.flat_map(pairs).collect();
+        Ok(Matcher { matches, expressions, transforms, pairs, gave_up: Cell::new(false) })
     }
 
     /// Whether a search was too long to say.
@@ -76,6 +108,9 @@ impl Matcher {
     /// Whether a buffer satisfies it.
     pub fn holds(&self, piece: &Piece) -> bool {
         if self.matches.iter().any(|one| matches!(one, Match::Absent { or_else: false })) {
+            return false;
+        }
+        if !piece.has_all(&self.pairs) {
             return false;
         }
         let bytes = self.transforms.iter().fold(piece.bytes.clone(), |bytes, transform| {

@@ -164,7 +164,9 @@ impl FlowState {
         let end = offset + bytes.len() as u64;
         for (at, rule) in looking.rules.iter().enumerate().filter(|(_, rule)| rule.occasions.pieces) {
             let Some((anchor, nocase)) = &rule.anchor else { continue };
-            if let Some(place) = half.last_found(anchor, *nocase, offset) {
+            if window.has_all(&rule.anchor_pairs)
+                && let Some(place) = half.last_found(anchor, *nocase, offset)
+            {
                 half.candidates.insert(at, place);
             }
         }
@@ -341,7 +343,7 @@ impl Half {
     /// What is looked at with a piece that begins here and goes up to the last byte.
     fn window(&self, offset: u64) -> Piece {
         let start = self.start.max(offset.saturating_sub(LOOKBACK_BYTES));
-        Piece { bytes: self.bytes[(start - self.start) as usize..].to_vec(), start }
+        Piece::new(self.bytes[(start - self.start) as usize..].to_vec(), start)
     }
 
     /// Where the last occurrence begins that ends behind `offset`.

@@ -4,7 +4,7 @@ use rules::{
     Action, Buffer, FastPattern, Flowbit, Match, Only, Position, Protocol, Rule, ThresholdKind, Transport,
 };
 
-use super::buffer::{Matcher, Piece};
+use super::buffer::{Matcher, Piece, pairs};
 use super::header::{self, Place};
 use super::http::Buffers;
 
@@ -21,6 +21,8 @@ pub struct Prepared {
     pub asked: Vec<(Buffer, Matcher)>,
     /// What is looked for first, without case if it says so.
     pub anchor: Option<(Vec<u8>, bool)>,
+    /// Its pairs of bytes.
+    pub anchor_pairs: Vec<u16>,
     pub occasions: Occasions,
 }
 
@@ -67,8 +69,10 @@ impl Prepared {
             }
             asked.push((buffer.buffer, Matcher::new(buffer)?));
         }
-        let order = order(rule, place);
-        Ok(Prepared { rule: rule.clone(), order, asked, anchor: anchor(rule), occasions: occasions(rule) })
+        let anchor = anchor(rule);
+        let anchor_pairs = anchor.iter().flat_map(|(bytes, _)| pairs(bytes)).collect();
+        let occasions = occasions(rule);
+        Ok(Prepared { rule: rule.clone(), order: order(rule, place), asked, anchor, anchor_pairs, occasions })
     }
 
     /// Whether all that the rule asks holds here, but for flowbits and filters.

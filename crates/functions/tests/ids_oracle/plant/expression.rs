@@ -39,7 +39,9 @@ fn generate(hir: &Hir, random: &mut Random, out: &mut Vec<u8>) {
 /// A member of a class, a letter or digit if there is one.
 fn one_of(class: &Class, random: &mut Random) -> Option<u8> {
     let holds = |byte: u8| match class {
-        Class::Bytes(bytes) => bytes.ranges().iter().any(|range| (range.start()..=range.end()).contains(&byte)),
+        Class::Bytes(bytes) => {
+            bytes.ranges().iter().any(|range| (range.start()..=range.end()).contains(&byte))
+        }
         Class::Unicode(all) => {
             let here = char::from(byte);
             byte < 0x80 && all.ranges().iter().any(|range| (range.start()..=range.end()).contains(&here))

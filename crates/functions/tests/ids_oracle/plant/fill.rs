@@ -20,10 +20,8 @@ pub struct Ground {
     pub soft: Vec<u8>,
     /// What must stand at the beginning.
     pub hard: Vec<u8>,
-    /// Bytes at least.
-    pub len: usize,
-    /// No more bytes.
-    pub exact: bool,
+    /// How many bytes there are to be.
+    pub size: Option<Comparison<u16>>,
 }
 
 /// Bytes that satisfy it, checked.
@@ -238,11 +236,12 @@ impl Canvas {
             let len = (self.cells.len()..BYTES_MAX).find(|len| size.holds(*len as u64))?;
             self.reach(len);
         }
-        if !ends && size.is_none() {
-            self.reach(ground.len.max(ground.soft.len()));
+        if !ends && size.is_none() && ground.size.is_none() {
+            self.reach(ground.soft.len());
         }
-        if ground.exact && self.cells.len() != ground.len {
-            return None;
+        if let Some(size) = ground.size {
+            let len = (self.cells.len()..BYTES_MAX).find(|len| size.holds(*len as u16))?;
+            self.reach(len);
         }
         let cells = self.cells.iter().enumerate();
         Some(cells.map(|(at, cell)| cell.or(ground.soft.get(at).copied()).unwrap_or(self.filler)).collect())
@@ -263,5 +262,7 @@ fn flipped(content: &Content, random: &mut Random) -> Vec<u8> {
 
 /// A number that passes a test, the lowest one.
 pub fn passing<T: rules::Unsigned + TryFrom<u64>>(test: &Comparison<T>, from: u64) -> Option<u64> {
-    (from..from + 70_000).chain([u64::from(u32::MAX)]).find(|number| T::try_from(*number).is_ok_and(|n| test.holds(n)))
+    (from..from + 70_000)
+        .chain([u64::from(u32::MAX)])
+        .find(|number| T::try_from(*number).is_ok_and(|n| test.holds(n)))
 }

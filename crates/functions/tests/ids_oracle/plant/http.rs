@@ -72,7 +72,10 @@ impl Message<'_> {
         }
         let default: &[u8] = if self.body.is_empty() { b"GET" } else { b"POST" };
         let asked = self.plain(Buffer::HttpMethod)?;
-        let method = asked.filter(|method| !method.is_empty()).unwrap_or(default.to_vec());
+        let mut method = asked.filter(|method| !method.is_empty()).unwrap_or(default.to_vec());
+        if self.variant % 2 == 0 {
+            method.make_ascii_uppercase(); // As servers know it.
+        }
         let hard = [&b"/"[..], b"", b"/q?"][self.variant % 3].to_vec();
         let ground = Ground { hard, ..Ground::default() };
         let uri = self.fill(Buffer::HttpUri, &ground)?.map(|uri| escaped(&uri));
@@ -104,8 +107,18 @@ impl Message<'_> {
         for buffer in [Buffer::HttpHeader, Buffer::HttpHeaderRaw] {
             let soft = if self.variant % 4 == 1 { b"X-P: ".to_vec() } else { Vec::new() };
             let Some(text) = self.fill(buffer, &Ground { soft, ..Ground::default() })? else { continue };
-            for line in lines(&text) {
-                self.headers.push(if is_header(&line) { line } else { [b"X-P: ", &line[..]].concat() });
+            if text.starts_with(b"\r\n") {
+                self.headers.push(b"X-A: q".to_vec());
+            }
+            for mut line in lines(&text) {
+                if line.ends_with(b" ") {
+                    line.push(b'q');
+                }
+                self.headers.push(match (is_header(&line), self.variant % 4 >= 2) {
+                    (true, _) => line,
+                    (false, true) => [&line[..], b": q"].concat(),
+                    (false, false) => [b"X-P: ", &line[..]].concat(),
+                });
             }
         }
         for (buffer, name) in OWN {
@@ -114,10 +127,13 @@ impl Message<'_> {
                 (Buffer::HttpCookie, true) => "Set-Cookie",
                 _ => name,
             };
-            if let Some(value) = self.plain(buffer)?
+            // Blanks at either end are not part of a value.
+            let hard = if self.variant % 2 == 1 { b"q".to_vec() } else { Vec::new() };
+            if let Some(value) = self.fill(buffer, &Ground { hard, ..Ground::default() })?
                 && !self.has(name)
             {
-                self.headers.push([name.as_bytes(), b": ", &value].concat());
+                let end: &[u8] = if value.ends_with(b" ") { b"q" } else { b"" };
+                self.headers.push([name.as_bytes(), b": ", &value, end].concat());
             }
         }
         if let Some(names) = self.plain(Buffer::HttpHeaderNames)? {

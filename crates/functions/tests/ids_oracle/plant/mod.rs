@@ -24,7 +24,7 @@ use super::{Oracle, Witness};
 /// Attempts at a rule.
 const ATTEMPTS: usize = 16;
 /// Times that a rule's traffic is sent at most, for its thresholds.
-const COPIES_MAX: u32 = 300;
+const COPIES_MAX: u32 = 600;
 /// Time between two conversations.
 const GAP_NS: u64 = 20_000_000;
 
@@ -67,7 +67,12 @@ impl Planted {
 }
 
 /// Whether the oracle of these rules says that this one reports these conversations.
-pub fn reports(rules: &[Loaded], asked: &Loaded, conversations: &[Conversation], rendering: Rendering) -> bool {
+pub fn reports(
+    rules: &[Loaded],
+    asked: &Loaded,
+    conversations: &[Conversation],
+    rendering: Rendering,
+) -> bool {
     let mut rules = rules.to_vec();
     rules.iter_mut().for_each(|loaded| loaded.rule.alerts = true);
     let frames = frames(conversations, rendering);
@@ -96,6 +101,7 @@ pub fn near_misses(rule: &Rule, planted: &Planted, seed: u64) -> Vec<NearMiss> {
             misses.push(NearMiss { what, conversations });
         }
     };
+    let is_payload = rule.buffers.iter().all(|buffer| buffer.buffer == Buffer::Payload);
     let contents: Vec<_> = rule
         .buffers
         .iter()
@@ -104,17 +110,20 @@ pub fn near_misses(rule: &Rule, planted: &Planted, seed: u64) -> Vec<NearMiss> {
         .collect();
     for content in contents.iter().filter(|content| !content.negated) {
         let at = random.below(content.pattern.len());
+        // Other characters may come and go where a buffer is brought into its normal form.
+        if !content.pattern[at].is_ascii_alphanumeric() && !is_payload {
+            continue;
+        }
         miss("a byte of a content is another one", &mut |one| change_byte(one, &content.pattern, at));
     }
-    let depths = contents.iter().filter(|content| !content.negated).filter_map(|content| {
-        match content.position {
-            Position::Absolute { offset: rules::Operand::Value(offset), depth: Some(rules::Operand::Value(depth)) } => {
-                Some(usize::from(offset) + usize::from(depth))
-            }
+    let depths =
+        contents.iter().filter(|content| !content.negated).filter_map(|content| match content.position {
+            Position::Absolute {
+                offset: rules::Operand::Value(offset),
+                depth: Some(rules::Operand::Value(depth)),
+            } => Some(usize::from(offset) + usize::from(depth)),
             _ => None,
-        }
-    });
-    let is_payload = rule.buffers.iter().all(|buffer| buffer.buffer == Buffer::Payload);
+        });
     if is_payload && depths.max().is_some_and(|reach| reach <= MOVED_BYTES) {
         miss("a content is moved out of its place", &mut moved);
     }
@@ -179,9 +188,10 @@ fn setters(all: &[Loaded], rule: &Rule) -> Option<Vec<Loaded>> {
         let Flowbit::IsSet(names) = bit else { continue };
         let sets = |other: &&Loaded| {
             let tests = other.rule.flowbits.iter().any(|bit| matches!(bit, Flowbit::IsSet(_)));
-            let sets = other.rule.flowbits.iter().any(
-                |bit| matches!(bit, Flowbit::Set(set) if set.iter().any(|name| names.contains(name))),
-            );
+            let sets =
+                other.rule.flowbits.iter().any(
+                    |bit| matches!(bit, Flowbit::Set(set) if set.iter().any(|name| names.contains(name))),
+                );
             sets && !tests && other.rule.sid != rule.sid
         };
         found.push(all.iter().find(sets)?.clone());
@@ -211,14 +221,17 @@ fn conversation(rule: &Rule, variant: usize, random: &mut Random) -> Option<Conv
     let kind = kind(rule, variant)?;
     let fields = fields(rule)?;
     let is = |buffer: &[Buffer]| rule.buffers.iter().find(|asked| buffer.contains(&asked.buffer));
-    let is_http = rule.buffers.iter().any(|asked| {
-        asked.buffer.name().starts_with("http.") || asked.buffer == Buffer::FileData
-    });
+    let is_http = rule
+        .buffers
+        .iter()
+        .any(|asked| asked.buffer.name().starts_with("http.") || asked.buffer == Buffer::FileData);
     let planted = |bytes| Turn { from: whom.sender(), bytes, is_planted: true };
     let turns = if is_http {
         http::turns(rule, variant, random)?
     } else if let Some(asked) = is(&[Buffer::DnsQuery, Buffer::DnsQueriesName]) {
-        vec![planted(dns(&fill::bytes(asked, &Ground::default(), random)?)?)]
+        let hard = if variant % 2 == 1 { b"q".to_vec() } else { Vec::new() };
+        let ground = Ground { hard, ..Ground::default() };
+        vec![planted(dns(&fill::bytes(asked, &ground, random)?)?)]
     } else if let Some(asked) = is(&[Buffer::TlsSni]) {
         vec![planted(client_hello(&fill::bytes(asked, &Ground::default(), random)?))]
     } else if let Some(asked) = is(&[Buffer::SshProtocol]) {
@@ -231,7 +244,7 @@ fn conversation(rule: &Rule, variant: usize, random: &mut Random) -> Option<Conv
         turns
     } else if rule.buffers.is_empty() {
         let mut turns = preface(rule, kind, whom.sender(), variant);
-        turns.push(planted(vec![b'q'; ground(rule, variant).len]));
+        turns.push(planted(vec![b'q'; length(rule)?]));
         turns
     } else {
         return None;
@@ -286,7 +299,9 @@ fn fields(rule: &Rule) -> Option<Fields> {
             }
             PacketTest::TcpFlags(bits) => fields.flags = (0..=255).rev().find(|flags| bits.holds(*flags)),
             PacketTest::Sequence(test) => fields.sequence = Some(fill::passing(test, 0)? as u32),
-            PacketTest::Acknowledgement(test) => fields.acknowledgement = Some(fill::passing(test, 0)? as u32),
+            PacketTest::Acknowledgement(test) => {
+                fields.acknowledgement = Some(fill::passing(test, 0)? as u32)
+            }
             PacketTest::Window(test) => fields.window = fill::passing(test, 0)? as u16,
             PacketTest::IcmpId(id) => fields.icmp_id = *id,
             PacketTest::IcmpSequence(number) => fields.icmp_sequence = *number,
@@ -302,18 +317,22 @@ fn ground(rule: &Rule, variant: usize) -> Ground {
         PacketTest::PayloadBytes(test) => Some(*test),
         _ => None,
     });
-    let mut ground = Ground::default();
-    if let Some(size) = size {
-        // The lowest lengths may be too few for the contents.
-        let least = [0, 8, 20, 40, 80, 160, 320, 700][variant % 8];
-        ground.len = fill::passing(&size, least).or(fill::passing(&size, 0)).unwrap_or(0) as usize;
-        ground.exact = true;
-    }
+    let mut ground = Ground { size, ..Ground::default() };
     if rule.protocol == Protocol::Application(Application::Dns) {
         let flags = if rule.flow.direction == Some(Way::ToClient) { 0x81 } else { 1 };
-        ground.soft = [&[0x12, 0x34, flags, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1][..], b"q\0\0\x01\0\x01"].concat();
+        let message = [&[0x12, 0x34, flags, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1][..], b"q\0\0\x01\0\x01"].concat();
+        *(if variant % 2 == 0 { &mut ground.soft } else { &mut ground.hard }) = message;
     }
     ground
+}
+
+/// The least length of the payload that a rule asks for.
+fn length(rule: &Rule) -> Option<usize> {
+    let size = rule.packet.iter().find_map(|test| match test {
+        PacketTest::PayloadBytes(test) => Some(*test),
+        _ => None,
+    });
+    size.map_or(Some(0), |size| fill::passing(&size, 0).map(|len| len as usize))
 }
 
 /// What is said before, so that flow and protocol are as the rule asks.
@@ -365,9 +384,8 @@ fn dns(name: &[u8]) -> Option<Vec<u8>> {
 
 /// A client's hello (RFC 8446 4.1.2) that asks for a name.
 fn client_hello(name: &[u8]) -> Vec<u8> {
-    let counted = |width: usize, bytes: &[u8]| {
-        [&(bytes.len() as u32).to_be_bytes()[4 - width..], bytes].concat()
-    };
+    let counted =
+        |width: usize, bytes: &[u8]| [&(bytes.len() as u32).to_be_bytes()[4 - width..], bytes].concat();
     let list = counted(2, &[&[0][..], &counted(2, name)].concat());
     let extensions = counted(2, &[&[0, 0][..], &counted(2, &list)].concat());
     let body = [&[3, 3][..], &[9; 32], &[0, 0, 2, 0x13, 1, 1, 0], &extensions].concat();
