@@ -13,9 +13,9 @@ use rules::Loaded;
 use crate::ids_oracle::witness::{FLOWS_MAX, Frame, Witness, pass};
 use crate::ids_oracle::{Alerted, Oracle};
 
-/// The function under test, with these rules and `HOME` as its variables, its alerts not limited otherwise than by the rules.
+/// The function under test with these rules, in which variables stand resolved.
 fn ids_stage(rules_text: &str, flows_max: u32) -> Box<dyn Stage> {
-    let config = serde_json::json!({ "rules": rules_text, "home": ["10.0.0.0/8"] });
+    let config = serde_json::json!({ "rules": rules_text });
     load::<functions::ids::Ids>(serde_json::from_value(config).unwrap(), Setup::new(1, flows_max)).unwrap()
 }
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use packet::Direction;
 use rules::{
-    Application, Direction as Way2, IpOption, Only, PacketTest, Protocol, Rule, State, Transport, Way,
+    Application, Direction as Written, IpOption, Only, PacketTest, Protocol, Rule, State, Transport, Way,
 };
 
 use super::application::Spoken;
@@ -74,7 +74,7 @@ fn ends(rule: &Rule, place: &Place<'_>) -> bool {
             && port(&rule.destination_ports, to)
     };
     let (from, to) = place.ends;
-    forward(from, to) || rule.direction == Way2::Both && forward(to, from)
+    forward(from, to) || rule.direction == Written::Both && forward(to, from)
 }
 
 fn flow(rule: &Rule, place: &Place<'_>) -> bool {

@@ -15,7 +15,7 @@ const STEP: usize = 8;
 
 #[test]
 fn planted_traffic_is_reported_as_the_oracle_says() {
-    let Some(loaded) = shared::rules() else { return };
+    let Some(loaded) = shared::rules(shared::HOME) else { return };
     let asks = |name: &str, value: &str| std::env::var(name).as_deref() == Ok(value);
     let step = if asks("RIVULET_IDS_RULES", "all") || asks("CI", "true") { 1 } else { STEP };
     let mut sum = Sum::default();
@@ -37,7 +37,10 @@ fn planted_traffic_is_reported_as_the_oracle_says() {
         // Where it takes many conversations, how they are cut is not what it is about.
         let count = if planted.conversations.len() > 3 { 1 } else { renderings.len() };
         for rendering in &renderings[..count] {
-            sum.add(&name(rule, rendering), compare(&rules, &plant::frames(&planted.conversations, *rendering)));
+            sum.add(
+                &name(rule, rendering),
+                compare(&rules, &plant::frames(&planted.conversations, *rendering)),
+            );
         }
         for miss in plant::near_misses(&rule.rule, &planted, SEED) {
             for rendering in &renderings[..count.min(3)] {
@@ -52,7 +55,7 @@ fn planted_traffic_is_reported_as_the_oracle_says() {
 /// All rules at once, on the traffic that is planted for some: what one rule does is not to change what others do.
 #[test]
 fn all_rules_together_report_as_the_oracle_says() {
-    let Some(loaded) = shared::rules() else { return };
+    let Some(loaded) = shared::rules(shared::HOME) else { return };
     let mut sum = Sum::default();
     let mut conversations = Vec::new();
     for rule in loaded.iter().step_by(40) {

@@ -7,15 +7,17 @@ use rules::{Classifications, Loaded, Report, Ruleset, Variables};
 
 use super::witness::Frame;
 
-/// What the tests' rules take for home.
+/// What planted traffic takes for home.
 pub const HOME: &str = "HOME_NET = [10.0.0.0/8]";
+/// What captures do, whose hosts are anywhere.
+pub const ANYWHERE: &str = "HOME_NET = any\nEXTERNAL_NET = any";
 
-/// All active rules that load; none, and a line that says so, where there are none.
-pub fn rules() -> Option<Vec<Loaded>> {
+/// All active rules that load with these variables; none, and a line that says so, where there are none.
+pub fn rules(variables: &str) -> Option<Vec<Loaded>> {
     let folder = folder("rules")?;
     let text = std::fs::read_to_string(folder.join("classification.config")).unwrap();
     let (classes, _) = Classifications::read("classification.config", &text);
-    let (variables, _) = Variables::read("home", HOME);
+    let (variables, _) = Variables::read("variables", variables);
     let mut report = Report::default();
     for path in files(&folder, "rules") {
         let text = std::fs::read_to_string(&path).unwrap();

@@ -64,9 +64,7 @@ impl Canvas {
                     let regex = regex::bytes::Regex::new(&pcre.regex().ok()?).ok()?;
                     let from = if pcre.relative { cursor.min(known.len()) } else { 0 };
                     if let Some(found) = regex.find(&known[from..]) {
-                        for at in from + found.start()..from + found.end() {
-                            self.set(at, known[at]);
-                        }
+                        self.write(from + found.start(), found.as_bytes());
                         cursor = from + found.end();
                         continue;
                     }

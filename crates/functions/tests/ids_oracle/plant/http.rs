@@ -73,14 +73,14 @@ impl Message<'_> {
         let default: &[u8] = if self.body.is_empty() { b"GET" } else { b"POST" };
         let asked = self.plain(Buffer::HttpMethod)?;
         let mut method = asked.filter(|method| !method.is_empty()).unwrap_or(default.to_vec());
-        if self.variant % 2 == 0 {
+        if self.variant.is_multiple_of(2) {
             method.make_ascii_uppercase(); // As servers know it.
         }
         let hard = [&b"/"[..], b"", b"/q?"][self.variant % 3].to_vec();
         let ground = Ground { hard, ..Ground::default() };
         let uri = self.fill(Buffer::HttpUri, &ground)?.map(|uri| escaped(&uri));
         let raw = self.fill(Buffer::HttpUriRaw, &ground)?;
-        let target = if self.variant % 2 == 0 { raw.or(uri) } else { uri.or(raw) };
+        let target = if self.variant.is_multiple_of(2) { raw.or(uri) } else { uri.or(raw) };
         let target = target.filter(|target| !target.is_empty()).unwrap_or(b"/".to_vec());
         let version = self.plain(Buffer::HttpProtocol)?.unwrap_or(b"HTTP/1.1".to_vec());
         Some([method, target, version].join(&b' '))

@@ -8,8 +8,8 @@ mod random;
 mod whom;
 
 use rules::{
-    Application, Buffer, Flowbit, Loaded, Match, PacketTest, Position, Protocol, Rule, State, ThresholdKind,
-    Transport, Way,
+    Application, Buffer, Comparison, Flowbit, Loaded, Match, PacketTest, Position, Protocol, Rule, State,
+    ThresholdKind, Transport, Way,
 };
 
 pub use conversation::{Conversation, Rendering};
@@ -273,13 +273,13 @@ fn kind(rule: &Rule, variant: usize) -> Option<Kind> {
     Some(match rule.protocol {
         Protocol::Transport(Transport::Tcp | Transport::TcpPacket | Transport::TcpStream) => {
             let alone = rule.flow.state != Some(State::Established) && !rule.packet.is_empty();
-            if alone && variant % 2 == 0 { Kind::Segments } else { Kind::Tcp }
+            if alone && variant.is_multiple_of(2) { Kind::Segments } else { Kind::Tcp }
         }
         Protocol::Transport(Transport::Udp) | Protocol::Application(Application::Dns) => Kind::Udp,
         Protocol::Transport(Transport::Icmp | Transport::Icmpv4) => icmp(),
         Protocol::Transport(Transport::Ip | Transport::Ipv4) => match protocol {
             Some(protocol) => Kind::Other(protocol as u8),
-            None if variant % 2 == 0 => Kind::Tcp,
+            None if variant.is_multiple_of(2) => Kind::Tcp,
             None => Kind::Udp,
         },
         Protocol::Application(_) => Kind::Tcp,
@@ -313,26 +313,26 @@ fn fields(rule: &Rule) -> Option<Fields> {
 
 /// What stands in a payload where the rule asks nothing.
 fn ground(rule: &Rule, variant: usize) -> Ground {
-    let size = rule.packet.iter().find_map(|test| match test {
-        PacketTest::PayloadBytes(test) => Some(*test),
-        _ => None,
-    });
-    let mut ground = Ground { size, ..Ground::default() };
+    let mut ground = Ground { size: size(rule), ..Ground::default() };
     if rule.protocol == Protocol::Application(Application::Dns) {
         let flags = if rule.flow.direction == Some(Way::ToClient) { 0x81 } else { 1 };
         let message = [&[0x12, 0x34, flags, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1][..], b"q\0\0\x01\0\x01"].concat();
-        *(if variant % 2 == 0 { &mut ground.soft } else { &mut ground.hard }) = message;
+        *(if variant.is_multiple_of(2) { &mut ground.soft } else { &mut ground.hard }) = message;
     }
     ground
 }
 
 /// The least length of the payload that a rule asks for.
 fn length(rule: &Rule) -> Option<usize> {
-    let size = rule.packet.iter().find_map(|test| match test {
+    size(rule).map_or(Some(0), |size| fill::passing(&size, 0).map(|len| len as usize))
+}
+
+/// What a rule asks of the payload's length.
+fn size(rule: &Rule) -> Option<Comparison<u16>> {
+    rule.packet.iter().find_map(|test| match test {
         PacketTest::PayloadBytes(test) => Some(*test),
         _ => None,
-    });
-    size.map_or(Some(0), |size| fill::passing(&size, 0).map(|len| len as usize))
+    })
 }
 
 /// What is said before, so that flow and protocol are as the rule asks.
