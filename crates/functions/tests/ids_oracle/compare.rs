@@ -1,0 +1,99 @@
+//! One chain of the witness and of `ids`: what the one saw, given to the oracle, against what the other reported.
+//!
+//! A test file of it has the modules `ids_oracle` and, by `#[path]`, this one and `planted` or `captures` beside it.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on has failed")]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use chain::{Chain, Options};
+use nf::Setup;
+use nf::stage::{Stage, load};
+use rules::Loaded;
+
+use crate::ids_oracle::witness::{FLOWS_MAX, Frame, Witness, pass};
+use crate::ids_oracle::{Alerted, Oracle};
+
+/// The function under test with these rules, in which variables stand resolved.
+fn ids_stage(rules_text: &str, flows_max: u32) -> Box<dyn Stage> {
+    let config = serde_json::json!({ "rules": rules_text });
+    load::<functions::ids::Ids>(serde_json::from_value(config).unwrap(), Setup::new(1, flows_max)).unwrap()
+}
+
+/// What came of a comparison.
+#[derive(Debug, Default)]
+pub struct Compared {
+    /// Reports that both had.
+    pub same: usize,
+    /// Reports of the oracle alone, and of the function alone.
+    pub differing: [Vec<Alerted>; 2],
+    /// Packets that were left out.
+    pub vague: usize,
+    /// Rules that were left out.
+    pub unsupported: usize,
+}
+
+/// Compares them on these frames.
+pub fn compare(rules: &[Loaded], frames: &[Frame]) -> Compared {
+    let text: String = rules.iter().map(|loaded| format!("{}\n", loaded.rule)).collect();
+    let flows_max = FLOWS_MAX.min(16 + frames.len() as u32);
+    let witness = load::<Witness>((), Setup::new(1, flows_max)).unwrap();
+    let options = Options { flows_max, ..Options::default() };
+    let mut chain = Chain::new(vec![witness, ids_stage(&text, flows_max)], options).unwrap();
+    drop(Witness::take());
+    pass(&mut chain, frames);
+    let mut reported = Vec::new();
+    assert_eq!(chain.effects().alerts_lost, 0);
+    for alert in std::mem::take(&mut chain.effects_mut().alerts) {
+        let gid = alert.detail.as_ref().map_or(1, |detail| detail.group);
+        reported.push(Alerted { packet: alert.sequence, gid, sid: alert.signature_id });
+    }
+    let oracle = Oracle::new(rules);
+    let findings = oracle.findings(&Witness::take());
+    let unsupported: BTreeSet<_> = oracle.unsupported().iter().map(|(gid, sid, _)| (*gid, *sid)).collect();
+    reported.retain(|alert| !unsupported.contains(&(alert.gid, alert.sid)));
+    let mut difference = BTreeMap::<Alerted, i64>::new();
+    findings.alerts.iter().for_each(|alert| *difference.entry(*alert).or_default() += 1);
+    reported.iter().for_each(|alert| *difference.entry(*alert).or_default() -= 1);
+    let known = |alert: &Alerted| !findings.vague.contains(&alert.packet);
+    let of = |is: fn(i64) -> bool| -> Vec<Alerted> {
+        difference.iter().filter(|(alert, count)| is(**count) && known(alert)).map(|(alert, _)| *alert).collect()
+    };
+    let same = difference.iter().filter(|(alert, count)| **count == 0 && known(alert)).count();
+    let differing = [of(|count| count > 0), of(|count| count < 0)];
+    Compared { same, differing, vague: findings.vague.len(), unsupported: unsupported.len() }
+}
+
+/// The sum of many comparisons.
+#[derive(Debug, Default)]
+pub struct Sum {
+    pub not_planted: usize,
+    compared: usize,
+    same: usize,
+    vague: usize,
+    unsupported: usize,
+    differing: Vec<String>,
+}
+
+impl Sum {
+    pub fn add(&mut self, name: &str, one: Compared) {
+        self.compared += 1;
+        self.same += one.same;
+        self.vague += one.vague;
+        self.unsupported = self.unsupported.max(one.unsupported);
+        let [oracle, ids] = one.differing;
+        if !oracle.is_empty() || !ids.is_empty() {
+            self.differing.push(format!("{name}: oracle alone {oracle:?}, ids alone {ids:?}"));
+        }
+    }
+
+    /// Nothing differs, and at least so many reports were the same.
+    pub fn check(&self, least: usize) {
+        println!(
+            "{} compared, {} reports the same, {} packets vague, {} rules not planted, {} unsupported by the oracle at a time",
+            self.compared, self.same, self.vague, self.not_planted, self.unsupported
+        );
+        let shown: Vec<&String> = self.differing.iter().take(40).collect();
+        assert!(self.differing.is_empty(), "{} differ: {shown:#?}", self.differing.len());
+        assert!(self.same >= least, "nothing was reported");
+    }
+}

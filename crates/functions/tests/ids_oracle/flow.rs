@@ -1,0 +1,367 @@
+//! What the oracle keeps of a flow, and the occasions that its packets are.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use nf::Connection;
+use packet::{Class, Direction};
+use rules::{Action, Buffer, Flowbit};
+
+use super::application::{Detection, Spoken, is_dns};
+use super::buffer::Piece;
+use super::dns;
+use super::header::Place;
+use super::http::{Buffers, Input, Look, Messages};
+use super::limit::Counts;
+use super::prepared::Prepared;
+use super::tls::Handshake;
+use super::witness::{Brought, Observed, What};
+
+/// Bytes before a piece that are looked at with it.
+const LOOKBACK_BYTES: u64 = 2048;
+/// Candidates of a direction at most.
+const CANDIDATES_MAX: usize = 64;
+
+/// A flow.
+#[derive(Default)]
+pub struct FlowState {
+    connection: Tcp,
+    bits: BTreeSet<String>,
+    /// All later packets are dropped.
+    dropped: bool,
+    vague: bool,
+}
+
+/// A connection; a restart begins another one.
+#[derive(Default)]
+struct Tcp {
+    established: bool,
+    detection: Detection,
+    halves: [Half; 2],
+    messages: Messages,
+    /// What came before the protocol was known.
+    before: Vec<Brought>,
+}
+
+/// A direction of a connection.
+#[derive(Default)]
+struct Half {
+    /// All bytes since the beginning or the last gap, and where in the stream they begin.
+    bytes: Vec<u8>,
+    start: u64,
+    /// Rules whose anchor was found, and where it begins.
+    candidates: BTreeMap<usize, u64>,
+    /// Rules without an anchor that acted.
+    acted: BTreeSet<usize>,
+    handshake: Handshake,
+    dns: Vec<u8>,
+}
+
+/// One packet being looked at.
+struct Looking<'a> {
+    rules: &'a [Prepared],
+    counts: &'a mut Counts,
+    packet: &'a Observed,
+    /// Rules that acted on it.
+    acted: BTreeSet<usize>,
+    reported: Vec<usize>,
+    /// A rule said that no other is to look.
+    passed: bool,
+}
+
+impl FlowState {
+    /// Looks at the flow's next packet: which rules report on it.
+    pub fn packet(&mut self, packet: &Observed, rules: &[Prepared], counts: &mut Counts) -> Vec<usize> {
+        if self.dropped {
+            return Vec::new();
+        }
+        self.vague |= matches!(packet.class, Class::FirstFragment | Class::LaterFragment);
+        if packet.connection == Connection::ESTABLISHED || packet.protocol != 6 {
+            self.connection.established = packet.connection.is_established();
+        }
+        let ports = match packet.direction {
+            Direction::Original => (packet.source.1, packet.destination.1),
+            Direction::Reply => (packet.destination.1, packet.source.1),
+        };
+        let (acted, reported) = (BTreeSet::new(), Vec::new());
+        let mut looking = Looking { rules, counts, packet, acted, reported, passed: false };
+        self.on_packet(&mut looking, ports);
+        for brought in &packet.brought {
+            self.brought(brought, &mut looking, ports);
+        }
+        looking.reported
+    }
+
+    /// Whether what happened in it is not said well enough.
+    pub fn is_vague(&self) -> bool {
+        self.vague
+    }
+
+    /// Occasion 1.
+    fn on_packet(&mut self, looking: &mut Looking<'_>, ports: (u16, u16)) {
+        let packet = looking.packet;
+        let mut buffers = Buffers::new();
+        if packet.protocol == 17 && packet.class == Class::Whole {
+            self.connection.detection.datagram(packet.direction, &packet.payload, ports);
+            let known = self.connection.detection.known() == Some(Spoken::Dns);
+            if known && is_dns(&packet.payload, packet.payload.len()) {
+                buffers = dns::buffers(&packet.payload);
+            }
+        }
+        buffers.insert(Buffer::Payload, vec![packet.payload.clone().into()]);
+        let is_tcp = packet.protocol == 6;
+        let rules = looking.chosen(|rule| !is_tcp || rule.occasions.packets);
+        for rule in rules {
+            self.look(looking, rule, packet.direction, false, &buffers);
+        }
+    }
+
+    fn brought(&mut self, brought: &Brought, looking: &mut Looking<'_>, ports: (u16, u16)) {
+        let direction = brought.direction;
+        let known_before = self.connection.detection.known();
+        if let What::Data(bytes) = &brought.what {
+            self.connection.detection.stream(direction, brought.offset, bytes, ports);
+            self.piece(direction, brought.offset, bytes, looking);
+        }
+        if known_before.is_none() {
+            self.connection.before.push(brought.clone());
+        }
+        let fresh = match (known_before, self.connection.detection.known()) {
+            (Some(_), _) => vec![brought.clone()],
+            (None, Some(_)) => std::mem::take(&mut self.connection.before),
+            (None, None) => Vec::new(),
+        };
+        for brought in &fresh {
+            self.messages(brought, looking);
+        }
+        let half = &mut self.connection.halves[direction.index()];
+        match brought.what {
+            What::Gap(len) => {
+                half.bytes.clear();
+                half.start = brought.offset + len;
+                half.candidates.clear();
+                half.dns.clear();
+                half.handshake.end();
+            }
+            What::Restart => {
+                for look in self.connection.messages.cut_short() {
+                    self.http(&look, looking);
+                }
+                let established = looking.packet.connection == Connection::ESTABLISHED;
+                self.connection = Tcp { established, ..Tcp::default() };
+            }
+            _ => {}
+        }
+    }
+
+    /// Occasion 2.
+    fn piece(&mut self, direction: Direction, offset: u64, bytes: &[u8], looking: &mut Looking<'_>) {
+        let half = &mut self.connection.halves[direction.index()];
+        if half.bytes.is_empty() {
+            half.start = offset;
+        }
+        half.bytes.extend(bytes);
+        let window = half.window(offset);
+        let end = offset + bytes.len() as u64;
+        for (at, rule) in looking.rules.iter().enumerate().filter(|(_, rule)| rule.occasions.pieces) {
+            let Some((anchor, nocase)) = &rule.anchor else { continue };
+            if window.has_all(&rule.anchor_pairs)
+                && let Some(place) = half.last_found(anchor, *nocase, offset)
+            {
+                half.candidates.insert(at, place);
+            }
+        }
+        let buffers = Buffers::from([(Buffer::Payload, vec![window])]);
+        let chosen = looking.chosen(|rule| rule.occasions.pieces);
+        for rule in chosen {
+            let half = &self.connection.halves[direction.index()];
+            let is_due = match looking.rules[rule].anchor {
+                Some(_) => half.candidates.contains_key(&rule),
+                None => !half.acted.contains(&rule),
+            };
+            if is_due && !looking.passed && self.look(looking, rule, direction, true, &buffers) {
+                let half = &mut self.connection.halves[direction.index()];
+                half.candidates.remove(&rule);
+                half.acted.insert(rule);
+            }
+        }
+        let half = &mut self.connection.halves[direction.index()];
+        let next_window = half.start.max(end.saturating_sub(LOOKBACK_BYTES));
+        half.candidates.retain(|_, place| *place >= next_window);
+        let place = self.place(looking.packet, direction, true);
+        let open = self.connection.halves[direction.index()].candidates.keys();
+        let open = open.filter(|rule| super::header::holds(&looking.rules[**rule].rule, &place)).count();
+        self.vague |= open > CANDIDATES_MAX;
+    }
+
+    /// Occasions 3 to 6.
+    fn messages(&mut self, brought: &Brought, looking: &mut Looking<'_>) {
+        let direction = brought.direction;
+        let half = &mut self.connection.halves[direction.index()];
+        match self.connection.detection.known() {
+            Some(Spoken::Http1) => {
+                let input = match &brought.what {
+                    What::Data(bytes) => Input::Bytes(bytes),
+                    What::Gap(len) => Input::Gap(*len),
+                    What::Finished | What::Reset => Input::End,
+                    What::Restart => return,
+                };
+                let side = match direction {
+                    Direction::Original => http::Side::Request,
+                    Direction::Reply => http::Side::Response,
+                };
+                for look in self.connection.messages.take(side, input) {
+                    self.http(&look, looking);
+                }
+            }
+            Some(Spoken::Dns) => {
+                let What::Data(bytes) = &brought.what else { return };
+                half.dns.extend(bytes);
+                let whole = dns::messages(&mut half.dns);
+                for message in whole.iter().filter(|message| message.len() >= 12) {
+                    let mut buffers = dns::buffers(message);
+                    buffers.insert(Buffer::Payload, vec![message.clone().into()]);
+                    let rules = looking.chosen(|rule| rule.occasions.dns);
+                    rules.into_iter().for_each(|rule| {
+                        self.look(looking, rule, direction, true, &buffers);
+                    });
+                }
+            }
+            Some(known @ (Spoken::Tls | Spoken::Ssh)) => {
+                let What::Data(bytes) = &brought.what else { return };
+                let found = match known {
+                    Spoken::Tls => half.handshake.tls(bytes),
+                    _ => half.handshake.ssh(bytes).into_iter().collect(),
+                };
+                let window = half.window(brought.offset);
+                for mut buffers in found {
+                    buffers.insert(Buffer::Payload, vec![window.clone()]);
+                    let is_tls = known == Spoken::Tls;
+                    let rules =
+                        looking.chosen(|rule| if is_tls { rule.occasions.tls } else { rule.occasions.ssh });
+                    rules.into_iter().for_each(|rule| {
+                        self.look(looking, rule, direction, true, &buffers);
+                    });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Occasion 3.
+    fn http(&mut self, look: &Look, looking: &mut Looking<'_>) {
+        let (direction, is_request) = match look.side {
+            http::Side::Request => (Direction::Original, true),
+            http::Side::Response => (Direction::Reply, false),
+        };
+        self.vague |= look.vague;
+        let rules = looking.chosen(|rule| {
+            rule.occasions.http.is_some_and(|http| {
+                http.with_body == look.with_body && if is_request { http.requests } else { http.responses }
+            })
+        });
+        for rule in rules {
+            self.look(looking, rule, direction, true, &look.buffers);
+        }
+    }
+
+    /// Looks at one rule; whether it holds. If so, it acts.
+    fn look(
+        &mut self,
+        looking: &mut Looking<'_>,
+        number: usize,
+        direction: Direction,
+        assembled: bool,
+        buffers: &Buffers,
+    ) -> bool {
+        let rule = &looking.rules[number];
+        let place = self.place(looking.packet, direction, assembled);
+        let holds = !looking.passed && rule.holds(&place, buffers) && self.marks_hold(rule);
+        self.vague |= rule.gave_up();
+        if !holds {
+            return false;
+        }
+        if !looking.acted.contains(&number) {
+            self.act(looking, number, &place);
+        }
+        true
+    }
+
+    fn act(&mut self, looking: &mut Looking<'_>, number: usize, place: &Place<'_>) {
+        let rule = &looking.rules[number].rule;
+        if rule.detection_filter.is_some_and(|filter| !looking.counts.passes_filter(number, &filter, place)) {
+            return;
+        }
+        looking.acted.insert(number);
+        for bit in &rule.flowbits {
+            self.mark(bit);
+        }
+        looking.passed |= rule.action == Action::Pass;
+        let drops = matches!(rule.action, Action::Drop | Action::Reject(_));
+        self.dropped |= drops && place.assembled;
+        let limited = |threshold| !looking.counts.is_reported(number, &threshold, place);
+        if !rule.threshold.is_some_and(limited) && rule.alerts {
+            looking.reported.push(number);
+        }
+    }
+
+    fn place<'a>(&self, packet: &'a Observed, direction: Direction, assembled: bool) -> Place<'a> {
+        let forward = direction == packet.direction;
+        let (source, destination) = (packet.source, packet.destination);
+        Place {
+            packet,
+            ends: if forward { (source, destination) } else { (destination, source) },
+            direction,
+            established: self.connection.established,
+            spoken: self.connection.detection.known(),
+            assembled,
+        }
+    }
+
+    fn marks_hold(&self, rule: &Prepared) -> bool {
+        rule.rule.flowbits.iter().all(|bit| match bit {
+            Flowbit::IsSet(names) => names.iter().any(|name| self.bits.contains(name)),
+            Flowbit::IsNotSet(names) => names.iter().any(|name| !self.bits.contains(name)),
+            _ => true,
+        })
+    }
+
+    fn mark(&mut self, bit: &Flowbit) {
+        match bit {
+            Flowbit::Set(names) => self.bits.extend(names.iter().cloned()),
+            Flowbit::Unset(names) => self.bits.retain(|bit| !names.contains(bit)),
+            Flowbit::Toggle(names) => names.iter().for_each(|name| {
+                if !self.bits.remove(name) {
+                    self.bits.insert(name.clone());
+                }
+            }),
+            _ => {}
+        }
+    }
+}
+
+impl Half {
+    /// What is looked at with a piece that begins here and goes up to the last byte.
+    fn window(&self, offset: u64) -> Piece {
+        let start = self.start.max(offset.saturating_sub(LOOKBACK_BYTES));
+        Piece::new(self.bytes[(start - self.start) as usize..].to_vec(), start)
+    }
+
+    /// Where the last occurrence begins that ends behind `offset`.
+    fn last_found(&self, anchor: &[u8], nocase: bool, offset: u64) -> Option<u64> {
+        let first_end = (offset - self.start) as usize + 1;
+        let first = first_end.saturating_sub(anchor.len());
+        let same = |place: &usize| {
+            let found = &self.bytes[*place..*place + anchor.len()];
+            if nocase { found.eq_ignore_ascii_case(anchor) } else { found == anchor }
+        };
+        let last = self.bytes.len().checked_sub(anchor.len())?;
+        (first..=last).rev().find(same).map(|place| self.start + place as u64)
+    }
+}
+
+impl Looking<'_> {
+    /// The rules to be looked at on an occasion, in their order.
+    fn chosen(&self, is_due: impl Fn(&Prepared) -> bool) -> Vec<usize> {
+        (0..self.rules.len()).filter(|rule| is_due(&self.rules[*rule])).collect()
+    }
+}

@@ -1,0 +1,70 @@
+//! Thresholds and detection filters: what of a rule's matches counts and is reported.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use rules::{DetectionFilter, Threshold, ThresholdKind, Track};
+
+use super::header::Place;
+
+/// What matches are counted apart by: the rule, and the addresses or the flow.
+type Key = (usize, bool, Option<IpAddr>, Option<IpAddr>, Option<u64>);
+
+/// A count that began at a time.
+#[derive(Clone, Copy, Debug)]
+struct Count {
+    began_ns: u64,
+    count: u32,
+}
+
+/// All counts.
+#[derive(Debug, Default)]
+pub struct Counts {
+    counts: HashMap<Key, Count>,
+}
+
+impl Counts {
+    /// Whether a match of a rule counts as one.
+    pub fn passes_filter(&mut self, rule: usize, filter: &DetectionFilter, place: &Place<'_>) -> bool {
+        self.next(key(rule, true, filter.track, place), filter.seconds, place).count > filter.count
+    }
+
+    /// Whether a match of a rule is reported.
+    pub fn is_reported(&mut self, rule: usize, threshold: &Threshold, place: &Place<'_>) -> bool {
+        let key = key(rule, false, threshold.track, place);
+        match threshold.kind {
+            ThresholdKind::Limit { seconds } => self.next(key, seconds, place).count <= threshold.count,
+            ThresholdKind::Once { seconds } => self.next(key, seconds, place).count == threshold.count,
+            ThresholdKind::Each { seconds } => {
+                let reached = self.next(key, seconds, place).count >= threshold.count;
+                if reached {
+                    self.counts.remove(&key);
+                }
+                reached
+            }
+            ThresholdKind::Backoff { .. } => false, // Such rules are refused.
+        }
+    }
+
+    /// Counts one more; anew if the time is over.
+    fn next(&mut self, key: Key, seconds: u32, place: &Place<'_>) -> Count {
+        let now_ns = place.packet.time_ns;
+        let count = self.counts.entry(key).or_insert(Count { began_ns: now_ns, count: 0 });
+        if now_ns.saturating_sub(count.began_ns) >= u64::from(seconds) * 1_000_000_000 {
+            *count = Count { began_ns: now_ns, count: 0 };
+        }
+        count.count += 1;
+        *count
+    }
+}
+
+fn key(rule: usize, filter: bool, track: Track, place: &Place<'_>) -> Key {
+    let (source, destination) = (Some(place.ends.0.0), Some(place.ends.1.0));
+    match track {
+        Track::Source => (rule, filter, source, None, None),
+        Track::Destination => (rule, filter, None, destination, None),
+        Track::Both => (rule, filter, source, destination, None),
+        Track::Rule => (rule, filter, None, None, None),
+        Track::Flow => (rule, filter, None, None, Some(place.packet.flow)),
+    }
+}

@@ -1,0 +1,394 @@
+//! Traffic that satisfies a rule, and traffic that just does not.
+
+pub mod conversation;
+mod expression;
+mod fill;
+mod http;
+mod random;
+mod whom;
+
+use rules::{
+    Application, Buffer, Comparison, Flowbit, Loaded, Match, PacketTest, Position, Protocol, Rule, State,
+    ThresholdKind, Transport, Way,
+};
+
+pub use conversation::{Conversation, Rendering};
+use conversation::{Fields, From, Kind, Turn};
+use fill::Ground;
+use random::Random;
+use whom::Whom;
+
+use super::witness::Frame;
+use super::{Oracle, Witness};
+
+/// Attempts at a rule.
+const ATTEMPTS: usize = 16;
+/// Times that a rule's traffic is sent at most, for its thresholds.
+const COPIES_MAX: u32 = 600;
+/// Time between two conversations.
+const GAP_NS: u64 = 20_000_000;
+
+/// Traffic of which the oracle says that a rule reports it.
+#[derive(Clone, Debug)]
+pub struct Planted {
+    pub conversations: Vec<Conversation>,
+    /// A conversation alone is not enough: the rules that must be there, too.
+    pub others: Vec<Loaded>,
+}
+
+/// Traffic that a rule does not report, by what it is made of.
+#[derive(Clone, Debug)]
+pub struct NearMiss {
+    pub what: &'static str,
+    pub conversations: Vec<Conversation>,
+}
+
+/// Traffic for a rule, which may need others of `all` for its marks; none if it could not be made.
+pub fn plant(all: &[Loaded], loaded: &Loaded, seed: u64) -> Option<Planted> {
+    let rule = &loaded.rule;
+    let others = setters(all, rule)?;
+    let mut random = Random(seed ^ u64::from(rule.sid));
+    (0..ATTEMPTS).find_map(|variant| {
+        let mut one = conversation(rule, variant, &mut random)?;
+        for other in &others {
+            let before = (0..4).find_map(|variant| conversation(&other.rule, variant, &mut random))?;
+            one.turns.splice(0..0, before.turns);
+        }
+        let planted = Planted { conversations: copies(rule, one), others: others.clone() };
+        reports(&planted.rules(loaded), loaded, &planted.conversations, Rendering::Whole).then_some(planted)
+    })
+}
+
+impl Planted {
+    /// The rule and those that it needs.
+    pub fn rules(&self, loaded: &Loaded) -> Vec<Loaded> {
+        self.others.iter().cloned().chain([loaded.clone()]).collect()
+    }
+}
+
+/// Whether the oracle of these rules says that this one reports these conversations.
+pub fn reports(
+    rules: &[Loaded],
+    asked: &Loaded,
+    conversations: &[Conversation],
+    rendering: Rendering,
+) -> bool {
+    let mut rules = rules.to_vec();
+    rules.iter_mut().for_each(|loaded| loaded.rule.alerts = true);
+    let frames = frames(conversations, rendering);
+    let alerts = Oracle::new(&rules).alerts(&Witness::watch(&frames));
+    alerts.iter().any(|alert| (alert.gid, alert.sid) == (asked.rule.gid, asked.rule.sid))
+}
+
+/// The frames of conversations, one after the other.
+pub fn frames(conversations: &[Conversation], rendering: Rendering) -> Vec<Frame> {
+    let mut at_ns = 1_000_000_000;
+    let mut frames = Vec::new();
+    for conversation in conversations {
+        frames.extend(conversation.frames(rendering, at_ns));
+        at_ns = frames.last().map_or(at_ns, |frame: &Frame| frame.time_ns) + GAP_NS;
+    }
+    frames
+}
+
+/// Traffic like the planted, but for something that the rule asks for.
+pub fn near_misses(rule: &Rule, planted: &Planted, seed: u64) -> Vec<NearMiss> {
+    let mut random = Random(seed ^ u64::from(rule.sid) << 20);
+    let mut misses = Vec::new();
+    let mut miss = |what, change: &mut dyn FnMut(&mut Conversation) -> bool| {
+        let mut conversations = planted.conversations.clone();
+        if conversations.iter_mut().all(change) {
+            misses.push(NearMiss { what, conversations });
+        }
+    };
+    let is_payload = rule.buffers.iter().all(|buffer| buffer.buffer == Buffer::Payload);
+    let contents: Vec<_> = rule
+        .buffers
+        .iter()
+        .flat_map(|buffer| &buffer.matches)
+        .filter_map(|one| if let Match::Content(content) = one { Some(content) } else { None })
+        .collect();
+    for content in contents.iter().filter(|content| !content.negated) {
+        let at = random.below(content.pattern.len());
+        // Other characters may come and go where a buffer is brought into its normal form.
+        if !content.pattern[at].is_ascii_alphanumeric() && !is_payload {
+            continue;
+        }
+        miss("a byte of a content is another one", &mut |one| change_byte(one, &content.pattern, at));
+    }
+    let depths =
+        contents.iter().filter(|content| !content.negated).filter_map(|content| match content.position {
+            Position::Absolute {
+                offset: rules::Operand::Value(offset),
+                depth: Some(rules::Operand::Value(depth)),
+            } => Some(usize::from(offset) + usize::from(depth)),
+            _ => None,
+        });
+    if is_payload && depths.max().is_some_and(|reach| reach <= MOVED_BYTES) {
+        miss("a content is moved out of its place", &mut moved);
+    }
+    let whom = Whom::new(rule);
+    if let Some(port) = whom.wrong_port() {
+        miss("another port", &mut |one| {
+            match whom.server_is_wrong() {
+                true => one.server.1 = port,
+                false => one.client.1 = port,
+            }
+            true
+        });
+    }
+    if rule.flow.direction.is_some() {
+        miss("the other direction", &mut |one| {
+            one.turns.iter_mut().filter(|turn| turn.is_planted).for_each(|turn| {
+                turn.from = if turn.from == From::Client { From::Server } else { From::Client };
+            });
+            one.kind == Kind::Tcp
+        });
+    }
+    misses
+}
+
+/// By how much a content is moved: less than fits into a packet.
+const MOVED_BYTES: usize = 700;
+
+fn moved(one: &mut Conversation) -> bool {
+    let mut planted = one.turns.iter_mut().filter(|turn| turn.is_planted);
+    planted.all(|turn| {
+        let fits = turn.bytes.len() + MOVED_BYTES <= 1400;
+        turn.bytes.splice(0..0, vec![0x6b; MOVED_BYTES]);
+        fits
+    })
+}
+
+/// Changes a byte of each occurrence; false if none was there, or some still is.
+fn change_byte(one: &mut Conversation, pattern: &[u8], at: usize) -> bool {
+    let is_here = |bytes: &[u8]| bytes.eq_ignore_ascii_case(pattern);
+    let mut changed = false;
+    for turn in &mut one.turns {
+        let mut place = 0;
+        while place + pattern.len() <= turn.bytes.len() {
+            if is_here(&turn.bytes[place..place + pattern.len()]) {
+                if !turn.is_planted {
+                    return false;
+                }
+                turn.bytes[place + at] = if pattern[at] == b'~' { b'^' } else { b'~' };
+                changed = true;
+            }
+            place += 1;
+        }
+    }
+    let left = one.turns.iter().any(|turn| turn.bytes.windows(pattern.len()).any(is_here));
+    changed && !left
+}
+
+/// The rules that set the marks that a rule asks for; none if there are no simple ones.
+fn setters(all: &[Loaded], rule: &Rule) -> Option<Vec<Loaded>> {
+    let mut found = Vec::new();
+    for bit in &rule.flowbits {
+        let Flowbit::IsSet(names) = bit else { continue };
+        let sets = |other: &&Loaded| {
+            let tests = other.rule.flowbits.iter().any(|bit| matches!(bit, Flowbit::IsSet(_)));
+            let sets =
+                other.rule.flowbits.iter().any(
+                    |bit| matches!(bit, Flowbit::Set(set) if set.iter().any(|name| names.contains(name))),
+                );
+            sets && !tests && other.rule.sid != rule.sid
+        };
+        found.push(all.iter().find(sets)?.clone());
+    }
+    Some(found)
+}
+
+/// As often as the rule's thresholds ask.
+fn copies(rule: &Rule, one: Conversation) -> Vec<Conversation> {
+    let of_threshold = rule.threshold.map_or(1, |threshold| match threshold.kind {
+        ThresholdKind::Limit { .. } => 1,
+        _ => threshold.count,
+    });
+    let count = of_threshold.max(rule.detection_filter.map_or(1, |filter| filter.count + 1));
+    let whom = Whom::new(rule);
+    let copy = |number: u32| {
+        let mut copy = one.clone();
+        copy.client.1 = whom.client_port(number as u16);
+        copy
+    };
+    (0..count.min(COPIES_MAX)).map(copy).collect()
+}
+
+/// A conversation that may satisfy a rule.
+fn conversation(rule: &Rule, variant: usize, random: &mut Random) -> Option<Conversation> {
+    let whom = Whom::new(rule);
+    let kind = kind(rule, variant)?;
+    let fields = fields(rule)?;
+    let is = |buffer: &[Buffer]| rule.buffers.iter().find(|asked| buffer.contains(&asked.buffer));
+    let is_http = rule
+        .buffers
+        .iter()
+        .any(|asked| asked.buffer.name().starts_with("http.") || asked.buffer == Buffer::FileData);
+    let planted = |bytes| Turn { from: whom.sender(), bytes, is_planted: true };
+    let turns = if is_http {
+        http::turns(rule, variant, random)?
+    } else if let Some(asked) = is(&[Buffer::DnsQuery, Buffer::DnsQueriesName]) {
+        let hard = if variant % 2 == 1 { b"q".to_vec() } else { Vec::new() };
+        let ground = Ground { hard, ..Ground::default() };
+        vec![planted(dns(&fill::bytes(asked, &ground, random)?)?)]
+    } else if let Some(asked) = is(&[Buffer::TlsSni]) {
+        vec![planted(client_hello(&fill::bytes(asked, &Ground::default(), random)?))]
+    } else if let Some(asked) = is(&[Buffer::SshProtocol]) {
+        let version = fill::bytes(asked, &Ground::default(), random)?;
+        vec![planted([b"SSH-", &version[..], b"-q\r\n"].concat())]
+    } else if let Some(asked) = is(&[Buffer::Payload]) {
+        let bytes = fill::bytes(asked, &ground(rule, variant), random)?;
+        let mut turns = preface(rule, kind, whom.sender(), variant);
+        turns.push(planted(bytes));
+        turns
+    } else if rule.buffers.is_empty() {
+        let mut turns = preface(rule, kind, whom.sender(), variant);
+        turns.push(planted(vec![b'q'; length(rule)?]));
+        turns
+    } else {
+        return None;
+    };
+    let (client, server) = whom.ends();
+    Some(Conversation { kind, client, server, turns, fields })
+}
+
+fn kind(rule: &Rule, variant: usize) -> Option<Kind> {
+    let protocol = rule.packet.iter().find_map(|test| match test {
+        PacketTest::IpProtocol(test) => fill::passing(test, 0),
+        _ => None,
+    });
+    let code = |found: Option<u64>, or| found.map_or(or, |code| code as u8);
+    let icmp = || {
+        let kind = rule.packet.iter().find_map(|test| match test {
+            PacketTest::IcmpType(test) => fill::passing(test, 0),
+            _ => None,
+        });
+        let sub = rule.packet.iter().find_map(|test| match test {
+            PacketTest::IcmpCode(test) => fill::passing(test, 0),
+            _ => None,
+        });
+        Kind::Icmp(code(kind, 8), code(sub, 0))
+    };
+    Some(match rule.protocol {
+        Protocol::Transport(Transport::Tcp | Transport::TcpPacket | Transport::TcpStream) => {
+            let alone = rule.flow.state != Some(State::Established) && !rule.packet.is_empty();
+            if alone && variant.is_multiple_of(2) { Kind::Segments } else { Kind::Tcp }
+        }
+        Protocol::Transport(Transport::Udp) | Protocol::Application(Application::Dns) => Kind::Udp,
+        Protocol::Transport(Transport::Icmp | Transport::Icmpv4) => icmp(),
+        Protocol::Transport(Transport::Ip | Transport::Ipv4) => match protocol {
+            Some(protocol) => Kind::Other(protocol as u8),
+            None if variant.is_multiple_of(2) => Kind::Tcp,
+            None => Kind::Udp,
+        },
+        Protocol::Application(_) => Kind::Tcp,
+        _ => return None,
+    })
+}
+
+fn fields(rule: &Rule) -> Option<Fields> {
+    let mut fields = Fields::default();
+    for test in &rule.packet {
+        match test {
+            PacketTest::Ttl(test) => fields.ttl = fill::passing(test, 1)? as u8,
+            PacketTest::Tos { negated, value } => fields.tos = if *negated { value ^ 4 } else { *value },
+            PacketTest::IpId(test) => fields.ip_id = fill::passing(test, 1)? as u16,
+            PacketTest::FragmentBits(bits) => {
+                fields.fragment_bits = [2, 0, 4].into_iter().find(|found| bits.holds(*found))?;
+            }
+            PacketTest::TcpFlags(bits) => fields.flags = (0..=255).rev().find(|flags| bits.holds(*flags)),
+            PacketTest::Sequence(test) => fields.sequence = Some(fill::passing(test, 0)? as u32),
+            PacketTest::Acknowledgement(test) => {
+                fields.acknowledgement = Some(fill::passing(test, 0)? as u32)
+            }
+            PacketTest::Window(test) => fields.window = fill::passing(test, 0)? as u16,
+            PacketTest::IcmpId(id) => fields.icmp_id = *id,
+            PacketTest::IcmpSequence(number) => fields.icmp_sequence = *number,
+            _ => {}
+        }
+    }
+    Some(fields)
+}
+
+/// What stands in a payload where the rule asks nothing.
+fn ground(rule: &Rule, variant: usize) -> Ground {
+    let mut ground = Ground { size: size(rule), ..Ground::default() };
+    if rule.protocol == Protocol::Application(Application::Dns) {
+        let flags = if rule.flow.direction == Some(Way::ToClient) { 0x81 } else { 1 };
+        let message = [&[0x12, 0x34, flags, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1][..], b"q\0\0\x01\0\x01"].concat();
+        *(if variant.is_multiple_of(2) { &mut ground.soft } else { &mut ground.hard }) = message;
+    }
+    ground
+}
+
+/// The least length of the payload that a rule asks for.
+fn length(rule: &Rule) -> Option<usize> {
+    size(rule).map_or(Some(0), |size| fill::passing(&size, 0).map(|len| len as usize))
+}
+
+/// What a rule asks of the payload's length.
+fn size(rule: &Rule) -> Option<Comparison<u16>> {
+    rule.packet.iter().find_map(|test| match test {
+        PacketTest::PayloadBytes(test) => Some(*test),
+        _ => None,
+    })
+}
+
+/// What is said before, so that flow and protocol are as the rule asks.
+fn preface(rule: &Rule, kind: Kind, sender: From, variant: usize) -> Vec<Turn> {
+    let turn = |from, bytes: &[u8]| Turn { from, bytes: bytes.to_vec(), is_planted: false };
+    let established = rule.flow.state == Some(State::Established);
+    if kind != Kind::Tcp {
+        let needs_first = rule.flow.direction == Some(Way::ToClient);
+        return match (established || needs_first, sender) {
+            (true, From::Client) => vec![turn(From::Client, b"k"), turn(From::Server, b"k")],
+            (true, From::Server) => vec![turn(From::Client, b"k")],
+            (false, _) => Vec::new(),
+        };
+    }
+    let Protocol::Application(application) = rule.protocol else { return Vec::new() };
+    if variant % 4 == 3 {
+        return Vec::new(); // What is planted may say it itself.
+    }
+    let other = if sender == From::Client { From::Server } else { From::Client };
+    let smb = b"\0\0\0\x08\xffSMBq\0\0\0";
+    let greeting: &[u8] = b"220 a.example\r\n";
+    match application {
+        Application::Http | Application::Http1 if sender == From::Client && variant % 2 == 1 => {
+            vec![turn(From::Server, b"HTTP/1.1 200 OK\r\n")]
+        }
+        Application::Http | Application::Http1 => vec![turn(From::Client, http::REQUEST)],
+        Application::Ftp | Application::Smtp => vec![turn(From::Server, greeting)],
+        Application::Ssh => vec![turn(other, b"SSH-2.0-q\r\n")],
+        Application::Smb => vec![turn(other, smb)],
+        Application::Tls if sender == From::Server => vec![turn(From::Client, &client_hello(b"a.example"))],
+        Application::Tls => vec![turn(From::Server, b"\x15\x03\x01\0\x02\x01\0")],
+        _ => Vec::new(),
+    }
+}
+
+/// A question for a name (RFC 1035 4.1).
+fn dns(name: &[u8]) -> Option<Vec<u8>> {
+    let mut message = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    for label in name.split(|byte| *byte == b'.') {
+        if !(1..64).contains(&label.len()) {
+            return None;
+        }
+        message.push(label.len() as u8);
+        message.extend(label);
+    }
+    message.extend([0, 0, 1, 0, 1]);
+    Some(message)
+}
+
+/// A client's hello (RFC 8446 4.1.2) that asks for a name.
+fn client_hello(name: &[u8]) -> Vec<u8> {
+    let counted =
+        |width: usize, bytes: &[u8]| [&(bytes.len() as u32).to_be_bytes()[4 - width..], bytes].concat();
+    let list = counted(2, &[&[0][..], &counted(2, name)].concat());
+    let extensions = counted(2, &[&[0, 0][..], &counted(2, &list)].concat());
+    let body = [&[3, 3][..], &[9; 32], &[0, 0, 2, 0x13, 1, 1, 0], &extensions].concat();
+    let message = [&[1][..], &counted(3, &body)].concat();
+    [&[22, 3, 1][..], &counted(2, &message)].concat()
+}

@@ -1,0 +1,78 @@
+//! The function `ids` against the oracle on planted traffic and near-misses of every rule, however it is cut.
+//!
+//! `RIVULET_IDS_RULES=all` takes all rules, as CI does; else one of each [`STEP`].
+
+use rules::Loaded;
+
+use crate::compare::{Sum, compare};
+use crate::ids_oracle::plant::{self, Rendering};
+use crate::ids_oracle::shared;
+
+/// Seed of what is planted.
+const SEED: u64 = 7;
+/// Of so many rules one is taken, if nobody asks for all.
+const STEP: usize = 8;
+
+#[test]
+fn planted_traffic_is_reported_as_the_oracle_says() {
+    let Some(loaded) = shared::rules(shared::HOME) else { return };
+    let asks = |name: &str, value: &str| std::env::var(name).as_deref() == Ok(value);
+    let step = if asks("RIVULET_IDS_RULES", "all") || asks("CI", "true") { 1 } else { STEP };
+    let mut sum = Sum::default();
+    for rule in loaded.iter().step_by(step) {
+        let Some(planted) = plant::plant(&loaded, rule, SEED) else {
+            sum.not_planted += 1;
+            continue;
+        };
+        let rules = planted.rules(rule);
+        let size = 1 + rule.rule.sid as usize % 37;
+        let renderings = [
+            Rendering::Whole,
+            Rendering::Cut(1),
+            Rendering::Cut(size),
+            Rendering::Backwards(size),
+            Rendering::Overlapping(size),
+            Rendering::Twice(size),
+        ];
+        // Where it takes many conversations, how they are cut is not what it is about.
+        let count = if planted.conversations.len() > 3 { 1 } else { renderings.len() };
+        for rendering in &renderings[..count] {
+            sum.add(
+                &name(rule, rendering),
+                compare(&rules, &plant::frames(&planted.conversations, *rendering)),
+            );
+        }
+        for miss in plant::near_misses(&rule.rule, &planted, SEED) {
+            for rendering in &renderings[..count.min(3)] {
+                let what = format!("{}, {}", name(rule, rendering), miss.what);
+                sum.add(&what, compare(&rules, &plant::frames(&miss.conversations, *rendering)));
+            }
+        }
+    }
+    sum.check(1);
+}
+
+/// All rules at once, on the traffic that is planted for some: what one rule does is not to change what others do.
+#[test]
+fn all_rules_together_report_as_the_oracle_says() {
+    let Some(loaded) = shared::rules(shared::HOME) else { return };
+    let mut sum = Sum::default();
+    let mut conversations = Vec::new();
+    for rule in loaded.iter().step_by(40) {
+        match plant::plant(&loaded, rule, SEED) {
+            Some(planted) if planted.conversations.len() == 1 => conversations.extend(planted.conversations),
+            _ => sum.not_planted += 1,
+        }
+    }
+    for (number, conversation) in conversations.iter_mut().enumerate() {
+        conversation.client.1 = conversation.client.1.wrapping_add(number as u16);
+    }
+    for rendering in [Rendering::Whole, Rendering::Backwards(11)] {
+        sum.add(&format!("{rendering:?}"), compare(&loaded, &plant::frames(&conversations, rendering)));
+    }
+    sum.check(1);
+}
+
+fn name(rule: &Loaded, rendering: &Rendering) -> String {
+    format!("{}:{} ({}), {rendering:?}", rule.rule.gid, rule.rule.sid, rule.place)
+}

@@ -1,0 +1,229 @@
+//! A rule, ready to be looked at, and on which occasions it is.
+
+use rules::{
+    Action, Buffer, FastPattern, Flowbit, Match, Only, Position, Protocol, Rule, ThresholdKind, Transport,
+};
+
+use super::buffer::{Matcher, Piece, pairs};
+use super::header::{self, Place};
+use super::http::Buffers;
+
+/// Of a longer anchor so many bytes count.
+const ANCHOR_BYTES: usize = 32;
+
+/// A rule and what was made of it.
+#[derive(Debug)]
+pub struct Prepared {
+    pub rule: Rule,
+    /// The order in which rules are looked at.
+    pub order: (u8, u8, u8, usize),
+    /// What is asked of each buffer.
+    pub asked: Vec<(Buffer, Matcher)>,
+    /// What is looked for first, without case if it says so.
+    pub anchor: Option<(Vec<u8>, bool)>,
+    /// Its pairs of bytes.
+    pub anchor_pairs: Vec<u16>,
+    pub occasions: Occasions,
+}
+
+/// On which occasions of a TCP flow a rule is looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Occasions {
+    pub packets: bool,
+    pub pieces: bool,
+    pub http: Option<HttpOccasion>,
+    pub dns: bool,
+    pub tls: bool,
+    pub ssh: bool,
+}
+
+/// On which messages, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HttpOccasion {
+    pub requests: bool,
+    pub responses: bool,
+    pub with_body: bool,
+}
+
+/// The family of a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Family {
+    Payload,
+    Http { requests: bool, responses: bool, body: bool },
+    Dns,
+    Tls,
+    Ssh,
+    Unknown,
+}
+
+impl Prepared {
+    /// Prepares a rule; the error names what cannot be carried out here.
+    pub fn new(rule: &Rule, place: usize) -> Result<Prepared, String> {
+        if let Some(why) = refused(rule) {
+            return Err(why.into());
+        }
+        let mut asked = Vec::new();
+        for buffer in &rule.buffers {
+            if family(buffer.buffer) == Family::Unknown {
+                return Err(buffer.buffer.name().into());
+            }
+            asked.push((buffer.buffer, Matcher::new(buffer)?));
+        }
+        let anchor = anchor(rule);
+        let anchor_pairs = anchor.iter().flat_map(|(bytes, _)| pairs(bytes)).collect();
+        let occasions = occasions(rule);
+        Ok(Prepared { rule: rule.clone(), order: order(rule, place), asked, anchor, anchor_pairs, occasions })
+    }
+
+    /// Whether all that the rule asks holds here, but for flowbits and filters.
+    pub fn holds(&self, place: &Place<'_>, buffers: &Buffers) -> bool {
+        header::holds(&self.rule, place)
+            && self.asked.iter().all(|(buffer, matcher)| match buffers.get(buffer) {
+                Some(some) => some.iter().any(|piece: &Piece| matcher.holds(piece)),
+                None => matcher.holds_without(),
+            })
+    }
+
+    /// Whether any search was too long to say.
+    pub fn gave_up(&self) -> bool {
+        self.asked.iter().any(|(_, matcher)| matcher.gave_up())
+    }
+}
+
+/// What of a rule, beside its buffers, cannot be carried out here.
+fn refused(rule: &Rule) -> Option<&'static str> {
+    let kind = rule.threshold.map(|threshold| threshold.kind);
+    if let Some(test) = rule.application.first() {
+        return Some(test.keyword());
+    }
+    if rule.packet.iter().any(|test| matches!(test, rules::PacketTest::StreamSize(_))) {
+        return Some("stream_size");
+    }
+    match () {
+        () if !rule.variables.is_empty() => Some("variables"),
+        () if !rule.flowints.is_empty() => Some("flowint"),
+        () if !rule.xbits.is_empty() => Some("xbits"),
+        () if matches!(kind, Some(ThresholdKind::Backoff { .. })) => Some("threshold type backoff"),
+        () if rule.detection_filter.is_some_and(|filter| filter.unique_on.is_some()) => Some("unique_on"),
+        () => None,
+    }
+}
+
+fn order(rule: &Rule, place: usize) -> (u8, u8, u8, usize) {
+    let action = match rule.action {
+        Action::Pass => 0,
+        Action::Drop => 1,
+        Action::Reject(_) => 2,
+        Action::Alert => 3,
+    };
+    let is_test = |bit: &Flowbit| matches!(bit, Flowbit::IsSet(_) | Flowbit::IsNotSet(_));
+    let tests = rule.flowbits.iter().any(is_test);
+    let sets = rule.flowbits.iter().any(|bit| !is_test(bit));
+    let marks = match (sets, tests) {
+        (true, false) => 0,
+        (true, true) => 1,
+        (false, _) => 2,
+    };
+    (action, marks, rule.priority, place)
+}
+
+fn anchor(rule: &Rule) -> Option<(Vec<u8>, bool)> {
+    let (buffer, at) = rule.fast_pattern()?;
+    let Match::Content(content) = &rule.buffers[buffer].matches[at] else { return None };
+    let pattern = match content.fast_pattern {
+        Some(FastPattern::Part { offset, length }) => {
+            &content.pattern[usize::from(offset)..usize::from(offset) + usize::from(length)]
+        }
+        _ => &content.pattern[..],
+    };
+    Some((pattern[..pattern.len().min(ANCHOR_BYTES)].to_vec(), content.nocase))
+}
+
+fn occasions(rule: &Rule) -> Occasions {
+    let families: Vec<Family> = rule.buffers.iter().map(|buffer| family(buffer.buffer)).collect();
+    let has = |family: Family| families.contains(&family);
+    let all_payload = families.iter().all(|family| *family == Family::Payload);
+    let at_place = |one: &Match| match one {
+        Match::Content(content) => matches!(content.position,
+            Position::Absolute { offset, depth } if depth.is_some() || offset != rules::Operand::Value(0)),
+        _ => false,
+    };
+    let placed = all_payload && rule.buffers.iter().flat_map(|buffer| &buffer.matches).any(at_place);
+    let only_packets = rule.protocol == Protocol::Transport(Transport::TcpPacket)
+        || rule.flow.stream == Some(Only::Plain)
+        || !rule.packet.is_empty()
+        || rule.buffers.is_empty();
+    let http = families.iter().fold(None::<HttpOccasion>, |all, family| match *family {
+        Family::Http { requests, responses, body } => {
+            let all = all.unwrap_or(HttpOccasion { requests: true, responses: true, with_body: false });
+            Some(HttpOccasion {
+                requests: all.requests && requests,
+                responses: all.responses && responses,
+                with_body: all.with_body || body,
+            })
+        }
+        _ => all,
+    });
+    Occasions {
+        packets: only_packets || placed,
+        pieces: all_payload && !only_packets,
+        http,
+        dns: has(Family::Dns),
+        tls: has(Family::Tls),
+        ssh: has(Family::Ssh),
+    }
+}
+
+fn family(buffer: Buffer) -> Family {
+    let http = |requests, responses, body| Family::Http { requests, responses, body };
+    match buffer {
+        Buffer::Payload => Family::Payload,
+        Buffer::HttpUri
+        | Buffer::HttpUriRaw
+        | Buffer::HttpMethod
+        | Buffer::HttpRequestLine
+        | Buffer::HttpRequestHeader
+        | Buffer::HttpUserAgent
+        | Buffer::HttpHost
+        | Buffer::HttpHostRaw
+        | Buffer::HttpAccept
+        | Buffer::HttpAcceptEncoding
+        | Buffer::HttpAcceptLanguage
+        | Buffer::HttpReferer => http(true, false, false),
+        Buffer::HttpResponseLine
+        | Buffer::HttpStatusCode
+        | Buffer::HttpStatusMessage
+        | Buffer::HttpResponseHeader
+        | Buffer::HttpLocation
+        | Buffer::HttpServer => http(false, true, false),
+        Buffer::HttpProtocol
+        | Buffer::HttpHeader
+        | Buffer::HttpHeaderRaw
+        | Buffer::HttpHeaderNames
+        | Buffer::HttpCookie
+        | Buffer::HttpConnection
+        | Buffer::HttpContentLength
+        | Buffer::HttpContentType
+        | Buffer::HttpStart => http(true, true, false),
+        Buffer::HttpRequestBody => http(true, false, true),
+        Buffer::HttpResponseBody => http(false, true, true),
+        Buffer::FileData => http(true, true, true),
+        Buffer::DnsQuery
+        | Buffer::DnsQueriesName
+        | Buffer::DnsAnswersName
+        | Buffer::DnsAuthoritiesName
+        | Buffer::DnsAdditionalsName
+        | Buffer::DnsResponseName => Family::Dns,
+        Buffer::TlsSni
+        | Buffer::TlsCertSubject
+        | Buffer::TlsCertIssuer
+        | Buffer::TlsCertSerial
+        | Buffer::TlsCertificates
+        | Buffer::TlsAlpn
+        | Buffer::TlsRandom
+        | Buffer::TlsRandomTime
+        | Buffer::TlsRandomBytes => Family::Tls,
+        Buffer::SshProtocol | Buffer::SshSoftware => Family::Ssh,
+        _ => Family::Unknown,
+    }
+}

@@ -1,0 +1,201 @@
+//! A function that writes down what a chain shows of each packet: all that the oracle knows of the traffic.
+
+use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
+
+use chain::{Chain, Options};
+use nf::config::ConfigError;
+use nf::stage::load;
+use nf::stream::StreamEventKind;
+use nf::{
+    Access, Affinity, Connection, Context, Descriptor, Maturity, NetworkFunction, PacketView, Scaling, Setup,
+    Verdict,
+};
+use packet::{Class, Direction, LinkType, Pool};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// An address and a port; 0 where there are no ports.
+pub type End = (IpAddr, u16);
+
+/// One packet as a function of a chain saw it.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// Its number in the order of arrival.
+    pub sequence: u64,
+    /// When it came.
+    pub time_ns: u64,
+    /// Its flow's number, which no other flow has.
+    pub flow: u64,
+    /// Which way it goes in its flow.
+    pub direction: Direction,
+    /// What the flow's connection has come to with it.
+    pub connection: Connection,
+    /// The sender.
+    pub source: End,
+    /// The receiver.
+    pub destination: End,
+    /// The transport protocol's number.
+    pub protocol: u8,
+    /// 4 or 6.
+    pub version: u8,
+    /// How it relates to its flow.
+    pub class: Class,
+    /// From the IP header on.
+    pub network: Vec<u8>,
+    /// From the transport header on.
+    pub transport: Vec<u8>,
+    /// The transport's payload.
+    pub payload: Vec<u8>,
+    /// What it brought to its flow's streams, in order.
+    pub brought: Vec<Brought>,
+}
+
+/// Something that a packet brought to a stream.
+#[derive(Clone, Debug)]
+pub struct Brought {
+    /// The stream of the bytes that were sent in this direction.
+    pub direction: Direction,
+    /// Where in it.
+    pub offset: u64,
+    /// What it is.
+    pub what: What,
+}
+
+/// See [`StreamEventKind`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    Restart,
+    Data(Vec<u8>),
+    Gap(u64),
+    Finished,
+    Reset,
+}
+
+/// A frame that is to be seen.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    pub time_ns: u64,
+    pub link: LinkType,
+    pub wire_len: u32,
+    pub bytes: Vec<u8>,
+}
+
+thread_local! {
+    static OBSERVED: RefCell<Vec<Observed>> = const { RefCell::new(Vec::new()) };
+    static FLOWS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Writes down what it sees. Put it before the function that is to be judged, so that it sees what that drops.
+pub struct Witness;
+
+/// The number that a flow was given; 0 before.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct Numbered {
+    number: u64,
+}
+
+impl Witness {
+    /// What all witnesses of this thread saw since the last time.
+    pub fn take() -> Vec<Observed> {
+        OBSERVED.take()
+    }
+
+    /// What a chain of a witness alone sees of these frames.
+    pub fn watch(frames: &[Frame]) -> Vec<Observed> {
+        drop(Witness::take());
+        let flows_max = FLOWS_MAX.min(16 + frames.len() as u32);
+        let options = Options { flows_max, ..Options::default() };
+        let mut chain =
+            Chain::new(vec![load::<Witness>((), Setup::new(1, flows_max)).unwrap()], options).unwrap();
+        pass(&mut chain, frames);
+        Witness::take()
+    }
+}
+
+/// Flows of a chain of a test.
+pub const FLOWS_MAX: u32 = 1 << 14;
+
+/// Sends frames through a chain.
+pub fn pass(chain: &mut Chain, frames: &[Frame]) {
+    let mut pool = Pool::new(256);
+    let (mut batch, mut out) = (Vec::new(), Vec::new());
+    for frame in frames {
+        let mut packet = pool.take(&frame.bytes).unwrap();
+        let meta = packet.meta_mut();
+        (meta.timestamp_ns, meta.wire_len, meta.link) = (frame.time_ns, frame.wire_len, frame.link);
+        batch.push(packet);
+        chain.process(&mut batch, &mut out, &mut pool);
+        pool.give_all(&mut out);
+    }
+}
+
+impl NetworkFunction for Witness {
+    const DESCRIPTOR: &'static Descriptor = &Descriptor {
+        name: "witness",
+        aliases: &[],
+        summary: "A function of a test.",
+        maturity: Maturity::Experimental,
+        state_version: 1,
+        attributes: &[],
+        reads: &[],
+        writes: &[],
+        payload: Access::Read,
+        affinity: Affinity::Flow,
+        scaling: Scaling::Single,
+        shared: &[],
+        map: None,
+        buffers: None,
+        stream: true,
+        keeps_flows: false,
+        cycles_per_packet: 10,
+    };
+    type Config = ();
+    type State = Numbered;
+
+    fn new(_: (), _: &mut Setup) -> Result<Witness, ConfigError> {
+        Ok(Witness)
+    }
+
+    fn process(
+        &self,
+        packet: &mut PacketView<'_>,
+        state: &mut Numbered,
+        context: &mut Context<'_>,
+    ) -> Verdict {
+        if state.number == 0 {
+            state.number = FLOWS.get() + 1;
+            FLOWS.set(state.number);
+        }
+        let (flow, meta, ends) = (context.flow(), packet.meta(), packet.ends());
+        let observed = Observed {
+            sequence: flow.sequence,
+            time_ns: flow.now_ns,
+            flow: state.number,
+            direction: flow.direction,
+            connection: flow.connection,
+            source: (ends.0.addr.ip(), ends.0.port),
+            destination: (ends.1.addr.ip(), ends.1.port),
+            protocol: meta.protocol,
+            version: meta.version,
+            class: meta.class,
+            network: packet.network().to_vec(),
+            transport: packet.transport().to_vec(),
+            payload: packet.payload().to_vec(),
+            brought: packet.stream().map(brought).collect(),
+        };
+        OBSERVED.with_borrow_mut(|all| all.push(observed));
+        Verdict::Forward
+    }
+}
+
+fn brought(event: nf::stream::StreamEvent<'_>) -> Brought {
+    let what = match event.kind {
+        StreamEventKind::Restart => What::Restart,
+        StreamEventKind::Data(bytes) => What::Data(bytes.to_vec()),
+        StreamEventKind::Gap(len) => What::Gap(len),
+        StreamEventKind::Finished => What::Finished,
+        StreamEventKind::Reset => What::Reset,
+    };
+    Brought { direction: event.direction, offset: event.offset, what }
+}

@@ -1,0 +1,247 @@
+//! The oracle of the function `ids` on itself: tables, and traffic that is planted for each rule.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod ids_oracle;
+
+use std::collections::BTreeSet;
+
+use ids_oracle::plant::{self, Rendering};
+use ids_oracle::{Oracle, Witness, shared};
+use rules::{Classifications, Loaded, Match, Only, Ruleset, Variables};
+
+/// Seed of what is planted.
+const SEED: u64 = 7;
+/// Bytes before a piece that are looked at with it.
+const LOOKBACK_BYTES: usize = 2048;
+
+#[test]
+fn most_rules_can_be_judged() {
+    let Some(loaded) = shared::rules(shared::HOME) else { return };
+    let oracle = Oracle::new(&loaded);
+    for (gid, sid, why) in oracle.unsupported() {
+        println!("{gid}:{sid}: {why}");
+    }
+    let (judged, all) = (oracle.supported(), loaded.len());
+    println!("{judged} of {all} rules");
+    assert!(judged * 100 >= all * 95);
+}
+
+#[test]
+fn planted_traffic_is_reported_however_it_is_cut() {
+    let Some(loaded) = shared::rules(shared::HOME) else { return };
+    let (mut count, mut missing, mut cut, mut lost) = (0, Vec::new(), 0, Vec::new());
+    for rule in &loaded {
+        let Some(planted) = plant::plant(&loaded, rule, SEED) else {
+            missing.push(rule.rule.sid);
+            continue;
+        };
+        count += 1;
+        if !is_the_same_cut(rule) || planted.conversations.len() > 1 || !planted.others.is_empty() {
+            continue;
+        }
+        // What was found in a packet that happened to begin like the stream does not count.
+        let mut rule = rule.clone();
+        rule.rule.flow.stream = Some(Only::Assembled);
+        let holds = |rendering| plant::reports(&[rule.clone()], &rule, &planted.conversations, rendering);
+        let longest = planted.conversations[0].turns.iter().map(|turn| turn.bytes.len()).max();
+        if longest > Some(LOOKBACK_BYTES) || !holds(Rendering::Whole) {
+            continue;
+        }
+        let size = 1 + rule.rule.sid as usize % 37;
+        for rendering in renderings(size) {
+            cut += 1;
+            if !holds(rendering) {
+                lost.push((rule.rule.sid, rendering));
+            }
+        }
+    }
+    println!("{count} of {} rules planted; {cut} renderings; not planted: {missing:?}", loaded.len());
+    assert!(count * 100 >= loaded.len() * 90);
+    assert!(lost.is_empty(), "{} lost: {lost:?}", lost.len());
+}
+
+#[test]
+fn near_misses_are_not_reported() {
+    let Some(loaded) = shared::rules(shared::HOME) else { return };
+    let (mut count, mut wrong) = (0, Vec::new());
+    for rule in loaded.iter().step_by(3) {
+        let Some(planted) = plant::plant(&loaded, rule, SEED) else { continue };
+        if planted.conversations.len() > 1 || !planted.others.is_empty() {
+            continue;
+        }
+        for miss in plant::near_misses(&rule.rule, &planted, SEED) {
+            count += 1;
+            if plant::reports(&planted.rules(rule), rule, &miss.conversations, Rendering::Whole) {
+                wrong.push((rule.rule.sid, miss.what));
+            }
+        }
+    }
+    println!("{count} near misses");
+    assert!(count > 500 && wrong.is_empty(), "{} reported: {wrong:?}", wrong.len());
+}
+
+/// Real traffic has what the readers of application protocols look for.
+#[test]
+fn captures_have_all_kinds_of_buffers() {
+    let rules = r#"
+alert tls any any -> any any (tls.cert_subject; content:"CN="; sid:1;)
+alert tls any any -> any any (tls.cert_serial; content:":"; sid:2;)
+alert tls any any -> any any (tls.sni; content:"."; sid:3;)
+alert ssh any any -> any any (ssh.proto; content:"2.0"; startswith; endswith; sid:4;)
+alert dns any any -> any any (dns.query; content:"."; sid:5;)
+alert http any any -> any any (http.uri; content:"/"; startswith; sid:6;)
+alert http any any -> any any (http.stat_code; content:"200"; bsize:3; sid:7;)
+alert http any any -> any any (file.data; content:"<html"; nocase; flow:to_client; sid:8;)
+alert smtp any any -> any any (content:"MAIL FROM"; nocase; sid:9;)
+alert ftp any any -> any any (content:"USER "; nocase; sid:10;)
+alert icmp any any -> any any (itype:8; sid:11;)
+alert tcp any any -> any any (flags:S; sid:12;)"#;
+    let report = Ruleset::read("table", rules, &Variables::default(), &Classifications::default());
+    let oracle = Oracle::new(report.ruleset.rules());
+    let captures = shared::captures();
+    let mut found = BTreeSet::new();
+    for (_, frames) in &captures {
+        let packets = Witness::watch(&frames[..frames.len().min(2000)]);
+        found.extend(oracle.alerts(&packets).iter().map(|alert| alert.sid));
+    }
+    assert!(captures.is_empty() || found == (1..=12).collect(), "{found:?}");
+}
+
+/// How connections are cut in the tests.
+fn renderings(size: usize) -> [Rendering; 5] {
+    [
+        Rendering::Cut(size),
+        Rendering::Cut(1),
+        Rendering::Backwards(size),
+        Rendering::Overlapping(size),
+        Rendering::Twice(size),
+    ]
+}
+
+/// Whether a rule's meaning is the same however its traffic is cut: it looks at streams or messages, and asks for nothing that is not
+/// to be there yet.
+fn is_the_same_cut(loaded: &Loaded) -> bool {
+    let rule = &loaded.rule;
+    let occasions = ids_oracle::prepared::Prepared::new(rule, 0).unwrap().occasions;
+    let on_pieces = occasions.pieces
+        && rule.buffers.iter().flat_map(|buffer| &buffer.matches).all(|one| match one {
+            Match::Content(content) => !content.negated && !content.ends,
+            Match::DataAt(data) => !data.negated,
+            Match::Pcre(pcre) => !pcre.negated && !pcre.pattern.contains('$'),
+            Match::Size(_) => false,
+            _ => true,
+        });
+    on_pieces || occasions.http.is_some() || occasions.tls || occasions.ssh
+}
+
+/// Rules of a table, and what they report of payloads that a client sends, each in a packet.
+fn reported(rules: &str, turns: &[&str]) -> Vec<(u64, u32)> {
+    use plant::conversation::{Conversation, Fields, From, Kind, Turn};
+    let (variables, _) = Variables::read("home", shared::HOME);
+    let report = Ruleset::read("table", rules, &variables, &Classifications::default());
+    assert!(report.faults.is_empty(), "{report}");
+    let turn = |text: &&str| match text.strip_prefix('<') {
+        Some(text) => Turn { from: From::Server, bytes: text.as_bytes().to_vec(), is_planted: true },
+        None => Turn { from: From::Client, bytes: text.as_bytes().to_vec(), is_planted: true },
+    };
+    let conversation = Conversation {
+        kind: Kind::Tcp,
+        client: ("198.51.100.7".parse().unwrap(), 40_001),
+        server: ("10.1.2.3".parse().unwrap(), 80),
+        turns: turns.iter().map(turn).collect(),
+        fields: Fields::default(),
+    };
+    let frames = plant::frames(&[conversation], Rendering::Whole);
+    let oracle = Oracle::new(report.ruleset.rules());
+    assert_eq!(oracle.unsupported(), []);
+    // A turn is a packet and its acknowledgement, behind three packets of the handshake.
+    let turn = |packet: u64| packet.saturating_sub(3) / 2;
+    oracle.alerts(&Witness::watch(&frames)).into_iter().map(|alert| (turn(alert.packet), alert.sid)).collect()
+}
+
+fn rule(options: &str) -> String {
+    format!("alert tcp any any -> any any ({options}; sid:1;)")
+}
+
+/// The turns in which one rule of these options reports.
+fn turns_of(options: &str, turns: &[&str]) -> Vec<u64> {
+    reported(&rule(options), turns).into_iter().map(|(turn, _)| turn).collect()
+}
+
+#[test]
+fn pieces_are_looked_at_with_what_came_before() {
+    assert_eq!(turns_of(r#"content:"abcd""#, &["xab", "cd", "y", "abcdabcd"]), [1, 3]);
+    assert_eq!(turns_of(r#"content:"ab"; content:"yz"; distance:0"#, &["ab", "x", "yz", "yz"]), [2]);
+    let far = "k".repeat(1400);
+    assert_eq!(
+        turns_of(r#"content:"ab"; content:"yzz"; distance:0; fast_pattern"#, &["ab", &far, "yzz"]),
+        [2]
+    );
+    assert_eq!(
+        turns_of(r#"content:"ab"; content:"yzz"; distance:0; fast_pattern"#, &["ab", &far, &far, "yzz"]),
+        [0u64; 0]
+    );
+    assert_eq!(turns_of(r#"content:"abc"; content:!"z"; flow:to_server"#, &["zabc", &far, &far]), [0u64; 0]);
+}
+
+#[test]
+fn places_count_from_the_stream_and_from_packets() {
+    let rule = r#"content:"cd"; offset:2; depth:2"#;
+    assert_eq!(turns_of(rule, &["ab", "cd"]), [1]);
+    assert_eq!(turns_of(rule, &["k", "abcd"]), [1]);
+    assert_eq!(turns_of(&format!("{rule}; flow:only_stream"), &["k", "abcd"]), [0u64; 0]);
+    assert_eq!(turns_of(r#"content:"abc"; startswith"#, &["abc", "abc"]), [0, 1]);
+    assert_eq!(turns_of(r#"content:"abc"; dsize:3"#, &["ab", "abc", "abcd"]), [1]);
+}
+
+#[test]
+fn all_places_of_a_content_are_tried() {
+    assert_eq!(turns_of(r#"content:"a"; content:"c"; distance:1; within:1"#, &["abxc", "aabc"]), [1]);
+    assert_eq!(turns_of(r#"content:"a"; content:!"b"; within:1"#, &["ab", "abab", "abax"]), [2]);
+    assert_eq!(turns_of(r#"pcre:"/a./"; content:"c"; distance:0; within:1"#, &["abx", "aaac"]), [1]);
+    assert_eq!(turns_of(r#"content:"n="; byte_test:2,>,10,0,relative,string,dec"#, &["n=09", "n=11"]), [1]);
+    assert_eq!(
+        turns_of(r#"content:"j"; byte_jump:1,0,relative,string,dec; content:"z"; within:1"#, &["j2abz"]),
+        [0]
+    );
+}
+
+#[test]
+fn messages_of_http_have_their_buffers() {
+    let about = |options: &str, turns: &[&str]| {
+        let rule = format!("alert http any any -> any any ({options}; sid:1;)");
+        reported(&rule, turns).into_iter().map(|(turn, _)| turn).collect::<Vec<_>>()
+    };
+    let request =
+        ["POST /a%20b?c HTTP/1.1\r\nHost: A.example:80\r\nX-", "Y:  z\r\nContent-Length: 4\r\n\r\nab", "cd"];
+    assert_eq!(about(r#"http.uri; content:"/a b?c"; bsize:6"#, &request), [1]);
+    assert_eq!(about(r#"http.host; content:"a.example"; bsize:9"#, &request), [1]);
+    assert_eq!(about(r#"http.header; content:"X-Y: z|0d 0a|""#, &request), [1]);
+    assert_eq!(
+        about(r#"http.header_names; content:"|0d 0a|Host|0d 0a|X-Y|0d 0a|"; startswith"#, &request),
+        [1]
+    );
+    assert_eq!(about(r#"http.request_body; content:"abcd""#, &request), [2]);
+    assert_eq!(about(r#"http.user_agent; absent"#, &request), [1]);
+    let answer = [
+        "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        "<HTTP/1.1 404 No\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n",
+        "<1\r\nc\r\n0\r\n\r\n",
+    ];
+    assert_eq!(about(r#"http.stat_code; content:"404""#, &answer), [1]);
+    assert_eq!(about(r#"file.data; content:"abc"; flow:to_client"#, &answer), [2]);
+}
+
+#[test]
+fn marks_orders_and_thresholds_are_heeded() {
+    let rules = r#"
+alert tcp any any -> any any (content:"b"; flowbits:isset,a; sid:1;)
+alert tcp any any -> any any (content:"a"; flowbits:set,a; flowbits:noalert; sid:2;)
+alert tcp any any -> any any (content:"b"; threshold:type both, track by_src, count 2, seconds 9; sid:3;)
+pass tcp any any -> any any (content:"bc"; sid:4;)
+drop tcp any any -> any any (content:"d"; sid:5;)"#;
+    // What was found of the first and of the fourth turn waits for the mark, or for the next packet.
+    let all = [(1, 1), (2, 1), (2, 3), (4, 1), (4, 5)];
+    assert_eq!(reported(rules, &["b", "a", "b", "bc", "d", "b"]), all);
+}
