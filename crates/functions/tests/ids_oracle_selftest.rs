@@ -109,8 +109,9 @@ alert tcp any any -> any any (flags:S; sid:12;)"#;
 }
 
 /// How connections are cut in the tests.
-fn renderings(size: usize) -> [Rendering; 5] {
+fn renderings(size: usize) -> [Rendering; 6] {
     [
+        Rendering::At(size),
         Rendering::Cut(size),
         Rendering::Cut(1),
         Rendering::Backwards(size),

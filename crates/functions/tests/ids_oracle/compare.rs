@@ -11,7 +11,7 @@ use nf::stage::{Stage, load};
 use rules::Loaded;
 
 use crate::ids_oracle::witness::{FLOWS_MAX, Frame, Witness, pass};
-use crate::ids_oracle::{Alerted, Oracle};
+use crate::ids_oracle::{Alerted, Findings, Oracle};
 
 /// The function under test with these rules, in which variables stand resolved.
 fn ids_stage(rules_text: &str, flows_max: u32) -> Box<dyn Stage> {
@@ -32,35 +32,58 @@ pub struct Compared {
     pub unsupported: usize,
 }
 
-/// Compares them on these frames.
-pub fn compare(rules: &[Loaded], frames: &[Frame]) -> Compared {
-    let text: String = rules.iter().map(|loaded| format!("{}\n", loaded.rule)).collect();
-    let flows_max = FLOWS_MAX.min(16 + frames.len() as u32);
-    let witness = load::<Witness>((), Setup::new(1, flows_max)).unwrap();
-    let options = Options { flows_max, ..Options::default() };
-    let mut chain = Chain::new(vec![witness, ids_stage(&text, flows_max)], options).unwrap();
-    drop(Witness::take());
-    pass(&mut chain, frames);
-    let mut reported = Vec::new();
-    assert_eq!(chain.effects().alerts_lost, 0);
-    for alert in std::mem::take(&mut chain.effects_mut().alerts) {
-        let gid = alert.detail.as_ref().map_or(1, |detail| detail.group);
-        reported.push(Alerted { packet: alert.sequence, gid, sid: alert.signature_id });
+/// Both, with the same rules.
+pub struct Both {
+    text: String,
+    oracle: Oracle,
+    unsupported: BTreeSet<(u32, u32)>,
+}
+
+impl Both {
+    pub fn new(rules: &[Loaded]) -> Both {
+        let oracle = Oracle::new(rules);
+        let unsupported = oracle.unsupported().iter().map(|(gid, sid, _)| (*gid, *sid)).collect();
+        Both { text: rules.iter().map(|loaded| format!("{}\n", loaded.rule)).collect(), oracle, unsupported }
     }
-    let oracle = Oracle::new(rules);
-    let findings = oracle.findings(&Witness::take());
-    let unsupported: BTreeSet<_> = oracle.unsupported().iter().map(|(gid, sid, _)| (*gid, *sid)).collect();
-    reported.retain(|alert| !unsupported.contains(&(alert.gid, alert.sid)));
-    let mut difference = BTreeMap::<Alerted, i64>::new();
-    findings.alerts.iter().for_each(|alert| *difference.entry(*alert).or_default() += 1);
-    reported.iter().for_each(|alert| *difference.entry(*alert).or_default() -= 1);
-    let known = |alert: &Alerted| !findings.vague.contains(&alert.packet);
-    let of = |is: fn(i64) -> bool| -> Vec<Alerted> {
-        difference.iter().filter(|(alert, count)| is(**count) && known(alert)).map(|(alert, _)| *alert).collect()
-    };
-    let same = difference.iter().filter(|(alert, count)| **count == 0 && known(alert)).count();
-    let differing = [of(|count| count > 0), of(|count| count < 0)];
-    Compared { same, differing, vague: findings.vague.len(), unsupported: unsupported.len() }
+
+    /// Compares them on these frames.
+    pub fn compare(&self, frames: &[Frame]) -> Compared {
+        let flows_max = FLOWS_MAX.min(16 + frames.len() as u32);
+        let witness = load::<Witness>((), Setup::new(1, flows_max)).unwrap();
+        let options = Options { flows_max, ..Options::default() };
+        let mut chain = Chain::new(vec![witness, ids_stage(&self.text, flows_max)], options).unwrap();
+        drop(Witness::take());
+        pass(&mut chain, frames);
+        assert_eq!(chain.effects().alerts_lost, 0);
+        let reported = std::mem::take(&mut chain.effects_mut().alerts);
+        let reported = reported.iter().map(|alert| Alerted {
+            packet: alert.sequence,
+            gid: alert.detail.as_ref().map_or(1, |detail| detail.group),
+            sid: alert.signature_id,
+        });
+        let judged = |alert: &Alerted| !self.unsupported.contains(&(alert.gid, alert.sid));
+        let reported: Vec<Alerted> = reported.filter(judged).collect();
+        let findings = self.oracle.findings(&Witness::take());
+        Compared::new(&findings, &reported, self.unsupported.len())
+    }
+}
+
+impl Compared {
+    fn new(findings: &Findings, reported: &[Alerted], unsupported: usize) -> Compared {
+        let mut difference = BTreeMap::<Alerted, i64>::new();
+        findings.alerts.iter().for_each(|alert| *difference.entry(*alert).or_default() += 1);
+        reported.iter().for_each(|alert| *difference.entry(*alert).or_default() -= 1);
+        difference.retain(|alert, _| !findings.vague.contains(&alert.packet));
+        let of = |is: fn(i64) -> bool| -> Vec<Alerted> {
+            difference.iter().filter(|(_, count)| is(**count)).map(|(alert, _)| *alert).collect()
+        };
+        Compared {
+            same: of(|count| count == 0).len(),
+            differing: [of(|count| count > 0), of(|count| count < 0)],
+            vague: findings.vague.len(),
+            unsupported,
+        }
+    }
 }
 
 /// The sum of many comparisons.

@@ -75,7 +75,8 @@ impl FlowState {
             return Vec::new();
         }
         self.vague |= matches!(packet.class, Class::FirstFragment | Class::LaterFragment);
-        if packet.connection == Connection::ESTABLISHED || packet.protocol != 6 {
+        let decides = matches!(packet.connection, Connection::ESTABLISHED | Connection::SYN_SENT);
+        if decides || packet.protocol != 6 {
             self.connection.established = packet.connection.is_established();
         }
         let ports = match packet.direction {

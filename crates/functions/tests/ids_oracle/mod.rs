@@ -40,7 +40,7 @@ pub struct Alerted {
 }
 
 /// What is taken where the README does not say.
-pub const ASSUMPTIONS: [&str; 15] = [
+pub const ASSUMPTIONS: [&str; 16] = [
     "established: once the phase was ESTABLISHED, until a restart; not where a connection was picked up",
     "a rule with a packet test is looked at on packets only, also if it has a depth",
     "tcp-stream and only_stream rules are not looked at on packets",
@@ -56,6 +56,7 @@ pub const ASSUMPTIONS: [&str; 15] = [
     "a reset ends a stream's messages",
     "thresholds and filters count in windows that begin with their first match",
     "a packet that is dropped is looked at by the other rules, too",
+    "a datagram holds a DNS message if its flow is known to be DNS and its own header is plausible",
 ];
 
 /// What rules are to report.

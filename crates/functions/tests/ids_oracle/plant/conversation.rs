@@ -96,6 +96,8 @@ pub struct Conversation {
 pub enum Rendering {
     /// Each turn in as few packets as can be.
     Whole,
+    /// Each planted turn cut behind so many bytes, once.
+    At(usize),
     /// Each planted turn cut behind so many bytes, and so on.
     Cut(usize),
     /// The parts of planted turns of so many bytes, the last one first.
@@ -241,13 +243,15 @@ fn other(from: From) -> From {
 /// From where to where the packets of a turn go, in the order in which they are sent.
 fn parts(turn: &Turn, rendering: Rendering) -> Vec<(usize, usize)> {
     let len = turn.bytes.len();
-    let cut = |size: usize| -> Vec<(usize, usize)> {
-        let size = size.clamp(1, SEGMENT_BYTES);
-        (0..len).step_by(size).map(|from| (from, len.min(from + size))).collect()
-    };
+    let cut = |size: usize| cut_of(len, size).collect::<Vec<_>>();
     match rendering {
         _ if !turn.is_planted => cut(SEGMENT_BYTES),
         Rendering::Whole => cut(SEGMENT_BYTES),
+        Rendering::At(at) => {
+            let at = at.min(len);
+            let behind = |(from, until)| (at + from, at + until);
+            cut_of(at, SEGMENT_BYTES).chain(cut_of(len - at, SEGMENT_BYTES).map(behind)).collect()
+        }
         Rendering::Cut(size) => cut(size),
         Rendering::Backwards(size) => cut(size).into_iter().rev().collect(),
         Rendering::Overlapping(size) => {
@@ -255,6 +259,12 @@ fn parts(turn: &Turn, rendering: Rendering) -> Vec<(usize, usize)> {
         }
         Rendering::Twice(size) => cut(size).into_iter().flat_map(|part| [part, part]).collect(),
     }
+}
+
+/// From where to where the parts of so many bytes go, of `size` bytes each.
+fn cut_of(len: usize, size: usize) -> impl Iterator<Item = (usize, usize)> {
+    let size = size.clamp(1, SEGMENT_BYTES);
+    (0..len).step_by(size).map(move |from| (from, len.min(from + size)))
 }
 
 /// RFC 1071.

@@ -80,7 +80,16 @@ impl Message<'_> {
         let ground = Ground { hard, ..Ground::default() };
         let uri = self.fill(Buffer::HttpUri, &ground)?.map(|uri| escaped(&uri));
         let raw = self.fill(Buffer::HttpUriRaw, &ground)?;
-        let target = if self.variant.is_multiple_of(2) { raw.or(uri) } else { uri.or(raw) };
+        // One may do for both; or each has its part.
+        let target = match (raw, uri) {
+            (Some(raw), Some(uri)) => Some(match self.variant / 3 % 4 {
+                0 => raw,
+                1 => uri,
+                2 => [raw, uri].concat(),
+                _ => [uri, raw].concat(),
+            }),
+            (raw, uri) => raw.or(uri),
+        };
         let target = target.filter(|target| !target.is_empty()).unwrap_or(b"/".to_vec());
         let version = self.plain(Buffer::HttpProtocol)?.unwrap_or(b"HTTP/1.1".to_vec());
         Some([method, target, version].join(&b' '))

@@ -5,6 +5,7 @@ mod expression;
 mod fill;
 mod http;
 mod random;
+mod tls;
 mod whom;
 
 use rules::{
@@ -233,7 +234,17 @@ fn conversation(rule: &Rule, variant: usize, random: &mut Random) -> Option<Conv
         let ground = Ground { hard, ..Ground::default() };
         vec![planted(dns(&fill::bytes(asked, &ground, random)?)?)]
     } else if let Some(asked) = is(&[Buffer::TlsSni]) {
-        vec![planted(client_hello(&fill::bytes(asked, &Ground::default(), random)?))]
+        vec![planted(tls::client_hello(&fill::bytes(asked, &Ground::default(), random)?))]
+    } else if rule.buffers.iter().any(|asked| asked.buffer.name().starts_with("tls.cert_")) {
+        let mut part = |buffer| match is(&[buffer]) {
+            Some(asked) => fill::bytes(asked, &Ground::default(), random).map(Some),
+            None => Some(None),
+        };
+        let subject = part(Buffer::TlsCertSubject)?.unwrap_or(b"CN=a.example".to_vec());
+        let issuer = part(Buffer::TlsCertIssuer)?.unwrap_or(b"CN=q".to_vec());
+        let serial = part(Buffer::TlsCertSerial)?.unwrap_or(b"01:02".to_vec());
+        let hello = Turn { from: From::Client, bytes: tls::client_hello(b"a.example"), is_planted: false };
+        vec![hello, planted(tls::certificate(&subject, &issuer, &serial)?)]
     } else if let Some(asked) = is(&[Buffer::SshProtocol]) {
         let version = fill::bytes(asked, &Ground::default(), random)?;
         vec![planted([b"SSH-", &version[..], b"-q\r\n"].concat())]
@@ -362,7 +373,9 @@ fn preface(rule: &Rule, kind: Kind, sender: From, variant: usize) -> Vec<Turn> {
         Application::Ftp | Application::Smtp => vec![turn(From::Server, greeting)],
         Application::Ssh => vec![turn(other, b"SSH-2.0-q\r\n")],
         Application::Smb => vec![turn(other, smb)],
-        Application::Tls if sender == From::Server => vec![turn(From::Client, &client_hello(b"a.example"))],
+        Application::Tls if sender == From::Server => {
+            vec![turn(From::Client, &tls::client_hello(b"a.example"))]
+        }
         Application::Tls => vec![turn(From::Server, b"\x15\x03\x01\0\x02\x01\0")],
         _ => Vec::new(),
     }
@@ -380,15 +393,4 @@ fn dns(name: &[u8]) -> Option<Vec<u8>> {
     }
     message.extend([0, 0, 1, 0, 1]);
     Some(message)
-}
-
-/// A client's hello (RFC 8446 4.1.2) that asks for a name.
-fn client_hello(name: &[u8]) -> Vec<u8> {
-    let counted =
-        |width: usize, bytes: &[u8]| [&(bytes.len() as u32).to_be_bytes()[4 - width..], bytes].concat();
-    let list = counted(2, &[&[0][..], &counted(2, name)].concat());
-    let extensions = counted(2, &[&[0, 0][..], &counted(2, &list)].concat());
-    let body = [&[3, 3][..], &[9; 32], &[0, 0, 2, 0x13, 1, 1, 0], &extensions].concat();
-    let message = [&[1][..], &counted(3, &body)].concat();
-    [&[22, 3, 1][..], &counted(2, &message)].concat()
 }
