@@ -21,8 +21,7 @@ struct Messages {
 }
 
 /// Where tshark reads a capture otherwise, and why that is no fault of ours.
-const EXCEPTIONS: [(&str, &str); 14] = [
-    ("AH-IPcomp-IPv4.pcap", "it unpacks IPComp"),
+const EXCEPTIONS: [(&str, &str); 13] = [
     ("erspan.pcap", "here the directions of a connection, which come by two sessions, are two flows"),
     ("gtp1_gn_normal_incl_fragmentation.pcap: 10.131.47.185:1923", "it puts fragments together"),
     ("http_chunk.pcap: 192.168.62.91:53226", "the capture begins with the byte of a keep-alive"),
