@@ -111,7 +111,9 @@ impl<'a> Header<'a> {
     /// The value's lines without blanks around them: joined by single spaces, they are the value that
     /// is meant (RFC 9112 5.2).
     pub fn parts(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        self.value.split(|&b| b == b'\n').map(|part| crate::token::trim(part, |b| b.is_ascii_whitespace()))
+        self.value
+            .split(|&b| b == b'\n')
+            .map(|part| crate::token::trim(part, |b| matches!(b, b' ' | b'\t' | b'\r')))
     }
 }
 

@@ -427,7 +427,10 @@ fn unfolded(value: &[u8], out: &mut Vec<u8>) {
         if number > 0 {
             out.push(b' ');
         }
-        out.extend_from_slice(part.trim_ascii());
+        let blanks = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r');
+        let start = part.iter().take_while(|byte| blanks(byte)).count();
+        let end = part[start..].iter().rev().take_while(|byte| blanks(byte)).count();
+        out.extend_from_slice(&part[start..part.len() - end]);
     }
 }
 

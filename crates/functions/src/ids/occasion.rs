@@ -119,9 +119,12 @@ fn message(rule: &Rule) -> Result<Option<Family>, NoOccasion> {
             _ => return Err(NoOccasion::Apart),
         });
     }
-    match headers && found.is_some() {
-        true => Err(NoOccasion::Apart),
-        false => Ok(found),
+    // A message's payload is all of it.
+    let asks_payload = rule.buffers.iter().any(|one| one.buffer == Buffer::Payload);
+    match found {
+        Some(_) if headers => Err(NoOccasion::Apart),
+        Some(Family::HttpHead) if asks_payload => Ok(Some(Family::HttpBody)),
+        found => Ok(found),
     }
 }
 

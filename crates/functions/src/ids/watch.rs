@@ -571,7 +571,12 @@ impl<'a, 'c> Watch<'a, 'c> {
         let (mut looked_at, gave_up) = (0, self.work.scratch.exhausted());
         for &number in may_hold.iter() {
             let signature = &self.ids.signatures[number as usize];
-            if self.work.acted.contains(&number) || !signature.applies(&occasion.facts, marks) {
+            if self.work.acted.contains(&number) {
+                // It has acted on what this packet brings.
+                self.work.acted_here.push(number);
+                continue;
+            }
+            if !signature.applies(&occasion.facts, marks) {
                 continue;
             }
             looked_at += 1;

@@ -159,7 +159,7 @@ fn occasions(rule: &Rule) -> Occasions {
             Some(HttpOccasion {
                 requests: all.requests && requests,
                 responses: all.responses && responses,
-                with_body: all.with_body || body,
+                with_body: all.with_body || body || has(Family::Payload),
             })
         }
         _ => all,
