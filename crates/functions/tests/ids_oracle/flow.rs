@@ -75,9 +75,13 @@ impl FlowState {
             return Vec::new();
         }
         self.vague |= matches!(packet.class, Class::FirstFragment | Class::LaterFragment);
-        let decides = matches!(packet.connection, Connection::ESTABLISHED | Connection::SYN_SENT);
+        let decides = matches!(
+            packet.connection,
+            Connection::ESTABLISHED | Connection::SYN_SENT | Connection::PICKED_UP
+        );
         if decides || packet.protocol != 6 {
-            self.connection.established = packet.connection.is_established();
+            self.connection.established =
+                packet.connection.is_established() || packet.connection == Connection::PICKED_UP;
         }
         let ports = match packet.direction {
             Direction::Original => (packet.source.1, packet.destination.1),
