@@ -9,6 +9,7 @@ mod explain;
 mod export;
 mod output;
 mod policies;
+mod rules;
 mod run;
 mod scaffold;
 mod shell;
@@ -47,6 +48,8 @@ enum Task {
     Traffic(traffic::Args),
     /// Show which network functions there are, and all about one
     Nf(catalogue::Args),
+    /// Say which detection rules load, and why others do not
+    Rules(rules::Args),
     /// Begin a network function of your own
     New(scaffold::Args),
     /// Measure what a packet costs, on one core, from memory to memory
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Task::Explain(args) => explain::run(&args),
         Task::Traffic(args) => traffic::run(&args),
         Task::Nf(args) => catalogue::run(&args),
+        Task::Rules(args) => rules::run(&args),
         Task::New(args) => scaffold::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Completions(args) => shell::completions(&args, Command::command()),

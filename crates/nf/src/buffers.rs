@@ -35,6 +35,13 @@ impl FlowBuffer {
         taken
     }
 
+    /// Exchanges the bytes for others, of which those count that there is room for: without copying any.
+    pub fn exchange(&mut self, others: &mut Vec<u8>) {
+        std::mem::swap(&mut self.bytes, others);
+        self.refused += self.bytes.len().saturating_sub(self.len_max) as u64;
+        self.bytes.truncate(self.len_max);
+    }
+
     /// Forgets the first `len` bytes, or all if there are not as many.
     pub fn consume(&mut self, len: usize) {
         self.bytes.drain(..len.min(self.bytes.len()));

@@ -1,4 +1,5 @@
 //! A flow's streams under test, and a model of them that keeps every byte by itself.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 

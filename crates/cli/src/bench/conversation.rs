@@ -1,6 +1,6 @@
 //! Conversations in HTTP: each frame of the tape becomes the next segment of its flow's.
 
-use packet::{Packet, Side};
+use packet::{Packet, Side, split_mix};
 
 /// Where things stand in an Ethernet frame with IPv4 and TCP without options.
 const ADDRESSES: usize = 26;
@@ -12,6 +12,17 @@ pub const PAYLOAD: usize = 54;
 
 /// Segments of a response, at least.
 const RESPONSE_SEGMENTS: usize = 8;
+
+/// What conversations are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// Requests and responses in HTTP that are long by one and the same character.
+    Padding,
+    /// Requests with a cookie and pages of text with links.
+    Pages,
+    /// Random bytes, in no protocol.
+    Noise,
+}
 
 /// What all flows say, each at its own place: a request, a response, and so on, in segments that are full.
 pub struct Conversations {
@@ -34,10 +45,13 @@ struct Flow {
 
 impl Conversations {
     /// For so many flows, with so many bytes in each segment.
-    pub fn new(flows: u32, payload_len: usize) -> Conversations {
+    pub fn new(said: Said, flows: u32, payload_len: usize) -> Conversations {
         let payload_len = payload_len.max(1);
-        let request = request(payload_len);
-        let response = response(payload_len);
+        let (request, response) = match said {
+            Said::Padding => (request(payload_len, zeros), response(payload_len, zeros)),
+            Said::Pages => (request(payload_len, hexadecimal), response(payload_len, page)),
+            Said::Noise => (noise(payload_len, 1), noise(RESPONSE_SEGMENTS * payload_len, 2)),
+        };
         let segments = |text: &[u8]| (text.len() / payload_len) as u32;
         Conversations {
             payload_len,
@@ -75,7 +89,7 @@ fn word(data: &[u8], at: usize) -> Option<u32> {
 }
 
 /// A browser's request, made long by its cookie so that it fills its segments.
-fn request(payload_len: usize) -> Vec<u8> {
+fn request(payload_len: usize, cookie: fn(usize) -> String) -> Vec<u8> {
     let head = "GET /wiki/Special:Search?search=network+functions&go=Go HTTP/1.1\r\n\
         Host: en.example.org\r\n\
         User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0\r\n\
@@ -87,11 +101,11 @@ fn request(payload_len: usize) -> Vec<u8> {
         Cookie: session=";
     let end = "\r\n\r\n";
     let len = (head.len() + end.len()).next_multiple_of(payload_len);
-    format!("{head}{}{end}", "0".repeat(len - head.len() - end.len())).into_bytes()
+    format!("{head}{}{end}", cookie(len - head.len() - end.len())).into_bytes()
 }
 
 /// A server's response, whose body fills its segments.
-fn response(payload_len: usize) -> Vec<u8> {
+fn response(payload_len: usize, body: fn(usize) -> String) -> Vec<u8> {
     let head = "HTTP/1.1 200 OK\r\n\
         Date: Mon, 01 Jan 2024 00:00:00 GMT\r\n\
         Server: Apache/2.4.57 (Debian)\r\n\
@@ -102,7 +116,41 @@ fn response(payload_len: usize) -> Vec<u8> {
     let rest = head.len() + "00000000\r\n\r\n".len();
     let len = rest.next_multiple_of(payload_len).max(RESPONSE_SEGMENTS * payload_len);
     let body_len = len - rest;
-    format!("{head}{body_len:08}\r\n\r\n{}", "x".repeat(body_len)).into_bytes()
+    format!("{head}{body_len:08}\r\n\r\n{}", body(body_len)).into_bytes()
+}
+
+fn zeros(len: usize) -> String {
+    "0".repeat(len)
+}
+
+/// A long number.
+fn hexadecimal(len: usize) -> String {
+    let mut state = 3;
+    (0..len).map(|_| char::from(b"0123456789abcdef"[split_mix(&mut state) as usize % 16])).collect()
+}
+
+/// Text with links.
+fn page(len: usize) -> String {
+    const WORDS: [&str; 24] = [
+        "the", "network", "of", "packets", "and", "a", "function", "is", "to", "server", "in", "that",
+        "router", "with", "flow", "for", "traffic", "on", "protocol", "as", "address", "by", "system",
+        "which",
+    ];
+    let mut state = 4;
+    let mut word = || WORDS[split_mix(&mut state) as usize % WORDS.len()];
+    let mut text = String::from("<!DOCTYPE html>\n<html><head><title>Wiki</title></head><body>\n");
+    while text.len() < len {
+        text += &format!("<p>{} {} <a href=\"/wiki/{}_{}\">{}</a> ", word(), word(), word(), word(), word());
+        (0..12).for_each(|_| text += &format!("{} ", word()));
+        text += "</p>\n";
+    }
+    text.truncate(len);
+    text
+}
+
+fn noise(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed;
+    (0..len).map(|_| split_mix(&mut state) as u8).collect()
 }
 
 #[cfg(test)]
@@ -112,10 +160,10 @@ mod tests {
     #[test]
     fn messages_fill_their_segments() {
         for payload_len in [1, 6, 536, 1460] {
-            for text in [request(payload_len), response(payload_len)] {
+            for text in [request(payload_len, hexadecimal), response(payload_len, page)] {
                 assert_eq!(text.len() % payload_len, 0);
             }
-            let text = String::from_utf8(response(payload_len)).unwrap_or_default();
+            let text = String::from_utf8(response(payload_len, zeros)).unwrap_or_default();
             let (head, body) = text.split_once("\r\n\r\n").unwrap_or_default();
             assert!(head.ends_with(&format!("Content-Length: {:08}", body.len())));
         }

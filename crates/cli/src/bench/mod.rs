@@ -10,6 +10,7 @@ mod floor;
 mod tape;
 mod workload;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -46,6 +47,9 @@ pub struct Args {
     /// Packets in a round
     #[arg(long, default_value_t = 1 << 20, value_parser = count)]
     pub packets: u32,
+    /// Rule files, for the workloads `ids` and `ids-random`; a few of our own if none is named
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub rules: Vec<PathBuf>,
     /// JSON instead of a table: an object, or a list of them for several numbers of flows
     #[arg(long)]
     pub json: bool,
@@ -108,7 +112,7 @@ fn measure(args: &Args, flows: u32) -> anyhow::Result<Measured> {
     bar.set_message(format!("{} with {} flows", args.workload.name(), thousands(flows.into())));
     let packet_size = args.packet_size.unwrap_or(args.workload.packet_size());
     let tape = Tape::new(flows, packet_size, args.zipf, args.workload.frames());
-    let mut world = World::new(args.workload, flows, packet_size, args.batch as usize)?;
+    let mut world = World::new(args.workload, flows, packet_size, args.batch as usize, &args.rules)?;
     let mut floor = Floor::new(flows, args.batch as usize)?;
     world.warm_up(&tape)?;
     floor.warm_up(&tape);

@@ -1,13 +1,13 @@
 //! The workloads: a chain each, written as a policy.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
 use chain::Chain;
 use clap::ValueEnum;
 use packet::{Packet, Pool};
 
-use super::conversation::{Conversations, PAYLOAD};
+use super::conversation::{Conversations, PAYLOAD, Said};
 use super::tape::{Frames, Kind, Tape};
 use crate::policies;
 
@@ -34,6 +34,10 @@ pub enum Workload {
     Whitelist,
     /// HTTP/1: requests of a segment, responses of eight
     Http,
+    /// Intrusion detection: pages of HTTP that no rule is about
+    Ids,
+    /// Intrusion detection: random bytes on port 80
+    IdsRandom,
     /// NAT, load balancer, monitor, firewall
     Chain4,
 }
@@ -52,6 +56,8 @@ impl Workload {
             Workload::PolicerSource => "policer-source",
             Workload::Whitelist => "whitelist",
             Workload::Http => "http",
+            Workload::Ids => "ids",
+            Workload::IdsRandom => "ids-random",
             Workload::Chain4 => "chain4",
         }
     }
@@ -60,7 +66,7 @@ impl Workload {
     pub fn frames(self) -> Kind {
         match self {
             Workload::FirewallNew => Kind::Syn,
-            Workload::Http => Kind::Segment,
+            Workload::Http | Workload::Ids | Workload::IdsRandom => Kind::Segment,
             _ => Kind::Udp,
         }
     }
@@ -68,13 +74,13 @@ impl Workload {
     /// Bytes of a packet on the wire, unless said.
     pub fn packet_size(self) -> u16 {
         match self {
-            Workload::Http => 1518,
+            Workload::Http | Workload::Ids | Workload::IdsRandom => 1518,
             _ => 64,
         }
     }
 
     /// Its policy, for this many flows.
-    fn policy(self, flows: u32) -> String {
+    fn policy(self, flows: u32, rules: &[PathBuf]) -> String {
         let line = match self {
             Workload::Forward => "inside <-> outside",
             Workload::Nat => "inside <-> n <-> outside",
@@ -85,6 +91,7 @@ impl Workload {
             Workload::PolicerSource => "inside <-> s <-> outside",
             Workload::Whitelist => "inside <-> w <-> outside",
             Workload::Http => "inside <-> h <-> outside",
+            Workload::Ids | Workload::IdsRandom => "inside <-> i <-> outside",
             Workload::Chain4 => "inside <-> n <-> l <-> m <-> f <-> outside",
         };
         let mut text = format!(
@@ -112,11 +119,28 @@ impl Workload {
         if line.contains(" h ") {
             text += "HTTP h {};\n";
         }
+        if line.contains(" i ") {
+            text += &ids(rules);
+        }
         if line.contains(" w ") {
             text += &whitelist(flows);
         }
         text
     }
+}
+
+/// With the rules of these files, or with a few of our own. All addresses are of both nets, so that no rule is out of question
+/// by addresses.
+fn ids(files: &[PathBuf]) -> String {
+    let files = files.iter().map(|file| format!("file({:?})", file.display().to_string()));
+    let mut rules: Vec<_> = files.collect();
+    if rules.is_empty() {
+        rules.push(format!("{:?}", include_str!("../../../../examples/ids.rules")));
+    }
+    format!(
+        "IDS i {{ rules: [{}], variables: \"HOME_NET = any\\nEXTERNAL_NET = any\", mode: detect }};\n",
+        rules.join(", ")
+    )
 }
 
 /// External addresses enough for the flows: each has some 64,000 ports.
@@ -160,6 +184,7 @@ pub struct World {
     fresh: bool,
     /// What is said, in the workloads in which something is.
     conversations: Option<Conversations>,
+    said: Said,
 }
 
 /// Frames of the tape that are played before anything is measured.
@@ -170,8 +195,20 @@ const PACE_NS: u64 = 50;
 
 impl World {
     /// The workload's chain.
-    pub fn new(workload: Workload, flows: u32, packet_size: u16, batch_len: usize) -> anyhow::Result<World> {
-        let assembly = policies::parse(workload.name(), &workload.policy(flows), Path::new(""), None)?;
+    pub fn new(
+        workload: Workload,
+        flows: u32,
+        packet_size: u16,
+        batch_len: usize,
+        rules: &[PathBuf],
+    ) -> anyhow::Result<World> {
+        let policy = workload.policy(flows, rules);
+        let assembly = policies::parse(workload.name(), &policy, Path::new(""), None)?;
+        let said = match workload {
+            Workload::Ids => Said::Pages,
+            Workload::IdsRandom => Said::Noise,
+            _ => Said::Padding,
+        };
         Ok(World {
             chain: assembly.chain,
             pool: Pool::new(4 * batch_len),
@@ -181,7 +218,8 @@ impl World {
             now_ns: 1_000_000_000,
             fresh: workload.frames() == Kind::Syn,
             conversations: (workload.frames() == Kind::Segment)
-                .then(|| Conversations::new(flows, packet_size as usize - 4 - PAYLOAD)),
+                .then(|| Conversations::new(said, flows, packet_size as usize - 4 - PAYLOAD)),
+            said,
         })
     }
 
@@ -215,7 +253,7 @@ impl World {
             !self.fresh || counters.flows_started == counters.packets_in,
             "not each packet opened a flow"
         );
-        if self.conversations.is_some() {
+        if self.conversations.is_some() && self.said == Said::Padding {
             let shared = self.chain.stages()[0].shared();
             let anomalies: u64 =
                 shared.groups.iter().filter(|g| g.name == "anomalies").flat_map(|g| &g.values).sum();
@@ -263,7 +301,7 @@ mod tests {
     fn every_workload_runs_and_drops_nothing() -> anyhow::Result<()> {
         for workload in Workload::value_variants() {
             let tape = Tape::new(100, 64, None, workload.frames());
-            let mut world = World::new(*workload, 100, 64, 16).with_context(|| workload.name())?;
+            let mut world = World::new(*workload, 100, 64, 16, &[]).with_context(|| workload.name())?;
             world.warm_up(&tape).with_context(|| workload.name())?;
             world.play(&tape, WARM_UP, 1000);
             world.check().with_context(|| workload.name())?;

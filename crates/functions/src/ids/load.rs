@@ -22,7 +22,7 @@ pub struct Rules {
 }
 
 /// Why a rule is not run, or what is wrong with a line of another file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Problem {
     /// The file.
     pub file: String,

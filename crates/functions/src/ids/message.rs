@@ -2,6 +2,7 @@
 
 use flate2::{Decompress, FlushDecompress, Status};
 use http::{Event, Field, Header, Sink, uri};
+use nf::FlowBuffer;
 use rules::Buffer;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -72,13 +73,14 @@ pub struct Messages {
 
 impl Messages {
     /// Begins a piece: the first message is the one that was saved, if one was.
-    pub fn begin(&mut self, head: &[u8], body: &[u8], body_max: usize) {
+    pub fn begin(&mut self, head: &[u8], body: &mut FlowBuffer, body_max: usize) {
         self.used = 0;
         self.ready.clear();
         self.body_max = body_max;
         if !head.is_empty() {
             let message = self.next();
-            message.restore(head, body);
+            message.restore(head);
+            body.exchange(&mut message.body);
         }
     }
 
@@ -87,13 +89,14 @@ impl Messages {
         &self.messages[number]
     }
 
-    /// The message that is not complete yet, to be saved.
-    pub fn rest(&self) -> Option<&Message> {
-        self.current().filter(|message| !message.is_over())
-    }
-
-    fn current(&self) -> Option<&Message> {
-        self.used.checked_sub(1).map(|at| &self.messages[at])
+    /// Ends a piece: appends what has to be kept of a message that is not complete, and hands its body over.
+    pub fn end(&mut self, head: &mut Vec<u8>, body: &mut FlowBuffer) {
+        let Some(number) = self.used.checked_sub(1) else { return };
+        let message = &mut self.messages[number];
+        if !message.is_over() {
+            message.save(head);
+            body.exchange(&mut message.body);
+        }
     }
 
     fn next(&mut self) -> &mut Message {
@@ -197,15 +200,15 @@ impl Message {
         self.lines.push(line);
     }
 
-    /// What has to be kept until more comes, beside [`Message::body`].
-    pub fn save(&self, out: &mut Vec<u8>) {
+    /// What has to be kept until more comes, beside the body.
+    fn save(&self, out: &mut Vec<u8>) {
         let state = Progress { lines: self.lines.len() as u32, ..self.state };
         out.extend_from_slice(state.as_bytes());
         out.extend_from_slice(self.lines.as_bytes());
         out.extend_from_slice(&self.head);
     }
 
-    fn restore(&mut self, saved: &[u8], body: &[u8]) {
+    fn restore(&mut self, saved: &[u8]) {
         let Ok((state, rest)) = Progress::read_from_prefix(saved) else { return };
         let len = (state.lines as usize).saturating_mul(size_of::<Line>());
         let Some((lines, head)) = rest.split_at_checked(len) else { return };
@@ -214,12 +217,6 @@ impl Message {
             lines.chunks_exact(size_of::<Line>()).filter_map(|line| Line::read_from_bytes(line).ok()),
         );
         self.head.extend_from_slice(head);
-        self.body.extend_from_slice(body);
-    }
-
-    /// The body so far, without chunks.
-    pub fn body(&self) -> &[u8] {
-        &self.body
     }
 
     fn start(&self) -> &[u8] {

@@ -22,8 +22,10 @@ use nf::{
 };
 use packet::DropReason;
 
+pub use candidates::CANDIDATES_MAX;
 pub use config::{BODY_MAX, Config, Mode, Unsupported};
 pub use load::{Problem, Rules, Sources};
+pub use marks::FLOWBITS_MAX;
 pub use message::HEAD_BYTES;
 use searches::Searches;
 use signature::Signature;

@@ -56,11 +56,6 @@ impl Prefilter {
             found(rule, end, len);
         });
     }
-
-    /// Bytes that it takes.
-    pub fn memory_bytes(&self) -> usize {
-        self.set.memory_bytes() + size_of_val(&self.rules[..]) + size_of_val(&self.always[..])
-    }
 }
 
 /// What to search for in a content: all of it, or its beginning.

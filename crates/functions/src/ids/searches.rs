@@ -252,17 +252,6 @@ impl Searches {
     pub fn message(&self, family: Family, to_server: bool) -> Option<&MessageSearch> {
         self.messages.get(&(family, to_server))
     }
-
-    /// Bytes that all searches take that were made so far.
-    pub fn memory_bytes(&self) -> usize {
-        let of_messages =
-            self.messages.values().flat_map(|search| &search.buffers).map(|(_, one)| one.memory_bytes());
-        let streams = self.streams.ranges.iter().flat_map(|(_, parts)| parts).filter_map(OnceLock::get);
-        let packets = self.packets.iter().flat_map(|lane| &lane.ranges).flat_map(|(_, parts)| parts);
-        let packets =
-            packets.filter_map(OnceLock::get).map(|one| one.near.0.memory_bytes() + one.far.memory_bytes());
-        of_messages.chain(streams.map(Prefilter::memory_bytes)).chain(packets).sum()
-    }
 }
 
 /// The fewest bytes that are searched for where nothing depends on it.

@@ -70,3 +70,13 @@ impl Kept {
         self as usize * 2 + direction.index()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_size_is_what_the_manual_says() {
+        assert_eq!(size_of::<State>(), 384);
+    }
+}

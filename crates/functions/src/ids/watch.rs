@@ -318,12 +318,13 @@ impl<'a, 'c> Watch<'a, 'c> {
         let line = Kept::Line.of(event.direction);
         let mut messages = std::mem::take(&mut self.work.messages);
         if self.context.has_buffer(head) {
-            let (saved_head, saved_body) = (self.context.take_buffer(head), self.context.take_buffer(body));
-            messages.begin(saved_head.as_slice(), saved_body.as_slice(), self.ids.body_max);
-            self.context.give_buffer(head, saved_head);
+            let (saved_head, mut saved_body) =
+                (self.context.take_buffer(head), self.context.take_buffer(body));
+            messages.begin(saved_head.as_slice(), &mut saved_body, self.ids.body_max);
+            self.context.give_buffer(head, FlowBuffer::default());
             self.context.give_buffer(body, saved_body);
         } else {
-            messages.begin(&[], &[], self.ids.body_max);
+            messages.begin(&[], &mut FlowBuffer::default(), self.ids.body_max);
         }
         let mut gathered = Gathered(self.context.take_buffer(line));
         let side = side(event.direction);
@@ -344,32 +345,18 @@ impl<'a, 'c> Watch<'a, 'c> {
             }
             self.message(&messages, messages.ready[number], facts, &mut state.marks);
         }
-        self.keep_message(&messages, head, body);
-        self.work.messages = messages;
-    }
-
-    /// Saves a message that is not complete.
-    fn keep_message(&mut self, messages: &Messages, head: usize, body: usize) {
-        let Some(rest) = messages.rest() else {
-            for kept in [head, body] {
-                if self.context.has_buffer(kept) {
-                    self.context.give_buffer(kept, FlowBuffer::default());
-                }
-            }
-            return;
-        };
         let mut saved = std::mem::take(&mut self.work.saved);
         saved.clear();
-        rest.save(&mut saved);
-        for (kept, bytes) in [(head, &saved[..]), (body, rest.body())] {
-            let mut buffer = self.context.take_buffer(kept);
-            // What was saved before is not longer; a body only grows.
-            let common = if kept == body { buffer.as_slice().len().min(bytes.len()) } else { 0 };
-            buffer.truncate(common);
-            buffer.push(&bytes[common..]);
-            self.context.give_buffer(kept, buffer);
+        let mut rest_of_body = self.context.take_buffer(body);
+        messages.end(&mut saved, &mut rest_of_body);
+        self.context.give_buffer(body, rest_of_body);
+        if !saved.is_empty() {
+            let mut rest_of_head = self.context.take_buffer(head);
+            rest_of_head.push(&saved);
+            self.context.give_buffer(head, rest_of_head);
         }
         self.work.saved = saved;
+        self.work.messages = messages;
     }
 
     /// An HTTP message of which something became complete.

@@ -1,0 +1,81 @@
+//! `rivulet rules`: which detection rules load, and why others do not.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use functions::ids::{Problem, Rules, Sources};
+use nf::config::{Located, Origin};
+use serde::Serialize;
+
+use crate::output::{self, Format};
+
+/// Says of detection rules which load, and why others do not.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Rule files, in Suricata's language
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Definitions of variables, a line each: HOME_NET = [192.0.2.0/24]
+    #[arg(long, value_name = "FILE")]
+    pub variables: Option<PathBuf>,
+    /// Class types, their descriptions and priorities: a classification.config
+    #[arg(long, value_name = "FILE")]
+    pub classification: Option<PathBuf>,
+    /// What the answer looks like
+    #[arg(short, long, value_enum, default_value = "table")]
+    pub output: Format,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  rivulet rules local.rules
+  rivulet rules *.rules --classification classification.config
+  rivulet rules *.rules -o json | jq '.problems[].what'
+
+Exits with 1 if a rule does not load.";
+
+/// The answer for programs.
+#[derive(Serialize)]
+struct Answer<'a> {
+    loaded: usize,
+    refused: usize,
+    unsupported: usize,
+    problems: &'a [Problem],
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let texts: Vec<Located> = args.files.iter().map(read).collect::<anyhow::Result<_>>()?;
+    let variables = args.variables.as_ref().map(read).transpose()?;
+    let classification = args.classification.as_ref().map(read).transpose()?;
+    let rules = Rules::read(&Sources {
+        rules: &texts,
+        variables: variables.as_ref(),
+        classification: classification.as_ref(),
+        home: &[],
+    });
+    let unsupported = rules.problems.iter().filter(|problem| problem.is_unsupported).count();
+    let refused = rules.problems.len() - unsupported;
+    let loaded = rules.len();
+    match args.output {
+        Format::Json => {
+            output::print_json(&Answer { loaded, refused, unsupported, problems: &rules.problems })?
+        }
+        Format::Table => {
+            let problems: String = rules.problems.iter().map(|problem| format!("{problem}\n")).collect();
+            let sum = format!(
+                "{loaded} rules load, {unsupported} ask for what is not supported, {refused} lines are wrong\n"
+            );
+            output::print(&(problems + &sum))?;
+        }
+    }
+    Ok(if rules.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn read(path: &PathBuf) -> anyhow::Result<Located> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let origin = Origin { source: path.display().to_string(), line: 1, column: 1, escapes: Vec::new() };
+    Ok(Located::with_origin(text, origin))
+}
