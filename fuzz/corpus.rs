@@ -51,7 +51,9 @@ fn main() -> std::io::Result<()> {
             seed.extend([(i % 2) as u8, 0x1a, network.len() as u8]);
             seed.extend(network);
         }
-        write(&root.join("http_function").join(name), &seed)?;
+        for target in ["http_function", "ids"] {
+            write(&root.join(target).join(name), &seed)?;
+        }
     }
     for (name, text) in [("wire", WIRE), ("nat", NAT)] {
         write(&root.join("policy").join(name), text.as_bytes())?;
