@@ -161,9 +161,7 @@ fn configurations_are_checked() {
         Err(error) => error.to_string(),
     };
     assert!(wrong(json!({ "rule": "allow" })).starts_with("unknown field `rule`"));
-    assert!(
-        wrong(json!({ "rules": 7 })).contains("expected rules: a string, `file(\"...\")`, or a list of them")
-    );
+    assert!(wrong(json!({ "rules": 7 })).contains("expected a string, `file(\"...\")`, or a list of them"));
     assert!(
         wrong(json!({ "default": "drop" }))
             .starts_with("unknown variant `drop`, expected one of `allow`, `deny`")

@@ -21,7 +21,7 @@ pub const MAX_VARIABLES_DEFINED: usize = 1024;
 ///
 /// let (variables, faults) = Variables::read("site.vars", "
 ///     HOME_NET   = [192.0.2.0/24, 2001:db8::/32]
-///     # EXTERNAL_NET is what HOME_NET is not, if not said otherwise.
+///     ## EXTERNAL_NET is what HOME_NET is not, if not said otherwise.
 ///     HTTP_PORTS = [80, 8000:8100]
 /// ");
 /// assert!(faults.is_empty());
