@@ -8,7 +8,7 @@ use std::process::Command;
 use http::{End, Event, Exchange, Field, FixedLine, Header, Side};
 
 /// Connections that tshark reads in another way, and why that is so.
-const EXCEPTIONS: [(&str, u32, &str); 18] = [
+const EXCEPTIONS: [(&str, u32, &str); 15] = [
     (MIX, 2344, OUT_OF_ORDER),
     (MIX, 2345, OUT_OF_ORDER),
     (MIX, 2539, NO_TARGET),
