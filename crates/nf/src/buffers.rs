@@ -152,6 +152,11 @@ impl Buffers {
         let FlowBuffer { bytes, refused, .. } = buffer;
         self.refused += refused;
         let at = self.index(number);
+        // Of a buffer that was taken, nothing is there any more; of one that was not, what is given takes the place.
+        if let Some(before) = at.and_then(|at| self.kept.get_mut(at)).map(std::mem::take) {
+            self.room += before.len();
+            self.reuse(before);
+        }
         if bytes.is_empty() {
             if let Some(at) = at {
                 self.free.push(at as u32);
@@ -256,6 +261,19 @@ mod tests {
         assert_eq!(taken, [8, 6, 3, 1]);
         assert!(buffers.used_bytes() <= SPEC.memory);
         assert_eq!(buffers.refused_bytes(), 14);
+    }
+
+    #[test]
+    fn what_is_given_takes_the_place_of_what_was_there() {
+        let mut buffers = Buffers::new(&SPEC, None);
+        let mut numbers = [0; 8];
+        append(&mut buffers, &mut numbers, 0, b"abcdef");
+        let mut other = FlowBuffer { len_max: 8, ..FlowBuffer::default() };
+        other.push(b"xy");
+        buffers.give(number_of(&mut numbers, 0), other);
+        assert_eq!((buffers.get(number_of(&mut numbers, 0)), buffers.used_bytes()), (&b"xy"[..], 2));
+        buffers.give(number_of(&mut numbers, 0), FlowBuffer::default());
+        assert_eq!((numbers, buffers.used_bytes()), ([0; 8], 0));
     }
 
     #[test]

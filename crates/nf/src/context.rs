@@ -273,7 +273,7 @@ impl Context<'_> {
         }
     }
 
-    /// Gives the flow a buffer back. An empty one takes no memory.
+    /// Gives the flow a buffer back, in place of whatever is there. An empty one takes no memory.
     pub fn give_buffer(&mut self, buffer: usize, bytes: FlowBuffer) {
         if let Some(buffers) = &mut self.instance.shared.buffers {
             buffers.give(number_of(self.map.behind(), buffer), bytes);
