@@ -433,8 +433,10 @@ impl Reassembler {
         inserted.whole
     }
 
-    /// Gives up what is missing up to the bytes that wait, at most up to `until`; delivers what then is next.
+    /// Gives up what is missing up to the bytes that wait, at most up to `until` and the stream's end; delivers what then is
+    /// next.
     fn skip_hole(&mut self, direction: Direction, until: u64, half: &mut Half) {
+        let until = until.min(half.end());
         let hole = self.held.front(Link(half.held)).map_or(until, |block| until.min(block.offset));
         if hole > half.next {
             let len = hole - half.next;

@@ -65,6 +65,17 @@ fn what_the_receiver_has_and_we_have_not_is_a_gap() {
 }
 
 #[test]
+fn a_gap_ends_where_the_stream_does() {
+    let mut bench = Bench::with_policy(HostPolicy::Linux);
+    bench.open(99);
+    bench.client(109, b"behind the end, which is not known yet");
+    bench.segment(Direction::Original, FIN | ACK, 103, 901, b"");
+    bench.server_acknowledges(120);
+    assert_eq!(bench.seen[0], [Seen::Gap(0, 3), Seen::Finished(3)]);
+    assert_eq!(bench.reassembler.memory_used(), 0);
+}
+
+#[test]
 fn a_cut_capture_leaves_a_gap() {
     let mut bench = Bench::with_policy(HostPolicy::Linux);
     bench.open(99);

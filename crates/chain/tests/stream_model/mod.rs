@@ -144,7 +144,9 @@ impl Model {
     }
 
     fn deliver(&mut self) {
-        while let Some((byte, _)) = self.waiting.remove(&self.next) {
+        while self.fin.is_none_or(|fin| self.next < fin)
+            && let Some((byte, _)) = self.waiting.remove(&self.next)
+        {
             match self.seen.last_mut() {
                 Some(Seen::Data(offset, bytes)) if *offset + bytes.len() as u64 == self.next => {
                     bytes.push(byte)
@@ -152,9 +154,6 @@ impl Model {
                 _ => self.seen.push(Seen::Data(self.next, vec![byte])),
             }
             self.next += 1;
-            if self.fin == Some(self.next) {
-                break;
-            }
         }
         if self.fin.is_some_and(|fin| self.next >= fin) {
             self.seen.push(Seen::Finished(self.next));
@@ -172,8 +171,9 @@ impl Model {
             && first <= self.acknowledged
             && !self.ended
         {
-            self.seen.push(Seen::Gap(self.next, first - self.next));
-            self.next = first;
+            let until = self.fin.map_or(first, |fin| first.min(fin));
+            self.seen.push(Seen::Gap(self.next, until - self.next));
+            self.next = until;
             self.deliver();
         }
     }
