@@ -84,7 +84,7 @@ impl Chain {
 
     /// Runs one function over those of the packets that entered by `side`, which are `load`, and sends what it made back;
     /// whether it forwarded them all. `assembled`: whether what they brought to streams is at hand.
-    #[allow(clippy::too_many_arguments)]
+    #[allow(clippy::too_many_arguments, reason = "a struct of them would be built for this call alone")]
     fn run_stage(
         &mut self,
         stage: usize,
