@@ -104,9 +104,16 @@ impl Item {
 /// first bytes of that part come: of most parts, none ever do.
 struct Lane<S> {
     items: Vec<Item>,
-    /// By direction: where ranges of ports begin that no rule tells apart, and the parts' searches, those of all applications of a
-    /// range one behind the other.
-    ranges: [(Vec<u16>, Vec<OnceLock<S>>); 2],
+    /// To the server, and to the client.
+    ways: [Parts<S>; 2],
+}
+
+/// The parts of a direction.
+struct Parts<S> {
+    /// Where ranges of ports begin that no rule tells apart.
+    starts: Vec<u16>,
+    /// The searches of each range, one for each application.
+    searches: Vec<OnceLock<Box<S>>>,
 }
 
 /// Applications that are told apart: unknown, none of ours, and ours.
@@ -122,7 +129,7 @@ fn number_of(application: Verdict) -> usize {
 
 impl<S> Lane<S> {
     fn new(items: Vec<Item>) -> Lane<S> {
-        let ranges = [0, 1].map(|to_client| {
+        let ways = [0, 1].map(|to_client| {
             let of = |item: &Item| item.ports[to_client].clone();
             let mut starts = vec![0];
             for ports in items.iter().filter_map(of) {
@@ -133,10 +140,10 @@ impl<S> Lane<S> {
             }
             starts.sort_unstable();
             starts.dedup();
-            let parts = std::iter::repeat_with(OnceLock::new).take(starts.len() * APPLICATIONS).collect();
-            (starts, parts)
+            let searches = std::iter::repeat_with(OnceLock::new).take(starts.len() * APPLICATIONS).collect();
+            Parts { starts, searches }
         });
-        Lane { items, ranges }
+        Lane { items, ways }
     }
 
     /// The search for what goes this way; none if no rule may hold.
@@ -151,15 +158,17 @@ impl<S> Lane<S> {
             return None;
         }
         let to_client = usize::from(!to_server);
-        let (starts, parts) = &self.ranges[to_client];
-        let range = starts.partition_point(|&start| start <= port).checked_sub(1)?;
-        let part = parts.get(range * APPLICATIONS + number_of(application))?;
-        Some(part.get_or_init(|| {
+        let parts = &self.ways[to_client];
+        let range = parts.starts.partition_point(|&start| start <= port).checked_sub(1)?;
+        let search = parts.searches.get(range * APPLICATIONS + number_of(application))?;
+        Some(search.get_or_init(|| {
             let items = self.items.iter();
             let items: Vec<&Item> =
                 items.filter(|item| item.may_hold(to_client, port) && item.may_be_of(application)).collect();
             // All literals are of lengths that a set takes, and there are no more than `Searches::new` saw.
-            make(&items).unwrap_or_else(|error| unreachable!("a set of literals that were checked: {error}"))
+            let made = make(&items)
+                .unwrap_or_else(|error| unreachable!("a set of literals that were checked: {error}"));
+            Box::new(made)
         }))
     }
 }
@@ -208,7 +217,9 @@ impl Searches {
             }
         }
         // Found out once whether literals are such that any part of them can be searched for.
-        Prefilter::new(packets.iter().flatten().chain(&streams).map(Item::entry))?;
+        let near = |item: &Item| (item.near.as_ref().map(|(literal, _)| literal.clone()), item.rule);
+        let items = || packets.iter().flatten().chain(&streams);
+        Prefilter::new(items().map(Item::entry).chain(items().map(near)))?;
         let mut searches = Searches {
             packets: packets.map(Lane::new),
             streams: Lane::new(streams),

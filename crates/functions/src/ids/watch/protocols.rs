@@ -1,0 +1,337 @@
+//! The occasions that messages of application protocols bring.
+
+use dissect::detect::{Application, Verdict as Found};
+use dissect::{dns, tls};
+use http::{Line, Side};
+use nf::FlowBuffer;
+use nf::stream::{StreamEvent, StreamEventKind};
+use rules::Buffer;
+
+use super::{Occasion, Watch, ports, side};
+use crate::ids::counter;
+use crate::ids::facts::{DnsFacts, Facts};
+use crate::ids::marks::Marks;
+use crate::ids::message::{Messages, Ready};
+use crate::ids::occasion::Family;
+use crate::ids::scene::{Scene, View};
+use crate::ids::searches::MessageSearch;
+use crate::ids::state::{Kept, State};
+
+/// The longest line or message of an application protocol that is put together, in bytes.
+const LINE_BYTES: usize = tls::MESSAGE_LIMIT_BYTES;
+
+/// A growing buffer as the readers of protocols want it.
+pub(super) struct Gathered(pub FlowBuffer);
+
+impl Line for Gathered {
+    fn as_slice(&self) -> &[u8] {
+        self.0.as_slice()
+    }
+
+    fn capacity(&self) -> usize {
+        LINE_BYTES
+    }
+
+    fn push(&mut self, bytes: &[u8]) -> usize {
+        let room = LINE_BYTES - self.0.as_slice().len().min(LINE_BYTES);
+        self.0.push(&bytes[..bytes.len().min(room)])
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl Watch<'_, '_> {
+    /// What the protocol's reader makes of it.
+    pub(super) fn application(&mut self, event: StreamEvent<'_>, facts: Facts<'_>, state: &mut State) {
+        match state.detector.verdict() {
+            Found::Known(Application::Http1) => self.http(event, facts, state),
+            Found::Known(Application::Dns) => self.dns_stream(event, facts, state),
+            Found::Known(Application::Tls) => self.tls(event, facts, state),
+            Found::Known(Application::Ssh) => self.ssh(event, facts, state),
+            _ => {}
+        }
+    }
+
+    fn http(&mut self, event: StreamEvent<'_>, facts: Facts<'_>, state: &mut State) {
+        let (head, body) = (Kept::Head.of(event.direction), Kept::Body.of(event.direction));
+        let line = Kept::Line.of(event.direction);
+        let mut messages = std::mem::take(&mut self.work.messages);
+        if self.context.has_buffer(head) {
+            let (saved_head, mut saved_body) =
+                (self.context.take_buffer(head), self.context.take_buffer(body));
+            messages.begin(saved_head.as_slice(), &mut saved_body, self.ids.body_max);
+            self.context.give_buffer(head, FlowBuffer::default());
+            self.context.give_buffer(body, saved_body);
+        } else {
+            messages.begin(&[], &mut FlowBuffer::default(), self.ids.body_max);
+        }
+        let mut gathered = Gathered(self.context.take_buffer(line));
+        let side = side(event.direction);
+        match (event.kind, side) {
+            (StreamEventKind::Data(bytes), Side::Request) => {
+                state.exchange.request(bytes, &mut gathered, &mut messages);
+            }
+            (StreamEventKind::Data(bytes), Side::Response) => {
+                state.exchange.response(bytes, &mut gathered, &mut messages);
+            }
+            (StreamEventKind::Gap(len), _) => state.exchange.gap(side, len, &mut gathered, &mut messages),
+            _ => state.exchange.end(side, &mut gathered, &mut messages),
+        }
+        self.context.give_buffer(line, gathered.0);
+        for number in 0..messages.ready.len() {
+            if self.is_passed {
+                break;
+            }
+            self.message(&messages, messages.ready[number], facts, &mut state.marks);
+        }
+        let mut saved = std::mem::take(&mut self.work.saved);
+        saved.clear();
+        let mut rest_of_body = self.context.take_buffer(body);
+        messages.end(&mut saved, &mut rest_of_body);
+        self.context.give_buffer(body, rest_of_body);
+        if !saved.is_empty() {
+            let mut rest_of_head = self.context.take_buffer(head);
+            rest_of_head.push(&saved);
+            self.context.give_buffer(head, rest_of_head);
+        }
+        self.work.saved = saved;
+        self.work.messages = messages;
+    }
+
+    /// An HTTP message of which something became complete.
+    fn message(&mut self, messages: &Messages, ready: Ready, facts: Facts<'_>, marks: &mut Marks) {
+        let (number, family) = match ready {
+            Ready::Head(number) => (number, Family::HttpHead),
+            Ready::Whole(number) => (number, Family::HttpBody),
+        };
+        let message = messages.get(number);
+        let with_body = family == Family::HttpBody;
+        if !with_body {
+            self.context.count(counter::HTTP_MESSAGES, 1);
+        }
+        let Some(search) = self.ids.searches.message(family, facts.to_server) else { return };
+        let mut payload = std::mem::take(&mut self.work.payload);
+        let mut scene = std::mem::take(&mut self.work.empty);
+        message.fill(&mut scene, &self.ids.searches.wanted, with_body, &mut self.work.decoder);
+        message.payload(with_body, &mut payload);
+        let view = View { payload: &payload, start: 0, scene: &scene, packet: None };
+        self.search_message(search, Occasion { view, facts, excerpt: &payload, is_stream: true }, marks);
+        scene.clear();
+        self.work.empty = scene;
+        self.work.payload = payload;
+    }
+
+    /// Looks at rules whose literal one of a message's buffers has.
+    fn search_message(&mut self, search: &MessageSearch, occasion: Occasion<'_>, marks: &mut Marks) {
+        let mut may_hold = std::mem::take(&mut self.work.may_hold);
+        may_hold.clear();
+        may_hold.extend_from_slice(&search.always);
+        let mut searched = 0;
+        for (buffer, prefilter) in &search.buffers {
+            for bytes in occasion.view.scene.of(*buffer) {
+                searched += bytes.len() as u64;
+                prefilter.find(bytes, &mut may_hold);
+            }
+        }
+        self.context.count(counter::INSPECTED_BYTES, searched);
+        self.look(&mut may_hold, occasion, marks);
+        self.work.may_hold = may_hold;
+    }
+
+    /// A DNS message: of a packet, or of a stream.
+    pub(super) fn dns(
+        &mut self,
+        bytes: &[u8],
+        start: u64,
+        facts: Facts<'_>,
+        marks: &mut Marks,
+        is_packet: bool,
+    ) {
+        let Ok(message) = dns::Message::read(bytes) else {
+            if let (true, Some(own)) = (is_packet, facts.packet) {
+                self.on_packet(facts, own, marks);
+            }
+            return;
+        };
+        self.context.count(counter::DNS_MESSAGES, 1);
+        let mut scene = std::mem::take(&mut self.work.empty);
+        let mut about = DnsFacts::of(&message);
+        let mut entries = message.entries();
+        while let Some(Ok(entry)) = entries.next(&mut self.work.name) {
+            let buffer = match entry.section {
+                dns::Section::Question => Buffer::DnsQuery,
+                dns::Section::Answer => Buffer::DnsAnswersName,
+                dns::Section::Authority => Buffer::DnsAuthoritiesName,
+                dns::Section::Additional => Buffer::DnsAdditionalsName,
+            };
+            if self.ids.searches.wanted.has(buffer) {
+                scene.add(buffer, self.work.name.as_bytes());
+            }
+            if matches!(entry.section, dns::Section::Question | dns::Section::Answer) {
+                about.add(entry.kind);
+            }
+        }
+        let facts = Facts { dns: Some(&about), ..facts };
+        let mut may_hold = std::mem::take(&mut self.work.may_hold);
+        may_hold.clear();
+        if let Some(search) = self.ids.searches.message(Family::Dns, facts.to_server) {
+            may_hold.extend_from_slice(&search.always);
+            for (buffer, prefilter) in &search.buffers {
+                scene.of(*buffer).for_each(|name| prefilter.find(name, &mut may_hold));
+            }
+        }
+        let port = ports(&facts).server;
+        let on_packet = self.ids.searches.packet(facts.protocol, facts.to_server, port, facts.application);
+        if let (true, Some(search)) = (is_packet, on_packet) {
+            let searched = search.find(bytes, &mut may_hold);
+            self.context.count(counter::INSPECTED_BYTES, searched as u64);
+        }
+        let view = View { payload: bytes, start, scene: &scene, packet: facts.packet };
+        self.look(&mut may_hold, Occasion { view, facts, excerpt: bytes, is_stream: !is_packet }, marks);
+        scene.clear();
+        self.work.empty = scene;
+        self.work.may_hold = may_hold;
+    }
+
+    fn dns_stream(&mut self, event: StreamEvent<'_>, facts: Facts<'_>, state: &mut State) {
+        let kept = Kept::Line.of(event.direction);
+        let StreamEventKind::Data(bytes) = event.kind else {
+            return self.clear(Kept::Line, event.direction);
+        };
+        let mut buffer = self.context.take_buffer(kept);
+        buffer.push(bytes);
+        let mut done = 0;
+        while let dns::Framed::Message { message, rest } = dns::over_tcp(&buffer.as_slice()[done..]) {
+            done = buffer.as_slice().len() - rest.len();
+            self.dns(message, 0, facts, &mut state.marks, false);
+            if self.is_passed {
+                break;
+            }
+        }
+        buffer.consume(done);
+        self.context.give_buffer(kept, buffer);
+    }
+
+    fn tls(&mut self, event: StreamEvent<'_>, facts: Facts<'_>, state: &mut State) {
+        let reader = &mut state.tls[event.direction.index()];
+        if reader.is_done() {
+            return;
+        }
+        let kept = Kept::Line.of(event.direction);
+        let mut scenes = std::mem::take(&mut self.work.scenes);
+        let mut used = 0;
+        let mut sink = |told: tls::Event<'_>| {
+            if let tls::Event::ClientHello(_) | tls::Event::ServerHello(_) | tls::Event::Certificates(_) =
+                told
+            {
+                if used == scenes.len() {
+                    scenes.push(Scene::default());
+                }
+                scenes[used].clear();
+                handshake(told, &mut scenes[used]);
+                used += 1;
+            }
+        };
+        let mut line = Gathered(self.context.take_buffer(kept));
+        match event.kind {
+            StreamEventKind::Data(bytes) => reader.take(bytes, &mut line, &mut sink),
+            StreamEventKind::Gap(_) => reader.gap(&mut line, &mut sink),
+            _ => reader.end(&mut line, &mut sink),
+        }
+        self.context.give_buffer(kept, line.0);
+        self.context.count(counter::TLS_HANDSHAKES, used as u64);
+        for scene in &scenes[..used] {
+            self.told(Family::Tls, scene, event, facts, state);
+        }
+        self.work.scenes = scenes;
+    }
+
+    fn ssh(&mut self, event: StreamEvent<'_>, facts: Facts<'_>, state: &mut State) {
+        let reader = &mut state.ssh[event.direction.index()];
+        if reader.is_done() {
+            return;
+        }
+        let kept = Kept::Line.of(event.direction);
+        let mut scene = Scene::default();
+        let mut sink = |greeting: dissect::ssh::Greeting<'_>| {
+            scene.add(Buffer::SshProtocol, greeting.protocol);
+            scene.add(Buffer::SshSoftware, greeting.software);
+        };
+        let mut line = Gathered(self.context.take_buffer(kept));
+        match event.kind {
+            StreamEventKind::Data(bytes) => reader.take(bytes, &mut line, &mut sink),
+            _ => reader.end(&mut line, &mut sink),
+        }
+        self.context.give_buffer(kept, line.0);
+        if scene.all().next().is_some() {
+            self.told(Family::Ssh, &scene, event, facts, state);
+        }
+    }
+
+    /// Something was told of a protocol whose messages have no bytes of their own here: the payload is the window.
+    fn told(
+        &mut self,
+        family: Family,
+        scene: &Scene,
+        event: StreamEvent<'_>,
+        facts: Facts<'_>,
+        state: &mut State,
+    ) {
+        let Some(search) = self.ids.searches.message(family, facts.to_server) else { return };
+        if self.is_passed {
+            return;
+        }
+        let at = event.direction.index();
+        let window = self.context.take_buffer(Kept::Window.of(event.direction));
+        let view = View { payload: window.as_slice(), start: state.window_start[at], scene, packet: None };
+        let excerpt = match event.kind {
+            StreamEventKind::Data(piece) => piece,
+            _ => &[],
+        };
+        self.search_message(search, Occasion { view, facts, excerpt, is_stream: true }, &mut state.marks);
+        self.context.give_buffer(Kept::Window.of(event.direction), window);
+    }
+}
+
+/// What a message of TLS's handshake tells.
+fn handshake(told: tls::Event<'_>, scene: &mut Scene) {
+    let random = |random: &[u8], scene: &mut Scene| {
+        scene.add(Buffer::TlsRandom, random);
+        if let Some((time, rest)) = random.split_at_checked(4) {
+            scene.add(Buffer::TlsRandomTime, time);
+            scene.add(Buffer::TlsRandomBytes, rest);
+        }
+    };
+    match told {
+        tls::Event::ClientHello(hello) => {
+            if let Some(name) = hello.server_name() {
+                scene.add(Buffer::TlsSni, name);
+            }
+            hello.protocols().for_each(|protocol| scene.add(Buffer::TlsAlpn, protocol));
+            random(hello.random(), scene);
+        }
+        tls::Event::ServerHello(hello) => {
+            if let Some(protocol) = hello.protocol() {
+                scene.add(Buffer::TlsAlpn, protocol);
+            }
+            random(hello.random(), scene);
+        }
+        tls::Event::Certificates(chain) => {
+            for (number, der) in chain.iter().enumerate() {
+                scene.add(Buffer::TlsCertificates, der);
+                if let (0, Ok(certificate)) = (number, tls::Certificate::read(der)) {
+                    scene.add(Buffer::TlsCertSubject, certificate.subject().as_bytes());
+                    scene.add(Buffer::TlsCertIssuer, certificate.issuer().as_bytes());
+                    scene.add(Buffer::TlsCertSerial, certificate.serial().as_bytes());
+                    scene.add(Buffer::TlsCertFingerprint, tls::Fingerprint::of(der).to_string().as_bytes());
+                    for name in certificate.alternative_names() {
+                        scene.add(Buffer::TlsSubjectAltName, name.as_bytes());
+                    }
+                }
+            }
+        }
+        _ => {}
+    }
+}

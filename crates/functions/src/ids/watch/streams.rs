@@ -1,0 +1,164 @@
+//! The occasions that streams bring: their pieces, with what stands before each.
+
+use dissect::detect::Verdict as Found;
+use nf::FlowBuffer;
+use nf::stream::{StreamEvent, StreamEventKind};
+use packet::Direction;
+
+use super::protocols::Gathered;
+use super::{Occasion, Watch, ports, side, turned};
+use crate::ids::facts::Facts;
+use crate::ids::scene::View;
+use crate::ids::state::{Kept, State};
+use crate::ids::{LOOKBACK_BYTES, counter};
+use http::Line;
+
+impl Watch<'_, '_> {
+    /// Something that happened to a stream.
+    pub(super) fn stream(&mut self, event: StreamEvent<'_>, facts: Facts<'_>, state: &mut State) {
+        match event.kind {
+            StreamEventKind::Restart => {
+                for direction in [Direction::Original, Direction::Reply] {
+                    self.forget(direction);
+                }
+                state.restart();
+            }
+            StreamEventKind::Data(piece) => self.piece(event, piece, facts, state),
+            StreamEventKind::Gap(_) => {
+                self.clear(Kept::Window, event.direction);
+                self.clear(Kept::Candidates, event.direction);
+                state.cursors[event.direction.index()] = Default::default();
+                self.application(event, facts, state);
+            }
+            StreamEventKind::Finished => self.application(event, facts, state),
+            // If it was forged, the streams go on.
+            StreamEventKind::Reset => {}
+        }
+    }
+
+    /// The next bytes of a stream.
+    fn piece(&mut self, event: StreamEvent<'_>, piece: &[u8], facts: Facts<'_>, state: &mut State) {
+        let was_known = state.detector.verdict();
+        let application = state.detector.stream(side(event.direction), event.offset, piece, ports(&facts));
+        let facts = Facts { application, ..facts };
+        self.window(event, piece, facts, state);
+        if self.is_passed {
+            return;
+        }
+        match (was_known, application) {
+            (Found::Unknown, Found::Unknown) => self.hold_back(event.direction, piece),
+            // What came before the protocol was known is read now, the other direction's first.
+            (Found::Unknown, Found::Known(_)) => {
+                self.hold_back(event.direction, piece);
+                for direction in [event.direction.other(), event.direction] {
+                    let held = self.context.take_buffer(Kept::Line.of(direction));
+                    self.context.give_buffer(Kept::Line.of(direction), FlowBuffer::default());
+                    if !held.as_slice().is_empty() {
+                        let kind = StreamEventKind::Data(held.as_slice());
+                        let facts = if direction == event.direction { facts } else { turned(facts) };
+                        self.application(StreamEvent { direction, offset: 0, kind }, facts, state);
+                    }
+                }
+            }
+            (Found::Unknown, Found::Failed) => {
+                self.clear(Kept::Line, Direction::Original);
+                self.clear(Kept::Line, Direction::Reply);
+            }
+            _ => self.application(event, facts, state),
+        }
+    }
+
+    /// Keeps bytes until the protocol is known.
+    fn hold_back(&mut self, direction: Direction, piece: &[u8]) {
+        let mut line = Gathered(self.context.take_buffer(Kept::Line.of(direction)));
+        line.push(piece);
+        self.context.give_buffer(Kept::Line.of(direction), line.0);
+    }
+
+    /// Rules that look into streams.
+    fn window(&mut self, event: StreamEvent<'_>, piece: &[u8], facts: Facts<'_>, state: &mut State) {
+        let at = event.direction.index();
+        let port = ports(&facts).server;
+        let Some(search) = self.ids.searches.stream(facts.to_server, port, facts.application) else { return };
+        let (kept, candidates_kept) =
+            (Kept::Window.of(event.direction), Kept::Candidates.of(event.direction));
+        let mut window = self.context.take_buffer(kept);
+        if window.as_slice().is_empty() {
+            state.window_start[at] = event.offset;
+        }
+        // Bytes before those that are looked at are let go now and then, so that not every piece moves the others.
+        let excess = window.as_slice().len().saturating_sub(LOOKBACK_BYTES);
+        if excess > LOOKBACK_BYTES {
+            window.consume(excess);
+            state.window_start[at] += excess as u64;
+        }
+        if window.push(piece) < piece.len() {
+            window.clear();
+        }
+        let looked_back = LOOKBACK_BYTES.min(window.as_slice().len().saturating_sub(piece.len()));
+        let bytes = match window.as_slice() {
+            [] => piece,
+            all => &all[all.len() - piece.len() - looked_back..],
+        };
+        let start = event.offset - looked_back as u64;
+
+        let mut candidates = std::mem::take(&mut self.work.candidates);
+        candidates.restore(&[]);
+        let had_candidates = self.context.has_buffer(candidates_kept);
+        if had_candidates {
+            let saved = self.context.take_buffer(candidates_kept);
+            candidates.restore(saved.as_slice());
+            self.context.give_buffer(candidates_kept, saved);
+            candidates.forget_before(start);
+        }
+        let mut forgotten = 0;
+        search.scan(&mut state.cursors[at], piece, |rule, end, len| {
+            let anchor = (event.offset + end as u64).saturating_sub(u64::from(len));
+            forgotten += u64::from(candidates.found(rule, anchor));
+        });
+        self.context.count(counter::INSPECTED_BYTES, piece.len() as u64);
+        if forgotten > 0 {
+            self.context.count(counter::CANDIDATES_FORGOTTEN, forgotten);
+        }
+        let mut may_hold = std::mem::take(&mut self.work.may_hold);
+        may_hold.clear();
+        may_hold.extend(candidates.rules());
+        may_hold.extend(search.always().iter().filter(|rule| !candidates.has_acted(**rule)));
+        self.work.acted_here.clear();
+        if !may_hold.is_empty() {
+            let empty = std::mem::take(&mut self.work.empty);
+            let view = View { payload: bytes, start, scene: &empty, packet: None };
+            self.look(
+                &mut may_hold,
+                Occasion { view, facts, excerpt: piece, is_stream: true },
+                &mut state.marks,
+            );
+            self.work.empty = empty;
+            for &rule in &self.work.acted_here {
+                candidates.acted(rule, !search.always().contains(&rule));
+            }
+        }
+        self.work.may_hold = may_hold;
+        if had_candidates || !candidates.as_bytes().is_empty() {
+            let mut saved = self.context.take_buffer(candidates_kept);
+            saved.clear();
+            saved.push(candidates.as_bytes());
+            self.context.give_buffer(candidates_kept, saved);
+        }
+        self.work.candidates = candidates;
+        self.context.give_buffer(kept, window);
+    }
+
+    pub(super) fn clear(&mut self, kept: Kept, direction: Direction) {
+        if self.context.has_buffer(kept.of(direction)) {
+            self.context.give_buffer(kept.of(direction), FlowBuffer::default());
+        }
+    }
+
+    /// The connection is over, and another one begins.
+    pub(super) fn forget(&mut self, direction: Direction) {
+        for kept in [Kept::Window, Kept::Candidates, Kept::Line, Kept::Head, Kept::Body] {
+            self.clear(kept, direction);
+        }
+    }
+}
