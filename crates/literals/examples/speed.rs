@@ -30,7 +30,7 @@ fn main() {
         (Lengths::Short, "of 4-32 bytes"),
         (Lengths::AsInRules, "as in rules"),
     ] {
-        for count in [100, 500, 2000] {
+        for count in [10, 30, 100, 500, 2000] {
             compare(&literals(count, lengths, &mut Random::new(7)), &format!("{count} {name}"));
         }
     }

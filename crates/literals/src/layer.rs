@@ -1,29 +1,38 @@
 //! The literals that are looked for with windows of one width and stride.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use crate::bitmap::{Bitmap, ROOM};
 use crate::literal::{Needle, Word};
 use crate::model::Model;
+use crate::packed::{MAX_PACKED, Packed};
 use crate::windows::{Hash, array_at, folded, window_at, word_at};
 
 /// How many hashes are tried for the one that takes the least of the sample for literals.
 const HASHES_TRIED: u32 = 4;
 
-// What the search takes, measured, in processor cycles: for a window, for one that is noted, and for each of its entries.
-const WINDOW_CYCLES: u64 = 3;
-const NOTE_CYCLES: u64 = 15;
-const ENTRY_CYCLES: u64 = 5;
+// What the search takes, measured, in tenths of processor cycles: for a window, for one that is noted, and for each of its
+// entries; where few windows are looked for, for a byte, a tenth of it more for each of them (less in random bytes, more in
+// text), and for one that is found.
+const WINDOW_COST: u64 = 30;
+const NOTE_COST: u64 = 150;
+const ENTRY_COST: u64 = 50;
+const PACKED_COST: u64 = 4;
+const PACKED_FOUND_COST: u64 = 600;
 
-/// Finds literals through windows at every `stride`-th byte.
+/// Finds literals through windows at every so many bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Layer {
     width: usize,
     stride: Stride,
+    /// Finds few windows faster than the bitmap does, if this processor can; then they are looked at at every byte.
+    packed: Option<Packed>,
     hash: Hash,
     bitmap: Bitmap,
     /// By the highest bits of a hash, where its entries begin; behind the last one, where they end.
     starts: Vec<u32>,
+    /// Of 2^32 places in other text, how many are expected to be noted.
+    expected: u64,
     /// By how much a hash is shifted to be an index of `starts`.
     shift: u32,
     entries: Vec<Entry>,
@@ -32,9 +41,21 @@ pub(crate) struct Layer {
 /// The distance of the windows that are looked at, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stride {
-    One = 1,
-    Two = 2,
-    Four = 4,
+    /// One, where there are few windows.
+    Packed,
+    One,
+    Two,
+    Four,
+}
+
+impl Stride {
+    fn bytes(self) -> usize {
+        match self {
+            Self::Packed | Self::One => 1,
+            Self::Two => 2,
+            Self::Four => 4,
+        }
+    }
 }
 
 /// A window that gives a literal away.
@@ -54,15 +75,31 @@ struct Entry {
 impl Layer {
     /// The layer for those of the needles that have these numbers.
     pub(crate) fn new(needles: &[Needle], numbers: &[u32], model: &Model) -> Self {
-        let shortest = numbers.iter().map(|&number| needles[number as usize].length()).min().unwrap_or(1);
+        let shortest = shortest(needles, numbers);
         let (width, stride) = match shortest {
             ..=3 => (shortest, Stride::One),
             4 => (3, Stride::Two),
             5..=6 => (4, Stride::Two),
             7.. => (4, Stride::Four),
         };
-        let mut entries = choose(needles, numbers, width, stride as usize, model);
+        Self::with(width, stride, choose(needles, numbers, width, stride.bytes(), model), model)
+    }
+
+    /// The same for few needles, if these are.
+    pub(crate) fn packed(needles: &[Needle], numbers: &[u32], model: &Model) -> Option<Self> {
+        if numbers.len() > MAX_PACKED {
+            return None;
+        }
+        let width = shortest(needles, numbers).min(4);
+        let entries = choose(needles, numbers, width, 1, model);
+        let packed = Packed::new(entries.iter().map(|&(window, _)| window), width);
+        Some(Self { packed, ..Self::with(width, Stride::Packed, entries, model) })
+    }
+
+    fn with(width: usize, stride: Stride, mut entries: Vec<(u32, Entry)>, model: &Model) -> Self {
         let windows: Vec<u32> = entries.iter().map(|&(window, _)| window).collect();
+        let distinct: BTreeSet<u32> = windows.iter().map(|&window| key(window, width)).collect();
+        let expected = distinct.iter().map(|key| model.frequency(key >> (8 * (4 - width)), width)).sum();
         let (hash, bitmap) = (0..HASHES_TRIED)
             .map(|seed| hashed(&windows, Hash::new(width, seed)))
             .min_by_key(|(hash, bitmap)| {
@@ -81,18 +118,21 @@ impl Layer {
             })
             .collect();
         let entries = entries.into_iter().map(|(_, entry)| entry).collect();
-        Self { width, stride, hash, bitmap, starts, shift, entries }
+        Self { width, stride, packed: None, hash, bitmap, starts, expected, shift, entries }
     }
 
     /// Tells of every literal of this layer that is in the text: its number, where it starts and where it ends.
     #[inline]
     pub(crate) fn find(&self, needles: &[Needle], text: &[u8], found: &mut impl FnMut(u32, usize, usize)) {
+        if let Some(packed) = &self.packed {
+            return packed.find(text, |at| self.decide(needles, text, at, found));
+        }
         let mut notes = [0; ROOM];
         let mut at = 0;
         while at < text.len() {
             let from = at;
             let noted = match self.stride {
-                Stride::One => self.bitmap.sweep::<1>(self.hash, text, &mut at, &mut notes),
+                Stride::Packed | Stride::One => self.bitmap.sweep::<1>(self.hash, text, &mut at, &mut notes),
                 Stride::Two => self.bitmap.sweep::<2>(self.hash, text, &mut at, &mut notes),
                 Stride::Four => self.bitmap.sweep::<4>(self.hash, text, &mut at, &mut notes),
             };
@@ -105,18 +145,21 @@ impl Layer {
         }
     }
 
-    /// About how long it takes to search the model's text, in processor cycles.
-    pub(crate) fn cost(&self, model: &Model) -> u64 {
-        let cost = |&window: &u32| match self.bitmap.has(self.hash, window) {
-            false => WINDOW_CYCLES,
-            true => WINDOW_CYCLES + NOTE_CYCLES + ENTRY_CYCLES * self.entries(window).len() as u64,
+    /// About how long it takes to search so many bytes of text. It does not depend on what this processor can.
+    pub(crate) fn cost(&self, bytes: u64) -> u64 {
+        let (window_cost, note_cost) = match self.stride {
+            Stride::Packed => (PACKED_COST + self.entries.len() as u64 / 10, PACKED_FOUND_COST),
+            _ => (WINDOW_COST, NOTE_COST),
         };
-        model.windows().iter().map(cost).sum::<u64>() / self.stride as u64
+        let places = bytes / self.stride.bytes() as u64;
+        let noted = (places * self.expected).div_ceil(1 << 32);
+        places * window_cost + noted * (note_cost + ENTRY_COST)
     }
 
     /// What it takes, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        self.bitmap.bytes() + size_of_val(&self.starts[..]) + size_of_val(&self.entries[..])
+        let packed = self.packed.as_ref().map_or(0, Packed::bytes);
+        packed + self.bitmap.bytes() + size_of_val(&self.starts[..]) + size_of_val(&self.entries[..])
     }
 
     /// The entries that a window may be.
@@ -140,6 +183,10 @@ impl Layer {
             }
         }
     }
+}
+
+fn shortest(needles: &[Needle], numbers: &[u32]) -> usize {
+    numbers.iter().map(|&number| needles[number as usize].length()).min().unwrap_or(1)
 }
 
 /// For each needle, and each way that it can lie under the windows, the window least expected in other text and least used

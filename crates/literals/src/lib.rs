@@ -25,6 +25,7 @@ mod cursor;
 mod layer;
 mod literal;
 mod model;
+mod packed;
 mod plan;
 mod set;
 mod windows;

@@ -1,32 +1,39 @@
 //! What text is like: how often a window is to be expected in it.
 
+use std::sync::LazyLock;
+
 use crate::windows::folded;
 
-/// Requests, responses, pages and scripts as they are common, in our own words.
+/// Requests, responses, pages, scripts and prose as they are common, in our own words; and words that are common.
 const SAMPLE: &str = include_str!("sample.txt");
 
 /// Counts of single bytes, pairs and windows in the sample, in which letters are folded like windows.
 pub(crate) struct Model {
-    sample: Vec<u8>,
     singles: Vec<u32>,
     pairs: Vec<u32>,
+    /// In the order of their bytes.
     windows: Vec<u32>,
 }
 
+static MODEL: LazyLock<Model> = LazyLock::new(Model::new);
+
 impl Model {
-    pub(crate) fn new() -> Self {
+    /// The one model that there is.
+    pub(crate) fn get() -> &'static Self {
+        &MODEL
+    }
+
+    fn new() -> Self {
         let mut sample = SAMPLE.replace('\n', "\r\n").into_bytes();
         // What binary protocols pad with.
         sample.extend([[0; 64], [255; 64]].as_flattened());
-        let mut model =
-            Self { sample, singles: vec![0; 1 << 8], pairs: vec![0; 1 << 16], windows: Vec::new() };
-        model.windows =
-            model.sample.array_windows().map(|&window| folded(u32::from_le_bytes(window))).collect();
+        let windows = sample.array_windows().map(|&window| folded(u32::from_le_bytes(window))).collect();
+        let mut model = Self { singles: vec![0; 1 << 8], pairs: vec![0; 1 << 16], windows };
         for window in &model.windows {
             model.singles[(window & 0xff) as usize] += 1;
             model.pairs[(window & 0xffff) as usize] += 1;
         }
-        model.windows.sort_unstable();
+        model.windows.sort_unstable_by_key(|window| window.swap_bytes());
         model
     }
 
@@ -54,11 +61,9 @@ impl Model {
 
     /// How often the sample has the first `width` bytes of the folded window.
     fn seen(&self, window: u32, width: usize) -> u64 {
-        if width < 4 {
-            // The guess is good enough for so few bytes.
-            return 0;
-        }
-        let from = self.windows.partition_point(|&other| other < window);
-        self.windows[from..].iter().take_while(|&&other| other == window).count() as u64
+        let first = |window: u32| window.swap_bytes() >> (8 * (4 - width));
+        let begin = self.windows.partition_point(|&other| first(other) < first(window));
+        let end = self.windows.partition_point(|&other| first(other) <= first(window));
+        (end - begin) as u64
     }
 }

@@ -63,7 +63,7 @@ impl Set {
                 (None, bytes) => return Err(SetError::TooLong { literal: number, bytes }),
             });
         }
-        let layers = plan::layers(&needles, &Model::new());
+        let layers = plan::layers(&needles, Model::get());
         let reach = needles.iter().map(Needle::length).max().unwrap_or(1) - 1;
         Ok(Self { needles, layers, reach })
     }

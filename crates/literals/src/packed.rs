@@ -1,0 +1,65 @@
+//! Few windows, found by comparing many places of the text at once: the packed search of `aho-corasick`.
+
+use aho_corasick::Span;
+use aho_corasick::packed::Searcher;
+
+use crate::windows::folded;
+
+/// The most windows that are few.
+pub(crate) const MAX_PACKED: usize = 64;
+
+/// What of a text is folded at once: of most packets, all.
+const CHUNK: usize = 1536;
+/// What is so little that to clear a chunk would take longer.
+const LITTLE: usize = 64;
+
+/// Finds windows of one width.
+#[derive(Clone, Debug)]
+pub(crate) struct Packed {
+    searcher: Searcher,
+    width: usize,
+}
+
+impl Packed {
+    /// For the first `width` bytes of these windows, if this processor can.
+    pub(crate) fn new(windows: impl IntoIterator<Item = u32>, width: usize) -> Option<Self> {
+        let mut patterns: Vec<_> =
+            windows.into_iter().map(|window| folded(window).to_le_bytes()[..width].to_vec()).collect();
+        patterns.sort_unstable();
+        patterns.dedup();
+        Some(Self { searcher: Searcher::new(patterns)?, width })
+    }
+
+    /// Tells where in the text windows seem to be, in ascending order.
+    #[inline]
+    pub(crate) fn find(&self, text: &[u8], mut found: impl FnMut(usize)) {
+        if text.len() <= LITTLE {
+            return self.find_in(&mut [0; LITTLE], text, &mut found);
+        }
+        let mut chunk = [0; CHUNK];
+        let mut start = 0;
+        while start + self.width <= text.len() {
+            let part = &text[start..text.len().min(start + CHUNK)];
+            self.find_in(&mut chunk, part, &mut |at| found(start + at));
+            // A window may begin in this chunk and end in the next.
+            start += part.len() + 1 - self.width;
+        }
+    }
+
+    /// The same, with room for the text.
+    #[inline]
+    fn find_in(&self, room: &mut [u8], text: &[u8], found: &mut impl FnMut(usize)) {
+        let folded = &mut room[..text.len()];
+        folded.iter_mut().zip(text).for_each(|(folded, byte)| *folded = byte | 0x20);
+        let mut at = 0;
+        while let Some(window) = self.searcher.find_in(&*folded, Span { start: at, end: text.len() }) {
+            found(window.start());
+            at = window.start() + 1;
+        }
+    }
+
+    /// What it takes, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.searcher.memory_usage()
+    }
+}
