@@ -177,7 +177,9 @@ proptest! {
     ) {
         let whole = run(config.clone(), &in_segments(&turns, &[10_000]).segments);
         let cut = run(config, &in_segments(&turns, &lens).segments);
-        prop_assert_eq!(&cut.told, &whole.told);
+        // One packet tells its alerts before its events, several packets each their own.
+        let by_kind = |told: &[String]| told.iter().cloned().partition::<Vec<_>, _>(|line| line.starts_with("! "));
+        prop_assert_eq!(by_kind(&cut.told), by_kind(&whole.told));
         prop_assert_eq!(cut.counters(), whole.counters());
     }
 
