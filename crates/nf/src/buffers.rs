@@ -79,7 +79,7 @@ pub struct Buffers {
 const NUMBER_LEN: usize = 4;
 /// Vectors that are kept to be used again, and the longest of them, in bytes.
 const SPARE_MAX: usize = 256;
-const SPARE_LEN_MAX: usize = 16 << 10;
+const SPARE_LEN_MAX: usize = 32 << 10;
 
 impl BufferSpec {
     /// No buffers.

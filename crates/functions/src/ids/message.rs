@@ -1,7 +1,9 @@
 //! HTTP messages: put together from what the parser tells, and made into buffers.
 
+use std::ops::Range;
+
 use flate2::{Decompress, FlushDecompress, Status};
-use http::{Event, Field, Header, Sink, uri};
+use http::{Event, Field, Framing, Header, Sink, uri};
 use nf::FlowBuffer;
 use rules::Buffer;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -15,13 +17,15 @@ pub const HEAD_BYTES: usize = 16 << 10;
 #[derive(Default)]
 pub struct Message {
     state: Progress,
-    /// The first line without its end, then all header lines as sent.
-    head: Vec<u8>,
-    /// The header lines in `head`.
+    /// The header lines in `text`.
     lines: Vec<Line>,
-    /// Without chunks, at most as much as is looked at.
-    body: Vec<u8>,
+    /// The first line, all header lines as sent, an empty line; then the body without chunks, at most as much as is looked
+    /// at. What a rule finds in its payload.
+    text: Vec<u8>,
 }
+
+/// Behind the first line, whatever it ended with, and behind the headers.
+const LINE_END: &[u8] = b"\r\n";
 
 /// What is known of a message beside its bytes.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -29,18 +33,22 @@ pub struct Message {
 struct Progress {
     /// Of the first line: where its three parts begin and how long they are.
     parts: [[u32; 2]; 3],
-    /// The first line's length.
+    /// The first line's length without its end.
     start_len: u32,
+    /// The length of all before the body; 0 until that is complete.
+    head_len: u32,
     /// How many header lines there are.
     lines: u32,
     is_request: u8,
     is_head_complete: u8,
     /// Whether no more of the body is looked at.
     is_body_complete: u8,
-    reserved: u8,
+    /// Whether the body does not stand in the stream in one piece: it came in chunks, or a part of it is missing.
+    is_body_apart: u8,
+    reserved: [u8; 4],
 }
 
-/// A header line in the head: where it stands, and in it the name and the value.
+/// A header line in the text: where it stands, and in it the name and the value.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 struct Line {
@@ -72,15 +80,15 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// Begins a piece: the first message is the one that was saved, if one was.
-    pub fn begin(&mut self, head: &[u8], body: &mut FlowBuffer, body_max: usize) {
+    /// Begins a piece: the first message is the one of which this was saved, if one was.
+    pub fn begin(&mut self, progress: &[u8], text: &mut FlowBuffer, body_max: usize) {
         self.used = 0;
         self.ready.clear();
         self.body_max = body_max;
-        if !head.is_empty() {
+        if !progress.is_empty() {
             let message = self.next();
-            message.restore(head);
-            body.exchange(&mut message.body);
+            message.restore(progress);
+            text.exchange(&mut message.text);
         }
     }
 
@@ -89,13 +97,14 @@ impl Messages {
         &self.messages[number]
     }
 
-    /// Ends a piece: appends what has to be kept of a message that is not complete, and hands its body over.
-    pub fn end(&mut self, head: &mut Vec<u8>, body: &mut FlowBuffer) {
+    /// Ends a piece: hands over what has to be kept of a message that is not complete.
+    pub fn end(&mut self, progress: &mut FlowBuffer, text: &mut FlowBuffer) {
+        progress.clear();
         let Some(number) = self.used.checked_sub(1) else { return };
         let message = &mut self.messages[number];
         if !message.is_over() {
-            message.save(head);
-            body.exchange(&mut message.body);
+            message.save(progress);
+            text.exchange(&mut message.text);
         }
     }
 
@@ -130,18 +139,20 @@ impl Sink for Messages {
         }
         match event {
             Event::Header(header) => message.header(&header),
-            Event::HeadersEnd(_) => {
-                message.state.is_head_complete = 1;
+            Event::HeadersEnd(framing) => {
+                message.end_head();
+                message.state.is_body_apart = u8::from(framing == Framing::Chunked);
                 self.ready.push(Ready::Head(number));
             }
             Event::Body(bytes) if message.state.is_body_complete == 0 => {
-                let taken = bytes.len().min(body_max - message.body.len().min(body_max));
-                message.body.extend_from_slice(&bytes[..taken]);
+                let taken = bytes.len().min(body_max.saturating_sub(message.body().len()));
+                message.text.extend_from_slice(&bytes[..taken]);
                 if taken < bytes.len() {
                     message.state.is_body_complete = 1;
                     self.ready.push(Ready::Whole(number));
                 }
             }
+            Event::Gap(_) => message.state.is_body_apart = 1,
             Event::End(_) => {
                 if message.state.is_head_complete != 0 && message.state.is_body_complete == 0 {
                     self.ready.push(Ready::Whole(number));
@@ -159,9 +170,8 @@ const OVER: u8 = 2;
 impl Message {
     fn clear(&mut self) {
         self.state = Progress::default();
-        self.head.clear();
         self.lines.clear();
-        self.body.clear();
+        self.text.clear();
     }
 
     fn is_over(&self) -> bool {
@@ -175,7 +185,8 @@ impl Message {
 
     fn begin(&mut self, is_request: bool, raw: &[u8], parts: [&[u8]; 3]) {
         let kept = &raw[..raw.len().min(HEAD_BYTES)];
-        self.head.extend_from_slice(kept);
+        self.text.extend_from_slice(kept);
+        self.text.extend_from_slice(LINE_END);
         self.state.is_request = u8::from(is_request);
         self.state.start_len = kept.len() as u32;
         self.state.parts = parts.map(|part| place(raw, part));
@@ -183,13 +194,13 @@ impl Message {
 
     fn header(&mut self, header: &Header<'_>) {
         let Header { raw, name, value, field, .. } = *header;
-        let room = HEAD_BYTES - self.head.len().min(HEAD_BYTES);
+        let room = (HEAD_BYTES + LINE_END.len()).saturating_sub(self.text.len());
         let kept = &raw[..raw.len().min(room)];
         if kept.is_empty() {
             return;
         }
-        let start = self.head.len() as u32;
-        self.head.extend_from_slice(kept);
+        let start = self.text.len() as u32;
+        self.text.extend_from_slice(kept);
         let line = Line {
             field: number_of(field),
             start,
@@ -200,33 +211,47 @@ impl Message {
         self.lines.push(line);
     }
 
-    /// What has to be kept until more comes, beside the body.
-    fn save(&self, out: &mut Vec<u8>) {
+    fn end_head(&mut self) {
+        self.text.extend_from_slice(LINE_END);
+        self.state.head_len = self.text.len() as u32;
+        self.state.is_head_complete = 1;
+    }
+
+    /// What has to be kept until more comes, beside the text.
+    fn save(&self, progress: &mut FlowBuffer) {
         let state = Progress { lines: self.lines.len() as u32, ..self.state };
-        out.extend_from_slice(state.as_bytes());
-        out.extend_from_slice(self.lines.as_bytes());
-        out.extend_from_slice(&self.head);
+        progress.push(state.as_bytes());
+        progress.push(self.lines.as_bytes());
     }
 
     fn restore(&mut self, saved: &[u8]) {
         let Ok((state, rest)) = Progress::read_from_prefix(saved) else { return };
         let len = (state.lines as usize).saturating_mul(size_of::<Line>());
-        let Some((lines, head)) = rest.split_at_checked(len) else { return };
+        let Some(lines) = rest.get(..len) else { return };
         self.state = state;
         self.lines.extend(
             lines.chunks_exact(size_of::<Line>()).filter_map(|line| Line::read_from_bytes(line).ok()),
         );
-        self.head.extend_from_slice(head);
     }
 
-    fn start(&self) -> &[u8] {
-        slice(&self.head, [0, self.state.start_len])
+    /// The first line without its end.
+    fn start(&self) -> Range<usize> {
+        0..self.state.start_len as usize
+    }
+
+    /// The header lines, and the empty one behind them.
+    fn header_lines(&self) -> Range<usize> {
+        self.state.start_len as usize + LINE_END.len()..self.state.head_len as usize
+    }
+
+    fn body(&self) -> &[u8] {
+        self.text.get(self.state.head_len as usize..).unwrap_or_default()
     }
 
     /// All headers: number of the field, name, value.
     fn headers(&self) -> impl Iterator<Item = (u32, &[u8], &[u8])> {
         self.lines.iter().map(|line| {
-            let raw = slice(&self.head, [line.start, line.len]);
+            let raw = slice(&self.text, [line.start, line.len]);
             (line.field, slice(raw, line.name), slice(raw, line.value))
         })
     }
@@ -237,55 +262,43 @@ impl Message {
     }
 
     /// The message as sent, with its body if that is looked at: what a rule finds in its payload.
-    pub fn payload(&self, with_body: bool, out: &mut Vec<u8>) {
-        out.clear();
-        out.extend_from_slice(self.start());
-        out.extend_from_slice(b"\r\n");
-        out.extend_from_slice(self.head.get(self.state.start_len as usize..).unwrap_or_default());
-        out.extend_from_slice(b"\r\n");
-        if with_body {
-            out.extend_from_slice(&self.body);
-        }
+    pub fn payload(&self, with_body: bool) -> &[u8] {
+        let end = if with_body { self.text.len() } else { self.state.head_len as usize };
+        self.text.get(..end).unwrap_or(&self.text)
     }
 
-    /// Makes those of the message's buffers that some rule wants.
-    pub fn fill(&self, scene: &mut Scene, wanted: &Wanted, with_body: bool, decoder: &mut Decoder) {
+    /// Makes those of the message's buffers that some rule wants; those that are parts of the payload are only named. Whether
+    /// the body, if there is one, is what stands in the stream.
+    pub fn fill(&self, scene: &mut Scene, wanted: &Wanted, with_body: bool, decoder: &mut Decoder) -> bool {
         scene.clear();
-        let [first, second, third] = self.state.parts.map(|part| slice(&self.head, part));
-        if self.is_request() {
-            self.fill_request(scene, wanted, first, second, third);
+        let [first, second, third] =
+            self.state.parts.map(|[start, len]| start as usize..start as usize + len as usize);
+        let line = if self.is_request() {
+            self.fill_request(scene, second.clone());
+            [Buffer::HttpMethod, Buffer::HttpUriRaw, Buffer::HttpProtocol, Buffer::HttpRequestLine]
         } else {
-            scene.add(Buffer::HttpProtocol, first);
-            scene.add(Buffer::HttpStatusCode, second);
-            scene.add(Buffer::HttpStatusMessage, third);
-            scene.add(Buffer::HttpResponseLine, self.start());
-        }
+            [
+                Buffer::HttpProtocol,
+                Buffer::HttpStatusCode,
+                Buffer::HttpStatusMessage,
+                Buffer::HttpResponseLine,
+            ]
+        };
+        line.into_iter().zip([first, second, third, self.start()]).for_each(|(buffer, range)| {
+            scene.share(buffer, range);
+        });
         self.fill_headers(scene, wanted);
-        if with_body && !self.body.is_empty() {
-            self.fill_body(scene, wanted, decoder);
-        }
+        !with_body || self.body().is_empty() || self.fill_body(scene, decoder)
     }
 
-    fn fill_request(
-        &self,
-        scene: &mut Scene,
-        wanted: &Wanted,
-        method: &[u8],
-        target: &[u8],
-        protocol: &[u8],
-    ) {
-        scene.add(Buffer::HttpMethod, method);
+    fn fill_request(&self, scene: &mut Scene, target: Range<usize>) {
+        let target = self.text.get(target).unwrap_or_default();
         scene.write(Buffer::HttpUri, |out| {
             let start = out.len();
             out.resize(start + target.len(), 0);
             let len = uri::normalise(target, &mut out[start..]).map_or(0, |normal| normal.uri.len());
             out.truncate(start + len);
         });
-        scene.add(Buffer::HttpUriRaw, target);
-        scene.add(Buffer::HttpProtocol, protocol);
-        if wanted.has(Buffer::HttpRequestLine) {
-            scene.add(Buffer::HttpRequestLine, self.start());
-        }
         let raw = uri::split(target).authority.or_else(|| self.value(HOST));
         if let Some(raw) = raw {
             scene.add(Buffer::HttpHostRaw, raw);
@@ -306,15 +319,12 @@ impl Message {
             }
         });
         if wanted.has(Buffer::HttpHeaderRaw) {
-            scene.write(Buffer::HttpHeaderRaw, |out| {
-                out.extend_from_slice(self.head.get(self.state.start_len as usize..).unwrap_or_default());
-                out.extend_from_slice(b"\r\n");
-            });
+            scene.share(Buffer::HttpHeaderRaw, self.header_lines());
         }
         if wanted.has(Buffer::HttpStart) {
             scene.write(Buffer::HttpStart, |out| {
-                out.extend_from_slice(self.start());
-                out.extend_from_slice(b"\r\n");
+                out.extend_from_slice(self.text.get(self.start()).unwrap_or_default());
+                out.extend_from_slice(LINE_END);
                 self.headers().for_each(|(_, name, value)| line(name, value, out));
                 out.extend_from_slice(b"\r\n");
             });
@@ -363,15 +373,15 @@ impl Message {
         }
     }
 
-    fn fill_body(&self, scene: &mut Scene, wanted: &Wanted, decoder: &mut Decoder) {
+    fn fill_body(&self, scene: &mut Scene, decoder: &mut Decoder) -> bool {
         let own = if self.is_request() { Buffer::HttpRequestBody } else { Buffer::HttpResponseBody };
-        let decoded = self.value(CONTENT_ENCODING).and_then(|coding| decoder.decode(coding, &self.body));
-        let body = decoded.unwrap_or(&self.body);
-        for buffer in [own, Buffer::FileData] {
-            if wanted.has(buffer) {
-                scene.add(buffer, body);
-            }
+        let decoded = self.value(CONTENT_ENCODING).and_then(|coding| decoder.decode(coding, self.body()));
+        match decoded {
+            Some(decoded) => scene.add(own, decoded),
+            None => scene.share(own, self.state.head_len as usize..self.text.len()),
         }
+        scene.again(Buffer::FileData);
+        decoded.is_none() && self.state.is_body_apart == 0
     }
 }
 

@@ -3,21 +3,21 @@
 use literals::{Cursor, Literal, MAX_LITERAL, Set, SetError};
 use rules::{Buffer, Content, Match, Operand, Position, Rule};
 
-/// Rules that look at the same bytes on the same occasion.
-pub struct Prefilter {
+/// Rules that look at the same bytes. A rule stands for itself, or for what is to become of it (`T`).
+pub struct Prefilter<T = u32> {
     set: Set,
     /// For each literal, its rule and its length.
-    rules: Vec<(u32, u32)>,
+    rules: Vec<(T, u32)>,
     /// Rules that have no literal.
-    always: Vec<u32>,
+    always: Vec<T>,
 }
 
-/// A rule's literal, if it has one here, and the rule's number.
-pub type Entry = (Option<Literal>, u32);
+/// A rule's literal, if it has one here, and the rule.
+pub type Entry<T = u32> = (Option<Literal>, T);
 
-impl Prefilter {
+impl<T: Copy> Prefilter<T> {
     /// A search for these.
-    pub fn new(entries: impl IntoIterator<Item = Entry>) -> Result<Prefilter, SetError> {
+    pub fn new(entries: impl IntoIterator<Item = Entry<T>>) -> Result<Prefilter<T>, SetError> {
         let (mut literals, mut rules, mut always) = (Vec::new(), Vec::new(), Vec::new());
         for (literal, rule) in entries {
             match literal {
@@ -37,20 +37,20 @@ impl Prefilter {
     }
 
     /// Rules that have no literal.
-    pub fn always(&self) -> &[u32] {
+    pub fn always(&self) -> &[T] {
         &self.always
     }
 
     /// Adds the rules whose literal is in the text.
     #[inline]
-    pub fn find(&self, text: &[u8], candidates: &mut Vec<u32>) {
+    pub fn find(&self, text: &[u8], candidates: &mut Vec<T>) {
         self.set.find(text, |literal, _| candidates.push(self.rules[literal as usize].0));
     }
 
     /// Goes on with a stream, and tells each rule whose literal ends in the piece, with where it ends and its
     /// length.
     #[inline]
-    pub fn scan(&self, cursor: &mut Cursor, piece: &[u8], mut found: impl FnMut(u32, usize, u32)) {
+    pub fn scan(&self, cursor: &mut Cursor, piece: &[u8], mut found: impl FnMut(T, usize, u32)) {
         self.set.scan(cursor, piece, |literal, end| {
             let (rule, len) = self.rules[literal as usize];
             found(rule, end, len);
@@ -77,7 +77,7 @@ pub fn anchor(rule: &Rule) -> Option<Literal> {
 }
 
 /// The most bytes from the beginning of a packet in which a literal is said to be near it.
-const NEAR_BYTES: usize = 256;
+pub const NEAR_BYTES: usize = 256;
 
 /// A literal that must stand near the beginning of the payload, and how many bytes from there it ends at most: the longest that
 /// the rule has.

@@ -1,16 +1,27 @@
 //! The buffers that there are on an occasion.
 
+use std::ops::Range;
+
 use inspect::{Inspection, Scratch};
 use packet::parse::protocol;
 use rules::Buffer;
 
 use super::facts::PacketFacts;
 
-/// Buffers of a message, one behind the other.
+/// Buffers of a message.
 #[derive(Default)]
 pub struct Scene {
+    /// Those that are not parts of the payload, one behind the other.
     bytes: Vec<u8>,
-    buffers: Vec<(Buffer, usize, usize)>,
+    buffers: Vec<Place>,
+}
+
+/// Where a buffer stands.
+struct Place {
+    buffer: Buffer,
+    /// Whether it is a part of the payload, or one of the scene's own bytes.
+    in_payload: bool,
+    range: Range<usize>,
 }
 
 impl Scene {
@@ -20,7 +31,17 @@ impl Scene {
         self.buffers.clear();
     }
 
-    /// Adds a buffer. There may be several of a kind.
+    /// Whether there is no buffer.
+    pub fn is_empty(&self) -> bool {
+        self.buffers.is_empty()
+    }
+
+    /// Adds a buffer that is a part of the payload. There may be several of a kind.
+    pub fn share(&mut self, buffer: Buffer, range: Range<usize>) {
+        self.buffers.push(Place { buffer, in_payload: true, range });
+    }
+
+    /// Adds a buffer of these bytes.
     pub fn add(&mut self, buffer: Buffer, bytes: &[u8]) {
         self.write(buffer, |out| out.extend_from_slice(bytes));
     }
@@ -29,17 +50,14 @@ impl Scene {
     pub fn write(&mut self, buffer: Buffer, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.bytes.len();
         write(&mut self.bytes);
-        self.buffers.push((buffer, start, self.bytes.len()));
+        self.buffers.push(Place { buffer, in_payload: false, range: start..self.bytes.len() });
     }
 
-    /// All buffers of a kind, in order.
-    pub fn of(&self, wanted: Buffer) -> impl Iterator<Item = &[u8]> {
-        self.all().filter(move |&(buffer, _)| buffer == wanted).map(|(_, bytes)| bytes)
-    }
-
-    /// All buffers, in order.
-    pub fn all(&self) -> impl Iterator<Item = (Buffer, &[u8])> {
-        self.buffers.iter().map(|&(buffer, start, end)| (buffer, &self.bytes[start..end]))
+    /// Adds what the last buffer holds as another one.
+    pub fn again(&mut self, buffer: Buffer) {
+        if let Some(Place { in_payload, range, .. }) = self.buffers.last() {
+            self.buffers.push(Place { buffer, in_payload: *in_payload, range: range.clone() });
+        }
     }
 }
 
@@ -57,6 +75,14 @@ pub struct View<'a> {
 }
 
 impl View<'_> {
+    /// All buffers of a kind, in order.
+    pub fn buffers(&self, wanted: Buffer) -> impl Iterator<Item = &[u8]> {
+        self.scene.buffers.iter().filter(move |one| one.buffer == wanted).map(|one| {
+            let bytes = if one.in_payload { self.payload } else { &self.scene.bytes };
+            bytes.get(one.range.clone()).unwrap_or_default()
+        })
+    }
+
     /// Whether everything is there that the rule asks of buffers.
     pub fn holds(&self, inspection: &Inspection, scratch: &mut Scratch) -> bool {
         scratch.begin();
@@ -65,7 +91,7 @@ impl View<'_> {
             Buffer::Base64Data => one.holds_decoded(scratch),
             wanted => {
                 let (mut exists, mut holds) = (false, false);
-                for bytes in self.header(wanted).into_iter().chain(self.scene.of(aliased(wanted))) {
+                for bytes in self.header(wanted).into_iter().chain(self.buffers(aliased(wanted))) {
                     exists = true;
                     holds = holds || one.holds(bytes, scratch);
                 }

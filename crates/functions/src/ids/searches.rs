@@ -12,7 +12,7 @@ use super::facts::is_application;
 use super::load::Rules;
 use super::message::Wanted;
 use super::occasion::Family;
-use super::prefilter::{Entry, Prefilter, anchor, in_message, near};
+use super::prefilter::{Entry, NEAR_BYTES, Prefilter, anchor, in_message, near};
 use super::scene::aliased;
 
 /// The searches for the patterns of all rules.
@@ -20,11 +20,29 @@ pub struct Searches {
     /// On packets of TCP, UDP, ICMP, and others.
     packets: [Lane<PacketSearch>; 4],
     /// On pieces of streams.
-    streams: Lane<Prefilter>,
+    streams: Lane<Prefilter<Sought>>,
     /// On messages to servers and to clients.
     messages: BTreeMap<(Family, bool), MessageSearch>,
     /// Buffers that some rule looks at.
     pub wanted: Wanted,
+}
+
+/// What a rule's literal is looked for in a stream for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sought {
+    /// The rule looks into streams: it is its anchor.
+    Stream(u32),
+    /// The rule looks into bodies of messages, most of which stand in the stream as they are.
+    Body(u32),
+}
+
+impl Sought {
+    /// The rule.
+    pub fn rule(self) -> u32 {
+        match self {
+            Sought::Stream(rule) | Sought::Body(rule) => rule,
+        }
+    }
 }
 
 /// The searches on a kind of messages.
@@ -32,45 +50,63 @@ pub struct Searches {
 pub struct MessageSearch {
     /// By the buffer that is searched.
     pub buffers: Vec<(Buffer, Prefilter)>,
+    /// By the body, where that is not in the stream as it is.
+    pub bodies: Vec<(Buffer, Prefilter)>,
     /// Rules that are always looked at.
     pub always: Vec<u32>,
 }
 
 /// The searches on a kind of packets.
 pub struct PacketSearch {
-    /// For literals that must be near the beginning, and how far that is in bytes.
-    near: (Prefilter, usize),
+    /// For literals that must be near the beginning, by how far that is in bytes.
+    near: Vec<(usize, Prefilter)>,
     /// For others, and for rules without a literal.
     far: Prefilter,
 }
 
+/// How near the beginning, in bytes, literals are looked for together: the few first bytes have to be looked at one by one,
+/// as many of these literals are short.
+const REACHES: [usize; 3] = [16, 64, NEAR_BYTES];
+
 impl PacketSearch {
     fn new(items: &[&Item]) -> Result<PacketSearch, SetError> {
-        let (near, far): (Vec<&Item>, Vec<&Item>) = items.iter().partition(|item| item.near.is_some());
-        let reach =
-            near.iter().filter_map(|item| item.near.as_ref()).map(|(_, reach)| *reach).max().unwrap_or(0);
-        let near =
-            near.iter().map(|item| (item.near.as_ref().map(|(literal, _)| literal.clone()), item.rule));
+        let mut near: [Vec<Entry>; REACHES.len()] = Default::default();
+        let mut far = Vec::new();
+        for item in items {
+            let reach = item.near.as_ref().and_then(|(_, end)| REACHES.iter().position(|reach| end <= reach));
+            match (reach, &item.near) {
+                (Some(reach), Some((literal, _))) => {
+                    near[reach].push((Some(literal.clone()), item.rule.rule()))
+                }
+                _ => far.push((item.literal.clone(), item.rule.rule())),
+            }
+        }
+        let near = REACHES.into_iter().zip(near).filter(|(_, entries)| !entries.is_empty());
         Ok(PacketSearch {
-            near: (Prefilter::new(near)?, reach),
-            far: Prefilter::new(far.iter().map(|item| item.entry()))?,
+            near: near
+                .map(|(reach, entries)| Ok((reach, Prefilter::new(entries)?)))
+                .collect::<Result<_, _>>()?,
+            far: Prefilter::new(far)?,
         })
     }
 
     /// Adds the rules that may hold, and says how many bytes were searched.
     pub fn find(&self, payload: &[u8], may_hold: &mut Vec<u32>) -> usize {
         may_hold.extend_from_slice(self.far.always());
-        let (near, reach) = &self.near;
-        let beginning = &payload[..payload.len().min(*reach)];
-        near.find(beginning, may_hold);
-        self.far.find(payload, may_hold);
-        beginning.len() + if self.far.has_literals() { payload.len() } else { 0 }
+        let mut searched = 0;
+        let near = self.near.iter().map(|(reach, search)| (&payload[..payload.len().min(*reach)], search));
+        let far = self.far.has_literals().then_some((payload, &self.far));
+        for (bytes, search) in near.chain(far) {
+            search.find(bytes, may_hold);
+            searched += bytes.len();
+        }
+        searched
     }
 }
 
 /// A rule in a lane.
 struct Item {
-    rule: u32,
+    rule: Sought,
     literal: Option<Literal>,
     /// A literal that must be near the beginning of a packet, and how far from there it ends at most.
     near: Option<(Literal, usize)>,
@@ -80,7 +116,7 @@ struct Item {
 }
 
 impl Item {
-    fn entry(&self) -> Entry {
+    fn entry(&self) -> Entry<Sought> {
         (self.literal.clone(), self.rule)
     }
 
@@ -199,18 +235,27 @@ impl Searches {
                 let other = occasions.other_packet && occasions.message.is_none();
                 let looks = if kind == 0 { occasions.tcp_packet } else { other };
                 if looks && may_be(rule, kind) {
-                    items.push(item(rule, number, kind, false));
+                    let literal = anchor(rule).filter(|literal| literal.bytes.len() >= RARE_BYTES);
+                    items
+                        .push(Item { near: near(rule), ..item(rule, Sought::Stream(number), literal, kind) });
                 }
             }
             if occasions.stream && may_be(rule, 0) {
-                streams.push(item(rule, number, 0, true));
+                streams.push(item(rule, Sought::Stream(number), anchor(rule), 0));
             }
             let Some(family) = occasions.message else { continue };
             for to_server in [true, false] {
                 if may_go(rule, to_server) && may_have(rule, family, to_server) {
-                    // A few bytes are found everywhere: to look at the rule is less work than to search for them.
-                    let rare = in_message(rule).filter(|(_, literal)| literal.bytes.len() >= RARE_BYTES);
+                    // A few bytes are found everywhere: to look at the rule is less work than to search for them in much.
+                    let rare = in_message(rule).filter(|(buffer, literal)| {
+                        literal.bytes.len() >= if is_body(*buffer) { RARE_BYTES } else { SHORT_BYTES }
+                    });
                     let (buffer, literal) = rare.unzip();
+                    if buffer.is_some_and(is_body) {
+                        let mut body = item(rule, Sought::Body(number), literal.clone(), 0);
+                        body.ports[usize::from(to_server)] = None;
+                        streams.push(body);
+                    }
                     let entries = messages.entry((family, to_server)).or_default().entry(buffer.map(aliased));
                     entries.or_default().push((literal, number));
                 }
@@ -230,6 +275,7 @@ impl Searches {
             let mut search = MessageSearch::default();
             for (buffer, entries) in buffers {
                 match buffer {
+                    Some(buffer) if is_body(buffer) => search.bodies.push((buffer, Prefilter::new(entries)?)),
                     Some(buffer) => search.buffers.push((buffer, Prefilter::new(entries)?)),
                     None => search.always.extend(entries.iter().map(|(_, number)| number)),
                 }
@@ -253,7 +299,7 @@ impl Searches {
     }
 
     /// The search on streams.
-    pub fn stream(&self, to_server: bool, port: u16, application: Verdict) -> Option<&Prefilter> {
+    pub fn stream(&self, to_server: bool, port: u16, application: Verdict) -> Option<&Prefilter<Sought>> {
         self.streams.search(to_server, port, application, |items| {
             Prefilter::new(items.iter().map(|item| item.entry()))
         })
@@ -265,10 +311,12 @@ impl Searches {
     }
 }
 
-/// The fewest bytes that are searched for where nothing depends on it.
+/// The fewest bytes that are searched for where nothing depends on it, ...
 const RARE_BYTES: usize = 4;
+/// ... and where there is little to search.
+const SHORT_BYTES: usize = 2;
 
-fn item(rule: &Rule, number: u32, kind: usize, is_stream: bool) -> Item {
+fn item(rule: &Rule, sought: Sought, literal: Option<Literal>, kind: usize) -> Item {
     let any = || Some(Arc::new(Ports::any()));
     let of = |to_server: bool, ports: &Arc<Ports>| match may_go(rule, to_server) {
         false => None,
@@ -276,14 +324,18 @@ fn item(rule: &Rule, number: u32, kind: usize, is_stream: bool) -> Item {
         true if kind > 1 || rule.direction == Direction::Both => any(),
         true => Some(Arc::clone(ports)),
     };
-    let literal = anchor(rule).filter(|literal| is_stream || literal.bytes.len() >= RARE_BYTES);
     Item {
-        rule: number,
+        rule: sought,
         literal,
-        near: near(rule),
+        near: None,
         ports: [of(true, &rule.destination_ports), of(false, &rule.source_ports)],
         protocol: rule.protocol,
     }
+}
+
+/// Whether the buffer is a message's body.
+fn is_body(buffer: Buffer) -> bool {
+    matches!(buffer, Buffer::HttpRequestBody | Buffer::HttpResponseBody | Buffer::FileData)
 }
 
 /// Whether a rule's protocol can be that of this kind of packets.

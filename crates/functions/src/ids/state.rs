@@ -55,14 +55,16 @@ pub enum Kept {
     Candidates,
     /// A line or message of the application protocol that is not complete yet.
     Line,
-    /// An HTTP message's head.
-    Head,
-    /// Its body.
-    Body,
+    /// What is known of an HTTP message that is not complete yet.
+    Progress,
+    /// Its text, as far as it has come.
+    Text,
+    /// Rules whose literal was found since it began, and that look for it in the body: four bytes each.
+    InBody,
 }
 
 /// Growing buffers of a flow.
-pub const KEPT: usize = 10;
+pub const KEPT: usize = 12;
 
 impl Kept {
     /// The buffer's number in the descriptor.

@@ -33,13 +33,13 @@ pub struct Work {
     /// Rules without an anchor that acted, or all that acted, on a piece of a stream.
     acted_here: Vec<u32>,
     candidates: Candidates,
+    /// Rules whose literal was found, and that look for it in bodies.
+    in_body: Vec<u32>,
     scratch: Scratch,
     scenes: Vec<Scene>,
     empty: Scene,
     messages: Messages,
     decoder: Decoder,
-    payload: Vec<u8>,
-    saved: Vec<u8>,
     name: dns::Name,
 }
 

@@ -5,6 +5,7 @@ use dissect::{dns, tls};
 use http::{Line, Side};
 use nf::FlowBuffer;
 use nf::stream::{StreamEvent, StreamEventKind};
+use packet::Direction;
 use rules::Buffer;
 
 use super::{Occasion, Watch, ports, side};
@@ -42,6 +43,17 @@ impl Line for Gathered {
     }
 }
 
+/// Where a message's body is searched.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Body {
+    /// There is none, or none yet.
+    None,
+    /// It was, as a part of this direction's stream.
+    InStream(Direction),
+    /// In the buffer.
+    Apart,
+}
+
 impl Watch<'_, '_> {
     /// What the protocol's reader makes of it.
     pub(super) fn application(&mut self, event: StreamEvent<'_>, facts: Facts<'_>, state: &mut State) {
@@ -55,18 +67,12 @@ impl Watch<'_, '_> {
     }
 
     fn http(&mut self, event: StreamEvent<'_>, facts: Facts<'_>, state: &mut State) {
-        let (head, body) = (Kept::Head.of(event.direction), Kept::Body.of(event.direction));
-        let line = Kept::Line.of(event.direction);
+        let [progress, text, line] =
+            [Kept::Progress, Kept::Text, Kept::Line].map(|kept| kept.of(event.direction));
+        let mut saved_progress = self.context.take_buffer(progress);
+        let mut saved_text = self.context.take_buffer(text);
         let mut messages = std::mem::take(&mut self.work.messages);
-        if self.context.has_buffer(head) {
-            let (saved_head, mut saved_body) =
-                (self.context.take_buffer(head), self.context.take_buffer(body));
-            messages.begin(saved_head.as_slice(), &mut saved_body, self.ids.body_max);
-            self.context.give_buffer(head, FlowBuffer::default());
-            self.context.give_buffer(body, saved_body);
-        } else {
-            messages.begin(&[], &mut FlowBuffer::default(), self.ids.body_max);
-        }
+        messages.begin(saved_progress.as_slice(), &mut saved_text, self.ids.body_max);
         let mut gathered = Gathered(self.context.take_buffer(line));
         let side = side(event.direction);
         match (event.kind, side) {
@@ -84,24 +90,26 @@ impl Watch<'_, '_> {
             if self.is_passed {
                 break;
             }
-            self.message(&messages, messages.ready[number], facts, &mut state.marks);
+            self.message(&messages, messages.ready[number], event.direction, facts, &mut state.marks);
         }
-        let mut saved = std::mem::take(&mut self.work.saved);
-        saved.clear();
-        let mut rest_of_body = self.context.take_buffer(body);
-        messages.end(&mut saved, &mut rest_of_body);
-        self.context.give_buffer(body, rest_of_body);
-        if !saved.is_empty() {
-            let mut rest_of_head = self.context.take_buffer(head);
-            rest_of_head.push(&saved);
-            self.context.give_buffer(head, rest_of_head);
+        messages.end(&mut saved_progress, &mut saved_text);
+        if saved_progress.as_slice().is_empty() {
+            self.clear(Kept::InBody, event.direction);
         }
-        self.work.saved = saved;
+        self.context.give_buffer(progress, saved_progress);
+        self.context.give_buffer(text, saved_text);
         self.work.messages = messages;
     }
 
     /// An HTTP message of which something became complete.
-    fn message(&mut self, messages: &Messages, ready: Ready, facts: Facts<'_>, marks: &mut Marks) {
+    fn message(
+        &mut self,
+        messages: &Messages,
+        ready: Ready,
+        direction: Direction,
+        facts: Facts<'_>,
+        marks: &mut Marks,
+    ) {
         let (number, family) = match ready {
             Ready::Head(number) => (number, Family::HttpHead),
             Ready::Whole(number) => (number, Family::HttpBody),
@@ -112,28 +120,46 @@ impl Watch<'_, '_> {
             self.context.count(counter::HTTP_MESSAGES, 1);
         }
         let Some(search) = self.ids.searches.message(family, facts.to_server) else { return };
-        let mut payload = std::mem::take(&mut self.work.payload);
         let mut scene = std::mem::take(&mut self.work.empty);
-        message.fill(&mut scene, &self.ids.searches.wanted, with_body, &mut self.work.decoder);
-        message.payload(with_body, &mut payload);
-        let view = View { payload: &payload, start: 0, scene: &scene, packet: None };
-        self.search_message(search, Occasion { view, facts, excerpt: &payload, is_stream: true }, marks);
+        let wanted = &self.ids.searches.wanted;
+        let is_in_stream = message.fill(&mut scene, wanted, with_body, &mut self.work.decoder);
+        let payload = message.payload(with_body);
+        let view = View { payload, start: 0, scene: &scene, packet: None };
+        let body = match with_body {
+            false => Body::None,
+            true if is_in_stream => Body::InStream(direction),
+            true => Body::Apart,
+        };
+        self.search_message(search, body, Occasion { view, facts, excerpt: payload, is_stream: true }, marks);
         scene.clear();
         self.work.empty = scene;
-        self.work.payload = payload;
     }
 
     /// Looks at rules whose literal one of a message's buffers has.
-    fn search_message(&mut self, search: &MessageSearch, occasion: Occasion<'_>, marks: &mut Marks) {
+    fn search_message(
+        &mut self,
+        search: &MessageSearch,
+        body: Body,
+        occasion: Occasion<'_>,
+        marks: &mut Marks,
+    ) {
         let mut may_hold = std::mem::take(&mut self.work.may_hold);
         may_hold.clear();
         may_hold.extend_from_slice(&search.always);
+        let bodies = if body == Body::Apart { &search.bodies[..] } else { &[] };
         let mut searched = 0;
-        for (buffer, prefilter) in &search.buffers {
-            for bytes in occasion.view.scene.of(*buffer) {
+        for (buffer, prefilter) in search.buffers.iter().chain(bodies) {
+            for bytes in occasion.view.buffers(*buffer) {
                 searched += bytes.len() as u64;
                 prefilter.find(bytes, &mut may_hold);
             }
+        }
+        if let Body::InStream(direction) = body
+            && self.context.has_buffer(Kept::InBody.of(direction))
+        {
+            let kept = self.context.take_buffer(Kept::InBody.of(direction));
+            may_hold.extend(kept.as_slice().as_chunks().0.iter().map(|rule| u32::from_le_bytes(*rule)));
+            self.context.give_buffer(Kept::InBody.of(direction), kept);
         }
         self.context.count(counter::INSPECTED_BYTES, searched);
         self.look(&mut may_hold, occasion, marks);
@@ -174,12 +200,13 @@ impl Watch<'_, '_> {
             }
         }
         let facts = Facts { dns: Some(&about), ..facts };
+        let view = View { payload: bytes, start, scene: &scene, packet: facts.packet };
         let mut may_hold = std::mem::take(&mut self.work.may_hold);
         may_hold.clear();
         if let Some(search) = self.ids.searches.message(Family::Dns, facts.to_server) {
             may_hold.extend_from_slice(&search.always);
             for (buffer, prefilter) in &search.buffers {
-                scene.of(*buffer).for_each(|name| prefilter.find(name, &mut may_hold));
+                view.buffers(*buffer).for_each(|name| prefilter.find(name, &mut may_hold));
             }
         }
         let port = ports(&facts).server;
@@ -188,7 +215,6 @@ impl Watch<'_, '_> {
             let searched = search.find(bytes, &mut may_hold);
             self.context.count(counter::INSPECTED_BYTES, searched as u64);
         }
-        let view = View { payload: bytes, start, scene: &scene, packet: facts.packet };
         self.look(&mut may_hold, Occasion { view, facts, excerpt: bytes, is_stream: !is_packet }, marks);
         scene.clear();
         self.work.empty = scene;
@@ -265,7 +291,7 @@ impl Watch<'_, '_> {
             _ => reader.end(&mut line, &mut sink),
         }
         self.context.give_buffer(kept, line.0);
-        if scene.all().next().is_some() {
+        if !scene.is_empty() {
             self.told(Family::Ssh, &scene, event, facts, state);
         }
     }
@@ -290,7 +316,8 @@ impl Watch<'_, '_> {
             StreamEventKind::Data(piece) => piece,
             _ => &[],
         };
-        self.search_message(search, Occasion { view, facts, excerpt, is_stream: true }, &mut state.marks);
+        let occasion = Occasion { view, facts, excerpt, is_stream: true };
+        self.search_message(search, Body::None, occasion, &mut state.marks);
         self.context.give_buffer(Kept::Window.of(event.direction), window);
     }
 }

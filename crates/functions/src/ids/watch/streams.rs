@@ -9,6 +9,7 @@ use super::protocols::Gathered;
 use super::{Occasion, Watch, ports, side, turned};
 use crate::ids::facts::Facts;
 use crate::ids::scene::View;
+use crate::ids::searches::Sought;
 use crate::ids::state::{Kept, State};
 use crate::ids::{LOOKBACK_BYTES, counter};
 use http::Line;
@@ -61,8 +62,10 @@ impl Watch<'_, '_> {
                 }
             }
             (Found::Unknown, Found::Failed) => {
-                self.clear(Kept::Line, Direction::Original);
-                self.clear(Kept::Line, Direction::Reply);
+                for direction in [Direction::Original, Direction::Reply] {
+                    self.clear(Kept::Line, direction);
+                    self.clear(Kept::InBody, direction);
+                }
             }
             _ => self.application(event, facts, state),
         }
@@ -112,10 +115,17 @@ impl Watch<'_, '_> {
             candidates.forget_before(start);
         }
         let mut forgotten = 0;
-        search.scan(&mut state.cursors[at], piece, |rule, end, len| {
-            let anchor = (event.offset + end as u64).saturating_sub(u64::from(len));
-            forgotten += u64::from(candidates.found(rule, anchor));
+        let mut in_body = std::mem::take(&mut self.work.in_body);
+        in_body.clear();
+        search.scan(&mut state.cursors[at], piece, |sought, end, len| match sought {
+            Sought::Stream(rule) => {
+                let anchor = (event.offset + end as u64).saturating_sub(u64::from(len));
+                forgotten += u64::from(candidates.found(rule, anchor));
+            }
+            Sought::Body(rule) => in_body.push(rule),
         });
+        self.keep_in_body(event.direction, &in_body);
+        self.work.in_body = in_body;
         self.context.count(counter::INSPECTED_BYTES, piece.len() as u64);
         if forgotten > 0 {
             self.context.count(counter::CANDIDATES_FORGOTTEN, forgotten);
@@ -123,7 +133,8 @@ impl Watch<'_, '_> {
         let mut may_hold = std::mem::take(&mut self.work.may_hold);
         may_hold.clear();
         may_hold.extend(candidates.rules());
-        may_hold.extend(search.always().iter().filter(|rule| !candidates.has_acted(**rule)));
+        let always = || search.always().iter().map(|sought| sought.rule());
+        may_hold.extend(always().filter(|rule| !candidates.has_acted(*rule)));
         self.work.acted_here.clear();
         if !may_hold.is_empty() {
             let empty = std::mem::take(&mut self.work.empty);
@@ -135,7 +146,7 @@ impl Watch<'_, '_> {
             );
             self.work.empty = empty;
             for &rule in &self.work.acted_here {
-                candidates.acted(rule, !search.always().contains(&rule));
+                candidates.acted(rule, always().all(|other| other != rule));
             }
         }
         self.work.may_hold = may_hold;
@@ -149,6 +160,20 @@ impl Watch<'_, '_> {
         self.context.give_buffer(kept, window);
     }
 
+    /// Keeps the rules whose literal was found where a message's body may be, until the message is over.
+    fn keep_in_body(&mut self, direction: Direction, rules: &[u32]) {
+        if rules.is_empty() {
+            return;
+        }
+        let mut kept = self.context.take_buffer(Kept::InBody.of(direction));
+        for rule in rules.iter().map(|rule| rule.to_le_bytes()) {
+            if !kept.as_slice().as_chunks().0.contains(&rule) {
+                kept.push(&rule);
+            }
+        }
+        self.context.give_buffer(Kept::InBody.of(direction), kept);
+    }
+
     pub(super) fn clear(&mut self, kept: Kept, direction: Direction) {
         if self.context.has_buffer(kept.of(direction)) {
             self.context.give_buffer(kept.of(direction), FlowBuffer::default());
@@ -157,7 +182,7 @@ impl Watch<'_, '_> {
 
     /// The connection is over, and another one begins.
     pub(super) fn forget(&mut self, direction: Direction) {
-        for kept in [Kept::Window, Kept::Candidates, Kept::Line, Kept::Head, Kept::Body] {
+        for kept in [Kept::Window, Kept::Candidates, Kept::Line, Kept::Progress, Kept::Text, Kept::InBody] {
             self.clear(kept, direction);
         }
     }
