@@ -142,6 +142,9 @@ impl Sink for Messages {
             Event::HeadersEnd(framing) => {
                 message.end_head();
                 message.state.is_body_apart = u8::from(framing == Framing::Chunked);
+                if let Framing::Length(len) = framing {
+                    message.text.reserve(usize::try_from(len).map_or(body_max, |len| len.min(body_max)));
+                }
                 self.ready.push(Ready::Head(number));
             }
             Event::Body(bytes) if message.state.is_body_complete == 0 => {
@@ -274,7 +277,7 @@ impl Message {
         let [first, second, third] =
             self.state.parts.map(|[start, len]| start as usize..start as usize + len as usize);
         let line = if self.is_request() {
-            self.fill_request(scene, second.clone());
+            self.fill_request(scene, wanted, second.clone());
             [Buffer::HttpMethod, Buffer::HttpUriRaw, Buffer::HttpProtocol, Buffer::HttpRequestLine]
         } else {
             [
@@ -291,16 +294,20 @@ impl Message {
         !with_body || self.body().is_empty() || self.fill_body(scene, decoder)
     }
 
-    fn fill_request(&self, scene: &mut Scene, target: Range<usize>) {
+    fn fill_request(&self, scene: &mut Scene, wanted: &Wanted, target: Range<usize>) {
         let target = self.text.get(target).unwrap_or_default();
-        scene.write(Buffer::HttpUri, |out| {
-            let start = out.len();
-            out.resize(start + target.len(), 0);
-            let len = uri::normalise(target, &mut out[start..]).map_or(0, |normal| normal.uri.len());
-            out.truncate(start + len);
-        });
-        let raw = uri::split(target).authority.or_else(|| self.value(HOST));
-        if let Some(raw) = raw {
+        if wanted.has(Buffer::HttpUri) {
+            scene.write(Buffer::HttpUri, |out| {
+                let start = out.len();
+                out.resize(start + target.len(), 0);
+                let len = uri::normalise(target, &mut out[start..]).map_or(0, |normal| normal.uri.len());
+                out.truncate(start + len);
+            });
+        }
+        if !wanted.has(Buffer::HttpHost) && !wanted.has(Buffer::HttpHostRaw) {
+            return;
+        }
+        if let Some(raw) = uri::split(target).authority.or_else(|| self.value(HOST)) {
             scene.add(Buffer::HttpHostRaw, raw);
             let (_, host, _) = uri::split_authority(raw);
             scene.write(Buffer::HttpHost, |out| out.extend(host.iter().map(u8::to_ascii_lowercase)));
@@ -311,13 +318,15 @@ impl Message {
         if self.lines.is_empty() {
             return;
         }
-        scene.write(Buffer::HttpHeader, |out| {
-            for (field, name, value) in self.headers() {
-                if field != COOKIE && field != SET_COOKIE {
-                    line(name, value, out);
+        if wanted.has(Buffer::HttpHeader) {
+            scene.write(Buffer::HttpHeader, |out| {
+                for (field, name, value) in self.headers() {
+                    if field != COOKIE && field != SET_COOKIE {
+                        line(name, value, out);
+                    }
                 }
-            }
-        });
+            });
+        }
         if wanted.has(Buffer::HttpHeaderRaw) {
             scene.share(Buffer::HttpHeaderRaw, self.header_lines());
         }
@@ -427,7 +436,7 @@ fn named(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
 
 /// The value with its folds as single spaces (RFC 9112 5.2).
 fn unfolded(value: &[u8], out: &mut Vec<u8>) {
-    if !value.contains(&b'\n') {
+    if memchr::memchr(b'\n', value).is_none() {
         return out.extend_from_slice(value);
     }
     for (number, part) in value.split(|&byte| byte == b'\n').enumerate() {
@@ -453,21 +462,21 @@ fn slice(of: &[u8], [start, len]: [u32; 2]) -> &[u8] {
     &of[start..(start + len as usize).min(of.len())]
 }
 
-/// Which buffers rules look at.
-#[derive(Default)]
-pub struct Wanted(Vec<Buffer>);
+/// Which buffers rules look at: a bit for each.
+#[derive(Clone, Copy, Default)]
+pub struct Wanted(u128);
+
+const _: () = assert!(Buffer::ALL.len() <= u128::BITS as usize);
 
 impl Wanted {
     /// Some rule looks at this one.
     pub fn add(&mut self, buffer: Buffer) {
-        if let Err(at) = self.0.binary_search(&buffer) {
-            self.0.insert(at, buffer);
-        }
+        self.0 |= 1 << buffer as u32;
     }
 
     /// Whether some rule does.
     pub fn has(&self, buffer: Buffer) -> bool {
-        self.0.binary_search(&buffer).is_ok()
+        self.0 >> buffer as u32 & 1 != 0
     }
 }
 

@@ -102,21 +102,21 @@ pub fn near(rule: &Rule) -> Option<(Literal, usize)> {
 /// means, only where it cannot hold.
 pub fn in_message(rule: &Rule) -> Option<(Buffer, Literal)> {
     let marked = rule.fast_pattern();
-    let mut best: Option<((u8, usize), &Content, Buffer)> = None;
+    let mut best: Option<((u8, u8, usize), &Content, Buffer)> = None;
     for (b, buffer) in rule.buffers.iter().enumerate().filter(|(_, one)| one.transforms.is_empty()) {
         for (m, one) in buffer.matches.iter().enumerate() {
             let Match::Content(content) = one else { continue };
             let Some(rank) = rank(buffer.buffer).filter(|_| !content.negated) else { continue };
             let len = content.pattern.len().min(MAX_LITERAL);
-            let weight = match () {
+            let class = match () {
                 // One of a few bytes is found everywhere.
-                () if len < 4 => (0, len),
+                () if len < 4 => 0,
                 // Whoever wrote the rule knows what is rare.
-                () if marked == Some((b, m)) => (u8::MAX, len),
-                () => (rank, len),
+                () if marked == Some((b, m)) => 2,
+                () => 1,
             };
-            if best.is_none_or(|(other, ..)| weight > other) {
-                best = Some((weight, content, buffer.buffer));
+            if best.is_none_or(|(other, ..)| (class, rank, len) > other) {
+                best = Some(((class, rank, len), content, buffer.buffer));
             }
         }
     }
@@ -127,14 +127,10 @@ pub fn in_message(rule: &Rule) -> Option<(Buffer, Literal)> {
 fn rank(buffer: Buffer) -> Option<u8> {
     use Buffer as B;
     Some(match buffer {
-        B::Base64Data
-        | B::Payload
-        | B::HttpStart
-        | B::HttpHeaderRaw
-        | B::HttpRequestLine
-        | B::HttpResponseLine => return None,
-        B::HttpHeaderNames | B::HttpMethod | B::HttpProtocol | B::HttpStatusCode | B::HttpStatusMessage => 1,
-        B::HttpHeader | B::HttpRequestHeader | B::HttpResponseHeader => 2,
+        B::Base64Data | B::Payload => return None,
+        B::HttpMethod | B::HttpProtocol | B::HttpStatusCode => 0,
+        B::HttpHeaderNames | B::HttpStatusMessage | B::HttpStart | B::HttpRequestLine | B::HttpResponseLine => 1,
+        B::HttpHeader | B::HttpHeaderRaw | B::HttpRequestHeader | B::HttpResponseHeader => 2,
         _ => 3,
     })
 }

@@ -23,8 +23,6 @@ pub struct Searches {
     streams: Lane<Prefilter<Sought>>,
     /// On messages to servers and to clients.
     messages: BTreeMap<(Family, bool), MessageSearch>,
-    /// Buffers that some rule looks at.
-    pub wanted: Wanted,
 }
 
 /// What a rule's literal is looked for in a stream for.
@@ -54,6 +52,8 @@ pub struct MessageSearch {
     pub bodies: Vec<(Buffer, Prefilter)>,
     /// Rules that are always looked at.
     pub always: Vec<u32>,
+    /// Buffers that some of these rules look at.
+    pub wanted: Wanted,
 }
 
 /// The searches on a kind of packets.
@@ -223,13 +223,12 @@ fn kind_of(number: u8) -> usize {
 impl Searches {
     /// For these rules.
     pub fn new(rules: &Rules) -> Result<Searches, SetError> {
-        let mut wanted = Wanted::default();
         let mut packets: [Vec<Item>; 4] = Default::default();
         let mut streams = Vec::new();
-        let mut messages: BTreeMap<(Family, bool), BTreeMap<Option<Buffer>, Vec<Entry>>> = BTreeMap::new();
+        let mut messages: BTreeMap<(Family, bool), (Wanted, BTreeMap<Option<Buffer>, Vec<Entry>>)> =
+            BTreeMap::new();
         for (number, (_, occasions, loaded)) in (0..).zip(&rules.signatures) {
             let rule = &loaded.rule;
-            rule.buffers.iter().for_each(|one| wanted.add(aliased(one.buffer)));
             for (kind, items) in packets.iter_mut().enumerate() {
                 // Rules about DNS messages are found by what these have.
                 let other = occasions.other_packet && occasions.message.is_none();
@@ -256,8 +255,9 @@ impl Searches {
                         body.ports[usize::from(to_server)] = None;
                         streams.push(body);
                     }
-                    let entries = messages.entry((family, to_server)).or_default().entry(buffer.map(aliased));
-                    entries.or_default().push((literal, number));
+                    let (wanted, entries) = messages.entry((family, to_server)).or_default();
+                    rule.buffers.iter().for_each(|one| wanted.add(aliased(one.buffer)));
+                    entries.entry(buffer.map(aliased)).or_default().push((literal, number));
                 }
             }
         }
@@ -269,10 +269,9 @@ impl Searches {
             packets: packets.map(Lane::new),
             streams: Lane::new(streams),
             messages: BTreeMap::new(),
-            wanted,
         };
-        for (key, buffers) in messages {
-            let mut search = MessageSearch::default();
+        for (key, (wanted, buffers)) in messages {
+            let mut search = MessageSearch { wanted, ..MessageSearch::default() };
             for (buffer, entries) in buffers {
                 match buffer {
                     Some(buffer) if is_body(buffer) => search.bodies.push((buffer, Prefilter::new(entries)?)),

@@ -121,8 +121,7 @@ impl Watch<'_, '_> {
         }
         let Some(search) = self.ids.searches.message(family, facts.to_server) else { return };
         let mut scene = std::mem::take(&mut self.work.empty);
-        let wanted = &self.ids.searches.wanted;
-        let is_in_stream = message.fill(&mut scene, wanted, with_body, &mut self.work.decoder);
+        let is_in_stream = message.fill(&mut scene, &search.wanted, with_body, &mut self.work.decoder);
         let payload = message.payload(with_body);
         let view = View { payload, start: 0, scene: &scene, packet: None };
         let body = match with_body {
@@ -182,6 +181,7 @@ impl Watch<'_, '_> {
             return;
         };
         self.context.count(counter::DNS_MESSAGES, 1);
+        let search = self.ids.searches.message(Family::Dns, facts.to_server);
         let mut scene = std::mem::take(&mut self.work.empty);
         let mut about = DnsFacts::of(&message);
         let mut entries = message.entries();
@@ -192,7 +192,7 @@ impl Watch<'_, '_> {
                 dns::Section::Authority => Buffer::DnsAuthoritiesName,
                 dns::Section::Additional => Buffer::DnsAdditionalsName,
             };
-            if self.ids.searches.wanted.has(buffer) {
+            if search.is_some_and(|search| search.wanted.has(buffer)) {
                 scene.add(buffer, self.work.name.as_bytes());
             }
             if matches!(entry.section, dns::Section::Question | dns::Section::Answer) {
@@ -203,7 +203,7 @@ impl Watch<'_, '_> {
         let view = View { payload: bytes, start, scene: &scene, packet: facts.packet };
         let mut may_hold = std::mem::take(&mut self.work.may_hold);
         may_hold.clear();
-        if let Some(search) = self.ids.searches.message(Family::Dns, facts.to_server) {
+        if let Some(search) = search {
             may_hold.extend_from_slice(&search.always);
             for (buffer, prefilter) in &search.buffers {
                 view.buffers(*buffer).for_each(|name| prefilter.find(name, &mut may_hold));
