@@ -3,59 +3,50 @@
 use literals::{Cursor, Literal, MAX_LITERAL, Set, SetError};
 use rules::{Buffer, Content, Match, Operand, Position, Rule};
 
-/// Rules that look at the same bytes. A rule stands for itself, or for what is to become of it (`T`).
+/// Rules that look at the same bytes, each told by a literal. A rule stands for itself, or for what is to become of it (`T`).
 pub struct Prefilter<T = u32> {
     set: Set,
     /// For each literal, its rule and its length.
-    rules: Vec<(T, u32)>,
-    /// Rules that have no literal.
-    always: Vec<T>,
+    rules: Vec<(T, usize)>,
 }
 
-/// A rule's literal, if it has one here, and the rule.
-pub type Entry<T = u32> = (Option<Literal>, T);
+/// A rule's literal, and the rule.
+pub type Entry<T = u32> = (Literal, T);
 
 impl<T: Copy> Prefilter<T> {
     /// A search for these.
-    pub fn new(entries: impl IntoIterator<Item = Entry<T>>) -> Result<Prefilter<T>, SetError> {
-        let (mut literals, mut rules, mut always) = (Vec::new(), Vec::new(), Vec::new());
-        for (literal, rule) in entries {
-            match literal {
-                Some(literal) => {
-                    rules.push((rule, literal.bytes.len() as u32));
-                    literals.push(literal);
-                }
-                None => always.push(rule),
-            }
-        }
-        Ok(Prefilter { set: Set::new(literals)?, rules, always })
+    pub fn new(entries: Vec<Entry<T>>) -> Result<Prefilter<T>, SetError> {
+        let rules = entries.iter().map(|(literal, rule)| (*rule, literal.bytes.len())).collect();
+        Ok(Prefilter { set: Set::new(entries.into_iter().map(|(literal, _)| literal))?, rules })
     }
 
-    /// Whether there is anything to search for.
-    pub fn has_literals(&self) -> bool {
-        !self.rules.is_empty()
-    }
-
-    /// Rules that have no literal.
-    pub fn always(&self) -> &[T] {
-        &self.always
-    }
-
-    /// Adds the rules whose literal is in the text.
+    /// Tells of each rule whose literal is in the text.
     #[inline]
-    pub fn find(&self, text: &[u8], candidates: &mut Vec<T>) {
-        self.set.find(text, |literal, _| candidates.push(self.rules[literal as usize].0));
+    pub fn find(&self, text: &[u8], mut found: impl FnMut(Hit<T>)) {
+        self.set.find(text, |literal, end| found(self.hit(literal, end)));
     }
 
-    /// Goes on with a stream, and tells each rule whose literal ends in the piece, with where it ends and its
-    /// length.
+    /// Goes on with a stream, and tells of each rule whose literal ends in the piece.
     #[inline]
-    pub fn scan(&self, cursor: &mut Cursor, piece: &[u8], mut found: impl FnMut(T, usize, u32)) {
-        self.set.scan(cursor, piece, |literal, end| {
-            let (rule, len) = self.rules[literal as usize];
-            found(rule, end, len);
-        });
+    pub fn scan(&self, cursor: &mut Cursor, piece: &[u8], mut found: impl FnMut(Hit<T>)) {
+        self.set.scan(cursor, piece, |literal, end| found(self.hit(literal, end)));
     }
+
+    fn hit(&self, literal: u32, end: usize) -> Hit<T> {
+        let (rule, len) = self.rules[literal as usize];
+        Hit { rule, end, len }
+    }
+}
+
+/// A literal that was found.
+#[derive(Clone, Copy, Debug)]
+pub struct Hit<T = u32> {
+    /// Its rule.
+    pub rule: T,
+    /// Where it ends, in bytes from the beginning of the text or piece.
+    pub end: usize,
+    /// Its length in bytes.
+    pub len: usize,
 }
 
 /// What to search for in a content: all of it, or its beginning.
@@ -129,7 +120,11 @@ fn rank(buffer: Buffer) -> Option<u8> {
     Some(match buffer {
         B::Base64Data | B::Payload => return None,
         B::HttpMethod | B::HttpProtocol | B::HttpStatusCode => 0,
-        B::HttpHeaderNames | B::HttpStatusMessage | B::HttpStart | B::HttpRequestLine | B::HttpResponseLine => 1,
+        B::HttpHeaderNames
+        | B::HttpStatusMessage
+        | B::HttpStart
+        | B::HttpRequestLine
+        | B::HttpResponseLine => 1,
         B::HttpHeader | B::HttpHeaderRaw | B::HttpRequestHeader | B::HttpResponseHeader => 2,
         _ => 3,
     })

@@ -5,40 +5,41 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use dissect::detect::{Application as Found, Verdict};
-use literals::{Literal, SetError};
+use literals::{Cursor, Literal, SetError};
 use rules::{Application, Buffer, Direction, Match, Ports, Protocol, Rule, Transport};
 
 use super::facts::is_application;
 use super::load::Rules;
 use super::message::Wanted;
 use super::occasion::Family;
-use super::prefilter::{Entry, NEAR_BYTES, Prefilter, anchor, in_message, near};
+use super::prefilter::{Entry, Hit, NEAR_BYTES, Prefilter, anchor, in_message, near};
 use super::scene::aliased;
 
 /// The searches for the patterns of all rules.
 pub struct Searches {
-    /// On packets of TCP, UDP, ICMP, and others.
-    packets: [Lane<PacketSearch>; 4],
-    /// On pieces of streams.
-    streams: Lane<Prefilter<Sought>>,
+    /// On packets of TCP, with its streams, of UDP, of ICMP, and others.
+    lanes: [Lane; 4],
     /// On messages to servers and to clients.
     messages: BTreeMap<(Family, bool), MessageSearch>,
 }
 
-/// What a rule's literal is looked for in a stream for.
+/// What a rule's literal is looked for for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sought {
+    /// The rule looks at packets: the literal has to lie in one, and to end within so many bytes of its beginning.
+    Packet(u32, usize),
     /// The rule looks into streams: it is its anchor.
     Stream(u32),
     /// The rule looks into bodies of messages, most of which stand in the stream as they are.
     Body(u32),
 }
 
-impl Sought {
-    /// The rule.
-    pub fn rule(self) -> u32 {
-        match self {
-            Sought::Stream(rule) | Sought::Body(rule) => rule,
+impl Hit<Sought> {
+    /// The rule that may hold on the packet that was searched.
+    pub fn in_packet(self) -> Option<u32> {
+        match self.rule {
+            Sought::Packet(rule, reach) if self.len <= self.end && self.end <= reach => Some(rule),
+            _ => None,
         }
     }
 }
@@ -56,70 +57,106 @@ pub struct MessageSearch {
     pub wanted: Wanted,
 }
 
-/// The searches on a kind of packets.
-pub struct PacketSearch {
-    /// For literals that must be near the beginning, by how far that is in bytes.
-    near: Vec<(usize, Prefilter)>,
-    /// For others, and for rules without a literal.
-    far: Prefilter,
+/// What there is to search for in a kind of messages.
+#[derive(Default)]
+struct MessageRules {
+    always: Vec<u32>,
+    wanted: Wanted,
+    buffers: BTreeMap<Buffer, Vec<Entry>>,
 }
 
-/// How near the beginning, in bytes, literals are looked for together: the few first bytes have to be looked at one by one,
-/// as many of these literals are short.
-const REACHES: [usize; 3] = [16, 64, NEAR_BYTES];
+/// The search on packets and streams of a kind.
+pub struct Search {
+    /// For short literals that must be near the beginning of a packet, by how near.
+    near: Vec<(usize, Prefilter)>,
+    /// For all others.
+    far: Prefilter<Sought>,
+    /// Whether some of these are looked for in packets.
+    finds_in_packets: bool,
+    /// Rules that are looked at on every packet, ...
+    always_in_packets: Vec<u32>,
+    /// ... and on every piece of a stream.
+    always_in_streams: Vec<u32>,
+}
 
-impl PacketSearch {
-    fn new(items: &[&Item]) -> Result<PacketSearch, SetError> {
+/// How near the beginning of a packet, in bytes, short literals are looked for together.
+const REACHES: [usize; 2] = [64, NEAR_BYTES];
+
+impl Search {
+    fn new(items: &[&Item]) -> Result<Search, SetError> {
         let mut near: [Vec<Entry>; REACHES.len()] = Default::default();
-        let mut far = Vec::new();
-        for item in items {
-            let reach = item.near.as_ref().and_then(|(_, end)| REACHES.iter().position(|reach| end <= reach));
-            match (reach, &item.near) {
-                (Some(reach), Some((literal, _))) => {
-                    near[reach].push((Some(literal.clone()), item.rule.rule()))
+        let mut far: Vec<Entry<Sought>> = Vec::new();
+        let (mut always_in_packets, mut always_in_streams) = (Vec::new(), Vec::new());
+        for Item { sought, literal, .. } in items {
+            match (sought, literal) {
+                (Sought::Packet(rule, _), None) => always_in_packets.push(*rule),
+                (Sought::Stream(rule), None) => always_in_streams.push(*rule),
+                (Sought::Body(_), None) => {}
+                (Sought::Packet(rule, reach), Some(short)) if short.bytes.len() < LONG_BYTES => {
+                    let tier = REACHES.iter().position(|most| reach <= most);
+                    match tier {
+                        Some(tier) => near[tier].push((short.clone(), *rule)),
+                        None => far.push((short.clone(), *sought)),
+                    }
                 }
-                _ => far.push((item.literal.clone(), item.rule.rule())),
+                (_, Some(literal)) => far.push((literal.clone(), *sought)),
             }
         }
         let near = REACHES.into_iter().zip(near).filter(|(_, entries)| !entries.is_empty());
-        Ok(PacketSearch {
+        Ok(Search {
             near: near
                 .map(|(reach, entries)| Ok((reach, Prefilter::new(entries)?)))
                 .collect::<Result<_, _>>()?,
+            finds_in_packets: far.iter().any(|(_, sought)| matches!(sought, Sought::Packet(..))),
             far: Prefilter::new(far)?,
+            always_in_packets,
+            always_in_streams,
         })
     }
 
-    /// Adds the rules that may hold, and says how many bytes were searched.
-    pub fn find(&self, payload: &[u8], may_hold: &mut Vec<u32>) -> usize {
-        may_hold.extend_from_slice(self.far.always());
+    /// Adds the rules that may hold on a packet, and says how many bytes were searched. `hits`: what was found in its payload
+    /// as that of a stream's piece.
+    pub fn packet(&self, payload: &[u8], hits: Option<&[Hit<Sought>]>, may_hold: &mut Vec<u32>) -> usize {
+        may_hold.extend_from_slice(&self.always_in_packets);
         let mut searched = 0;
-        let near = self.near.iter().map(|(reach, search)| (&payload[..payload.len().min(*reach)], search));
-        let far = self.far.has_literals().then_some((payload, &self.far));
-        for (bytes, search) in near.chain(far) {
-            search.find(bytes, may_hold);
-            searched += bytes.len();
+        for (reach, search) in &self.near {
+            let beginning = &payload[..payload.len().min(*reach)];
+            search.find(beginning, |hit| may_hold.push(hit.rule));
+            searched += beginning.len();
+        }
+        match hits {
+            Some(hits) => may_hold.extend(hits.iter().filter_map(|hit| hit.in_packet())),
+            None if self.finds_in_packets => {
+                self.far.find(payload, |hit| may_hold.extend(hit.in_packet()));
+                searched += payload.len();
+            }
+            None => {}
         }
         searched
+    }
+
+    /// Goes on with a stream.
+    pub fn piece(&self, cursor: &mut Cursor, piece: &[u8], hits: &mut Vec<Hit<Sought>>) {
+        hits.clear();
+        self.far.scan(cursor, piece, |hit| hits.push(hit));
+    }
+
+    /// Rules that are looked at on every piece of a stream.
+    pub fn always_in_streams(&self) -> &[u32] {
+        &self.always_in_streams
     }
 }
 
 /// A rule in a lane.
 struct Item {
-    rule: Sought,
+    sought: Sought,
     literal: Option<Literal>,
-    /// A literal that must be near the beginning of a packet, and how far from there it ends at most.
-    near: Option<(Literal, usize)>,
     /// Of the server, by direction.
     ports: [Option<Arc<Ports>>; 2],
     protocol: Protocol,
 }
 
 impl Item {
-    fn entry(&self) -> Entry<Sought> {
-        (self.literal.clone(), self.rule)
-    }
-
     /// Whether the rule may hold in this direction at this server's port.
     fn may_hold(&self, to_client: usize, port: u16) -> bool {
         self.ports[to_client].as_ref().is_some_and(|ports| ports.contains(port))
@@ -138,18 +175,18 @@ impl Item {
 
 /// Rules that look at the same kind of bytes, parted by direction, server's port and application. A part's search is made when the
 /// first bytes of that part come: of most parts, none ever do.
-struct Lane<S> {
+struct Lane {
     items: Vec<Item>,
     /// To the server, and to the client.
-    ways: [Parts<S>; 2],
+    ways: [Parts; 2],
 }
 
 /// The parts of a direction.
-struct Parts<S> {
+struct Parts {
     /// Where ranges of ports begin that no rule tells apart.
     starts: Vec<u16>,
     /// The searches of each range, one for each application.
-    searches: Vec<OnceLock<Box<S>>>,
+    searches: Vec<OnceLock<Box<Search>>>,
 }
 
 /// Applications that are told apart: unknown, none of ours, and ours.
@@ -163,8 +200,8 @@ fn number_of(application: Verdict) -> usize {
     }
 }
 
-impl<S> Lane<S> {
-    fn new(items: Vec<Item>) -> Lane<S> {
+impl Lane {
+    fn new(items: Vec<Item>) -> Lane {
         let ways = [0, 1].map(|to_client| {
             let of = |item: &Item| item.ports[to_client].clone();
             let mut starts = vec![0];
@@ -183,13 +220,7 @@ impl<S> Lane<S> {
     }
 
     /// The search for what goes this way; none if no rule may hold.
-    fn search(
-        &self,
-        to_server: bool,
-        port: u16,
-        application: Verdict,
-        make: impl FnOnce(&[&Item]) -> Result<S, SetError>,
-    ) -> Option<&S> {
+    fn search(&self, to_server: bool, port: u16, application: Verdict) -> Option<&Search> {
         if self.items.is_empty() {
             return None;
         }
@@ -202,18 +233,21 @@ impl<S> Lane<S> {
             let items: Vec<&Item> =
                 items.filter(|item| item.may_hold(to_client, port) && item.may_be_of(application)).collect();
             // All literals are of lengths that a set takes, and there are no more than `Searches::new` saw.
-            let made = make(&items)
+            let made = Search::new(&items)
                 .unwrap_or_else(|error| unreachable!("a set of literals that were checked: {error}"));
             Box::new(made)
         }))
     }
 }
 
-/// The kind of packets that a protocol's number is of: an index of `packets`.
+/// The lane of TCP.
+const TCP: usize = 0;
+
+/// The kind of packets that a protocol's number is of: which lane is theirs.
 fn kind_of(number: u8) -> usize {
     use packet::parse::protocol;
     match number {
-        protocol::TCP => 0,
+        protocol::TCP => TCP,
         protocol::UDP => 1,
         protocol::ICMP | protocol::ICMPV6 => 2,
         _ => 3,
@@ -223,85 +257,70 @@ fn kind_of(number: u8) -> usize {
 impl Searches {
     /// For these rules.
     pub fn new(rules: &Rules) -> Result<Searches, SetError> {
-        let mut packets: [Vec<Item>; 4] = Default::default();
-        let mut streams = Vec::new();
-        let mut messages: BTreeMap<(Family, bool), (Wanted, BTreeMap<Option<Buffer>, Vec<Entry>>)> =
-            BTreeMap::new();
+        let mut lanes: [Vec<Item>; 4] = Default::default();
+        let mut messages: BTreeMap<(Family, bool), MessageRules> = BTreeMap::new();
         for (number, (_, occasions, loaded)) in (0..).zip(&rules.signatures) {
             let rule = &loaded.rule;
-            for (kind, items) in packets.iter_mut().enumerate() {
+            for (kind, items) in lanes.iter_mut().enumerate() {
                 // Rules about DNS messages are found by what these have.
                 let other = occasions.other_packet && occasions.message.is_none();
-                let looks = if kind == 0 { occasions.tcp_packet } else { other };
+                let looks = if kind == TCP { occasions.tcp_packet } else { other };
                 if looks && may_be(rule, kind) {
-                    let literal = anchor(rule).filter(|literal| literal.bytes.len() >= RARE_BYTES);
-                    items
-                        .push(Item { near: near(rule), ..item(rule, Sought::Stream(number), literal, kind) });
+                    let (literal, reach) = in_packet(rule);
+                    items.push(item(rule, Sought::Packet(number, reach), literal, kind));
                 }
             }
-            if occasions.stream && may_be(rule, 0) {
-                streams.push(item(rule, Sought::Stream(number), anchor(rule), 0));
+            if occasions.stream && may_be(rule, TCP) {
+                lanes[TCP].push(item(rule, Sought::Stream(number), anchor(rule), TCP));
             }
             let Some(family) = occasions.message else { continue };
             for to_server in [true, false] {
                 if may_go(rule, to_server) && may_have(rule, family, to_server) {
+                    let rules = messages.entry((family, to_server)).or_default();
+                    rule.buffers.iter().for_each(|one| rules.wanted.add(aliased(one.buffer)));
                     // A few bytes are found everywhere: to look at the rule is less work than to search for them in much.
                     let rare = in_message(rule).filter(|(buffer, literal)| {
                         literal.bytes.len() >= if is_body(*buffer) { RARE_BYTES } else { SHORT_BYTES }
                     });
-                    let (buffer, literal) = rare.unzip();
-                    if buffer.is_some_and(is_body) {
-                        let mut body = item(rule, Sought::Body(number), literal.clone(), 0);
+                    let Some((buffer, literal)) = rare else {
+                        rules.always.push(number);
+                        continue;
+                    };
+                    if is_body(buffer) {
+                        let mut body = item(rule, Sought::Body(number), Some(literal.clone()), TCP);
                         body.ports[usize::from(to_server)] = None;
-                        streams.push(body);
+                        lanes[TCP].push(body);
                     }
-                    let (wanted, entries) = messages.entry((family, to_server)).or_default();
-                    rule.buffers.iter().for_each(|one| wanted.add(aliased(one.buffer)));
-                    entries.entry(buffer.map(aliased)).or_default().push((literal, number));
+                    rules.buffers.entry(aliased(buffer)).or_default().push((literal, number));
                 }
             }
         }
         // Found out once whether literals are such that any part of them can be searched for.
-        let near = |item: &Item| (item.near.as_ref().map(|(literal, _)| literal.clone()), item.rule);
-        let items = || packets.iter().flatten().chain(&streams);
-        Prefilter::new(items().map(Item::entry).chain(items().map(near)))?;
-        let mut searches = Searches {
-            packets: packets.map(Lane::new),
-            streams: Lane::new(streams),
-            messages: BTreeMap::new(),
-        };
-        for (key, (wanted, buffers)) in messages {
-            let mut search = MessageSearch { wanted, ..MessageSearch::default() };
+        for lane in &lanes {
+            Search::new(&lane.iter().collect::<Vec<_>>())?;
+        }
+        let mut searches = Searches { lanes: lanes.map(Lane::new), messages: BTreeMap::new() };
+        for (key, MessageRules { always, wanted, buffers }) in messages {
+            let mut search = MessageSearch { always, wanted, ..MessageSearch::default() };
             for (buffer, entries) in buffers {
-                match buffer {
-                    Some(buffer) if is_body(buffer) => search.bodies.push((buffer, Prefilter::new(entries)?)),
-                    Some(buffer) => search.buffers.push((buffer, Prefilter::new(entries)?)),
-                    None => search.always.extend(entries.iter().map(|(_, number)| number)),
-                }
+                let among = if is_body(buffer) { &mut search.bodies } else { &mut search.buffers };
+                among.push((buffer, Prefilter::new(entries)?));
             }
             searches.messages.insert(key, search);
         }
         Ok(searches)
     }
 
-    /// The search on packets of a protocol.
-    pub fn packet(
-        &self,
-        protocol: u8,
-        to_server: bool,
-        port: u16,
-        application: Verdict,
-    ) -> Option<&PacketSearch> {
+    /// The search on packets of a protocol, and on its streams.
+    pub fn packet(&self, protocol: u8, to_server: bool, port: u16, application: Verdict) -> Option<&Search> {
         let kind = kind_of(protocol);
         let port = if kind <= 1 { port } else { 0 };
-        self.packets[kind].search(to_server, port, application, PacketSearch::new)
+        self.lanes[kind].search(to_server, port, application)
     }
 
     /// The search on streams.
-    pub fn stream(&self, to_server: bool, port: u16, application: Verdict) -> Option<&Prefilter<Sought>> {
-        self.streams.search(to_server, port, application, |items| {
-            Prefilter::new(items.iter().map(|item| item.entry()))
-        })
+    pub fn stream(&self, to_server: bool, port: u16, application: Verdict) -> Option<&Search> {
+        self.lanes[TCP].search(to_server, port, application)
     }
 
     /// The search on messages.
@@ -312,8 +331,21 @@ impl Searches {
 
 /// The fewest bytes that are searched for where nothing depends on it, ...
 const RARE_BYTES: usize = 4;
-/// ... and where there is little to search.
+/// ... and where there is little to search; from so many bytes on, it is no matter how much there is.
 const SHORT_BYTES: usize = 2;
+const LONG_BYTES: usize = 5;
+
+/// What to search a packet for: of what must be near its beginning and of what may be anywhere, the longer one unless that is
+/// needless; and within how many bytes it has to end.
+fn in_packet(rule: &Rule) -> (Option<Literal>, usize) {
+    let is_long = |literal: &Literal| literal.bytes.len() >= LONG_BYTES;
+    match (near(rule), anchor(rule)) {
+        (Some((near, reach)), anchor) if is_long(&near) || !anchor.as_ref().is_some_and(is_long) => {
+            (Some(near), reach)
+        }
+        (_, anchor) => (anchor.filter(|literal| literal.bytes.len() >= RARE_BYTES), usize::MAX),
+    }
+}
 
 fn item(rule: &Rule, sought: Sought, literal: Option<Literal>, kind: usize) -> Item {
     let any = || Some(Arc::new(Ports::any()));
@@ -324,9 +356,8 @@ fn item(rule: &Rule, sought: Sought, literal: Option<Literal>, kind: usize) -> I
         true => Some(Arc::clone(ports)),
     };
     Item {
-        rule: sought,
+        sought,
         literal,
-        near: None,
         ports: [of(true, &rule.destination_ports), of(false, &rule.source_ports)],
         protocol: rule.protocol,
     }

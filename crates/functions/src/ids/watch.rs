@@ -5,7 +5,9 @@ use dissect::detect::{Application, Ports, Verdict as Found};
 use dissect::dns;
 use http::Side;
 use inspect::Scratch;
+use literals::Cursor;
 use nf::answer::{self, IcmpError};
+use nf::stream::StreamEventKind;
 use nf::{AlertDetail, Context, PacketView, Verdict};
 use packet::parse::protocol;
 use packet::{Direction, DropReason, split_mix};
@@ -19,7 +21,9 @@ use super::facts::{Facts, PacketFacts, is_established};
 use super::limit::Tracked;
 use super::marks::Marks;
 use super::message::{Decoder, Messages};
+use super::prefilter::Hit;
 use super::scene::{Scene, View};
+use super::searches::Sought;
 use super::state::State;
 use super::{EXCERPT_BYTES, Ids, counter};
 
@@ -33,7 +37,9 @@ pub struct Work {
     /// Rules without an anchor that acted, or all that acted, on a piece of a stream.
     acted_here: Vec<u32>,
     candidates: Candidates,
-    /// Rules whose literal was found, and that look for it in bodies.
+    /// What was found in the piece at hand.
+    hits: Vec<Hit<Sought>>,
+    /// Of these, rules that look into bodies.
     in_body: Vec<u32>,
     scratch: Scratch,
     scenes: Vec<Scene>,
@@ -54,6 +60,16 @@ pub struct Watch<'a, 'c> {
     drops_flow: bool,
     /// A rule says that nothing more of this packet is looked at.
     is_passed: bool,
+    /// The piece that the packet brings was searched with the packet.
+    scanned: Option<Scanned>,
+}
+
+/// How a piece was searched.
+struct Scanned {
+    /// For rules of this application.
+    application: Found,
+    /// From here.
+    before: Cursor,
 }
 
 /// An occasion: what there is, what is known, and what an alert shows of it.
@@ -75,7 +91,7 @@ impl<'a, 'c> Watch<'a, 'c> {
         work: &'a mut Work,
     ) -> Self {
         work.acted.clear();
-        Watch { ids, packet, context, work, drop: None, drops_flow: false, is_passed: false }
+        Watch { ids, packet, context, work, drop: None, drops_flow: false, is_passed: false, scanned: None }
     }
 
     /// Looks at all that the packet brings.
@@ -100,16 +116,17 @@ impl<'a, 'c> Watch<'a, 'c> {
             if application == Found::Known(Application::Dns) {
                 self.dns(own.payload, 0, facts, &mut state.marks, true);
             } else {
-                self.on_packet(facts, &own, &mut state.marks);
+                self.on_packet(facts, &own, &mut state.marks, false);
             }
         } else {
-            self.on_packet(Facts { packet: Some(&own), ..facts }, &own, &mut state.marks);
+            let is_piece = brings_its_payload(self.packet, direction, own.payload);
+            if is_piece {
+                self.scan(&facts, own.payload, &mut state.cursors[direction.index()]);
+            }
+            self.on_packet(Facts { packet: Some(&own), ..facts }, &own, &mut state.marks, is_piece);
         }
         let packet = self.packet;
         for event in packet.stream() {
-            if self.is_passed {
-                break;
-            }
             let ends =
                 if event.direction == direction { (source, destination) } else { (destination, source) };
             let to_server = event.direction == Direction::Original;
@@ -126,8 +143,8 @@ impl<'a, 'c> Watch<'a, 'c> {
         Verdict::Drop(reason)
     }
 
-    /// The packet alone.
-    fn on_packet(&mut self, facts: Facts<'_>, own: &PacketFacts<'_>, marks: &mut Marks) {
+    /// The packet alone; `is_scanned`: what is to be found in its payload was.
+    fn on_packet(&mut self, facts: Facts<'_>, own: &PacketFacts<'_>, marks: &mut Marks, is_scanned: bool) {
         let (protocol, port) = (own.protocol, ports(&facts).server);
         let Some(search) = self.ids.searches.packet(protocol, facts.to_server, port, facts.application)
         else {
@@ -135,7 +152,8 @@ impl<'a, 'c> Watch<'a, 'c> {
         };
         let mut may_hold = std::mem::take(&mut self.work.may_hold);
         may_hold.clear();
-        let searched = search.find(own.payload, &mut may_hold);
+        let hits = is_scanned.then_some(&self.work.hits[..]);
+        let searched = search.packet(own.payload, hits, &mut may_hold);
         self.context.count(counter::INSPECTED_BYTES, searched as u64);
         let empty = std::mem::take(&mut self.work.empty);
         let view = View { payload: own.payload, start: 0, scene: &empty, packet: Some(own) };
@@ -146,6 +164,9 @@ impl<'a, 'c> Watch<'a, 'c> {
 
     /// Looks at rules on an occasion, in their order, and does what those say that hold.
     fn look(&mut self, may_hold: &mut Vec<u32>, occasion: Occasion<'_>, marks: &mut Marks) {
+        if self.is_passed {
+            return;
+        }
         may_hold.sort_unstable();
         may_hold.dedup();
         let (mut looked_at, gave_up) = (0, self.work.scratch.exhausted());
@@ -255,6 +276,14 @@ impl<'a, 'c> Watch<'a, 'c> {
             self.context.flow().key.words().iter().fold(0, |mixed: u64, word| split_mix(&mut (mixed ^ word)));
         Tracked { rule, ends: (facts.source, facts.destination), flow }
     }
+}
+
+/// Whether the first thing that the packet brings to its streams is its own payload, as a piece of its own direction's.
+fn brings_its_payload(packet: &PacketView<'_>, direction: Direction, payload: &[u8]) -> bool {
+    packet.stream().next().is_some_and(|event| match event.kind {
+        StreamEventKind::Data(piece) => event.direction == direction && std::ptr::eq(piece, payload),
+        _ => false,
+    })
 }
 
 fn side(direction: Direction) -> Side {

@@ -87,9 +87,6 @@ impl Watch<'_, '_> {
         }
         self.context.give_buffer(line, gathered.0);
         for number in 0..messages.ready.len() {
-            if self.is_passed {
-                break;
-            }
             self.message(&messages, messages.ready[number], event.direction, facts, &mut state.marks);
         }
         messages.end(&mut saved_progress, &mut saved_text);
@@ -150,7 +147,7 @@ impl Watch<'_, '_> {
         for (buffer, prefilter) in search.buffers.iter().chain(bodies) {
             for bytes in occasion.view.buffers(*buffer) {
                 searched += bytes.len() as u64;
-                prefilter.find(bytes, &mut may_hold);
+                prefilter.find(bytes, |hit| may_hold.push(hit.rule));
             }
         }
         if let Body::InStream(direction) = body
@@ -176,7 +173,7 @@ impl Watch<'_, '_> {
     ) {
         let Ok(message) = dns::Message::read(bytes) else {
             if let (true, Some(own)) = (is_packet, facts.packet) {
-                self.on_packet(facts, own, marks);
+                self.on_packet(facts, own, marks, false);
             }
             return;
         };
@@ -206,13 +203,13 @@ impl Watch<'_, '_> {
         if let Some(search) = search {
             may_hold.extend_from_slice(&search.always);
             for (buffer, prefilter) in &search.buffers {
-                view.buffers(*buffer).for_each(|name| prefilter.find(name, &mut may_hold));
+                view.buffers(*buffer).for_each(|name| prefilter.find(name, |hit| may_hold.push(hit.rule)));
             }
         }
         let port = ports(&facts).server;
         let on_packet = self.ids.searches.packet(facts.protocol, facts.to_server, port, facts.application);
         if let (true, Some(search)) = (is_packet, on_packet) {
-            let searched = search.find(bytes, &mut may_hold);
+            let searched = search.packet(bytes, None, &mut may_hold);
             self.context.count(counter::INSPECTED_BYTES, searched as u64);
         }
         self.look(&mut may_hold, Occasion { view, facts, excerpt: bytes, is_stream: !is_packet }, marks);
@@ -232,9 +229,6 @@ impl Watch<'_, '_> {
         while let dns::Framed::Message { message, rest } = dns::over_tcp(&buffer.as_slice()[done..]) {
             done = buffer.as_slice().len() - rest.len();
             self.dns(message, 0, facts, &mut state.marks, false);
-            if self.is_passed {
-                break;
-            }
         }
         buffer.consume(done);
         self.context.give_buffer(kept, buffer);
@@ -306,9 +300,6 @@ impl Watch<'_, '_> {
         state: &mut State,
     ) {
         let Some(search) = self.ids.searches.message(family, facts.to_server) else { return };
-        if self.is_passed {
-            return;
-        }
         let at = event.direction.index();
         let window = self.context.take_buffer(Kept::Window.of(event.direction));
         let view = View { payload: window.as_slice(), start: state.window_start[at], scene, packet: None };

@@ -6,13 +6,14 @@ use nf::stream::{StreamEvent, StreamEventKind};
 use packet::Direction;
 
 use super::protocols::Gathered;
-use super::{Occasion, Watch, ports, side, turned};
+use super::{Occasion, Scanned, Watch, ports, side, turned};
 use crate::ids::facts::Facts;
 use crate::ids::scene::View;
 use crate::ids::searches::Sought;
 use crate::ids::state::{Kept, State};
 use crate::ids::{LOOKBACK_BYTES, counter};
 use http::Line;
+use literals::Cursor;
 
 impl Watch<'_, '_> {
     /// Something that happened to a stream.
@@ -43,9 +44,6 @@ impl Watch<'_, '_> {
         let application = state.detector.stream(side(event.direction), event.offset, piece, ports(&facts));
         let facts = Facts { application, ..facts };
         self.window(event, piece, facts, state);
-        if self.is_passed {
-            return;
-        }
         match (was_known, application) {
             (Found::Unknown, Found::Unknown) => self.hold_back(event.direction, piece),
             // What came before the protocol was known is read now, the other direction's first.
@@ -82,6 +80,7 @@ impl Watch<'_, '_> {
     fn window(&mut self, event: StreamEvent<'_>, piece: &[u8], facts: Facts<'_>, state: &mut State) {
         let at = event.direction.index();
         let port = ports(&facts).server;
+        let scanned = self.scanned.take();
         let Some(search) = self.ids.searches.stream(facts.to_server, port, facts.application) else { return };
         let (kept, candidates_kept) =
             (Kept::Window.of(event.direction), Kept::Candidates.of(event.direction));
@@ -114,27 +113,36 @@ impl Watch<'_, '_> {
             self.context.give_buffer(candidates_kept, saved);
             candidates.forget_before(start);
         }
+        let is_scanned = scanned.as_ref().is_some_and(|scanned| scanned.application == facts.application);
+        if !is_scanned {
+            // What was searched for other rules is searched again.
+            state.cursors[at] = scanned.map_or(state.cursors[at], |scanned| scanned.before);
+            search.piece(&mut state.cursors[at], piece, &mut self.work.hits);
+            self.context.count(counter::INSPECTED_BYTES, piece.len() as u64);
+        }
         let mut forgotten = 0;
         let mut in_body = std::mem::take(&mut self.work.in_body);
         in_body.clear();
-        search.scan(&mut state.cursors[at], piece, |sought, end, len| match sought {
-            Sought::Stream(rule) => {
-                let anchor = (event.offset + end as u64).saturating_sub(u64::from(len));
-                forgotten += u64::from(candidates.found(rule, anchor));
+        for hit in &self.work.hits {
+            match hit.rule {
+                Sought::Stream(rule) => {
+                    let anchor = (event.offset + hit.end as u64).saturating_sub(hit.len as u64);
+                    forgotten += u64::from(candidates.found(rule, anchor));
+                }
+                Sought::Body(rule) => in_body.push(rule),
+                Sought::Packet(..) => {}
             }
-            Sought::Body(rule) => in_body.push(rule),
-        });
+        }
         self.keep_in_body(event.direction, &in_body);
         self.work.in_body = in_body;
-        self.context.count(counter::INSPECTED_BYTES, piece.len() as u64);
         if forgotten > 0 {
             self.context.count(counter::CANDIDATES_FORGOTTEN, forgotten);
         }
         let mut may_hold = std::mem::take(&mut self.work.may_hold);
         may_hold.clear();
         may_hold.extend(candidates.rules());
-        let always = || search.always().iter().map(|sought| sought.rule());
-        may_hold.extend(always().filter(|rule| !candidates.has_acted(*rule)));
+        let always = search.always_in_streams();
+        may_hold.extend(always.iter().filter(|rule| !candidates.has_acted(**rule)));
         self.work.acted_here.clear();
         if !may_hold.is_empty() {
             let empty = std::mem::take(&mut self.work.empty);
@@ -146,7 +154,7 @@ impl Watch<'_, '_> {
             );
             self.work.empty = empty;
             for &rule in &self.work.acted_here {
-                candidates.acted(rule, always().all(|other| other != rule));
+                candidates.acted(rule, !always.contains(&rule));
             }
         }
         self.work.may_hold = may_hold;
@@ -158,6 +166,15 @@ impl Watch<'_, '_> {
         }
         self.work.candidates = candidates;
         self.context.give_buffer(kept, window);
+    }
+
+    /// The payload of the packet at hand is the next piece of its stream: it is searched once for the rules of both.
+    pub(super) fn scan(&mut self, facts: &Facts<'_>, payload: &[u8], cursor: &mut Cursor) {
+        let (port, application) = (ports(facts).server, facts.application);
+        let Some(search) = self.ids.searches.stream(facts.to_server, port, application) else { return };
+        self.scanned = Some(Scanned { application, before: *cursor });
+        search.piece(cursor, payload, &mut self.work.hits);
+        self.context.count(counter::INSPECTED_BYTES, payload.len() as u64);
     }
 
     /// Keeps the rules whose literal was found where a message's body may be, until the message is over.
