@@ -22,6 +22,17 @@ impl FlowBuffer {
         &self.bytes
     }
 
+    /// What it holds, to be written over.
+    #[inline]
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+
+    /// One that belongs to no flow, and may hold so many bytes: working memory.
+    pub fn with_room(len_max: usize) -> FlowBuffer {
+        FlowBuffer { len_max, ..FlowBuffer::default() }
+    }
+
     /// The most bytes that it can hold now.
     pub fn capacity(&self) -> usize {
         self.len_max

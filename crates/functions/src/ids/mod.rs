@@ -14,6 +14,7 @@ mod searches;
 mod signature;
 mod state;
 mod watch;
+mod window;
 
 use nf::config::ConfigError;
 use nf::{

@@ -47,6 +47,8 @@ pub struct Work {
     messages: Messages,
     decoder: Decoder,
     name: dns::Name,
+    /// A piece, and the window before it.
+    window: Vec<u8>,
 }
 
 /// One packet, while it is looked at.

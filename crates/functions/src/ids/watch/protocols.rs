@@ -300,16 +300,16 @@ impl Watch<'_, '_> {
         state: &mut State,
     ) {
         let Some(search) = self.ids.searches.message(family, facts.to_server) else { return };
-        let at = event.direction.index();
-        let window = self.context.take_buffer(Kept::Window.of(event.direction));
-        let view = View { payload: window.as_slice(), start: state.window_start[at], scene, packet: None };
+        let start = event.offset - self.window_len(event, state) as u64;
+        let window = self.window(event, state);
+        let view = View { payload: &window, start, scene, packet: None };
         let excerpt = match event.kind {
             StreamEventKind::Data(piece) => piece,
             _ => &[],
         };
         let occasion = Occasion { view, facts, excerpt, is_stream: true };
         self.search_message(search, Body::None, occasion, &mut state.marks);
-        self.context.give_buffer(Kept::Window.of(event.direction), window);
+        self.work.window = window;
     }
 }
 

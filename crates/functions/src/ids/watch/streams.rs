@@ -7,11 +7,12 @@ use packet::Direction;
 
 use super::protocols::Gathered;
 use super::{Occasion, Scanned, Watch, ports, side, turned};
+use crate::ids::counter;
 use crate::ids::facts::Facts;
 use crate::ids::scene::View;
 use crate::ids::searches::Sought;
 use crate::ids::state::{Kept, State};
-use crate::ids::{LOOKBACK_BYTES, counter};
+use crate::ids::window::{Window, len_before};
 use http::Line;
 use literals::Cursor;
 
@@ -43,7 +44,7 @@ impl Watch<'_, '_> {
         let was_known = state.detector.verdict();
         let application = state.detector.stream(side(event.direction), event.offset, piece, ports(&facts));
         let facts = Facts { application, ..facts };
-        self.window(event, piece, facts, state);
+        self.look_into(event, piece, facts, state);
         match (was_known, application) {
             (Found::Unknown, Found::Unknown) => self.hold_back(event.direction, piece),
             // What came before the protocol was known is read now, the other direction's first.
@@ -67,6 +68,7 @@ impl Watch<'_, '_> {
             }
             _ => self.application(event, facts, state),
         }
+        self.keep(event, piece, state);
     }
 
     /// Keeps bytes until the protocol is known.
@@ -77,32 +79,13 @@ impl Watch<'_, '_> {
     }
 
     /// Rules that look into streams.
-    fn window(&mut self, event: StreamEvent<'_>, piece: &[u8], facts: Facts<'_>, state: &mut State) {
+    fn look_into(&mut self, event: StreamEvent<'_>, piece: &[u8], facts: Facts<'_>, state: &mut State) {
         let at = event.direction.index();
         let port = ports(&facts).server;
         let scanned = self.scanned.take();
         let Some(search) = self.ids.searches.stream(facts.to_server, port, facts.application) else { return };
-        let (kept, candidates_kept) =
-            (Kept::Window.of(event.direction), Kept::Candidates.of(event.direction));
-        let mut window = self.context.take_buffer(kept);
-        if window.as_slice().is_empty() {
-            state.window_start[at] = event.offset;
-        }
-        // Bytes before those that are looked at are let go now and then, so that not every piece moves the others.
-        let excess = window.as_slice().len().saturating_sub(LOOKBACK_BYTES);
-        if excess > LOOKBACK_BYTES {
-            window.consume(excess);
-            state.window_start[at] += excess as u64;
-        }
-        if window.push(piece) < piece.len() {
-            window.clear();
-        }
-        let looked_back = LOOKBACK_BYTES.min(window.as_slice().len().saturating_sub(piece.len()));
-        let bytes = match window.as_slice() {
-            [] => piece,
-            all => &all[all.len() - piece.len() - looked_back..],
-        };
-        let start = event.offset - looked_back as u64;
+        let candidates_kept = Kept::Candidates.of(event.direction);
+        let start = event.offset - self.window_len(event, state) as u64;
 
         let mut candidates = std::mem::take(&mut self.work.candidates);
         candidates.restore(&[]);
@@ -145,13 +128,11 @@ impl Watch<'_, '_> {
         may_hold.extend(always.iter().filter(|rule| !candidates.has_acted(**rule)));
         self.work.acted_here.clear();
         if !may_hold.is_empty() {
-            let empty = std::mem::take(&mut self.work.empty);
-            let view = View { payload: bytes, start, scene: &empty, packet: None };
-            self.look(
-                &mut may_hold,
-                Occasion { view, facts, excerpt: piece, is_stream: true },
-                &mut state.marks,
-            );
+            let (empty, window) = (std::mem::take(&mut self.work.empty), self.window(event, state));
+            let view = View { payload: &window, start, scene: &empty, packet: None };
+            let occasion = Occasion { view, facts, excerpt: piece, is_stream: true };
+            self.look(&mut may_hold, occasion, &mut state.marks);
+            self.work.window = window;
             self.work.empty = empty;
             for &rule in &self.work.acted_here {
                 candidates.acted(rule, !always.contains(&rule));
@@ -165,7 +146,38 @@ impl Watch<'_, '_> {
             self.context.give_buffer(candidates_kept, saved);
         }
         self.work.candidates = candidates;
-        self.context.give_buffer(kept, window);
+    }
+
+    /// How many bytes before the event's place are looked at with what it brings.
+    pub(super) fn window_len(&mut self, event: StreamEvent<'_>, state: &State) -> usize {
+        let is_kept = self.context.has_buffer(Kept::Window.of(event.direction));
+        if is_kept { len_before(state.window_start[event.direction.index()], event.offset) } else { 0 }
+    }
+
+    /// What the event brings, and the window before it: to be given back.
+    pub(super) fn window(&mut self, event: StreamEvent<'_>, state: &mut State) -> Vec<u8> {
+        let kept = Kept::Window.of(event.direction);
+        let mut bytes = std::mem::take(&mut self.work.window);
+        bytes.clear();
+        if self.window_len(event, state) > 0 {
+            let mut ring = self.context.take_buffer(kept);
+            let start = &mut state.window_start[event.direction.index()];
+            Window { ring: &mut ring, start }.before(event.offset, &mut bytes);
+            self.context.give_buffer(kept, ring);
+        }
+        if let StreamEventKind::Data(piece) = event.kind {
+            bytes.extend_from_slice(piece);
+        }
+        bytes
+    }
+
+    /// Keeps the piece for the next one.
+    fn keep(&mut self, event: StreamEvent<'_>, piece: &[u8], state: &mut State) {
+        let kept = Kept::Window.of(event.direction);
+        let mut ring = self.context.take_buffer(kept);
+        let start = &mut state.window_start[event.direction.index()];
+        Window { ring: &mut ring, start }.push(event.offset, piece);
+        self.context.give_buffer(kept, ring);
     }
 
     /// The payload of the packet at hand is the next piece of its stream: it is searched once for the rules of both.
