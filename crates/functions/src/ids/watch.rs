@@ -106,10 +106,8 @@ impl<'a, 'c> Watch<'a, 'c> {
             self.on_packet(Facts { packet: Some(&own), ..facts }, &own, &mut state.marks);
         }
         let packet = self.packet;
+        // Of a packet that passes as well: it is a part of its streams, and of the messages in these.
         for event in packet.stream() {
-            if self.is_passed {
-                break;
-            }
             let ends =
                 if event.direction == direction { (source, destination) } else { (destination, source) };
             let to_server = event.direction == Direction::Original;
@@ -123,6 +121,8 @@ impl<'a, 'c> Watch<'a, 'c> {
         if self.drops_flow {
             state.is_dropped = 1;
         }
+        let counter = if reason == DropReason::IdsRule { counter::DROPPED } else { counter::REJECTED };
+        self.context.count(counter, 1);
         Verdict::Drop(reason)
     }
 
@@ -144,8 +144,11 @@ impl<'a, 'c> Watch<'a, 'c> {
         self.work.may_hold = may_hold;
     }
 
-    /// Looks at rules on an occasion, in their order, and does what those say that hold.
+    /// Looks at rules on an occasion, in their order, and does what those say that hold; at none if the packet passes.
     fn look(&mut self, may_hold: &mut Vec<u32>, occasion: Occasion<'_>, marks: &mut Marks) {
+        if self.is_passed {
+            return;
+        }
         may_hold.sort_unstable();
         may_hold.dedup();
         let (mut looked_at, gave_up) = (0, self.work.scratch.exhausted());
@@ -229,10 +232,6 @@ impl<'a, 'c> Watch<'a, 'c> {
     fn drop(&mut self, reason: DropReason, occasion: &Occasion<'_>) {
         self.drop = self.drop.or(Some(reason));
         self.drops_flow |= occasion.is_stream;
-        if self.ids.prevents {
-            let counter = if reason == DropReason::IdsRule { counter::DROPPED } else { counter::REJECTED };
-            self.context.count(counter, 1);
-        }
     }
 
     /// Answers the packet, if it may be answered.

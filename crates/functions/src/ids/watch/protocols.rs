@@ -232,9 +232,6 @@ impl Watch<'_, '_> {
         while let dns::Framed::Message { message, rest } = dns::over_tcp(&buffer.as_slice()[done..]) {
             done = buffer.as_slice().len() - rest.len();
             self.dns(message, 0, facts, &mut state.marks, false);
-            if self.is_passed {
-                break;
-            }
         }
         buffer.consume(done);
         self.context.give_buffer(kept, buffer);
