@@ -4,5 +4,11 @@
 
 mod ids_support;
 
+#[path = "ids/actions.rs"]
+mod actions;
 #[path = "ids/bodies.rs"]
 mod bodies;
+#[path = "ids/packets.rs"]
+mod packets;
+#[path = "ids/streams.rs"]
+mod streams;
