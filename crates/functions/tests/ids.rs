@@ -8,7 +8,15 @@ mod ids_support;
 mod actions;
 #[path = "ids/bodies.rs"]
 mod bodies;
+#[path = "ids/limits.rs"]
+mod limits;
+#[path = "ids/memory.rs"]
+mod memory;
+#[path = "ids/messages.rs"]
+mod messages;
 #[path = "ids/packets.rs"]
 mod packets;
 #[path = "ids/streams.rs"]
 mod streams;
+#[path = "ids_oracle/plant/tls.rs"]
+mod tls;
