@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 pub use talk::{
     ACK, Arrival, Bench, Client, FIN, MS_NS, RST, SECOND_NS, SYN, Server, Talk, Who, batches_change_nothing,
-    bench, checksums_are_right, counter, tcp, udp, v4, v6,
+    bench, checksums_are_right, conversations, counter, moving, tcp, udp, v4, v6,
 };
 
 /// What came of a run.
