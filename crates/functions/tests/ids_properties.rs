@@ -78,7 +78,7 @@ fn turns() -> impl Strategy<Value = Vec<Turn>> {
 }
 
 fn lens() -> impl Strategy<Value = Vec<usize>> {
-    prop::collection::vec(1usize..60, 1..8)
+    prop::collection::vec(prop_oneof![1usize..8, 1usize..60, Just(400)], 1..8)
 }
 
 /// With which turn each packet came: those of the handshake with the first.

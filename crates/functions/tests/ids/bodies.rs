@@ -199,6 +199,21 @@ fn a_rule_is_told_of_once_for_a_message() {
     assert_eq!(told(RULE, &[(Client, &GET.repeat(2)), (Server, &twice.repeat(2))]), [1]);
 }
 
+/// The protocol may become known by the segment that has the literal.
+#[test]
+fn the_first_message_of_a_connection_may_be_cut_anywhere() {
+    let post = format!("POST /f HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{EVIL}", EVIL.len());
+    for cut in 1..post.len() {
+        let (a, b) = post.as_bytes().split_at(cut);
+        assert_eq!(told(RULE, &[(Client, a), (Client, b)]), [1], "{cut}");
+        assert_eq!(
+            told(RULE, &[(Client, a), (Server, b"x"), (Client, b)]),
+            [1],
+            "{cut}, the other side in between"
+        );
+    }
+}
+
 #[test]
 fn bodies_of_requests_are_looked_at_as_well() {
     const POSTED: &str = r#"alert http any any -> any any (msg:"evil form"; http.method; content:"POST"; http.request_body; content:"evil literal"; sid:1;)"#;
