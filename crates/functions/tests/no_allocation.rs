@@ -47,6 +47,28 @@ const WHITELIST: (&str, &str) = (
 
 const HTTP: (&str, &str) = ("http", r#"{"methods": ["POST"], "anomalies": "alert"}"#);
 
+/// Rules that look everywhere, and find nothing in what is benign.
+const IDS_RULES: &str = r#"
+alert tcp any any -> any any (msg:"stream"; content:"evil literal"; sid:1;)
+alert tcp any any -> any any (msg:"candidate"; content:"HTTP/1.1"; content:"evil"; distance:0; sid:2;)
+alert tcp any any -> any any (msg:"expression"; content:"GET"; pcre:"/evil[0-9]+/"; sid:3;)
+alert tcp any any -> any any (msg:"no anchor"; pcre:"/evil[a-f]+/"; sid:4;)
+alert tcp any any -> any any (msg:"near"; content:"evil"; depth:20; sid:5;)
+alert tcp any any -> any any (msg:"packet"; dsize:>2; flags:A; content:"evil"; sid:6;)
+alert http any any -> any any (msg:"uri"; http.uri; content:"/evil"; sid:7;)
+alert http any any -> any any (msg:"common"; http.header; content:"Host"; content:"evil"; sid:8;)
+alert http any any -> any any (msg:"names"; http.header_names; content:"X-Evil"; sid:9;)
+alert http any any -> any any (msg:"code"; http.stat_code; content:"666"; sid:10;)
+alert http any any -> any any (msg:"body"; file.data; content:"evil body"; sid:11;)
+alert http any any -> any any (msg:"body and code"; http.stat_code; content:"200"; http.response_body; content:"hell no"; sid:12;)
+alert http any any -> any any (msg:"whole"; content:"hello"; http.uri; content:"/evil"; sid:13;)
+"#;
+
+fn ids() -> Vec<Box<dyn Stage>> {
+    let config = serde_json::json!({ "rules": IDS_RULES, "unsupported": "refuse" });
+    stages(&[("ids", &config.to_string())])
+}
+
 const CHAINS: [&[(&str, &str)]; 12] = [
     &[NAT],
     &[BALANCER],
@@ -96,15 +118,16 @@ fn frames() -> Vec<(Side, Vec<u8>)> {
     frames.into_iter().map(|(side, packet)| (side, [&ethernet[..], &packet].concat())).collect()
 }
 
-/// Connections of one client, each behind the reset of the one before, with requests and responses cut in the midst of lines.
-fn conversations() -> Vec<(Side, Vec<u8>)> {
+/// Connections of one client, each behind the reset of the one before, with so many requests and responses cut in the midst of
+/// lines.
+fn conversations(exchanges: usize) -> Vec<(Side, Vec<u8>)> {
     use http_support::{Client, Server, Talk};
     let mut talk = Talk::open(80);
     for number in 0..4 {
         if number > 0 {
             talk.reopen();
         }
-        for _ in 0..3 {
+        for _ in 0..exchanges {
             let request =
                 "GET /a HTTP/1.1\r\nHost: x\r\nUser-Agent: agent\r\n\r\nGET /b HTTP/1.1\nHost: y\n\n";
             let response = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nhello";
@@ -113,13 +136,53 @@ fn conversations() -> Vec<(Side, Vec<u8>)> {
         }
         talk.resets(Client);
     }
+    framed(talk)
+}
+
+/// As those, but what is said is random, in segments of all lengths.
+fn random_bytes() -> Vec<(Side, Vec<u8>)> {
+    use http_support::{Client, Server, Talk};
+    let mut talk = Talk::open(80);
+    let mut random = 7;
+    for number in 0..4 {
+        if number > 0 {
+            talk.reopen();
+        }
+        for _ in 0..20 {
+            let len = packet::split_mix(&mut random) as usize % 1_460;
+            let bytes: Vec<u8> = (0..len).map(|_| packet::split_mix(&mut random) as u8).collect();
+            talk.piece(if random % 2 == 0 { Client } else { Server }, &bytes);
+        }
+        talk.resets(Client);
+    }
+    framed(talk)
+}
+
+fn framed(talk: http_support::Talk) -> Vec<(Side, Vec<u8>)> {
     talk.segments.into_iter().map(|s| (s.side, http_support::frame(&s.network))).collect()
 }
 
 #[test]
 fn transactions_allocate_nothing() {
-    let frames = conversations();
+    let frames = conversations(3);
     assert_eq!(allocations::of_known_flows(stages(&[HTTP]), &frames, 20), 0);
+}
+
+#[test]
+fn benign_messages_of_established_flows_past_rules_allocate_nothing() {
+    let [few, more] = [40, 80].map(|count| allocations::of_known_flows(ids(), &conversations(count), 4));
+    assert_eq!(more, few, "what is more comes in flows that are established");
+}
+
+#[test]
+fn connections_past_rules_allocate_nothing() {
+    assert_eq!(allocations::of_known_flows(ids(), &conversations(3), 20), 0);
+}
+
+#[test]
+fn random_bytes_past_rules_allocate_nothing() {
+    let frames = random_bytes();
+    assert_eq!(allocations::of_known_flows(ids(), &frames, 20), 0);
 }
 
 #[test]

@@ -72,3 +72,69 @@ impl Candidates {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(candidates: &Candidates) -> Vec<u32> {
+        candidates.rules().collect()
+    }
+
+    #[test]
+    fn a_rule_is_one_candidate_at_its_last_anchor() {
+        let mut candidates = Candidates::default();
+        for (rule, anchor) in [(7, 100), (3, 50), (7, 80), (3, 120)] {
+            assert!(!candidates.found(rule, anchor));
+        }
+        assert_eq!(rules(&candidates), [7, 3]);
+        candidates.forget_before(100);
+        assert_eq!(rules(&candidates), [7, 3], "an anchor at the window's beginning is in it");
+        candidates.forget_before(101);
+        assert_eq!(rules(&candidates), [3]);
+    }
+
+    #[test]
+    fn the_oldest_is_forgotten_for_one_too_many() {
+        let mut candidates = Candidates::default();
+        let all = 0..CANDIDATES_MAX as u32;
+        assert!(all.clone().all(|rule| !candidates.found(rule, 0)));
+        assert!(!candidates.found(0, 9), "it is one already");
+        assert!(candidates.found(1_000, 9));
+        assert_eq!(rules(&candidates), all.skip(1).chain([1_000]).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_rule_that_acted_waits_for_its_anchor_or_for_nothing() {
+        let mut candidates = Candidates::default();
+        candidates.found(1, 10);
+        candidates.acted(1, true);
+        assert_eq!((rules(&candidates), candidates.has_acted(1)), (vec![], false));
+        candidates.found(1, 20);
+        candidates.acted(2, false);
+        candidates.forget_before(u64::MAX - 1);
+        assert_eq!(
+            (rules(&candidates), candidates.has_acted(1), candidates.has_acted(2)),
+            (vec![], false, true)
+        );
+    }
+
+    #[test]
+    fn what_is_saved_comes_back() {
+        let (mut candidates, mut other) = (Candidates::default(), Candidates::default());
+        candidates.found(1, 10);
+        candidates.acted(2, false);
+        other.found(9, 9);
+        other.restore(candidates.as_bytes());
+        assert_eq!((rules(&other), other.has_acted(2)), (vec![1], true));
+        let cut = &candidates.as_bytes()[..candidates.as_bytes().len() - 1];
+        other.restore(cut);
+        assert_eq!(
+            (rules(&other), other.has_acted(2)),
+            (vec![1], false),
+            "of one that was cut short, the whole entries"
+        );
+        other.restore(&[]);
+        assert_eq!(rules(&other), [0; 0]);
+    }
+}

@@ -107,3 +107,70 @@ fn tells(value: &mut MeterValue, threshold: &Threshold, now_ns: u64, span_ns: u6
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(address: [u8; 16], port: u16) -> Endpoint {
+        Endpoint::new(packet::Addr::from_bytes(address), port)
+    }
+
+    /// Which of the matches at these seconds are told, from 1.
+    fn told(kind: ThresholdKind, count: u32, seconds: &[u64], span: u64) -> Vec<usize> {
+        let threshold = Threshold { kind, track: Track::Rule, count };
+        let mut value = MeterValue::default();
+        let told =
+            seconds.iter().map(|second| tells(&mut value, &threshold, second * SECOND_NS, span * SECOND_NS));
+        (1..).zip(told).filter(|(_, told)| *told).map(|(number, _)| number).collect()
+    }
+
+    #[test]
+    fn each_kind_tells_what_it_is_to_tell() {
+        let at = [0, 0, 4, 9, 10, 10, 10, 25];
+        assert_eq!(told(ThresholdKind::Limit { seconds: 10 }, 2, &at, 10), [1, 2, 5, 6, 8]);
+        assert_eq!(told(ThresholdKind::Each { seconds: 10 }, 2, &at, 10), [2, 4, 6]);
+        assert_eq!(told(ThresholdKind::Once { seconds: 10 }, 2, &at, 10), [2, 6]);
+    }
+
+    #[test]
+    fn a_backoff_tells_ever_more_seldom() {
+        let at = [0; 20];
+        let for_ever = 1 << 32;
+        assert_eq!(told(ThresholdKind::Backoff { multiplier: 2 }, 1, &at, for_ever), [1, 2, 4, 8, 16]);
+        assert_eq!(told(ThresholdKind::Backoff { multiplier: 3 }, 2, &at, for_ever), [2, 6, 18]);
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_begins_nothing_anew() {
+        assert_eq!(told(ThresholdKind::Limit { seconds: 10 }, 1, &[30, 5, 39, 40], 10), [1, 4]);
+    }
+
+    #[test]
+    fn keys_are_of_what_is_tracked() {
+        let v6 = |last: u8| {
+            let mut address = [0; 16];
+            (address[0], address[15]) = (0x20, last);
+            address
+        };
+        let tracked = |rule, source: u8, destination: u8, port: u16, flow| Tracked {
+            rule,
+            ends: (end(v6(source), port), end(v6(destination), port)),
+            flow,
+        };
+        let first = tracked(1, 1, 2, 7, 3);
+        // What is the same in another match: rule, source, destination, flow.
+        for (other, same) in [
+            (tracked(1, 1, 2, 8, 3), [true, true, true, true, true]),
+            (tracked(1, 1, 9, 7, 4), [true, true, false, false, false]),
+            (tracked(1, 9, 2, 7, 3), [true, false, true, false, true]),
+            (tracked(1, 2, 1, 7, 3), [true, false, false, false, true]),
+            (tracked(2, 1, 2, 7, 3), [false; 5]),
+        ] {
+            let tracks = [Track::Rule, Track::Source, Track::Destination, Track::Both, Track::Flow];
+            let equal = tracks.map(|track| first.key(FILTER, track) == other.key(FILTER, track));
+            assert_eq!(equal, same);
+            assert!(tracks.iter().all(|track| first.key(FILTER, *track) != first.key(THRESHOLD, *track)));
+        }
+    }
+}

@@ -74,3 +74,52 @@ impl Marks {
 fn bit(mark: u8) -> u64 {
     1 << (mark % 64)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holds(marks: &Marks, any: &[u8], set: bool) -> bool {
+        marks.holds(&Test { any: any.to_vec(), set })
+    }
+
+    #[test]
+    fn marks_are_set_unset_and_toggled_each_by_itself() {
+        let all: Vec<u8> = (0..=u8::MAX).collect();
+        for mark in [0, 63, 64, 128, 255] {
+            let mut marks = Marks::default();
+            for change in [Change::Set, Change::Toggle, Change::Toggle, Change::Set] {
+                marks.change(&change(vec![mark]));
+            }
+            let set: Vec<u8> = all.iter().copied().filter(|&other| holds(&marks, &[other], true)).collect();
+            assert_eq!(set, [mark]);
+            marks.change(&Change::Unset(vec![mark]));
+            assert_eq!(marks, Marks::default());
+            marks.change(&Change::Unset(vec![mark]));
+            assert_eq!(marks, Marks::default(), "what is not set stays so");
+        }
+        let mut marks = Marks::default();
+        marks.change(&Change::Set(all.clone()));
+        assert!(all.iter().all(|&mark| holds(&marks, &[mark], true)));
+    }
+
+    #[test]
+    fn any_of_several_is_enough() {
+        let mut marks = Marks::default();
+        marks.change(&Change::Set(vec![1, 200]));
+        assert!(holds(&marks, &[7, 200], true) && holds(&marks, &[7, 200], false));
+        assert!(!holds(&marks, &[7, 8], true) && !holds(&marks, &[1, 200], false));
+        assert!(!holds(&marks, &[], true) && !holds(&marks, &[], false));
+    }
+
+    #[test]
+    fn names_have_numbers_as_long_as_there_are_some() {
+        let mut names = Names::default();
+        let name = |number: usize| format!("mark {number}");
+        for number in 0..FLOWBITS_MAX {
+            assert_eq!(names.of(&[name(number)]), Some(vec![number as u8]));
+        }
+        assert_eq!(names.of(&[name(9), name(3)]), Some(vec![9, 3]), "a known one keeps its own");
+        assert_eq!(names.of(&[name(9), name(FLOWBITS_MAX)]), None);
+    }
+}

@@ -41,6 +41,8 @@ pub struct Work {
     hits: Vec<Hit<Sought>>,
     /// Of these, rules that look into bodies.
     in_body: Vec<u32>,
+    /// Bytes that were held back until the protocol was known.
+    held: Vec<u8>,
     scratch: Scratch,
     scenes: Vec<Scene>,
     empty: Scene,
@@ -128,6 +130,7 @@ impl<'a, 'c> Watch<'a, 'c> {
             self.on_packet(Facts { packet: Some(&own), ..facts }, &own, &mut state.marks, is_piece);
         }
         let packet = self.packet;
+        // Of a packet that passes as well: it is a part of its streams, and of the messages in these.
         for event in packet.stream() {
             let ends =
                 if event.direction == direction { (source, destination) } else { (destination, source) };
@@ -142,6 +145,8 @@ impl<'a, 'c> Watch<'a, 'c> {
         if self.drops_flow {
             state.is_dropped = 1;
         }
+        let counter = if reason == DropReason::IdsRule { counter::DROPPED } else { counter::REJECTED };
+        self.context.count(counter, 1);
         Verdict::Drop(reason)
     }
 
@@ -164,7 +169,7 @@ impl<'a, 'c> Watch<'a, 'c> {
         self.work.may_hold = may_hold;
     }
 
-    /// Looks at rules on an occasion, in their order, and does what those say that hold.
+    /// Looks at rules on an occasion, in their order, and does what those say that hold; at none if the packet passes.
     fn look(&mut self, may_hold: &mut Vec<u32>, occasion: Occasion<'_>, marks: &mut Marks) {
         if self.is_passed {
             return;
@@ -252,10 +257,6 @@ impl<'a, 'c> Watch<'a, 'c> {
     fn drop(&mut self, reason: DropReason, occasion: &Occasion<'_>) {
         self.drop = self.drop.or(Some(reason));
         self.drops_flow |= occasion.is_stream;
-        if self.ids.prevents {
-            let counter = if reason == DropReason::IdsRule { counter::DROPPED } else { counter::REJECTED };
-            self.context.count(counter, 1);
-        }
     }
 
     /// Answers the packet, if it may be answered.

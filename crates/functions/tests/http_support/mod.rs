@@ -4,6 +4,8 @@
 
 #[path = "../meter_support/mod.rs"]
 mod bench;
+pub mod conversations;
+pub mod moving;
 
 use packet::{Endpoint, Side};
 use serde_json::Value;

@@ -49,15 +49,11 @@ impl Watch<'_, '_> {
             (Found::Unknown, Found::Unknown) => self.hold_back(event.direction, piece),
             // What came before the protocol was known is read now, the other direction's first.
             (Found::Unknown, Found::Known(_)) => {
-                self.hold_back(event.direction, piece);
-                for direction in [event.direction.other(), event.direction] {
-                    let held = self.context.take_buffer(Kept::Line.of(direction));
-                    self.context.give_buffer(Kept::Line.of(direction), FlowBuffer::default());
-                    if !held.as_slice().is_empty() {
-                        let kind = StreamEventKind::Data(held.as_slice());
-                        let facts = if direction == event.direction { facts } else { turned(facts) };
-                        self.application(StreamEvent { direction, offset: 0, kind }, facts, state);
-                    }
+                self.read_held(event.direction.other(), b"", turned(facts), state);
+                if self.context.has_buffer(Kept::Line.of(event.direction)) {
+                    self.read_held(event.direction, piece, facts, state);
+                } else {
+                    self.application(event, facts, state);
                 }
             }
             (Found::Unknown, Found::Failed) => {
@@ -76,6 +72,24 @@ impl Watch<'_, '_> {
         let mut line = Gathered(self.context.take_buffer(Kept::Line.of(direction)));
         line.push(piece);
         self.context.give_buffer(Kept::Line.of(direction), line.0);
+    }
+
+    /// Reads what was held back of a direction, and what comes behind it, as one piece.
+    fn read_held(&mut self, direction: Direction, piece: &[u8], facts: Facts<'_>, state: &mut State) {
+        let line = Kept::Line.of(direction);
+        if !self.context.has_buffer(line) {
+            return;
+        }
+        let mut held = std::mem::take(&mut self.work.held);
+        held.clear();
+        // The reader keeps in the same buffer what it waits with.
+        let mut kept = self.context.take_buffer(line);
+        kept.exchange(&mut held);
+        self.context.give_buffer(line, kept);
+        held.extend_from_slice(piece);
+        let kind = StreamEventKind::Data(&held);
+        self.application(StreamEvent { direction, offset: 0, kind }, facts, state);
+        self.work.held = held;
     }
 
     /// Rules that look into streams.

@@ -1,0 +1,96 @@
+//! A flow that moves between two units after each packet.
+
+use chain::streams::{Reassembler, StreamOptions, Streams};
+use nf::record::{Header, Layout, Records};
+use nf::stage::{Env, Group, Load, Stage};
+use nf::{Effects, EndReason, Verdict};
+use packet::memory::Part;
+use packet::{Direction, FlowHasher, Parser, Pool, Side};
+use serde_json::Value;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use super::{SECOND_NS, Talk, packet, stage};
+
+/// A unit with one flow, as the chain has it, of a function whose state is a `T`.
+struct Unit<T> {
+    stage: Box<dyn Stage>,
+    records: Records,
+    record: u32,
+    /// Where the function's state stands in a record: behind the header.
+    state: Part<T>,
+}
+
+impl<T: Copy + FromBytes + IntoBytes + Immutable> Unit<T> {
+    fn new(function: &str, config: &Value) -> Unit<T> {
+        let (mut stage, mut layout) = (stage(function, config), Layout::default());
+        stage.place(0, &mut layout, 0).unwrap();
+        let mut records = Records::new(4, layout).unwrap();
+        let record = records.allocate().unwrap();
+        Unit { stage, records, record, state: Part::at(size_of::<Header>()).unwrap() }
+    }
+
+    /// Takes over the flow of another unit: the bytes of its record and those of its buffers.
+    fn take_over(&mut self, from: &mut Unit<T>) {
+        let mut saved = vec![];
+        from.stage.save_buffers(from.record, &mut from.records, &mut saved);
+        *self.records.header_mut(self.record) = from.records.header(from.record).clone();
+        let bytes = *from.records.state(from.record, from.state).unwrap();
+        *self.records.state_mut(self.record, self.state).unwrap() = bytes;
+        let rest = self.stage.restore_buffers(self.record, &mut self.records, &saved);
+        assert_eq!(rest, Some(&[][..]));
+    }
+}
+
+/// Takes the packets through a function one by one, with two units in turn that move the flow to each other, or with one;
+/// what comes of each, and what is told.
+pub fn moved<T>(function: &str, config: &Value, talk: &Talk, moves: bool) -> Vec<String>
+where
+    T: Copy + FromBytes + IntoBytes + Immutable,
+{
+    let mut units = [Unit::<T>::new(function, config), Unit::new(function, config)];
+    let (mut reassembler, mut streams) =
+        (Reassembler::new(StreamOptions::default()).unwrap(), Streams::default());
+    let (mut effects, mut pool, parser) = (Effects::default(), Pool::new(8), Parser::new(FlowHasher::new(1)));
+    let mut told = vec![];
+    let mut at = 0;
+    for (number, segment) in talk.segments.iter().enumerate() {
+        let mut packet = packet(segment.at_ns, segment.side, &segment.network);
+        parser.parse(&mut packet).unwrap();
+        let reversed = talk.is_reversed();
+        let meta = packet.meta_mut();
+        (meta.flow, meta.sequence) = (units[at].record, number as u64);
+        meta.direction = if segment.side == Side::Inside { Direction::Original } else { Direction::Reply };
+        let key = meta.key;
+        units.iter_mut().for_each(|unit| unit.records.header_mut(unit.record).set_key(key, reversed));
+        reassembler.begin_group();
+        reassembler.take(&packet, &mut streams);
+        let unit = &mut units[at];
+        let mut group = Group {
+            packets: std::slice::from_mut(&mut packet),
+            verdicts: &mut [Verdict::Forward],
+            side: segment.side,
+            load: Load::default(),
+            parted: false,
+            env: Env { records: &mut unit.records, effects: &mut effects, buffers: &mut pool },
+            deliveries: reassembler.deliveries(),
+            recording: None,
+        };
+        unit.stage.process(&mut group);
+        told.push(format!("{:?}", group.verdicts));
+        if moves {
+            let [one, other] = &mut units;
+            let (from, to) = if at == 0 { (one, other) } else { (other, one) };
+            to.take_over(from);
+            at = 1 - at;
+        }
+    }
+    let unit = &mut units[at];
+    let mut env = Env { records: &mut unit.records, effects: &mut effects, buffers: &mut pool };
+    unit.stage.flow_end(unit.record, EndReason::Shutdown, SECOND_NS, &mut env);
+    told.extend(effects.alerts.iter().map(|alert| format!("{alert:?}")));
+    told.extend(
+        effects.events.iter().map(|event| format!("{event:?} {:?}", event.fields().collect::<Vec<_>>())),
+    );
+    told.push(format!("{:?}", unit.records.header(unit.record).tags));
+    told
+}

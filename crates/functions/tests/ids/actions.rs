@@ -1,0 +1,158 @@
+//! What rules do that hold, and in which order.
+
+use packet::Side;
+use serde_json::json;
+
+use super::ids_support::*;
+
+/// A rule about datagrams or segments with `evil`.
+fn rule(action: &str, protocol: &str, options: &str, sid: u32) -> String {
+    format!(
+        "{action} {protocol} any any -> any any (msg:\"{action}\"; content:\"evil\"; {options} sid:{sid};)\n"
+    )
+}
+
+fn evil() -> [Arrival; 1] {
+    [datagram(SECOND_NS, 1, 4_000, b"evil")]
+}
+
+#[test]
+fn marks_are_set_before_they_are_tested() {
+    let rules = rule("alert", "udp", "flowbits:isset,a;", 1)
+        + &rule("alert", "udp", "flowbits:isset,a; flowbits:set,b;", 2)
+        + &rule("alert", "udp", "flowbits:set,a;", 3)
+        + &rule("alert", "udp", "flowbits:isset,b;", 4)
+        + &rule("alert", "udp", "flowbits:isnotset,b;", 5);
+    assert_eq!(watch(&rules, &evil()).rules(), [3, 2, 1, 4]);
+}
+
+#[test]
+fn marks_stay_with_their_flow() {
+    let on = |port: &str, options: &str, sid: u32| {
+        format!("alert udp any any -> any any (msg:\"m\"; content:\"{port}\"; {options} sid:{sid};)\n")
+    };
+    let rules = on("set", "flowbits:set,a; flowbits:noalert;", 1)
+        + &on("unset", "flowbits:unset,a; flowbits:noalert;", 2)
+        + &on("toggle", "flowbits:toggle,a; flowbits:noalert;", 3)
+        + &on("is", "flowbits:isset,a;", 4)
+        + &on("none", "flowbits:isnotset,a;", 5)
+        + &on("any", "flowbits:isset,b|a;", 6);
+    let flow = |host: u8, words: &[&str]| -> Vec<u32> {
+        let mut all = vec![datagram(SECOND_NS, 9, 4_000, b"toggle")];
+        all.extend(words.iter().map(|word| datagram(SECOND_NS, host, 4_000, word.as_bytes())));
+        watch(&rules, &all).rules()
+    };
+    assert_eq!(flow(1, &["is", "none", "any"]), [5], "those of the other flow are its own");
+    assert_eq!(flow(1, &["toggle", "is", "none", "any", "toggle", "is", "none"]), [4, 6, 5]);
+    assert_eq!(flow(9, &["is", "toggle", "is"]), [4], "and stay");
+    // `unset` holds `set` as well; it comes behind it in the file.
+    assert_eq!(flow(1, &["set", "is", "unset", "is", "none"]), [4, 5]);
+}
+
+#[test]
+fn what_passes_comes_before_what_drops_rejects_and_alerts() {
+    let harsh = rule("alert", "udp", "", 1) + &rule("reject", "udp", "", 2) + &rule("drop", "udp", "", 3);
+    let seen = watch(&harsh, &evil());
+    assert_eq!((seen.rules(), seen.sent, seen.drops), (vec![3, 2, 1], 0, vec![("ids-rule", 1)]));
+
+    let seen = watch(&(harsh + &rule("pass", "udp", "", 4)), &evil());
+    assert_eq!((seen.rules().len(), seen.sent, seen.drops.len()), (0, 1, 0));
+    assert_eq!((seen.counter("packets_passed"), seen.counter("alerts")), (1, 0));
+}
+
+#[test]
+fn priorities_and_places_in_the_file_come_last() {
+    let rules = rule("alert", "udp", "priority:3;", 1)
+        + &rule("alert", "udp", "priority:1;", 2)
+        + &rule("alert", "udp", "priority:1;", 3)
+        + &rule("alert", "udp", "priority:2;", 4);
+    assert_eq!(watch(&rules, &evil()).rules(), [2, 3, 4, 1]);
+}
+
+#[test]
+fn a_dropped_packet_is_counted_once() {
+    let rules = rule("drop", "udp", "", 1) + &rule("drop", "udp", "", 2) + &rule("reject", "udp", "", 3);
+    let seen = watch(&rules, &evil());
+    assert_eq!((seen.rules(), &seen.drops[..]), (vec![1, 2, 3], &[("ids-rule", 1)][..]));
+    assert_eq!((seen.counter("packets_dropped"), seen.counter("packets_rejected")), (1, 0));
+}
+
+#[test]
+fn a_rule_about_packets_drops_only_these() {
+    let again = |payload: &[u8]| datagram(SECOND_NS, 1, 4_000, payload);
+    let seen = watch(&rule("drop", "udp", "", 1), &[again(b"good"), again(b"evil"), again(b"good")]);
+    assert_eq!((seen.sent, seen.drops), (2, vec![("ids-rule", 1)]));
+}
+
+#[test]
+fn a_rule_about_a_stream_drops_the_flow() {
+    let mut talk = Talk::open(4_000);
+    talk.says(Client, "ev").says(Client, "il").says(Server, "good").says(Client, "evil").closes(Client);
+    let seen = watch(&rule("drop", "tcp", "", 1), &talk.segments);
+    assert_eq!(seen.told, [(5, 1)], "nothing is looked at any more");
+    assert_eq!((seen.sent, seen.drops), (4, vec![("ids-rule", 1), ("ids-flow", 3)]));
+}
+
+#[test]
+fn detection_drops_nothing() {
+    let mut talk = Talk::open(4_000);
+    talk.says(Client, "evil").says(Server, "good").says(Server, "evil");
+    let rules = rule("drop", "tcp", "", 1) + &rule("reject", "tcp", "", 2);
+    let seen = watch_with(&rules, json!({ "mode": "detect" }), &talk.segments);
+    assert_eq!(seen.told, [(4, 1), (4, 2), (6, 1), (6, 2)]);
+    assert_eq!((seen.sent, seen.drops.len()), (talk.segments.len(), 0));
+    assert_eq!((seen.counter("packets_dropped"), seen.counter("packets_rejected")), (0, 0));
+}
+
+#[test]
+fn a_rejected_segment_is_answered_with_one_reset() {
+    let mut talk = Talk::open(4_000);
+    talk.says(Client, "evil").says(Client, "more");
+    let mut bench = ids(&(rule("reject", "tcp", "", 1) + &rule("reject", "tcp", "", 2)));
+    let mut left = talk.segments.iter().map(|one| bench.one(one.at_ns, one.side, &one.network));
+    left.by_ref().take(3).for_each(|sent| assert_eq!(sent.len(), 1, "the handshake passes"));
+    let answers = left.next().unwrap();
+    let [(Side::Inside, reset)] = &answers[..] else { panic!("one answer, to who sent: {answers:?}") };
+    assert!(checksums_are_right(reset));
+    let ports = [4_000u16.to_be_bytes(), talk.client.port.to_be_bytes()].concat();
+    assert_eq!((reset[9], &reset[20..24], u32::from(reset[33]) & 4), (6, &ports[..], 4), "TCP with RST");
+    assert_eq!(left.next().unwrap(), [], "the flow is dropped, and not answered again");
+    drop(left);
+    let seen = end(bench);
+    assert_eq!(seen.rules(), [1, 2]);
+    assert_eq!(seen.drops, [("ids-rejected", 1), ("ids-flow", 1)]);
+    assert_eq!((seen.counter("packets_dropped"), seen.counter("packets_rejected")), (0, 1));
+}
+
+#[test]
+fn a_rejected_datagram_is_answered_with_an_error() {
+    let mut bench = ids(&rule("reject", "udp", "", 1));
+    let [Arrival { at_ns, side, network }] = &evil();
+    let answers = bench.one(*at_ns, *side, network);
+    let [(Side::Inside, error)] = &answers[..] else { panic!("one answer, to who sent: {answers:?}") };
+    assert!(checksums_are_right(error));
+    // RFC 1812 5.2.7.1: communication administratively prohibited.
+    assert_eq!((error[9], &error[20..22]), (1, &[3, 13][..]));
+    assert_eq!(error[28..56], network[..28], "about that datagram");
+    assert_eq!(end(bench).drops, [("ids-rejected", 1)]);
+}
+
+/// Lets segments of two bytes pass.
+const PASS: &str = r#"pass tcp any any -> any any (msg:"short"; dsize:2; sid:1;)"#;
+
+#[test]
+fn what_passes_is_still_a_part_of_its_stream() {
+    let mut talk = Talk::open(4_000);
+    talk.says(Client, "good e").says(Client, "vi").says(Client, "l");
+    let seen = watch(&format!("{PASS}\n{}", rule("alert", "tcp", "", 2)), &talk.segments);
+    assert_eq!(seen.told, [(6, 2)]);
+    assert_eq!(seen.counter("packets_passed"), 1);
+}
+
+#[test]
+fn what_passes_is_still_a_part_of_its_message() {
+    let page = r#"alert http any any -> any any (msg:"page"; http.uri; content:"/evil"; sid:2;)"#;
+    let mut talk = Talk::open(80);
+    talk.says(Client, "GET /ev").says(Client, "il").says(Client, " HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_eq!(watch(&format!("{PASS}\n{page}"), &talk.segments).told, [(6, 2)]);
+}

@@ -1,0 +1,226 @@
+//! The bodies of HTTP messages.
+
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
+use serde_json::json;
+
+use super::ids_support::*;
+
+const EVIL: &str = "evil literal";
+const RULE: &str =
+    r#"alert http any any -> any any (msg:"evil body"; file.data; content:"evil literal"; sid:1;)"#;
+const GET: &[u8] = b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n";
+/// Of the handshake and the request, which stand before the response.
+const BEFORE: u64 = 4;
+
+/// Takes a request and its response, cut into segments of these lengths, past the rule.
+fn answered(response: &[u8], len: usize) -> Seen {
+    let mut talk = Talk::open(80);
+    talk.says(Client, GET);
+    response.chunks(len).for_each(|part| talk.piece(Server, part));
+    watch(RULE, &talk.segments)
+}
+
+/// A body of this length in which the literal begins at this place.
+fn body(len: usize, at: usize) -> Vec<u8> {
+    let mut body = b"benign ".repeat(len / 7 + 1);
+    body.truncate(len);
+    body[at..at + EVIL.len()].copy_from_slice(EVIL.as_bytes());
+    body
+}
+
+/// Chunks of these contents (RFC 9112 7.1).
+fn chunked(chunks: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = vec![];
+    for chunk in chunks {
+        write!(bytes, "{:x};x=y\r\n", chunk.len()).unwrap();
+        bytes.extend_from_slice(chunk);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    [&bytes[..], b"0\r\n\r\n"].concat()
+}
+
+#[test]
+fn a_literal_is_found_when_its_message_ends() {
+    let page = page(&body(3_000, 1_500));
+    let segments = page.len().div_ceil(1_000) as u64;
+    assert_eq!(answered(&page, 1_000).told, [(BEFORE + segments, 1)]);
+    // Every one of its places in the segments, and so every cut through it.
+    for at in 980..1_020 {
+        let page = super::ids_support::page(&body(1_200, at));
+        assert_eq!(answered(&page, 1_000).rules(), [1], "{at}");
+    }
+}
+
+#[test]
+fn a_literal_that_is_cut_over_two_segments_is_found() {
+    let page = page(&body(60, 20));
+    let start = page.len() - 40;
+    for cut in start..=start + EVIL.len() {
+        let said = [(Client, GET), (Server, &page[..cut]), (Server, &page[cut..])];
+        assert_eq!(told(RULE, &said), [1], "{cut}");
+    }
+    assert_eq!(answered(&page, 1).told, [(BEFORE + page.len() as u64, 1)], "byte by byte");
+}
+
+#[test]
+fn a_literal_that_is_cut_over_two_chunks_is_found() {
+    let body = body(60, 20);
+    for cut in 20..=20 + EVIL.len() {
+        let chunks = chunked(&[&body[..cut], &body[cut..]]);
+        let response = response("Transfer-Encoding: chunked\r\n", &chunks);
+        for len in [10_000, 7, 1] {
+            assert_eq!(answered(&response, len).rules(), [1], "{cut} {len}");
+        }
+    }
+}
+
+#[test]
+fn a_literal_in_a_coded_body_is_found() {
+    let body = body(5_000, 4_000);
+    let level = Compression::default();
+    let mut gzip = GzEncoder::new(vec![], level);
+    let mut zlib = ZlibEncoder::new(vec![], level);
+    let mut raw = DeflateEncoder::new(vec![], level);
+    gzip.write_all(&body).unwrap();
+    zlib.write_all(&body).unwrap();
+    raw.write_all(&body).unwrap();
+    for (coding, coded) in [
+        ("gzip", gzip.finish().unwrap()),
+        ("deflate", zlib.finish().unwrap()),
+        ("deflate", raw.finish().unwrap()),
+    ] {
+        assert!(!coded.windows(EVIL.len()).any(|part| part == EVIL.as_bytes()), "it is hidden");
+        let head = format!("Content-Encoding: {coding}\r\nContent-Length: {}\r\n", coded.len());
+        for len in [10_000, 7] {
+            assert_eq!(answered(&response(&head, &coded), len).rules(), [1], "{coding} {len}");
+        }
+        // The coding of the chunks is undone first.
+        let head = format!("Content-Encoding: {coding}\r\nTransfer-Encoding: chunked\r\n");
+        let chunks = chunked(&[&coded[..9], &coded[9..]]);
+        assert_eq!(answered(&response(&head, &chunks), 11).rules(), [1], "{coding} in chunks");
+        // As it was sent, it is found where nothing says that it is coded.
+        assert_eq!(answered(&page(&coded), 10_000).rules(), [0; 0], "{coding} that is not named");
+    }
+}
+
+#[test]
+fn a_body_that_a_gap_cuts_short_is_looked_at() {
+    let page = page(&body(100, 20));
+    let (seen, lost) = page.split_at(page.len() - 30);
+    let mut talk = Talk::open(80);
+    talk.says(Client, GET)
+        .says(Server, seen)
+        .loses(Server, lost.len())
+        .says(Server, super::ids_support::page(b"x"));
+    assert_eq!(watch(RULE, &talk.segments).told, [], "what is missing may still come");
+    talk.says(Client, GET);
+    let proof = talk.segments.len() as u64;
+    assert_eq!(watch(RULE, &talk.segments).told, [(proof, 1)], "the client has what is behind the gap");
+}
+
+#[test]
+fn a_body_is_looked_at_when_its_stream_ends() {
+    let mut talk = Talk::open(80);
+    talk.says(Client, GET).says(Server, response("", &body(100, 20)));
+    assert_eq!(watch(RULE, &talk.segments).told, [], "more of the body may come");
+    talk.closes(Server);
+    let last = talk.segments.len() as u64;
+    assert_eq!(watch(RULE, &talk.segments).told, [(last, 1)]);
+}
+
+#[test]
+fn messages_in_one_segment_are_kept_apart() {
+    const OF_404: &str = r#"alert http any any -> any any (msg:"evil body of an error"; http.stat_code; content:"404"; file.data; content:"evil literal"; sid:1;)"#;
+    let not_found = |body: &[u8]| {
+        let text = String::from_utf8(page(body)).unwrap();
+        text.replace("200 OK", "404 No").into_bytes()
+    };
+    let (evil, benign) = (body(40, 9), b"benign".to_vec());
+    for (responses, expected) in [
+        ([page(&benign), not_found(&evil)], &[1][..]),
+        ([not_found(&evil), page(&benign)], &[1]),
+        ([page(&evil), not_found(&benign)], &[]),
+        ([not_found(&benign), page(&evil)], &[]),
+        // Half of it at the end of one body, half at the beginning of the next.
+        ([not_found(b"evil "), not_found(b"literal")], &[]),
+    ] {
+        let requests = GET.repeat(2);
+        let said = [(Client, &requests[..]), (Server, &responses.concat())];
+        assert_eq!(told(OF_404, &said), expected, "{responses:?}");
+    }
+}
+
+#[test]
+fn a_literal_outside_of_the_body_is_not_in_it() {
+    let heads = [
+        response("X: evil literal\r\nContent-Length: 2\r\n", b"ok"),
+        response("evil literal: x\r\nContent-Length: 2\r\n", b"ok"),
+        response("Content-Length: 0\r\nX: evil literal\r\n", b""),
+        b"HTTP/1.1 200 evil literal\r\nContent-Length: 2\r\n\r\nok".to_vec(),
+        response("Transfer-Encoding: chunked\r\n", b"2;evil literal\r\nok\r\n0\r\n\r\n"),
+        response("Transfer-Encoding: chunked\r\n", b"2\r\nok\r\n0;evil literal\r\n\r\n"),
+        response("Transfer-Encoding: chunked\r\n", b"2\r\nok\r\n0\r\nX: evil literal\r\n\r\n"),
+    ];
+    for response in heads {
+        for len in [10_000, 5] {
+            assert_eq!(answered(&response, len).rules(), [0; 0], "{}", response.escape_ascii());
+        }
+    }
+}
+
+#[test]
+fn as_much_of_a_body_is_looked_at_as_is_configured() {
+    for (at, expected) in [(0, &[1][..]), (1_024 - EVIL.len(), &[1]), (1_025 - EVIL.len(), &[]), (1_500, &[])]
+    {
+        for len in [10_000, 100] {
+            let mut talk = Talk::open(80);
+            talk.says(Client, GET);
+            page(&body(2_000, at)).chunks(len).for_each(|part| talk.piece(Server, part));
+            let seen = watch_with(RULE, json!({ "body": "1KiB" }), &talk.segments);
+            assert_eq!(seen.rules(), expected, "{at} {len}");
+        }
+    }
+}
+
+#[test]
+fn a_rule_is_told_of_once_for_a_message() {
+    let twice = page(&body(100, 20).repeat(3));
+    assert_eq!(answered(&twice, 10_000).rules(), [1]);
+    assert_eq!(answered(&twice, 10).rules(), [1]);
+    let mut talk = Talk::open(80);
+    for _ in 0..3 {
+        talk.says(Client, GET).says(Server, &twice);
+    }
+    assert_eq!(watch(RULE, &talk.segments).told, [(5, 1), (7, 1), (9, 1)]);
+    // On one packet it acts once, however many messages that has.
+    assert_eq!(told(RULE, &[(Client, &GET.repeat(2)), (Server, &twice.repeat(2))]), [1]);
+}
+
+/// The protocol may become known by the segment that has the literal.
+#[test]
+fn the_first_message_of_a_connection_may_be_cut_anywhere() {
+    let post = format!("POST /f HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{EVIL}", EVIL.len());
+    for cut in 1..post.len() {
+        let (a, b) = post.as_bytes().split_at(cut);
+        assert_eq!(told(RULE, &[(Client, a), (Client, b)]), [1], "{cut}");
+        assert_eq!(
+            told(RULE, &[(Client, a), (Server, b"x"), (Client, b)]),
+            [1],
+            "{cut}, the other side in between"
+        );
+    }
+}
+
+#[test]
+fn bodies_of_requests_are_looked_at_as_well() {
+    const POSTED: &str = r#"alert http any any -> any any (msg:"evil form"; http.method; content:"POST"; http.request_body; content:"evil literal"; sid:1;)"#;
+    let post =
+        |body: &str| format!("POST /f HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let (evil, page) = (post("a=evil literal"), page(EVIL.as_bytes()));
+    assert_eq!(told(POSTED, &[(Client, evil.as_bytes())]), [1]);
+    assert_eq!(told(POSTED, &[(Client, GET), (Server, &page)]), [0; 0]);
+    assert_eq!(told(RULE, &[(Client, evil.as_bytes())]), [1], "`file.data` is of both");
+}

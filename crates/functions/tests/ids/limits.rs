@@ -1,0 +1,93 @@
+//! `threshold` and `detection_filter`, against counts by hand.
+
+use serde_json::json;
+
+use super::ids_support::*;
+
+fn rule(options: &str) -> String {
+    format!(r#"alert udp any any -> any any (msg:"often"; content:"evil"; {options} sid:1;)"#)
+}
+
+/// Datagrams of one host at these seconds: at which of them the rule is told of.
+fn told_at(options: &str, seconds: &[u64]) -> Vec<u64> {
+    let packets: Vec<_> =
+        seconds.iter().map(|second| datagram((100 + second) * SECOND_NS, 1, 4_000, b"evil")).collect();
+    watch(&rule(options), &packets).told.iter().map(|(packet, _)| seconds[*packet as usize - 1]).collect()
+}
+
+#[test]
+fn a_limit_tells_the_first_ones_of_a_time() {
+    let limit = "threshold:type limit, track by_src, count 2, seconds 10;";
+    assert_eq!(told_at(limit, &[0, 1, 2, 9, 10, 11, 12]), [0, 1, 10, 11]);
+    assert_eq!(told_at(limit, &[0, 9, 9, 30, 39, 39, 40]), [0, 9, 30, 39, 40]);
+}
+
+#[test]
+fn a_threshold_tells_each_so_many() {
+    let threshold = "threshold:type threshold, track by_src, count 3, seconds 10;";
+    assert_eq!(told_at(threshold, &[0, 1, 2, 3, 4, 5, 6]), [2, 5]);
+    // Behind one that is told, and behind the end of the time, it counts anew.
+    assert_eq!(told_at(threshold, &[0, 1, 2, 3, 4, 15, 16, 17]), [2, 17]);
+    assert_eq!(told_at(threshold, &[0, 9, 10, 11, 12]), [12]);
+}
+
+#[test]
+fn both_tells_once_in_a_time() {
+    let both = "threshold:type both, track by_src, count 2, seconds 10;";
+    assert_eq!(told_at(both, &[0, 1, 2, 3, 10, 11, 12]), [1, 11]);
+    assert_eq!(told_at(both, &[0, 10, 20, 29, 29]), [29]);
+}
+
+#[test]
+fn a_detection_filter_lets_a_rule_act_only_then() {
+    let filter = "detection_filter:track by_src, count 2, seconds 10;";
+    assert_eq!(told_at(filter, &[0, 1, 2, 3, 12, 13, 14]), [2, 3, 14]);
+    // Where it does not act, it does nothing else.
+    let marks = format!(
+        "{}\n{}",
+        rule(&format!("{filter} flowbits:set,often;")),
+        r#"alert udp any any -> any any (msg:"marked"; flowbits:isset,often; sid:2;)"#
+    );
+    let packets = [0, 1, 2].map(|second| datagram(second * SECOND_NS, 1, 4_000, b"evil"));
+    assert_eq!(watch(&marks, &packets).told, [(3, 1), (3, 2)]);
+}
+
+#[test]
+fn what_is_tracked_is_counted_apart() {
+    // Which of these get the one report of their kind: host, server's port.
+    let packets = [(1, 1), (1, 1), (1, 2), (2, 1), (2, 2)];
+    for (track, told) in [
+        ("by_src", &[1, 4][..]),
+        ("by_dst", &[1]),
+        ("by_both", &[1, 4]),
+        ("by_rule", &[1]),
+        ("by_flow", &[1, 3, 4, 5]),
+    ] {
+        let options = format!("threshold:type limit, track {track}, count 1, seconds 10;");
+        let packets = packets.map(|(host, port)| datagram(SECOND_NS, host, port, b"evil"));
+        let seen: Vec<u64> =
+            watch(&rule(&options), &packets).told.iter().map(|(packet, _)| *packet).collect();
+        assert_eq!(seen, told, "{track}");
+    }
+}
+
+#[test]
+fn what_is_not_told_is_done_and_counted() {
+    let limit = "threshold:type limit, track by_src, count 1, seconds 10;";
+    let packets = [0, 1, 2].map(|second| datagram(second * SECOND_NS, 1, 4_000, b"evil"));
+    let seen = watch(&rule(limit).replace("alert", "drop"), &packets);
+    assert_eq!((seen.told.len(), seen.sent), (1, 0));
+    assert_eq!(seen.counter("alerts_suppressed"), 2);
+    assert_eq!(seen.counter("packets_dropped"), 3);
+}
+
+#[test]
+fn without_a_tracker_all_is_told_and_that_counted() {
+    let limit = "threshold:type limit, track by_src, count 1, seconds 10;";
+    let packets = [1, 2, 1, 2, 2].map(|host| datagram(SECOND_NS, host, 4_000, b"evil"));
+    let seen = watch_with(&rule(limit), json!({ "trackers": 1 }), &packets);
+    let told: Vec<u64> = seen.told.iter().map(|(packet, _)| *packet).collect();
+    assert_eq!(told, [1, 2, 4, 5], "the first host has the tracker");
+    let trackers = &seen.bench.chain.stages()[0].shared().meters[0];
+    assert_eq!((trackers.in_use(), trackers.refused()), (1, 3));
+}

@@ -1,0 +1,187 @@
+//! Messages of application protocols, and what their buffers hold.
+
+use packet::Side;
+
+use super::ids_support::*;
+use super::tls;
+
+/// A DNS message (RFC 1035 4.1): a query, or a response that answers with an address.
+fn dns(name: &str, is_response: bool) -> Vec<u8> {
+    let mut encoded = vec![];
+    for label in name.split('.') {
+        encoded.push(label.len() as u8);
+        encoded.extend_from_slice(label.as_bytes());
+    }
+    encoded.extend([0, 0, 1, 0, 1]);
+    let flags = if is_response { 0x84 } else { 1 };
+    let mut message = vec![0, 7, flags, 0, 0, 1, 0, u8::from(is_response), 0, 0, 0, 0];
+    message.extend_from_slice(&encoded);
+    if is_response {
+        message.extend_from_slice(&encoded);
+        message.extend([0, 0, 0, 60, 0, 4, 192, 0, 2, 7]);
+    }
+    message
+}
+
+/// Over TCP, its length stands before it (RFC 1035 4.2.2).
+fn counted(message: &[u8]) -> Vec<u8> {
+    [&(message.len() as u16).to_be_bytes()[..], message].concat()
+}
+
+const QUERY: &str =
+    r#"alert dns any any -> any any (msg:"query"; dns.query; content:"evil."; startswith; sid:1;)"#;
+
+#[test]
+fn dns_is_looked_at_on_its_datagram() {
+    let answer = r#"alert dns any any -> any any (msg:"answer"; flow:to_client; dns.answers.rrname; content:"evil.example"; sid:2;)"#;
+    let rules = format!("{QUERY}\n{answer}");
+    let on = |port: u16, name: &str| {
+        let there = datagram(SECOND_NS, 1, port, &dns(name, false));
+        let network = udp(v4(192, 0, 2, 1, port), host_end(1), &dns(name, true));
+        let back = Arrival { at_ns: 2 * SECOND_NS, side: Side::Outside, network };
+        watch(&rules, &[there, back])
+    };
+    let seen = on(53, "evil.example");
+    assert_eq!((seen.told.as_slice(), seen.counter("dns_messages")), (&[(1, 1), (2, 1), (2, 2)][..], 2));
+    assert_eq!(on(53, "good.example").told, []);
+    assert_eq!(on(53, "www.evil.example").rules(), [2], "the name is a buffer of its own");
+    assert_eq!(on(5_300, "evil.example").told, [], "it is no DNS there");
+}
+
+#[test]
+fn dns_is_looked_at_as_each_message_of_a_stream_is_complete() {
+    let bytes = ["good.example", "evil.example", "evil.test"].map(|name| counted(&dns(name, false)));
+    let all = bytes.concat();
+    for len in [1, 7, bytes[0].len()] {
+        let mut talk = Talk::open(53);
+        all.chunks(len).for_each(|part| talk.piece(Client, part));
+        let ends = [bytes[..2].concat().len(), all.len()].map(|end| (3 + end.div_ceil(len) as u64, 1));
+        assert_eq!(watch(QUERY, &talk.segments).told, ends, "{len}");
+    }
+}
+
+#[test]
+fn tls_is_looked_at_as_its_handshake_tells_names() {
+    let rules = [
+        r#"alert tls any any -> any any (msg:"sni"; tls.sni; content:"evil.example"; bsize:12; sid:1;)"#,
+        r#"alert tls any any -> any any (msg:"subject"; tls.cert_subject; content:"CN=evil.example"; sid:2;)"#,
+        r#"alert tls any any -> any any (msg:"issuer"; tls.cert_issuer; content:"CN=Evil Authority"; sid:3;)"#,
+        r#"alert tls any any -> any any (msg:"serial"; tls.cert_serial; content:"0A:F1"; sid:4;)"#,
+    ]
+    .join("\n");
+    let seen = |name: &str, subject: &str, len: usize| {
+        let mut talk = Talk::open(4_433);
+        tls::client_hello(name.as_bytes()).chunks(len).for_each(|part| talk.piece(Client, part));
+        let chain = tls::certificate(subject.as_bytes(), b"CN=Evil Authority", b"0A:F1").unwrap();
+        chain.chunks(len).for_each(|part| talk.piece(Server, part));
+        watch(&rules, &talk.segments).rules()
+    };
+    for len in [10_000, 50, 1] {
+        assert_eq!(seen("evil.example", "C=US, CN=evil.example", len), [1, 2, 3, 4], "{len}");
+        assert_eq!(seen("www.evil.example", "CN=good.example", len), [3, 4], "{len}");
+    }
+}
+
+#[test]
+fn ssh_is_looked_at_on_its_greetings() {
+    let rules = [
+        r#"alert ssh any any -> any any (msg:"software"; flow:to_server; ssh.software; content:"evil_1.0"; sid:1;)"#,
+        r#"alert ssh any any -> any any (msg:"version"; flow:to_client; ssh.proto; content:"1.99"; sid:2;)"#,
+    ]
+    .join("\n");
+    for len in [100, 3] {
+        let mut talk = Talk::open(22);
+        b"SSH-2.0-evil_1.0\r\n".chunks(len).for_each(|part| talk.piece(Client, part));
+        b"SSH-1.99-good_2.0\r\n".chunks(len).for_each(|part| talk.piece(Server, part));
+        assert_eq!(watch(&rules, &talk.segments).rules(), [1, 2], "{len}");
+        let mut talk = Talk::open(22);
+        b"SSH-2.0-good_2.0\r\n".chunks(len).for_each(|part| talk.piece(Client, part));
+        b"SSH-2.0-evil_1.0\r\n".chunks(len).for_each(|part| talk.piece(Server, part));
+        assert_eq!(watch(&rules, &talk.segments).told, [], "{len}");
+    }
+}
+
+const REQUEST: &[u8] = b"POST http://Evil.example:81/a/../b%41?q=%20 HTTP/1.1\r\nHost: x\r\nUser-Agent: agent\r\nCookie: c=1\r\n\
+    Cookie: d=2\r\nX-Fold: one\r\n two\r\nReferer: http://r/\r\nContent-Length: 4\r\n\r\nform";
+const RESPONSE: &[u8] = b"HTTP/1.1 302 Found here\r\nServer: s/1\r\nLocation: /next\r\nSet-Cookie: e=3\r\nContent-Type: text/html\r\n\
+    Content-Length: 4\r\n\r\npage";
+
+/// Buffers of the request and the response, and all that they hold.
+const BUFFERS: [(&str, &str); 26] = [
+    ("http.method", "POST"),
+    ("http.uri", "/bA?q= "),
+    ("http.uri.raw", "http://Evil.example:81/a/../b%41?q=%20"),
+    ("http.host", "evil.example"),
+    ("http.host.raw", "Evil.example:81"),
+    ("http.user_agent", "agent"),
+    ("http.cookie", "c=1, d=2"),
+    ("http.cookie", "e=3"),
+    ("http.referer", "http://r/"),
+    ("http.request_line", "POST http://Evil.example:81/a/../b%41?q=%20 HTTP/1.1"),
+    ("http.request_header", "X-Fold|3a| one two"),
+    ("http.request_body", "form"),
+    ("http.protocol", "HTTP/1.1"),
+    ("http.content_len", "4"),
+    ("http.stat_code", "302"),
+    ("http.stat_msg", "Found here"),
+    ("http.server", "s/1"),
+    ("http.location", "/next"),
+    ("http.content_type", "text/html"),
+    ("http.response_line", "HTTP/1.1 302 Found here"),
+    ("http.response_header", "Server|3a| s/1"),
+    ("http.response_body", "page"),
+    ("file.data", "form"),
+    ("file.data", "page"),
+    (
+        "http.header_names",
+        "|0d 0a|Server|0d 0a|Location|0d 0a|Set-Cookie|0d 0a|Content-Type|0d 0a|Content-Length|0d 0a 0d 0a|",
+    ),
+    (
+        "http.header",
+        "Server|3a| s/1|0d 0a|Location|3a| /next|0d 0a|Content-Type|3a| text/html|0d 0a|Content-Length|3a| 4|0d 0a|",
+    ),
+];
+
+#[test]
+fn buffers_of_http_hold_what_the_manual_says() {
+    let rules: String = (1..)
+        .zip(BUFFERS)
+        .map(|(sid, (buffer, text))| {
+            format!("alert http any any -> any any (msg:\"{buffer}\"; {buffer}; content:\"{text}\"; startswith; endswith; sid:{sid};)\n")
+        })
+        .collect();
+    for len in [10_000, 9] {
+        let mut talk = Talk::open(8_080);
+        REQUEST.chunks(len).for_each(|part| talk.piece(Client, part));
+        RESPONSE.chunks(len).for_each(|part| talk.piece(Server, part));
+        let mut told = watch(&rules, &talk.segments).rules();
+        told.sort_unstable();
+        told.dedup();
+        let missing: Vec<_> =
+            (1..).zip(BUFFERS).filter(|(sid, _)| !told.contains(sid)).map(|(_, buffer)| buffer).collect();
+        assert_eq!(missing, [], "{len}");
+    }
+}
+
+#[test]
+fn a_buffer_that_was_not_sent_is_absent() {
+    let rules = [
+        r#"alert http any any -> any any (msg:"none"; flow:to_server; http.user_agent; absent; sid:1;)"#,
+        r#"alert http any any -> any any (msg:"empty"; flow:to_server; http.user_agent; bsize:0; sid:2;)"#,
+        r#"alert http any any -> any any (msg:"not evil"; flow:to_server; http.user_agent; content:!"evil"; sid:3;)"#,
+    ]
+    .join("\n");
+    let of = |header: &str| told(&rules, &[(Client, format!("GET / HTTP/1.1\r\n{header}\r\n").as_bytes())]);
+    assert_eq!(of(""), [1]);
+    assert_eq!(of("User-Agent:\r\n"), [2, 3]);
+    assert_eq!(of("User-Agent: good\r\n"), [3]);
+    assert_eq!(of("User-Agent: evil\r\n"), [0; 0]);
+}
+
+#[test]
+fn rules_of_a_protocol_hold_once_it_is_known() {
+    let rules = r#"alert http any any -> any any (msg:"evil in http"; content:"evil"; sid:1;)"#;
+    assert_eq!(told(rules, &[(Client, b"GET /evil HTTP/1.1\r\n\r\n")]), [1], "on any port");
+    assert_eq!(told(rules, &[(Client, b"GE"), (Client, b"T /evil HTTP/1.1\r\n\r\n")]), [1]);
+    assert_eq!(told(rules, &[(Client, b"EHLO evil\r\n"), (Server, b"220 evil\r\n")]), [0; 0]);
+}

@@ -1,0 +1,114 @@
+//! Streams: what stands in several pieces, and for how long a rule waits for the rest of it.
+
+use functions::ids::{CANDIDATES_MAX, LOOKBACK_BYTES};
+
+use super::ids_support::*;
+
+const PAIR: &str = r#"alert tcp any any -> any any (msg:"anchor and rest"; content:"the-anchor"; content:"rest"; distance:0; sid:1;)"#;
+const ANCHOR: &[u8] = b"the-anchor";
+
+/// On which pieces, from 1, the rules are told of.
+fn pieces(rules: &str, pieces: &[&[u8]]) -> Vec<(u64, u32)> {
+    let mut talk = Talk::open(4_000);
+    pieces.iter().for_each(|piece| talk.piece(Client, piece));
+    watch(rules, &talk.segments).told.into_iter().map(|(packet, rule)| (packet - 3, rule)).collect()
+}
+
+#[test]
+fn a_pattern_is_found_however_it_is_cut() {
+    const LONG: &str = r#"alert tcp any any -> any any (msg:"long"; content:"forty bytes of a pattern without an end 40"; sid:1;)"#;
+    let text = b"before forty bytes of a pattern without an end 40 behind";
+    for cut in 1..text.len() {
+        let (a, b) = text.split_at(cut);
+        let expected = if cut < text.len() - " behind".len() { 2 } else { 1 };
+        assert_eq!(pieces(LONG, &[a, b]), [(expected, 1)], "{cut}");
+    }
+    let bytes: Vec<&[u8]> = text.chunks(1).collect();
+    assert_eq!(pieces(LONG, &bytes).len(), 1);
+}
+
+#[test]
+fn the_rest_may_come_later() {
+    assert_eq!(pieces(PAIR, &[b"x the-anchor x", b"yyy", b"the rest"]), [(3, 1)]);
+    assert_eq!(pieces(PAIR, &[b"the-an", b"chor", b"re", b"st"]), [(4, 1)]);
+    assert_eq!(pieces(PAIR, &[b"rest the-anchor", b"yyy"]), [], "in this order");
+}
+
+#[test]
+fn a_candidate_is_forgotten_with_its_window() {
+    // The anchor is at the stream's beginning, the rest behind so many bytes.
+    for (before_rest, expected) in [(LOOKBACK_BYTES, &[(3, 1)][..]), (LOOKBACK_BYTES + 1, &[])] {
+        let filler = vec![b'x'; before_rest - ANCHOR.len()];
+        assert_eq!(pieces(PAIR, &[ANCHOR, &filler, b"rest"]), expected, "{before_rest}");
+    }
+    // Within one piece there is no such limit.
+    let filler = vec![b'x'; 2 * LOOKBACK_BYTES];
+    assert_eq!(pieces(PAIR, &[&[ANCHOR, &filler, b"rest"].concat()]), [(1, 1)]);
+}
+
+#[test]
+fn a_gap_ends_the_window() {
+    let mut talk = Talk::open(4_000);
+    talk.says(Client, ANCHOR).loses(Client, 5).says(Client, "rest").says(Server, "x").says(Client, "rest");
+    assert_eq!(watch(PAIR, &talk.segments).told, []);
+    talk.says(Client, ANCHOR).says(Client, "rest");
+    assert_eq!(watch(PAIR, &talk.segments).rules(), [1], "behind the gap it begins anew");
+}
+
+#[test]
+fn the_other_direction_and_another_connection_are_no_part_of_it() {
+    let mut talk = Talk::open(4_000);
+    talk.says(Client, ANCHOR).says(Server, "rest");
+    assert_eq!(watch(PAIR, &talk.segments).told, []);
+    talk.closes(Client).closes(Server).reopen();
+    talk.says(Client, "rest");
+    assert_eq!(watch(PAIR, &talk.segments).told, []);
+}
+
+#[test]
+fn a_rule_acts_again_when_its_anchor_comes_again() {
+    let said: [&[u8]; 5] = [b"the-anchor rest", b"rest", b"rest", b"the-anchor", b"rest"];
+    // With the second anchor, the window still has what held before.
+    assert_eq!(pieces(PAIR, &said), [(1, 1), (4, 1)]);
+    let far = vec![b'x'; LOOKBACK_BYTES];
+    let said: [&[u8]; 5] = [b"the-anchor rest", &far, b"the-anchor", b"rest", b"rest"];
+    assert_eq!(pieces(PAIR, &said), [(1, 1), (4, 1)], "without the first one it is looked for anew");
+}
+
+#[test]
+fn a_rule_without_an_anchor_acts_once_in_a_direction() {
+    const DIGITS: &str = r#"alert tcp any any -> any any (msg:"digits"; pcre:"/x[0-9]{3}/"; sid:1;)"#;
+    let mut talk = Talk::open(4_000);
+    talk.says(Client, "x1").says(Client, "23").says(Client, "x456").says(Server, "x789").says(Server, "x789");
+    assert_eq!(watch(DIGITS, &talk.segments).told, [(5, 1), (7, 1)]);
+}
+
+#[test]
+fn the_oldest_candidate_is_forgotten_for_one_too_many() {
+    let count = CANDIDATES_MAX as u32 + 1;
+    let rule = |number: u32| {
+        format!(
+            r#"alert tcp any any -> any any (msg:"{number}"; content:"<anchor-{number:02}>"; content:"rest"; distance:0; sid:{number};)"#
+        )
+    };
+    let rules: Vec<String> = (1..=count).map(rule).collect();
+    for (anchors, forgotten) in [(count - 1, 0), (count, 1)] {
+        let mut talk = Talk::open(4_000);
+        (1..=anchors).for_each(|number| talk.piece(Client, format!("<anchor-{number:02}>").as_bytes()));
+        talk.says(Client, "rest");
+        let seen = watch(&rules.join("\n"), &talk.segments);
+        let last = talk.segments.len() as u64;
+        let expected: Vec<_> = (1 + forgotten..=anchors).map(|number| (last, number)).collect();
+        assert_eq!(seen.told, expected, "{anchors}");
+        assert_eq!(seen.counter("candidates_forgotten"), u64::from(forgotten));
+    }
+}
+
+#[test]
+fn offsets_count_from_the_beginning_of_the_stream() {
+    const THIRD: &str =
+        r#"alert tcp-stream any any -> any any (msg:"at 8"; content:"evil"; offset:8; depth:4; sid:1;)"#;
+    assert_eq!(pieces(THIRD, &[b"01234567", b"evil"]), [(2, 1)]);
+    assert_eq!(pieces(THIRD, &[b"01234567ev", b"il"]), [(2, 1)]);
+    assert_eq!(pieces(THIRD, &[b"0123", b"01234567evil"]), [], "of the packet it would be there");
+}

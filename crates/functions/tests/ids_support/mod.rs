@@ -1,0 +1,102 @@
+//! `ids` in a chain: rules and packets in; out comes which rule was told of on which packet.
+#![allow(dead_code, unused_imports, reason = "each test uses a part")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "../http_support/mod.rs"]
+mod talk;
+
+use packet::{Endpoint, Side};
+use serde_json::{Value, json};
+
+pub use talk::{
+    ACK, Arrival, Bench, Client, FIN, MS_NS, RST, SECOND_NS, SYN, Server, Talk, Who, batches_change_nothing,
+    bench, checksums_are_right, conversations, counter, moving, tcp, udp, v4, v6,
+};
+
+/// What came of a run.
+pub struct Seen {
+    /// The numbers of packets, from 1, and those of the rules that they were told of, in order.
+    pub told: Vec<(u64, u32)>,
+    /// How many packets left.
+    pub sent: usize,
+    pub drops: Vec<(&'static str, u64)>,
+    /// Bytes of streams and messages that found no room.
+    pub refused_bytes: u64,
+    pub bench: Bench,
+}
+
+/// The configuration with these rules, of which each has to load.
+pub fn config(rules: &str, more: Value) -> Value {
+    let mut config = json!({ "rules": rules, "unsupported": "refuse" });
+    config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    config
+}
+
+/// A chain of `ids` with these rules.
+pub fn ids(rules: &str) -> Bench {
+    bench("ids", &config(rules, json!({})))
+}
+
+/// Takes packets one by one past these rules, and ends all flows.
+pub fn watch(rules: &str, packets: &[Arrival]) -> Seen {
+    watch_with(rules, json!({}), packets)
+}
+
+/// The same with more of the configuration.
+pub fn watch_with(rules: &str, more: Value, packets: &[Arrival]) -> Seen {
+    let mut bench = bench("ids", &config(rules, more));
+    packets.iter().for_each(|packet| bench.batch(std::slice::from_ref(packet)));
+    end(bench)
+}
+
+/// Ends all flows, after which nothing is kept of any.
+pub fn end(mut bench: Bench) -> Seen {
+    let sent = bench.sent.len();
+    assert!(bench.chain.finish(&mut bench.pool));
+    bench.batch(&[]);
+    let buffers = bench.chain.stages()[0].shared().buffers.as_ref().unwrap();
+    assert_eq!(buffers.used_bytes(), 0, "bytes of flows that are over");
+    let refused_bytes = buffers.refused_bytes();
+    let told = bench.alerts.iter().map(|alert| (alert.sequence + 1, alert.signature_id)).collect();
+    Seen { told, sent, drops: bench.drops(), refused_bytes, bench }
+}
+
+impl Seen {
+    /// The rules that were told of, in order.
+    pub fn rules(&self) -> Vec<u32> {
+        self.told.iter().map(|(_, rule)| *rule).collect()
+    }
+
+    /// One of the function's counters.
+    pub fn counter(&self, name: &str) -> u64 {
+        counter(&self.bench, name)
+    }
+}
+
+/// The rules that were told of when these were said in turn on port 80, in order.
+pub fn told(rules: &str, said: &[(Who, &[u8])]) -> Vec<u32> {
+    let mut talk = Talk::open(80);
+    said.iter().for_each(|(who, bytes)| talk.piece(*who, bytes));
+    watch(rules, &talk.segments).rules()
+}
+
+/// A response with these header lines and this body, which is all that follows.
+pub fn response(headers: &str, body: &[u8]) -> Vec<u8> {
+    [b"HTTP/1.1 200 OK\r\n", headers.as_bytes(), b"\r\n", body].concat()
+}
+
+/// A response with a body of this length.
+pub fn page(body: &[u8]) -> Vec<u8> {
+    response(&format!("Content-Length: {}\r\n", body.len()), body)
+}
+
+/// A datagram from a host to a server's port, at a time.
+pub fn datagram(at_ns: u64, host: u8, port: u16, payload: &[u8]) -> Arrival {
+    let network = udp(host_end(host), v4(192, 0, 2, 1, port), payload);
+    Arrival { at_ns, side: Side::Inside, network }
+}
+
+/// The end of a host.
+pub fn host_end(host: u8) -> Endpoint {
+    v4(10, 0, 0, host, 5_000)
+}
