@@ -60,6 +60,7 @@ mod counter {
     pub const HTTP_MESSAGES: usize = 9;
     pub const DNS_MESSAGES: usize = 10;
     pub const TLS_HANDSHAKES: usize = 11;
+    pub const SEARCH_BYTES: usize = 12;
 }
 
 /// Memory for what is kept of streams and messages of all flows, unless the configuration says otherwise, in bytes.
@@ -99,6 +100,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Shared::Counter("http_messages"),
         Shared::Counter("dns_messages"),
         Shared::Counter("tls_messages"),
+        Shared::Counter("search_memory_bytes"),
         Shared::Meters("trackers"),
     ],
     map: None,

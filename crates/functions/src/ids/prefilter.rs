@@ -32,6 +32,11 @@ impl<T: Copy> Prefilter<T> {
         self.set.scan(cursor, piece, |literal, end| found(self.hit(literal, end)));
     }
 
+    /// What it takes, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        (self.set.memory_bytes() + size_of_val(&self.rules[..])) as u64
+    }
+
     fn hit(&self, literal: u32, end: usize) -> Hit<T> {
         let (rule, len) = self.rules[literal as usize];
         Hit { rule, end, len }

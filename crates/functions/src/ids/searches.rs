@@ -2,6 +2,7 @@
 //! are looked for whose rules may hold there.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use dissect::detect::{Application as Found, Verdict};
@@ -21,6 +22,8 @@ pub struct Searches {
     lanes: [Lane; 4],
     /// On messages to servers and to clients.
     messages: BTreeMap<(Family, bool), MessageSearch>,
+    /// Bytes of the searches that were made since they were asked for last.
+    made_bytes: AtomicU64,
 }
 
 /// What a rule's literal is looked for for.
@@ -141,6 +144,11 @@ impl Search {
         self.far.scan(cursor, piece, |hit| hits.push(hit));
     }
 
+    /// What it takes, in bytes.
+    fn memory_bytes(&self) -> u64 {
+        self.far.memory_bytes() + self.near.iter().map(|(_, search)| search.memory_bytes()).sum::<u64>()
+    }
+
     /// Rules that are looked at on every piece of a stream.
     pub fn always_in_streams(&self) -> &[u32] {
         &self.always_in_streams
@@ -219,8 +227,14 @@ impl Lane {
         Lane { items, ways }
     }
 
-    /// The search for what goes this way; none if no rule may hold.
-    fn search(&self, to_server: bool, port: u16, application: Verdict) -> Option<&Search> {
+    /// The search for what goes this way; none if no rule may hold. If it is made now, what it takes is added to `made_bytes`.
+    fn search(
+        &self,
+        to_server: bool,
+        port: u16,
+        application: Verdict,
+        made_bytes: &AtomicU64,
+    ) -> Option<&Search> {
         if self.items.is_empty() {
             return None;
         }
@@ -235,6 +249,7 @@ impl Lane {
             // All literals are of lengths that a set takes, and there are no more than `Searches::new` saw.
             let made = Search::new(&items)
                 .unwrap_or_else(|error| unreachable!("a set of literals that were checked: {error}"));
+            made_bytes.fetch_add(made.memory_bytes(), Ordering::Relaxed);
             Box::new(made)
         }))
     }
@@ -299,12 +314,18 @@ impl Searches {
         for lane in &lanes {
             Search::new(&lane.iter().collect::<Vec<_>>())?;
         }
-        let mut searches = Searches { lanes: lanes.map(Lane::new), messages: BTreeMap::new() };
+        let mut searches = Searches {
+            lanes: lanes.map(Lane::new),
+            messages: BTreeMap::new(),
+            made_bytes: AtomicU64::default(),
+        };
         for (key, MessageRules { always, wanted, buffers }) in messages {
             let mut search = MessageSearch { always, wanted, ..MessageSearch::default() };
             for (buffer, entries) in buffers {
                 let among = if is_body(buffer) { &mut search.bodies } else { &mut search.buffers };
-                among.push((buffer, Prefilter::new(entries)?));
+                let search = Prefilter::new(entries)?;
+                *searches.made_bytes.get_mut() += search.memory_bytes();
+                among.push((buffer, search));
             }
             searches.messages.insert(key, search);
         }
@@ -315,12 +336,20 @@ impl Searches {
     pub fn packet(&self, protocol: u8, to_server: bool, port: u16, application: Verdict) -> Option<&Search> {
         let kind = kind_of(protocol);
         let port = if kind <= 1 { port } else { 0 };
-        self.lanes[kind].search(to_server, port, application)
+        self.lanes[kind].search(to_server, port, application, &self.made_bytes)
     }
 
     /// The search on streams.
     pub fn stream(&self, to_server: bool, port: u16, application: Verdict) -> Option<&Search> {
-        self.lanes[TCP].search(to_server, port, application)
+        self.lanes[TCP].search(to_server, port, application, &self.made_bytes)
+    }
+
+    /// Bytes of the searches that were made since this was asked last.
+    pub fn take_made_bytes(&self) -> u64 {
+        match self.made_bytes.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => self.made_bytes.swap(0, Ordering::Relaxed),
+        }
     }
 
     /// The search on messages.

@@ -141,6 +141,10 @@ impl<'a, 'c> Watch<'a, 'c> {
     }
 
     fn verdict(self, state: &mut State) -> Verdict {
+        let made_bytes = self.ids.searches.take_made_bytes();
+        if made_bytes > 0 {
+            self.context.count(counter::SEARCH_BYTES, made_bytes);
+        }
         let Some(reason) = self.drop.filter(|_| self.ids.prevents) else { return Verdict::Forward };
         if self.drops_flow {
             state.is_dropped = 1;
