@@ -3,6 +3,7 @@
 mod candidates;
 mod config;
 mod facts;
+mod lane;
 mod limit;
 mod load;
 mod marks;

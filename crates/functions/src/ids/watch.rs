@@ -18,12 +18,12 @@ mod streams;
 
 use super::candidates::Candidates;
 use super::facts::{Facts, PacketFacts, is_established};
+use super::lane::Sought;
 use super::limit::Tracked;
 use super::marks::Marks;
 use super::message::{Decoder, Messages};
 use super::prefilter::Hit;
 use super::scene::{Scene, View};
-use super::searches::Sought;
 use super::state::State;
 use super::{EXCERPT_BYTES, Ids, counter};
 
