@@ -12,7 +12,7 @@ use crate::windows::{Hash, array_at, folded, window_at, word_at};
 const HASHES_TRIED: u32 = 4;
 
 // What the search takes, measured, in tenths of processor cycles: for a window, for one that is noted, and for each of its
-// entries; where few windows are looked for, for a byte, a tenth of it more for each of them (less in random bytes, more in
+// entries; where few windows are looked for, for a byte, a sixth of a tenth more for each of them (less in random bytes, more in
 // text), and for one that is found.
 const WINDOW_COST: u64 = 30;
 const NOTE_COST: u64 = 150;
@@ -148,7 +148,7 @@ impl Layer {
     /// About how long it takes to search so many bytes of text. It does not depend on what this processor can.
     pub(crate) fn cost(&self, bytes: u64) -> u64 {
         let (window_cost, note_cost) = match self.stride {
-            Stride::Packed => (PACKED_COST + self.entries.len() as u64 / 10, PACKED_FOUND_COST),
+            Stride::Packed => (PACKED_COST + self.entries.len() as u64 / 6, PACKED_FOUND_COST),
             _ => (WINDOW_COST, NOTE_COST),
         };
         let places = bytes / self.stride.bytes() as u64;
