@@ -52,20 +52,21 @@ impl Set {
     /// If one of them is empty or too long, or if there are too many.
     pub fn new(literals: impl IntoIterator<Item = Literal>) -> Result<Self, SetError> {
         let mut needles = Vec::new();
-        for literal in literals {
-            if needles.len() == MAX_LITERALS {
-                return Err(SetError::TooMany);
-            }
-            let number = needles.len() as u32;
-            needles.push(match (Needle::new(&literal), literal.bytes.len()) {
-                (Some(needle), _) => needle,
-                (None, 0) => return Err(SetError::Empty { literal: number }),
-                (None, bytes) => return Err(SetError::TooLong { literal: number, bytes }),
-            });
+        for (number, literal) in (0..).zip(literals) {
+            needles.push(needle(number, &literal)?);
         }
         let layers = plan::layers(&needles, Model::get());
         let reach = needles.iter().map(Needle::length).max().unwrap_or(1) - 1;
         Ok(Self { needles, layers, reach })
+    }
+
+    /// Whether these literals, or any part of them, are a set: without the work of making it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`new`](Self::new).
+    pub fn check<'a>(literals: impl IntoIterator<Item = &'a Literal>) -> Result<(), SetError> {
+        (0..).zip(literals).try_for_each(|(number, literal)| needle(number, literal).map(drop))
     }
 
     /// Searches the next piece of a stream, and calls `found` with a literal's number and with the end of it, in bytes from the
@@ -124,4 +125,15 @@ impl Set {
             });
         }
     }
+}
+
+/// The literal with this number, as it is compared.
+fn needle(number: u32, literal: &Literal) -> Result<Needle, SetError> {
+    if number as usize == MAX_LITERALS {
+        return Err(SetError::TooMany);
+    }
+    Needle::new(literal).ok_or(match literal.bytes.len() {
+        0 => SetError::Empty { literal: number },
+        bytes => SetError::TooLong { literal: number, bytes },
+    })
 }

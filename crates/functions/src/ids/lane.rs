@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use dissect::detect::{Application as Found, Verdict};
-use literals::{Cursor, Literal, SetError};
+use literals::{Cursor, Literal, Set, SetError};
 use rules::{Ports, Protocol};
 
 use super::facts::is_application;
@@ -179,8 +179,8 @@ fn number_of(application: Verdict) -> usize {
 impl Lane {
     /// For these rules.
     pub fn new(items: Vec<Item>) -> Result<Lane, SetError> {
-        // Found out once whether literals are such that any part of them can be searched for.
-        Search::new(&items.iter().collect::<Vec<_>>())?;
+        // Of what is checked here, any part can be searched for.
+        Set::check(items.iter().filter_map(|item| item.literal.as_ref()))?;
         let ways = [0, 1].map(|to_client| {
             let of = |item: &Item| item.ports[to_client].clone();
             let mut starts = vec![0];
@@ -217,7 +217,7 @@ impl Lane {
             let items = self.items.iter();
             let items: Vec<&Item> =
                 items.filter(|item| item.may_hold(to_client, port) && item.may_be_of(application)).collect();
-            // All literals are of lengths that a set takes, and there are no more than `Lane::new` saw.
+            // `Lane::new` has checked all literals: none is empty or too long, and there are no more than a set takes.
             let made = Search::new(&items)
                 .unwrap_or_else(|error| unreachable!("a set of literals that were checked: {error}"));
             made_bytes.fetch_add(made.memory_bytes(), Ordering::Relaxed);
