@@ -4,6 +4,7 @@ pub mod firewall;
 pub mod http;
 pub mod ids;
 pub mod lb;
+mod lines;
 pub mod monitor;
 pub mod nat;
 pub mod policer;

@@ -317,7 +317,7 @@ impl Http {
         work: impl FnOnce(&mut Exchange, &mut Kept, &mut Watch<'_, '_>),
     ) {
         let State { notes, exchange } = state;
-        let mut line = Kept(context.take_buffer(direction.index()));
+        let mut line = Kept::new(context.take_buffer(direction.index()));
         let side = notes.side(direction);
         work(exchange, &mut line, &mut Watch { http: self, notes, context, side });
         context.give_buffer(direction.index(), line.0);

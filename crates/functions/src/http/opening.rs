@@ -26,7 +26,7 @@ impl Http {
         if begins {
             return;
         }
-        let mut line = Kept(context.take_buffer(direction.index()));
+        let mut line = Kept::new(context.take_buffer(direction.index()));
         let side = state.notes.side(direction);
         state.exchange.gap(side, 1, &mut line, &mut |_: Event<'_>| {});
         context.give_buffer(direction.index(), line.0);

@@ -1,37 +1,19 @@
 //! What is done with what the parser tells: it is counted, judged, and put together to transactions.
 
-use http::{Anomaly, Event, Field, Header, Line, RequestLine, Side, Sink, StatusLine};
+use http::{Anomaly, Event, Field, Header, RequestLine, Side, Sink, StatusLine};
 use nf::{Context, FlowBuffer};
 
 use super::state::{Blocked, Notes, Phase};
 use super::transactions::{self, Answer, Fields, Item};
 use super::{Anomalies, MethodPolicy, Smuggling};
 use super::{Http, attribute, buffer, counter, group, smuggling};
+use crate::lines::KeptLine;
 
 /// Bytes of a line (a header with its folds) that are read.
 pub const LINE_MAX: usize = 16 << 10;
 
-/// A direction's incomplete line, in the flow's growing buffer.
-pub struct Kept(pub FlowBuffer);
-
-impl Line for Kept {
-    fn as_slice(&self) -> &[u8] {
-        self.0.as_slice()
-    }
-
-    fn capacity(&self) -> usize {
-        LINE_MAX
-    }
-
-    fn push(&mut self, bytes: &[u8]) -> usize {
-        let room = LINE_MAX.saturating_sub(self.0.as_slice().len());
-        self.0.push(&bytes[..bytes.len().min(room)])
-    }
-
-    fn clear(&mut self) {
-        self.0.clear();
-    }
-}
+/// A direction's incomplete line.
+pub type Kept = KeptLine<LINE_MAX>;
 
 /// Takes what the parser tells of one direction.
 pub struct Watch<'a, 'c> {

@@ -2,8 +2,7 @@
 
 use dissect::detect::{Application, Verdict as Found};
 use dissect::{dns, tls};
-use http::{Line, Side};
-use nf::FlowBuffer;
+use http::Side;
 use nf::stream::{StreamEvent, StreamEventKind};
 use packet::Direction;
 use rules::Buffer;
@@ -17,31 +16,13 @@ use crate::ids::occasion::Family;
 use crate::ids::scene::{Scene, View};
 use crate::ids::searches::MessageSearch;
 use crate::ids::state::{Kept, State};
+use crate::lines::KeptLine;
 
 /// The longest line or message of an application protocol that is put together, in bytes.
 const LINE_BYTES: usize = tls::MESSAGE_LIMIT_BYTES;
 
-/// A growing buffer as the readers of protocols want it.
-pub(super) struct Gathered(pub FlowBuffer);
-
-impl Line for Gathered {
-    fn as_slice(&self) -> &[u8] {
-        self.0.as_slice()
-    }
-
-    fn capacity(&self) -> usize {
-        LINE_BYTES
-    }
-
-    fn push(&mut self, bytes: &[u8]) -> usize {
-        let room = LINE_BYTES - self.0.as_slice().len().min(LINE_BYTES);
-        self.0.push(&bytes[..bytes.len().min(room)])
-    }
-
-    fn clear(&mut self) {
-        self.0.clear();
-    }
-}
+/// Such a line, as far as it has come.
+pub(super) type Gathered = KeptLine<LINE_BYTES>;
 
 /// Where a message's body is searched.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -73,7 +54,7 @@ impl Watch<'_, '_> {
         let mut saved_text = self.context.take_buffer(text);
         let mut messages = std::mem::take(&mut self.work.messages);
         messages.begin(saved_progress.as_slice(), &mut saved_text, self.ids.body_max);
-        let mut gathered = Gathered(self.context.take_buffer(line));
+        let mut gathered = Gathered::new(self.context.take_buffer(line));
         let side = side(event.direction);
         match (event.kind, side) {
             (StreamEventKind::Data(bytes), Side::Request) => {
@@ -254,7 +235,7 @@ impl Watch<'_, '_> {
                 used += 1;
             }
         };
-        let mut line = Gathered(self.context.take_buffer(kept));
+        let mut line = Gathered::new(self.context.take_buffer(kept));
         match event.kind {
             StreamEventKind::Data(bytes) => reader.take(bytes, &mut line, &mut sink),
             StreamEventKind::Gap(_) => reader.gap(&mut line, &mut sink),
@@ -279,7 +260,7 @@ impl Watch<'_, '_> {
             scene.add(Buffer::SshProtocol, greeting.protocol);
             scene.add(Buffer::SshSoftware, greeting.software);
         };
-        let mut line = Gathered(self.context.take_buffer(kept));
+        let mut line = Gathered::new(self.context.take_buffer(kept));
         match event.kind {
             StreamEventKind::Data(bytes) => reader.take(bytes, &mut line, &mut sink),
             _ => reader.end(&mut line, &mut sink),

@@ -69,7 +69,7 @@ impl Watch<'_, '_> {
 
     /// Keeps bytes until the protocol is known.
     fn hold_back(&mut self, direction: Direction, piece: &[u8]) {
-        let mut line = Gathered(self.context.take_buffer(Kept::Line.of(direction)));
+        let mut line = Gathered::new(self.context.take_buffer(Kept::Line.of(direction)));
         line.push(piece);
         self.context.give_buffer(Kept::Line.of(direction), line.0);
     }
