@@ -2,6 +2,7 @@
 
 mod candidates;
 mod config;
+mod decoder;
 mod facts;
 mod lane;
 mod limit;

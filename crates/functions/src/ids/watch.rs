@@ -17,11 +17,12 @@ mod protocols;
 mod streams;
 
 use super::candidates::Candidates;
+use super::decoder::Decoder;
 use super::facts::{Facts, PacketFacts, is_established};
 use super::lane::Sought;
 use super::limit::Tracked;
 use super::marks::Marks;
-use super::message::{Decoder, Messages};
+use super::message::Messages;
 use super::prefilter::Hit;
 use super::scene::{Scene, View};
 use super::state::State;
