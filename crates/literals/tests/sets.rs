@@ -5,7 +5,12 @@ use zerocopy::{FromZeros, IntoBytes};
 
 #[test]
 fn what_is_no_literal_is_refused() {
-    let refused = |bytes: &[u8]| Set::new([Literal::exact("good"), Literal::exact(bytes)]).unwrap_err();
+    let refused = |bytes: &[u8]| {
+        let literals = [Literal::exact("good"), Literal::exact(bytes)];
+        let error = Set::check(&literals).unwrap_err();
+        assert_eq!(Set::new(literals).unwrap_err(), error);
+        error
+    };
     assert_eq!(refused(b""), SetError::Empty { literal: 1 });
     assert_eq!(refused(&[b'a'; MAX_LITERAL + 1]), SetError::TooLong { literal: 1, bytes: 33 });
     assert_eq!(refused(&[b'a'; 400]).to_string(), "literal 1 has 400 bytes; at most 32 are allowed");
@@ -14,6 +19,8 @@ fn what_is_no_literal_is_refused() {
 #[test]
 fn the_largest_set_is_searched_and_a_larger_one_refused() {
     let literals = |count| (0..count).map(|number: usize| Literal::exact(format!("<{number:05}>")));
+    let checked = |count| Set::check(&literals(count).collect::<Vec<_>>());
+    assert_eq!((checked(MAX_LITERALS), checked(MAX_LITERALS + 1)), (Ok(()), Err(SetError::TooMany)));
     let set = Set::new(literals(MAX_LITERALS)).unwrap();
     let mut seen = Vec::new();
     set.find(b"<00000> <65535> <65536> <12345", |literal, end| seen.push((literal, end)));
