@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly ROUNDS=${1:-11}
-readonly WORKLOADS=(forward nat lb firewall monitor policer policer-source whitelist chain4 firewall-new http ids ids-random)
+readonly WORKLOADS=(forward nat lb firewall monitor policer policer-source whitelist chain4 firewall-new http ids ids-matching ids-random)
 readonly RIVULET=${CARGO_TARGET_DIR:-target}/release/rivulet
 
 cargo build --release --quiet
@@ -30,7 +30,7 @@ for workload in "${WORKLOADS[@]}"; do
             # Packets that each open a flow belong to no flow that could be used more or less often.
             [[ $workload == firewall-new && ($flows != 1k || -n $popularity) ]] && continue
             # Of what is said, each flow keeps kilobytes.
-            [[ $workload == @(http|ids|ids-random) && ($flows == 1M || -n $popularity) ]] && continue
+            [[ $workload == @(http|ids|ids-matching|ids-random) && ($flows == 1M || -n $popularity) ]] && continue
             row "$("$RIVULET" bench "$workload" --flows "$flows" --rounds "$ROUNDS" --json $popularity)"
         done
     done

@@ -47,7 +47,7 @@ pub struct Args {
     /// Packets in a round
     #[arg(long, default_value_t = 1 << 20, value_parser = count)]
     pub packets: u32,
-    /// Rule files, for the workloads `ids` and `ids-random`; a few of our own if none is named
+    /// Rule files, for the workloads `ids`, `ids-matching` and `ids-random`; a few of our own if none is named
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub rules: Vec<PathBuf>,
     /// JSON instead of a table: an object, or a list of them for several numbers of flows

@@ -36,6 +36,8 @@ pub enum Workload {
     Http,
     /// Intrusion detection: pages of HTTP that no rule is about
     Ids,
+    /// Intrusion detection: the same pages, with rules beside that all requests and pages match
+    IdsMatching,
     /// Intrusion detection: random bytes on port 80
     IdsRandom,
     /// NAT, load balancer, monitor, firewall
@@ -57,6 +59,7 @@ impl Workload {
             Workload::Whitelist => "whitelist",
             Workload::Http => "http",
             Workload::Ids => "ids",
+            Workload::IdsMatching => "ids-matching",
             Workload::IdsRandom => "ids-random",
             Workload::Chain4 => "chain4",
         }
@@ -66,7 +69,7 @@ impl Workload {
     pub fn frames(self) -> Kind {
         match self {
             Workload::FirewallNew => Kind::Syn,
-            Workload::Http | Workload::Ids | Workload::IdsRandom => Kind::Segment,
+            Workload::Http | Workload::Ids | Workload::IdsMatching | Workload::IdsRandom => Kind::Segment,
             _ => Kind::Udp,
         }
     }
@@ -74,7 +77,7 @@ impl Workload {
     /// Bytes of a packet on the wire, unless said.
     pub fn packet_size(self) -> u16 {
         match self {
-            Workload::Http | Workload::Ids | Workload::IdsRandom => 1518,
+            Workload::Http | Workload::Ids | Workload::IdsMatching | Workload::IdsRandom => 1518,
             _ => 64,
         }
     }
@@ -91,7 +94,7 @@ impl Workload {
             Workload::PolicerSource => "inside <-> s <-> outside",
             Workload::Whitelist => "inside <-> w <-> outside",
             Workload::Http => "inside <-> h <-> outside",
-            Workload::Ids | Workload::IdsRandom => "inside <-> i <-> outside",
+            Workload::Ids | Workload::IdsMatching | Workload::IdsRandom => "inside <-> i <-> outside",
             Workload::Chain4 => "inside <-> n <-> l <-> m <-> f <-> outside",
         };
         let mut text = format!(
@@ -120,7 +123,7 @@ impl Workload {
             text += "HTTP h {};\n";
         }
         if line.contains(" i ") {
-            text += &ids(rules);
+            text += &ids(rules, self == Workload::IdsMatching);
         }
         if line.contains(" w ") {
             text += &whitelist(flows);
@@ -129,13 +132,23 @@ impl Workload {
     }
 }
 
-/// With the rules of these files, or with a few of our own. All addresses are of both nets, so that no rule is out of question
-/// by addresses.
-fn ids(files: &[PathBuf]) -> String {
+/// Rules that what is said on pages matches: in a request's target, and in a response's stream and body.
+const MATCHING: &str = r#"
+alert http any any -> any any (msg:"target"; http.uri; content:"search=network"; sid:9100001;)
+alert tcp any any -> any any (msg:"stream"; flow:to_client; content:"<title>Wiki</title>"; sid:9100002;)
+alert http any any -> any any (msg:"body"; file.data; content:"<html>"; content:"</a>"; distance:0; sid:9100003;)
+"#;
+
+/// With the rules of these files, or with a few of our own; if so wanted, with ones that match, too. All addresses are of both
+/// nets, so that no rule is out of question by addresses.
+fn ids(files: &[PathBuf], matching: bool) -> String {
     let files = files.iter().map(|file| format!("file({:?})", file.display().to_string()));
     let mut rules: Vec<_> = files.collect();
     if rules.is_empty() {
         rules.push(format!("{:?}", include_str!("../../../../examples/ids.rules")));
+    }
+    if matching {
+        rules.push(format!("{MATCHING:?}"));
     }
     format!(
         "IDS i {{ rules: [{}], variables: \"HOME_NET = any\\nEXTERNAL_NET = any\", mode: detect }};\n",
@@ -185,6 +198,8 @@ pub struct World {
     /// What is said, in the workloads in which something is.
     conversations: Option<Conversations>,
     said: Said,
+    /// Whether rules match what is said.
+    matching: bool,
 }
 
 /// Frames of the tape that are played before anything is measured.
@@ -205,7 +220,7 @@ impl World {
         let policy = workload.policy(flows, rules);
         let assembly = policies::parse(workload.name(), &policy, Path::new(""), None)?;
         let said = match workload {
-            Workload::Ids => Said::Pages,
+            Workload::Ids | Workload::IdsMatching => Said::Pages,
             Workload::IdsRandom => Said::Noise,
             _ => Said::Padding,
         };
@@ -220,6 +235,7 @@ impl World {
             conversations: (workload.frames() == Kind::Segment)
                 .then(|| Conversations::new(said, flows, packet_size as usize - 4 - PAYLOAD)),
             said,
+            matching: workload == Workload::IdsMatching,
         })
     }
 
@@ -259,6 +275,11 @@ impl World {
                 shared.groups.iter().filter(|g| g.name == "anomalies").flat_map(|g| &g.values).sum();
             ensure!(shared.counters[0] == counters.flows_started, "not each flow speaks HTTP");
             ensure!(anomalies == 0, "something is wrong with what is said");
+        }
+        if let (true, Some(conversations)) = (self.matching, &self.conversations) {
+            let alerts = self.chain.stages()[0].shared().counters[0];
+            let least = conversations.completed_at_least(counters.packets_in);
+            ensure!(alerts >= least, "{alerts} alerts in {least} conversations and more");
         }
         Ok(())
     }
