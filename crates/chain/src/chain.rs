@@ -19,6 +19,8 @@ mod enter;
 mod settle;
 mod subscribed;
 
+use std::collections::VecDeque;
+
 use nf::record::{Layout, Records};
 use nf::stage::{Load, Stage};
 use nf::{Effects, EndReason, Verdict};
@@ -59,8 +61,8 @@ pub struct Chain {
     /// Whether the batch has packets from both sides; if so, `gathering` says which may be in one group.
     mixed: bool,
     gathering: Gathering,
-    /// What came of parsing each packet of the batch.
-    parsed: Vec<Result<(), DropReason>>,
+    /// Packets of the batch that could not be parsed, by number, in order, as far as they are not dropped yet.
+    refused: VecDeque<(u64, DropReason)>,
     /// Room that is reused.
     due: Vec<u32>,
     waited: Vec<Packet>,
@@ -119,7 +121,7 @@ impl Chain {
             counters: Counters::default(),
             now_ns: 0,
             settled_ns: 0,
-            parsed: Vec::new(),
+            refused: VecDeque::new(),
             due: Vec::new(),
             waited: Vec::new(),
             answers: Vec::new(),
@@ -135,7 +137,7 @@ impl Chain {
         }
         self.look_up(batch);
         let mut queue = Queue::enter(batch);
-        while let rest @ 1.. = queue.rest_len() {
+        while queue.rest_len() > 0 {
             let load = self.gather(queue.rest());
             let count = load.packets as usize;
             if count > 0 {
@@ -145,7 +147,8 @@ impl Chain {
                 self.cross(packets, verdicts, loads, &mut run);
                 self.settle_group(&mut queue, verdicts, &mut run);
             } else if let Some(packet) = queue.next(run.out) {
-                self.alone(packet, self.parsed[self.parsed.len() - rest], &mut run);
+                let parsed = self.parsed(&packet);
+                self.alone(packet, parsed, &mut run);
             }
         }
         queue.leave(batch, out);

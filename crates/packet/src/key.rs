@@ -10,14 +10,18 @@ use crate::{Addr, Endpoint, memory};
 ///
 /// Both directions of a flow have the same key; which way a packet went is told apart by the `reversed` flag that
 /// [`FlowKey::new`] returns beside it. 48 bytes without padding, so that a key is compared and hashed as six words.
+///
+/// The canonical order is any that is quick to tell: that of the addresses' bytes as they stand in memory, read as numbers
+/// with the last byte first, and then of the ports'.
 #[derive(Clone, Copy, Default, Eq, Hash, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 #[allow(clippy::derived_hash_with_manual_eq)] // Equal words are equal fields.
 pub struct FlowKey {
     low: Addr,
     high: Addr,
-    low_port: u16,
-    high_port: u16,
+    /// In network byte order, as addresses are.
+    low_port: [u8; 2],
+    high_port: [u8; 2],
     /// IP protocol number of the transport header (IANA).
     pub protocol: u8,
     /// 4 or 6; 0 in a zeroed key, which equals no packet's.
@@ -41,17 +45,14 @@ impl FlowKey {
         scope: Scope,
         tenant: u16,
     ) -> (FlowKey, bool) {
-        let reversed = match source.addr.to_u128().cmp(&destination.addr.to_u128()) {
-            std::cmp::Ordering::Less => false,
-            std::cmp::Ordering::Greater => true,
-            std::cmp::Ordering::Equal => source.port > destination.port,
-        };
+        let order = |end: Endpoint| (u128::from_le_bytes(*end.addr.as_bytes()), end.port.swap_bytes());
+        let reversed = order(source) > order(destination);
         let (low, high) = if reversed { (destination, source) } else { (source, destination) };
         let key = FlowKey {
             low: low.addr,
             high: high.addr,
-            low_port: low.port,
-            high_port: high.port,
+            low_port: low.port.to_be_bytes(),
+            high_port: high.port.to_be_bytes(),
             protocol,
             version,
             tenant,
@@ -60,30 +61,34 @@ impl FlowKey {
         (key, reversed)
     }
 
-    /// The same for an IPv4 packet without tags, from its header's fields: addresses as numbers, most significant byte
-    /// first.
+    /// The same for an IPv4 packet without tags, from its header's fields as they stand there.
     #[inline(always)]
     pub fn of_ipv4(
-        source: (u32, u16),
-        destination: (u32, u16),
+        source: ([u8; 4], [u8; 2]),
+        destination: ([u8; 4], [u8; 2]),
         protocol: u8,
         tenant: u16,
     ) -> (FlowKey, bool) {
-        // An end as one number: comparing two compares address and port, and the smaller one is a choice without a branch.
-        let end = |(address, port): (u32, u16)| u64::from(address) << 16 | u64::from(port);
+        // An end as one number: the lower half of the mapped address, with the port where that has zeros. Comparing two
+        // compares address and port, and the smaller one is a choice without a branch.
+        let end = |(address, port): ([u8; 4], [u8; 2])| {
+            let (address, port) = (u32::from_le_bytes(address), u16::from_le_bytes(port));
+            u64::from(address) << 32 | 0xffff_0000 | u64::from(port)
+        };
         let (source, destination) = (end(source), end(destination));
         let (low, high) = (source.min(destination), source.max(destination));
-        let mapped = |end: u64| u64::from_ne_bytes(mapped_half((end >> 16) as u32));
-        let rest = [low as u16, high as u16, u16::from_ne_bytes([protocol, 4]), tenant];
-        let words = [0, mapped(low), 0, mapped(high), zerocopy::transmute!(rest), 0u64];
+        let address = |end: u64| (end & !0xffff).to_le_bytes();
+        let port = |end: u64| (end as u16).to_le_bytes();
+        let rest = [port(low), port(high), [protocol, 4], tenant.to_ne_bytes()];
+        let words = [[0; 8], address(low), [0; 8], address(high), zerocopy::transmute!(rest), [0; 8]];
         (zerocopy::transmute!(words), source > destination)
     }
 
     /// Source and destination of a packet that carries this key in the given order.
     #[inline]
     pub fn ends(&self, reversed: bool) -> (Endpoint, Endpoint) {
-        let low = Endpoint::new(self.low, self.low_port);
-        let high = Endpoint::new(self.high, self.high_port);
+        let low = Endpoint::new(self.low, u16::from_be_bytes(self.low_port));
+        let high = Endpoint::new(self.high, u16::from_be_bytes(self.high_port));
         if reversed { (high, low) } else { (low, high) }
     }
 
@@ -108,16 +113,10 @@ impl PartialEq for FlowKey {
     }
 }
 
-/// The lower half of a mapped IPv4 address.
-#[inline(always)]
-fn mapped_half(address: u32) -> [u8; 8] {
-    let [a, b, c, d] = address.to_be_bytes();
-    [0, 0, 0xff, 0xff, a, b, c, d]
-}
-
 impl fmt::Display for FlowKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (low, high) = self.ends(false);
+        let (one, other) = self.ends(false);
+        let (low, high) = (one.min(other), one.max(other));
         write!(f, "{low} <-> {high} proto {}", self.protocol)?;
         if self.scope != Scope::default() {
             write!(f, " {}", self.scope)?;
@@ -290,8 +289,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_short_way_to_an_ipv4_key_is_the_same(a: (u32, u16), b: (u32, u16), protocol: u8, tenant: u16) {
-            let end = |e: (u32, u16)| Endpoint::new(Addr::from_v4_bytes(e.0.to_be_bytes()), e.1);
+        fn the_short_way_to_an_ipv4_key_is_the_same(
+            a: ([u8; 4], [u8; 2]),
+            b: ([u8; 4], [u8; 2]),
+            same_address: bool,
+            protocol: u8,
+            tenant: u16,
+        ) {
+            let b = if same_address { (a.0, b.1) } else { b };
+            let end = |(address, port): ([u8; 4], [u8; 2])| {
+                Endpoint::new(Addr::from_v4_bytes(address), u16::from_be_bytes(port))
+            };
             let long = FlowKey::new(end(a), end(b), protocol, 4, Scope::default(), tenant);
             prop_assert_eq!(FlowKey::of_ipv4(a, b, protocol, tenant), long);
             let hasher = FlowHasher::new(7);

@@ -17,9 +17,7 @@ impl Chain {
     /// A chain without functions is a wire that parses.
     pub(super) fn pass_through(&mut self, batch: &mut Vec<Packet>, run: &mut Run<'_, '_>) {
         let bytes = self.parse(batch, |_, _| {});
-        if self.parsed.iter().all(Result::is_ok)
-            && batch.iter().all(|packet| packet.meta().class != Class::NotIp)
-        {
+        if self.refused.is_empty() && batch.iter().all(|packet| packet.meta().class != Class::NotIp) {
             for packet in batch.iter_mut() {
                 packet.meta_mut().side = packet.meta().side.other();
             }
@@ -28,8 +26,8 @@ impl Chain {
             run.out.append(batch);
             return;
         }
-        for (i, packet) in batch.drain(..).enumerate() {
-            match self.parsed[i] {
+        for packet in batch.drain(..) {
+            match self.parsed(&packet) {
                 Ok(()) => self.pass(packet, run),
                 Err(reason) => self.drop_packet(packet, reason, run),
             }
@@ -57,23 +55,35 @@ impl Chain {
         self.mixed = sides == [true; 2];
     }
 
-    /// Counts and parses packets, calls `then` with each, and leaves what came of it in `parsed`; returns their bytes.
+    /// Counts and parses packets, calls `then` with each, and leaves those that could not be parsed in `refused`; returns
+    /// their bytes.
     #[inline(always)]
     fn parse(&mut self, batch: &mut [Packet], then: impl Fn(&Flows, &Meta)) -> u64 {
         let (first, mut bytes) = (self.counters.packets_in, 0);
         // A copy, which nothing that is written meanwhile can change.
         let (parser, flows) = (self.parser, &self.flows);
-        self.parsed.clear();
-        self.parsed.extend(batch.iter_mut().zip(first..).map(|(packet, sequence)| {
+        for (packet, sequence) in batch.iter_mut().zip(first..) {
             bytes += packet.len() as u64;
             packet.meta_mut().sequence = sequence;
-            let parsed = parser.parse(packet);
+            if let Err(reason) = parser.parse(packet) {
+                self.refused.push_back((sequence, reason));
+            }
             then(flows, packet.meta());
-            parsed
-        }));
+        }
         self.counters.packets_in += batch.len() as u64;
         self.counters.bytes_in += bytes;
         bytes
+    }
+
+    /// What came of parsing the packet, which is the next one of its batch that is asked for.
+    pub(super) fn parsed(&mut self, packet: &Packet) -> Result<(), DropReason> {
+        match self.refused.front() {
+            Some(&(sequence, reason)) if sequence == packet.meta().sequence => {
+                self.refused.pop_front();
+                Err(reason)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Joins packets from the front of `packets` to their flows, as many as form a group; returns how much they are. The next

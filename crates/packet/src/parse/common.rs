@@ -6,7 +6,11 @@ use super::protocol;
 use crate::{Class, FlowKey, LinkType, Meta};
 
 /// EtherType of IPv4, then version 4 and five words of header; behind it a byte that may be any.
-const ETHER_IPV4: u32 = 0x0800_4500;
+const ETHER_IPV4: u32 = u32::from_le_bytes([0x08, 0x00, 0x45, 0]);
+const ETHER_IPV4_MASK: u32 = u32::from_le_bytes([0xff, 0xff, 0xff, 0]);
+
+/// Of the word with flags and fragment offset, what is not zero in a fragment.
+const FRAGMENT_MASK: u16 = u16::from_le_bytes([0x3f, 0xff]);
 
 const L3: usize = 14;
 const L4: usize = 34;
@@ -19,20 +23,20 @@ pub(super) fn parse(data: &[u8], meta: &mut Meta) -> bool {
     let Some(h) = data.first_chunk::<UDP_END>() else { return false };
     let total_len = usize::from(be16(h, 16));
     let usual = meta.link == LinkType::Ethernet
-        && be32(h, 12) & !0xff == ETHER_IPV4
-        && be16(h, 20) & 0x3fff == 0
+        && u32::from_le_bytes(bytes(h, 12)) & ETHER_IPV4_MASK == ETHER_IPV4
+        && u16::from_le_bytes(bytes(h, 20)) & FRAGMENT_MASK == 0
         && total_len + L3 <= data.len();
     if !usual {
         return false;
     }
     let protocol = h[23];
-    let (payload, tcp_flags) = match protocol {
+    match protocol {
         protocol::UDP => {
             let len = usize::from(be16(h, 38));
             if len < 8 || len + 20 > total_len {
                 return false;
             }
-            (UDP_END, 0)
+            (meta.payload, meta.tcp_flags) = (UDP_END as u16, 0);
         }
         protocol::TCP => {
             let Some(h) = data.first_chunk::<TCP_END>() else { return false };
@@ -40,22 +44,20 @@ pub(super) fn parse(data: &[u8], meta: &mut Meta) -> bool {
             if header_len < 20 || header_len + 20 > total_len {
                 return false;
             }
-            (L4 + header_len, h[47])
+            (meta.payload, meta.tcp_flags) = ((L4 + header_len) as u16, h[47]);
         }
         _ => return false,
-    };
-    let source = (be32(h, 26), be16(h, L4));
-    let destination = (be32(h, 30), be16(h, L4 + 2));
+    }
+    let source = (bytes(h, 26), bytes(h, L4));
+    let destination = (bytes(h, 30), bytes(h, L4 + 2));
     let (key, reversed) = FlowKey::of_ipv4(source, destination, protocol, meta.key.tenant);
     meta.key = key;
     meta.reversed = reversed;
     meta.outer_l3 = L3 as u16;
     meta.l3 = L3 as u16;
     meta.l4 = L4 as u16;
-    meta.payload = payload as u16;
     meta.outer_udp = 0;
     meta.protocol = protocol;
-    meta.tcp_flags = tcp_flags;
     meta.version = 4;
     meta.class = Class::Whole;
     meta.plain = true;
@@ -64,10 +66,10 @@ pub(super) fn parse(data: &[u8], meta: &mut Meta) -> bool {
 
 #[inline(always)]
 fn be16(h: &[u8; UDP_END], at: usize) -> u16 {
-    u16::from_be_bytes([h[at], h[at + 1]])
+    u16::from_be_bytes(bytes(h, at))
 }
 
 #[inline(always)]
-fn be32(h: &[u8; UDP_END], at: usize) -> u32 {
-    u32::from_be_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]])
+fn bytes<const N: usize>(h: &[u8; UDP_END], at: usize) -> [u8; N] {
+    std::array::from_fn(|i| h[at + i])
 }
