@@ -107,6 +107,7 @@ impl Connection {
         }
     }
 
+    #[cold] // Seldom, or at the beginning and the end of a connection.
     #[inline(never)]
     fn after_tcp(self, flags: u8, direction: Direction) -> Connection {
         use Connection as C;

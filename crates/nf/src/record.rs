@@ -3,7 +3,7 @@
 //! A record is a [`Header`] and then each function's state and map, at offsets that the chain lays out. All zero bytes
 //! are the state of a flow that has not begun.
 
-use packet::memory::{LINE, OutOfMemory, Part, Slots};
+use packet::memory::{LINE, OutOfMemory, Part, Slots, SlotsPart};
 use packet::{Direction, FlowKey, Side};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -89,12 +89,14 @@ impl Header {
 
     /// Whether this is the key of a live flow. A call of its own, as the next one, so that its words do not take registers
     /// from the common case.
+    #[cold]
     #[inline(never)]
     fn has_key(&self, key: &FlowKey) -> bool {
         self.has(Header::FLAG_LIVE) && self.key == *key
     }
 
     /// Whether this is the alias of a live flow.
+    #[cold]
     #[inline(never)]
     fn has_alias(&self, key: &FlowKey) -> bool {
         self.has(Header::FLAG_LIVE) && self.has(Header::FLAG_ALIAS) && self.alias == *key
@@ -163,7 +165,7 @@ impl Layout {
 
 /// A fixed number of records of equal size.
 pub struct Records {
-    slots: Slots,
+    slots: Slots<Header>,
     /// Where the lines behind the header stand that are prefetched; then zeros.
     hot: [usize; PREFETCH_MAX],
     /// Whether the header's second line is.
@@ -173,11 +175,8 @@ pub struct Records {
     fresh: u32,
 }
 
-/// Where a record's header stands.
-const HEADER: Part<Header> = match Part::at(0) {
-    Some(part) => part,
-    None => panic!("a header can stand where a record begins"),
-};
+/// A function's state in all records, with their headers.
+pub type States<'r, T> = SlotsPart<'r, Header, T>;
 
 impl Records {
     /// Room for `capacity` flows with records of this layout.
@@ -240,7 +239,7 @@ impl Records {
     #[inline(always)]
     #[allow(clippy::expect_used)] // As an index that is out of bounds.
     pub fn header(&self, record: u32) -> &Header {
-        self.slots.get(record, HEADER).expect("a record that was allocated")
+        self.slots.head(record).expect("a record that was allocated")
     }
 
     /// The record's header, to be changed.
@@ -250,13 +249,13 @@ impl Records {
     #[inline(always)]
     #[allow(clippy::expect_used)] // As an index that is out of bounds.
     pub fn header_mut(&mut self, record: u32) -> &mut Header {
-        self.slots.get_mut(record, HEADER).expect("a record that was allocated")
+        self.slots.head_mut(record).expect("a record that was allocated")
     }
 
     /// The record's header, to be changed; none if there is no such record.
     #[inline(always)]
     pub fn find_header_mut(&mut self, record: u32) -> Option<&mut Header> {
-        self.slots.get_mut(record, HEADER)
+        self.slots.head_mut(record)
     }
 
     /// A function's state in a record; none if there is no such record or if its layout has no such state.
@@ -271,14 +270,11 @@ impl Records {
         self.slots.get_mut(record, state)
     }
 
-    /// The record's header, a function's state in it, and all bytes behind that.
-    #[inline(always)]
-    pub fn header_and_state_mut<T: FromBytes + IntoBytes>(
-        &mut self,
-        record: u32,
-        state: Part<T>,
-    ) -> Option<(&mut Header, &mut T, &mut [u8])> {
-        self.slots.split_mut(record, HEADER, state)
+    /// A function's state in all records, to be changed together with their headers and with all bytes behind it; none if
+    /// the layout has no such state.
+    #[inline]
+    pub fn states_mut<T: FromBytes + IntoBytes>(&mut self, state: Part<T>) -> Option<States<'_, T>> {
+        self.slots.part_mut(state)
     }
 
     /// Asks for what most packets touch of the header to be brought into the cache.
@@ -329,7 +325,8 @@ mod tests {
         let b = records.allocate().unwrap();
         assert_eq!(records.allocate(), None);
         records.header_mut(a).flags = Header::FLAG_LIVE;
-        let (_, bytes, rest) = records.header_and_state_mut(a, state).unwrap();
+        let mut states = records.states_mut(state).unwrap();
+        let (_, bytes, rest) = states.of(a).unwrap();
         (bytes[3], rest[53]) = (9, 9);
         assert_eq!(records.state(a, state).unwrap()[3], 9);
         assert_eq!(records.live(), 2);

@@ -266,26 +266,27 @@ impl<N: NetworkFunction> Loaded<N> {
     /// Bytes that it takes in a flow's record.
     const LEN: usize = Self::STATE_LEN + Self::REST_LEN.next_multiple_of(8);
 
-    /// The function, the flow's state and a context; none if the record is not what the layout says, which `place` and the
-    /// record's length rule out.
-    #[inline(always)]
-    fn with_flow<'a>(
-        &'a mut self,
+    /// Calls `then` with the function, the flow's state and a context; none if the record is not what the layout says, which
+    /// `place` and the record's length rule out.
+    #[inline]
+    fn with_flow<R>(
+        &mut self,
         at: Moment,
-        env: &'a mut Env<'_>,
-    ) -> Option<(&'a N, &'a mut N::State, Context<'a>)> {
-        let (header, state, rest) = env.records.header_and_state_mut(at.record, self.state?)?;
-        let rest = Self::rest_of(rest)?;
-        let context = Context {
+        env: &mut Env<'_>,
+        then: impl FnOnce(&N, &mut N::State, &mut Context<'_>) -> R,
+    ) -> Option<R> {
+        let mut states = env.records.states_mut(self.state?)?;
+        let (header, state, behind) = states.of(at.record)?;
+        let mut context = Context {
             at,
             header,
-            map: StateMap::new(rest, &Self::MAP),
+            map: StateMap::new(Self::rest_of(behind)?, &Self::MAP),
             instance: &mut self.instance,
             effects: env.effects,
             buffers: env.buffers,
             draws: 0,
         };
-        Some((&self.function, state, context))
+        Some(then(&self.function, state, &mut context))
     }
 
     /// The map and the buffers' numbers, of what stands behind the state in a record.
@@ -297,36 +298,57 @@ impl<N: NetworkFunction> Loaded<N> {
         behind.get_mut(Self::STATE_LEN - size_of::<N::State>()..)?.get_mut(..Self::REST_LEN)
     }
 
-    /// The same of a flow.
-    fn rest<'r>(&self, record: u32, records: &'r mut Records) -> Option<&'r mut [u8]> {
-        Self::rest_of(records.header_and_state_mut(record, self.state?)?.2)
+    /// Calls `then` with the same of a flow.
+    fn with_rest<R>(
+        &mut self,
+        record: u32,
+        records: &mut Records,
+        then: impl FnOnce(&mut Instance, &mut [u8]) -> R,
+    ) -> Option<R> {
+        let mut states = records.states_mut(self.state?)?;
+        Some(then(&mut self.instance, Self::rest_of(states.of(record)?.2)?))
     }
 
     #[inline(always)]
     fn process_group(&mut self, group: &mut Group<'_>, mut recording: Option<&mut Recording>) {
-        let packets = group.packets.iter_mut().zip(group.verdicts.iter_mut());
-        for (number, (packet, verdict)) in packets.enumerate() {
-            if *verdict != Verdict::Forward || packet.meta().side != group.side {
+        let Group { packets, verdicts, side, parted, env, deliveries, .. } = group;
+        // If the records are not what the layout says, as `with_flow` has it, no packet finds its state.
+        let mut states = self.state.and_then(|part| env.records.states_mut(part));
+        for (number, (packet, verdict)) in packets.iter_mut().zip(verdicts.iter_mut()).enumerate() {
+            if *verdict != Verdict::Forward || packet.meta().side != *side {
                 continue;
             }
             let at = Moment::of(packet.meta());
-            let Some((function, state, mut context)) = self.with_flow(at, &mut group.env) else {
-                *verdict = Verdict::Drop(DropReason::Internal);
-                continue;
+            let of_flow = states.as_mut().and_then(|states| states.of(at.record));
+            let of_flow = of_flow.and_then(|(header, state, rest)| Some((header, state, Self::rest_of(rest)?)));
+            let decided = match of_flow {
+                Some((header, state, rest)) => {
+                    let mut context = Context {
+                        at,
+                        header,
+                        map: StateMap::new(rest, &Self::MAP),
+                        instance: &mut self.instance,
+                        effects: env.effects,
+                        buffers: env.buffers,
+                        draws: 0,
+                    };
+                    let mut view = PacketView::new(packet, recording.as_deref_mut());
+                    if N::DESCRIPTOR.stream {
+                        view = view.with_streams(deliveries, number);
+                    }
+                    let decided = self.function.process(&mut view, state, &mut context);
+                    let Moment { tags, keep_ms, realias, .. } = context.at;
+                    let meta = packet.meta_mut();
+                    meta.tags = tags;
+                    meta.keep_ms = keep_ms;
+                    meta.realias = realias;
+                    decided
+                }
+                None => Verdict::Drop(DropReason::Internal),
             };
-            let mut view = PacketView::new(packet, recording.as_deref_mut());
-            if N::DESCRIPTOR.stream {
-                view = view.with_streams(&group.deliveries, number);
-            }
-            let decided = function.process(&mut view, state, &mut context);
-            let Moment { tags, keep_ms, realias, .. } = context.at;
-            let meta = packet.meta_mut();
-            meta.tags = tags;
-            meta.keep_ms = keep_ms;
-            meta.realias = realias;
             if decided != Verdict::Forward {
                 *verdict = decided;
-                group.parted = true;
+                *parted = true;
                 if let Verdict::Drop(reason) = decided {
                     self.counters.drops += 1;
                     if let Some(recording) = &mut recording {
@@ -370,30 +392,30 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
     }
 
     fn flow_start(&mut self, packet: &Meta, env: &mut Env<'_>) {
-        if let Some((function, state, mut context)) = self.with_flow(Moment::of(packet), env) {
-            function.flow_start(state, &mut context);
-        }
+        self.with_flow(Moment::of(packet), env, |function, state, context| {
+            function.flow_start(state, context);
+        });
     }
 
     fn flow_end(&mut self, record: u32, reason: EndReason, now_ns: u64, env: &mut Env<'_>) {
-        let at = Self::moment(record, now_ns, env);
-        if let Some((function, state, mut context)) = self.with_flow(at, env) {
-            function.flow_end(state, reason, &mut context);
+        self.with_flow(Self::moment(record, now_ns, env), env, |function, state, context| {
+            function.flow_end(state, reason, context);
             context.release_buffers();
-        }
+        });
     }
 
     fn flow_moved(&mut self, record: u32, now_ns: u64, env: &mut Env<'_>) {
-        let at = Self::moment(record, now_ns, env);
-        if let Some((function, state, mut context)) = self.with_flow(at, env) {
-            function.flow_moved(state, &mut context);
-        }
+        self.with_flow(Self::moment(record, now_ns, env), env, |function, state, context| {
+            function.flow_moved(state, context);
+        });
     }
 
     fn save_buffers(&mut self, record: u32, records: &mut Records, out: &mut Vec<u8>) {
-        if let (Some(buffers), Some(rest)) = (&self.instance.shared.buffers, self.rest(record, records)) {
-            buffers.save(StateMap::new(rest, &Self::MAP).behind(), out);
-        }
+        self.with_rest(record, records, |instance, rest| {
+            if let Some(buffers) = &instance.shared.buffers {
+                buffers.save(StateMap::new(rest, &Self::MAP).behind(), out);
+            }
+        });
     }
 
     fn restore_buffers<'b>(
@@ -402,11 +424,10 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
         records: &mut Records,
         saved: &'b [u8],
     ) -> Option<&'b [u8]> {
-        let rest = self.rest(record, records)?;
-        match &mut self.instance.shared.buffers {
+        self.with_rest(record, records, |instance, rest| match &mut instance.shared.buffers {
             Some(buffers) => buffers.restore(StateMap::new(rest, &Self::MAP).behind(), saved),
             None => Some(saved),
-        }
+        })?
     }
 
     fn event_holds(&self, event: EventCondition, record: u32, records: &Records) -> bool {

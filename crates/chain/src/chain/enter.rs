@@ -97,7 +97,8 @@ impl Chain {
         let begin_ns = packets.first().map_or(now_ns, |packet| now_ns.max(packet.meta().timestamp_ns));
         let until_ns = self.flows.due_ns().min(begin_ns.saturating_add(self.group_span_ns));
         let mut load = Load::default();
-        for packet in packets.iter_mut().take(GROUP_MAX) {
+        let most = packets.len().min(GROUP_MAX);
+        for packet in &mut packets[..most] {
             let len = packet.len();
             let meta = packet.meta_mut();
             if meta.class != Class::Whole {

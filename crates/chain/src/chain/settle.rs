@@ -31,22 +31,23 @@ impl Chain {
     /// Returns how many.
     #[inline(always)]
     fn settle_plain(&mut self, packets: &mut [Packet], verdicts: &[Verdict]) -> usize {
-        let (mut count, mut bytes) = (0, 0);
+        let (mut count, mut bytes, mut now_ns) = (0, 0, self.settled_ns);
         for (packet, &verdict) in packets.iter_mut().zip(verdicts) {
             let len = packet.len() as u64;
             let meta = packet.meta_mut();
             if verdict != Verdict::Forward || meta.realias {
                 break;
             }
-            let settled_ns = self.settled_ns.max(meta.timestamp_ns);
+            let settled_ns = now_ns.max(meta.timestamp_ns);
             if !self.flows.go_on(meta.flow, settled_ns, meta.keep_ms) {
                 break;
             }
-            self.settled_ns = settled_ns;
+            now_ns = settled_ns;
             meta.side = meta.side.other();
             count += 1;
             bytes += len;
         }
+        self.settled_ns = now_ns;
         self.counters.packets_out += count as u64;
         self.counters.bytes_out += bytes;
         count

@@ -13,14 +13,15 @@ pub const LINE: usize = 64;
 #[repr(C, align(64))]
 struct Line([u8; LINE]);
 
-/// A fixed number of slots of equal size, whole cache lines each, all bytes zero at first.
+/// A fixed number of slots of equal size, whole cache lines each, all bytes zero at first. Each begins with an `H`, its head.
 ///
 /// A part of a slot is found by one multiplication and checked by two comparisons: where it begins was proven fit for its
-/// type when its [`Part`] was made.
-pub struct Slots {
+/// type when its [`Part`] was made. The head is there if the slot is.
+pub struct Slots<H> {
     memory: Zeroed<Line>,
     slots: u32,
     slot_len: usize,
+    of: PhantomData<fn() -> H>,
 }
 
 /// Where in every slot a `T` stands.
@@ -54,12 +55,13 @@ impl<T: FromBytes + IntoBytes> Part<T> {
     }
 }
 
-impl Slots {
-    /// Room for `slots` slots of at least `slot_len` bytes.
-    pub fn new(slots: u32, slot_len: usize) -> Result<Slots, OutOfMemory> {
-        let lines = slot_len.div_ceil(LINE);
+impl<H: FromBytes + IntoBytes> Slots<H> {
+    /// Room for `slots` slots of at least `slot_len` bytes, and of what a head takes.
+    pub fn new(slots: u32, slot_len: usize) -> Result<Slots<H>, OutOfMemory> {
+        const { assert!(align_of::<H>() <= LINE, "slots are aligned to cache lines only") };
+        let lines = slot_len.max(size_of::<H>()).div_ceil(LINE).max(1);
         let memory = Zeroed::new(lines.saturating_mul(slots as usize))?;
-        Ok(Slots { memory, slots, slot_len: lines * LINE })
+        Ok(Slots { memory, slots, slot_len: lines * LINE, of: PhantomData })
     }
 
     /// How many slots there are.
@@ -72,15 +74,33 @@ impl Slots {
         self.slot_len
     }
 
+    /// The head of a slot; none if there is no such slot.
+    #[inline(always)]
+    pub fn head(&self, slot: u32) -> Option<&H>
+    where
+        H: Immutable,
+    {
+        // SAFETY: the slot lies within the memory (just checked; `new` made it slots * slot_len bytes long), and is as long as
+        // an H at least. It begins at a multiple of a line, which H asks for at most (`new`). Any bytes are an H (FromBytes).
+        // The memory is borrowed, shared, as long as the H.
+        (slot < self.slots).then(|| unsafe { &*self.start_of(slot).cast::<H>() })
+    }
+
+    /// The same, to be changed.
+    #[inline(always)]
+    pub fn head_mut(&mut self, slot: u32) -> Option<&mut H> {
+        // SAFETY: as in `head`; the memory is borrowed exclusively as long as the H, and H has no padding (IntoBytes).
+        (slot < self.slots).then(|| unsafe { &mut *self.start_of_mut(slot).cast::<H>() })
+    }
+
     /// A part of a slot; none if there is no such slot, or if the slots do not have it.
     #[inline(always)]
     pub fn get<T: FromBytes + IntoBytes + Immutable>(&self, slot: u32, part: Part<T>) -> Option<&T> {
         if slot >= self.slots || part.end() > self.slot_len {
             return None;
         }
-        // SAFETY: the part lies within its slot, and the slot within the memory (both just checked; `new` made the memory
-        // slots * slot_len bytes long). Slots begin at multiples of a line, and the part at a multiple of T's alignment, which
-        // is a line at most (`Part::at`). Any bytes are a T (FromBytes). The memory is borrowed, shared, as long as the T.
+        // SAFETY: as in `head`; the part lies within its slot (just checked), and begins at a multiple of T's alignment, which
+        // is a line at most (`Part::at`).
         Some(unsafe { &*self.start_of(slot).add(part.start).cast::<T>() })
     }
 
@@ -94,29 +114,14 @@ impl Slots {
         Some(unsafe { &mut *self.start_of_mut(slot).add(part.start).cast::<T>() })
     }
 
-    /// Two parts of a slot, the second behind the first, and all bytes behind that; none as with [`Slots::get`], or if they
-    /// do not stand so.
-    #[inline(always)]
-    pub fn split_mut<A: FromBytes + IntoBytes, B: FromBytes + IntoBytes>(
-        &mut self,
-        slot: u32,
-        first: Part<A>,
-        second: Part<B>,
-    ) -> Option<(&mut A, &mut B, &mut [u8])> {
-        if slot >= self.slots || second.end() > self.slot_len || first.end() > second.start {
+    /// A part of all slots, to be changed together with their heads; none if the slots do not have it, or not behind their
+    /// heads.
+    #[inline]
+    pub fn part_mut<T: FromBytes + IntoBytes>(&mut self, part: Part<T>) -> Option<SlotsPart<'_, H, T>> {
+        if part.end() > self.slot_len || part.start < size_of::<H>() {
             return None;
         }
-        let rest_len = self.slot_len - second.end();
-        let start = self.start_of_mut(slot);
-        // SAFETY: as in `get_mut`, for each of the three; none overlaps another: the first ends before the second begins, and
-        // the bytes are from the second's end to the slot's.
-        unsafe {
-            Some((
-                &mut *start.add(first.start).cast::<A>(),
-                &mut *start.add(second.start).cast::<B>(),
-                std::slice::from_raw_parts_mut(start.add(second.end()), rest_len),
-            ))
-        }
+        Some(SlotsPart { slots: self, part })
     }
 
     /// All bytes of a slot; none if there is no such slot.
@@ -149,26 +154,57 @@ impl Slots {
     }
 }
 
+/// A part of all slots, behind their heads: what was checked of it holds for every slot.
+pub struct SlotsPart<'s, H, T> {
+    slots: &'s mut Slots<H>,
+    part: Part<T>,
+}
+
+impl<H: FromBytes + IntoBytes, T: FromBytes + IntoBytes> SlotsPart<'_, H, T> {
+    /// The head of a slot, its part, and all bytes behind that; none if there is no such slot.
+    #[inline(always)]
+    pub fn of(&mut self, slot: u32) -> Option<(&mut H, &mut T, &mut [u8])> {
+        if slot >= self.slots.slots {
+            return None;
+        }
+        let rest_len = self.slots.slot_len - self.part.end();
+        let start = self.slots.start_of_mut(slot);
+        // SAFETY: as in `head_mut` and `get_mut`: `part_mut` checked that the part lies within every slot. None of the three
+        // overlaps another: the part begins behind the head (`part_mut`), and the bytes are from its end to the slot's.
+        unsafe {
+            Some((
+                &mut *start.cast::<H>(),
+                &mut *start.add(self.part.start).cast::<T>(),
+                std::slice::from_raw_parts_mut(start.add(self.part.end()), rest_len),
+            ))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn parts_are_found_changed_and_kept_apart() {
-        let mut slots = Slots::new(3, 100).unwrap();
+        let mut slots = Slots::<u64>::new(3, 100).unwrap();
         assert_eq!((slots.count(), slots.slot_len()), (3, 128));
-        let (a, b) = (Part::<u64>::at(0).unwrap(), Part::<[u16; 4]>::at(10).unwrap());
-        let (first, second, rest) = slots.split_mut(1, a, b).unwrap();
+        let part = Part::<[u16; 4]>::at(10).unwrap();
+        let mut parts = slots.part_mut(part).unwrap();
+        let (first, second, rest) = parts.of(1).unwrap();
         (*first, second[3], rest[109]) = (u64::MAX, 7, 9);
         assert_eq!(rest.len(), 110);
-        assert_eq!((slots.get(1, a), slots.get(1, b)), (Some(&u64::MAX), Some(&[0, 0, 0, 7])));
-        assert_eq!((slots.get(0, a), slots.get(2, a)), (Some(&0), Some(&0)));
+        assert!(parts.of(3).is_none());
+        assert_eq!((slots.head(1), slots.get(1, part)), (Some(&u64::MAX), Some(&[0, 0, 0, 7])));
+        assert_eq!((slots.head(0), slots.head(2)), (Some(&0), Some(&0)));
         let bytes = slots.bytes(1).unwrap();
         assert_eq!(bytes.iter().map(|&byte| usize::from(byte)).sum::<usize>(), 8 * 255 + 7 + 9);
         assert_eq!(bytes[127], 9);
-        *slots.get_mut(1, a).unwrap() = 0;
+        *slots.head_mut(1).unwrap() = 0;
+        slots.get_mut(1, part).unwrap()[3] = 8;
+        assert_eq!((slots.head(1), slots.get(1, part)), (Some(&0), Some(&[0, 0, 0, 8])));
         slots.bytes_mut(1).unwrap().fill(0);
-        assert_eq!(slots.get(1, b), Some(&[0; 4]));
+        assert_eq!(slots.get(1, part), Some(&[0; 4]));
         slots.prefetch(u32::MAX, usize::MAX);
     }
 
@@ -176,15 +212,20 @@ mod tests {
     fn what_does_not_stand_there_is_none() {
         assert!(Part::<u64>::at(4).is_none());
         assert!(Part::<u64>::at(usize::MAX - 7).is_none());
-        let mut slots = Slots::new(2, 64).unwrap();
+        let mut slots = Slots::<u64>::new(2, 64).unwrap();
         let (last, behind) = (Part::<u64>::at(56).unwrap(), Part::<u64>::at(64).unwrap());
         assert!(slots.get(1, last).is_some() && slots.get(2, last).is_none());
+        assert!(slots.head(2).is_none() && slots.head_mut(2).is_none());
         assert!(slots.get(0, behind).is_none() && slots.get_mut(0, behind).is_none());
         assert!(slots.get_mut(2, last).is_none() && slots.bytes(2).is_none() && slots.bytes_mut(2).is_none());
-        let (low, high) = (Part::<[u8; 8]>::at(0).unwrap(), Part::<[u8; 8]>::at(7).unwrap());
-        assert!(slots.split_mut(0, low, high).is_none());
-        assert!(slots.split_mut(0, high, low).is_none());
-        assert!(slots.split_mut(0, low, behind).is_none());
-        assert!(slots.split_mut(2, low, last).is_none());
+        assert!(slots.part_mut(last).is_some() && slots.part_mut(behind).is_none());
+        assert!(slots.part_mut(Part::<[u8; 8]>::at(7).unwrap()).is_none(), "it would overlap the head");
+        assert!(slots.part_mut(Part::<[u8; 8]>::at(8).unwrap()).is_some());
+    }
+
+    #[test]
+    fn a_slot_is_as_long_as_its_head_at_least() {
+        assert_eq!(Slots::<[u64; 9]>::new(1, 10).unwrap().slot_len(), 128);
+        assert_eq!(Slots::<()>::new(1, 0).unwrap().slot_len(), 64);
     }
 }
