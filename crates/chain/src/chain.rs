@@ -165,7 +165,7 @@ impl Chain {
     ) {
         self.counters.packets_in += 1;
         self.counters.bytes_in += packet.len() as u64;
-        packet.meta_mut().sequence = self.counters.packets_in - 1;
+        packet.meta_mut().at.sequence = self.counters.packets_in - 1;
         let parsed = self.parser.parse(&mut packet);
         observer.arrived(&packet);
         let mut run = Run { out, pool, observer: Some(observer) };

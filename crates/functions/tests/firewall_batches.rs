@@ -47,7 +47,13 @@ fn run(config: &serde_json::Value, traffic: &[(Side, Vec<u8>)], batch_len: usize
         bench.chain.process(&mut batch, &mut sent, &mut bench.pool);
         for packet in sent.drain(..) {
             let meta = packet.meta();
-            out += &format!("{:?} {} {:x} {:02x?}\n", meta.side, meta.sequence, meta.tags, packet.data());
+            out += &format!(
+                "{:?} {} {:x} {:02x?}\n",
+                meta.at.side,
+                meta.at.sequence,
+                meta.at.tags,
+                packet.data()
+            );
             bench.pool.give(packet);
         }
     }

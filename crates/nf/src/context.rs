@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use packet::{Direction, DropReason, FlowKey, Meta, Packet, Side, split_mix};
+use packet::{Direction, DropReason, FlowKey, Moment, Packet, Side, split_mix};
 
 use crate::buffers::{Buffers, FlowBuffer, number_of};
 use crate::effects::{Alert, AlertDetail, Effects, FlowReport, Severity, Text};
@@ -85,57 +85,15 @@ pub struct Context<'a> {
     pub(crate) draws: u32,
 }
 
-/// When something happens to a flow: what is known of the packet at hand, as it stands in its metadata.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)] // In the order of `Meta`, so that it is copied in few pieces.
-pub(crate) struct Moment {
-    pub now_ns: u64,
-    pub sequence: u64,
-    pub clock: u64,
-    /// Tags of the packet.
-    pub tags: u64,
-    pub record: u32,
-    /// The longest time so far that a function wants the flow to be kept.
-    pub keep_ms: u32,
-    pub direction: Direction,
-    pub side: Side,
-    pub connection: Connection,
-    /// Whether a function rewrites the flow's packets otherwise than before.
-    pub realias: bool,
-}
-
-impl Moment {
-    /// The moment of this packet.
-    #[inline(always)]
-    pub fn of(meta: &Meta) -> Moment {
-        Moment {
-            now_ns: meta.timestamp_ns,
-            sequence: meta.sequence,
-            clock: meta.clock,
-            tags: meta.tags,
-            record: meta.flow,
-            keep_ms: meta.keep_ms,
-            direction: meta.direction,
-            side: meta.side,
-            connection: Connection::from_phase(meta.phase),
-            realias: meta.realias,
-        }
-    }
-
-    /// A moment of the flow without a packet.
-    pub fn without_packet(record: u32, header: &Header, now_ns: u64) -> Moment {
-        Moment {
-            now_ns,
-            sequence: 0,
-            clock: header.clock,
-            tags: 0,
-            record,
-            keep_ms: 0,
-            direction: Direction::Original,
-            side: header.origin(),
-            connection: header.connection,
-            realias: false,
-        }
+/// A moment of the flow without a packet.
+pub(crate) fn moment_of(record: u32, header: &Header, now_ns: u64) -> Moment {
+    Moment {
+        timestamp_ns: now_ns,
+        clock: header.clock,
+        flow: record,
+        side: header.origin(),
+        phase: header.connection.phase(),
+        ..Moment::default()
     }
 }
 
@@ -201,7 +159,7 @@ impl Context<'_> {
     #[inline(always)]
     pub fn flow(&self) -> FlowInfo {
         FlowInfo {
-            now_ns: self.at.now_ns,
+            now_ns: self.at.timestamp_ns,
             sequence: self.at.sequence,
             clock: self.at.clock,
             key: self.header.key,
@@ -209,14 +167,14 @@ impl Context<'_> {
             direction: self.at.direction,
             side: self.at.side,
             origin: self.header.origin(),
-            connection: self.at.connection,
+            connection: self.connection(),
         }
     }
 
     /// The time of the packet, in nanoseconds.
     #[inline]
     pub fn now_ns(&self) -> u64 {
-        self.at.now_ns
+        self.at.timestamp_ns
     }
 
     /// Which way the packet goes in its flow.
@@ -234,7 +192,7 @@ impl Context<'_> {
     /// What the connection has come to, this packet included.
     #[inline]
     pub fn connection(&self) -> Connection {
-        self.at.connection
+        Connection::from_phase(self.at.phase)
     }
 
     /// Asks for the flow to be kept for this long after the packet, at most [`KEEP_MS_MAX`]. The longest wish in the chain

@@ -260,11 +260,11 @@ impl Effects {
         let made = packet.meta_mut();
         made.link = meta.link;
         made.wire_len = len;
-        made.timestamp_ns = meta.timestamp_ns;
-        made.sequence = meta.sequence;
+        made.at.timestamp_ns = meta.at.timestamp_ns;
+        made.at.sequence = meta.at.sequence;
         made.ingress = meta.ingress;
-        made.side = meta.side.other();
-        self.made.push(Made { packet, stage, towards: meta.side });
+        made.at.side = meta.at.side.other();
+        self.made.push(Made { packet, stage, towards: meta.at.side });
         Ok(())
     }
 }

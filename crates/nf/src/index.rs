@@ -22,10 +22,10 @@ struct Bucket {
 }
 
 impl Bucket {
-    /// The slots with this tag, a bit each.
+    /// The slots with this tag.
     #[inline(always)]
-    fn slots_with(&self, tag: u32) -> u32 {
-        equal_mask(&self.tags, tag) & ((1 << SLOTS) - 1)
+    fn slots_with(&self, tag: u32) -> Matches {
+        Matches(equal_mask(&self.tags, tag) & ((1 << (2 * SLOTS)) - 1))
     }
 
     #[inline(always)]
@@ -36,6 +36,27 @@ impl Bucket {
     #[inline(always)]
     fn passed_mut(&mut self) -> &mut u32 {
         &mut self.tags[SLOTS]
+    }
+}
+
+/// Slots of a bucket, two bits each.
+struct Matches(u32);
+
+impl Matches {
+    #[inline(always)]
+    fn first(&self) -> Option<usize> {
+        (self.0 != 0).then(|| self.0.trailing_zeros() as usize / 2 % (SLOTS + 1))
+    }
+}
+
+impl Iterator for Matches {
+    type Item = usize;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        let slot = self.first()?;
+        self.0 &= !(3 << (2 * slot));
+        Some(slot)
     }
 }
 
@@ -82,13 +103,11 @@ impl Index {
         let mut at = self.home(hash);
         loop {
             let bucket = &self.buckets[at];
-            let mut slots = bucket.slots_with(tag);
-            while slots != 0 {
-                let number = bucket.numbers[slots.trailing_zeros() as usize % (SLOTS + 1)];
+            for slot in bucket.slots_with(tag) {
+                let number = bucket.numbers[slot];
                 if is_it(number) {
                     return Some(number);
                 }
-                slots &= slots - 1;
             }
             if bucket.passed() == 0 {
                 return None;
@@ -102,9 +121,8 @@ impl Index {
     pub fn guess(&self, hash: u64) -> Option<u32> {
         let tag = tag(hash);
         let bucket = &self.buckets[self.home(hash)];
-        let slots = bucket.slots_with(tag);
-        if slots != 0 {
-            return Some(bucket.numbers[slots.trailing_zeros() as usize % (SLOTS + 1)]);
+        if let Some(slot) = bucket.slots_with(tag).first() {
+            return Some(bucket.numbers[slot]);
         }
         if bucket.passed() == 0 { None } else { self.find(hash, |_| true) }
     }

@@ -3,11 +3,11 @@
 //! One call through the trait object processes a batch; within it everything is monomorphic.
 
 use packet::memory::{OutOfMemory, Part};
-use packet::{DropReason, Meta, Packet, Side};
+use packet::{DropReason, Meta, Moment, Packet, Side};
 
 use crate::buffers::Buffers;
 use crate::config::ConfigError;
-use crate::context::{Context, CounterGroup, Instance, Moment, SharedState, TagLayout};
+use crate::context::{Context, CounterGroup, Instance, SharedState, TagLayout, moment_of};
 use crate::map::StateMap;
 use crate::meters::Meters;
 use crate::pool::Pool;
@@ -62,7 +62,7 @@ impl Load {
     pub fn of(self, packets: &[Packet]) -> [Load; 2] {
         let mut loads = [Load::default(); 2];
         if let Some(first) = packets.first() {
-            loads[first.meta().side as usize] = self;
+            loads[first.meta().at.side as usize] = self;
         }
         loads
     }
@@ -73,7 +73,7 @@ impl Load {
         let mut loads = [Load::default(); 2];
         for (packet, &verdict) in packets.iter().zip(verdicts) {
             if verdict == Verdict::Forward {
-                loads[packet.meta().side as usize].add(packet.len());
+                loads[packet.meta().at.side as usize].add(packet.len());
             }
         }
         loads
@@ -276,7 +276,7 @@ impl<N: NetworkFunction> Loaded<N> {
         then: impl FnOnce(&N, &mut N::State, &mut Context<'_>) -> R,
     ) -> Option<R> {
         let mut states = env.records.states_mut(self.state?)?;
-        let (header, state, behind) = states.of(at.record)?;
+        let (header, state, behind) = states.of(at.flow)?;
         let mut context = Context {
             at,
             header,
@@ -315,16 +315,16 @@ impl<N: NetworkFunction> Loaded<N> {
         // If the records are not what the layout says, as `with_flow` has it, no packet finds its state.
         let mut states = self.state.and_then(|part| env.records.states_mut(part));
         for (number, (packet, verdict)) in packets.iter_mut().zip(verdicts.iter_mut()).enumerate() {
-            if *verdict != Verdict::Forward || packet.meta().side != *side {
+            if *verdict != Verdict::Forward || packet.meta().at.side != *side {
                 continue;
             }
-            let at = Moment::of(packet.meta());
-            let of_flow = states.as_mut().and_then(|states| states.of(at.record));
-            let of_flow = of_flow.and_then(|(header, state, rest)| Some((header, state, Self::rest_of(rest)?)));
+            let of_flow = states.as_mut().and_then(|states| states.of(packet.meta().at.flow));
+            let of_flow =
+                of_flow.and_then(|(header, state, rest)| Some((header, state, Self::rest_of(rest)?)));
             let decided = match of_flow {
                 Some((header, state, rest)) => {
                     let mut context = Context {
-                        at,
+                        at: packet.meta().at,
                         header,
                         map: StateMap::new(rest, &Self::MAP),
                         instance: &mut self.instance,
@@ -339,9 +339,9 @@ impl<N: NetworkFunction> Loaded<N> {
                     let decided = self.function.process(&mut view, state, &mut context);
                     let Moment { tags, keep_ms, realias, .. } = context.at;
                     let meta = packet.meta_mut();
-                    meta.tags = tags;
-                    meta.keep_ms = keep_ms;
-                    meta.realias = realias;
+                    meta.at.tags = tags;
+                    meta.at.keep_ms = keep_ms;
+                    meta.at.realias = realias;
                     decided
                 }
                 None => Verdict::Drop(DropReason::Internal),
@@ -361,7 +361,7 @@ impl<N: NetworkFunction> Loaded<N> {
 
     /// The moment of a flow that something happens to without a packet.
     fn moment(record: u32, now_ns: u64, env: &Env<'_>) -> Moment {
-        Moment::without_packet(record, env.records.header(record), now_ns)
+        moment_of(record, env.records.header(record), now_ns)
     }
 }
 
@@ -392,7 +392,7 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
     }
 
     fn flow_start(&mut self, packet: &Meta, env: &mut Env<'_>) {
-        self.with_flow(Moment::of(packet), env, |function, state, context| {
+        self.with_flow(packet.at, env, |function, state, context| {
             function.flow_start(state, context);
         });
     }

@@ -148,12 +148,12 @@ impl Ports {
     /// The port that a packet leaves by: on its side, the one that stands opposite the one it came in by.
     pub fn egress(&self, packet: &Packet) -> u16 {
         let meta = packet.meta();
-        if self.number(meta.ingress).is_some_and(|port| port.side == meta.side) {
+        if self.number(meta.ingress).is_some_and(|port| port.side == meta.at.side) {
             return meta.ingress; // It was turned back.
         }
-        let place = self.on(meta.side.other()).position(|port| port.number == meta.ingress).unwrap_or(0);
-        let count = self.on(meta.side).count().max(1);
-        self.on(meta.side).nth(place % count).map_or(meta.ingress, |port| port.number)
+        let place = self.on(meta.at.side.other()).position(|port| port.number == meta.ingress).unwrap_or(0);
+        let count = self.on(meta.at.side).count().max(1);
+        self.on(meta.at.side).nth(place % count).map_or(meta.ingress, |port| port.number)
     }
 
     fn on(&self, side: Side) -> impl Iterator<Item = &Port> {
@@ -195,9 +195,9 @@ mod tests {
         let ports = Ports::new((0..4).map(|i| port(i, sides[i as usize], &[])).collect());
         let mut packet = Packet::from_bytes(&[0; 60]);
         packet.meta_mut().ingress = 1;
-        packet.meta_mut().side = Side::Outside;
+        packet.meta_mut().at.side = Side::Outside;
         assert_eq!(ports.egress(&packet), 3);
-        packet.meta_mut().side = Side::Inside;
+        packet.meta_mut().at.side = Side::Inside;
         assert_eq!(ports.egress(&packet), 1);
     }
 

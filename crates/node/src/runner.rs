@@ -138,7 +138,7 @@ impl Runner {
             return None;
         };
         let meta = packet.meta_mut();
-        meta.timestamp_ns = frame.timestamp_ns;
+        meta.at.timestamp_ns = frame.timestamp_ns;
         meta.wire_len = frame.wire_len.max(frame.data.len() as u32);
         meta.link = frame.link;
         let ports = &self.assembly.ports;
@@ -153,7 +153,7 @@ impl Runner {
         let port = port.or(ports.all().first())?;
         let meta = packet.meta_mut();
         meta.ingress = port.number;
-        meta.side = port.side;
+        meta.at.side = port.side;
         let counted = port_report(&mut self.ports, port.number);
         counted.packets_in += 1;
         counted.bytes_in += frame.data.len() as u64;

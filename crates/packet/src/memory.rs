@@ -78,24 +78,22 @@ pub fn prefetch<T>(address: *const T) {
     let _ = address;
 }
 
-/// Which of eight words equal `wanted`: bit `i` is set if word `i` does.
+/// Which of eight words equal `wanted`: bits `2 * i` and `2 * i + 1` are set if word `i` does.
 #[inline(always)]
 pub fn equal_mask(words: &[u32; 8], wanted: u32) -> u32 {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: SSE2 is part of x86-64; the unaligned loads read the 32 bytes of `words`.
     unsafe {
         use std::arch::x86_64::{
-            _mm_castsi128_ps, _mm_cmpeq_epi32, _mm_loadu_si128, _mm_movemask_ps, _mm_set1_epi32,
+            _mm_cmpeq_epi32, _mm_loadu_si128, _mm_movemask_epi8, _mm_packs_epi32, _mm_set1_epi32,
         };
         let wanted = _mm_set1_epi32(wanted.cast_signed());
-        let low = _mm_loadu_si128(words.as_ptr().cast());
-        let high = _mm_loadu_si128(words.as_ptr().add(4).cast());
-        let low = _mm_movemask_ps(_mm_castsi128_ps(_mm_cmpeq_epi32(low, wanted)));
-        let high = _mm_movemask_ps(_mm_castsi128_ps(_mm_cmpeq_epi32(high, wanted)));
-        (low | high << 4).cast_unsigned()
+        let low = _mm_cmpeq_epi32(_mm_loadu_si128(words.as_ptr().cast()), wanted);
+        let high = _mm_cmpeq_epi32(_mm_loadu_si128(words.as_ptr().add(4).cast()), wanted);
+        _mm_movemask_epi8(_mm_packs_epi32(low, high)).cast_unsigned()
     }
     #[cfg(not(target_arch = "x86_64"))]
-    words.iter().enumerate().fold(0, |mask, (i, &word)| mask | u32::from(word == wanted) << i)
+    words.iter().enumerate().fold(0, |mask, (i, &word)| mask | if word == wanted { 3 << (2 * i) } else { 0 })
 }
 
 /// Whether the first `LEN` bytes, at least 16, are the same: without a branch and without a call.
@@ -139,9 +137,9 @@ mod tests {
     #[test]
     fn equal_words_are_found() {
         let words = [5, 0, u32::MAX, 5, 1 << 31, 7, 0, 5];
-        assert_eq!(equal_mask(&words, 5), 0b1000_1001);
-        assert_eq!(equal_mask(&words, u32::MAX), 0b100);
-        assert_eq!(equal_mask(&words, 1 << 31), 0b1_0000);
+        assert_eq!(equal_mask(&words, 5), 0b11_00_00_00_11_00_00_11);
+        assert_eq!(equal_mask(&words, u32::MAX), 0b11_00_00);
+        assert_eq!(equal_mask(&words, 1 << 31), 0b11_00_00_00_00);
         assert_eq!(equal_mask(&words, 6), 0);
     }
 

@@ -70,24 +70,10 @@ pub enum Class {
     IcmpError,
 }
 
-/// Everything that later steps need to know of a packet, so that nothing is parsed twice (B2).
-///
-/// Offsets count from the packet's first byte and stay right when headers are pushed or pulled.
-#[derive(Clone, Debug, Default)]
+/// Where a packet is on its way: when it came, in which flow it goes, and what was decided on the way. Copied in few pieces.
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub struct Meta {
-    /// The keyed hash of `key`.
-    pub hash: u64,
-    /// The flow's key as the packet arrived, whatever functions rewrote since.
-    pub key: FlowKey,
-    /// Where the outermost IP header begins.
-    pub outer_l3: u16,
-    /// Where the IP header of the flow begins: the innermost one that was looked into.
-    pub l3: u16,
-    /// Where the transport header begins. Equal to where it would begin in a later fragment.
-    pub l4: u16,
-    /// Where a UDP header with a checksum encloses the flow's IP header (a tunnel that was looked into); else 0.
-    pub outer_udp: u16,
+pub struct Moment {
     /// When the packet was received, in nanoseconds; the epoch is the source's (Unix time for captures).
     pub timestamp_ns: u64,
     /// The packet's number in the order of arrival, from 0.
@@ -108,6 +94,28 @@ pub struct Meta {
     pub phase: u8,
     /// A function now rewrites the flow's packets otherwise than before.
     pub realias: bool,
+}
+
+/// Everything that later steps need to know of a packet, so that nothing is parsed twice (B2).
+///
+/// Offsets count from the packet's first byte and stay right when headers are pushed or pulled.
+#[derive(Clone, Debug, Default)]
+#[repr(C)]
+pub struct Meta {
+    /// The keyed hash of `key`.
+    pub hash: u64,
+    /// The flow's key as the packet arrived, whatever functions rewrote since.
+    pub key: FlowKey,
+    /// Where it is on its way.
+    pub at: Moment,
+    /// Where the outermost IP header begins.
+    pub outer_l3: u16,
+    /// Where the IP header of the flow begins: the innermost one that was looked into.
+    pub l3: u16,
+    /// Where the transport header begins. Equal to where it would begin in a later fragment.
+    pub l4: u16,
+    /// Where a UDP header with a checksum encloses the flow's IP header (a tunnel that was looked into); else 0.
+    pub outer_udp: u16,
     /// Whether the key's ends are in the opposite order of the packet's.
     pub reversed: bool,
     /// The transport protocol's number.
@@ -125,12 +133,12 @@ pub struct Meta {
     pub link: LinkType,
     /// Where the payload of the transport header begins, as far as it was captured.
     pub payload: u16,
-    /// The packet's length on the wire, in bytes; more than what we have where a capture cut it.
-    pub wire_len: u32,
     /// The port that the packet came in by.
     pub ingress: u16,
     /// The port that it is to leave by.
     pub egress: u16,
+    /// The packet's length on the wire, in bytes; more than what we have where a capture cut it.
+    pub wire_len: u32,
 }
 
 impl Meta {
@@ -138,14 +146,13 @@ impl Meta {
     #[inline]
     pub(crate) fn receive(&mut self, wire_len: u32) {
         self.key.tenant = 0;
-        self.timestamp_ns = 0;
+        self.at.timestamp_ns = 0;
         self.wire_len = wire_len;
         (self.ingress, self.egress) = (0, 0);
         self.link = LinkType::Ethernet;
-        // Side by side, so that this is one store.
-        (self.direction, self.side, self.phase) = (Direction::Original, Side::Inside, 0);
-        (self.realias, self.reversed) = (false, false);
-        (self.protocol, self.tcp_flags, self.version) = (0, 0, 0);
+        let at = &mut self.at;
+        (at.direction, at.side, at.phase, at.realias) = (Direction::Original, Side::Inside, 0, false);
+        (self.reversed, self.protocol, self.tcp_flags, self.version) = (false, 0, 0, 0);
         (self.class, self.plain) = (Class::NotIp, false);
     }
 

@@ -81,7 +81,7 @@ impl Parser {
     #[inline(always)]
     pub fn parse(&self, packet: &mut Packet) -> Result<(), DropReason> {
         let (data, meta) = packet.parts_mut();
-        if !self.inner && !self.verify_ipv4_checksum && common::parse(data, meta) {
+        if !(self.inner | self.verify_ipv4_checksum) && common::parse(data, meta) {
             meta.hash = self.hasher.hash_untagged_ipv4(&meta.key);
             return Ok(());
         }

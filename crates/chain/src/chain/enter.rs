@@ -19,7 +19,7 @@ impl Chain {
         let bytes = self.parse(batch, |_, _| {});
         if self.refused.is_empty() && batch.iter().all(|packet| packet.meta().class != Class::NotIp) {
             for packet in batch.iter_mut() {
-                packet.meta_mut().side = packet.meta().side.other();
+                packet.meta_mut().at.side = packet.meta().at.side.other();
             }
             self.counters.packets_out += batch.len() as u64;
             self.counters.bytes_out += bytes;
@@ -49,8 +49,8 @@ impl Chain {
         let mut sides = [false; 2];
         for packet in batch {
             let meta = packet.meta_mut();
-            meta.flow = self.flows.prefetch_record(meta.hash).unwrap_or(NO_RECORD);
-            sides[meta.side as usize] = true;
+            meta.at.flow = self.flows.prefetch_record(meta.hash).unwrap_or(NO_RECORD);
+            sides[meta.at.side as usize] = true;
         }
         self.mixed = sides == [true; 2];
     }
@@ -64,7 +64,7 @@ impl Chain {
         let (parser, flows) = (self.parser, &self.flows);
         for (packet, sequence) in batch.iter_mut().zip(first..) {
             bytes += packet.len() as u64;
-            packet.meta_mut().sequence = sequence;
+            packet.meta_mut().at.sequence = sequence;
             if let Err(reason) = parser.parse(packet) {
                 self.refused.push_back((sequence, reason));
             }
@@ -78,7 +78,7 @@ impl Chain {
     /// What came of parsing the packet, which is the next one of its batch that is asked for.
     pub(super) fn parsed(&mut self, packet: &Packet) -> Result<(), DropReason> {
         match self.refused.front() {
-            Some(&(sequence, reason)) if sequence == packet.meta().sequence => {
+            Some(&(sequence, reason)) if sequence == packet.meta().at.sequence => {
                 self.refused.pop_front();
                 Err(reason)
             }
@@ -94,7 +94,7 @@ impl Chain {
             self.gathering.clear();
         }
         let mut now_ns = self.now_ns;
-        let begin_ns = packets.first().map_or(now_ns, |packet| now_ns.max(packet.meta().timestamp_ns));
+        let begin_ns = packets.first().map_or(now_ns, |packet| now_ns.max(packet.meta().at.timestamp_ns));
         let until_ns = self.flows.due_ns().min(begin_ns.saturating_add(self.group_span_ns));
         let mut load = Load::default();
         let most = packets.len().min(GROUP_MAX);
@@ -104,20 +104,20 @@ impl Chain {
             if meta.class != Class::Whole {
                 break;
             }
-            now_ns = now_ns.max(meta.timestamp_ns);
+            now_ns = now_ns.max(meta.at.timestamp_ns);
             if now_ns >= until_ns {
                 break;
             }
-            self.flows.records.prefetch_states(meta.flow);
-            let Some(header) = self.flows.records.find_header_mut(meta.flow) else { break };
+            self.flows.records.prefetch_states(meta.at.flow);
+            let Some(header) = self.flows.records.find_header_mut(meta.at.flow) else { break };
             let Some(direction) = header.direction_of(&meta.key, meta.reversed) else { break };
             if header.has(Header::FLAG_TURNS)
                 || now_ns > header.deadline_ns()
-                || self.mixed && !self.gathering.add(meta.flow, meta.side)
+                || self.mixed && !self.gathering.add(meta.at.flow, meta.at.side)
             {
                 break;
             }
-            meta.direction = direction;
+            meta.at.direction = direction;
             self.joining.join_whole(meta, header);
             load.add(len);
         }
@@ -131,7 +131,7 @@ impl Chain {
         if let Err(reason) = parsed {
             return self.drop_packet(packet, reason, run);
         }
-        self.now_ns = self.now_ns.max(packet.meta().timestamp_ns);
+        self.now_ns = self.now_ns.max(packet.meta().at.timestamp_ns);
         self.advance(self.now_ns, run.pool);
         match packet.meta().class {
             Class::NotIp => self.not_ip(packet, run),
@@ -217,8 +217,8 @@ impl Chain {
             },
         };
         let meta = packet.meta_mut();
-        meta.flow = record;
-        meta.direction = direction;
+        meta.at.flow = record;
+        meta.at.direction = direction;
         self.joining.join(meta, self.flows.records.header_mut(record));
         if begins {
             self.start_flow(&packet, run.pool);

@@ -35,15 +35,15 @@ impl Chain {
         for (packet, &verdict) in packets.iter_mut().zip(verdicts) {
             let len = packet.len() as u64;
             let meta = packet.meta_mut();
-            if verdict != Verdict::Forward || meta.realias {
+            if verdict != Verdict::Forward || meta.at.realias {
                 break;
             }
-            let settled_ns = now_ns.max(meta.timestamp_ns);
-            if !self.flows.go_on(meta.flow, settled_ns, meta.keep_ms) {
+            let settled_ns = now_ns.max(meta.at.timestamp_ns);
+            if !self.flows.go_on(meta.at.flow, settled_ns, meta.at.keep_ms) {
                 break;
             }
             now_ns = settled_ns;
-            meta.side = meta.side.other();
+            meta.at.side = meta.at.side.other();
             count += 1;
             bytes += len;
         }
@@ -55,8 +55,8 @@ impl Chain {
 
     /// What becomes of a packet, and of its flow, once all functions had it; whether it passed.
     pub(super) fn settle(&mut self, packet: Packet, verdict: Verdict, run: &mut Run<'_, '_>) -> bool {
-        let (record, sequence) = (packet.meta().flow, packet.meta().sequence);
-        self.settled_ns = self.settled_ns.max(packet.meta().timestamp_ns);
+        let (record, sequence) = (packet.meta().at.flow, packet.meta().at.sequence);
+        self.settled_ns = self.settled_ns.max(packet.meta().at.timestamp_ns);
         let verdict = match verdict {
             Verdict::Drop(reason) => Err(reason),
             Verdict::Forward | Verdict::TurnBack => self.accept(record, &packet, run.pool),
@@ -83,14 +83,14 @@ impl Chain {
     fn accept(&mut self, record: u32, packet: &Packet, pool: &mut Pool) -> Result<(), DropReason> {
         let meta = packet.meta();
         let known = self.flows.records.header(record).has(Header::FLAG_ACCEPTED);
-        if known && !meta.realias {
-            self.flows.refresh(record, self.settled_ns, meta.keep_ms);
+        if known && !meta.at.realias {
+            self.flows.refresh(record, self.settled_ns, meta.at.keep_ms);
             return Ok(());
         }
         if !self.learn_alias(packet, !known, pool) {
             return Err(DropReason::AliasConflict);
         }
-        self.flows.refresh(record, self.settled_ns, meta.keep_ms);
+        self.flows.refresh(record, self.settled_ns, meta.at.keep_ms);
         if !known {
             self.flows.records.header_mut(record).flags |= Header::FLAG_ACCEPTED;
             self.flows.watch(record);
@@ -101,19 +101,20 @@ impl Chain {
     /// Learns the key that the flow's packets have behind the chain, from one of them; false if another flow has it.
     fn learn_alias(&mut self, packet: &Packet, begins: bool, pool: &mut Pool) -> bool {
         let meta = packet.meta();
-        if meta.direction != Direction::Original || !matches!(meta.class, Class::Whole | Class::FirstFragment)
+        if meta.at.direction != Direction::Original
+            || !matches!(meta.class, Class::Whole | Class::FirstFragment)
         {
             return true;
         }
         let (key, reversed) = parse::current_key(packet);
-        match self.flows.set_alias(meta.flow, key, reversed) {
+        match self.flows.set_alias(meta.at.flow, key, reversed) {
             Err(other) if self.flows.records.header(other).deadline_ns() < self.settled_ns => {
                 self.end_in_time(other, pool);
-                self.flows.set_alias(meta.flow, key, reversed).is_ok()
+                self.flows.set_alias(meta.at.flow, key, reversed).is_ok()
             }
-            Err(other) if begins && meta.side == Side::Inside && self.gives_way(other) => {
+            Err(other) if begins && meta.at.side == Side::Inside && self.gives_way(other) => {
                 self.end_flow(other, EndReason::Evicted, pool);
-                self.flows.set_alias(meta.flow, key, reversed).is_ok()
+                self.flows.set_alias(meta.at.flow, key, reversed).is_ok()
             }
             learned => learned.is_ok(),
         }
@@ -150,7 +151,7 @@ impl Chain {
     #[cold]
     fn send_answers(&mut self, sequence: u64, run: &mut Run<'_, '_>) {
         let mut answers = std::mem::take(&mut self.answers);
-        for packet in answers.extract_if(.., |packet| packet.meta().sequence == sequence) {
+        for packet in answers.extract_if(.., |packet| packet.meta().at.sequence == sequence) {
             self.send(packet, run);
         }
         self.answers = answers;
@@ -160,7 +161,7 @@ impl Chain {
         self.counters.packets_out += 1;
         self.counters.bytes_out += packet.len() as u64;
         let meta = packet.meta_mut();
-        meta.side = meta.side.other();
+        meta.at.side = meta.at.side.other();
         if let Some(observer) = &mut run.observer {
             observer.sent(&packet);
         }

@@ -296,7 +296,7 @@ impl World {
         for (packet, frame) in self.batch.iter_mut().zip(frames) {
             let received = packet.receive(frame);
             debug_assert!(received.is_ok(), "frames are shorter than buffers");
-            packet.meta_mut().timestamp_ns = self.now_ns;
+            packet.meta_mut().at.timestamp_ns = self.now_ns;
             if let Some(conversations) = &mut self.conversations {
                 conversations.fill(packet);
             }

@@ -100,10 +100,10 @@ impl Witness {
                 self.held.insert(passage.sequence, (self.number, copy(arrived)));
             }
             if let Some(joined) = &passage.joined {
-                let header = runner.assembly().chain.records().header(joined.flow);
+                let header = runner.assembly().chain.records().header(joined.at.flow);
                 let lives = header.has(Header::FLAG_LIVE);
                 let learned =
-                    joined.clock == 1 || passage.left.as_ref().is_some_and(|left| left.meta().realias);
+                    joined.at.clock == 1 || passage.left.as_ref().is_some_and(|left| left.meta().at.realias);
                 if lives && learned && header.has(Header::FLAG_ALIAS) {
                     passage.alias = Some(header.alias);
                 }
@@ -122,7 +122,7 @@ impl Witness {
         };
         let mut arrived = Packet::from_bytes(frame.data);
         let meta = arrived.meta_mut();
-        (meta.timestamp_ns, meta.wire_len, meta.link) = (frame.timestamp_ns, frame.wire_len, frame.link);
+        (meta.at.timestamp_ns, meta.wire_len, meta.link) = (frame.timestamp_ns, frame.wire_len, frame.link);
         Passage {
             outcome: Outcome::Dropped(reason),
             ..Passage::new(Some(self.number), u64::MAX, Some(arrived))
@@ -133,21 +133,24 @@ impl Witness {
     fn passage(&mut self, packet: &Packet) -> usize {
         let meta = packet.meta();
         // What a function made has the sequence number of the packet that it answers, and goes the other way.
-        let goes_otherwise = |joined: &Meta| (joined.direction, joined.clock) != (meta.direction, meta.clock);
-        let mut same = self.passages.iter().filter(|p| p.sequence == meta.sequence && !p.made);
+        let goes_otherwise =
+            |joined: &Meta| (joined.at.direction, joined.at.clock) != (meta.at.direction, meta.at.clock);
+        let mut same = self.passages.iter().filter(|p| p.sequence == meta.at.sequence && !p.made);
         let answered = same.find(|p| p.joined.as_ref().is_some_and(goes_otherwise));
         let (made, number, flow) = match answered {
             Some(answered) => (true, answered.number, answered.flow),
             None => (false, None, None),
         };
-        let known =
-            self.passages.iter().position(|p| p.sequence == meta.sequence && p.made == made && !p.is_over());
+        let known = self
+            .passages
+            .iter()
+            .position(|p| p.sequence == meta.at.sequence && p.made == made && !p.is_over());
         known.unwrap_or_else(|| {
             let passage = if made {
-                Passage { made, flow, ..Passage::new(number, meta.sequence, Some(copy(packet))) }
+                Passage { made, flow, ..Passage::new(number, meta.at.sequence, Some(copy(packet))) }
             } else {
-                let (number, arrived) = self.held.remove(&meta.sequence).unzip();
-                Passage::new(number, meta.sequence, arrived)
+                let (number, arrived) = self.held.remove(&meta.at.sequence).unzip();
+                Passage::new(number, meta.at.sequence, arrived)
             };
             self.passages.push(passage);
             self.passages.len() - 1
@@ -178,7 +181,7 @@ impl Passage {
 
 impl Observer for Witness {
     fn arrived(&mut self, packet: &Packet) {
-        let passage = Passage::new(Some(self.number), packet.meta().sequence, Some(copy(packet)));
+        let passage = Passage::new(Some(self.number), packet.meta().at.sequence, Some(copy(packet)));
         self.passages.push(passage);
     }
 
@@ -189,7 +192,7 @@ impl Observer for Witness {
         if matches!(passage.steps.last(), Some(Step { verdict: Verdict::Drop(_), .. })) {
             return; // Functions behind the one that dropped it do not see it.
         }
-        if passage.steps.is_empty() && meta.clock > 0 && !passage.made {
+        if passage.steps.is_empty() && meta.at.clock > 0 && !passage.made {
             passage.flow = Some(self.flows.of(meta));
             passage.joined = Some(meta.clone());
         }
@@ -246,8 +249,8 @@ struct FlowNumbers {
 
 impl FlowNumbers {
     fn of(&mut self, meta: &Meta) -> u64 {
-        if meta.clock > 1
-            && let Some(&number) = self.live.get(&meta.flow)
+        if meta.at.clock > 1
+            && let Some(&number) = self.live.get(&meta.at.flow)
         {
             return number;
         }
@@ -258,7 +261,7 @@ impl FlowNumbers {
                 self.last
             }
         };
-        self.live.insert(meta.flow, number);
+        self.live.insert(meta.at.flow, number);
         number
     }
 

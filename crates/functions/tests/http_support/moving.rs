@@ -58,8 +58,8 @@ where
         parser.parse(&mut packet).unwrap();
         let reversed = talk.is_reversed();
         let meta = packet.meta_mut();
-        (meta.flow, meta.sequence) = (units[at].record, number as u64);
-        meta.direction = if segment.side == Side::Inside { Direction::Original } else { Direction::Reply };
+        (meta.at.flow, meta.at.sequence) = (units[at].record, number as u64);
+        meta.at.direction = if segment.side == Side::Inside { Direction::Original } else { Direction::Reply };
         let key = meta.key;
         units.iter_mut().for_each(|unit| unit.records.header_mut(unit.record).set_key(key, reversed));
         reassembler.begin_group();
