@@ -149,6 +149,7 @@ impl<'a> PacketView<'a> {
     /// keeps lengths and checksums right itself.
     pub fn network_mut(&mut self) -> &mut [u8] {
         let l3 = self.meta().l3 as usize;
+        self.packet.meta_mut().plain_len = 0; // Nobody knows what will stand there.
         self.note_function(StateFunction { id: u16::MAX, access: Access::Write });
         self.packet.data_mut().get_mut(l3..).unwrap_or_default()
     }

@@ -27,6 +27,15 @@ struct Frame<R: ?Sized> {
     room: R,
 }
 
+impl<R: ?Sized> Frame<R> {
+    /// Where in the room the packet's bytes are.
+    #[inline(always)]
+    fn bytes(&self) -> std::ops::Range<usize> {
+        let head = self.head as usize;
+        head..head + self.len as usize
+    }
+}
+
 /// There is not enough room before or behind the packet's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no room for {wanted} more bytes in the packet's buffer ({available} free)")]
@@ -52,14 +61,15 @@ impl Packet {
     #[inline]
     pub fn data(&self) -> &[u8] {
         let frame = &*self.0;
-        &frame.room[frame.head as usize..][..frame.len as usize]
+        &frame.room[frame.bytes()]
     }
 
     /// The bytes, to be changed.
     #[inline]
     pub fn data_mut(&mut self) -> &mut [u8] {
         let frame = &mut *self.0;
-        &mut frame.room[frame.head as usize..][..frame.len as usize]
+        let bytes = frame.bytes();
+        &mut frame.room[bytes]
     }
 
     /// What is known of the packet.
@@ -78,7 +88,8 @@ impl Packet {
     #[inline]
     pub fn parts_mut(&mut self) -> (&mut [u8], &mut Meta) {
         let frame = &mut *self.0;
-        (&mut frame.room[frame.head as usize..][..frame.len as usize], &mut frame.meta)
+        let bytes = frame.bytes();
+        (&mut frame.room[bytes], &mut frame.meta)
     }
 
     /// How many bytes there are.

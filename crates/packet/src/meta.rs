@@ -126,9 +126,9 @@ pub struct Meta {
     pub version: u8,
     /// How the packet relates to its flow.
     pub class: Class,
-    /// Whether the flow's headers are of the commonest shape: IPv4 without options, a whole packet, TCP or UDP, and no tunnel
-    /// with a checksum around it.
-    pub plain: bool,
+    /// The length of the flow's IP packet, as its header says it, if its headers are of the commonest shape: IPv4 without
+    /// options, a whole packet, TCP or UDP, and no tunnel with a checksum around it. Else 0.
+    pub plain_len: u16,
     /// How the first header is to be read.
     pub link: LinkType,
     /// Where the payload of the transport header begins, as far as it was captured.
@@ -153,7 +153,13 @@ impl Meta {
         let at = &mut self.at;
         (at.direction, at.side, at.phase, at.realias) = (Direction::Original, Side::Inside, 0, false);
         (self.reversed, self.protocol, self.tcp_flags, self.version) = (false, 0, 0, 0);
-        (self.class, self.plain) = (Class::NotIp, false);
+        (self.class, self.plain_len) = (Class::NotIp, 0);
+    }
+
+    /// Whether the flow's headers are of the commonest shape: see [`Meta::plain_len`].
+    #[inline(always)]
+    pub fn is_plain(&self) -> bool {
+        self.plain_len != 0
     }
 
     /// Whether a transport header is there (captured, and not a later fragment).

@@ -107,7 +107,7 @@ impl Parser {
         meta.version = 0;
         meta.tcp_flags = 0;
         meta.outer_udp = 0;
-        meta.plain = false;
+        meta.plain_len = 0;
         let Some((l3, version)) = link::parse(data, meta.link, &mut scope)? else {
             meta.outer_l3 = 0;
             meta.hash = 0;
@@ -156,11 +156,12 @@ impl Parser {
         meta.version = found.version;
         meta.class = found.class;
         meta.outer_udp = outer_udp as u16;
-        meta.plain = found.version == 4
+        let plain = found.version == 4
             && found.class == Class::Whole
             && found.l4 - found.l3 == 20
             && matches!(found.protocol, protocol::TCP | protocol::UDP)
             && outer_udp == 0;
+        meta.plain_len = if plain { be16(data, found.l3 + 2).unwrap_or(0) } else { 0 };
         Ok(())
     }
 }
@@ -208,7 +209,7 @@ pub fn ends(packet: &Packet) -> (Endpoint, Endpoint) {
     let (data, meta) = (packet.data(), packet.meta());
     let header = data.get(meta.l3 as usize..).and_then(<[u8]>::first_chunk::<24>);
     match header {
-        Some(h) if meta.plain => {
+        Some(h) if meta.is_plain() => {
             let end = |address: usize, port: usize| {
                 let address = [h[address], h[address + 1], h[address + 2], h[address + 3]];
                 Endpoint::new(Addr::from_v4_bytes(address), u16::from_be_bytes([h[port], h[port + 1]]))

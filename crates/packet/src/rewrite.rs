@@ -99,7 +99,7 @@ impl Packet {
             && let Some(at) = checksummed_udp(header, version)
         {
             meta.outer_udp = (l2 + at) as u16;
-            meta.plain = false;
+            meta.plain_len = 0;
         }
         meta.wire_len += header.len() as u32;
         grow_link(data, meta.link, header.len() as i32);
@@ -129,10 +129,11 @@ impl Packet {
     /// The length of the packet from its outermost IP header on, in bytes, as its header says it.
     #[inline(always)]
     pub fn ip_len(&self) -> usize {
-        let l3 = self.meta().outer_l3 as usize;
-        match self.data().get(l3..).and_then(<[u8]>::first_chunk) {
-            Some(&[0x45, _, high, low]) if high | low != 0 => usize::from(u16::from_be_bytes([high, low])),
-            _ => ip_len(self.data(), l3),
+        let meta = self.meta();
+        if meta.is_plain() && meta.l3 == meta.outer_l3 {
+            usize::from(meta.plain_len)
+        } else {
+            ip_len(self.data(), meta.outer_l3 as usize)
         }
     }
 
@@ -141,7 +142,7 @@ impl Packet {
     #[inline(always)]
     pub fn flow_end(&self) -> usize {
         let (l3, meta) = (self.meta().l3 as usize, self.meta());
-        if meta.l3 == meta.outer_l3 { l3 + self.ip_len() } else { l3 + ip_len(self.data(), l3) }
+        if meta.is_plain() { l3 + usize::from(meta.plain_len) } else { l3 + ip_len(self.data(), l3) }
     }
 
     /// Cuts the link layer's padding behind the IP packet away.
@@ -281,7 +282,7 @@ fn set_end_plain(data: &mut [u8], meta: &Meta, end: End, to: Endpoint) -> bool {
     let is_udp = meta.protocol == protocol::UDP;
     let checksum_at = if is_udp { 26 } else { 36 };
     let Some(h) = data.get_mut(meta.l3 as usize..) else { return false };
-    if !meta.plain || !to.addr.is_v4() || h.len() < checksum_at + 2 {
+    if !meta.is_plain() || !to.addr.is_v4() || h.len() < checksum_at + 2 {
         return false;
     }
     let word = |h: &[u8], at: usize| u16::from_ne_bytes([h[at], h[at + 1]]);

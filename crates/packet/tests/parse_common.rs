@@ -51,7 +51,7 @@ proptest! {
         prop_assert_eq!(ours, theirs);
         if ours.is_ok() {
             prop_assert_eq!(format!("{:?}", a.meta()), format!("{:?}", b.meta()));
-            b.meta_mut().plain = false;
+            b.meta_mut().plain_len = 0;
             prop_assert_eq!(parse::ends(a), parse::ends(b));
         }
     }

@@ -60,7 +60,7 @@ pub(super) fn parse(data: &[u8], meta: &mut Meta) -> bool {
     meta.protocol = protocol;
     meta.version = 4;
     meta.class = Class::Whole;
-    meta.plain = true;
+    meta.plain_len = total_len as u16;
     true
 }
 
