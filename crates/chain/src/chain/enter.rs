@@ -99,7 +99,6 @@ impl Chain {
         let mut load = Load::default();
         let most = packets.len().min(GROUP_MAX);
         for packet in &mut packets[..most] {
-            let len = packet.len();
             let meta = packet.meta_mut();
             if meta.class != Class::Whole {
                 break;
@@ -119,7 +118,7 @@ impl Chain {
             }
             meta.at.direction = direction;
             self.joining.join_whole(meta, header);
-            load.add(len);
+            load.add(packet.len());
         }
         self.now_ns = now_ns;
         load

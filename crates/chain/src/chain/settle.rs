@@ -33,7 +33,6 @@ impl Chain {
     fn settle_plain(&mut self, packets: &mut [Packet], verdicts: &[Verdict]) -> usize {
         let (mut count, mut bytes, mut now_ns) = (0, 0, self.settled_ns);
         for (packet, &verdict) in packets.iter_mut().zip(verdicts) {
-            let len = packet.len() as u64;
             let meta = packet.meta_mut();
             if verdict != Verdict::Forward || meta.at.realias {
                 break;
@@ -45,7 +44,7 @@ impl Chain {
             now_ns = settled_ns;
             meta.at.side = meta.at.side.other();
             count += 1;
-            bytes += len;
+            bytes += packet.len() as u64;
         }
         self.settled_ns = now_ns;
         self.counters.packets_out += count as u64;

@@ -293,14 +293,15 @@ impl World {
     #[inline]
     fn run(&mut self, frames: Frames<'_>) {
         self.pool.take_small(frames.len(), &mut self.batch);
-        for (packet, frame) in self.batch.iter_mut().zip(frames) {
+        let first_ns = self.now_ns;
+        for (i, (packet, frame)) in self.batch.iter_mut().zip(frames).enumerate() {
             let received = packet.receive(frame);
             debug_assert!(received.is_ok(), "frames are shorter than buffers");
-            packet.meta_mut().at.timestamp_ns = self.now_ns;
-            if let Some(conversations) = &mut self.conversations {
-                conversations.fill(packet);
-            }
-            self.now_ns += PACE_NS;
+            packet.meta_mut().at.timestamp_ns = first_ns + i as u64 * PACE_NS;
+        }
+        self.now_ns += self.batch.len() as u64 * PACE_NS;
+        if let Some(conversations) = &mut self.conversations {
+            self.batch.iter_mut().for_each(|packet| conversations.fill(packet));
         }
         self.chain.process(&mut self.batch, &mut self.out, &mut self.pool);
         std::hint::black_box(&mut self.out);
