@@ -69,37 +69,40 @@ impl Header {
     /// Which way a packet with this key goes in the flow, or none if it is not of this flow.
     #[inline]
     pub fn direction_of(&self, key: &FlowKey, reversed: bool) -> Option<Direction> {
-        let original = if self.is_plain(key) || self.has_key(key) {
-            self.has(Header::FLAG_REVERSED)
-        } else if self.has_alias(key) {
-            self.has(Header::FLAG_ALIAS_REVERSED)
+        if self.goes_straight(key) {
+            Some(self.way_of(reversed))
         } else {
-            return None;
-        };
-        Some(if reversed == original { Direction::Original } else { Direction::Reply })
+            self.direction_of_any(key, reversed)
+        }
     }
 
-    /// Whether this is the key of a live flow and neither has a scope: the common case, without the second line.
+    /// Whether this is the key of a live flow whose packets do not turn back, and neither has a scope: the common case,
+    /// without the second line.
     #[inline(always)]
-    fn is_plain(&self, key: &FlowKey) -> bool {
-        self.flags & (Header::FLAG_LIVE | Header::FLAG_SCOPED) == Header::FLAG_LIVE
-            && key.scope.is_none()
-            && self.key.equals_without_scope(key)
+    pub fn goes_straight(&self, key: &FlowKey) -> bool {
+        const FLAGS: u8 = Header::FLAG_LIVE | Header::FLAG_SCOPED | Header::FLAG_TURNS;
+        self.flags & FLAGS == Header::FLAG_LIVE && self.key.equals_without_scope(key) && key.scope.is_none()
     }
 
-    /// Whether this is the key of a live flow. A call of its own, as the next one, so that its words do not take registers
-    /// from the common case.
-    #[cold]
-    #[inline(never)]
-    fn has_key(&self, key: &FlowKey) -> bool {
-        self.has(Header::FLAG_LIVE) && self.key == *key
+    /// Which way a packet with the flow's key goes in it.
+    #[inline(always)]
+    pub fn way_of(&self, reversed: bool) -> Direction {
+        if reversed == self.has(Header::FLAG_REVERSED) { Direction::Original } else { Direction::Reply }
     }
 
-    /// Whether this is the alias of a live flow.
+    /// A call of its own, so that its words do not take registers from the common case.
     #[cold]
     #[inline(never)]
-    fn has_alias(&self, key: &FlowKey) -> bool {
-        self.has(Header::FLAG_LIVE) && self.has(Header::FLAG_ALIAS) && self.alias == *key
+    fn direction_of_any(&self, key: &FlowKey, reversed: bool) -> Option<Direction> {
+        if !self.has(Header::FLAG_LIVE) {
+            return None;
+        }
+        if self.key == *key {
+            return Some(self.way_of(reversed));
+        }
+        let is_alias = self.has(Header::FLAG_ALIAS) && self.alias == *key;
+        let original = reversed == self.has(Header::FLAG_ALIAS_REVERSED);
+        is_alias.then_some(if original { Direction::Original } else { Direction::Reply })
     }
 
     /// Sets the flow's key; a packet with it is `reversed` in the original direction.
@@ -112,6 +115,12 @@ impl Header {
         if !key.scope.is_none() {
             self.flags |= Header::FLAG_SCOPED;
         }
+    }
+
+    /// Whether the flow's time is over now: not before the last packet of it.
+    #[inline(always)]
+    pub fn is_over(&self, now_ns: u64) -> bool {
+        now_ns.wrapping_sub(self.last_seen_ns) > u64::from(self.timeout_ms) * 1_000_000
     }
 
     /// When the flow is forgotten if nothing more comes.

@@ -109,11 +109,15 @@ impl Chain {
             }
             self.flows.records.prefetch_states(meta.at.flow);
             let Some(header) = self.flows.records.find_header_mut(meta.at.flow) else { break };
-            let Some(direction) = header.direction_of(&meta.key, meta.reversed) else { break };
-            if header.has(Header::FLAG_TURNS)
-                || now_ns > header.deadline_ns()
-                || self.mixed && !self.gathering.add(meta.at.flow, meta.at.side)
-            {
+            let direction = if header.goes_straight(&meta.key) {
+                header.way_of(meta.reversed)
+            } else {
+                match header.direction_of(&meta.key, meta.reversed) {
+                    Some(direction) if !header.has(Header::FLAG_TURNS) => direction,
+                    _ => break,
+                }
+            };
+            if header.is_over(now_ns) || self.mixed && !self.gathering.add(meta.at.flow, meta.at.side) {
                 break;
             }
             meta.at.direction = direction;
