@@ -35,8 +35,8 @@ pub fn through(function: &str, configs: &[Value], data: &[u8]) {
         now_ns += u64::from(step >> 4) << (2 * (step & 15));
         let Some(mut packet) = pool.take(data) else { break };
         let meta = packet.meta_mut();
-        meta.at.timestamp_ns = now_ns;
-        meta.at.side = if kind & 1 == 0 { Side::Inside } else { Side::Outside };
+        meta.transit.timestamp_ns = now_ns;
+        meta.transit.side = if kind & 1 == 0 { Side::Inside } else { Side::Outside };
         meta.link = if kind & 2 == 0 { LinkType::RawIp } else { LinkType::Ethernet };
         batch.push(packet);
         if kind & 4 == 0 {

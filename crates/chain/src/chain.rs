@@ -129,7 +129,7 @@ impl Chain {
     }
 
     /// Processes packets in order; those that leave are added to `out`, their metadata's `side` now being the side that
-    /// they leave by. The receiver has set `timestamp_ns`, `wire_len`, `ingress`, `side` and `link`.
+    /// they leave by. The receiver has set what [`Parser::parse`] asks for.
     pub fn process(&mut self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>, pool: &mut Pool) {
         let mut run = Run { out, pool, observer: None };
         if self.stages.is_empty() {
@@ -151,6 +151,7 @@ impl Chain {
                 self.alone(packet, parsed, &mut run);
             }
         }
+        debug_assert!(self.refused.is_empty(), "each was dropped in its turn");
         queue.leave(batch, out);
         self.advance(self.now_ns, pool);
     }
@@ -165,7 +166,7 @@ impl Chain {
     ) {
         self.counters.packets_in += 1;
         self.counters.bytes_in += packet.len() as u64;
-        packet.meta_mut().at.sequence = self.counters.packets_in - 1;
+        packet.meta_mut().transit.sequence = self.counters.packets_in - 1;
         let parsed = self.parser.parse(&mut packet);
         observer.arrived(&packet);
         let mut run = Run { out, pool, observer: Some(observer) };

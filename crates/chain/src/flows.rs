@@ -76,7 +76,7 @@ impl Flows {
         let header = self.records.header_mut(record);
         header.flags = Header::FLAG_LIVE;
         header.set_key(meta.key, meta.reversed);
-        if meta.at.side == Side::Outside {
+        if meta.transit.side == Side::Outside {
             header.flags |= Header::FLAG_FROM_OUTSIDE;
         }
         header.last_seen_ns = now_ns;

@@ -24,30 +24,30 @@ impl Joining {
         if meta.class == Class::Whole && meta.protocol == header.key.protocol {
             return self.join_whole(meta, header);
         }
-        let connection = header.connection.after(meta, meta.at.direction);
+        let connection = header.connection.after(meta, meta.transit.direction);
         self.number(meta, header, connection);
         let is_of_flow = meta.protocol == header.key.protocol;
         // An ICMP error about the flow does not keep it (RFC 5508 REQ-10).
-        meta.at.keep_ms = if is_of_flow { self.keep_ms(meta, header, connection) } else { 0 };
+        meta.transit.keep_ms = if is_of_flow { self.keep_ms(meta, header, connection) } else { 0 };
         header.connection = connection;
     }
 
     /// The same for a whole packet of the flow's own protocol.
     #[inline(always)]
     pub fn join_whole(&self, meta: &mut Meta, header: &mut Header) {
-        let connection = header.connection.after_whole(meta.protocol, meta.tcp_flags, meta.at.direction);
+        let connection = header.connection.after_whole(meta.protocol, meta.tcp_flags, meta.transit.direction);
         self.number(meta, header, connection);
-        meta.at.keep_ms = self.keep_ms(meta, header, connection);
+        meta.transit.keep_ms = self.keep_ms(meta, header, connection);
         header.connection = connection;
     }
 
     #[inline(always)]
     fn number(&self, meta: &mut Meta, header: &mut Header, connection: Connection) {
         header.clock += 1;
-        meta.at.clock = header.clock;
-        meta.at.phase = connection.phase();
-        meta.at.tags = if self.tags { header.tags } else { 0 };
-        meta.at.realias = false;
+        meta.transit.clock = header.clock;
+        meta.transit.phase = connection.phase();
+        meta.transit.tags = if self.tags { header.tags } else { 0 };
+        meta.transit.realias = false;
     }
 
     /// How long the chain keeps the flow after a packet that brings its connection to this; 0: the functions say it.

@@ -131,7 +131,7 @@ impl Capture {
             }
         };
         let record = Record {
-            timestamp_ns: meta.at.timestamp_ns,
+            timestamp_ns: meta.transit.timestamp_ns,
             interface,
             link_type: meta.link,
             wire_len: meta.wire_len,

@@ -49,9 +49,9 @@ fn run(config: &serde_json::Value, traffic: &[(Side, Vec<u8>)], batch_len: usize
             let meta = packet.meta();
             out += &format!(
                 "{:?} {} {:x} {:02x?}\n",
-                meta.at.side,
-                meta.at.sequence,
-                meta.at.tags,
+                meta.transit.side,
+                meta.transit.sequence,
+                meta.transit.tags,
                 packet.data()
             );
             bench.pool.give(packet);

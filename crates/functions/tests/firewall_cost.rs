@@ -43,8 +43,8 @@ fn measure(mut bench: Bench) -> u128 {
                 let rest = packets.len().saturating_sub(32);
                 batch.extend(packets.drain(rest..));
                 for packet in &mut batch {
-                    packet.meta_mut().at.side = Side::Inside;
-                    packet.meta_mut().at.timestamp_ns = bench.now_ns;
+                    packet.meta_mut().transit.side = Side::Inside;
+                    packet.meta_mut().transit.timestamp_ns = bench.now_ns;
                 }
                 bench.chain.process(&mut batch, &mut out, &mut bench.pool);
             }

@@ -283,9 +283,9 @@ fn a_lost_server_is_a_recorded_event() {
     let mut bench = Bench::new(&config("move", "maglev"));
     let (mut seen, mut out, mut pool) = (Seen::default(), Vec::new(), packet::Pool::new(8));
     let mut packet = pool.take(&tcp(&client(0), VIP, SYN, b"").frame()).unwrap();
-    packet.meta_mut().at.timestamp_ns = bench.now_ns;
+    packet.meta_mut().transit.timestamp_ns = bench.now_ns;
     bench.chain.observe(packet, &mut out, &mut pool, &mut seen);
-    let record = out[0].meta().at.flow;
+    let record = out[0].meta().transit.flow;
     let recording = &seen.0[0];
     assert_eq!(recording.actions.len(), 1, "one header action: {recording:?}");
     assert_eq!((recording.functions.len(), recording.events.len(), recording.lost), (1, 1, 0));

@@ -242,11 +242,11 @@ fn marks_are_attributes_of_packets_and_flows() {
     let mut seen = Vec::new();
     for at_ns in [0, 0, 0, 10 * SECOND_NS] {
         let mut packet = bench.pool.take(&frame(&datagram(host(1), server(1)))).unwrap();
-        packet.meta_mut().at.timestamp_ns = at_ns;
+        packet.meta_mut().transit.timestamp_ns = at_ns;
         let (mut batch, mut out) = (vec![packet], vec![]);
         bench.chain.process(&mut batch, &mut out, &mut bench.pool);
         let packet = out.remove(0);
-        let (tags, layout) = (packet.meta().at.tags, bench.chain.stages()[0].tags());
+        let (tags, layout) = (packet.meta().transit.tags, bench.chain.stages()[0].tags());
         seen.push((layout.get(tags, 0), layout.get(tags, 1)));
         bench.pool.give(packet);
     }

@@ -55,13 +55,13 @@ impl Connection {
         "picked-up",
     ];
 
-    /// The phase that [`Meta::phase`] stands for.
+    /// The phase that [`packet::Transit::phase`] stands for.
     #[inline]
     pub const fn from_phase(phase: u8) -> Connection {
         Connection(phase)
     }
 
-    /// The phase as [`Meta::phase`].
+    /// The phase as [`packet::Transit::phase`].
     #[inline]
     pub const fn phase(self) -> u8 {
         self.0

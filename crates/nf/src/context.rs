@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use packet::{Direction, DropReason, FlowKey, Moment, Packet, Side, split_mix};
+use packet::{Direction, DropReason, FlowKey, Packet, Side, Transit, split_mix};
 
 use crate::buffers::{Buffers, FlowBuffer, number_of};
 use crate::effects::{Alert, AlertDetail, Effects, FlowReport, Severity, Text};
@@ -76,25 +76,13 @@ pub(crate) struct Instance {
 
 /// What a function has at hand while it processes a packet or hears of its flow.
 pub struct Context<'a> {
-    pub(crate) at: Moment,
+    pub(crate) transit: Transit,
     pub(crate) header: &'a mut Header,
     pub(crate) map: StateMap<'a>,
     pub(crate) instance: &'a mut Instance,
     pub(crate) effects: &'a mut Effects,
     pub(crate) buffers: &'a mut packet::Pool,
     pub(crate) draws: u32,
-}
-
-/// A moment of the flow without a packet.
-pub(crate) fn moment_of(record: u32, header: &Header, now_ns: u64) -> Moment {
-    Moment {
-        timestamp_ns: now_ns,
-        clock: header.clock,
-        flow: record,
-        side: header.origin(),
-        phase: header.connection.phase(),
-        ..Moment::default()
-    }
 }
 
 /// What the chain knows of the flow and of the packet at hand.
@@ -159,13 +147,13 @@ impl Context<'_> {
     #[inline(always)]
     pub fn flow(&self) -> FlowInfo {
         FlowInfo {
-            now_ns: self.at.timestamp_ns,
-            sequence: self.at.sequence,
-            clock: self.at.clock,
+            now_ns: self.transit.timestamp_ns,
+            sequence: self.transit.sequence,
+            clock: self.transit.clock,
             key: self.header.key,
             reversed: self.header.has(Header::FLAG_REVERSED),
-            direction: self.at.direction,
-            side: self.at.side,
+            direction: self.transit.direction,
+            side: self.transit.side,
             origin: self.header.origin(),
             connection: self.connection(),
         }
@@ -174,32 +162,32 @@ impl Context<'_> {
     /// The time of the packet, in nanoseconds.
     #[inline]
     pub fn now_ns(&self) -> u64 {
-        self.at.timestamp_ns
+        self.transit.timestamp_ns
     }
 
     /// Which way the packet goes in its flow.
     #[inline]
     pub fn direction(&self) -> Direction {
-        self.at.direction
+        self.transit.direction
     }
 
     /// The side that the packet entered by.
     #[inline]
     pub fn side(&self) -> Side {
-        self.at.side
+        self.transit.side
     }
 
     /// What the connection has come to, this packet included.
     #[inline]
     pub fn connection(&self) -> Connection {
-        Connection::from_phase(self.at.phase)
+        Connection::from_phase(self.transit.phase)
     }
 
     /// Asks for the flow to be kept for this long after the packet, at most [`KEEP_MS_MAX`]. The longest wish in the chain
     /// counts; a packet for which no function asks does not refresh its flow (RFC 4787 REQ-6).
     #[inline]
     pub fn keep_flow_ms(&mut self, ms: u32) {
-        self.at.keep_ms = self.at.keep_ms.max(ms.min(KEEP_MS_MAX));
+        self.transit.keep_ms = self.transit.keep_ms.max(ms.min(KEEP_MS_MAX));
     }
 
     /// The same in nanoseconds, rounded up to milliseconds.
@@ -315,7 +303,7 @@ impl Context<'_> {
 
     /// Sets one of the function's attributes on this packet (E4).
     pub fn tag_packet(&mut self, attribute: usize, value: u16) {
-        self.instance.tags.set(&mut self.at.tags, attribute, value);
+        self.instance.tags.set(&mut self.transit.tags, attribute, value);
     }
 
     /// Sets one of the function's attributes on the flow: on this packet and all later ones (A29).
@@ -326,7 +314,7 @@ impl Context<'_> {
 
     /// The value of one of the function's attributes on this packet.
     pub fn tag(&self, attribute: usize) -> u16 {
-        self.instance.tags.get(self.at.tags, attribute)
+        self.instance.tags.get(self.transit.tags, attribute)
     }
 
     /// Raises an alert about this packet.
@@ -411,7 +399,7 @@ impl Context<'_> {
     /// Says that the function now rewrites the flow's packets otherwise than before (a server was exchanged): the chain
     /// then learns the new reverse 5-tuple.
     pub fn rewrites_changed(&mut self) {
-        self.at.realias = true;
+        self.transit.realias = true;
     }
 
     /// 64 random bits: seeded, and the same wherever and whenever this packet is processed.
@@ -421,7 +409,7 @@ impl Context<'_> {
         let mut state = self.instance.seed
             ^ u64::from(self.instance.stage) << 48
             ^ u64::from(self.draws) << 32
-            ^ self.at.clock;
+            ^ self.transit.clock;
         for word in words {
             state = split_mix(&mut (state ^ word));
         }

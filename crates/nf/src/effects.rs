@@ -260,11 +260,11 @@ impl Effects {
         let made = packet.meta_mut();
         made.link = meta.link;
         made.wire_len = len;
-        made.at.timestamp_ns = meta.at.timestamp_ns;
-        made.at.sequence = meta.at.sequence;
-        made.ingress = meta.ingress;
-        made.at.side = meta.at.side.other();
-        self.made.push(Made { packet, stage, towards: meta.at.side });
+        made.transit.timestamp_ns = meta.transit.timestamp_ns;
+        made.transit.sequence = meta.transit.sequence;
+        made.transit.ingress = meta.transit.ingress;
+        made.transit.side = meta.transit.side.other();
+        self.made.push(Made { packet, stage, towards: meta.transit.side });
         Ok(())
     }
 }

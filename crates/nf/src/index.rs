@@ -42,19 +42,15 @@ impl Bucket {
 /// Slots of a bucket, two bits each.
 struct Matches(u32);
 
-impl Matches {
-    #[inline(always)]
-    fn first(&self) -> Option<usize> {
-        (self.0 != 0).then(|| self.0.trailing_zeros() as usize / 2 % (SLOTS + 1))
-    }
-}
-
 impl Iterator for Matches {
     type Item = usize;
 
     #[inline(always)]
     fn next(&mut self) -> Option<usize> {
-        let slot = self.first()?;
+        if self.0 == 0 {
+            return None;
+        }
+        let slot = self.0.trailing_zeros() as usize / 2 % (SLOTS + 1);
         self.0 &= !(3 << (2 * slot));
         Some(slot)
     }
@@ -121,7 +117,7 @@ impl Index {
     pub fn guess(&self, hash: u64) -> Option<u32> {
         let tag = tag(hash);
         let bucket = &self.buckets[self.home(hash)];
-        if let Some(slot) = bucket.slots_with(tag).first() {
+        if let Some(slot) = bucket.slots_with(tag).next() {
             return Some(bucket.numbers[slot]);
         }
         if bucket.passed() == 0 { None } else { self.find(hash, |_| true) }

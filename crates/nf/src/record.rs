@@ -3,8 +3,8 @@
 //! A record is a [`Header`] and then each function's state and map, at offsets that the chain lays out. All zero bytes
 //! are the state of a flow that has not begun.
 
-use packet::memory::{LINE, OutOfMemory, Part, Slots, SlotsPart};
-use packet::{Direction, FlowKey, Side};
+use packet::memory::{ColumnMut, LINE, OutOfMemory, Part, Slots};
+use packet::{Direction, FlowKey, Side, Transit};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::connection::Connection;
@@ -69,40 +69,40 @@ impl Header {
     /// Which way a packet with this key goes in the flow, or none if it is not of this flow.
     #[inline]
     pub fn direction_of(&self, key: &FlowKey, reversed: bool) -> Option<Direction> {
-        if self.goes_straight(key) {
-            Some(self.way_of(reversed))
-        } else {
-            self.direction_of_any(key, reversed)
-        }
+        self.direction_if_common(key, reversed).or_else(|| self.direction_if_any(key, reversed))
     }
 
-    /// Whether this is the key of a live flow whose packets do not turn back, and neither has a scope: the common case,
-    /// without the second line.
+    /// The same in the common case, without the header's second line: the packet has the key that a flow began with whose
+    /// packets do not turn back, and neither has a scope. None in all others.
     #[inline(always)]
-    pub fn goes_straight(&self, key: &FlowKey) -> bool {
+    pub fn direction_if_common(&self, key: &FlowKey, reversed: bool) -> Option<Direction> {
         const FLAGS: u8 = Header::FLAG_LIVE | Header::FLAG_SCOPED | Header::FLAG_TURNS;
-        self.flags & FLAGS == Header::FLAG_LIVE && self.key.equals_without_scope(key) && key.scope.is_none()
+        let common = self.flags & FLAGS == Header::FLAG_LIVE
+            && self.key.equals_without_scope(key)
+            && key.scope.is_none();
+        common.then(|| self.direction(reversed, Header::FLAG_REVERSED))
     }
 
-    /// Which way a packet with the flow's key goes in it.
-    #[inline(always)]
-    pub fn way_of(&self, reversed: bool) -> Direction {
-        if reversed == self.has(Header::FLAG_REVERSED) { Direction::Original } else { Direction::Reply }
-    }
-
-    /// A call of its own, so that its words do not take registers from the common case.
+    /// The same in all cases. They are not that rare (replies to rewritten packets, tagged ones), but so declared: then what
+    /// this call does to registers costs the common case nothing.
     #[cold]
     #[inline(never)]
-    fn direction_of_any(&self, key: &FlowKey, reversed: bool) -> Option<Direction> {
+    pub fn direction_if_any(&self, key: &FlowKey, reversed: bool) -> Option<Direction> {
         if !self.has(Header::FLAG_LIVE) {
-            return None;
+            None
+        } else if self.key == *key {
+            Some(self.direction(reversed, Header::FLAG_REVERSED))
+        } else if self.has(Header::FLAG_ALIAS) && self.alias == *key {
+            Some(self.direction(reversed, Header::FLAG_ALIAS_REVERSED))
+        } else {
+            None
         }
-        if self.key == *key {
-            return Some(self.way_of(reversed));
-        }
-        let is_alias = self.has(Header::FLAG_ALIAS) && self.alias == *key;
-        let original = reversed == self.has(Header::FLAG_ALIAS_REVERSED);
-        is_alias.then_some(if original { Direction::Original } else { Direction::Reply })
+    }
+
+    /// The direction of a packet that is `reversed`, where `original` says whether those of the original direction are.
+    #[inline(always)]
+    fn direction(&self, reversed: bool, original: u8) -> Direction {
+        if reversed == self.has(original) { Direction::Original } else { Direction::Reply }
     }
 
     /// Sets the flow's key; a packet with it is `reversed` in the original direction.
@@ -117,10 +117,22 @@ impl Header {
         }
     }
 
-    /// Whether the flow's time is over now: not before the last packet of it.
+    /// Whether the flow's time is over.
     #[inline(always)]
-    pub fn is_over(&self, now_ns: u64) -> bool {
-        now_ns.wrapping_sub(self.last_seen_ns) > u64::from(self.timeout_ms) * 1_000_000
+    pub fn has_expired(&self, now_ns: u64) -> bool {
+        now_ns.saturating_sub(self.last_seen_ns) > u64::from(self.timeout_ms) * 1_000_000
+    }
+
+    /// Where the flow is when something happens to it without a packet.
+    pub fn transit(&self, record: u32, now_ns: u64) -> Transit {
+        Transit {
+            timestamp_ns: now_ns,
+            clock: self.clock,
+            flow: record,
+            side: self.origin(),
+            phase: self.connection.phase(),
+            ..Transit::default()
+        }
     }
 
     /// When the flow is forgotten if nothing more comes.
@@ -185,7 +197,7 @@ pub struct Records {
 }
 
 /// A function's state in all records, with their headers.
-pub type States<'r, T> = SlotsPart<'r, Header, T>;
+pub type States<'r, T> = ColumnMut<'r, Header, T>;
 
 impl Records {
     /// Room for `capacity` flows with records of this layout.
@@ -283,7 +295,7 @@ impl Records {
     /// the layout has no such state.
     #[inline]
     pub fn states_mut<T: FromBytes + IntoBytes>(&mut self, state: Part<T>) -> Option<States<'_, T>> {
-        self.slots.part_mut(state)
+        self.slots.column_mut(state)
     }
 
     /// Asks for what most packets touch of the header to be brought into the cache.
@@ -335,7 +347,7 @@ mod tests {
         assert_eq!(records.allocate(), None);
         records.header_mut(a).flags = Header::FLAG_LIVE;
         let mut states = records.states_mut(state).unwrap();
-        let (_, bytes, rest) = states.of(a).unwrap();
+        let (_, bytes, rest) = states.at(a).unwrap();
         (bytes[3], rest[53]) = (9, 9);
         assert_eq!(records.state(a, state).unwrap()[3], 9);
         assert_eq!(records.live(), 2);

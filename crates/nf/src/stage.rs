@@ -3,11 +3,11 @@
 //! One call through the trait object processes a batch; within it everything is monomorphic.
 
 use packet::memory::{OutOfMemory, Part};
-use packet::{DropReason, Meta, Moment, Packet, Side};
+use packet::{DropReason, Packet, Side, Transit};
 
 use crate::buffers::Buffers;
 use crate::config::ConfigError;
-use crate::context::{Context, CounterGroup, Instance, SharedState, TagLayout, moment_of};
+use crate::context::{Context, CounterGroup, Instance, SharedState, TagLayout};
 use crate::map::StateMap;
 use crate::meters::Meters;
 use crate::pool::Pool;
@@ -62,7 +62,7 @@ impl Load {
     pub fn of(self, packets: &[Packet]) -> [Load; 2] {
         let mut loads = [Load::default(); 2];
         if let Some(first) = packets.first() {
-            loads[first.meta().at.side as usize] = self;
+            loads[first.meta().transit.side as usize] = self;
         }
         loads
     }
@@ -73,7 +73,7 @@ impl Load {
         let mut loads = [Load::default(); 2];
         for (packet, &verdict) in packets.iter().zip(verdicts) {
             if verdict == Verdict::Forward {
-                loads[packet.meta().at.side as usize].add(packet.len());
+                loads[packet.meta().transit.side as usize].add(packet.len());
             }
         }
         loads
@@ -113,8 +113,8 @@ pub trait Stage: Send {
     /// Processes the group's packets whose verdict is still to forward.
     fn process(&mut self, group: &mut Group<'_>);
 
-    /// A flow begins with this packet.
-    fn flow_start(&mut self, packet: &Meta, env: &mut Env<'_>);
+    /// A flow begins with the packet that is here.
+    fn flow_start(&mut self, packet: Transit, env: &mut Env<'_>);
 
     /// A flow is over.
     fn flow_end(&mut self, record: u32, reason: EndReason, now_ns: u64, env: &mut Env<'_>);
@@ -271,42 +271,38 @@ impl<N: NetworkFunction> Loaded<N> {
     #[inline]
     fn with_flow<R>(
         &mut self,
-        at: Moment,
+        transit: Transit,
         env: &mut Env<'_>,
         then: impl FnOnce(&N, &mut N::State, &mut Context<'_>) -> R,
     ) -> Option<R> {
-        let mut states = env.records.states_mut(self.state?)?;
-        let (header, state, behind) = states.of(at.flow)?;
-        let mut context = Context {
-            at,
-            header,
-            map: StateMap::new(Self::rest_of(behind)?, &Self::MAP),
-            instance: &mut self.instance,
-            effects: env.effects,
-            buffers: env.buffers,
-            draws: 0,
-        };
+        let Env { records, effects, buffers } = env;
+        let mut states = records.states_mut(self.state?)?;
+        let (header, state, behind) = states.at(transit.flow)?;
+        let map = Self::map_of(behind)?;
+        let instance = &mut self.instance;
+        let mut context = Context { transit, header, map, instance, effects, buffers, draws: 0 };
         Some(then(&self.function, state, &mut context))
     }
 
-    /// The map and the buffers' numbers, of what stands behind the state in a record.
+    /// The map of a flow, and the buffers' numbers, of what stands behind the state in its record.
     #[inline(always)]
-    fn rest_of(behind: &mut [u8]) -> Option<&mut [u8]> {
-        if Self::REST_LEN == 0 {
-            return Some(&mut []);
-        }
-        behind.get_mut(Self::STATE_LEN - size_of::<N::State>()..)?.get_mut(..Self::REST_LEN)
+    fn map_of(behind: &mut [u8]) -> Option<StateMap<'_>> {
+        let rest: &mut [u8] = match Self::REST_LEN {
+            0 => &mut [],
+            len => behind.get_mut(Self::STATE_LEN - size_of::<N::State>()..)?.get_mut(..len)?,
+        };
+        Some(StateMap::new(rest, &Self::MAP))
     }
 
-    /// Calls `then` with the same of a flow.
-    fn with_rest<R>(
+    /// Calls `then` with the instance and a flow's map.
+    fn with_map<R>(
         &mut self,
         record: u32,
         records: &mut Records,
-        then: impl FnOnce(&mut Instance, &mut [u8]) -> R,
+        then: impl FnOnce(&mut Instance, StateMap<'_>) -> R,
     ) -> Option<R> {
         let mut states = records.states_mut(self.state?)?;
-        Some(then(&mut self.instance, Self::rest_of(states.of(record)?.2)?))
+        Some(then(&mut self.instance, Self::map_of(states.at(record)?.2)?))
     }
 
     #[inline(always)]
@@ -315,18 +311,18 @@ impl<N: NetworkFunction> Loaded<N> {
         // If the records are not what the layout says, as `with_flow` has it, no packet finds its state.
         let mut states = self.state.and_then(|part| env.records.states_mut(part));
         for (number, (packet, verdict)) in packets.iter_mut().zip(verdicts.iter_mut()).enumerate() {
-            if *verdict != Verdict::Forward || packet.meta().at.side != *side {
+            if *verdict != Verdict::Forward || packet.meta().transit.side != *side {
                 continue;
             }
-            let of_flow = states.as_mut().and_then(|states| states.of(packet.meta().at.flow));
+            let of_flow = states.as_mut().and_then(|states| states.at(packet.meta().transit.flow));
             let of_flow =
-                of_flow.and_then(|(header, state, rest)| Some((header, state, Self::rest_of(rest)?)));
+                of_flow.and_then(|(header, state, rest)| Some((header, state, Self::map_of(rest)?)));
             let decided = match of_flow {
-                Some((header, state, rest)) => {
+                Some((header, state, map)) => {
                     let mut context = Context {
-                        at: packet.meta().at,
+                        transit: packet.meta().transit,
                         header,
-                        map: StateMap::new(rest, &Self::MAP),
+                        map,
                         instance: &mut self.instance,
                         effects: env.effects,
                         buffers: env.buffers,
@@ -337,11 +333,9 @@ impl<N: NetworkFunction> Loaded<N> {
                         view = view.with_streams(deliveries, number);
                     }
                     let decided = self.function.process(&mut view, state, &mut context);
-                    let Moment { tags, keep_ms, realias, .. } = context.at;
-                    let meta = packet.meta_mut();
-                    meta.at.tags = tags;
-                    meta.at.keep_ms = keep_ms;
-                    meta.at.realias = realias;
+                    let Transit { tags, keep_ms, realias, .. } = context.transit;
+                    let transit = &mut packet.meta_mut().transit;
+                    (transit.tags, transit.keep_ms, transit.realias) = (tags, keep_ms, realias);
                     decided
                 }
                 None => Verdict::Drop(DropReason::Internal),
@@ -357,11 +351,6 @@ impl<N: NetworkFunction> Loaded<N> {
                 }
             }
         }
-    }
-
-    /// The moment of a flow that something happens to without a packet.
-    fn moment(record: u32, now_ns: u64, env: &Env<'_>) -> Moment {
-        moment_of(record, env.records.header(record), now_ns)
     }
 }
 
@@ -391,29 +380,31 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
         }
     }
 
-    fn flow_start(&mut self, packet: &Meta, env: &mut Env<'_>) {
-        self.with_flow(packet.at, env, |function, state, context| {
+    fn flow_start(&mut self, transit: Transit, env: &mut Env<'_>) {
+        self.with_flow(transit, env, |function, state, context| {
             function.flow_start(state, context);
         });
     }
 
     fn flow_end(&mut self, record: u32, reason: EndReason, now_ns: u64, env: &mut Env<'_>) {
-        self.with_flow(Self::moment(record, now_ns, env), env, |function, state, context| {
+        let transit = env.records.header(record).transit(record, now_ns);
+        self.with_flow(transit, env, |function, state, context| {
             function.flow_end(state, reason, context);
             context.release_buffers();
         });
     }
 
     fn flow_moved(&mut self, record: u32, now_ns: u64, env: &mut Env<'_>) {
-        self.with_flow(Self::moment(record, now_ns, env), env, |function, state, context| {
+        let transit = env.records.header(record).transit(record, now_ns);
+        self.with_flow(transit, env, |function, state, context| {
             function.flow_moved(state, context);
         });
     }
 
     fn save_buffers(&mut self, record: u32, records: &mut Records, out: &mut Vec<u8>) {
-        self.with_rest(record, records, |instance, rest| {
+        self.with_map(record, records, |instance, mut map| {
             if let Some(buffers) = &instance.shared.buffers {
-                buffers.save(StateMap::new(rest, &Self::MAP).behind(), out);
+                buffers.save(map.behind(), out);
             }
         });
     }
@@ -424,8 +415,8 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
         records: &mut Records,
         saved: &'b [u8],
     ) -> Option<&'b [u8]> {
-        self.with_rest(record, records, |instance, rest| match &mut instance.shared.buffers {
-            Some(buffers) => buffers.restore(StateMap::new(rest, &Self::MAP).behind(), saved),
+        self.with_map(record, records, |instance, mut map| match &mut instance.shared.buffers {
+            Some(buffers) => buffers.restore(map.behind(), saved),
             None => Some(saved),
         })?
     }

@@ -186,3 +186,23 @@ impl<'a> PacketView<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use packet::{FlowHasher, Parser};
+
+    use super::*;
+
+    #[test]
+    fn lengths_that_a_function_writes_are_believed() {
+        const UDP: [u8; 28] =
+            [0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0, 7, 0, 7, 0, 8, 0, 0];
+        let mut packet = Packet::from_bytes(&[&[0; 12][..], &[8, 0], &UDP, b"padding"].concat());
+        Parser::new(FlowHasher::new(1)).parse(&mut packet).unwrap();
+        let mut view = PacketView::new(&mut packet, None);
+        assert_eq!((view.ip_len(), view.payload()), (28, &b""[..]));
+        let network = view.network_mut();
+        (network[3], network[25]) = (31, 11);
+        assert_eq!((view.ip_len(), view.payload()), (31, &b"pad"[..]));
+    }
+}

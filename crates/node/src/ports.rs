@@ -148,12 +148,15 @@ impl Ports {
     /// The port that a packet leaves by: on its side, the one that stands opposite the one it came in by.
     pub fn egress(&self, packet: &Packet) -> u16 {
         let meta = packet.meta();
-        if self.number(meta.ingress).is_some_and(|port| port.side == meta.at.side) {
-            return meta.ingress; // It was turned back.
+        if self.number(meta.transit.ingress).is_some_and(|port| port.side == meta.transit.side) {
+            return meta.transit.ingress; // It was turned back.
         }
-        let place = self.on(meta.at.side.other()).position(|port| port.number == meta.ingress).unwrap_or(0);
-        let count = self.on(meta.at.side).count().max(1);
-        self.on(meta.at.side).nth(place % count).map_or(meta.ingress, |port| port.number)
+        let place = self
+            .on(meta.transit.side.other())
+            .position(|port| port.number == meta.transit.ingress)
+            .unwrap_or(0);
+        let count = self.on(meta.transit.side).count().max(1);
+        self.on(meta.transit.side).nth(place % count).map_or(meta.transit.ingress, |port| port.number)
     }
 
     fn on(&self, side: Side) -> impl Iterator<Item = &Port> {
@@ -194,10 +197,10 @@ mod tests {
         let sides = [Side::Inside, Side::Inside, Side::Outside, Side::Outside];
         let ports = Ports::new((0..4).map(|i| port(i, sides[i as usize], &[])).collect());
         let mut packet = Packet::from_bytes(&[0; 60]);
-        packet.meta_mut().ingress = 1;
-        packet.meta_mut().at.side = Side::Outside;
+        packet.meta_mut().transit.ingress = 1;
+        packet.meta_mut().transit.side = Side::Outside;
         assert_eq!(ports.egress(&packet), 3);
-        packet.meta_mut().at.side = Side::Inside;
+        packet.meta_mut().transit.side = Side::Inside;
         assert_eq!(ports.egress(&packet), 1);
     }
 

@@ -138,7 +138,7 @@ impl Runner {
             return None;
         };
         let meta = packet.meta_mut();
-        meta.at.timestamp_ns = frame.timestamp_ns;
+        meta.transit.timestamp_ns = frame.timestamp_ns;
         meta.wire_len = frame.wire_len.max(frame.data.len() as u32);
         meta.link = frame.link;
         let ports = &self.assembly.ports;
@@ -152,8 +152,8 @@ impl Runner {
         };
         let port = port.or(ports.all().first())?;
         let meta = packet.meta_mut();
-        meta.ingress = port.number;
-        meta.at.side = port.side;
+        meta.transit.ingress = port.number;
+        meta.transit.side = port.side;
         let counted = port_report(&mut self.ports, port.number);
         counted.packets_in += 1;
         counted.bytes_in += frame.data.len() as u64;
@@ -251,7 +251,7 @@ impl Runner {
         let mut result = Ok(());
         for mut packet in self.out.drain(..) {
             let port = self.assembly.ports.egress(&packet);
-            packet.meta_mut().egress = port;
+            packet.meta_mut().transit.egress = port;
             let counted = port_report(&mut self.ports, port);
             counted.packets_out += 1;
             counted.bytes_out += packet.len() as u64;

@@ -3,8 +3,8 @@
 use crate::Meta;
 
 /// Room kept free before a packet's first byte, so that headers can be pushed without moving the payload: an IPv6, a UDP
-/// and a tunnel header with options, twice.
-pub const HEADROOM: usize = 256;
+/// and a tunnel header with options, twice. So many bytes that Ethernet, IPv4 and TCP headers lie in one cache line.
+pub const HEADROOM: usize = 248;
 
 /// Bytes of a small buffer, headroom included. An odd number of cache lines with what stands before them, so that
 /// buffers side by side do not fall onto the same cache sets.
@@ -64,7 +64,8 @@ impl Packet {
         &frame.room[frame.bytes()]
     }
 
-    /// The bytes, to be changed.
+    /// The bytes, to be changed. Whoever changes the length that the IP header says, after the packet was parsed, sets
+    /// [`Meta::plain_len`] to 0.
     #[inline]
     pub fn data_mut(&mut self) -> &mut [u8] {
         let frame = &mut *self.0;
@@ -84,7 +85,7 @@ impl Packet {
         &mut self.0.meta
     }
 
-    /// Bytes and metadata at once.
+    /// Bytes, as with [`Packet::data_mut`], and metadata at once.
     #[inline]
     pub fn parts_mut(&mut self) -> (&mut [u8], &mut Meta) {
         let frame = &mut *self.0;
@@ -304,6 +305,13 @@ mod tests {
     fn a_frame_fills_an_odd_number_of_cache_lines() {
         assert_eq!(size_of::<Frame<[u8; SMALL_ROOM]>>() / 64 % 2, 1);
         assert!(size_of::<Meta>() <= 136, "{}", size_of::<Meta>());
+    }
+
+    #[test]
+    fn common_headers_lie_in_one_cache_line() {
+        const HEADERS: usize = 14 + 20 + 20;
+        let start = std::mem::offset_of!(Frame<[u8; SMALL_ROOM]>, room) + HEADROOM;
+        assert!(start % 64 + HEADERS <= 64, "they begin at byte {} of a line", start % 64);
     }
 
     #[test]

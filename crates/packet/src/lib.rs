@@ -16,7 +16,7 @@ pub use addr::{Addr, Endpoint};
 pub use buffer::{HEADROOM, LARGE_ROOM, NoRoom, Packet, Pool, SMALL_ROOM};
 pub use key::{FlowHasher, FlowKey, Scope, split_mix};
 pub use link::LinkType;
-pub use meta::{Class, Direction, Meta, Moment, Side};
+pub use meta::{Class, Direction, Meta, Side, Transit};
 pub use parse::Parser;
 pub use reason::DropReason;
 pub use rewrite::{End, RewriteError, grow_link};

@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 mod slots;
 
-pub use slots::{LINE, Part, Slots, SlotsPart};
+pub use slots::{ColumnMut, LINE, Part, Slots};
 
 /// A fixed number of `T`s, all bytes zero at first, in memory that is mapped lazily and, from 2 MiB on, asked to be
 /// huge pages: a table of a million flows would otherwise miss the TLB on every look-up.

@@ -73,7 +73,7 @@ pub enum Class {
 /// Where a packet is on its way: when it came, in which flow it goes, and what was decided on the way. Copied in few pieces.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub struct Moment {
+pub struct Transit {
     /// When the packet was received, in nanoseconds; the epoch is the source's (Unix time for captures).
     pub timestamp_ns: u64,
     /// The packet's number in the order of arrival, from 0.
@@ -94,6 +94,10 @@ pub struct Moment {
     pub phase: u8,
     /// A function now rewrites the flow's packets otherwise than before.
     pub realias: bool,
+    /// The port that the packet came in by.
+    pub ingress: u16,
+    /// The port that it is to leave by.
+    pub egress: u16,
 }
 
 /// Everything that later steps need to know of a packet, so that nothing is parsed twice (B2).
@@ -107,7 +111,7 @@ pub struct Meta {
     /// The flow's key as the packet arrived, whatever functions rewrote since.
     pub key: FlowKey,
     /// Where it is on its way.
-    pub at: Moment,
+    pub transit: Transit,
     /// Where the outermost IP header begins.
     pub outer_l3: u16,
     /// Where the IP header of the flow begins: the innermost one that was looked into.
@@ -127,16 +131,12 @@ pub struct Meta {
     /// How the packet relates to its flow.
     pub class: Class,
     /// The length of the flow's IP packet, as its header says it, if its headers are of the commonest shape: IPv4 without
-    /// options, a whole packet, TCP or UDP, and no tunnel with a checksum around it. Else 0.
+    /// options, a whole packet, TCP or UDP, and no tunnel with a checksum around it. Else 0, and where something may have changed it.
     pub plain_len: u16,
     /// How the first header is to be read.
     pub link: LinkType,
     /// Where the payload of the transport header begins, as far as it was captured.
     pub payload: u16,
-    /// The port that the packet came in by.
-    pub ingress: u16,
-    /// The port that it is to leave by.
-    pub egress: u16,
     /// The packet's length on the wire, in bytes; more than what we have where a capture cut it.
     pub wire_len: u32,
 }
@@ -146,12 +146,13 @@ impl Meta {
     #[inline]
     pub(crate) fn receive(&mut self, wire_len: u32) {
         self.key.tenant = 0;
-        self.at.timestamp_ns = 0;
+        self.transit.timestamp_ns = 0;
         self.wire_len = wire_len;
-        (self.ingress, self.egress) = (0, 0);
         self.link = LinkType::Ethernet;
-        let at = &mut self.at;
-        (at.direction, at.side, at.phase, at.realias) = (Direction::Original, Side::Inside, 0, false);
+        let transit = &mut self.transit;
+        (transit.ingress, transit.egress) = (0, 0);
+        (transit.direction, transit.side) = (Direction::Original, Side::Inside);
+        (transit.phase, transit.realias) = (0, false);
         (self.reversed, self.protocol, self.tcp_flags, self.version) = (false, 0, 0, 0);
         (self.class, self.plain_len) = (Class::NotIp, 0);
     }

@@ -76,8 +76,8 @@ impl Parser {
         Parser { hasher, inner: false, verify_ipv4_checksum: false }
     }
 
-    /// Fills in the packet's metadata. `timestamp_ns`, `wire_len`, `ingress`, `side`, `link` and `key.tenant` are the
-    /// receiver's to set before; all else is set here. A packet that cannot be parsed is of class [`Class::NotIp`].
+    /// Fills in the packet's metadata. `wire_len`, `link`, `key.tenant`, and when and where the packet came in (`transit`), are
+    /// the receiver's to set before; all else is set here. A packet that cannot be parsed is of class [`Class::NotIp`].
     #[inline(always)]
     pub fn parse(&self, packet: &mut Packet) -> Result<(), DropReason> {
         let (data, meta) = packet.parts_mut();

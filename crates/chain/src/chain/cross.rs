@@ -44,7 +44,7 @@ impl Chain {
     ) {
         self.effects.put_in_order(first_alert, first_event);
         for alert in &mut self.effects.alerts[first_alert..] {
-            let packet = packets.iter().position(|packet| packet.meta().at.sequence == alert.sequence);
+            let packet = packets.iter().position(|packet| packet.meta().transit.sequence == alert.sequence);
             alert.blocked = packet.is_some_and(|i| matches!(verdicts[i], Verdict::Drop(_)));
         }
     }
@@ -99,7 +99,7 @@ impl Chain {
         let mut recording = None;
         if let (Some(observer), [packet, ..], [Verdict::Forward, ..]) =
             (&mut run.observer, &*packets, &*verdicts)
-            && packet.meta().at.side == side
+            && packet.meta().transit.side == side
         {
             observer.before(stage, packet);
             recording = Some(Recording::default());
@@ -145,9 +145,9 @@ impl Chain {
         run: &mut Run<'_, '_>,
     ) {
         let meta = packet[0].meta_mut();
-        let back = meta.at.side.other();
-        meta.at.side = back;
-        self.flows.records.header_mut(meta.at.flow).flags |= Header::FLAG_TURNS;
+        let back = meta.transit.side.other();
+        meta.transit.side = back;
+        self.flows.records.header_mut(meta.transit.flow).flags |= Header::FLAG_TURNS;
         verdict[0] = Verdict::Forward;
         self.cross_behind(stage, back, packet, verdict, run);
         if verdict[0] == Verdict::Forward {
@@ -190,17 +190,17 @@ impl Chain {
             return self.drop_packet(packet, reason, run);
         }
         let side = made.towards.other();
-        let sequence = packet.meta().at.sequence;
-        let Some(to) = packets.iter().find(|to| to.meta().at.sequence == sequence) else {
+        let sequence = packet.meta().transit.sequence;
+        let Some(to) = packets.iter().find(|to| to.meta().transit.sequence == sequence) else {
             return self.drop_packet(packet, DropReason::Internal, run); // It answers a packet of the group.
         };
         let (to, meta) = (to.meta(), packet.meta_mut());
-        meta.at.side = side;
-        meta.at.flow = to.at.flow;
-        meta.at.direction = to.at.direction.other();
-        meta.at.clock = to.at.clock;
-        meta.at.phase = to.at.phase;
-        meta.at.tags = to.at.tags;
+        meta.transit.side = side;
+        meta.transit.flow = to.transit.flow;
+        meta.transit.direction = to.transit.direction.other();
+        meta.transit.clock = to.transit.clock;
+        meta.transit.phase = to.transit.phase;
+        meta.transit.tags = to.transit.tags;
         let mut verdict = Verdict::Forward;
         let (slice, verdicts) = (std::slice::from_mut(&mut packet), std::slice::from_mut(&mut verdict));
         self.cross_behind(made.stage as usize, side, slice, verdicts, run);

@@ -19,7 +19,7 @@ impl Chain {
         let bytes = self.parse(batch, |_, _| {});
         if self.refused.is_empty() && batch.iter().all(|packet| packet.meta().class != Class::NotIp) {
             for packet in batch.iter_mut() {
-                packet.meta_mut().at.side = packet.meta().at.side.other();
+                packet.meta_mut().transit.side = packet.meta().transit.side.other();
             }
             self.counters.packets_out += batch.len() as u64;
             self.counters.bytes_out += bytes;
@@ -49,8 +49,8 @@ impl Chain {
         let mut sides = [false; 2];
         for packet in batch {
             let meta = packet.meta_mut();
-            meta.at.flow = self.flows.prefetch_record(meta.hash).unwrap_or(NO_RECORD);
-            sides[meta.at.side as usize] = true;
+            meta.transit.flow = self.flows.prefetch_record(meta.hash).unwrap_or(NO_RECORD);
+            sides[meta.transit.side as usize] = true;
         }
         self.mixed = sides == [true; 2];
     }
@@ -62,9 +62,10 @@ impl Chain {
         let (first, mut bytes) = (self.counters.packets_in, 0);
         // A copy, which nothing that is written meanwhile can change.
         let (parser, flows) = (self.parser, &self.flows);
+        self.refused.clear();
         for (packet, sequence) in batch.iter_mut().zip(first..) {
             bytes += packet.len() as u64;
-            packet.meta_mut().at.sequence = sequence;
+            packet.meta_mut().transit.sequence = sequence;
             if let Err(reason) = parser.parse(packet) {
                 self.refused.push_back((sequence, reason));
             }
@@ -78,7 +79,7 @@ impl Chain {
     /// What came of parsing the packet, which is the next one of its batch that is asked for.
     pub(super) fn parsed(&mut self, packet: &Packet) -> Result<(), DropReason> {
         match self.refused.front() {
-            Some(&(sequence, reason)) if sequence == packet.meta().at.sequence => {
+            Some(&(sequence, reason)) if sequence == packet.meta().transit.sequence => {
                 self.refused.pop_front();
                 Err(reason)
             }
@@ -94,7 +95,8 @@ impl Chain {
             self.gathering.clear();
         }
         let mut now_ns = self.now_ns;
-        let begin_ns = packets.first().map_or(now_ns, |packet| now_ns.max(packet.meta().at.timestamp_ns));
+        let begin_ns =
+            packets.first().map_or(now_ns, |packet| now_ns.max(packet.meta().transit.timestamp_ns));
         let until_ns = self.flows.due_ns().min(begin_ns.saturating_add(self.group_span_ns));
         let mut load = Load::default();
         let most = packets.len().min(GROUP_MAX);
@@ -103,24 +105,23 @@ impl Chain {
             if meta.class != Class::Whole {
                 break;
             }
-            now_ns = now_ns.max(meta.at.timestamp_ns);
+            now_ns = now_ns.max(meta.transit.timestamp_ns);
             if now_ns >= until_ns {
                 break;
             }
-            self.flows.records.prefetch_states(meta.at.flow);
-            let Some(header) = self.flows.records.find_header_mut(meta.at.flow) else { break };
-            let direction = if header.goes_straight(&meta.key) {
-                header.way_of(meta.reversed)
-            } else {
-                match header.direction_of(&meta.key, meta.reversed) {
-                    Some(direction) if !header.has(Header::FLAG_TURNS) => direction,
-                    _ => break,
-                }
-            };
-            if header.is_over(now_ns) || self.mixed && !self.gathering.add(meta.at.flow, meta.at.side) {
+            self.flows.records.prefetch_states(meta.transit.flow);
+            let Some(header) = self.flows.records.find_header_mut(meta.transit.flow) else { break };
+            let (key, reversed) = (&meta.key, meta.reversed);
+            let direction = header.direction_if_common(key, reversed).or_else(|| {
+                header.direction_if_any(key, reversed).filter(|_| !header.has(Header::FLAG_TURNS))
+            });
+            let Some(direction) = direction else { break };
+            if header.has_expired(now_ns)
+                || self.mixed && !self.gathering.add(meta.transit.flow, meta.transit.side)
+            {
                 break;
             }
-            meta.at.direction = direction;
+            meta.transit.direction = direction;
             self.joining.join_whole(meta, header);
             load.add(packet.len());
         }
@@ -134,7 +135,7 @@ impl Chain {
         if let Err(reason) = parsed {
             return self.drop_packet(packet, reason, run);
         }
-        self.now_ns = self.now_ns.max(packet.meta().at.timestamp_ns);
+        self.now_ns = self.now_ns.max(packet.meta().transit.timestamp_ns);
         self.advance(self.now_ns, run.pool);
         match packet.meta().class {
             Class::NotIp => self.not_ip(packet, run),
@@ -220,8 +221,8 @@ impl Chain {
             },
         };
         let meta = packet.meta_mut();
-        meta.at.flow = record;
-        meta.at.direction = direction;
+        meta.transit.flow = record;
+        meta.transit.direction = direction;
         self.joining.join(meta, self.flows.records.header_mut(record));
         if begins {
             self.start_flow(&packet, run.pool);
@@ -236,7 +237,7 @@ impl Chain {
     fn find(&mut self, packet: &Packet, pool: &mut Pool) -> Option<(u32, Direction)> {
         let meta = packet.meta();
         let (record, direction) = self.flows.find(meta.hash, &meta.key, meta.reversed)?;
-        if self.flows.records.header(record).deadline_ns() < self.now_ns {
+        if self.flows.records.header(record).has_expired(self.now_ns) {
             self.end_in_time(record, pool);
             return None;
         }
@@ -261,7 +262,7 @@ impl Chain {
         self.counters.flows_peak = self.counters.flows_peak.max(u64::from(self.flows.records.live()));
         let mut env = Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: pool };
         for stage in &mut self.stages {
-            stage.flow_start(packet.meta(), &mut env);
+            stage.flow_start(packet.meta().transit, &mut env);
         }
     }
 }

@@ -31,22 +31,22 @@ impl Chain {
     /// Returns how many.
     #[inline(always)]
     fn settle_plain(&mut self, packets: &mut [Packet], verdicts: &[Verdict]) -> usize {
-        let (mut count, mut bytes, mut now_ns) = (0, 0, self.settled_ns);
+        let (mut count, mut bytes, mut settled_ns) = (0, 0, self.settled_ns);
         for (packet, &verdict) in packets.iter_mut().zip(verdicts) {
             let meta = packet.meta_mut();
-            if verdict != Verdict::Forward || meta.at.realias {
+            if verdict != Verdict::Forward || meta.transit.realias {
                 break;
             }
-            let settled_ns = now_ns.max(meta.at.timestamp_ns);
-            if !self.flows.go_on(meta.at.flow, settled_ns, meta.at.keep_ms) {
+            let at_ns = settled_ns.max(meta.transit.timestamp_ns);
+            if !self.flows.go_on(meta.transit.flow, at_ns, meta.transit.keep_ms) {
                 break;
             }
-            now_ns = settled_ns;
-            meta.at.side = meta.at.side.other();
+            settled_ns = at_ns;
+            meta.transit.side = meta.transit.side.other();
             count += 1;
             bytes += packet.len() as u64;
         }
-        self.settled_ns = now_ns;
+        self.settled_ns = settled_ns;
         self.counters.packets_out += count as u64;
         self.counters.bytes_out += bytes;
         count
@@ -54,8 +54,8 @@ impl Chain {
 
     /// What becomes of a packet, and of its flow, once all functions had it; whether it passed.
     pub(super) fn settle(&mut self, packet: Packet, verdict: Verdict, run: &mut Run<'_, '_>) -> bool {
-        let (record, sequence) = (packet.meta().at.flow, packet.meta().at.sequence);
-        self.settled_ns = self.settled_ns.max(packet.meta().at.timestamp_ns);
+        let (record, sequence) = (packet.meta().transit.flow, packet.meta().transit.sequence);
+        self.settled_ns = self.settled_ns.max(packet.meta().transit.timestamp_ns);
         let verdict = match verdict {
             Verdict::Drop(reason) => Err(reason),
             Verdict::Forward | Verdict::TurnBack => self.accept(record, &packet, run.pool),
@@ -82,14 +82,14 @@ impl Chain {
     fn accept(&mut self, record: u32, packet: &Packet, pool: &mut Pool) -> Result<(), DropReason> {
         let meta = packet.meta();
         let known = self.flows.records.header(record).has(Header::FLAG_ACCEPTED);
-        if known && !meta.at.realias {
-            self.flows.refresh(record, self.settled_ns, meta.at.keep_ms);
+        if known && !meta.transit.realias {
+            self.flows.refresh(record, self.settled_ns, meta.transit.keep_ms);
             return Ok(());
         }
         if !self.learn_alias(packet, !known, pool) {
             return Err(DropReason::AliasConflict);
         }
-        self.flows.refresh(record, self.settled_ns, meta.at.keep_ms);
+        self.flows.refresh(record, self.settled_ns, meta.transit.keep_ms);
         if !known {
             self.flows.records.header_mut(record).flags |= Header::FLAG_ACCEPTED;
             self.flows.watch(record);
@@ -100,20 +100,20 @@ impl Chain {
     /// Learns the key that the flow's packets have behind the chain, from one of them; false if another flow has it.
     fn learn_alias(&mut self, packet: &Packet, begins: bool, pool: &mut Pool) -> bool {
         let meta = packet.meta();
-        if meta.at.direction != Direction::Original
+        if meta.transit.direction != Direction::Original
             || !matches!(meta.class, Class::Whole | Class::FirstFragment)
         {
             return true;
         }
         let (key, reversed) = parse::current_key(packet);
-        match self.flows.set_alias(meta.at.flow, key, reversed) {
-            Err(other) if self.flows.records.header(other).deadline_ns() < self.settled_ns => {
+        match self.flows.set_alias(meta.transit.flow, key, reversed) {
+            Err(other) if self.flows.records.header(other).has_expired(self.settled_ns) => {
                 self.end_in_time(other, pool);
-                self.flows.set_alias(meta.at.flow, key, reversed).is_ok()
+                self.flows.set_alias(meta.transit.flow, key, reversed).is_ok()
             }
-            Err(other) if begins && meta.at.side == Side::Inside && self.gives_way(other) => {
+            Err(other) if begins && meta.transit.side == Side::Inside && self.gives_way(other) => {
                 self.end_flow(other, EndReason::Evicted, pool);
-                self.flows.set_alias(meta.at.flow, key, reversed).is_ok()
+                self.flows.set_alias(meta.transit.flow, key, reversed).is_ok()
             }
             learned => learned.is_ok(),
         }
@@ -150,7 +150,7 @@ impl Chain {
     #[cold]
     fn send_answers(&mut self, sequence: u64, run: &mut Run<'_, '_>) {
         let mut answers = std::mem::take(&mut self.answers);
-        for packet in answers.extract_if(.., |packet| packet.meta().at.sequence == sequence) {
+        for packet in answers.extract_if(.., |packet| packet.meta().transit.sequence == sequence) {
             self.send(packet, run);
         }
         self.answers = answers;
@@ -160,7 +160,7 @@ impl Chain {
         self.counters.packets_out += 1;
         self.counters.bytes_out += packet.len() as u64;
         let meta = packet.meta_mut();
-        meta.at.side = meta.at.side.other();
+        meta.transit.side = meta.transit.side.other();
         if let Some(observer) = &mut run.observer {
             observer.sent(&packet);
         }

@@ -46,8 +46,8 @@ impl Subscribed {
         self.reassembler.begin_group();
         for (packet, &verdict) in packets.iter().zip(verdicts) {
             let meta = packet.meta();
-            match records.state_mut(meta.at.flow, self.part) {
-                Some(streams) if verdict == Verdict::Forward && meta.at.side == side => {
+            match records.state_mut(meta.transit.flow, self.part) {
+                Some(streams) if verdict == Verdict::Forward && meta.transit.side == side => {
                     self.reassembler.take(packet, streams);
                 }
                 _ => self.reassembler.skip(),

@@ -41,7 +41,7 @@ impl<'a> Segment<'a> {
         let len = packet.flow_end().checked_sub(l4 + header_len)?;
         let rest = packet.data().get(l4 + header_len..).unwrap_or_default();
         Some(Segment {
-            direction: meta.at.direction,
+            direction: meta.transit.direction,
             sequence: number(4),
             acknowledgment: number(8),
             flags: header[13],

@@ -44,7 +44,7 @@ fn an_answer_behind_pppoe_has_its_own_length() {
     let length = |network: &[u8]| (network.len() as u16 + 2).to_be_bytes();
     let head = [&[6; 12][..], &[0x88, 0x64, 0x11, 0, 0, 1], &length(&network), &[0, 0x21]].concat();
     let mut packet = Packet::from_bytes(&[&head[..], &network].concat());
-    packet.meta_mut().at.timestamp_ns = T;
+    packet.meta_mut().transit.timestamp_ns = T;
     let mut chain = Chain::new(vec![stage::<Rejecter>(8)], Options::default()).unwrap();
     let (mut pool, mut out) = (Pool::new(4), Vec::new());
     chain.process(&mut vec![packet], &mut out, &mut pool);

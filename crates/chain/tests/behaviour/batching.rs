@@ -104,6 +104,32 @@ fn a_reset_within_a_batch_shortens_the_flows_time() {
     }
 }
 
+/// Packets that cannot be parsed go in their turn, each for its own reason, and leave the others alone.
+#[test]
+fn what_cannot_be_parsed_is_dropped_in_its_turn() {
+    let whole = udp(v4(10, 0, 0, 1, 1000), v4(192, 0, 2, 1, 53), &[0; 8]);
+    let cut = whole[..10].to_vec();
+    let mut too_long = whole.clone();
+    too_long[0] = 0x4f;
+    let networks = [&whole, &cut, &too_long, &whole, &too_long, &whole, &cut];
+    let traffic: Vec<Arrival> = networks
+        .map(|network| Arrival { at_ns: 1_700_000_000, side: Side::Inside, network: network.clone() })
+        .into();
+    for stages in [Vec::new, || vec![stage::<Tally>(FLOWS)]] as [fn() -> Vec<Box<dyn Stage>>; 2] {
+        let mut bench = Bench::new(stages(), Options::default());
+        bench.batch(&traffic);
+        let mut drops = bench.drops();
+        drops.sort_unstable_by_key(|&(_, count)| count);
+        assert!(matches!(drops[..], [(one, 2), (other, 2)] if one != other), "{drops:?}");
+        let together = bench.outcome();
+        let numbers: Vec<u64> = together.sent.iter().map(|&(sequence, ..)| sequence).collect();
+        assert_eq!(numbers, [0, 3, 5]);
+        for batch in [1, 2, 3] {
+            assert_eq!(run(stages(), Options::default(), &traffic, batch), together, "in batches of {batch}");
+        }
+    }
+}
+
 /// The longest time that can be asked for is a time.
 #[test]
 fn a_flow_may_be_kept_for_ever() {

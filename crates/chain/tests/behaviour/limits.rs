@@ -124,7 +124,7 @@ fn an_exhausted_pool_is_a_reason_like_any_other() {
 
 fn arp() -> Packet {
     let mut packet = Packet::from_bytes(&[&[0xff; 12][..], &[0x08, 0x06], &[1; 28]].concat());
-    packet.meta_mut().at.timestamp_ns = T;
+    packet.meta_mut().transit.timestamp_ns = T;
     packet
 }
 
@@ -138,7 +138,7 @@ fn what_is_not_ip_passes_or_is_dropped() {
             let counters = chain.counters();
             assert_eq!((counters.not_ip_passed, counters.dropped()), (1 - drops, drops));
             assert_eq!(out.len() as u64, 1 - drops);
-            assert!(out.iter().all(|packet| packet.meta().at.side == Side::Outside));
+            assert!(out.iter().all(|packet| packet.meta().transit.side == Side::Outside));
         }
     }
 }

@@ -26,7 +26,7 @@ impl Observer for Diary {
         self.0.push(format!("after {stage}: {verdict:?}, {:?}", recording.actions));
     }
     fn sent(&mut self, packet: &Packet) {
-        self.0.push(format!("sent to {:?}", packet.meta().at.side));
+        self.0.push(format!("sent to {:?}", packet.meta().transit.side));
     }
     fn dropped(&mut self, _: &Packet, reason: DropReason) {
         self.0.push(format!("dropped: {}", reason.name()));

@@ -67,8 +67,8 @@ pub fn of_known_flows(stages: Vec<Box<dyn Stage>>, frames: &[(Side, Vec<u8>)], r
             for (side, frame) in frames {
                 now_ns += 10_000;
                 let mut packet = pool.take(frame).expect("buffers come back");
-                packet.meta_mut().at.timestamp_ns = now_ns;
-                packet.meta_mut().at.side = *side;
+                packet.meta_mut().transit.timestamp_ns = now_ns;
+                packet.meta_mut().transit.side = *side;
                 batch.push(packet);
             }
             chain.process(&mut batch, &mut out, &mut pool);

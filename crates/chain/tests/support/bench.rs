@@ -153,15 +153,19 @@ impl Bench {
 
     fn receive(&mut self, arrival: &Arrival) -> Packet {
         let mut packet = self.pool.take(&packets::frame(&arrival.network)).unwrap();
-        packet.meta_mut().at.timestamp_ns = arrival.at_ns;
-        packet.meta_mut().at.side = arrival.side;
+        packet.meta_mut().transit.timestamp_ns = arrival.at_ns;
+        packet.meta_mut().transit.side = arrival.side;
         packet
     }
 
     /// Takes what the chain put out, and checks what must hold between batches.
     fn settle(&mut self) {
         for packet in self.out.drain(..) {
-            self.sent.push((packet.meta().at.sequence, packet.meta().at.side, packet.data().to_vec()));
+            self.sent.push((
+                packet.meta().transit.sequence,
+                packet.meta().transit.side,
+                packet.data().to_vec(),
+            ));
             self.pool.give(packet);
         }
         let effects = self.chain.effects_mut();

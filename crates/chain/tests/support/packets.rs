@@ -15,8 +15,8 @@ pub fn v6(host: u16, port: u16) -> Endpoint {
 /// An Ethernet frame around an IP packet, as it was received at `at_ns` by `side`.
 pub fn packet(at_ns: u64, side: Side, network: &[u8]) -> Packet {
     let mut packet = Packet::from_bytes(&frame(network));
-    packet.meta_mut().at.timestamp_ns = at_ns;
-    packet.meta_mut().at.side = side;
+    packet.meta_mut().transit.timestamp_ns = at_ns;
+    packet.meta_mut().transit.side = side;
     packet
 }
 

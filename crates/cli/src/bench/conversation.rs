@@ -82,7 +82,7 @@ impl Conversations {
         data[ACKNOWLEDGEMENT..ACKNOWLEDGEMENT + 4].copy_from_slice(&flow.next[1 - from].to_be_bytes());
         flow.next[from] = flow.next[from].wrapping_add(self.payload_len as u32);
         flow.segment = (flow.segment + 1) % self.segments;
-        meta.at.side = if from_server { Side::Outside } else { Side::Inside };
+        meta.transit.side = if from_server { Side::Outside } else { Side::Inside };
         if from_server {
             data[ADDRESSES..PORTS].rotate_left(4);
             data[PORTS..SEQUENCE].rotate_left(2);

@@ -69,14 +69,14 @@ impl Floor {
         for packet in &mut self.batch {
             let meta = packet.meta_mut();
             let guess = self.index.guess(meta.hash);
-            meta.at.flow = guess.unwrap_or(u32::MAX);
+            meta.transit.flow = guess.unwrap_or(u32::MAX);
             if let Some(entry) = guess.and_then(|i| self.entries.get(i as usize)) {
                 packet::memory::prefetch(entry);
             }
         }
         for packet in &mut self.batch {
             let meta = packet.meta();
-            if let Some(entry) = self.entries.get(meta.at.flow as usize)
+            if let Some(entry) = self.entries.get(meta.transit.flow as usize)
                 && entry.key == meta.key
             {
                 let to = Endpoint::new(Addr::from_v4_bytes([203, 0, 113, 1]), entry.port);

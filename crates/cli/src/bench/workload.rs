@@ -297,7 +297,7 @@ impl World {
         for (i, (packet, frame)) in self.batch.iter_mut().zip(frames).enumerate() {
             let received = packet.receive(frame);
             debug_assert!(received.is_ok(), "frames are shorter than buffers");
-            packet.meta_mut().at.timestamp_ns = first_ns + i as u64 * PACE_NS;
+            packet.meta_mut().transit.timestamp_ns = first_ns + i as u64 * PACE_NS;
         }
         self.now_ns += self.batch.len() as u64 * PACE_NS;
         if let Some(conversations) = &mut self.conversations {

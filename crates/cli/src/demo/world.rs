@@ -174,7 +174,7 @@ impl Output for Outside {
                 let mut data = self.spare.pop().unwrap_or_default();
                 data.clear();
                 data.extend_from_slice(answer);
-                self.pending.push_back((packet.meta().at.timestamp_ns + ROUND_TRIP_NS, data));
+                self.pending.push_back((packet.meta().transit.timestamp_ns + ROUND_TRIP_NS, data));
             }
         }
         self.sinks.packet(port, packet)

@@ -63,7 +63,7 @@ impl Selection {
         if let Some(last) = last {
             for (stage, &number) in runner.assembly().chain.stages().iter().zip(&self.numbers) {
                 for (i, attribute) in stage.descriptor().attributes.iter().enumerate() {
-                    let value = stage.tags().get(last.meta().at.tags, i);
+                    let value = stage.tags().get(last.meta().transit.tags, i);
                     let key = (number, attribute.name.to_owned());
                     fields.attributes.insert(key, Scalar::Number(value.into()));
                 }

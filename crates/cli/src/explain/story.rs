@@ -121,9 +121,9 @@ impl Story {
         let alerts = collected.alerts.iter().filter(|(_, alert)| alert.sequence == passage.sequence);
         Story {
             packet: passage.number,
-            time_ns: first.map_or(0, |packet| packet.meta().at.timestamp_ns),
+            time_ns: first.map_or(0, |packet| packet.meta().transit.timestamp_ns),
             made: passage.made,
-            from: first.map_or("", |packet| side(packet.meta().at.side)),
+            from: first.map_or("", |packet| side(packet.meta().transit.side)),
             headers: first.map_or_else(String::new, headers::line),
             flow: flow(passage, runner),
             steps: passage.steps.iter().map(|step| StepStory::new(step, runner)).collect(),
@@ -154,12 +154,12 @@ fn flow(passage: &Passage, runner: &Runner) -> Option<FlowStory> {
     let (number, joined) = (passage.flow?, passage.joined.as_ref()?);
     Some(FlowStory {
         number,
-        direction: match joined.at.direction {
+        direction: match joined.transit.direction {
             Direction::Original => "original",
             Direction::Reply => "reply",
         },
-        clock: joined.at.clock,
-        connection: Connection::from_phase(joined.at.phase).name(),
+        clock: joined.transit.clock,
+        connection: Connection::from_phase(joined.transit.phase).name(),
         key: joined.key.to_string(),
         alias: passage.alias.map(|alias| alias.to_string()),
         record_bytes: runner.assembly().chain.record_len().max(size_of::<Header>()),
@@ -234,7 +234,7 @@ fn attributes(step: &Step, runner: &Runner) -> Vec<Attribute> {
     let (Some(stage), Some(after)) = (runner.assembly().chain.stages().get(step.stage), &step.after) else {
         return Vec::new();
     };
-    let (old, new) = (step.before.meta().at.tags, after.meta().at.tags);
+    let (old, new) = (step.before.meta().transit.tags, after.meta().transit.tags);
     let all = stage.descriptor().attributes.iter().enumerate();
     all.filter(|&(i, _)| stage.tags().get(old, i) != stage.tags().get(new, i))
         .map(|(i, attribute)| Attribute { name: attribute.name, value: stage.tags().get(new, i) })

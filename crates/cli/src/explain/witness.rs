@@ -100,10 +100,10 @@ impl Witness {
                 self.held.insert(passage.sequence, (self.number, copy(arrived)));
             }
             if let Some(joined) = &passage.joined {
-                let header = runner.assembly().chain.records().header(joined.at.flow);
+                let header = runner.assembly().chain.records().header(joined.transit.flow);
                 let lives = header.has(Header::FLAG_LIVE);
-                let learned =
-                    joined.at.clock == 1 || passage.left.as_ref().is_some_and(|left| left.meta().at.realias);
+                let learned = joined.transit.clock == 1
+                    || passage.left.as_ref().is_some_and(|left| left.meta().transit.realias);
                 if lives && learned && header.has(Header::FLAG_ALIAS) {
                     passage.alias = Some(header.alias);
                 }
@@ -122,7 +122,8 @@ impl Witness {
         };
         let mut arrived = Packet::from_bytes(frame.data);
         let meta = arrived.meta_mut();
-        (meta.at.timestamp_ns, meta.wire_len, meta.link) = (frame.timestamp_ns, frame.wire_len, frame.link);
+        (meta.transit.timestamp_ns, meta.wire_len, meta.link) =
+            (frame.timestamp_ns, frame.wire_len, frame.link);
         Passage {
             outcome: Outcome::Dropped(reason),
             ..Passage::new(Some(self.number), u64::MAX, Some(arrived))
@@ -133,9 +134,10 @@ impl Witness {
     fn passage(&mut self, packet: &Packet) -> usize {
         let meta = packet.meta();
         // What a function made has the sequence number of the packet that it answers, and goes the other way.
-        let goes_otherwise =
-            |joined: &Meta| (joined.at.direction, joined.at.clock) != (meta.at.direction, meta.at.clock);
-        let mut same = self.passages.iter().filter(|p| p.sequence == meta.at.sequence && !p.made);
+        let goes_otherwise = |joined: &Meta| {
+            (joined.transit.direction, joined.transit.clock) != (meta.transit.direction, meta.transit.clock)
+        };
+        let mut same = self.passages.iter().filter(|p| p.sequence == meta.transit.sequence && !p.made);
         let answered = same.find(|p| p.joined.as_ref().is_some_and(goes_otherwise));
         let (made, number, flow) = match answered {
             Some(answered) => (true, answered.number, answered.flow),
@@ -144,13 +146,13 @@ impl Witness {
         let known = self
             .passages
             .iter()
-            .position(|p| p.sequence == meta.at.sequence && p.made == made && !p.is_over());
+            .position(|p| p.sequence == meta.transit.sequence && p.made == made && !p.is_over());
         known.unwrap_or_else(|| {
             let passage = if made {
-                Passage { made, flow, ..Passage::new(number, meta.at.sequence, Some(copy(packet))) }
+                Passage { made, flow, ..Passage::new(number, meta.transit.sequence, Some(copy(packet))) }
             } else {
-                let (number, arrived) = self.held.remove(&meta.at.sequence).unzip();
-                Passage::new(number, meta.at.sequence, arrived)
+                let (number, arrived) = self.held.remove(&meta.transit.sequence).unzip();
+                Passage::new(number, meta.transit.sequence, arrived)
             };
             self.passages.push(passage);
             self.passages.len() - 1
@@ -181,7 +183,7 @@ impl Passage {
 
 impl Observer for Witness {
     fn arrived(&mut self, packet: &Packet) {
-        let passage = Passage::new(Some(self.number), packet.meta().at.sequence, Some(copy(packet)));
+        let passage = Passage::new(Some(self.number), packet.meta().transit.sequence, Some(copy(packet)));
         self.passages.push(passage);
     }
 
@@ -192,7 +194,7 @@ impl Observer for Witness {
         if matches!(passage.steps.last(), Some(Step { verdict: Verdict::Drop(_), .. })) {
             return; // Functions behind the one that dropped it do not see it.
         }
-        if passage.steps.is_empty() && meta.at.clock > 0 && !passage.made {
+        if passage.steps.is_empty() && meta.transit.clock > 0 && !passage.made {
             passage.flow = Some(self.flows.of(meta));
             passage.joined = Some(meta.clone());
         }
@@ -249,8 +251,8 @@ struct FlowNumbers {
 
 impl FlowNumbers {
     fn of(&mut self, meta: &Meta) -> u64 {
-        if meta.at.clock > 1
-            && let Some(&number) = self.live.get(&meta.at.flow)
+        if meta.transit.clock > 1
+            && let Some(&number) = self.live.get(&meta.transit.flow)
         {
             return number;
         }
@@ -261,7 +263,7 @@ impl FlowNumbers {
                 self.last
             }
         };
-        self.live.insert(meta.at.flow, number);
+        self.live.insert(meta.transit.flow, number);
         number
     }
 

@@ -48,7 +48,7 @@ fn main() -> Result<(), Error> {
 }
 
 fn entering(mut packet: Packet) -> Packet {
-    packet.meta_mut().at.side = Side::Inside;
+    packet.meta_mut().transit.side = Side::Inside;
     packet
 }
 

@@ -24,8 +24,8 @@ fuzz_target!(|input: &[u8]| {
         now_ns += u64::from(*step) * 1_000_000_000;
         let Some(mut packet) = pool.take(data) else { break };
         let meta = packet.meta_mut();
-        meta.at.timestamp_ns = now_ns;
-        meta.at.side = if kind & 1 == 0 { Side::Inside } else { Side::Outside };
+        meta.transit.timestamp_ns = now_ns;
+        meta.transit.side = if kind & 1 == 0 { Side::Inside } else { Side::Outside };
         meta.link = if kind & 2 == 0 { LinkType::RawIp } else { LinkType::Ethernet };
         chain.process(&mut vec![packet], &mut out, &mut pool);
         out.drain(..).for_each(|packet| pool.give(packet));

@@ -51,7 +51,7 @@ fn every_row_holds() {
         let mut passed = Vec::new();
         for &side in row.packets {
             let mut packet = pool.take(&frame(side)).unwrap();
-            packet.meta_mut().at.side = side;
+            packet.meta_mut().transit.side = side;
             let mut out = Vec::new();
             chain.process(&mut vec![packet], &mut out, &mut pool);
             for packet in &out {

@@ -142,10 +142,10 @@ impl node::Output for Collected {
     fn packet(&mut self, port: u16, packet: &Packet) -> Result<(), Infallible> {
         let meta = packet.meta();
         self.sent.push(Sent {
-            record: meta.at.sequence,
+            record: meta.transit.sequence,
             port,
             link: meta.link,
-            timestamp_ns: meta.at.timestamp_ns,
+            timestamp_ns: meta.transit.timestamp_ns,
             wire_len: meta.wire_len,
             data: packet.data().to_vec(),
         });

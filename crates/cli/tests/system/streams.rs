@@ -111,7 +111,7 @@ fn ours(capture: &Capture) -> BTreeMap<Ends, Vec<Sent>> {
     for record in &capture.records {
         let Some(mut packet) = pool.take(&record.data) else { continue };
         let meta = packet.meta_mut();
-        (meta.at.timestamp_ns, meta.wire_len, meta.link) =
+        (meta.transit.timestamp_ns, meta.wire_len, meta.link) =
             (record.timestamp_ns, record.wire_len, record.link);
         batch.push(packet);
         if batch.len() == 16 {

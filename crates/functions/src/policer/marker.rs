@@ -81,9 +81,10 @@ impl Marker {
                 let filled = committed.rate.saturating_mul(elapsed_ns);
                 let spent = levels.committed.min(committed.size);
                 levels.committed = spent.saturating_sub(filled);
-                levels.other = match excess {
-                    0 => 0,
-                    _ => levels.other.min(excess).saturating_sub(filled.saturating_sub(spent)),
+                levels.other = if excess == 0 {
+                    0 // Most have no other bucket: then it need not be filled.
+                } else {
+                    levels.other.min(excess).saturating_sub(filled.saturating_sub(spent))
                 };
                 if before == Colour::Green && take(&mut levels.committed, committed.size, cost) {
                     Colour::Green

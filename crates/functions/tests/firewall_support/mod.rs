@@ -142,7 +142,7 @@ impl Bench {
         assert!(after.add_up());
         let mut fate = Fate::Held;
         for packet in out {
-            if packet.meta().at.side == side {
+            if packet.meta().transit.side == side {
                 self.answers.push(packet);
             } else {
                 fate = Fate::Passed;
@@ -175,13 +175,13 @@ impl Bench {
     pub fn tag(&self, name: &str) -> u16 {
         let stage = &self.chain.stages()[0];
         let at = stage.descriptor().attributes.iter().position(|attribute| attribute.name == name).unwrap();
-        stage.tags().get(self.last.as_ref().unwrap().meta().at.tags, at)
+        stage.tags().get(self.last.as_ref().unwrap().meta().transit.tags, at)
     }
 }
 
 pub fn packet_of(pool: &mut Pool, side: Side, frame: &[u8], now_ns: u64) -> Packet {
     let mut packet = pool.take(frame).unwrap();
-    packet.meta_mut().at.side = side;
-    packet.meta_mut().at.timestamp_ns = now_ns;
+    packet.meta_mut().transit.side = side;
+    packet.meta_mut().transit.timestamp_ns = now_ns;
     packet
 }

@@ -61,11 +61,6 @@ impl Talk {
         self.segment(Client, ACK, b"");
     }
 
-    /// Whether the client's end is the high one of the flow's key.
-    pub fn is_reversed(&self) -> bool {
-        (self.client.addr.to_u128(), self.client.port) > (self.server.addr.to_u128(), self.server.port)
-    }
-
     /// Opens again on the same ports.
     pub fn reopen(&mut self) {
         self.next = self.next.map(|next| next.wrapping_add(1_000_000));

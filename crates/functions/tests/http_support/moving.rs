@@ -56,10 +56,11 @@ where
     for (number, segment) in talk.segments.iter().enumerate() {
         let mut packet = packet(segment.at_ns, segment.side, &segment.network);
         parser.parse(&mut packet).unwrap();
-        let reversed = talk.is_reversed();
         let meta = packet.meta_mut();
-        (meta.at.flow, meta.at.sequence) = (units[at].record, number as u64);
-        meta.at.direction = if segment.side == Side::Inside { Direction::Original } else { Direction::Reply };
+        let reversed = meta.reversed ^ (segment.side == Side::Outside);
+        (meta.transit.flow, meta.transit.sequence) = (units[at].record, number as u64);
+        meta.transit.direction =
+            if segment.side == Side::Inside { Direction::Original } else { Direction::Reply };
         let key = meta.key;
         units.iter_mut().for_each(|unit| unit.records.header_mut(unit.record).set_key(key, reversed));
         reassembler.begin_group();

@@ -123,7 +123,7 @@ pub fn pass(chain: &mut Chain, frames: &[Frame]) {
     for frame in frames {
         let mut packet = pool.take(&frame.bytes).unwrap();
         let meta = packet.meta_mut();
-        (meta.at.timestamp_ns, meta.wire_len, meta.link) = (frame.time_ns, frame.wire_len, frame.link);
+        (meta.transit.timestamp_ns, meta.wire_len, meta.link) = (frame.time_ns, frame.wire_len, frame.link);
         batch.push(packet);
         chain.process(&mut batch, &mut out, &mut pool);
         pool.give_all(&mut out);

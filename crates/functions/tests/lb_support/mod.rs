@@ -241,7 +241,7 @@ impl Bench {
         for (side, bytes) in packets {
             let mut packet = self.pool.take(bytes).unwrap();
             let meta = packet.meta_mut();
-            (meta.at.timestamp_ns, meta.at.side) = (self.now_ns, *side);
+            (meta.transit.timestamp_ns, meta.transit.side) = (self.now_ns, *side);
             self.now_ns += 1000;
             batch.push(packet);
         }
@@ -250,7 +250,7 @@ impl Bench {
         assert!(self.chain.counters().add_up());
         out.into_iter()
             .map(|packet| {
-                let sent = (packet.meta().at.side, packet.data().to_vec());
+                let sent = (packet.meta().transit.side, packet.data().to_vec());
                 self.pool.give(packet);
                 sent
             })

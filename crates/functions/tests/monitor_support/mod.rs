@@ -187,7 +187,7 @@ impl Bench {
         let mut batch = Vec::new();
         for (time_ns, side, frame) in arrivals {
             let mut packet = self.pool.take(frame).unwrap();
-            (packet.meta_mut().at.timestamp_ns, packet.meta_mut().at.side) = (*time_ns, *side);
+            (packet.meta_mut().transit.timestamp_ns, packet.meta_mut().transit.side) = (*time_ns, *side);
             batch.push(packet);
         }
         let mut out: Vec<Packet> = Vec::new();

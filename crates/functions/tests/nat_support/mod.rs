@@ -75,8 +75,8 @@ impl Bench {
     fn packet(&self, side: Side, at_ns: u64, bytes: &[u8]) -> Packet {
         let mut packet = Packet::from_bytes(bytes);
         let meta = packet.meta_mut();
-        meta.at.timestamp_ns = at_ns;
-        meta.at.side = side;
+        meta.transit.timestamp_ns = at_ns;
+        meta.transit.side = side;
         meta.link = LinkType::RawIp;
         packet
     }
@@ -86,7 +86,7 @@ impl Bench {
         let mut batch = packets.iter().map(|(at, side, bytes)| self.packet(*side, *at, bytes)).collect();
         let mut out = Vec::new();
         self.chain.process(&mut batch, &mut out, &mut self.pool);
-        out.into_iter().map(|packet| (packet.meta().at.side, packet.data().to_vec())).collect()
+        out.into_iter().map(|packet| (packet.meta().transit.side, packet.data().to_vec())).collect()
     }
 
     /// Sends one packet now; all that comes out.

@@ -117,11 +117,11 @@ impl<H: FromBytes + IntoBytes> Slots<H> {
     /// A part of all slots, to be changed together with their heads; none if the slots do not have it, or not behind their
     /// heads.
     #[inline]
-    pub fn part_mut<T: FromBytes + IntoBytes>(&mut self, part: Part<T>) -> Option<SlotsPart<'_, H, T>> {
+    pub fn column_mut<T: FromBytes + IntoBytes>(&mut self, part: Part<T>) -> Option<ColumnMut<'_, H, T>> {
         if part.end() > self.slot_len || part.start < size_of::<H>() {
             return None;
         }
-        Some(SlotsPart { slots: self, part })
+        Some(ColumnMut { slots: self, part })
     }
 
     /// All bytes of a slot; none if there is no such slot.
@@ -154,23 +154,23 @@ impl<H: FromBytes + IntoBytes> Slots<H> {
     }
 }
 
-/// A part of all slots, behind their heads: what was checked of it holds for every slot.
-pub struct SlotsPart<'s, H, T> {
+/// A part of all slots, behind their heads, as a column of a table: what was checked of it holds for every slot.
+pub struct ColumnMut<'s, H, T> {
     slots: &'s mut Slots<H>,
     part: Part<T>,
 }
 
-impl<H: FromBytes + IntoBytes, T: FromBytes + IntoBytes> SlotsPart<'_, H, T> {
+impl<H: FromBytes + IntoBytes, T: FromBytes + IntoBytes> ColumnMut<'_, H, T> {
     /// The head of a slot, its part, and all bytes behind that; none if there is no such slot.
     #[inline(always)]
-    pub fn of(&mut self, slot: u32) -> Option<(&mut H, &mut T, &mut [u8])> {
+    pub fn at(&mut self, slot: u32) -> Option<(&mut H, &mut T, &mut [u8])> {
         if slot >= self.slots.slots {
             return None;
         }
         let rest_len = self.slots.slot_len - self.part.end();
         let start = self.slots.start_of_mut(slot);
-        // SAFETY: as in `head_mut` and `get_mut`: `part_mut` checked that the part lies within every slot. None of the three
-        // overlaps another: the part begins behind the head (`part_mut`), and the bytes are from its end to the slot's.
+        // SAFETY: as in `head_mut` and `get_mut`: the slot was just checked, and `column_mut` checked that the part lies within
+        // every slot, which are borrowed since. None of the three overlaps another: the part begins behind the head (`column_mut`), and the bytes are from its end to the slot's.
         unsafe {
             Some((
                 &mut *start.cast::<H>(),
@@ -190,11 +190,11 @@ mod tests {
         let mut slots = Slots::<u64>::new(3, 100).unwrap();
         assert_eq!((slots.count(), slots.slot_len()), (3, 128));
         let part = Part::<[u16; 4]>::at(10).unwrap();
-        let mut parts = slots.part_mut(part).unwrap();
-        let (first, second, rest) = parts.of(1).unwrap();
+        let mut column = slots.column_mut(part).unwrap();
+        let (first, second, rest) = column.at(1).unwrap();
         (*first, second[3], rest[109]) = (u64::MAX, 7, 9);
         assert_eq!(rest.len(), 110);
-        assert!(parts.of(3).is_none());
+        assert!(column.at(3).is_none());
         assert_eq!((slots.head(1), slots.get(1, part)), (Some(&u64::MAX), Some(&[0, 0, 0, 7])));
         assert_eq!((slots.head(0), slots.head(2)), (Some(&0), Some(&0)));
         let bytes = slots.bytes(1).unwrap();
@@ -218,9 +218,9 @@ mod tests {
         assert!(slots.head(2).is_none() && slots.head_mut(2).is_none());
         assert!(slots.get(0, behind).is_none() && slots.get_mut(0, behind).is_none());
         assert!(slots.get_mut(2, last).is_none() && slots.bytes(2).is_none() && slots.bytes_mut(2).is_none());
-        assert!(slots.part_mut(last).is_some() && slots.part_mut(behind).is_none());
-        assert!(slots.part_mut(Part::<[u8; 8]>::at(7).unwrap()).is_none(), "it would overlap the head");
-        assert!(slots.part_mut(Part::<[u8; 8]>::at(8).unwrap()).is_some());
+        assert!(slots.column_mut(last).is_some() && slots.column_mut(behind).is_none());
+        assert!(slots.column_mut(Part::<[u8; 8]>::at(7).unwrap()).is_none(), "it would overlap the head");
+        assert!(slots.column_mut(Part::<[u8; 8]>::at(8).unwrap()).is_some());
     }
 
     #[test]

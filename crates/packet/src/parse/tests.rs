@@ -50,7 +50,7 @@ fn parse_as(link: LinkType, inner: bool, frame: &[u8], cut: u32) -> Result<Meta,
     let meta = packet.meta_mut();
     meta.link = link;
     meta.wire_len += cut;
-    meta.at.side = Side::Outside;
+    meta.transit.side = Side::Outside;
     parser(inner).parse(&mut packet)?;
     Ok(packet.meta().clone())
 }
@@ -118,7 +118,7 @@ fn every_link_type_leads_to_ip() {
         assert_eq!((meta.outer_l3, meta.l3, meta.l4, meta.payload), (at, at, l4, l4 + 8));
         assert_eq!((meta.class, meta.version), (Class::Whole, if v6 { 6 } else { 4 }));
         assert_eq!(meta.key.scope, Scope::default());
-        assert_eq!(meta.at.side, Side::Outside, "the receiver's word stays");
+        assert_eq!(meta.transit.side, Side::Outside, "the receiver's word stays");
         assert_eq!(meta.hash, FlowHasher::new(1).hash(&meta.key));
     }
 }
