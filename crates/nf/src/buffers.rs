@@ -77,8 +77,10 @@ pub struct Buffers {
     kept: Vec<Vec<u8>>,
     /// Numbers of `kept` that nothing uses.
     free: Vec<u32>,
-    /// Vectors with memory that nothing uses.
-    spare: Vec<Vec<u8>>,
+    /// Vectors with memory that nothing uses, by the buffer that they were: what comes next is most likely as long.
+    spare: Vec<Vec<Vec<u8>>>,
+    /// Bytes of memory in them.
+    spare_bytes: usize,
     /// Bytes that all may hold.
     memory: usize,
     /// Bytes that `kept` may still grow by.
@@ -88,9 +90,8 @@ pub struct Buffers {
 
 /// Buffers in flow records, at the end of a function's part: four bytes each.
 const NUMBER_LEN: usize = 4;
-/// Vectors that are kept to be used again, and the longest of them, in bytes.
-const SPARE_MAX: usize = 256;
-const SPARE_LEN_MAX: usize = 32 << 10;
+/// Bytes of memory that are kept to be used again.
+const SPARE_BYTES_MAX: usize = 8 << 20;
 
 impl BufferSpec {
     /// No buffers.
@@ -104,9 +105,9 @@ impl BufferSpec {
 
 impl Buffers {
     pub(crate) fn new(spec: &'static BufferSpec, memory: Option<usize>) -> Buffers {
-        let (kept, free, spare) = (Vec::new(), Vec::new(), Vec::new());
+        let (kept, free, spare) = (Vec::new(), Vec::new(), vec![Vec::new(); spec.count]);
         let memory = memory.unwrap_or(spec.memory);
-        Buffers { spec, kept, free, spare, memory, room: memory, refused: 0 }
+        Buffers { spec, kept, free, spare, spare_bytes: 0, memory, room: memory, refused: 0 }
     }
 
     /// Bytes that flows hold in buffers.
@@ -140,18 +141,19 @@ impl Buffers {
         for buffer in 0..self.spec.count {
             let (len, rest) = saved.split_first_chunk()?;
             let (bytes, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
-            let number = number_of(numbers, buffer);
-            let mut taken = self.take(number);
+            let mut taken = self.take(numbers, buffer);
             taken.push(bytes);
-            self.give(number, taken);
+            self.give(numbers, buffer, taken);
             saved = rest;
         }
         Some(saved)
     }
 
-    pub(crate) fn take(&mut self, number: &[u8]) -> FlowBuffer {
-        let kept = self.index(number).and_then(|at| self.kept.get_mut(at)).map(std::mem::take);
-        let bytes = kept.or_else(|| self.spare.pop()).unwrap_or_default();
+    /// Takes the buffer out whose number stands there among a flow's numbers.
+    pub(crate) fn take(&mut self, numbers: &mut [u8], buffer: usize) -> FlowBuffer {
+        let at = self.index(number_of(numbers, buffer));
+        let kept = at.and_then(|at| self.kept.get_mut(at)).map(std::mem::take);
+        let bytes = kept.unwrap_or_else(|| self.spare(buffer));
         self.room += bytes.len();
         // Nobody else can take from what is left while this one is out, but for its own flow's other buffers: their
         // share is kept back.
@@ -159,21 +161,23 @@ impl Buffers {
         FlowBuffer { bytes, len_max, refused: 0 }
     }
 
-    pub(crate) fn give(&mut self, number: &mut [u8], buffer: FlowBuffer) {
-        let FlowBuffer { bytes, refused, .. } = buffer;
+    /// Puts bytes in the place of that buffer.
+    pub(crate) fn give(&mut self, numbers: &mut [u8], buffer: usize, bytes: FlowBuffer) {
+        let FlowBuffer { bytes, refused, .. } = bytes;
         self.refused += refused;
+        let number = number_of(numbers, buffer);
         let at = self.index(number);
         // Of a buffer that was taken, nothing is there any more; of one that was not, what is given takes the place.
         if let Some(before) = at.and_then(|at| self.kept.get_mut(at)).map(std::mem::take) {
             self.room += before.len();
-            self.reuse(before);
+            self.reuse(buffer, before);
         }
         if bytes.is_empty() {
             if let Some(at) = at {
                 self.free.push(at as u32);
                 number.fill(0);
             }
-            return self.reuse(bytes);
+            return self.reuse(buffer, bytes);
         }
         self.room = self.room.saturating_sub(bytes.len());
         let at = at.unwrap_or_else(|| self.vacant());
@@ -183,11 +187,11 @@ impl Buffers {
 
     /// A flow is over: its buffers are free.
     pub(crate) fn release(&mut self, numbers: &mut [u8]) {
-        for number in numbers.chunks_exact_mut(NUMBER_LEN) {
-            if self.index(number).is_some() {
-                let mut buffer = self.take(number);
-                buffer.clear();
-                self.give(number, buffer);
+        for buffer in 0..self.spec.count {
+            if self.index(number_of(numbers, buffer)).is_some() {
+                let mut taken = self.take(numbers, buffer);
+                taken.clear();
+                self.give(numbers, buffer, taken);
             }
         }
     }
@@ -205,10 +209,23 @@ impl Buffers {
         self.kept.len() - 1
     }
 
-    fn reuse(&mut self, mut bytes: Vec<u8>) {
-        if self.spare.len() < SPARE_MAX && (1..=SPARE_LEN_MAX).contains(&bytes.capacity()) {
+    /// Memory for a buffer.
+    fn spare(&mut self, buffer: usize) -> Vec<u8> {
+        let bytes = self.spare.get_mut(buffer).and_then(Vec::pop).unwrap_or_default();
+        self.spare_bytes -= bytes.capacity();
+        bytes
+    }
+
+    /// Keeps the memory of what was such a buffer.
+    fn reuse(&mut self, buffer: usize, mut bytes: Vec<u8>) {
+        let spare_bytes = self.spare_bytes + bytes.capacity();
+        if let Some(spare) = self.spare.get_mut(buffer)
+            && bytes.capacity() > 0
+            && spare_bytes <= SPARE_BYTES_MAX
+        {
+            self.spare_bytes = spare_bytes;
             bytes.clear();
-            self.spare.push(bytes);
+            spare.push(bytes);
         }
     }
 }
@@ -225,10 +242,9 @@ mod tests {
     static SPEC: BufferSpec = BufferSpec { count: 2, len_max: 8, memory: 20 };
 
     fn append(buffers: &mut Buffers, numbers: &mut [u8], buffer: usize, bytes: &[u8]) -> usize {
-        let number = number_of(numbers, buffer);
-        let mut taken = buffers.take(number);
+        let mut taken = buffers.take(numbers, buffer);
         let len = taken.push(bytes);
-        buffers.give(number, taken);
+        buffers.give(numbers, buffer, taken);
         len
     }
 
@@ -281,9 +297,9 @@ mod tests {
         append(&mut buffers, &mut numbers, 0, b"abcdef");
         let mut other = FlowBuffer { len_max: 8, ..FlowBuffer::default() };
         other.push(b"xy");
-        buffers.give(number_of(&mut numbers, 0), other);
+        buffers.give(&mut numbers, 0, other);
         assert_eq!((buffers.get(number_of(&mut numbers, 0)), buffers.used_bytes()), (&b"xy"[..], 2));
-        buffers.give(number_of(&mut numbers, 0), FlowBuffer::default());
+        buffers.give(&mut numbers, 0, FlowBuffer::default());
         assert_eq!((numbers, buffers.used_bytes()), ([0; 8], 0));
     }
 
@@ -292,11 +308,24 @@ mod tests {
         let mut buffers = Buffers::new(&SPEC, None);
         let mut numbers = [0; 8];
         append(&mut buffers, &mut numbers, 0, b"abc");
-        let mut buffer = buffers.take(number_of(&mut numbers, 0));
+        let mut buffer = buffers.take(&mut numbers, 0);
         buffer.consume(2);
         assert_eq!(buffer.as_slice(), b"c");
         buffer.consume(9);
-        buffers.give(number_of(&mut numbers, 0), buffer);
-        assert_eq!((numbers, buffers.used_bytes(), buffers.spare.len()), ([0; 8], 0, 1));
+        buffers.give(&mut numbers, 0, buffer);
+        assert_eq!((numbers, buffers.used_bytes(), buffers.spare[0].len()), ([0; 8], 0, 1));
+    }
+
+    #[test]
+    fn memory_is_used_again_for_the_same_buffer() {
+        let mut buffers = Buffers::new(&SPEC, None);
+        let mut numbers = [0; 8];
+        append(&mut buffers, &mut numbers, 1, b"abc");
+        let memory = buffers.get(number_of(&mut numbers, 1)).as_ptr();
+        buffers.release(&mut numbers);
+        append(&mut buffers, &mut numbers, 0, b"abc");
+        assert_ne!(buffers.get(number_of(&mut numbers, 0)).as_ptr(), memory);
+        append(&mut buffers, &mut numbers, 1, b"abc");
+        assert_eq!((buffers.get(number_of(&mut numbers, 1)).as_ptr(), buffers.spare_bytes), (memory, 0));
     }
 }

@@ -214,7 +214,7 @@ impl Context<'_> {
     /// given back is empty afterwards. A function without such a buffer gets one that nothing fits in.
     pub fn take_buffer(&mut self, buffer: usize) -> FlowBuffer {
         match &mut self.instance.shared.buffers {
-            Some(buffers) => buffers.take(number_of(self.map.behind(), buffer)),
+            Some(buffers) => buffers.take(self.map.behind(), buffer),
             None => FlowBuffer::default(),
         }
     }
@@ -222,7 +222,7 @@ impl Context<'_> {
     /// Gives the flow a buffer back, in place of whatever is there. An empty one takes no memory.
     pub fn give_buffer(&mut self, buffer: usize, bytes: FlowBuffer) {
         if let Some(buffers) = &mut self.instance.shared.buffers {
-            buffers.give(number_of(self.map.behind(), buffer), bytes);
+            buffers.give(self.map.behind(), buffer, bytes);
         }
     }
 
