@@ -5,7 +5,7 @@
 # Others may use the machine, too: of several runs of each row, the one whose floor was the lowest is printed. So it is
 # chosen by how quiet the machine was, not by what is measured.
 #
-# Usage: bench/figures.sh [RUNS]   (runs of each row, 5 unless said, with medians of 5 rounds; a quarter of an hour)
+# Usage: bench/figures.sh [RUNS]   (runs of each row, 5 unless said, with medians of 5 rounds; some twenty minutes)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
