@@ -1,0 +1,33 @@
+//! What routers and units say to each other: whose a flow is, which of its packets a state covers, and how the one gets
+//! from owner to owner.
+//!
+//! There is one protocol for every change of a flow's owner, be it that its next flowlet goes to another unit, that a unit
+//! is shut down, or that one has failed. The router alone names owners. It numbers a flow's packets (their [`clock`]) and its
+//! owners (their [`epoch`]), and stamps each packet with both ([`Stamp`]). When the owner changes from X to Y:
+//!
+//! ```text
+//! router               X (owner in epoch e)                    Y (owner in epoch e + 1)
+//!   | packet c-1, e  ->  |                                        |
+//!   | Release e+1, c-1 ->| nothing of this flow comes behind it   |
+//!   | packet c, e+1, previous X  ------------------------------>  | has it the state up to c-1 (a replica)? goes on
+//!   |                    | <---------------- Pull e+1, c-1 ------ | else: holds the packet, and asks
+//!   |                    | once c-1 is processed, or will not come|
+//!   |                    | ----------------- State e+1 -------->  | goes on
+//!   |                    | <---------------- Taken e+1 ---------- |
+//!   |                    | forgets the state, knows whom to send what comes late
+//! ```
+//!
+//! Every step is idempotent under (flow, epoch), so that it may be lost, repeated and overtaken. (DESIGN 3; S48-S61.)
+//!
+//! [`clock`]: Stamp::clock
+//! [`epoch`]: Stamp::epoch
+
+mod ids;
+mod message;
+mod stamp;
+mod watermark;
+
+pub use ids::{Epoch, FlowId, UnitId};
+pub use message::{FlowRecord, Message};
+pub use stamp::{Handover, Stamp, TARGETS_MAX, Targets};
+pub use watermark::{AHEAD_MAX, Mark, Watermark};

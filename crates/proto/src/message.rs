@@ -1,0 +1,91 @@
+//! Messages about flows between routers and units.
+
+use crate::{Epoch, FlowId, UnitId, Watermark};
+
+/// A flow's state on its way, as bytes (S19).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FlowRecord {
+    /// Which of the flow's packets it covers.
+    pub watermark: Watermark,
+    /// All that the flow owns; what that is only units know. Empty: that of a new flow.
+    pub bytes: Vec<u8>,
+}
+
+/// A message about a flow, or about all of a unit's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// From the router to the owner so far, behind its last packet: another unit is the owner.
+    Release {
+        /// The flow.
+        flow: FlowId,
+        /// The new owner's number.
+        epoch: Epoch,
+        /// The new owner.
+        owner: UnitId,
+        /// The clock of the last packet that went to the owner so far.
+        last: u64,
+    },
+    /// From the router to a new owner that there is no packet for: it is to fetch the state all the same.
+    Adopt {
+        /// The flow.
+        flow: FlowId,
+        /// The new owner's number.
+        epoch: Epoch,
+        /// The owner before.
+        previous: UnitId,
+        /// The clock of the last packet that went there.
+        last: u64,
+    },
+    /// From a new owner to the one before it: the state is wanted (S49).
+    Pull {
+        /// The flow.
+        flow: FlowId,
+        /// The new owner's number.
+        epoch: Epoch,
+        /// The clock that the state has to cover.
+        last: u64,
+    },
+    /// The answer: the state. What it does not cover up to the clock that was asked for will not come.
+    State {
+        /// The flow.
+        flow: FlowId,
+        /// The new owner's number.
+        epoch: Epoch,
+        /// The state.
+        record: FlowRecord,
+    },
+    /// From a new owner to the one before it: it has the state. Whatever of the flow is still there may be forgotten.
+    Taken {
+        /// The flow.
+        flow: FlowId,
+        /// The new owner's number.
+        epoch: Epoch,
+    },
+    /// From the owner to a unit that may be the next one: a copy of the state (S51).
+    Replica {
+        /// The flow.
+        flow: FlowId,
+        /// The owner's number.
+        epoch: Epoch,
+        /// The state.
+        record: FlowRecord,
+    },
+    /// From the owner to the router: the flow's time is over. Nothing ends before the router has said so.
+    Expire {
+        /// The flow.
+        flow: FlowId,
+        /// The owner's number.
+        epoch: Epoch,
+        /// The highest clock that the state covers.
+        clock: u64,
+    },
+    /// From the router to the owner: the flow is over; to all others that may have copies: these are worth nothing.
+    End {
+        /// The flow.
+        flow: FlowId,
+    },
+    /// From the router to a unit that is to stop: it gets no flowlets any more, and its flows go elsewhere one by one.
+    Drain,
+    /// From that unit to the router: it has none left.
+    Drained,
+}

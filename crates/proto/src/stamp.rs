@@ -1,0 +1,95 @@
+//! What a router writes on every packet (S13, S58).
+
+use crate::{Epoch, FlowId, UnitId};
+
+/// What a router writes on a packet: whose flow it is, which of its packets, and what its unit has to know about owners.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// The packet's flow.
+    pub flow: FlowId,
+    /// The packet's number in its flow, both directions; the first one's is 1 (S58).
+    pub clock: u64,
+    /// The owner's number.
+    pub epoch: Epoch,
+    /// Where the owner finds the state that it begins with.
+    pub handover: Handover,
+    /// Where a copy of the state is to go when the flow falls silent (S54).
+    pub targets: Targets,
+}
+
+/// Where an owner finds the state that its epoch begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handover {
+    /// Nowhere: the flow begins (S49).
+    None,
+    /// At the owner before, once that has processed what it gets.
+    From {
+        /// The owner of the epoch before.
+        previous: UnitId,
+        /// The clock of the last packet that it got. The first one of this epoch is the next.
+        last: u64,
+    },
+}
+
+/// The most units that a flow's state is copied to, other than to all.
+pub const TARGETS_MAX: usize = 15;
+
+/// Units that a flow's state is copied to: some, or all that are active.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Targets {
+    /// How many there are; [`ALL`](Targets::ALL)'s value for all.
+    len: u16,
+    units: [UnitId; TARGETS_MAX],
+}
+
+impl Targets {
+    /// None: nothing is copied.
+    pub const NONE: Targets = Targets { len: 0, units: [UnitId(0); TARGETS_MAX] };
+    /// All units that are active.
+    pub const ALL: Targets = Targets { len: u16::MAX, units: [UnitId(0); TARGETS_MAX] };
+
+    /// Adds a unit; false if it is there already, or if there is no room.
+    pub fn add(&mut self, unit: UnitId) -> bool {
+        let len = usize::from(self.len);
+        if len >= TARGETS_MAX || self.units[..len].contains(&unit) {
+            return false;
+        }
+        self.units[len] = unit;
+        self.len += 1;
+        true
+    }
+
+    /// Whether the unit is one of them.
+    #[inline]
+    pub fn contains(&self, unit: UnitId) -> bool {
+        self.is_all() || self.units().contains(&unit)
+    }
+
+    /// Whether they are all that are active; then [`units`](Targets::units) names none.
+    #[inline]
+    pub fn is_all(&self) -> bool {
+        self.len == u16::MAX
+    }
+
+    /// Those that are named.
+    #[inline]
+    pub fn units(&self) -> &[UnitId] {
+        self.units.get(..usize::from(self.len)).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_distinct_and_bounded() {
+        let mut targets = Targets::NONE;
+        assert!((0..TARGETS_MAX as u16).all(|unit| targets.add(UnitId(unit))));
+        assert!(!targets.add(UnitId(3)) && !targets.add(UnitId(100)));
+        assert!(targets.contains(UnitId(14)) && !targets.contains(UnitId(15)));
+        assert_eq!(targets.units().len(), TARGETS_MAX);
+        let mut all = Targets::ALL;
+        assert!(all.contains(UnitId(999)) && all.units().is_empty() && !all.add(UnitId(1)));
+    }
+}

@@ -1,0 +1,162 @@
+//! Which of a flow's packets a state covers.
+
+/// How far a packet may be ahead of the first one that is missing. What is missing further behind is given up as lost.
+pub const AHEAD_MAX: u64 = 64;
+
+/// Which of a flow's packets a state covers: all up to a clock, and of those behind it the ones that are named.
+///
+/// The highest clock alone would hide that an earlier packet is missing: hence both (DESIGN 3.4; S59 has the highest).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Watermark {
+    /// The state covers every packet up to this clock, but for those that were given up; 0: it is that of a new flow.
+    pub contiguous: u64,
+    /// Bit `i`: it covers the packet with clock `contiguous` + 2 + `i`, too. The one in between is missing.
+    pub ahead: u64,
+}
+
+/// What is to be done with a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// It was not there before, and is now.
+    New {
+        /// So many packets before it were given up for it: it is too far ahead.
+        lost: u64,
+    },
+    /// It has been there already, or was given up.
+    Old,
+}
+
+impl Watermark {
+    /// One that covers all packets up to this clock.
+    pub fn up_to(contiguous: u64) -> Watermark {
+        Watermark { contiguous, ahead: 0 }
+    }
+
+    /// Whether all packets up to this clock are covered, or given up.
+    #[inline]
+    pub fn covers(&self, clock: u64) -> bool {
+        clock <= self.contiguous
+    }
+
+    /// The highest clock that is covered.
+    #[inline]
+    pub fn highest(&self) -> u64 {
+        match self.ahead {
+            0 => self.contiguous,
+            ahead => self.contiguous + 65 - u64::from(ahead.leading_zeros()),
+        }
+    }
+
+    /// Whether no packet is missing below the highest that is covered.
+    #[inline]
+    pub fn is_whole(&self) -> bool {
+        self.ahead == 0
+    }
+
+    /// Whether the packet with this clock is covered or given up.
+    pub fn has(&self, clock: u64) -> bool {
+        let ahead = clock.saturating_sub(self.contiguous);
+        ahead == 0 || (2..=AHEAD_MAX + 1).contains(&ahead) && self.ahead >> (ahead - 2) & 1 == 1
+    }
+
+    /// Adds a packet.
+    #[inline]
+    pub fn add(&mut self, clock: u64) -> Mark {
+        if clock == self.contiguous + 1 {
+            self.contiguous = clock;
+            self.close_up();
+            return Mark::New { lost: 0 };
+        }
+        if self.has(clock) {
+            return Mark::Old;
+        }
+        let mut lost = 0;
+        while clock - self.contiguous > AHEAD_MAX + 1 {
+            lost += self.give_up_first(clock - AHEAD_MAX);
+        }
+        match clock - self.contiguous {
+            1 => {
+                self.contiguous = clock;
+                self.close_up();
+            }
+            ahead => self.ahead |= 1 << (ahead - 2),
+        }
+        Mark::New { lost }
+    }
+
+    /// Gives up all that is missing up to this clock; how many packets that were.
+    pub fn give_up_to(&mut self, clock: u64) -> u64 {
+        let mut lost = 0;
+        while self.contiguous < clock {
+            lost += self.give_up_first(clock + 1);
+        }
+        lost
+    }
+
+    /// Gives up the first packet that is missing; if nothing is covered behind it, all before `until`.
+    fn give_up_first(&mut self, until: u64) -> u64 {
+        let lost = if self.ahead == 0 { until - self.contiguous - 1 } else { 1 };
+        self.contiguous += lost;
+        self.close_up();
+        lost
+    }
+
+    /// The next packet is not missing any longer, or is given up: what is covered right behind it moves over.
+    fn close_up(&mut self) {
+        // `ahead` was relative to a `contiguous` that was one lower.
+        if self.ahead != 0 {
+            let run = u64::from(self.ahead.trailing_ones());
+            self.contiguous += run;
+            self.ahead = self.ahead.checked_shr(run as u32 + 1).unwrap_or(0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn it_is_a_set_of_clocks_with_a_bounded_memory(
+            steps in prop::collection::vec((0u64..90, prop::bool::weighted(0.05)), 1..200),
+        ) {
+            let (mut mark, mut covered, mut given_up) = (Watermark::default(), BTreeSet::new(), BTreeSet::new());
+            for (ahead, gives_up) in steps {
+                let clock = (mark.contiguous + ahead).saturating_sub(10).max(1);
+                if gives_up {
+                    let missing: Vec<u64> =
+                        (1..=clock).filter(|c| !covered.contains(c) && !given_up.contains(c)).collect();
+                    prop_assert_eq!(mark.give_up_to(clock), missing.len() as u64);
+                    given_up.extend(missing);
+                } else {
+                    let is_old = covered.contains(&clock) || given_up.contains(&clock);
+                    prop_assert_eq!(mark.has(clock), is_old);
+                    match mark.add(clock) {
+                        Mark::Old => prop_assert!(is_old),
+                        Mark::New { lost } => {
+                            prop_assert!(!is_old);
+                            covered.insert(clock);
+                            let limit = clock.saturating_sub(AHEAD_MAX + 1);
+                            let missing: Vec<u64> = (1..=limit)
+                                .filter(|c| !covered.contains(c) && !given_up.contains(c))
+                                .collect();
+                            prop_assert_eq!(lost, missing.len() as u64);
+                            given_up.extend(missing);
+                        }
+                    }
+                }
+                let first_missing = (1..).find(|c| !covered.contains(c) && !given_up.contains(c)).unwrap();
+                prop_assert_eq!(mark.contiguous + 1, first_missing);
+                let highest = covered.union(&given_up).max().copied().unwrap_or(0);
+                prop_assert_eq!(mark.highest(), highest);
+                prop_assert_eq!(mark.is_whole(), highest < first_missing);
+                prop_assert!(mark.covers(first_missing - 1) && !mark.covers(first_missing));
+            }
+        }
+    }
+}
