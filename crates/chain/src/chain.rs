@@ -16,6 +16,7 @@
 
 mod cross;
 mod enter;
+mod moving;
 mod settle;
 mod subscribed;
 
@@ -34,6 +35,7 @@ use crate::joining::Joining;
 use crate::observer::Observer;
 use crate::queue::Queue;
 use crate::{Counters, Options};
+pub use moving::RestoreError;
 use subscribed::Subscribed;
 
 /// Packets of known flows that are processed together at most: what fits the first-level cache with its records.

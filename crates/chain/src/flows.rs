@@ -4,7 +4,9 @@ use nf::index::Index;
 use nf::record::{Header, Layout, Records};
 use packet::memory::OutOfMemory;
 use packet::{Direction, FlowHasher, FlowKey, Packet, Side};
+use zerocopy::FromBytes;
 
+use crate::chain::RestoreError;
 use crate::wheel::Wheel;
 
 /// The flows of a chain: records, the index over their keys and aliases, and their timers.
@@ -85,6 +87,28 @@ impl Flows {
             return None;
         }
         Some(record)
+    }
+
+    /// Makes a record of the bytes of one that was elsewhere.
+    pub fn take_over(&mut self, bytes: &[u8]) -> Result<u32, RestoreError> {
+        let Ok((header, _)) = Header::read_from_prefix(bytes) else { return Err(RestoreError::Damaged) };
+        if bytes.len() != self.records.record_len() || !header.has(Header::FLAG_LIVE) {
+            return Err(RestoreError::Damaged);
+        }
+        let alias = header.has(Header::FLAG_ALIAS).then_some(header.alias);
+        let keys = || [Some(header.key), alias].into_iter().flatten();
+        if keys().any(|key| self.find(self.hasher.hash(&key), &key, false).is_some()) {
+            return Err(RestoreError::Known);
+        }
+        let record = self.records.allocate().ok_or(RestoreError::TableFull)?;
+        self.records.load(record, bytes);
+        // There is room: the index holds two entries per record.
+        for (key, number) in keys().zip([by_key(record), by_alias(record)]) {
+            let entered = self.index.insert(self.hasher.hash(&key), number);
+            debug_assert!(entered.is_ok());
+        }
+        self.watch(record);
+        Ok(record)
     }
 
     /// Notes the key that the flow's packets have after the chain, or says which other flow has it.

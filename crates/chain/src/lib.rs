@@ -13,6 +13,6 @@ mod queue;
 pub mod streams;
 mod wheel;
 
-pub use chain::{Chain, ChainError, GROUP_MAX};
+pub use chain::{Chain, ChainError, GROUP_MAX, RestoreError};
 pub use observer::Observer;
 pub use options::{Counters, NotIp, Options, Timeouts, WhenFull};

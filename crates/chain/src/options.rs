@@ -148,6 +148,10 @@ pub struct Counters {
     pub flows_peak: u64,
     /// Flows that ended, by reason: idle, closed, rejected, evicted, shutdown.
     pub flows_ended: [u64; 5],
+    /// Flows that were taken over from another chain ([`crate::Chain::restore_flow`]).
+    pub flows_moved_in: u64,
+    /// Flows that went to another chain ([`crate::Chain::release_flow`]).
+    pub flows_moved_out: u64,
     /// Frames that were not IP and passed.
     pub not_ip_passed: u64,
     /// What was counted of TCP streams; zeros if no function wants them.
@@ -168,6 +172,8 @@ impl Default for Counters {
             flows_live: 0,
             flows_peak: 0,
             flows_ended: [0; 5],
+            flows_moved_in: 0,
+            flows_moved_out: 0,
             not_ip_passed: 0,
             streams: StreamCounters::default(),
         }

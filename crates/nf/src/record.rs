@@ -241,6 +241,13 @@ impl Records {
         })
     }
 
+    /// Makes a record that was allocated one that was elsewhere; nothing if the bytes are not as many as a record's.
+    pub fn load(&mut self, record: u32, bytes: &[u8]) {
+        if let Some(own) = self.slots.bytes_mut(record).filter(|own| own.len() == bytes.len()) {
+            own.copy_from_slice(bytes);
+        }
+    }
+
     /// Gives a record back. It must be in use, and no table may name it any longer.
     pub fn release(&mut self, record: u32) {
         debug_assert!(self.header(record).has(Header::FLAG_LIVE));

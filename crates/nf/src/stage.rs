@@ -134,6 +134,9 @@ pub trait Stage: Send {
         saved: &'b [u8],
     ) -> Option<&'b [u8]>;
 
+    /// The flow has gone to another unit: the memory of its growing buffers is free.
+    fn release_buffers(&mut self, record: u32, records: &mut Records);
+
     /// Whether a recorded event holds for a flow.
     fn event_holds(&self, event: EventCondition, record: u32, records: &Records) -> bool;
 
@@ -419,6 +422,14 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
             Some(buffers) => buffers.restore(map.behind(), saved),
             None => Some(saved),
         })?
+    }
+
+    fn release_buffers(&mut self, record: u32, records: &mut Records) {
+        self.with_map(record, records, |instance, mut map| {
+            if let Some(buffers) = &mut instance.shared.buffers {
+                buffers.release(map.behind());
+            }
+        });
     }
 
     fn event_holds(&self, event: EventCondition, record: u32, records: &Records) -> bool {

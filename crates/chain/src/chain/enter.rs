@@ -249,12 +249,20 @@ impl Chain {
         if let Some(record) = self.flows.create(packet, self.now_ns) {
             return Some(record);
         }
-        if self.options.when_full == WhenFull::RefuseNew {
+        if !self.make_room(pool) {
             return None;
         }
-        let victim = self.flows.victim()?;
-        self.end_flow(victim, EndReason::Evicted, pool);
         self.flows.create(packet, self.now_ns)
+    }
+
+    /// Ends a flow for another one, if the options say so; whether there is room now.
+    pub(super) fn make_room(&mut self, pool: &mut Pool) -> bool {
+        if self.options.when_full == WhenFull::RefuseNew {
+            return false;
+        }
+        let Some(victim) = self.flows.victim() else { return false };
+        self.end_flow(victim, EndReason::Evicted, pool);
+        true
     }
 
     fn start_flow(&mut self, packet: &Packet, pool: &mut Pool) {

@@ -7,7 +7,7 @@ use nf::stream::Deliveries;
 use packet::memory::{OutOfMemory, Part};
 use packet::{Packet, Side};
 
-use crate::streams::{Reassembler, StreamCounters, StreamOptions, Streams};
+use crate::streams::{Reassembler, RestoreError, StreamCounters, StreamOptions, Streams};
 
 /// The streams of a chain in which a function wants them.
 pub(super) struct Subscribed {
@@ -67,7 +67,16 @@ impl Subscribed {
         }
     }
 
-    /// The flow is over.
+    /// Takes over what [`Subscribed::save`] wrote elsewhere; on an error, the flow has no streams.
+    pub fn restore(&mut self, record: u32, records: &mut Records, saved: &[u8]) -> Result<(), RestoreError> {
+        let restored = self.reassembler.restore(saved);
+        if let Some(streams) = records.state_mut(record, self.part) {
+            *streams = restored.unwrap_or_default();
+        }
+        restored.map(|_| ())
+    }
+
+    /// The flow is over, or is elsewhere.
     pub fn forget(&mut self, record: u32, records: &mut Records) {
         if let Some(streams) = records.state_mut(record, self.part) {
             self.reassembler.forget(streams);

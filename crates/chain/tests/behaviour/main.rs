@@ -11,6 +11,7 @@ mod errors;
 mod fragments;
 mod limits;
 mod model;
+mod moving;
 mod observing;
 mod time;
 mod turning;

@@ -184,7 +184,10 @@ impl Bench {
         let counters = self.chain.counters();
         assert!(counters.add_up(), "{counters:?}");
         let ended: u64 = counters.flows_ended.iter().sum();
-        assert_eq!(counters.flows_started, counters.flows_live + ended);
+        assert_eq!(
+            counters.flows_started + counters.flows_moved_in,
+            counters.flows_live + ended + counters.flows_moved_out
+        );
         assert_eq!(counters.flows_live, u64::from(self.chain.records().live()));
         assert_eq!(counters.drops[packet::DropReason::Internal.index()], 0);
         let held = counters.packets_held as usize;
