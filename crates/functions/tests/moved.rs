@@ -1,0 +1,213 @@
+//! Moved anywhere is never moved: flows that go from chain to chain again and again are processed as if they had stayed.
+//!
+//! What flows share does not move with them. So this is shown of functions, or of settings of them, whose flows share
+//! nothing but counters.
+#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+
+use chain::{Chain, Options};
+use io::traffic::{Addresses, Generator, Payload, Prefix, Profile, Protocols, Rate, Responder};
+use nf::record::Header;
+use nf::stage::Stage;
+use nf::{Alert, Registry, Setup, Shared};
+use packet::{Packet, Pool, Side};
+
+const FLOWS: u32 = 4096;
+const SEED: u64 = 7;
+/// All flows move after so many packets from inside: less than a flow has, and no divisor of anything.
+const MOVE_EVERY: usize = 37;
+
+const FIREWALL: (&str, &str) =
+    ("firewall", r#"{"rules": "allow out\nallow in udp to any port 5000-6000", "tcp": "strict"}"#);
+const MONITOR: (&str, &str) = ("monitor", r#"{"active_timeout": "20ms"}"#);
+const POLICER: (&str, &str) =
+    ("policer", r#"{"rate": "1kbps", "yellow": {"remark": "af12"}, "excess_burst": "4KB"}"#);
+const HTTP: (&str, &str) = ("http", r#"{"methods": ["GET", "POST"], "anomalies": "alert"}"#);
+const BALANCER: (&str, &str) = (
+    "lb",
+    r#"{"services": [{"name": "web", "vip": "198.18.0.1", "servers": [
+        {"name": "one", "address": "198.51.100.1"}, {"name": "two", "address": "198.51.100.2", "weight": 2}]}]}"#,
+);
+
+const IDS_RULES: &str = r#"
+alert tcp any any -> any any (msg:"across segments"; content:"GET /"; content:"Host"; distance:0; sid:1;)
+alert tcp any any -> any any (msg:"expression"; content:"HTTP"; pcre:"/[Uu]ser-[Aa]gent: [a-z]+/"; sid:2;)
+alert http any any -> any any (msg:"uri"; http.uri; content:"/"; sid:3;)
+alert http any any -> any any (msg:"header"; http.header; content:"Host"; sid:4;)
+alert http any any -> any any (msg:"method and mark"; http.method; content:"GET"; flowbits:set,got; sid:5;)
+alert tcp any any -> any any (msg:"marked"; flowbits:isset,got; dsize:>0; sid:6;)
+alert udp any any -> any any (msg:"datagram"; content:"GET"; sid:7;)
+"#;
+
+/// A chain with what it works with.
+struct Unit {
+    chain: Chain,
+    pool: Pool,
+    out: Vec<Packet>,
+}
+
+/// What came of a packet: the packets that left, then alerts and flow reports.
+#[derive(Debug, Default, PartialEq)]
+struct Outcome {
+    sent: Vec<(Side, Vec<u8>)>,
+    told: Vec<String>,
+}
+
+impl Unit {
+    fn new(functions: &[(&str, &str)]) -> Unit {
+        let options = Options { flows_max: FLOWS, seed: SEED, ..Options::default() };
+        Unit { chain: Chain::new(stages(functions), options).unwrap(), pool: Pool::new(64), out: vec![] }
+    }
+
+    fn process(&mut self, at_ns: u64, side: Side, frame: &[u8]) -> Outcome {
+        let mut packet = self.pool.take(frame).unwrap();
+        packet.meta_mut().transit.timestamp_ns = at_ns;
+        packet.meta_mut().transit.side = side;
+        self.chain.process(&mut vec![packet], &mut self.out, &mut self.pool);
+        let mut outcome = Outcome::default();
+        for packet in self.out.drain(..) {
+            outcome.sent.push((packet.meta().transit.side, packet.data().to_vec()));
+            self.pool.give(packet);
+        }
+        let effects = self.chain.effects_mut();
+        let alerts = effects.alerts.drain(..).map(|alert| format!("{:?}", Alert { sequence: 0, ..alert }));
+        outcome.told.extend(alerts);
+        outcome.told.extend(effects.reports.drain(..).map(|report| format!("{report:?}")));
+        // Flows whose time is over at once end in an order that is each chain's own.
+        outcome.told.sort();
+        effects.events.clear();
+        outcome
+    }
+
+    /// Takes over all flows of another unit.
+    fn take_over(&mut self, from: &mut Unit, now_ns: u64) {
+        self.chain.advance(now_ns, &mut self.pool);
+        let records = from.chain.records();
+        let live: Vec<u32> = records.used().filter(|&r| records.header(r).has(Header::FLAG_LIVE)).collect();
+        let mut saved = vec![];
+        for record in live {
+            saved.clear();
+            from.chain.save_flow(record, &mut saved);
+            self.chain.restore_flow(&saved, &mut self.pool).unwrap();
+            from.chain.release_flow(record);
+        }
+        assert_eq!(from.chain.counters().flows_live, 0);
+    }
+}
+
+fn stages(functions: &[(&str, &str)]) -> Vec<Box<dyn Stage>> {
+    let registry: Registry<serde_json::Value> = functions::registry();
+    let make = |(name, config): &(&str, &str)| {
+        let config = serde_json::from_str(config).unwrap();
+        registry.find(name).unwrap().make(&config, Setup::new(SEED, FLOWS)).unwrap()
+    };
+    functions.iter().map(make).collect()
+}
+
+/// A few hundred flows of all kinds; fragments that wait belong to no flow yet, and there are none. Over half
+/// an hour, so that flows idle and end.
+fn profile(payload: Payload) -> Profile {
+    Profile {
+        seed: SEED,
+        start_ns: 1_700_000_000_000_000_000,
+        packets: Some(6_000),
+        flows: 60,
+        rate: Rate::PacketsPerSecond(4.0),
+        protocols: Protocols { fragments: 0.0, ..Profile::default().protocols },
+        addresses: Addresses {
+            servers_v4: Prefix { address: [198, 18, 0, 0].into(), length: 30 },
+            ..Addresses::default()
+        },
+        payload,
+        replies: false,
+        ..Profile::default()
+    }
+}
+
+/// What functions counted of flows; each unit's searches are its own.
+fn counters(unit: &Unit) -> Vec<u64> {
+    let of_flows = |stage: &dyn Stage| {
+        let shared = stage.descriptor().shared.iter();
+        let names = shared.filter_map(|kind| match kind {
+            Shared::Counter(name) => Some(*name),
+            _ => None,
+        });
+        let counted = names.zip(stage.shared().counters.clone());
+        counted.filter(|(name, _)| *name != "search_memory_bytes").map(|(_, count)| count).collect::<Vec<_>>()
+    };
+    unit.chain.stages().iter().flat_map(|stage| of_flows(&**stage)).collect()
+}
+
+/// Plays traffic to servers that answer what they get, through functions whose flows stay and through such whose flows move.
+fn check(functions: &[(&str, &str)], payload: Payload) {
+    let names: Vec<&str> = functions.iter().map(|(name, _)| *name).collect();
+    let mut stays = Unit::new(functions);
+    let mut moving = [Unit::new(functions), Unit::new(functions)];
+    let profile = profile(payload);
+    let mut responder = Responder::new(profile.answer);
+    let mut generator = Generator::new(&profile).unwrap();
+    let (mut number, mut told) = (0, 0);
+    while let Some(frame) = generator.next() {
+        let mut arrivals = vec![(Side::Inside, frame.data.to_vec())];
+        while let Some((side, data)) = arrivals.pop() {
+            let stayed = stays.process(frame.timestamp_ns, side, &data);
+            let moved = moving[0].process(frame.timestamp_ns, side, &data);
+            assert_eq!(moved, stayed, "packet {number} of {names:?}");
+            told += stayed.told.len();
+            for (_, sent) in stayed.sent.iter().filter(|(side, _)| *side == Side::Outside) {
+                arrivals.extend(responder.respond(sent).ok().map(|answer| (Side::Outside, answer.to_vec())));
+            }
+        }
+        number += 1;
+        if number % MOVE_EVERY == 0 {
+            let [from, to] = &mut moving;
+            to.take_over(from, frame.timestamp_ns);
+            moving.swap(0, 1);
+        }
+    }
+    let [one, other] = &moving;
+    let both: Vec<u64> = counters(one).iter().zip(counters(other)).map(|(a, b)| a + b).collect();
+    assert_eq!(both, counters(&stays), "counters of {names:?} add up");
+    let ended: u64 = stays.chain.counters().flows_ended.iter().sum();
+    let moves = moving.iter().map(|unit| unit.chain.counters().flows_moved_in).sum::<u64>();
+    assert!(ended > 50 && moves > 1_000, "{ended} flows ended, {moves} moved: too few to show anything");
+    println!(
+        "{functions:?}: {number} packets, {ended} flows ended, {moves} moves, {told} alerts and reports"
+    );
+}
+
+#[test]
+fn flows_of_a_firewall() {
+    check(&[FIREWALL], Payload::Random);
+}
+
+#[test]
+fn flows_of_a_monitor() {
+    check(&[MONITOR], Payload::Random);
+}
+
+#[test]
+fn flows_of_a_policer() {
+    check(&[POLICER], Payload::Random);
+}
+
+#[test]
+fn flows_of_a_load_balancer() {
+    check(&[BALANCER], Payload::Random);
+}
+
+#[test]
+fn flows_of_http() {
+    check(&[HTTP], Payload::Http);
+}
+
+#[test]
+fn flows_of_an_ids() {
+    let config = serde_json::json!({ "rules": IDS_RULES, "unsupported": "refuse" }).to_string();
+    check(&[("ids", &config)], Payload::Http);
+}
+
+#[test]
+fn flows_of_a_chain() {
+    let config = serde_json::json!({ "rules": IDS_RULES, "unsupported": "refuse" }).to_string();
+    check(&[MONITOR, POLICER, FIREWALL, ("ids", &config), HTTP, BALANCER], Payload::Http);
+}
