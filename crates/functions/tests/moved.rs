@@ -167,11 +167,12 @@ fn check(functions: &[(&str, &str)], payload: Payload) {
     let [one, other] = &moving;
     let both: Vec<u64> = counters(one).iter().zip(counters(other)).map(|(a, b)| a + b).collect();
     assert_eq!(both, counters(&stays), "counters of {names:?} add up");
+    let dropped = stays.chain.counters().dropped();
     let ended: u64 = stays.chain.counters().flows_ended.iter().sum();
     let moves = moving.iter().map(|unit| unit.chain.counters().flows_moved_in).sum::<u64>();
     assert!(ended > 50 && moves > 1_000, "{ended} flows ended, {moves} moved: too few to show anything");
     println!(
-        "{functions:?}: {number} packets, {ended} flows ended, {moves} moves, {told} alerts and reports"
+        "{names:?}: {number} packets, {dropped} dropped, {ended} flows ended, {moves} moves, {told} alerts and reports"
     );
 }
 
