@@ -7,6 +7,7 @@
 
 mod conversation;
 mod floor;
+mod router;
 mod tape;
 mod workload;
 
@@ -19,7 +20,7 @@ use serde::Serialize;
 use crate::output::{self, Table, thousands};
 use floor::Floor;
 use tape::Tape;
-use workload::{Workload, World};
+use workload::Workload;
 
 /// Measures what a packet costs.
 #[derive(Debug, clap::Args)]
@@ -50,6 +51,9 @@ pub struct Args {
     /// Rule files, for the workloads `ids`, `ids-matching` and `ids-random`; a few of our own if none is named
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub rules: Vec<PathBuf>,
+    /// Units, for the workloads `router` and `router-flowlet`
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub units: u16,
     /// JSON instead of a table: an object, or a list of them for several numbers of flows
     #[arg(long)]
     pub json: bool,
@@ -112,7 +116,7 @@ fn measure(args: &Args, flows: u32) -> anyhow::Result<Measured> {
     bar.set_message(format!("{} with {} flows", args.workload.name(), thousands(flows.into())));
     let packet_size = args.packet_size.unwrap_or(args.workload.packet_size());
     let tape = Tape::new(flows, packet_size, args.zipf, args.workload.frames());
-    let mut world = World::new(args.workload, flows, packet_size, args.batch as usize, &args.rules)?;
+    let mut world = args.workload.world(flows, packet_size, args.batch as usize, &args.rules, args.units)?;
     let mut floor = Floor::new(flows, args.batch as usize)?;
     world.warm_up(&tape)?;
     floor.warm_up(&tape);

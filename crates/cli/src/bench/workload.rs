@@ -8,6 +8,7 @@ use clap::ValueEnum;
 use packet::{Packet, Pool};
 
 use super::conversation::{Conversations, PAYLOAD, Said};
+use super::router::RouterWorld;
 use super::tape::{Frames, Kind, Tape};
 use crate::policies;
 
@@ -42,6 +43,10 @@ pub enum Workload {
     IdsRandom,
     /// NAT, load balancer, monitor, firewall
     Chain4,
+    /// The router: parse, look the flow up, stamp; no packet begins a flowlet
+    Router,
+    /// The router, every packet begins a flowlet: estimate, assign, choose where copies go
+    RouterFlowlet,
 }
 
 impl Workload {
@@ -62,6 +67,8 @@ impl Workload {
             Workload::IdsMatching => "ids-matching",
             Workload::IdsRandom => "ids-random",
             Workload::Chain4 => "chain4",
+            Workload::Router => "router",
+            Workload::RouterFlowlet => "router-flowlet",
         }
     }
 
@@ -79,10 +86,26 @@ impl Workload {
         if self.frames() == Kind::Segment { 1518 } else { 64 }
     }
 
+    /// What is measured, for this many flows.
+    pub fn world(
+        self,
+        flows: u32,
+        packet_size: u16,
+        batch_len: usize,
+        rules: &[PathBuf],
+        units: u16,
+    ) -> anyhow::Result<Box<dyn World>> {
+        Ok(match self {
+            Workload::Router => Box::new(RouterWorld::new(flows, batch_len, units, false)?),
+            Workload::RouterFlowlet => Box::new(RouterWorld::new(flows, batch_len, units, true)?),
+            _ => Box::new(ChainWorld::new(self, flows, packet_size, batch_len, rules)?),
+        })
+    }
+
     /// Its policy, for this many flows.
     fn policy(self, flows: u32, rules: &[PathBuf]) -> String {
         let line = match self {
-            Workload::Forward => "inside <-> outside",
+            Workload::Forward | Workload::Router | Workload::RouterFlowlet => "inside <-> outside",
             Workload::Nat => "inside <-> n <-> outside",
             Workload::Lb => "inside <-> l <-> outside",
             Workload::Firewall | Workload::FirewallNew => "inside <-> f <-> outside",
@@ -183,8 +206,29 @@ fn firewall() -> String {
     format!("Firewall f {{ rules: \"{}\" }};\n", rules.join("\\n"))
 }
 
+/// What is under measurement: something that a tape can be played through.
+pub trait World {
+    /// Opens the tape's flows, and runs once around.
+    fn warm_up(&mut self, tape: &Tape) -> anyhow::Result<()>;
+
+    /// Plays a part of the tape.
+    fn play(&mut self, tape: &Tape, from: usize, count: usize);
+
+    /// Whether every packet was accounted for, and passed: a fast wrong run is a failure.
+    fn check(&self) -> anyhow::Result<()>;
+
+    /// Bytes of a flow's record.
+    fn record_len(&self) -> usize;
+}
+
+/// Frames of the tape that are played before anything is measured.
+pub const WARM_UP: usize = 1 << 16;
+
+/// Virtual nanoseconds from packet to packet.
+pub const PACE_NS: u64 = 50;
+
 /// A chain under measurement.
-pub struct World {
+pub struct ChainWorld {
     chain: Chain,
     pool: Pool,
     batch: Vec<Packet>,
@@ -199,13 +243,7 @@ pub struct World {
     matching: bool,
 }
 
-/// Frames of the tape that are played before anything is measured.
-pub const WARM_UP: usize = 1 << 16;
-
-/// Virtual nanoseconds from packet to packet.
-const PACE_NS: u64 = 50;
-
-impl World {
+impl ChainWorld {
     /// The workload's chain.
     pub fn new(
         workload: Workload,
@@ -213,7 +251,7 @@ impl World {
         packet_size: u16,
         batch_len: usize,
         rules: &[PathBuf],
-    ) -> anyhow::Result<World> {
+    ) -> anyhow::Result<ChainWorld> {
         let policy = workload.policy(flows, rules);
         let assembly = policies::parse(workload.name(), &policy, Path::new(""), None)?;
         let said = match workload {
@@ -221,7 +259,7 @@ impl World {
             Workload::IdsRandom => Said::Noise,
             _ => Said::Padding,
         };
-        Ok(World {
+        Ok(ChainWorld {
             chain: assembly.chain,
             pool: Pool::new(4 * batch_len),
             batch: Vec::with_capacity(batch_len),
@@ -234,57 +272,6 @@ impl World {
             said,
             matching: workload == Workload::IdsMatching,
         })
-    }
-
-    /// Opens the tape's flows, and runs once around.
-    pub fn warm_up(&mut self, tape: &Tape) -> anyhow::Result<()> {
-        for opening in tape.openings() {
-            self.run(opening.chunks_exact(opening.len()));
-        }
-        let counters = self.chain.counters();
-        ensure!(
-            counters.dropped() == 0,
-            "the warm-up dropped packets: {:?}",
-            packet::DropReason::ALL.iter().find(|reason| counters.drops[reason.index()] > 0)
-        );
-        self.play(tape, 0, WARM_UP);
-        Ok(())
-    }
-
-    /// Plays a part of the tape.
-    pub fn play(&mut self, tape: &Tape, from: usize, count: usize) {
-        tape.play(from, count, self.batch_len).for_each(|frames| self.run(frames));
-    }
-
-    /// Whether every packet was accounted for, and passed: a fast wrong run is a failure.
-    pub fn check(&self) -> anyhow::Result<()> {
-        let counters = self.chain.counters();
-        ensure!(counters.add_up(), "accounts do not add up: {counters:?}");
-        ensure!(counters.dropped() == 0, "packets were dropped: {counters:?}");
-        ensure!(self.fresh || counters.packets_out == counters.packets_in, "packets were lost");
-        ensure!(
-            !self.fresh || counters.flows_started == counters.packets_in,
-            "not each packet opened a flow"
-        );
-        if self.conversations.is_some() && self.said == Said::Padding {
-            let shared = self.chain.stages()[0].shared();
-            let anomalies: u64 =
-                shared.groups.iter().filter(|g| g.name == "anomalies").flat_map(|g| &g.values).sum();
-            ensure!(shared.counters[0] == counters.flows_started, "not each flow speaks HTTP");
-            ensure!(anomalies == 0, "something is wrong with what is said");
-        }
-        if let (true, Some(conversations)) = (self.matching, &self.conversations) {
-            let alerts = self.chain.stages()[0].shared().counters[0];
-            // The shortest packets' pages have no title; one alert each conversation brings, however short.
-            let least = conversations.completed_at_least(counters.packets_in);
-            ensure!(alerts >= least, "{alerts} alerts where {least} are due at least");
-        }
-        Ok(())
-    }
-
-    /// Bytes of a flow's record.
-    pub fn record_len(&self) -> usize {
-        self.chain.record_len()
     }
 
     /// Runs a batch: receives the frames, processes the packets, and takes back what comes out.
@@ -311,6 +298,55 @@ impl World {
     }
 }
 
+impl World for ChainWorld {
+    fn warm_up(&mut self, tape: &Tape) -> anyhow::Result<()> {
+        for opening in tape.openings() {
+            self.run(opening.chunks_exact(opening.len()));
+        }
+        let counters = self.chain.counters();
+        ensure!(
+            counters.dropped() == 0,
+            "the warm-up dropped packets: {:?}",
+            packet::DropReason::ALL.iter().find(|reason| counters.drops[reason.index()] > 0)
+        );
+        self.play(tape, 0, WARM_UP);
+        Ok(())
+    }
+
+    fn play(&mut self, tape: &Tape, from: usize, count: usize) {
+        tape.play(from, count, self.batch_len).for_each(|frames| self.run(frames));
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        let counters = self.chain.counters();
+        ensure!(counters.add_up(), "accounts do not add up: {counters:?}");
+        ensure!(counters.dropped() == 0, "packets were dropped: {counters:?}");
+        ensure!(self.fresh || counters.packets_out == counters.packets_in, "packets were lost");
+        ensure!(
+            !self.fresh || counters.flows_started == counters.packets_in,
+            "not each packet opened a flow"
+        );
+        if self.conversations.is_some() && self.said == Said::Padding {
+            let shared = self.chain.stages()[0].shared();
+            let anomalies: u64 =
+                shared.groups.iter().filter(|g| g.name == "anomalies").flat_map(|g| &g.values).sum();
+            ensure!(shared.counters[0] == counters.flows_started, "not each flow speaks HTTP");
+            ensure!(anomalies == 0, "something is wrong with what is said");
+        }
+        if let (true, Some(conversations)) = (self.matching, &self.conversations) {
+            let alerts = self.chain.stages()[0].shared().counters[0];
+            // The shortest packets' pages have no title; one alert each conversation brings, however short.
+            let least = conversations.completed_at_least(counters.packets_in);
+            ensure!(alerts >= least, "{alerts} alerts where {least} are due at least");
+        }
+        Ok(())
+    }
+
+    fn record_len(&self) -> usize {
+        self.chain.record_len()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use anyhow::Context;
@@ -321,7 +357,7 @@ mod tests {
     fn every_workload_runs_and_drops_nothing() -> anyhow::Result<()> {
         for workload in Workload::value_variants() {
             let tape = Tape::new(100, 64, None, workload.frames());
-            let mut world = World::new(*workload, 100, 64, 16, &[]).with_context(|| workload.name())?;
+            let mut world = workload.world(100, 64, 16, &[], 10).with_context(|| workload.name())?;
             world.warm_up(&tape).with_context(|| workload.name())?;
             world.play(&tape, WARM_UP, 1000);
             world.check().with_context(|| workload.name())?;

@@ -1,0 +1,124 @@
+//! The router under measurement: what it does to packets before any function sees them.
+
+use anyhow::ensure;
+use packet::{FlowHasher, Packet, Parser, Pool};
+use router::{Arrival, Config, Order, Routed, Router};
+
+use super::tape::{Frames, Tape};
+use super::workload::{PACE_NS, WARM_UP, World};
+
+/// Copy in, parse, find the flow, cut, assign, stamp.
+pub struct RouterWorld {
+    router: Router,
+    parser: Parser,
+    pool: Pool,
+    batch: Vec<Packet>,
+    orders: Vec<Order>,
+    batch_len: usize,
+    now_ns: u64,
+    /// Whether every packet begins a flowlet.
+    cuts: bool,
+    /// Virtual nanoseconds from packet to packet: if every packet begins a flowlet, a flow's are so far apart.
+    pace_ns: u64,
+    flows: u32,
+    /// The packets' clocks, added up: of each flow, 1, 2, 3...
+    clocks: u64,
+}
+
+/// Bytes of a flow in the router's table: two cache lines.
+const SLOT_LEN: usize = 128;
+/// The gap that begins a flowlet, in nanoseconds.
+const GAP_NS: u64 = 500_000;
+
+impl RouterWorld {
+    /// A router for this many flows with so many units, all active, of which one is nearly enough.
+    pub fn new(flows: u32, batch_len: usize, units: u16, cuts: bool) -> anyhow::Result<RouterWorld> {
+        let config = Config {
+            gap_ns: if cuts { GAP_NS } else { u64::MAX },
+            size_max: u64::MAX,
+            capacity_bps: 10_000_000_000,
+            units_min: units,
+            units_max: units,
+            idle_ns: u64::MAX,
+            flows_max: flows.max(1),
+            ..Config::default()
+        };
+        Ok(RouterWorld {
+            router: Router::new(config)?,
+            parser: Parser::new(FlowHasher::new(1)),
+            pool: Pool::new(batch_len),
+            batch: Vec::with_capacity(batch_len),
+            orders: Vec::new(),
+            batch_len,
+            now_ns: 1_000_000_000,
+            cuts,
+            pace_ns: if cuts { PACE_NS.max(GAP_NS * 2 / u64::from(flows.max(1))) } else { PACE_NS },
+            flows,
+            clocks: 0,
+        })
+    }
+
+    #[inline]
+    fn run(&mut self, frames: Frames<'_>) {
+        self.pool.take_small(frames.len(), &mut self.batch);
+        for (packet, frame) in self.batch.iter_mut().zip(frames) {
+            let received = packet.receive(frame);
+            debug_assert!(received.is_ok(), "frames are shorter than buffers");
+            if self.parser.parse(packet).is_ok() {
+                self.router.prefetch(packet.meta().hash);
+            }
+        }
+        for packet in &self.batch {
+            self.router.prefetch_flow(packet.meta().hash);
+        }
+        for packet in &self.batch {
+            let meta = packet.meta();
+            let arrival = Arrival {
+                key: &meta.key,
+                hash: meta.hash,
+                reversed: meta.reversed,
+                len: packet.len() as u32 + 4, // with its frame check sequence
+            };
+            let routed = self.router.route(self.now_ns, arrival, &mut self.orders);
+            if let Routed::To { stamp, .. } = std::hint::black_box(&routed) {
+                self.clocks += stamp.clock;
+            }
+            self.now_ns += self.pace_ns;
+        }
+        if self.now_ns >= self.router.due_ns() {
+            self.router.advance(self.now_ns, &mut self.orders);
+        }
+        std::hint::black_box(&mut self.orders).clear();
+        self.pool.give_all(&mut self.batch);
+    }
+}
+
+impl World for RouterWorld {
+    fn warm_up(&mut self, tape: &Tape) -> anyhow::Result<()> {
+        for opening in tape.openings() {
+            self.run(opening.chunks_exact(opening.len()));
+        }
+        ensure!(self.router.flows() == self.flows, "not each opening began a flow");
+        self.play(tape, 0, WARM_UP);
+        Ok(())
+    }
+
+    fn play(&mut self, tape: &Tape, from: usize, count: usize) {
+        tape.play(from, count, self.batch_len).for_each(|frames| self.run(frames));
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        let counters = self.router.counters();
+        let played = counters.packets - u64::from(self.flows);
+        ensure!(counters.refused == 0, "packets were refused: {counters:?}");
+        ensure!(self.clocks >= counters.packets, "clocks begin at 1");
+        let due = if self.cuts { counters.packets } else { u64::from(self.flows) };
+        ensure!(counters.assignments == due, "{} assignments where {due} are due", counters.assignments);
+        ensure!(played >= WARM_UP as u64, "packets were lost");
+        Ok(())
+    }
+
+    fn record_len(&self) -> usize {
+        SLOT_LEN
+    }
+}
