@@ -1,0 +1,155 @@
+//! The queue of what is going to happen.
+
+/// Buckets: one for events at the present moment, and one for each highest bit in which a later time may differ from it.
+const BUCKETS: usize = 65;
+
+/// Events in order of time; those of one moment in the order in which they were added.
+///
+/// A radix heap: time never goes back, so an event lies in the bucket of the highest bit in which its time differs from
+/// the present, and only moves to lower ones. That is a handful of appends for each event, whatever the number of events.
+/// Events of one moment are always in the same bucket, and buckets keep their order: hence no sequence numbers.
+#[derive(Clone, Debug)]
+pub struct EventQueue<T> {
+    buckets: [Vec<(u64, T)>; BUCKETS],
+    /// Events of bucket 0 that have been taken already.
+    taken: usize,
+    now_ns: u64,
+    len: usize,
+    /// A bucket while its events are moved, to keep its memory.
+    moving: Vec<(u64, T)>,
+}
+
+impl<T: Copy> EventQueue<T> {
+    /// None, at time 0.
+    pub fn new() -> EventQueue<T> {
+        let buckets = std::array::from_fn(|_| Vec::new());
+        EventQueue { buckets, taken: 0, now_ns: 0, len: 0, moving: Vec::new() }
+    }
+
+    /// Adds an event. One of the past happens now.
+    #[inline]
+    pub fn push(&mut self, at_ns: u64, event: T) {
+        let at_ns = at_ns.max(self.now_ns);
+        self.buckets[self.bucket(at_ns)].push((at_ns, event));
+        self.len += 1;
+    }
+
+    /// When the next event is to happen. From then on that is the present, and nothing can be added before it.
+    #[inline]
+    pub fn next_ns(&mut self) -> Option<u64> {
+        if self.len == 0 {
+            return None;
+        }
+        if self.taken == self.buckets[0].len() {
+            self.advance();
+        }
+        Some(self.now_ns)
+    }
+
+    /// When the next event is to happen, if that is before `until_ns`; the present stays as it is otherwise, so that
+    /// events before it can still be added.
+    #[inline]
+    pub fn next_before(&mut self, until_ns: u64) -> Option<u64> {
+        if self.taken < self.buckets[0].len() {
+            return (self.now_ns < until_ns).then_some(self.now_ns);
+        }
+        let lowest = self.buckets[1..].iter().find(|bucket| !bucket.is_empty())?;
+        let first_ns = lowest.iter().map(|&(at_ns, _)| at_ns).min()?;
+        if first_ns < until_ns { self.next_ns() } else { None }
+    }
+
+    /// Takes the next event.
+    #[inline]
+    pub fn pop(&mut self) -> Option<(u64, T)> {
+        self.next_ns()?;
+        let next = self.buckets[0][self.taken];
+        self.taken += 1;
+        self.len -= 1;
+        Some(next)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    #[inline]
+    fn bucket(&self, at_ns: u64) -> usize {
+        (u64::BITS - (at_ns ^ self.now_ns).leading_zeros()) as usize
+    }
+
+    /// The present becomes the time of the next event: all of the lowest bucket move to lower ones.
+    fn advance(&mut self) {
+        self.buckets[0].clear();
+        self.taken = 0;
+        let Some(lowest) = self.buckets.iter().position(|bucket| !bucket.is_empty()) else { return };
+        std::mem::swap(&mut self.moving, &mut self.buckets[lowest]);
+        self.now_ns = self.moving.iter().map(|&(at_ns, _)| at_ns).min().unwrap_or(self.now_ns);
+        for i in 0..self.moving.len() {
+            let (at_ns, event) = self.moving[i];
+            self.buckets[self.bucket(at_ns)].push((at_ns, event));
+        }
+        self.moving.clear();
+        std::mem::swap(&mut self.moving, &mut self.buckets[lowest]);
+    }
+}
+
+impl<T: Copy> Default for EventQueue<T> {
+    fn default() -> EventQueue<T> {
+        EventQueue::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn events_come_in_order_of_time_and_then_of_being_added(
+            steps in prop::collection::vec(prop_oneof![
+                3 => (0u64..3000).prop_map(Some),
+                1 => (0u64..1u64 << 50).prop_map(Some),
+                4 => Just(None),
+            ], 1..300),
+        ) {
+            let (mut queue, mut model, mut now, mut number) = (EventQueue::new(), Vec::new(), 0, 0);
+            for step in steps {
+                match step {
+                    Some(ahead) => {
+                        queue.push(now + ahead, number);
+                        model.push((now + ahead, number));
+                        number += 1;
+                    }
+                    None => {
+                        let first = model.iter().copied().min();
+                        if let Some((at, _)) = first {
+                            prop_assert_eq!(queue.next_before(at), None);
+                            prop_assert_eq!(queue.next_before(at + 1), Some(at));
+                        }
+                        prop_assert_eq!(queue.pop(), first);
+                        model.retain(|&event| Some(event) != first);
+                        now = first.map_or(now, |(at, _)| at);
+                    }
+                }
+                prop_assert_eq!(queue.len(), model.len());
+            }
+        }
+    }
+
+    #[test]
+    fn what_should_have_happened_happens_now() {
+        let mut queue = EventQueue::new();
+        queue.push(10, 'a');
+        assert_eq!(queue.pop(), Some((10, 'a')));
+        queue.push(3, 'b');
+        assert_eq!((queue.pop(), queue.pop()), (Some((10, 'b')), None));
+    }
+}
