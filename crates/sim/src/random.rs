@@ -116,7 +116,8 @@ mod tests {
 
     #[test]
     fn quantiles_are_those_of_the_books() {
-        for (share, z) in [(0.5, 0.0), (0.841_344_746, 1.0), (0.975, 1.959_963_985), (0.001, -3.090_232_306)] {
+        for (share, z) in [(0.5, 0.0), (0.841_344_746, 1.0), (0.975, 1.959_963_985), (0.001, -3.090_232_306)]
+        {
             assert!((normal_quantile(share) - z).abs() < 1e-6, "{share}");
         }
     }

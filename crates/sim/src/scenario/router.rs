@@ -159,9 +159,7 @@ impl FromStr for Mode {
             ["smart-flow", every] => Ok(Mode::SmartFlow { every: time(every)? }),
             ["packet"] => Ok(Mode::Packet),
             ["rss", buckets] => Ok(Mode::Rss { buckets: number(buckets)?, every: None }),
-            ["rss", buckets, every] => {
-                Ok(Mode::Rss { buckets: number(buckets)?, every: Some(time(every)?) })
-            }
+            ["rss", buckets, every] => Ok(Mode::Rss { buckets: number(buckets)?, every: Some(time(every)?) }),
             _ => Err(wrong()),
         }
     }
@@ -196,7 +194,8 @@ mod tests {
             let mode: Mode = text.parse().unwrap();
             assert_eq!(mode.to_string(), text);
         }
-        for text in ["", "smart-flow", "smart-flow:0s", "smart-flow:5", "rss", "rss:0", "flow:1s", "rss:8:x"] {
+        for text in ["", "smart-flow", "smart-flow:0s", "smart-flow:5", "rss", "rss:0", "flow:1s", "rss:8:x"]
+        {
             assert!(text.parse::<Mode>().is_err(), "{text}");
         }
     }

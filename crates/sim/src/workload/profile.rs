@@ -33,6 +33,10 @@ const SMALLEST: f64 = 60.0;
 /// How steep the sizes of small flows are.
 const SMALL_ALPHA: f64 = 0.5;
 
+/// A flow's bursts have so many packets times the root of all of its packets, and at least one: so many that W-B has as
+/// many bursts per flow as is published (S99).
+const BURST: f64 = 0.22;
+
 /// Standard deviations of the logarithms of gaps and pauses.
 const GAP_SIGMA: f64 = 0.5;
 const PAUSE_SIGMA: f64 = 1.0;
@@ -134,7 +138,7 @@ pub struct Life {
 impl Life {
     /// Packets in a burst of a flow of so many bytes, in the mean: larger flows have more bursts, and larger ones.
     pub fn burst(&self, bytes: f64) -> f64 {
-        self.packets(bytes).sqrt()
+        (BURST * self.packets(bytes).sqrt()).max(1.0)
     }
 
     /// How long a flow of so many bytes lives, in the mean.
@@ -146,7 +150,7 @@ impl Life {
     /// How long flows of these sizes live, in the mean.
     fn mean_ns(&self, bytes: &BoundedPareto) -> f64 {
         let packets = bytes.moment(1.0) / self.packet;
-        let bursts = bytes.moment(0.5) / self.packet.sqrt();
+        let bursts = bytes.moment(0.5) / self.packet.sqrt() / BURST;
         packets * self.gap_ns + bursts * self.pause_ns
     }
 

@@ -17,7 +17,12 @@ impl BoundedPareto {
     }
 
     /// The one of these bounds for which `measure`, which must fall as `alpha` grows, is `wanted`.
-    pub fn fitted(low: f64, high: f64, wanted: f64, measure: impl Fn(&BoundedPareto) -> f64) -> BoundedPareto {
+    pub fn fitted(
+        low: f64,
+        high: f64,
+        wanted: f64,
+        measure: impl Fn(&BoundedPareto) -> f64,
+    ) -> BoundedPareto {
         let (mut least, mut most) = (-2.0, 6.0);
         for _ in 0..60 {
             let alpha = (least + most) / 2.0;

@@ -83,7 +83,9 @@ mod tests {
     fn even_packets_come_at_the_rate_and_flows_take_turns() {
         let packets: Vec<_> = SteadyPackets::new(&steady(Spacing::Even), 1).collect();
         assert_eq!(packets.len(), 10_000);
-        assert!(packets.iter().enumerate().all(|(i, p)| p.time_ns == i as u64 * 8_000 && p.flow == i as u32 % 10));
+        assert!(
+            packets.iter().enumerate().all(|(i, p)| p.time_ns == i as u64 * 8_000 && p.flow == i as u32 % 10)
+        );
     }
 
     #[test]
