@@ -13,8 +13,10 @@ pub struct EventQueue<T> {
     buckets: [Vec<(u64, T)>; BUCKETS],
     /// Events of bucket 0 that have been taken already.
     taken: usize,
+    /// The time of the event that was taken last.
     now_ns: u64,
-    len: usize,
+    /// The time of the next one; `u64::MAX`: there is none.
+    next_ns: u64,
     /// A bucket while its events are moved, to keep its memory.
     moving: Vec<(u64, T)>,
 }
@@ -23,59 +25,43 @@ impl<T: Copy> EventQueue<T> {
     /// None, at time 0.
     pub fn new() -> EventQueue<T> {
         let buckets = std::array::from_fn(|_| Vec::new());
-        EventQueue { buckets, taken: 0, now_ns: 0, len: 0, moving: Vec::new() }
+        EventQueue { buckets, taken: 0, now_ns: 0, next_ns: u64::MAX, moving: Vec::new() }
     }
 
     /// Adds an event. One of the past happens now.
     #[inline]
     pub fn push(&mut self, at_ns: u64, event: T) {
         let at_ns = at_ns.max(self.now_ns);
+        self.next_ns = self.next_ns.min(at_ns);
         self.buckets[self.bucket(at_ns)].push((at_ns, event));
-        self.len += 1;
     }
 
-    /// When the next event is to happen. From then on that is the present, and nothing can be added before it.
+    /// When the next event is to happen; `u64::MAX`: there is none.
     #[inline]
-    pub fn next_ns(&mut self) -> Option<u64> {
-        if self.len == 0 {
-            return None;
-        }
+    pub fn next_ns(&self) -> u64 {
+        self.next_ns
+    }
+
+    /// Takes the next event. Its time is the present from then on.
+    #[inline]
+    pub fn pop(&mut self) -> Option<(u64, T)> {
         if self.taken == self.buckets[0].len() {
             self.advance();
         }
-        Some(self.now_ns)
-    }
-
-    /// When the next event is to happen, if that is before `until_ns`; the present stays as it is otherwise, so that
-    /// events before it can still be added.
-    #[inline]
-    pub fn next_before(&mut self, until_ns: u64) -> Option<u64> {
-        if self.taken < self.buckets[0].len() {
-            return (self.now_ns < until_ns).then_some(self.now_ns);
-        }
-        let lowest = self.buckets[1..].iter().find(|bucket| !bucket.is_empty())?;
-        let first_ns = lowest.iter().map(|&(at_ns, _)| at_ns).min()?;
-        if first_ns < until_ns { self.next_ns() } else { None }
-    }
-
-    /// Takes the next event.
-    #[inline]
-    pub fn pop(&mut self) -> Option<(u64, T)> {
-        self.next_ns()?;
-        let next = self.buckets[0][self.taken];
+        let next = *self.buckets[0].get(self.taken)?;
         self.taken += 1;
-        self.len -= 1;
+        if self.taken == self.buckets[0].len() {
+            let lowest = self.buckets[1..].iter().find(|bucket| !bucket.is_empty());
+            let first = lowest.and_then(|bucket| bucket.iter().map(|&(at_ns, _)| at_ns).min());
+            self.next_ns = first.unwrap_or(u64::MAX);
+        }
         Some(next)
     }
 
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
     /// Whether there are none.
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.next_ns == u64::MAX
     }
 
     #[inline]
@@ -89,7 +75,7 @@ impl<T: Copy> EventQueue<T> {
         self.taken = 0;
         let Some(lowest) = self.buckets.iter().position(|bucket| !bucket.is_empty()) else { return };
         std::mem::swap(&mut self.moving, &mut self.buckets[lowest]);
-        self.now_ns = self.moving.iter().map(|&(at_ns, _)| at_ns).min().unwrap_or(self.now_ns);
+        self.now_ns = self.next_ns;
         for i in 0..self.moving.len() {
             let (at_ns, event) = self.moving[i];
             self.buckets[self.bucket(at_ns)].push((at_ns, event));
@@ -130,16 +116,13 @@ mod tests {
                     }
                     None => {
                         let first = model.iter().copied().min();
-                        if let Some((at, _)) = first {
-                            prop_assert_eq!(queue.next_before(at), None);
-                            prop_assert_eq!(queue.next_before(at + 1), Some(at));
-                        }
+                        prop_assert_eq!(queue.next_ns(), first.map_or(u64::MAX, |(at, _)| at));
                         prop_assert_eq!(queue.pop(), first);
                         model.retain(|&event| Some(event) != first);
                         now = first.map_or(now, |(at, _)| at);
                     }
                 }
-                prop_assert_eq!(queue.len(), model.len());
+                prop_assert_eq!(queue.is_empty(), model.is_empty());
             }
         }
     }

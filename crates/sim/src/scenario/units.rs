@@ -25,8 +25,8 @@ pub struct Units {
     pub start: Time,
     /// Bytes of a flow's state.
     pub state: Size,
-    /// A flow's state is copied ahead when the flow has been silent for this long: 250 us, T/2 (S51).
-    pub replicate_after: Time,
+    /// A flow's state is copied ahead when the flow has been silent for this long; unless said, T/2 (S51).
+    pub replicate_after: Option<Time>,
     /// How long a packet waits for those before it.
     pub order: Time,
     /// Packets that wait for state or for those before them, all flows of a unit.
@@ -37,8 +37,6 @@ pub struct Units {
     pub replicas_max: Size,
     /// A flow that is silent for this long ends; none: never.
     pub expire_after: Option<Time>,
-    /// Flows that a unit remembers where they went.
-    pub tombstones_max: usize,
 }
 
 impl Default for Units {
@@ -51,13 +49,12 @@ impl Default for Units {
             queue: 1 << 20,
             start: Time(0),
             state: Size(64),
-            replicate_after: Time(250_000),
+            replicate_after: None,
             order: Time(1_000_000),
             held_max: 1 << 16,
             held_per_flow_max: 1 << 12,
             replicas_max: Size(256_000_000),
             expire_after: None,
-            tombstones_max: 1 << 20,
         }
     }
 }

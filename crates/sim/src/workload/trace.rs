@@ -147,7 +147,7 @@ impl Iterator for TracePackets {
 
     #[inline]
     fn next(&mut self) -> Option<Arriving> {
-        while self.queue.next_before(self.next_flow_ns as u64).is_none() {
+        while self.queue.next_ns() >= self.next_flow_ns as u64 {
             let bytes = self.draw_bytes();
             self.begin(self.next_flow_ns, bytes, bytes);
             self.next_flow_ns += self.until_next_flow();
