@@ -1,1 +1,39 @@
-//! router
+//! The router: numbers a flow's packets, cuts flowlets, gives each flowlet to a unit, and says who owns what (S12, S13).
+//!
+//! A state machine without clock, thread or socket: time is given with every call, and what is to be done comes out as
+//! [`Order`]s. The same configuration and the same calls give the same answers.
+//!
+//! ```text
+//! batch of packets -> prefetch -> prefetch_flow -> route -> [orders first] -> packet and stamp to its unit
+//!                                  timer, at due_ns -> advance -> orders
+//!                              a unit's message -> receive -> orders
+//! ```
+//!
+//! Orders are to be carried out in order, and before the packet whose routing gave them: a [`Release`] travels behind the
+//! last packet of the owner so far and ahead of the new owner's first one (DESIGN 3.1).
+//!
+//! [`Release`]: proto::Message::Release
+
+mod assign;
+mod config;
+mod counters;
+mod flowlet;
+mod flows;
+mod load;
+mod router;
+mod rss;
+mod scale;
+mod units;
+
+pub use config::{
+    BUCKETS_MAX, Choice, Config, FLOWS_MAX, Mode, RSS_BUCKETS_MAX, RouterError, TARGETS_COUNT_MAX,
+    TargetChoice, WhenFull,
+};
+pub use counters::Counters;
+pub use flows::AliasTaken;
+pub use router::{Arrival, Order, Routed, Router};
+pub use scale::{DRAIN_BELOW, SLOTS_PER_BUCKET};
+pub use units::{UnitState, UnitStatus};
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,37 @@
-//! unit
+//! A unit owns flows: it decides which packet may be processed now, holds the others, fetches and hands over states, and
+//! copies them ahead. What the packets do is an [`Engine`]'s affair.
+//!
+//! [`Unit`] has no clock, no socket and no thread: whoever drives it says what time it is ([`Unit::packet`],
+//! [`Unit::receive`], [`Unit::advance`]), and sends what it finds in the [`Outbox`]. The protocol is that of [`proto`].
+//!
+//! Per flow, a unit has a list of the epochs that it is the owner of and has not done with, and at most one state. The state
+//! belongs to the first of them; it goes through that epoch's packets in the order of their clocks, and on to the next owner.
+//! What is given up as lost counts as covered, so that a state is always one of *all* packets up to a clock, and no packet
+//! can be applied twice. (DESIGN 3.1-3.5, 3.9; S48-S61.)
+//!
+//! ```text
+//!            packet, Adopt                        State, or a Replica up to the very clock
+//!   nothing ----------------> waiting, has pulled ------------------------------------> owner
+//!      ^                          |                                                       | Release or Pull
+//!      |                          | Taken                                                 v
+//!      +-- knows the next owner <-+------------------------------- Taken ---- ending: up to `last`, then State
+//! ```
+
+mod config;
+mod context;
+mod counters;
+mod engine;
+mod flow;
+mod held;
+mod outbox;
+mod replicas;
+mod slot;
+mod tenure;
+mod timers;
+mod unit;
+
+pub use config::{Config, OFFER_AFTER_ORDERS, SLOTS_MAX, TENURES_MAX};
+pub use counters::Counters;
+pub use engine::{Engine, Unreadable};
+pub use outbox::{Dropped, Outbox};
+pub use unit::Unit;

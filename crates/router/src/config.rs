@@ -1,0 +1,222 @@
+//! What a router is told before it runs.
+
+use packet::memory::OutOfMemory;
+
+/// The most units that a flowlet's state may be copied to, other than to all: so many fit into a flow's slot.
+pub const TARGETS_COUNT_MAX: u8 = 11;
+
+/// The most buckets of the load meter.
+pub const BUCKETS_MAX: usize = 10_000;
+
+/// The most flows of a router.
+pub const FLOWS_MAX: u32 = 1 << 30;
+
+/// The most buckets that flows are hashed to.
+pub const RSS_BUCKETS_MAX: u32 = 4096;
+
+/// What a router is told before it runs. The default is what the papers use where they say it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// What is given to a unit at a time.
+    pub mode: Mode,
+    /// T, in ns: a longer gap between two packets of a flow begins a new flowlet (S29, S30). At least 1.
+    pub gap_ns: u64,
+    /// B, in bytes on the wire: a flowlet that a packet would make longer ends before it (S29, S31). At least 1;
+    /// `u64::MAX`: none is cut by its size.
+    pub size_max: u64,
+    /// Weight of the newest flowlet in a flow's estimate, above 0 and up to 1 (S34).
+    pub alpha: f32,
+    /// What having the state is worth against utilisation, 0 to 1: 0 ignores it (S36, S37).
+    pub lambda: f32,
+    /// Which of the units that have room gets a flowlet (S38).
+    pub choice: Choice,
+    /// How the units that get a copy of the state are chosen (S54).
+    pub targets: TargetChoice,
+    /// K, how many these are (S55); at most [`TARGETS_COUNT_MAX`]. Fewer if fewer units are active.
+    pub targets_count: u8,
+    /// What a unit can take, in bits per second on the wire (S41). At least 1.
+    pub capacity_bps: u64,
+    /// So many units are active from the beginning, and never fewer. At least 1.
+    pub units_min: u16,
+    /// No more units than this; they are numbered from 0.
+    pub units_max: u16,
+    /// When all active units' loads are above this part of their capacity, one more is started (S42); above 0, up to 1.
+    pub start_at: f32,
+    /// A unit that got no packet for so long is drained, in ns (S43). At least 1.
+    pub idle_ns: u64,
+    /// Time of one bucket of the load meter, in ns (S40). At least 1.
+    pub bucket_ns: u64,
+    /// Buckets that a unit's load is measured over (S40); 1 to [`BUCKETS_MAX`].
+    pub buckets: usize,
+    /// Flows that there is room for; 1 to [`FLOWS_MAX`].
+    pub flows_max: u32,
+    /// What becomes of a flow that there is no room for.
+    pub when_full: WhenFull,
+    /// Seed of what is random: the targets (S56).
+    pub seed: u64,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            mode: Mode::Flowlet,
+            gap_ns: 500_000,  // S30
+            size_max: 15_000, // S31
+            alpha: 0.5,
+            lambda: 0.25, // S37
+            choice: Choice::MostUtilised,
+            targets: TargetChoice::Weighted,
+            targets_count: 3,            // S55
+            capacity_bps: 1_000_000_000, // S41
+            units_min: 1,
+            units_max: 10, // S41
+            start_at: 0.9, // S42
+            idle_ns: 200_000_000,
+            bucket_ns: 500_000, // S40
+            buckets: 200,       // S40
+            flows_max: 1_000_000,
+            when_full: WhenFull::RefuseNew,
+            seed: 0,
+        }
+    }
+}
+
+/// What is given to a unit at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// A flowlet (S3, S29).
+    Flowlet,
+    /// A flow, for its whole life: the vanilla baseline (S6, S88).
+    Flow,
+    /// A flow, which may be moved if its unit is overloaded, but only with its first packet after a multiple of
+    /// `every_ns` (S88).
+    SmartFlow {
+        /// The period, in ns. At least 1.
+        every_ns: u64,
+    },
+    /// A packet, round robin: the bad extreme (S5).
+    Packet,
+    /// A bucket of flows by their hash, as a network card does it.
+    Rss {
+        /// How many there are; 1 to [`RSS_BUCKETS_MAX`].
+        buckets: u32,
+        /// How often buckets are moved so that units are loaded alike, in ns, at least 1; none: never. Then no units
+        /// are started either, for nothing would come to them.
+        every_ns: Option<u64>,
+    },
+}
+
+/// Which of the units that have room gets a flowlet (S38).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// The one with the highest score, as in the pseudocode: its utilisation, and lambda if it has the state. The lowest
+    /// number wins ties.
+    MostUtilised,
+    /// The one with the lowest number, as in the text; or, if its number is not higher by lambda times the active units,
+    /// the lowest one that has the state. Lambda 0 ignores state, lambda 1 puts state above all but room, as for the
+    /// other choice.
+    LowestId,
+}
+
+/// How the units that get a copy of a flowlet's state are chosen: distinct, active, never the owner itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetChoice {
+    /// At random, with weights inverse to the unit's number, counted from 1 (S56).
+    Weighted,
+    /// Those with the lowest numbers (S57).
+    First,
+    /// Those with the least load, the lowest numbers first (S57).
+    LeastLoaded,
+    /// All (S57).
+    All,
+    /// None: state is only fetched.
+    None,
+    /// The one that would get the flow's next flowlet now if its owner could not: one, whatever K is.
+    Predicted,
+}
+
+/// What becomes of a flow that there is no room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenFull {
+    /// Its packets are refused.
+    RefuseNew,
+    /// Of a few flows, the one silent longest ends.
+    EndOldest,
+}
+
+/// A router cannot be made like this.
+#[derive(Debug, thiserror::Error)]
+pub enum RouterError {
+    /// A value must not be zero.
+    #[error("{0} must not be 0")]
+    Zero(&'static str),
+    /// A value is not within its range.
+    #[error("{name} must be {range}, and is {value}")]
+    OutOfRange {
+        /// Which one.
+        name: &'static str,
+        /// What it may be.
+        range: &'static str,
+        /// What it is.
+        value: f64,
+    },
+    /// There are to be fewer units at most than at least.
+    #[error("units_max ({max}) must not be less than units_min ({min})")]
+    UnitsCrossed {
+        /// `units_min`.
+        min: u16,
+        /// `units_max`.
+        max: u16,
+    },
+    /// There is no memory for the tables.
+    #[error(transparent)]
+    OutOfMemory(#[from] OutOfMemory),
+}
+
+impl Config {
+    /// Whether a router can be made like this.
+    pub(crate) fn check(&self) -> Result<(), RouterError> {
+        let period_ns = match self.mode {
+            Mode::SmartFlow { every_ns } | Mode::Rss { every_ns: Some(every_ns), .. } => every_ns,
+            Mode::Flowlet | Mode::Flow | Mode::Packet | Mode::Rss { every_ns: None, .. } => 1,
+        };
+        let zero = [
+            ("gap_ns", self.gap_ns),
+            ("size_max", self.size_max),
+            ("capacity_bps", self.capacity_bps),
+            ("units_min", self.units_min.into()),
+            ("idle_ns", self.idle_ns),
+            ("bucket_ns", self.bucket_ns),
+            ("every_ns", period_ns),
+        ];
+        if let Some(&(name, _)) = zero.iter().find(|(_, value)| *value == 0) {
+            return Err(RouterError::Zero(name));
+        }
+        if self.units_max < self.units_min {
+            return Err(RouterError::UnitsCrossed { min: self.units_min, max: self.units_max });
+        }
+        let in_range = |name, range, value: f64, is_in: bool| {
+            if is_in { Ok(()) } else { Err(RouterError::OutOfRange { name, range, value }) }
+        };
+        in_range("alpha", "above 0, up to 1", self.alpha.into(), self.alpha > 0.0 && self.alpha <= 1.0)?;
+        in_range("lambda", "0 to 1", self.lambda.into(), (0.0..=1.0).contains(&self.lambda))?;
+        in_range(
+            "start_at",
+            "above 0, up to 1",
+            self.start_at.into(),
+            self.start_at > 0.0 && self.start_at <= 1.0,
+        )?;
+        in_range(
+            "targets_count",
+            "0 to 11",
+            self.targets_count.into(),
+            self.targets_count <= TARGETS_COUNT_MAX,
+        )?;
+        in_range("buckets", "1 to 10000", self.buckets as f64, (1..=BUCKETS_MAX).contains(&self.buckets))?;
+        in_range("flows_max", "1 to 2^30", self.flows_max.into(), (1..=FLOWS_MAX).contains(&self.flows_max))?;
+        if let Mode::Rss { buckets, .. } = self.mode {
+            in_range("mode.buckets", "1 to 4096", buckets.into(), (1..=RSS_BUCKETS_MAX).contains(&buckets))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,361 @@
+//! The flow table: whose a flow is and how far it has come, found by its key or by its alias.
+
+use nf::index::Index;
+use packet::FlowKey;
+use packet::memory::{OutOfMemory, Zeroed, prefetch};
+use proto::{FlowId, UnitId};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::config::TARGETS_COUNT_MAX;
+
+/// The flows of a router.
+pub(crate) struct Flows {
+    slots: Zeroed<Flow>,
+    backs: Zeroed<Back>,
+    index: Index,
+    flows_max: u32,
+    /// Slots that were ever used.
+    used: u32,
+    live: u32,
+    /// The first free slot among them and 1; 0 for none. The others follow in their `last`.
+    free: u64,
+    /// Where the search for a flow to displace goes on.
+    hand: u32,
+}
+
+/// What every packet of a flow needs: two cache lines. All zero: a slot that had no flow.
+#[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub(crate) struct Flow {
+    /// The key that it began with.
+    pub key: FlowKey,
+    /// When its last packet came.
+    pub last_seen_ns: u64,
+    /// Its packets so far (S58).
+    pub clock: u64,
+    /// When its flowlet's first packet came.
+    pub started_ns: u64,
+    /// Bytes of its flowlet so far.
+    pub bytes: u64,
+    /// The clock of the last packet that its previous owner got; in a free slot, the next free slot and 1.
+    pub last: u64,
+    /// Its owner's number; 0 in a free slot.
+    pub epoch: u32,
+    /// Flows that had the slot before.
+    pub generation: u32,
+    /// What was expected of its flowlet, in bits per second.
+    pub estimate_bps: f32,
+    owner: u16,
+    previous: u16,
+    /// Where its flowlet's state goes.
+    pub targets: TargetList,
+}
+
+const _: () = assert!(size_of::<Flow>() == 128, "two cache lines");
+
+impl Flow {
+    #[inline]
+    pub fn owner(&self) -> UnitId {
+        UnitId(self.owner)
+    }
+
+    /// The owner before; meaningless in epoch 1.
+    #[inline]
+    pub fn previous(&self) -> UnitId {
+        UnitId(self.previous)
+    }
+
+    #[inline]
+    pub fn is_live(&self) -> bool {
+        self.epoch != 0
+    }
+
+    /// The flow is another unit's from now on; false, and nothing is done, if it had as many owners as can be counted.
+    pub fn hand_to(&mut self, unit: UnitId) -> bool {
+        let Some(epoch) = self.epoch.checked_add(1) else {
+            return false;
+        };
+        (self.epoch, self.last) = (epoch, self.clock);
+        (self.previous, self.owner) = (self.owner, unit.0);
+        true
+    }
+}
+
+/// The units that a flowlet's state goes to, as they stand in a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub(crate) struct TargetList {
+    /// How many; [`ALL`](TargetList::ALL)'s value for all that are active.
+    len: u8,
+    unused: u8,
+    units: [u16; TARGETS_COUNT_MAX as usize],
+}
+
+impl TargetList {
+    pub const NONE: TargetList = TargetList { len: 0, unused: 0, units: [0; TARGETS_COUNT_MAX as usize] };
+    pub const ALL: TargetList = TargetList { len: u8::MAX, ..TargetList::NONE };
+
+    /// Adds a unit, if there is room.
+    pub fn push(&mut self, unit: UnitId) {
+        if let Some(place) = self.units.get_mut(usize::from(self.len)) {
+            *place = unit.0;
+            self.len += 1;
+        }
+    }
+
+    #[inline]
+    pub fn is_all(&self) -> bool {
+        self.len == u8::MAX
+    }
+
+    pub fn len(&self) -> usize {
+        usize::from(self.len)
+    }
+
+    /// Those that are named.
+    #[inline]
+    pub fn units(&self) -> impl Iterator<Item = UnitId> + '_ {
+        self.units.get(..usize::from(self.len)).unwrap_or_default().iter().map(|&unit| UnitId(unit))
+    }
+
+    /// Whether the unit, which is active, is one of them.
+    pub fn contains(&self, unit: UnitId) -> bool {
+        self.is_all() || self.units().any(|target| target == unit)
+    }
+}
+
+/// What only packets that came by the alias need, and a flow's end: one cache line.
+#[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+struct Back {
+    /// The key that rewritten packets have; all zero if there is none.
+    alias: FlowKey,
+    alias_hash: u64,
+    /// The hash of the key that the flow began with.
+    hash: u64,
+}
+
+/// What was rewritten cannot reach this flow: it looks like another one's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the alias belongs to {by}")]
+pub struct AliasTaken {
+    /// The flow that has it, as its key or as its alias.
+    pub by: FlowId,
+}
+
+/// Why a flow was not given an alias.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoAlias {
+    Taken(AliasTaken),
+    /// The flow is over.
+    Late,
+}
+
+/// A flow that a packet belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub slot: u32,
+    /// The hash of the key that it began with, whichever the packet has.
+    pub hash: u64,
+}
+
+/// Flows that are looked at when one has to go.
+const DISPLACEMENT_SAMPLE: u32 = 16;
+
+/// The index names a flow by its key or by its alias; no number stands in it twice.
+const fn by_key(slot: u32) -> u32 {
+    slot << 1
+}
+
+const fn by_alias(slot: u32) -> u32 {
+    slot << 1 | 1
+}
+
+impl Flows {
+    /// Room for so many flows, at most [`FLOWS_MAX`](crate::FLOWS_MAX).
+    pub fn new(flows_max: u32) -> Result<Flows, OutOfMemory> {
+        let count = flows_max as usize;
+        Ok(Flows {
+            slots: Zeroed::new(count)?,
+            backs: Zeroed::new(count)?,
+            index: Index::new(2 * count)?,
+            flows_max,
+            used: 0,
+            live: 0,
+            free: 0,
+            hand: 0,
+        })
+    }
+
+    /// First step of a look-up: the index's line is on its way.
+    #[inline]
+    pub fn prefetch_index(&self, hash: u64) {
+        self.index.prefetch(hash);
+    }
+
+    /// Second step: the flow that it probably is.
+    #[inline]
+    pub fn prefetch_flow(&self, hash: u64) {
+        let Some(number) = self.index.guess(hash) else {
+            return;
+        };
+        let slot = (number >> 1) as usize;
+        let line = self.slots.as_ptr().wrapping_add(slot).cast::<[u8; 64]>();
+        prefetch(line);
+        prefetch(line.wrapping_add(1));
+        if number & 1 == 1 {
+            prefetch(self.backs.as_ptr().wrapping_add(slot));
+        }
+    }
+
+    /// The flow with this key or alias.
+    #[inline]
+    pub fn find(&self, hash: u64, key: &FlowKey) -> Option<Found> {
+        let number = self.index.find(hash, |number| {
+            let slot = (number >> 1) as usize;
+            let its_key = if number & 1 == 0 { &self.slots[slot].key } else { &self.backs[slot].alias };
+            its_key == key
+        })?;
+        let slot = number >> 1;
+        let hash = if number & 1 == 0 { hash } else { self.backs[slot as usize].hash };
+        Some(Found { slot, hash })
+    }
+
+    /// The slot; it must be one of the table's.
+    #[inline]
+    pub fn get(&self, slot: u32) -> &Flow {
+        &self.slots[slot as usize]
+    }
+
+    /// The same, to be changed.
+    #[inline]
+    pub fn get_mut(&mut self, slot: u32) -> &mut Flow {
+        &mut self.slots[slot as usize]
+    }
+
+    /// The slot of a flow that is not over, by its name.
+    pub fn live(&self, id: FlowId) -> Option<&Flow> {
+        let flow = self.slots.get(id.slot as usize)?;
+        (flow.is_live() && flow.generation == id.generation).then_some(flow)
+    }
+
+    /// Whether there was a flow with this name, and is no longer.
+    pub fn is_over(&self, id: FlowId) -> bool {
+        id.slot < self.used
+            && self.slots.get(id.slot as usize).is_some_and(|flow| {
+                id.generation < flow.generation || (id.generation == flow.generation && !flow.is_live())
+            })
+    }
+
+    /// The name of the flow in a slot.
+    #[inline]
+    pub fn id(&self, slot: u32) -> FlowId {
+        FlowId { slot, generation: self.get(slot).generation }
+    }
+
+    /// The hash of the key that the flow began with.
+    pub fn hash(&self, slot: u32) -> u64 {
+        self.backs[slot as usize].hash
+    }
+
+    /// Slots that were ever used are those below this one.
+    pub fn used(&self) -> u32 {
+        self.used
+    }
+
+    /// How many flows there are.
+    pub fn count(&self) -> u32 {
+        self.live
+    }
+
+    /// Whether there is no slot for another flow.
+    pub fn is_full(&self) -> bool {
+        self.free == 0 && self.used == self.flows_max
+    }
+
+    /// A slot for a flow with this key, which no flow has, in epoch 1 of its owner; none if the table is full.
+    pub fn create(&mut self, hash: u64, key: &FlowKey, owner: UnitId, now_ns: u64) -> Option<u32> {
+        let slot = match self.free.checked_sub(1) {
+            Some(slot) => slot as u32,
+            None if self.used < self.flows_max => self.used,
+            None => return None,
+        };
+        // There is room: the index holds two entries per flow.
+        self.index.insert(hash, by_key(slot)).ok()?;
+        let flow = &mut self.slots[slot as usize];
+        match self.free {
+            0 => self.used += 1,
+            _ => self.free = flow.last,
+        }
+        self.live += 1;
+        *flow = Flow {
+            key: *key,
+            last_seen_ns: now_ns,
+            clock: 0,
+            started_ns: now_ns,
+            bytes: 0,
+            last: 0,
+            epoch: 1,
+            generation: flow.generation,
+            estimate_bps: 0.0,
+            owner: owner.0,
+            previous: 0,
+            targets: TargetList::NONE,
+        };
+        self.backs[slot as usize].hash = hash;
+        Some(slot)
+    }
+
+    /// Forgets the flow; whether its slot may have another.
+    pub fn remove(&mut self, slot: u32) -> bool {
+        self.drop_alias(slot);
+        self.index.remove(self.backs[slot as usize].hash, by_key(slot));
+        self.live -= 1;
+        let flow = &mut self.slots[slot as usize];
+        flow.epoch = 0;
+        flow.key = FlowKey::default();
+        let Some(generation) = flow.generation.checked_add(1) else {
+            return false;
+        };
+        (flow.generation, flow.last) = (generation, self.free);
+        self.free = u64::from(slot) + 1;
+        true
+    }
+
+    /// A flow to give up for a new one: of a few, the one silent longest.
+    pub fn victim(&mut self) -> Option<u32> {
+        let used = self.used.max(1);
+        let sample = (0..DISPLACEMENT_SAMPLE.min(self.used)).map(|i| (self.hand + i) % used);
+        let victim = sample
+            .filter(|&slot| self.get(slot).is_live())
+            .min_by_key(|&slot| (self.get(slot).last_seen_ns, slot));
+        self.hand = (self.hand + DISPLACEMENT_SAMPLE) % used;
+        victim
+    }
+
+    /// Notes the key that the flow's packets have once they are rewritten, in place of the one noted before.
+    pub fn set_alias(&mut self, id: FlowId, alias: &FlowKey, hash: u64) -> Result<(), NoAlias> {
+        let Some(flow) = self.live(id) else {
+            return Err(NoAlias::Late);
+        };
+        let is_needed = flow.key != *alias;
+        if let Some(other) = self.find(hash, alias).filter(|other| other.slot != id.slot) {
+            return Err(NoAlias::Taken(AliasTaken { by: self.id(other.slot) }));
+        }
+        self.drop_alias(id.slot);
+        // There is room: the index holds two entries per flow.
+        if is_needed && self.index.insert(hash, by_alias(id.slot)).is_ok() {
+            let back = &mut self.backs[id.slot as usize];
+            (back.alias, back.alias_hash) = (*alias, hash);
+        }
+        Ok(())
+    }
+
+    fn drop_alias(&mut self, slot: u32) {
+        let back = &mut self.backs[slot as usize];
+        if back.alias != FlowKey::default() {
+            back.alias = FlowKey::default();
+            self.index.remove(back.alias_hash, by_alias(slot));
+        }
+    }
+}

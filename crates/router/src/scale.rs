@@ -1,0 +1,215 @@
+//! How many units there are: starting them ahead, draining idle ones, and moving their flows (S42, S43).
+
+use proto::{Epoch, FlowId, Message, UnitId};
+
+use crate::config::Choice;
+use crate::router::{Order, Router};
+use crate::units::UnitState;
+
+/// No unit is drained if the load of the rest would then be, on average, above this part of what starts one.
+pub const DRAIN_BELOW: f32 = 0.8;
+
+/// Slots of the flow table that are searched for flows of units that drain, with every bucket of the load meter.
+pub const SLOTS_PER_BUCKET: u32 = 4096;
+
+impl Router {
+    /// Does what time asks for: moves the load meter's window on, starts a unit ahead, drains idle ones, moves their flows,
+    /// and balances buckets of flows. To be called at [`due_ns`](Router::due_ns); earlier, it does nothing.
+    ///
+    /// Adds at most two orders for each of [`SLOTS_PER_BUCKET`] flows, and three for each unit.
+    pub fn advance(&mut self, now_ns: u64, orders: &mut Vec<Order>) {
+        let now_ns = self.at(now_ns);
+        if now_ns < self.due_ns {
+            return;
+        }
+        self.meter.roll(now_ns);
+        if let Some(rss) = &mut self.rss {
+            self.counters.buckets_moved += rss.balance(now_ns, self.units.active());
+        }
+        self.start_ahead(orders);
+        self.drain_idle(now_ns, orders);
+        self.move_flows(orders);
+        self.ask_again(now_ns, orders);
+        self.due_ns = if self.has_more_to_do() { self.meter.ends_ns() } else { u64::MAX };
+    }
+
+    /// A unit that was ordered to start is ready: it may get packets. Nothing is done if it was not ordered to.
+    pub fn started(&mut self, now_ns: u64, unit: UnitId) {
+        let now_ns = self.at(now_ns);
+        if self.units.state(unit) == UnitState::Starting {
+            self.activate(unit, now_ns);
+            self.due_ns = self.due_ns.min(now_ns.saturating_add(self.config.bucket_ns));
+        }
+    }
+
+    /// A unit says something: that a flow's time is over, or that it has no flows left. Anything else is not for the router,
+    /// and nothing is done.
+    pub fn receive(&mut self, now_ns: u64, from: UnitId, message: Message, orders: &mut Vec<Order>) {
+        self.at(now_ns);
+        match message {
+            Message::Expire { flow, epoch, clock } => self.expire(from, flow, epoch, clock, orders),
+            Message::Drained => self.drained(from, orders),
+            Message::Release { .. }
+            | Message::Adopt { .. }
+            | Message::Pull { .. }
+            | Message::State { .. }
+            | Message::Taken { .. }
+            | Message::Replica { .. }
+            | Message::End { .. }
+            | Message::Drain => {}
+        }
+    }
+
+    /// A flow ends if its owner has seen all of it (DESIGN 3.9). An owner that asks again has not heard that it did.
+    fn expire(&mut self, from: UnitId, id: FlowId, epoch: Epoch, clock: u64, orders: &mut Vec<Order>) {
+        match self.flows.live(id) {
+            Some(flow) if flow.owner() == from && (flow.epoch, flow.clock) == (epoch, clock) => {
+                self.counters.flows_expired += 1;
+                self.end(id.slot, orders);
+            }
+            None if self.flows.is_over(id) => {
+                self.counters.expiries_repeated += 1;
+                orders.push(Order::Send { to: from, message: Message::End { flow: id } });
+            }
+            _ => self.counters.expiries_refused += 1,
+        }
+    }
+
+    /// A unit that drains may stop if no flow is its own any more. If it says so too early, it has not heard of all that it
+    /// owns: it is asked again when it has lost that.
+    fn drained(&mut self, from: UnitId, orders: &mut Vec<Order>) {
+        if self.units.state(from) != UnitState::Draining {
+            return;
+        }
+        if self.units.flows(from) > 0 {
+            return self.units.set_asked_ns(from, None);
+        }
+        self.units.set_state(from, UnitState::Off);
+        self.counters.units_stopped += 1;
+        orders.push(Order::Stop(from));
+    }
+
+    /// Starts a unit if all active ones are nearly full (S42).
+    fn start_ahead(&mut self, orders: &mut Vec<Order>) {
+        let from_bps = self.config.start_at * self.config.capacity_bps as f32;
+        let loads_bps = self.meter.loads_bps();
+        if self.units.active().iter().all(|unit| loads_bps[unit.index()] > from_bps) {
+            self.start_one(orders);
+        }
+    }
+
+    /// Starts the first unit that is off, if none is starting already and something would come to it.
+    pub(crate) fn start_one(&mut self, orders: &mut Vec<Order>) {
+        if self.units.starting() > 0 || self.rss.as_ref().is_some_and(|rss| !rss.is_balanced()) {
+            return;
+        }
+        if let Some(unit) = self.units.first_off() {
+            self.units.set_state(unit, UnitState::Starting);
+            self.counters.units_started += 1;
+            orders.push(Order::Start(unit));
+        }
+    }
+
+    /// Drains the highest unit that got nothing for long enough, if the others are then not too full (S43).
+    fn drain_idle(&mut self, now_ns: u64, orders: &mut Vec<Order>) {
+        let active = self.units.active();
+        if active.len() <= usize::from(self.config.units_min) {
+            return;
+        }
+        let is_idle =
+            |unit: &&UnitId| now_ns.saturating_sub(self.meter.last_packet_ns(**unit)) >= self.config.idle_ns;
+        let Some(&idle) = active.iter().rev().find(is_idle) else {
+            return;
+        };
+        let total_bps: f32 = active.iter().map(|unit| self.meter.loads_bps()[unit.index()]).sum();
+        let up_to_bps = DRAIN_BELOW * self.config.start_at * self.config.capacity_bps as f32;
+        if total_bps / (active.len() - 1) as f32 > up_to_bps {
+            return;
+        }
+        self.units.set_state(idle, UnitState::Draining);
+        self.units.set_asked_ns(idle, Some(now_ns));
+        self.meter.deactivate(idle);
+        self.assigner.set_active(self.units.active());
+        if let Some(rss) = &mut self.rss {
+            self.counters.buckets_moved += rss.clear_out(idle, self.units.active());
+        }
+        self.counters.units_drained += 1;
+        orders.push(Order::Send { to: idle, message: Message::Drain });
+    }
+
+    /// Gives flows of units that drain to others, without waiting for packets of theirs: as many as stand in so many slots.
+    fn move_flows(&mut self, orders: &mut Vec<Order>) {
+        let used = self.flows.used();
+        let mut left = self.draining().map(|unit| self.units.flows(unit)).sum::<u32>();
+        for _ in 0..SLOTS_PER_BUCKET.min(used) {
+            if left == 0 {
+                return;
+            }
+            self.hand = if self.hand + 1 < used { self.hand + 1 } else { 0 };
+            let flow = self.flows.get(self.hand);
+            if flow.is_live() && !self.units.is_active(flow.owner()) {
+                self.move_flow(self.hand, orders);
+                left -= 1;
+            }
+        }
+    }
+
+    /// The lowest unit with room becomes the owner; one that has the state already if it is near.
+    fn move_flow(&mut self, slot: u32, orders: &mut Vec<Order>) {
+        let flow = self.flows.get(slot);
+        let to = match &self.rss {
+            Some(rss) => rss.owner(self.flows.hash(slot)),
+            None => {
+                let loads_bps = self.meter.loads_bps();
+                let active = self.units.active().len();
+                let chosen = self.assigner.choose_like(
+                    Choice::LowestId,
+                    loads_bps,
+                    flow.estimate_bps,
+                    flow.targets.units(),
+                    active,
+                );
+                let Some(chosen) = chosen else {
+                    return; // Cannot be: units_min are active always.
+                };
+                chosen.unit
+            }
+        };
+        let (previous, last) = (flow.owner(), flow.clock);
+        let id = self.flows.id(slot);
+        if let Some(epoch) = self.hand_over(slot, to, orders) {
+            self.counters.flows_moved += 1;
+            orders.push(Order::Send { to, message: Message::Adopt { flow: id, epoch, previous, last } });
+        }
+    }
+
+    /// Units that drain and own nothing any more are asked whether they are done: a message may have been lost.
+    fn ask_again(&mut self, now_ns: u64, orders: &mut Vec<Order>) {
+        if self.units.draining() == 0 {
+            return;
+        }
+        for unit in self.units.all() {
+            let is_done = self.units.state(unit) == UnitState::Draining && self.units.flows(unit) == 0;
+            let is_time = self
+                .units
+                .asked_ns(unit)
+                .is_none_or(|asked_ns| now_ns.saturating_sub(asked_ns) >= self.config.idle_ns);
+            if is_done && is_time {
+                self.units.set_asked_ns(unit, Some(now_ns));
+                orders.push(Order::Send { to: unit, message: Message::Drain });
+            }
+        }
+    }
+
+    fn draining(&self) -> impl Iterator<Item = UnitId> + '_ {
+        let all = if self.units.draining() > 0 { Some(self.units.all()) } else { None };
+        all.into_iter().flatten().filter(|&unit| self.units.state(unit) == UnitState::Draining)
+    }
+
+    /// Whether time alone, without packets, brings something to do.
+    fn has_more_to_do(&self) -> bool {
+        self.units.draining() > 0
+            || self.units.active().len() > usize::from(self.config.units_min)
+            || self.units.active().iter().any(|unit| self.meter.loads_bps()[unit.index()] > 0.0)
+    }
+}

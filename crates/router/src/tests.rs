@@ -1,0 +1,4 @@
+//! The router as a whole: rule by rule, against a reference, and what always holds.
+
+mod bench;
+mod flowlets;

@@ -1,0 +1,208 @@
+//! Flows, flowlets and what their packets are stamped with.
+
+use proto::{FlowId, Handover, Message, Targets, UnitId};
+
+use super::bench::{Bench, MS, fixed, key, send};
+use crate::*;
+
+#[test]
+fn a_gap_longer_than_t_cuts() {
+    // S29, S30
+    let mut bench = Bench::new(fixed(1));
+    bench.packet(0, 1, 100);
+    bench.packet(500_000, 1, 100);
+    assert_eq!(bench.router.counters().flowlets(), 1);
+    bench.packet(1_000_001, 1, 100);
+    let counters = bench.router.counters();
+    assert_eq!((counters.flowlets_of_new_flows, counters.flowlets_by_gap, counters.assignments), (1, 1, 2));
+}
+
+#[test]
+fn a_packet_that_would_make_it_longer_than_b_cuts() {
+    // S29, S31
+    let mut bench = Bench::new(fixed(1));
+    (0..10).for_each(|i| drop(bench.packet(i, 1, 1500)));
+    assert_eq!(bench.router.counters().flowlets_by_size, 0, "15,000 bytes are not more than 15,000");
+    bench.packet(10, 1, 1);
+    assert_eq!(bench.router.counters().flowlets_by_size, 1);
+    bench.packet(11, 1, 14_999);
+    assert_eq!(bench.router.counters().flowlets_by_size, 1, "the new one began with 1 byte");
+    bench.packet(12, 1, 1);
+    assert_eq!(bench.router.counters().flowlets_by_size, 2);
+    assert_eq!(bench.router.counters().bytes, 30_001);
+    let mut uncut = Bench::new(Config { size_max: u64::MAX, ..fixed(1) });
+    (0..100).for_each(|i| drop(uncut.packet(i, 1, u32::MAX)));
+    assert_eq!(uncut.router.counters().flowlets(), 1);
+}
+
+#[test]
+fn packets_are_numbered_and_both_directions_are_one_flow() {
+    // S58, S7
+    let mut bench = Bench::new(fixed(2));
+    for clock in 1..=5 {
+        let (_, stamp) = bench.packet(clock, 7, 100);
+        assert_eq!((stamp.clock, stamp.epoch, stamp.handover), (clock, 1, Handover::None));
+        assert_eq!(stamp.flow, FlowId { slot: 0, generation: 0 });
+    }
+    assert_eq!(bench.packet(6, 8, 100).1.clock, 1);
+}
+
+#[test]
+fn an_owner_that_changes_is_told_first() {
+    // DESIGN 3.1. Unit 0 is filled by a flow, so that the next flowlet of another one goes elsewhere.
+    let mut bench = Bench::new(Config { targets: TargetChoice::None, lambda: 0.0, ..fixed(2) });
+    let (unit, _) = bench.packet(0, 1, 1000);
+    assert_eq!(unit, UnitId(0));
+    bench.packet(0, 2, 200_000);
+    bench.take();
+    let (unit, stamp) = bench.packet(600_000, 1, 1000);
+    assert_eq!((unit, stamp.clock, stamp.epoch), (UnitId(1), 2, 2));
+    assert_eq!(stamp.handover, Handover::From { previous: UnitId(0), last: 1 });
+    let release = Message::Release { flow: stamp.flow, epoch: 2, owner: UnitId(1), last: 1 };
+    assert_eq!(bench.take(), [send(0, release)]);
+    let (unit, again) = bench.packet(700_000, 1, 1000);
+    assert_eq!((unit, again.clock), (UnitId(1), 3));
+    assert_eq!(again.handover, stamp.handover, "the same on every packet of the epoch");
+    assert!(bench.take().is_empty());
+    assert_eq!(bench.router.counters().assignments_moved, 1);
+    assert_eq!(bench.router.units().map(|unit| unit.flows).collect::<Vec<_>>(), [1, 1]);
+}
+
+#[test]
+fn a_spike_counts_at_once() {
+    // S45: a flow's first 15,000 bytes come at once. Its fork is expected to bring half of 240 Mbit/s.
+    let config = Config { alpha: 0.5, lambda: 1.0, targets: TargetChoice::None, ..fixed(2) };
+    let mut bench = Bench::new(Config { capacity_bps: 300_000_000, ..config });
+    (0..10).for_each(|i| drop(bench.packet(i, 1, 1500)));
+    let (unit, stamp) = bench.packet(10, 1, 1500);
+    assert_eq!((unit, stamp.epoch), (UnitId(1), 2), "240 Mbit/s and half as much are more than 300");
+}
+
+#[test]
+fn a_flow_stays_where_it_is_in_flow_mode() {
+    // S6
+    let mut bench = Bench::new(Config { mode: Mode::Flow, ..fixed(3) });
+    for i in 0..200 {
+        assert_eq!(bench.packet(i * MS / 10, 1, 15_000).0, UnitId(0));
+    }
+    assert_eq!(bench.packet(20 * MS, 2, 100).0, UnitId(1), "the first unit is full");
+    assert_eq!(bench.router.counters().flowlets(), 2);
+}
+
+#[test]
+fn an_overloaded_unit_loses_a_flow_when_a_period_is_over() {
+    // S88
+    let mut bench = Bench::new(Config { mode: Mode::SmartFlow { every_ns: 50 * MS }, ..fixed(2) });
+    for i in 0..49 {
+        assert_eq!(bench.packet(i * MS, 1, 200_000).0, UnitId(0), "1.6 Gbit/s");
+    }
+    let (unit, stamp) = bench.packet(50 * MS, 1, 200_000);
+    assert_eq!((unit, stamp.epoch), (UnitId(1), 2));
+}
+
+#[test]
+fn packets_are_sprayed_round_robin() {
+    // S5
+    let mut bench = Bench::new(Config { mode: Mode::Packet, ..fixed(3) });
+    let units: Vec<u16> = (0..6).map(|i| bench.packet(i, 1, 100).0.0).collect();
+    assert_eq!(units, [1, 2, 0, 1, 2, 0]);
+    let (_, stamp) = bench.packet(6, 1, 100);
+    assert_eq!((stamp.clock, stamp.epoch), (7, 7));
+    assert_eq!(bench.take().len(), 6, "a release each time");
+}
+
+#[test]
+fn targets_last_as_long_as_their_flowlet() {
+    // S54, S55
+    let mut bench = Bench::new(Config { lambda: 1.0, ..fixed(6) });
+    let first = bench.packet(0, 1, 100).1.targets;
+    assert_eq!(first.units().len(), 3);
+    assert!((1..5).all(|i| bench.packet(i, 1, 100).1.targets == first));
+    let all: std::collections::BTreeSet<Vec<UnitId>> =
+        (1..50).map(|i| bench.packet(i * MS, 1, 100).1.targets.units().to_vec()).collect();
+    assert!(all.len() > 5, "other flowlets have others");
+    let mut bench = Bench::new(Config { targets: TargetChoice::All, ..fixed(6) });
+    assert_eq!(bench.packet(0, 1, 100).1.targets, Targets::ALL);
+}
+
+#[test]
+fn a_flow_ends_if_its_owner_has_seen_all_of_it() {
+    // DESIGN 3.9
+    let mut bench = Bench::new(Config { targets: TargetChoice::First, ..fixed(3) });
+    let (_, stamp) = bench.packet(0, 1, 100);
+    let flow = stamp.flow;
+    bench.packet(1, 1, 100);
+    let expire = |epoch, clock| Message::Expire { flow, epoch, clock };
+    for (from, epoch, clock) in [(0, 1, 1), (0, 1, 3), (0, 2, 2), (1, 1, 2)] {
+        bench.receive(2, UnitId(from), expire(epoch, clock));
+    }
+    assert!(bench.take().is_empty(), "it hears nothing, and goes on");
+    assert_eq!(bench.router.counters().expiries_refused, 4);
+    bench.receive(3, UnitId(0), expire(1, 2));
+    let end = Message::End { flow };
+    assert_eq!(bench.take(), [0, 1, 2].map(|to| send(to, end.clone())));
+    assert_eq!((bench.router.flows(), bench.router.units().map(|u| u.flows).sum()), (0, 0));
+    bench.receive(4, UnitId(0), expire(1, 2));
+    assert_eq!(bench.take(), [send(0, end)], "it has not heard of it");
+    let (_, stamp) = bench.packet(5, 2, 100);
+    assert_eq!(stamp.flow, FlowId { slot: 0, generation: 1 });
+}
+
+#[test]
+fn a_full_table_refuses_or_makes_room() {
+    let mut bench = Bench::new(Config { flows_max: 2, ..fixed(1) });
+    (1..=2).for_each(|flow| drop(bench.packet(flow.into(), flow, 100)));
+    assert_eq!(bench.try_packet(3, 3, 100), None);
+    assert_eq!(bench.router.counters().refused, 1);
+    assert_eq!(bench.packet(4, 1, 100).1.clock, 2);
+    let mut bench = Bench::new(Config { flows_max: 2, when_full: WhenFull::EndOldest, ..fixed(1) });
+    (1..=2).for_each(|flow| drop(bench.packet(flow.into(), flow, 100)));
+    bench.packet(3, 1, 100);
+    let (_, stamp) = bench.packet(4, 3, 100);
+    assert_eq!(stamp.flow, FlowId { slot: 1, generation: 1 });
+    assert_eq!(bench.take(), [send(0, Message::End { flow: FlowId { slot: 1, generation: 0 } })]);
+    assert_eq!(bench.router.counters().flows_displaced, 1);
+}
+
+#[test]
+fn what_was_rewritten_reaches_the_same_flow() {
+    // DESIGN 3.8
+    let mut bench = Bench::new(fixed(1));
+    let one = bench.packet(0, 1, 100).1.flow;
+    let other = bench.packet(0, 2, 100).1.flow;
+    bench.alias(one, &key(100)).unwrap();
+    let (_, stamp) = bench.packet_with(1, &key(100), 100).unwrap();
+    assert_eq!((stamp.flow, stamp.clock), (one, 2));
+    assert_eq!(bench.alias(other, &key(100)), Err(AliasTaken { by: one }));
+    assert_eq!(bench.alias(other, &key(1)), Err(AliasTaken { by: one }));
+    bench.alias(one, &key(101)).unwrap();
+    bench.alias(other, &key(100)).unwrap();
+    assert_eq!(bench.packet_with(2, &key(100), 100).unwrap().1.flow, other);
+    assert_eq!(bench.packet_with(2, &key(101), 100).unwrap().1.flow, one);
+    bench.alias(one, &key(1)).unwrap();
+    assert_ne!(bench.packet_with(3, &key(101), 100).unwrap().1.flow, one, "its own key needs no alias");
+    bench.receive(4, UnitId(0), Message::Expire { flow: other, epoch: 1, clock: 2 });
+    assert_ne!(bench.packet_with(5, &key(100), 100).unwrap().1.flow, other);
+    bench.alias(other, &key(102)).unwrap();
+    assert_eq!((bench.router.counters().aliases_late, bench.router.counters().aliases_taken), (1, 2));
+}
+
+#[test]
+fn nonsense_is_refused() {
+    let check = |change: fn(&mut Config)| {
+        let mut config = Config { flows_max: 10, ..Config::default() };
+        change(&mut config);
+        Router::new(config).err().map(|error| error.to_string())
+    };
+    assert_eq!(check(|_| ()), None);
+    assert_eq!(check(|c| c.gap_ns = 0).unwrap(), "gap_ns must not be 0");
+    assert_eq!(check(|c| c.units_min = 0).unwrap(), "units_min must not be 0");
+    assert!(check(|c| c.units_min = 11).unwrap().contains("units_max (10)"));
+    assert!(check(|c| c.alpha = f32::NAN).unwrap().contains("alpha"));
+    assert!(check(|c| c.lambda = 1.1).unwrap().contains("lambda must be 0 to 1"));
+    assert!(check(|c| c.targets_count = 12).is_some());
+    assert!(check(|c| c.mode = Mode::SmartFlow { every_ns: 0 }).is_some());
+    assert!(check(|c| c.mode = Mode::Rss { buckets: 0, every_ns: None }).is_some());
+    assert!(check(|c| c.buckets = 0).is_some());
+    assert!(check(|c| c.flows_max = 0).is_some());
+}

@@ -1,0 +1,48 @@
+//! What a unit is told when it starts.
+
+use proto::UnitId;
+
+/// The most slots of flows that a unit knows. What belongs to a slot beyond them is refused and counted.
+pub const SLOTS_MAX: u32 = 1 << 22;
+
+/// The most epochs of one flow that a unit is the owner of and has not done with. What would begin another is refused and
+/// counted.
+pub const TENURES_MAX: usize = 64;
+
+/// So many times [`order_ns`](Config::order_ns) after a flow was released its state is sent to the new owner unasked, if
+/// nothing has been heard from there: all that told it of the flow may have been lost.
+pub const OFFER_AFTER_ORDERS: u64 = 8;
+
+/// How a unit works, and its limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Config {
+    /// Which unit it is.
+    pub id: UnitId,
+    /// After how much silence a flow's state is copied ahead, ns: 250,000 by default (S51). `None`: never.
+    pub replicate_after_ns: Option<u64>,
+    /// How long a packet that comes out of order waits for those before it, ns. Then they are given up.
+    pub order_ns: u64,
+    /// The most packets held, of all flows. Beyond, gaps are given up at once; what waits for a state is dropped.
+    pub held_max: usize,
+    /// The most packets held of one flow; beyond, the same.
+    pub held_per_flow_max: usize,
+    /// The most bytes of copied states kept. Beyond, the oldest go.
+    pub replicas_max_bytes: usize,
+    /// After how much silence a flow's end is proposed to the router, ns, and proposed again. `None`: never.
+    pub expire_after_ns: Option<u64>,
+}
+
+impl Config {
+    /// The defaults, for this unit.
+    pub fn new(id: UnitId) -> Config {
+        Config {
+            id,
+            replicate_after_ns: Some(250_000), // S51
+            order_ns: 1_000_000,
+            held_max: 65_536,
+            held_per_flow_max: 1_024,
+            replicas_max_bytes: 64 << 20,
+            expire_after_ns: None,
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! What a flow needs of its unit while something happens to it.
+
+use proto::{Stamp, UnitId};
+
+use crate::{Config, Counters, Dropped, Engine, Outbox, replicas::Replicas};
+
+/// What a flow needs of its unit while something happens to it.
+pub(crate) struct Context<'a, E: Engine> {
+    pub now_ns: u64,
+    pub config: &'a Config,
+    pub engine: &'a mut E,
+    pub counters: &'a mut Counters,
+    pub replicas: &'a mut Replicas,
+    /// Packets held, of all flows.
+    pub held: &'a mut usize,
+    pub out: &'a mut Outbox<E::Packet>,
+}
+
+impl<E: Engine> Context<'_, E> {
+    /// Which unit this is.
+    pub fn id(&self) -> UnitId {
+        self.config.id
+    }
+
+    /// Drops a packet, and says why.
+    pub fn drop(&mut self, reason: Dropped, stamp: Stamp, packet: E::Packet) {
+        self.counters.drop(reason);
+        self.out.dropped.push((reason, stamp, packet));
+    }
+}

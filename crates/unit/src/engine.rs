@@ -1,0 +1,31 @@
+//! What a unit runs.
+
+use proto::FlowId;
+
+/// What a unit runs: the states of flows, and what packets do to them. The unit decides when, this decides what.
+pub trait Engine {
+    /// A packet, however it is carried.
+    type Packet;
+
+    /// The next packet of a flow; begins the flow if it has no state here.
+    fn process(&mut self, now_ns: u64, flow: FlowId, packet: Self::Packet);
+
+    /// Appends the flow's whole state to `out`; nothing if it has none here.
+    fn save(&mut self, flow: FlowId, out: &mut Vec<u8>);
+
+    /// The flow's state is this from now on, instead of any that is here.
+    ///
+    /// # Errors
+    ///
+    /// [`Unreadable`] if the bytes are no state that [`save`](Engine::save) wrote. Then nothing has changed.
+    fn restore(&mut self, now_ns: u64, flow: FlowId, state: &[u8]) -> Result<(), Unreadable>;
+
+    /// The state here is worth nothing any more: it went elsewhere, or (`ended`) the flow is over, and what it took is
+    /// given back.
+    fn forget(&mut self, now_ns: u64, flow: FlowId, ended: bool);
+}
+
+/// The bytes are no state of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the bytes are no state of a flow that this engine can read")]
+pub struct Unreadable;

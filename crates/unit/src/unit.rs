@@ -1,0 +1,203 @@
+//! The unit: all its flows.
+
+use std::hash::{Hash, Hasher};
+
+use proto::{Epoch, FlowId, Message, Stamp, UnitId, Watermark};
+
+use crate::{
+    Config, Counters, Dropped, Engine, Outbox, SLOTS_MAX, context::Context, replicas::Replicas, slot::Slot,
+    timers::Timers,
+};
+
+/// A compute unit: decides when its engine gets which packet, and where the flows' states are. See the crate.
+#[derive(Clone, Debug)]
+pub struct Unit<E: Engine> {
+    config: Config,
+    engine: E,
+    /// By [`FlowId::slot`].
+    slots: Vec<Slot<E::Packet>>,
+    /// Slots whose flows the unit has anything to do with.
+    here: usize,
+    /// Packets held, of all flows.
+    held: usize,
+    replicas: Replicas,
+    timers: Timers,
+    is_draining: bool,
+    counters: Counters,
+}
+
+impl<E: Engine> Unit<E> {
+    /// One that has no flows.
+    pub fn new(config: Config, engine: E) -> Unit<E> {
+        Unit {
+            config,
+            engine,
+            slots: Vec::new(),
+            here: 0,
+            held: 0,
+            replicas: Replicas::default(),
+            timers: Timers::default(),
+            is_draining: false,
+            counters: Counters::default(),
+        }
+    }
+
+    /// A packet, from the router, or sent on by a unit ([`Outbox::forwarded`]). It may make several be processed: those that
+    /// waited for it, too, in the order of their clocks.
+    pub fn packet(&mut self, now_ns: u64, stamp: Stamp, packet: E::Packet, out: &mut Outbox<E::Packet>) {
+        if stamp.flow.slot >= SLOTS_MAX || stamp.clock == 0 || stamp.epoch == 0 {
+            self.counters.drop(Dropped::Refused);
+            out.dropped.push((Dropped::Refused, stamp, packet));
+            return;
+        }
+        self.at(now_ns, stamp.flow.slot, out, |slot, cx| slot.packet(stamp, packet, cx));
+    }
+
+    /// A message, from the router (`from`: none) or from a unit.
+    pub fn receive(
+        &mut self,
+        now_ns: u64,
+        from: Option<UnitId>,
+        message: Message,
+        out: &mut Outbox<E::Packet>,
+    ) {
+        let flow = match (&message, from) {
+            (Message::Drain, None) => return self.drain(out),
+            (Message::Release { flow, .. } | Message::Adopt { flow, .. } | Message::End { flow }, None) => {
+                *flow
+            }
+            (
+                Message::Pull { flow, .. }
+                | Message::State { flow, .. }
+                | Message::Taken { flow, .. }
+                | Message::Replica { flow, .. },
+                Some(from),
+            ) if from != self.config.id => *flow,
+            _ => return self.counters.messages_refused += 1,
+        };
+        if flow.slot >= SLOTS_MAX {
+            self.counters.messages_refused += 1;
+            return;
+        }
+        self.at(now_ns, flow.slot, out, |slot, cx| slot.receive(flow, from, message, cx));
+    }
+
+    /// Does what is due: copies the states of flows that are silent ahead (S51), gives up what did not come in time, offers
+    /// states that nobody asked for, and proposes ends.
+    pub fn advance(&mut self, now_ns: u64, out: &mut Outbox<E::Packet>) {
+        while let Some(slot) = self.timers.take_due(now_ns) {
+            self.at(now_ns, slot, out, |slot, cx| {
+                slot.armed_ns = u64::MAX;
+                slot.advance(cx);
+            });
+        }
+    }
+
+    /// When [`advance`](Unit::advance) has something to do; `u64::MAX`: never. It may turn out to be nothing.
+    pub fn due_ns(&self) -> u64 {
+        self.timers.due_ns()
+    }
+
+    /// Asks once more for every state that is awaited: the messages may have been lost.
+    pub fn pull_again(&mut self, now_ns: u64, out: &mut Outbox<E::Packet>) {
+        for slot in (0..SLOTS_MAX).take(self.slots.len()) {
+            self.at(now_ns, slot, out, |slot, cx| slot.pull_again(cx));
+        }
+    }
+
+    /// The epoch in which this unit is a flow's owner, and which packets its state covers; none if the state is not here, or
+    /// if the unit has heard of the next owner.
+    pub fn owned(&self, flow: FlowId) -> Option<(Epoch, Watermark)> {
+        self.slots.get(flow.slot as usize).filter(|slot| slot.is_of(flow))?.owned()
+    }
+
+    /// How many flows it owns, is to own, or still has the states of.
+    pub fn flows(&self) -> usize {
+        self.here
+    }
+
+    /// How many packets wait.
+    pub fn held(&self) -> usize {
+        self.held
+    }
+
+    /// How many bytes the copies of states take that others own.
+    pub fn replica_bytes(&self) -> usize {
+        self.replicas.bytes()
+    }
+
+    /// What it runs.
+    pub fn engine(&self) -> &E {
+        &self.engine
+    }
+
+    /// What it runs. Flows that the unit has must not be taken away.
+    pub fn engine_mut(&mut self) -> &mut E {
+        &mut self.engine
+    }
+
+    /// What it has counted.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Says so once no flow is left; now, if there is none.
+    fn drain(&mut self, out: &mut Outbox<E::Packet>) {
+        if !self.is_draining && self.here == 0 {
+            out.to_router.push(Message::Drained);
+        }
+        self.is_draining = true;
+    }
+
+    /// Lets something happen to the flow in a slot, and sees to what follows for the unit.
+    fn at(
+        &mut self,
+        now_ns: u64,
+        index: u32,
+        out: &mut Outbox<E::Packet>,
+        act: impl FnOnce(&mut Slot<E::Packet>, &mut Context<'_, E>),
+    ) {
+        let at = index as usize;
+        if at >= self.slots.len() {
+            self.slots.resize_with(at + 1, Slot::default);
+        }
+        let slot = &mut self.slots[at];
+        let was_here = slot.is_here();
+        let mut cx = Context {
+            now_ns,
+            config: &self.config,
+            engine: &mut self.engine,
+            counters: &mut self.counters,
+            replicas: &mut self.replicas,
+            held: &mut self.held,
+            out,
+        };
+        act(slot, &mut cx);
+        let due_ns = slot.settle(&cx).max(now_ns.saturating_add(1));
+        // A time that has moved back is looked at again when it comes: packets that come in order touch no timer.
+        if due_ns < slot.armed_ns || !slot.is_here() {
+            self.timers.set(index, slot.armed_ns, due_ns);
+            slot.armed_ns = due_ns;
+        }
+        match (was_here, slot.is_here()) {
+            (false, true) => self.here += 1,
+            (true, false) => {
+                self.here -= 1;
+                if self.is_draining && self.here == 0 {
+                    out.to_router.push(Message::Drained);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Of all that decides what the unit will do; not of what it has counted.
+impl<E: Engine + Hash> Hash for Unit<E>
+where
+    E::Packet: Hash,
+{
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.config, &self.engine, &self.slots, &self.replicas, &self.timers, self.is_draining).hash(state);
+    }
+}

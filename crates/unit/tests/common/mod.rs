@@ -1,0 +1,56 @@
+//! An engine whose states say all that has happened to them.
+#![allow(dead_code)]
+
+use std::collections::BTreeMap;
+
+use proto::FlowId;
+use unit::{Engine, Unreadable};
+
+/// A flow's state is the list of the clocks that were processed, in that order.
+#[derive(Clone, Debug, Default, Hash)]
+pub struct Ledger {
+    pub states: BTreeMap<FlowId, Vec<u64>>,
+    /// All that was processed here, wherever the states went.
+    pub processed: Vec<(FlowId, u64)>,
+    /// Flows forgotten, and whether they had ended.
+    pub forgotten: Vec<(FlowId, bool)>,
+}
+
+impl Ledger {
+    /// A flow's state; empty if there is none.
+    pub fn state(&self, flow: FlowId) -> &[u64] {
+        self.states.get(&flow).map_or(&[], |state| state)
+    }
+}
+
+impl Engine for Ledger {
+    type Packet = u64;
+
+    fn process(&mut self, _: u64, flow: FlowId, packet: u64) {
+        self.states.entry(flow).or_default().push(packet);
+        self.processed.push((flow, packet));
+    }
+
+    fn save(&mut self, flow: FlowId, out: &mut Vec<u8>) {
+        out.extend(bytes(self.state(flow)));
+    }
+
+    fn restore(&mut self, _: u64, flow: FlowId, state: &[u8]) -> Result<(), Unreadable> {
+        let (clocks, rest) = state.as_chunks::<8>();
+        if !rest.is_empty() {
+            return Err(Unreadable);
+        }
+        self.states.insert(flow, clocks.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect());
+        Ok(())
+    }
+
+    fn forget(&mut self, _: u64, flow: FlowId, ended: bool) {
+        self.states.remove(&flow);
+        self.forgotten.push((flow, ended));
+    }
+}
+
+/// A state as the engine writes it.
+pub fn bytes(clocks: &[u64]) -> Vec<u8> {
+    clocks.iter().flat_map(|clock| clock.to_le_bytes()).collect()
+}
