@@ -340,7 +340,7 @@ impl Router {
     }
 
     /// Counts the packet, and says what is written on it (S13, S58).
-    #[inline]
+    #[inline(always)]
     fn stamp(&mut self, now_ns: u64, found: Found, len: u32) -> Routed {
         let id = self.flows.id(found.slot);
         let flow = self.flows.get_mut(found.slot);

@@ -2,3 +2,7 @@
 
 mod bench;
 mod flowlets;
+mod invariants;
+mod reference;
+mod scaling;
+mod timing;

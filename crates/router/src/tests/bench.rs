@@ -26,6 +26,11 @@ impl Bench {
         self.try_packet(now_ns, flow, len).unwrap()
     }
 
+    /// The same, when it does not matter what becomes of it.
+    pub fn feed(&mut self, now_ns: u64, flow: u32, len: u32) {
+        let _ = self.try_packet(now_ns, flow, len);
+    }
+
     pub fn packet_with(&mut self, now_ns: u64, key: &FlowKey, len: u32) -> Option<(UnitId, Stamp)> {
         let hash = self.hasher.hash(key);
         let reversed = now_ns % 2 == 1; // It must not matter.
@@ -51,15 +56,6 @@ impl Bench {
 
     pub fn take(&mut self) -> Vec<Order> {
         std::mem::take(&mut self.orders)
-    }
-
-    /// Starts units as they are ordered, without delay.
-    pub fn start_all(&mut self, now_ns: u64) {
-        for order in self.take() {
-            if let Order::Start(unit) = order {
-                self.router.started(now_ns, unit);
-            }
-        }
     }
 
     pub fn state(&self, unit: u16) -> UnitState {

@@ -21,7 +21,7 @@ fn a_gap_longer_than_t_cuts() {
 fn a_packet_that_would_make_it_longer_than_b_cuts() {
     // S29, S31
     let mut bench = Bench::new(fixed(1));
-    (0..10).for_each(|i| drop(bench.packet(i, 1, 1500)));
+    (0..10).for_each(|i| bench.feed(i, 1, 1500));
     assert_eq!(bench.router.counters().flowlets_by_size, 0, "15,000 bytes are not more than 15,000");
     bench.packet(10, 1, 1);
     assert_eq!(bench.router.counters().flowlets_by_size, 1);
@@ -31,7 +31,7 @@ fn a_packet_that_would_make_it_longer_than_b_cuts() {
     assert_eq!(bench.router.counters().flowlets_by_size, 2);
     assert_eq!(bench.router.counters().bytes, 30_001);
     let mut uncut = Bench::new(Config { size_max: u64::MAX, ..fixed(1) });
-    (0..100).for_each(|i| drop(uncut.packet(i, 1, u32::MAX)));
+    (0..100).for_each(|i| uncut.feed(i, 1, u32::MAX));
     assert_eq!(uncut.router.counters().flowlets(), 1);
 }
 
@@ -73,7 +73,7 @@ fn a_spike_counts_at_once() {
     // S45: a flow's first 15,000 bytes come at once. Its fork is expected to bring half of 240 Mbit/s.
     let config = Config { alpha: 0.5, lambda: 1.0, targets: TargetChoice::None, ..fixed(2) };
     let mut bench = Bench::new(Config { capacity_bps: 300_000_000, ..config });
-    (0..10).for_each(|i| drop(bench.packet(i, 1, 1500)));
+    (0..10).for_each(|i| bench.feed(i, 1, 1500));
     let (unit, stamp) = bench.packet(10, 1, 1500);
     assert_eq!((unit, stamp.epoch), (UnitId(1), 2), "240 Mbit/s and half as much are more than 300");
 }
@@ -151,12 +151,12 @@ fn a_flow_ends_if_its_owner_has_seen_all_of_it() {
 #[test]
 fn a_full_table_refuses_or_makes_room() {
     let mut bench = Bench::new(Config { flows_max: 2, ..fixed(1) });
-    (1..=2).for_each(|flow| drop(bench.packet(flow.into(), flow, 100)));
+    (1..=2).for_each(|flow| bench.feed(flow.into(), flow, 100));
     assert_eq!(bench.try_packet(3, 3, 100), None);
     assert_eq!(bench.router.counters().refused, 1);
     assert_eq!(bench.packet(4, 1, 100).1.clock, 2);
     let mut bench = Bench::new(Config { flows_max: 2, when_full: WhenFull::EndOldest, ..fixed(1) });
-    (1..=2).for_each(|flow| drop(bench.packet(flow.into(), flow, 100)));
+    (1..=2).for_each(|flow| bench.feed(flow.into(), flow, 100));
     bench.packet(3, 1, 100);
     let (_, stamp) = bench.packet(4, 3, 100);
     assert_eq!(stamp.flow, FlowId { slot: 1, generation: 1 });

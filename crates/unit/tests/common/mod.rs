@@ -1,6 +1,8 @@
 //! An engine whose states say all that has happened to them.
 #![allow(dead_code)]
 
+pub mod world;
+
 use std::collections::BTreeMap;
 
 use proto::FlowId;

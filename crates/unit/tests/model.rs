@@ -1,0 +1,153 @@
+//! Every order in which what the protocol sends can arrive, for small schedules of owners: what the router sends a unit
+//! arrives in order, what units send each other in any; a packet may be lost before its unit, a message may come twice, and
+//! any timer may fire before anything arrives. Of the very code that runs.
+
+use std::collections::HashSet;
+
+use proto::{FlowId, Targets, UnitId};
+use unit::{Config, Unit};
+
+use common::world::{Flow, Item, World};
+
+mod common;
+
+const FLOW: FlowId = FlowId { slot: 0, generation: 1 };
+
+/// What the router does.
+#[derive(Clone, Copy)]
+enum Step {
+    /// So many packets go to this unit.
+    Packets(u16, u64),
+    /// This unit is to own the flow, without a packet.
+    Adopt(u16),
+}
+use Step::{Adopt, Packets};
+
+/// What may go wrong, and how often.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+struct Faults {
+    lost: u8,
+    twice: u8,
+}
+
+/// Goes through all that can happen; how many different worlds that are.
+fn explore(units: u16, steps: &[Step], copies: Targets, faults: Faults) -> usize {
+    let mut world = World::new(units, |id| Config {
+        replicate_after_ns: (copies != Targets::NONE).then_some(150),
+        order_ns: 100,
+        ..Config::new(id)
+    });
+    let mut flow = Flow::new(FLOW, UnitId(0));
+    for step in steps {
+        match *step {
+            Packets(owner, packets) => {
+                flow.release_to(UnitId(owner), &mut world);
+                (0..packets).for_each(|_| flow.packet(copies, &mut world));
+            }
+            Adopt(owner) => {
+                flow.release_to(UnitId(owner), &mut world);
+                flow.adopt(&mut world);
+            }
+        }
+    }
+    let mut seen = HashSet::from([(world.fingerprint(), faults)]);
+    let mut open = vec![(world, faults)];
+    while let Some((world, faults)) = open.pop() {
+        if world.wire.is_empty() {
+            check_rest(world.clone(), &flow);
+        }
+        for (next, faults) in successors(&world, faults) {
+            if seen.insert((next.fingerprint(), faults)) {
+                next.check();
+                open.push((next, faults));
+            }
+        }
+    }
+    seen.len()
+}
+
+/// All that can happen next.
+fn successors(world: &World, faults: Faults) -> Vec<(World, Faults)> {
+    let mut next = Vec::new();
+    let mut go = |faults: Faults, act: &dyn Fn(&mut World)| {
+        let mut world = world.clone();
+        act(&mut world);
+        next.push((world, faults));
+    };
+    for (at, parcel) in world.wire.iter().enumerate() {
+        if parcel.from.is_none() && !world.is_first(at) {
+            continue;
+        }
+        go(faults, &|world| world.deliver(at, false));
+        match parcel.item {
+            Item::Packet(..) if faults.lost > 0 => {
+                let faults = Faults { lost: faults.lost - 1, ..faults };
+                go(faults, &|world| _ = world.wire.remove(at));
+            }
+            Item::Message(_) if faults.twice > 0 => {
+                let faults = Faults { twice: faults.twice - 1, ..faults };
+                go(faults, &|world| world.deliver(at, true));
+            }
+            _ => {}
+        }
+    }
+    if world.due_ns() != u64::MAX {
+        go(faults, &|world| world.advance(world.due_ns()));
+    }
+    next
+}
+
+/// From here on nothing is lost: it has to come to a good end.
+fn check_rest(mut world: World, flow: &Flow) {
+    world.settle();
+    let lost = world.check_end(flow);
+    assert_eq!(lost, world.units.iter().map(|unit| unit.counters().given_up).sum::<u64>());
+    assert_eq!(world.units.iter().map(Unit::flows).sum::<usize>(), 1, "something waits forever");
+}
+
+fn report(name: &str, worlds: usize) {
+    println!("{name}: {worlds} worlds");
+    assert!(worlds > 100);
+}
+
+const NONE: Faults = Faults { lost: 0, twice: 0 };
+
+#[test]
+fn a_flow_goes_to_another_unit() {
+    let faults = Faults { lost: 2, twice: 1 };
+    report("to another", explore(2, &[Packets(0, 2), Packets(1, 2)], Targets::ALL, faults));
+}
+
+#[test]
+fn a_flow_comes_back() {
+    let steps = [Packets(0, 2), Packets(1, 1), Packets(0, 1)];
+    report("back", explore(2, &steps, Targets::NONE, Faults { lost: 1, twice: 1 }));
+    let steps = [Packets(0, 1), Packets(1, 1), Packets(0, 1)];
+    report("back, with copies", explore(2, &steps, Targets::ALL, NONE));
+}
+
+#[test]
+fn a_flow_goes_on_before_it_has_come() {
+    let steps = [Packets(0, 2), Packets(1, 1), Packets(2, 1)];
+    report("on", explore(3, &steps, Targets::NONE, Faults { lost: 1, twice: 1 }));
+    let mut last = Targets::NONE;
+    last.add(UnitId(2));
+    let steps = [Packets(0, 1), Packets(1, 1), Packets(2, 1)];
+    report("on, with copies", explore(3, &steps, last, NONE));
+}
+
+#[test]
+fn a_flow_has_four_owners() {
+    let steps = [Packets(0, 1), Packets(1, 1), Packets(0, 1), Packets(2, 1)];
+    report("four owners", explore(3, &steps, Targets::NONE, Faults { lost: 1, twice: 0 }));
+    let steps = [Packets(0, 1), Packets(1, 1), Packets(0, 1), Packets(1, 1)];
+    report("to and fro", explore(2, &steps, Targets::NONE, Faults { lost: 1, twice: 0 }));
+}
+
+#[test]
+fn a_flow_is_adopted() {
+    let steps = [Packets(0, 1), Adopt(1), Packets(0, 1)];
+    report("adopted", explore(2, &steps, Targets::ALL, Faults { lost: 1, twice: 0 }));
+    let steps = [Packets(0, 1), Adopt(1), Adopt(2), Packets(1, 1)];
+    report("adopted twice", explore(3, &steps, Targets::NONE, Faults { lost: 1, twice: 0 }));
+}
