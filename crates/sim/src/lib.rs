@@ -1,1 +1,47 @@
-//! sim
+//! Routers and units on virtual time.
+//!
+//! A [`Scenario`] says which packets come, how they are assigned, what processes them and what lies in between. The same
+//! scenario and seed give the same [`Report`], byte for byte. Router and units are those that run anywhere else: this crate
+//! gives them time, packets, and links between them, and checks all they do against a single unit ([`Violation`]).
+//!
+//! ```
+//! use sim::{Scenario, Simulation};
+//!
+//! let scenario = Scenario::parse(
+//!     r#"
+//!     [workload.steady]
+//!     rate = "500Mbps"
+//!     [run]
+//!     time = "50ms"
+//!     warm_up = "10ms"
+//!     "#,
+//! )?;
+//! let report = Simulation::new(scenario, 1)?.run()?;
+//! assert_eq!(report.checked.processed, report.workload.packets);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod bill;
+mod checks;
+mod engine;
+mod epochs;
+mod event;
+mod latency;
+mod link;
+mod parts;
+mod random;
+mod report;
+pub mod scenario;
+mod server;
+mod simulation;
+mod tally;
+pub mod workload;
+mod world;
+
+pub use bill::{Bill, Money};
+pub use checks::{Checked, Violation};
+pub use epochs::{Epoch, Tracking};
+pub use latency::Latency;
+pub use report::{Assignment, Report, State};
+pub use scenario::{Scenario, ScenarioError};
+pub use simulation::{Failed, Progress, Simulation, SimulationError};

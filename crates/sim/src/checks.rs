@@ -1,0 +1,335 @@
+//! Whether a run did what it must (R8): checked packet by packet, in every run.
+//!
+//! The oracle is a single unit that processes what was processed, in that order. It is the simplest thing that can be
+//! right: for each flow, the clock and the state after its last packet.
+
+use std::collections::BTreeMap;
+
+use packet::split_mix;
+use proto::{FlowId, UnitId};
+use serde::Serialize;
+
+use crate::engine::{Processed, fold};
+
+/// What has been found to be right so far.
+#[derive(Clone, Debug, Default)]
+pub struct Checks {
+    /// By slot: the flow that has it.
+    flows: Vec<Account>,
+    /// Flows that had slots before, and whose packets are not all accounted for.
+    past: BTreeMap<FlowId, Account>,
+    counts: Checked,
+    /// Packets whose fate is not known.
+    under_way: u64,
+}
+
+/// What was checked, and held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Checked {
+    /// Packets that the router numbered; each is one of the following.
+    pub packets: u64,
+    /// Packets that were processed: once, in order, and on the state that the one before had left.
+    pub processed: u64,
+    /// Packets that were dropped, with a reason.
+    pub dropped: u64,
+    /// Packets that were lost on a link.
+    pub lost: u64,
+    /// States that were compared with the oracle's when they ended, or at the end of the run.
+    pub states: u64,
+}
+
+/// A run did what it must not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Violation {
+    /// A packet was processed twice, or behind one that is later in its flow.
+    #[error("{flow}: packet {clock} was processed at {unit} after packet {last}")]
+    OutOfOrder {
+        /// Whose.
+        flow: FlowId,
+        /// Which.
+        clock: u64,
+        /// The flow's packet that was processed before.
+        last: u64,
+        /// Where.
+        unit: UnitId,
+    },
+    /// A packet met another state than the one that the packet before had left.
+    #[error("{flow}: packet {clock} was processed at {unit} on a state that is not the one packet {last} left")]
+    WrongState {
+        /// Whose.
+        flow: FlowId,
+        /// Which.
+        clock: u64,
+        /// The flow's packet that was processed before; 0: none.
+        last: u64,
+        /// Where.
+        unit: UnitId,
+    },
+    /// What became of a packet is said twice, or of one that there never was.
+    #[error("{flow}: packet {clock} has more than one fate, or should have none")]
+    Fates {
+        /// Whose.
+        flow: FlowId,
+        /// Which.
+        clock: u64,
+    },
+    /// Packets are not accounted for.
+    #[error("{flow}: {packets} packets are not accounted for")]
+    Unaccounted {
+        /// Whose.
+        flow: FlowId,
+        /// How many; 0: as many as there should be, but others.
+        packets: u64,
+    },
+    /// A state is not what the flow's packets make of one.
+    #[error("{flow}: its state at the end is not what its packets make of one")]
+    WrongEnd {
+        /// Whose.
+        flow: FlowId,
+    },
+    /// A flow has no state at the end, or several.
+    #[error("{flow}: {states} units have its state at the end")]
+    States {
+        /// Whose.
+        flow: FlowId,
+        /// How many.
+        states: u32,
+    },
+    /// What was under way did not come to an end.
+    #[error("{packets} packets and {messages} messages are still under way")]
+    Unfinished {
+        /// Packets whose fate is not known.
+        packets: u64,
+        /// Messages.
+        messages: u64,
+    },
+}
+
+/// A flow's account.
+#[derive(Clone, Copy, Debug, Default)]
+struct Account {
+    generation: u32,
+    is_over: bool,
+    /// States found at the end.
+    states: u32,
+    /// The clock of the packet processed last.
+    last: u64,
+    /// What that has left.
+    state: u64,
+    /// Packets that were stamped, less those whose fate is known.
+    open: u64,
+    /// The same as a sum of their clocks, scrambled: 0 if they are the same packets.
+    balance: u64,
+}
+
+impl Checks {
+    /// The router has numbered a packet.
+    #[inline]
+    pub fn stamped(&mut self, flow: FlowId, clock: u64) {
+        let slot = flow.slot as usize;
+        if slot >= self.flows.len() {
+            self.flows.resize(slot + 1, Account::default());
+        }
+        let account = &mut self.flows[slot];
+        if account.generation != flow.generation {
+            let before = FlowId { slot: flow.slot, generation: account.generation };
+            if account.open > 0 || account.balance != 0 {
+                self.past.insert(before, *account);
+            }
+            *account = Account { generation: flow.generation, ..Account::default() };
+        }
+        account.open += 1;
+        account.balance = account.balance.wrapping_add(scramble(clock));
+        self.counts.packets += 1;
+        self.under_way += 1;
+    }
+
+    /// A unit has processed a packet.
+    ///
+    /// # Errors
+    /// If that was not the packet's turn, or the state not the right one.
+    #[inline]
+    pub fn processed(&mut self, unit: UnitId, done: &Processed) -> Result<(), Violation> {
+        let (flow, clock) = (done.flow, done.packet.clock);
+        self.fate(flow, clock)?;
+        let Some(account) = self.account(flow) else { return Err(Violation::Fates { flow, clock }) };
+        let last = account.last;
+        if clock <= last {
+            return Err(Violation::OutOfOrder { flow, clock, last, unit });
+        }
+        if done.before != account.state {
+            return Err(Violation::WrongState { flow, clock, last, unit });
+        }
+        account.last = clock;
+        account.state = fold(account.state, clock);
+        self.counts.processed += 1;
+        Ok(())
+    }
+
+    /// A packet was dropped.
+    ///
+    /// # Errors
+    /// If it had another fate before.
+    pub fn dropped(&mut self, flow: FlowId, clock: u64) -> Result<(), Violation> {
+        self.counts.dropped += 1;
+        self.fate(flow, clock)
+    }
+
+    /// A link has lost a packet.
+    ///
+    /// # Errors
+    /// If it had another fate before.
+    pub fn lost(&mut self, flow: FlowId, clock: u64) -> Result<(), Violation> {
+        self.counts.lost += 1;
+        self.fate(flow, clock)
+    }
+
+    /// A flow has ended with this state.
+    ///
+    /// # Errors
+    /// If that is not the oracle's.
+    pub fn ended(&mut self, flow: FlowId, state: u64) -> Result<(), Violation> {
+        self.counts.states += 1;
+        match self.account(flow) {
+            Some(account) if account.state == state => {
+                account.is_over = true;
+                Ok(())
+            }
+            _ => Err(Violation::WrongEnd { flow }),
+        }
+    }
+
+    /// Packets whose fate is not known.
+    #[inline]
+    pub fn under_way(&self) -> u64 {
+        self.under_way
+    }
+
+    /// The end: these are all states that units have.
+    ///
+    /// # Errors
+    /// If a packet is not accounted for, or a flow has not exactly one state, or not the oracle's.
+    pub fn finish(mut self, states: impl Iterator<Item = (FlowId, u64)>) -> Result<Checked, Violation> {
+        for (flow, state) in states {
+            let Some(account) = self.account(flow) else { return Err(Violation::States { flow, states: 1 }) };
+            if account.state != state {
+                return Err(Violation::WrongEnd { flow });
+            }
+            account.states += 1;
+            self.counts.states += 1;
+        }
+        let live = self.flows.iter().enumerate().map(|(slot, account)| {
+            // Slots are numbered by u32.
+            (FlowId { slot: slot as u32, generation: account.generation }, account)
+        });
+        for (flow, account) in live.chain(self.past.iter().map(|(&flow, account)| (flow, account))) {
+            if account.open > 0 || account.balance != 0 {
+                return Err(Violation::Unaccounted { flow, packets: account.open });
+            }
+            let wanted = u32::from(account.last > 0 && !account.is_over);
+            if account.states != wanted {
+                return Err(Violation::States { flow, states: account.states });
+            }
+        }
+        Ok(self.counts)
+    }
+
+    #[inline]
+    fn account(&mut self, flow: FlowId) -> Option<&mut Account> {
+        match self.flows.get_mut(flow.slot as usize) {
+            Some(account) if account.generation == flow.generation => Some(account),
+            _ => self.past.get_mut(&flow),
+        }
+    }
+
+    /// A packet's fate is known.
+    #[inline]
+    fn fate(&mut self, flow: FlowId, clock: u64) -> Result<(), Violation> {
+        match self.account(flow) {
+            Some(account) if account.open > 0 => {
+                account.open -= 1;
+                account.balance = account.balance.wrapping_sub(scramble(clock));
+                self.under_way -= 1;
+                Ok(())
+            }
+            _ => Err(Violation::Fates { flow, clock }),
+        }
+    }
+}
+
+#[inline]
+fn scramble(clock: u64) -> u64 {
+    let mut state = clock;
+    split_mix(&mut state)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Packet;
+
+    const FLOW: FlowId = FlowId { slot: 0, generation: 0 };
+    const UNIT: UnitId = UnitId(0);
+
+    fn done(clock: u64, before: u64) -> Processed {
+        let packet = Packet { came_ns: 0, at_unit_ns: 0, clock, len: 100 };
+        Processed { flow: FLOW, packet, before, done_ns: 0 }
+    }
+
+    /// After packets 1 to 4 were stamped, and 1 was processed.
+    fn checks() -> Checks {
+        let mut checks = Checks::default();
+        (1..=4).for_each(|clock| checks.stamped(FLOW, clock));
+        checks.processed(UNIT, &done(1, 0)).unwrap();
+        checks
+    }
+
+    #[test]
+    fn a_run_that_is_right_passes() {
+        let mut checks = checks();
+        checks.lost(FLOW, 2).unwrap();
+        checks.processed(UNIT, &done(3, fold(0, 1))).unwrap();
+        checks.dropped(FLOW, 4).unwrap();
+        let checked = checks.finish([(FLOW, fold(fold(0, 1), 3))].into_iter()).unwrap();
+        assert_eq!(checked, Checked { packets: 4, processed: 2, dropped: 1, lost: 1, states: 1 });
+    }
+
+    #[test]
+    fn each_wrong_is_found() {
+        let state = fold(0, 1);
+        assert!(matches!(checks().processed(UNIT, &done(1, state)), Err(Violation::OutOfOrder { .. })));
+        assert!(matches!(checks().processed(UNIT, &done(2, 0)), Err(Violation::WrongState { .. })));
+        assert!(matches!(checks().ended(FLOW, 0), Err(Violation::WrongEnd { .. })));
+        assert_eq!(
+            checks().finish([(FLOW, state)].into_iter()),
+            Err(Violation::Unaccounted { flow: FLOW, packets: 3 })
+        );
+        let all_lost = || {
+            let mut checks = checks();
+            (2..=4).for_each(|clock| checks.lost(FLOW, clock).unwrap());
+            checks
+        };
+        assert!(matches!(all_lost().lost(FLOW, 4), Err(Violation::Fates { .. })));
+        assert!(matches!(all_lost().finish(std::iter::empty()), Err(Violation::States { states: 0, .. })));
+        let twice = [(FLOW, state), (FLOW, state)];
+        assert!(matches!(all_lost().finish(twice.into_iter()), Err(Violation::States { states: 2, .. })));
+        assert!(matches!(all_lost().finish([(FLOW, 5)].into_iter()), Err(Violation::WrongEnd { .. })));
+        let mut same_twice = checks();
+        [2, 2, 4].into_iter().for_each(|clock| same_twice.lost(FLOW, clock).unwrap());
+        assert!(matches!(
+            same_twice.finish([(FLOW, state)].into_iter()),
+            Err(Violation::Unaccounted { packets: 0, .. })
+        ));
+    }
+
+    #[test]
+    fn a_slot_has_one_flow_after_the_other() {
+        let mut checks = checks();
+        checks.ended(FLOW, fold(0, 1)).unwrap();
+        let next = FlowId { slot: 0, generation: 1 };
+        checks.stamped(next, 1);
+        checks.lost(next, 1).unwrap();
+        (2..=4).for_each(|clock| checks.dropped(FLOW, clock).unwrap());
+        assert!(checks.finish(std::iter::empty()).is_ok());
+    }
+}

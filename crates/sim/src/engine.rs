@@ -1,0 +1,272 @@
+//! What simulated units run: states that tell exactly which packets made them, and in which order.
+
+use proto::FlowId;
+use unit::{Engine, Unreadable};
+
+use crate::scenario::Units;
+
+/// A packet at a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// When it came to the router.
+    pub came_ns: u64,
+    /// When it came to its unit; `u64::MAX`: it has not.
+    pub at_unit_ns: u64,
+    /// Its number in its flow.
+    pub clock: u64,
+    /// Bytes on the wire.
+    pub len: u32,
+}
+
+/// What a packet makes of a state that packets have made before. The fold over a flow's packets tells which they were, and
+/// in which order they came.
+#[inline]
+pub fn fold(state: u64, clock: u64) -> u64 {
+    let mut sum = state.rotate_left(5) ^ clock;
+    packet::split_mix(&mut sum)
+}
+
+/// How long packets take.
+#[derive(Clone, Copy, Debug)]
+pub struct Service {
+    packet_ps: u64,
+    byte_ps: u64,
+}
+
+impl Service {
+    /// As these units take: by capacity, unless the costs are given.
+    pub fn of(units: &Units) -> Service {
+        match (units.packet_cost, units.byte_cost) {
+            (None, None) => Service { packet_ps: 0, byte_ps: 8_000_000_000_000 / units.capacity.0 },
+            (packet, byte) => Service {
+                packet_ps: packet.unwrap_or_default().0,
+                byte_ps: byte.unwrap_or_default().0,
+            },
+        }
+    }
+
+    /// How long a packet of this length takes, in ns.
+    #[inline]
+    pub fn ns(&self, len: u32) -> u64 {
+        (self.packet_ps + self.byte_ps * u64::from(len) + 500) / 1_000
+    }
+}
+
+/// A packet was processed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Processed {
+    /// Its flow.
+    pub flow: FlowId,
+    /// The packet.
+    pub packet: Packet,
+    /// The flow's state that it met.
+    pub before: u64,
+    /// When it was done.
+    pub done_ns: u64,
+}
+
+/// The engine of a simulated unit: one packet at a time, each takes its time.
+#[derive(Clone, Debug)]
+pub struct Counting {
+    service: Service,
+    /// Bytes of a saved state.
+    state_len: usize,
+    states: States,
+    busy_until_ns: u64,
+    /// What was processed since it was taken last.
+    processed: Vec<Processed>,
+    /// Flows that ended, with their states, since they were taken last.
+    ended: Vec<(FlowId, u64)>,
+}
+
+/// The least bytes of a saved state.
+const STATE_MIN: usize = size_of::<u64>();
+
+impl Counting {
+    /// An engine whose flows have so many bytes of state; not fewer than 8.
+    pub fn new(service: Service, state_len: usize) -> Counting {
+        Counting {
+            service,
+            state_len: state_len.max(STATE_MIN),
+            states: States::default(),
+            busy_until_ns: 0,
+            processed: Vec::new(),
+            ended: Vec::new(),
+        }
+    }
+
+    /// Until when it is busy with what it was given.
+    #[inline]
+    pub fn busy_until_ns(&self) -> u64 {
+        self.busy_until_ns
+    }
+
+    /// What was processed since the last call goes to `out`.
+    #[inline]
+    pub fn take_processed(&mut self, out: &mut Vec<Processed>) {
+        out.append(&mut self.processed);
+    }
+
+    /// Flows that ended since the last call, with their states, go to `out`.
+    #[inline]
+    pub fn take_ended(&mut self, out: &mut Vec<(FlowId, u64)>) {
+        out.append(&mut self.ended);
+    }
+
+    /// All flows that have a state here, with it.
+    pub fn states(&self) -> impl Iterator<Item = (FlowId, u64)> + '_ {
+        self.states.states.iter().flatten().map(|state| (state.flow, state.fold))
+    }
+}
+
+impl Engine for Counting {
+    type Packet = Packet;
+
+    #[inline]
+    fn process(&mut self, now_ns: u64, flow: FlowId, packet: Packet) {
+        let state = self.states.get_or_begin(flow);
+        let before = state.fold;
+        state.fold = fold(before, packet.clock);
+        self.busy_until_ns = self.busy_until_ns.max(now_ns) + self.service.ns(packet.len);
+        self.processed.push(Processed { flow, packet, before, done_ns: self.busy_until_ns });
+    }
+
+    fn save(&mut self, flow: FlowId, out: &mut Vec<u8>) {
+        if let Some(state) = self.states.get(flow) {
+            out.extend_from_slice(&state.fold.to_be_bytes());
+            out.resize(out.len() + self.state_len - STATE_MIN, 0);
+        }
+    }
+
+    fn restore(&mut self, _now_ns: u64, flow: FlowId, state: &[u8]) -> Result<(), Unreadable> {
+        if state.is_empty() {
+            self.states.remove(flow);
+            return Ok(());
+        }
+        let (fold, rest) = state.split_first_chunk().ok_or(Unreadable)?;
+        if rest.len() != self.state_len - STATE_MIN {
+            return Err(Unreadable);
+        }
+        self.states.get_or_begin(flow).fold = u64::from_be_bytes(*fold);
+        Ok(())
+    }
+
+    fn forget(&mut self, _now_ns: u64, flow: FlowId, ended: bool) {
+        if let Some(state) = self.states.remove(flow)
+            && ended
+        {
+            self.ended.push((flow, state.fold));
+        }
+    }
+}
+
+/// The states of the flows that are here, few of all that there are.
+#[derive(Clone, Debug, Default)]
+struct States {
+    /// By the flow's slot, where its state is, from 1; 0: not here.
+    places: Vec<u32>,
+    states: Vec<Option<State>>,
+    free: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct State {
+    flow: FlowId,
+    fold: u64,
+}
+
+impl States {
+    #[inline]
+    fn place(&self, flow: FlowId) -> Option<usize> {
+        let place = self.places.get(flow.slot as usize)?.checked_sub(1)? as usize;
+        self.states[place].is_some_and(|state| state.flow == flow).then_some(place)
+    }
+
+    fn get(&self, flow: FlowId) -> Option<&State> {
+        self.states[self.place(flow)?].as_ref()
+    }
+
+    /// The flow's state; that of a new flow if there is none, or one of a flow that had the slot before.
+    #[inline]
+    fn get_or_begin(&mut self, flow: FlowId) -> &mut State {
+        let place = self.place(flow).unwrap_or_else(|| self.make_room(flow));
+        self.states[place].get_or_insert(State { flow, fold: 0 })
+    }
+
+    #[cold]
+    fn make_room(&mut self, flow: FlowId) -> usize {
+        let slot = flow.slot as usize;
+        if slot >= self.places.len() {
+            self.places.resize(slot + 1, 0);
+        }
+        if let Some(place) = self.places[slot].checked_sub(1) {
+            self.states[place as usize] = None;
+            return place as usize;
+        }
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.states.push(None);
+            self.states.len() as u32 - 1
+        });
+        self.places[slot] = place + 1;
+        place as usize
+    }
+
+    fn remove(&mut self, flow: FlowId) -> Option<State> {
+        let place = self.place(flow)?;
+        self.places[flow.slot as usize] = 0;
+        self.free.push(place as u32);
+        self.states[place].take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(clock: u64) -> Packet {
+        Packet { came_ns: 0, at_unit_ns: 0, clock, len: 125 }
+    }
+
+    fn flow(slot: u32, generation: u32) -> FlowId {
+        FlowId { slot, generation }
+    }
+
+    #[test]
+    fn a_state_tells_which_packets_made_it_and_in_which_order() {
+        let of = |clocks: &[u64]| clocks.iter().fold(0, |state, &clock| fold(state, clock));
+        let states = [of(&[]), of(&[1]), of(&[1, 2]), of(&[2, 1]), of(&[1, 2, 3]), of(&[1, 3])];
+        assert!((1..states.len()).all(|i| !states[..i].contains(&states[i])));
+    }
+
+    #[test]
+    fn a_state_moves_and_time_passes() {
+        let units = Units { packet_cost: None, byte_cost: None, ..Units::default() };
+        let engine = || Counting::new(Service::of(&units), 64);
+        let (mut here, mut there, mut bytes, mut done) = (engine(), engine(), Vec::new(), Vec::new());
+        here.process(100, flow(3, 0), packet(1));
+        here.process(100, flow(3, 0), packet(2));
+        assert_eq!(here.busy_until_ns(), 2_100);
+        here.save(flow(3, 0), &mut bytes);
+        assert_eq!(bytes.len(), 64);
+        there.restore(0, flow(3, 0), &bytes).unwrap();
+        here.forget(0, flow(3, 0), false);
+        there.process(200, flow(3, 0), packet(3));
+        there.take_processed(&mut done);
+        assert_eq!((done[0].before, done[0].done_ns), (fold(fold(0, 1), 2), 1_200));
+        assert_eq!((here.states().count(), there.states().count()), (0, 1));
+        assert!(there.restore(0, flow(3, 0), &bytes[1..]).is_err());
+    }
+
+    #[test]
+    fn a_slot_that_is_used_again_begins_anew() {
+        let mut engine = Counting::new(Service::of(&Units::default()), 8);
+        engine.process(0, flow(7, 0), packet(1));
+        engine.process(0, flow(7, 1), packet(1));
+        assert_eq!(engine.states().collect::<Vec<_>>(), [(flow(7, 1), fold(0, 1))]);
+        engine.forget(0, flow(7, 0), true);
+        engine.forget(0, flow(7, 1), true);
+        let mut ended = Vec::new();
+        engine.take_ended(&mut ended);
+        assert_eq!(ended, [(flow(7, 1), fold(0, 1))]);
+    }
+}

@@ -1,0 +1,167 @@
+//! Links: when what is sent arrives, if it does.
+
+use proto::UnitId;
+
+use crate::random::Random;
+use crate::scenario::{self, Link};
+
+/// All links of a simulation.
+#[derive(Clone, Debug)]
+pub struct Links {
+    router_to_unit: Lanes,
+    unit_to_unit: Lanes,
+    unit_to_router: Lanes,
+    units: usize,
+    state_ns: u64,
+    bandwidth_bps: u64,
+    /// Until when each unit is busy sending states.
+    sending_until_ns: Vec<u64>,
+    random: Random,
+}
+
+/// Links of one class.
+#[derive(Clone, Debug)]
+struct Lanes {
+    link: Link,
+    /// When the latest arrives of what each link carries: nothing behind it comes before.
+    last_ns: Vec<u64>,
+}
+
+/// What becomes of a packet on a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carried {
+    /// It arrives then.
+    At(u64),
+    /// It is lost.
+    Lost,
+}
+
+impl Links {
+    /// The links of this many units.
+    pub fn new(links: &scenario::Links, units: u16, seed: u64) -> Links {
+        let units = usize::from(units);
+        let lanes = |link, count| Lanes { link, last_ns: vec![0; count] };
+        Links {
+            router_to_unit: lanes(links.router_to_unit, units),
+            unit_to_unit: lanes(links.unit_to_unit, units * units),
+            unit_to_router: lanes(links.unit_to_router, units),
+            units,
+            state_ns: links.state_time.0,
+            bandwidth_bps: links.bandwidth.0,
+            sending_until_ns: vec![0; units],
+            random: Random::new(seed, "links"),
+        }
+    }
+
+    /// A packet from the router to a unit.
+    #[inline]
+    pub fn packet(&mut self, now_ns: u64, to: UnitId) -> Carried {
+        self.router_to_unit.packet(now_ns, to.index(), &mut self.random)
+    }
+
+    /// A packet from a unit to another.
+    pub fn packet_between(&mut self, now_ns: u64, from: UnitId, to: UnitId) -> Carried {
+        self.unit_to_unit.packet(now_ns, from.index() * self.units + to.index(), &mut self.random)
+    }
+
+    /// A message from the router to a unit: when it arrives.
+    pub fn message(&mut self, now_ns: u64, to: UnitId) -> u64 {
+        self.router_to_unit.message(now_ns, to.index(), &mut self.random)
+    }
+
+    /// A message from a unit to the router: when it arrives.
+    pub fn message_to_router(&mut self, now_ns: u64, from: UnitId) -> u64 {
+        self.unit_to_router.message(now_ns, from.index(), &mut self.random)
+    }
+
+    /// A message from a unit to another, with so many bytes of state if it has one: when it arrives (S64).
+    pub fn message_between(&mut self, now_ns: u64, from: UnitId, to: UnitId, state: Option<usize>) -> u64 {
+        let lane = from.index() * self.units + to.index();
+        let Some(bytes) = state else { return self.unit_to_unit.message(now_ns, lane, &mut self.random) };
+        let sending = &mut self.sending_until_ns[from.index()];
+        let send_ns = (u128::from(bytes as u64) * 8_000_000_000 / u128::from(self.bandwidth_bps)) as u64;
+        *sending = now_ns.max(*sending) + send_ns;
+        let arrives_ns = *sending + self.state_ns;
+        self.unit_to_unit.in_order(lane, arrives_ns)
+    }
+}
+
+impl Lanes {
+    #[inline]
+    fn packet(&mut self, now_ns: u64, lane: usize, random: &mut Random) -> Carried {
+        if random.happens(self.link.loss.0) {
+            return Carried::Lost;
+        }
+        if random.happens(self.link.reorder.0) {
+            return Carried::At(self.arrival_ns(now_ns, random) + self.link.reorder_by.0);
+        }
+        Carried::At(self.message(now_ns, lane, random))
+    }
+
+    #[inline]
+    fn message(&mut self, now_ns: u64, lane: usize, random: &mut Random) -> u64 {
+        let arrives_ns = self.arrival_ns(now_ns, random);
+        self.in_order(lane, arrives_ns)
+    }
+
+    #[inline]
+    fn arrival_ns(&self, now_ns: u64, random: &mut Random) -> u64 {
+        let jitter_ns = self.link.jitter.0;
+        let late_ns = if jitter_ns == 0 { 0 } else { random.below(jitter_ns + 1) };
+        now_ns + self.link.latency.0 + late_ns
+    }
+
+    /// Not before what was sent before.
+    #[inline]
+    fn in_order(&mut self, lane: usize, arrives_ns: u64) -> u64 {
+        let last = &mut self.last_ns[lane];
+        *last = arrives_ns.max(*last);
+        *last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{Rate, Share, Time};
+
+    fn links(link: Link) -> Links {
+        let links = scenario::Links {
+            router_to_unit: link,
+            bandwidth: Rate(8_000_000),
+            state_time: Time(1_000),
+            ..scenario::Links::default()
+        };
+        Links::new(&links, 3, 1)
+    }
+
+    #[test]
+    fn what_is_sent_arrives_in_order_whatever_the_jitter() {
+        let mut links = links(Link { jitter: Time(10_000), ..Link::default() });
+        let mut last = 0;
+        for now in (0..100_000).step_by(100) {
+            let arrives = links.message(now, UnitId(1));
+            assert!(arrives >= last && (65_000..=75_000).contains(&(arrives - now)));
+            last = arrives;
+        }
+    }
+
+    #[test]
+    fn packets_are_lost_and_overtaken_as_often_as_is_said() {
+        let mut links = links(Link { loss: Share(0.1), reorder: Share(0.2), ..Link::default() });
+        let carried: Vec<_> = (0..10_000).map(|now| links.packet(now, UnitId(0))).collect();
+        let lost = carried.iter().filter(|&&carried| carried == Carried::Lost).count();
+        let late = carried.iter().enumerate().filter(|&(i, &c)| c == Carried::At(i as u64 + 115_000)).count();
+        assert!((900..1_100).contains(&lost) && (1_700..1_900).contains(&late), "{lost} {late}");
+    }
+
+    #[test]
+    fn states_leave_a_unit_one_behind_the_other() {
+        let mut links = links(Link::default());
+        let (a, b, c) = (UnitId(0), UnitId(1), UnitId(2));
+        assert_eq!(links.message_between(0, a, b, Some(10)), 11_000);
+        assert_eq!(links.message_between(0, a, c, Some(10)), 21_000);
+        assert_eq!(links.message_between(0, b, c, None), 65_000);
+        assert_eq!(links.message_between(0, b, c, Some(10)), 65_000);
+    }
+}

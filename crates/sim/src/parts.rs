@@ -1,0 +1,72 @@
+//! What a scenario says, in the words of the router and the units.
+
+use std::num::NonZeroU32;
+
+use proto::UnitId;
+
+use crate::scenario::{Choice, Mode, Scenario, Targets, WhenFull};
+
+/// The router of this scenario.
+pub fn router_config(scenario: &Scenario, seed: u64) -> router::Config {
+    let (router, units) = (&scenario.router, &scenario.units);
+    router::Config {
+        mode: mode(router.mode),
+        gap_ns: router.gap.0,
+        size_max: router.size_max.map_or(u64::MAX, |size| size.0),
+        alpha: router.alpha.0 as f32,
+        lambda: router.lambda.0 as f32,
+        choice: match router.choice {
+            Choice::MostUtilised => router::Choice::MostUtilised,
+            Choice::LowestId => router::Choice::LowestId,
+        },
+        targets: match router.targets {
+            Targets::Weighted => router::TargetChoice::Weighted,
+            Targets::First => router::TargetChoice::First,
+            Targets::LeastLoaded => router::TargetChoice::LeastLoaded,
+            Targets::All => router::TargetChoice::All,
+            Targets::None => router::TargetChoice::None,
+            Targets::Predicted => router::TargetChoice::Predicted,
+        },
+        targets_count: router.targets_count,
+        capacity_bps: units.capacity.0,
+        units_min: units.count.min,
+        units_max: units.count.max,
+        start_at: router.start_at.0 as f32,
+        idle_ns: router.idle.0,
+        bucket_ns: router.bucket.0,
+        buckets: router.buckets,
+        flows_max: router.flows_max.get(),
+        when_full: match router.when_full {
+            WhenFull::RefuseNew => router::WhenFull::RefuseNew,
+            WhenFull::EndOldest => router::WhenFull::EndOldest,
+        },
+        seed,
+    }
+}
+
+fn mode(mode: Mode) -> router::Mode {
+    match mode {
+        Mode::Flowlet => router::Mode::Flowlet,
+        Mode::Flow => router::Mode::Flow,
+        Mode::SmartFlow { every } => router::Mode::SmartFlow { every_ns: every.0 },
+        Mode::Packet => router::Mode::Packet,
+        Mode::Rss { buckets, every } => {
+            router::Mode::Rss { buckets: NonZeroU32::get(buckets), every_ns: every.map(|every| every.0) }
+        }
+    }
+}
+
+/// A unit of this scenario.
+pub fn unit_config(scenario: &Scenario) -> unit::Config {
+    let (router, units) = (&scenario.router, &scenario.units);
+    let copies = router.targets != Targets::None;
+    unit::Config {
+        id: UnitId(0),
+        replicate_after_ns: copies.then(|| units.replicate_after.map_or(router.gap.0 / 2, |time| time.0)),
+        order_ns: units.order.0,
+        held_max: units.held_max,
+        held_per_flow_max: units.held_per_flow_max,
+        replicas_max_bytes: usize::try_from(units.replicas_max.0).unwrap_or(usize::MAX),
+        expire_after_ns: units.expire_after.map(|time| time.0),
+    }
+}

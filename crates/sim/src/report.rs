@@ -1,0 +1,154 @@
+//! What a run has shown.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::bill::Bill;
+use crate::checks::Checked;
+use crate::epochs::{Epoch, Tracking};
+use crate::latency::Latency;
+use crate::scenario::Scenario;
+use crate::tally::REASONS;
+use crate::workload::Statistics;
+use crate::world::Outcome;
+
+/// What a run has shown. The same scenario and seed give the same.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// The seed.
+    pub seed: u64,
+    /// What was assigned to units, as `--mode` has it.
+    pub mode: String,
+    /// Virtual time that packets came in.
+    pub time_ns: u64,
+    /// Virtual time when the last of them was done.
+    pub end_ns: u64,
+    /// The packets that came.
+    pub workload: Statistics,
+    /// What the router did.
+    pub assignment: Assignment,
+    /// What became of states.
+    pub state: State,
+    /// Packets that were not processed, by reason.
+    pub drops: BTreeMap<&'static str, u64>,
+    /// From a packet's arrival at its unit until it was processed: queue, waiting for state, service (S91).
+    pub latency_at_unit: Latency,
+    /// From its arrival at the router.
+    pub latency: Latency,
+    /// How what was there followed what was wanted.
+    pub tracking: Tracking,
+    /// What it earned and cost.
+    pub bill: Bill,
+    /// What was checked, and held (R8).
+    pub checked: Checked,
+    /// Epoch by epoch.
+    pub epochs: Vec<Epoch>,
+}
+
+/// What the router did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Assignment {
+    /// Flows that began.
+    pub flows: u64,
+    /// Flowlets that began.
+    pub flowlets: u64,
+    /// Of these, behind a gap.
+    pub flowlets_by_gap: u64,
+    /// Of these, because the one before was too large.
+    pub flowlets_by_size: u64,
+    /// Flowlets per flow (S89, S99).
+    pub flowlets_per_flow: f64,
+    /// Times that a unit was chosen.
+    pub assignments: u64,
+    /// Times that it was another than before.
+    pub moved: u64,
+    /// Times that no unit had room.
+    pub without_room: u64,
+    /// Units that were started.
+    pub units_started: u64,
+    /// Units that were stopped.
+    pub units_stopped: u64,
+}
+
+/// What became of states.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct State {
+    /// Changes of a unit for which the state was there already.
+    pub seamless: u64,
+    /// Changes for which it had to be asked for.
+    pub pulls: u64,
+    /// Share of changes without waiting (S95); none if there were none.
+    pub seamless_share: Option<f64>,
+    /// States that were handed over on demand.
+    pub moved: u64,
+    /// Bytes of them.
+    pub moved_bytes: u64,
+    /// Copies that were sent ahead.
+    pub replicas: u64,
+    /// Bytes of them.
+    pub replica_bytes: u64,
+    /// Bits per second of copies and states (S103).
+    pub rate_bps: f64,
+    /// Packets that had to wait for a state, or for packets before them.
+    pub held: u64,
+    /// How long each of them did, in the mean.
+    pub held_mean_ns: f64,
+    /// Packets that came late, and were sent on.
+    pub forwarded: u64,
+}
+
+impl Report {
+    pub(crate) fn new(scenario: &Scenario, seed: u64, outcome: Outcome) -> Report {
+        let Outcome { workload, router, tally, at_unit, end_to_end, epochs, checked, end_ns } = outcome;
+        let mut drops: BTreeMap<_, _> =
+            REASONS.iter().zip(tally.dropped).map(|(&(_, name), count)| (name, count)).collect();
+        drops.extend([
+            ("table-full", tally.refused),
+            ("queue-full", tally.queue_full),
+            ("lost-on-link", tally.lost),
+        ]);
+        drops.retain(|_, &mut count| count > 0);
+        let time_ns = scenario.run.time.0;
+        let changes = tally.seamless + tally.pulls;
+        Report {
+            seed,
+            mode: scenario.router.mode.to_string(),
+            time_ns,
+            end_ns,
+            workload,
+            assignment: Assignment {
+                flows: router.flows,
+                flowlets: router.flowlets(),
+                flowlets_by_gap: router.flowlets_by_gap,
+                flowlets_by_size: router.flowlets_by_size,
+                flowlets_per_flow: router.flowlets() as f64 / router.flows.max(1) as f64,
+                assignments: router.assignments,
+                moved: router.assignments_moved,
+                without_room: router.assignments_without_room,
+                units_started: router.units_started,
+                units_stopped: router.units_stopped,
+            },
+            state: State {
+                seamless: tally.seamless,
+                pulls: tally.pulls,
+                seamless_share: (changes > 0).then(|| tally.seamless as f64 / changes as f64),
+                moved: tally.states,
+                moved_bytes: tally.state_bytes,
+                replicas: tally.replicas,
+                replica_bytes: tally.replica_bytes,
+                rate_bps: (tally.replica_bytes + tally.state_bytes) as f64 * 8e9 / time_ns.max(1) as f64,
+                held: tally.held,
+                held_mean_ns: tally.held_ns as f64 / tally.held.max(1) as f64,
+                forwarded: tally.forwarded,
+            },
+            drops,
+            latency_at_unit: at_unit,
+            latency: end_to_end,
+            tracking: Tracking::of(&epochs),
+            bill: Bill::of(&scenario.tariff, &epochs),
+            checked,
+            epochs,
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! `[links]`: what lies between the router and the units, and between units.
+
+use serde::Deserialize;
+
+use super::{Rate, Share, Time};
+
+/// What lies between the router and the units, and between units. The defaults are those of the papers' test bed: a round
+/// trip of 130 us, and 160 us for a state to get across (S64).
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Links {
+    /// From the router to a unit: packets, and what travels behind them.
+    pub router_to_unit: Link,
+    /// From a unit to another: messages, states, packets that came late.
+    pub unit_to_unit: Link,
+    /// From a unit to the router: messages.
+    pub unit_to_router: Link,
+    /// What a message with a state in it takes in place of the latency between units (S64).
+    pub state_time: Time,
+    /// Bits per second at which states leave a unit, one behind the other.
+    pub bandwidth: Rate,
+}
+
+impl Default for Links {
+    fn default() -> Links {
+        Links {
+            router_to_unit: Link::default(),
+            unit_to_unit: Link::default(),
+            unit_to_router: Link::default(),
+            state_time: Time(160_000),
+            bandwidth: Rate(10_000_000_000),
+        }
+    }
+}
+
+/// A class of links. What goes from one end to another arrives in the order in which it was sent, but for packets that
+/// are reordered.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Link {
+    /// From end to end.
+    pub latency: Time,
+    /// Up to so much more, at random.
+    pub jitter: Time,
+    /// Share of packets that are lost; messages are not.
+    pub loss: Share,
+    /// Share of packets that take `reorder_by` longer, and are overtaken meanwhile.
+    pub reorder: Share,
+    /// How much longer.
+    pub reorder_by: Time,
+}
+
+impl Default for Link {
+    fn default() -> Link {
+        Link {
+            latency: Time(65_000),
+            jitter: Time(0),
+            loss: Share(0.0),
+            reorder: Share(0.0),
+            reorder_by: Time(50_000),
+        }
+    }
+}

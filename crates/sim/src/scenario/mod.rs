@@ -1,0 +1,135 @@
+//! Scenarios: what is simulated, as TOML. Every key has a default, the papers' value; an unknown one is an error.
+
+mod links;
+mod quantity;
+mod router;
+mod tariff;
+mod units;
+mod workload;
+
+use serde::Deserialize;
+
+pub use links::{Link, Links};
+pub use quantity::{Cost, QuantityError, Rate, Share, Size, Time};
+pub use router::{Choice, Mode, ModeError, Router, Targets, WhenFull};
+pub use tariff::Tariff;
+pub use units::{Count, CountError, UNITS_MAX, Units};
+pub use workload::{Adversary, Profile, Spacing, Steady, Trace, Workload};
+
+/// What is simulated.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Scenario {
+    /// Which packets come, and when.
+    pub workload: Workload,
+    /// How they are assigned to units.
+    pub router: Router,
+    /// What processes them.
+    pub units: Units,
+    /// What lies in between.
+    pub links: Links,
+    /// How long it takes.
+    pub run: Run,
+    /// What it costs.
+    pub tariff: Tariff,
+}
+
+/// How long a run takes, and what of it counts.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Run {
+    /// Packets arrive until this time; what is under way then is still processed.
+    pub time: Time,
+    /// Packets that arrive before this time do not count for latencies (R7).
+    pub warm_up: Time,
+    /// Demand and capacity are reported for each epoch of this length: 100 ms (S47).
+    pub epoch: Time,
+    /// What is under way after the last packet has this long to come to an end; what has not is a violation.
+    pub patience: Time,
+}
+
+impl Default for Run {
+    fn default() -> Run {
+        let ms = |ms: u64| Time(ms * 1_000_000);
+        Run { time: ms(2_000), warm_up: ms(100), epoch: ms(100), patience: ms(10_000) }
+    }
+}
+
+/// Why a text is not a scenario, with line and column.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct ScenarioError(#[from] toml::de::Error);
+
+impl Scenario {
+    /// The scenario that this text describes.
+    ///
+    /// # Errors
+    /// If it is not TOML, or has a key or a value that does not belong there.
+    pub fn parse(text: &str) -> Result<Scenario, ScenarioError> {
+        Ok(toml::from_str(text)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_empty_scenario_is_that_of_the_papers() {
+        let scenario = Scenario::parse("").unwrap();
+        assert_eq!(scenario.router.gap, Time(500_000)); // S30
+        assert_eq!(scenario.router.size_max, Some(Size(15_000))); // S31
+        assert_eq!((scenario.router.lambda, scenario.router.targets_count), (Share(0.25), 3)); // S37, S55
+        assert_eq!(scenario.units.capacity, Rate(1_000_000_000)); // S41
+        assert_eq!(scenario.router.bucket.0 * scenario.router.buckets as u64, 100_000_000); // S40
+        assert_eq!(scenario.run.epoch, Time(100_000_000)); // S47
+        assert_eq!(scenario.links.state_time, Time(160_000)); // S64
+    }
+
+    #[test]
+    fn keys_say_what_they_mean() {
+        let scenario = Scenario::parse(
+            r#"
+            [workload.trace]
+            profile = "W-A"
+            curve = [["0s", "1Gbps"], ["1s", "4Gbps"]]
+            adversary = { every = 50 }
+            [router]
+            mode = "smart-flow:50ms"
+            [units]
+            count = "2..20"
+            byte_cost = "0.5ns"
+            [links]
+            router_to_unit = { latency = "10us", loss = 0.01 }
+            [run]
+            time = "1s"
+            "#,
+        )
+        .unwrap();
+        assert_eq!(scenario.router.mode, Mode::SmartFlow { every: Time(50_000_000) });
+        assert_eq!(scenario.units.byte_cost, Some(Cost(500)));
+        assert_eq!(scenario.links.router_to_unit.loss, Share(0.01));
+        let Workload::Trace(trace) = scenario.workload else { panic!("it is a trace") };
+        assert_eq!(trace.profile, Profile::WA);
+        assert_eq!(trace.adversary.map(|adversary| adversary.packets.get()), Some(20));
+    }
+
+    #[test]
+    fn errors_name_line_and_column() {
+        let cases = [
+            ("[router]\nlamda = 0.5\n", "line 2, column 1", "unknown field `lamda`"),
+            ("[router]\nlambda = 1.5\n", "line 2, column 10", "not a share"),
+            ("[run]\n\ntime = \"5\"\n", "line 3, column 8", "not a time"),
+            ("[workload.random]\n", "line 1, column 11", "expected `trace` or `steady`"),
+            ("[router]\nmode = \"smart\"\n", "line 2, column 8", "`smart` is not a mode"),
+            ("[units]\ncount = \"4..2\"\n", "line 2, column 9", "number of units"),
+            ("[workload.trace]\ncurve = []\n", "line 2, column 9", "point"),
+            ("[workload.steady]\nrate = \"0bps\"\n", "line 2, column 8", "rate above 0"),
+            ("[run\n", "line 1", ""),
+        ];
+        for (text, place, message) in cases {
+            let error = Scenario::parse(text).unwrap_err().to_string();
+            assert!(error.contains(place) && error.contains(message), "{text}: {error}");
+        }
+    }
+}

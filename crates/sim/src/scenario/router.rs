@@ -1,0 +1,202 @@
+//! `[router]`: how packets are assigned to units.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::num::NonZeroU32;
+use std::str::FromStr;
+
+use serde::de::{Deserialize, Deserializer, Error};
+
+use super::{Cost, Share, Size, Time};
+
+/// How packets are assigned to units.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Router {
+    /// What is assigned: flowlets, flows, packets, or buckets of flows.
+    pub mode: Mode,
+    /// T: a flow that is silent for longer begins a flowlet: 500 us (S30).
+    pub gap: Time,
+    /// B: a flowlet does not grow beyond this size: 15 KB (S31). None: it may.
+    #[serde(deserialize_with = "size_or_none")]
+    pub size_max: Option<Size>,
+    /// Weight of a flow's newest flowlet in the estimate of its next: 0.5 (S34).
+    pub alpha: Share,
+    /// What it is worth that a unit has the flow's state: 0.25 (S37).
+    pub lambda: Share,
+    /// Which of the units with room (S38).
+    pub choice: Choice,
+    /// Which units a flow's state is copied to ahead (S54).
+    pub targets: Targets,
+    /// K: how many of them: 3 (S55).
+    pub targets_count: u8,
+    /// Units are started ahead when all are loaded to this share: 0.9 (S42).
+    pub start_at: Share,
+    /// A unit without a packet for so long is stopped: 200 ms (S43).
+    pub idle: Time,
+    /// Load is measured in buckets of this time: 500 us (S40).
+    pub bucket: Time,
+    /// So many buckets count: 200 (S40).
+    pub buckets: usize,
+    /// Flows at once.
+    pub flows_max: NonZeroU32,
+    /// What becomes of a new flow if there are as many.
+    pub when_full: WhenFull,
+    /// What the router takes for a packet: nothing.
+    pub packet_cost: Cost,
+    /// What it takes on top for the assignment of a flowlet: nothing.
+    pub flowlet_cost: Cost,
+}
+
+/// What is assigned to units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Flowlets (S3).
+    Flowlet,
+    /// Flows, for all of their life (S6).
+    Flow,
+    /// Flows, anew after each interval if their unit is overloaded (S88).
+    SmartFlow {
+        /// The interval.
+        every: Time,
+    },
+    /// Packets, one by one (S5).
+    Packet,
+    /// Buckets of flows by their hash.
+    Rss {
+        /// Buckets.
+        buckets: NonZeroU32,
+        /// Buckets are moved to balance the load after each interval; none: never.
+        every: Option<Time>,
+    },
+}
+
+/// Which of the units with room a flowlet goes to (S38).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Choice {
+    /// The most utilised one.
+    MostUtilised,
+    /// The one with the lowest number.
+    LowestId,
+}
+
+/// Which units a flow's state is copied to ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Targets {
+    /// At random, those with low numbers more often (S56).
+    Weighted,
+    /// The first ones (S57).
+    First,
+    /// Those with the least load (S57).
+    LeastLoaded,
+    /// All that are active (S57).
+    All,
+    /// None: state is fetched when it is wanted.
+    None,
+    /// The one that would be chosen now.
+    Predicted,
+}
+
+/// What becomes of a new flow if there is no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WhenFull {
+    /// Its packets are dropped.
+    RefuseNew,
+    /// A flow that was silent for long ends for it.
+    EndOldest,
+}
+
+impl Default for Router {
+    fn default() -> Router {
+        let ms = |ms: u64| Time(ms * 1_000_000);
+        Router {
+            mode: Mode::Flowlet,
+            gap: Time(500_000),
+            size_max: Some(Size(15_000)),
+            alpha: Share(0.5),
+            lambda: Share(0.25),
+            choice: Choice::MostUtilised,
+            targets: Targets::Weighted,
+            targets_count: 3,
+            start_at: Share(0.9),
+            idle: ms(200),
+            bucket: Time(500_000),
+            buckets: 200,
+            flows_max: const { NonZeroU32::new(1 << 20).unwrap() },
+            when_full: WhenFull::RefuseNew,
+            packet_cost: Cost(0),
+            flowlet_cost: Cost(0),
+        }
+    }
+}
+
+/// A size, or `none`.
+fn size_or_none<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Size>, D::Error> {
+    match Cow::<'de, str>::deserialize(from)?.as_ref() {
+        "none" => Ok(None),
+        text => text.parse().map(Some).map_err(D::Error::custom),
+    }
+}
+
+/// A text is not a mode.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a mode: flowlet, flow, smart-flow:TIME, packet, rss:BUCKETS or rss:BUCKETS:TIME")]
+pub struct ModeError(String);
+
+impl FromStr for Mode {
+    type Err = ModeError;
+
+    fn from_str(text: &str) -> Result<Mode, ModeError> {
+        let wrong = || ModeError(text.to_owned());
+        let time = |time: &str| time.parse().ok().filter(|&time| time > Time(0)).ok_or_else(wrong);
+        let number = |number: &str| number.parse().map_err(|_| wrong());
+        match text.split(':').collect::<Vec<_>>()[..] {
+            ["flowlet"] => Ok(Mode::Flowlet),
+            ["flow"] => Ok(Mode::Flow),
+            ["smart-flow", every] => Ok(Mode::SmartFlow { every: time(every)? }),
+            ["packet"] => Ok(Mode::Packet),
+            ["rss", buckets] => Ok(Mode::Rss { buckets: number(buckets)?, every: None }),
+            ["rss", buckets, every] => Ok(Mode::Rss { buckets: number(buckets)?, every: Some(time(every)?) }),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Mode::Flowlet => write!(f, "flowlet"),
+            Mode::Flow => write!(f, "flow"),
+            Mode::SmartFlow { every } => write!(f, "smart-flow:{every}"),
+            Mode::Packet => write!(f, "packet"),
+            Mode::Rss { buckets, every: None } => write!(f, "rss:{buckets}"),
+            Mode::Rss { buckets, every: Some(every) } => write!(f, "rss:{buckets}:{every}"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Mode {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Mode, D::Error> {
+        Cow::<'de, str>::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_are_read_as_they_are_written() {
+        for text in ["flowlet", "flow", "smart-flow:100ms", "packet", "rss:128", "rss:64:1500us"] {
+            let mode: Mode = text.parse().unwrap();
+            assert_eq!(mode.to_string(), text);
+        }
+        for text in ["", "smart-flow", "smart-flow:0s", "smart-flow:5", "rss", "rss:0", "flow:1s", "rss:8:x"]
+        {
+            assert!(text.parse::<Mode>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! `[tariff]`: what a tenant pays, and what the units cost (S83).
+
+use serde::Deserialize;
+
+/// Prices, in any currency. The defaults are such that a unit that is fully used by packets of 1,000 bytes earns what it costs.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Tariff {
+    /// What a tenant pays for a million packets that were processed.
+    pub million_packets: f64,
+    /// What a tenant pays for a million flowlets, under the tariff that charges for them.
+    pub million_flowlets: f64,
+    /// What a tenant pays for a unit for an hour, under the tariff that charges for time.
+    pub unit_hour: f64,
+    /// What a unit costs its provider in an hour.
+    pub unit_hour_cost: f64,
+}
+
+impl Default for Tariff {
+    fn default() -> Tariff {
+        // A unit of 1 Gbps is full with 450 million packets of 1,000 bytes an hour.
+        Tariff {
+            million_packets: 0.05 / 450.0,
+            million_flowlets: 0.01 / 450.0,
+            unit_hour: 0.05,
+            unit_hour_cost: 0.05,
+        }
+    }
+}

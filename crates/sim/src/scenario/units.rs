@@ -1,0 +1,97 @@
+//! `[units]`: what processes packets.
+
+use std::borrow::Cow;
+use std::str::FromStr;
+
+use serde::de::{Deserialize, Deserializer, Error};
+
+use super::{Cost, Rate, Size, Time};
+
+/// What processes packets.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Units {
+    /// How many there are: 1 to 10.
+    pub count: Count,
+    /// What one of them processes: 1 Gbps (S41).
+    pub capacity: Rate,
+    /// What a packet takes; with `byte_cost` or without it, in place of `capacity`.
+    pub packet_cost: Option<Cost>,
+    /// What a byte takes, on top.
+    pub byte_cost: Option<Cost>,
+    /// Packets that wait at a unit; more are dropped.
+    pub queue: usize,
+    /// From the order to start one until it is ready (S106).
+    pub start: Time,
+    /// Bytes of a flow's state.
+    pub state: Size,
+    /// A flow's state is copied ahead when the flow has been silent for this long; unless said, T/2 (S51).
+    pub replicate_after: Option<Time>,
+    /// How long a packet waits for those before it.
+    pub order: Time,
+    /// Packets that wait for state or for those before them, all flows of a unit.
+    pub held_max: usize,
+    /// The same, of one flow.
+    pub held_per_flow_max: usize,
+    /// Bytes of states that were copied to a unit ahead.
+    pub replicas_max: Size,
+    /// A flow that is silent for this long ends; none: never.
+    pub expire_after: Option<Time>,
+}
+
+impl Default for Units {
+    fn default() -> Units {
+        Units {
+            count: Count { min: 1, max: 10 },
+            capacity: Rate(1_000_000_000),
+            packet_cost: None,
+            byte_cost: None,
+            queue: 1 << 20,
+            start: Time(0),
+            state: Size(64),
+            replicate_after: None,
+            order: Time(1_000_000),
+            held_max: 1 << 16,
+            held_per_flow_max: 1 << 12,
+            replicas_max: Size(256_000_000),
+            expire_after: None,
+        }
+    }
+}
+
+/// How many units there are: `1..10` at the least and at the most, or always `4`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count {
+    /// So many are there from the beginning, and stay; at least 1.
+    pub min: u16,
+    /// So many there can be at once; at most [`UNITS_MAX`].
+    pub max: u16,
+}
+
+/// The most units of a simulation.
+pub const UNITS_MAX: u16 = 1_024;
+
+/// A text is not a number of units.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a number of units, such as 4 or 1..10; there are at least 1 and at most {UNITS_MAX}")]
+pub struct CountError(String);
+
+impl FromStr for Count {
+    type Err = CountError;
+
+    fn from_str(text: &str) -> Result<Count, CountError> {
+        let wrong = || CountError(text.to_owned());
+        let number = |text: &str| text.trim().parse().map_err(|_| wrong());
+        let (min, max) = match text.split_once("..") {
+            Some((min, max)) => (number(min)?, number(max)?),
+            None => (number(text)?, number(text)?),
+        };
+        if 0 < min && min <= max && max <= UNITS_MAX { Ok(Count { min, max }) } else { Err(wrong()) }
+    }
+}
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Count, D::Error> {
+        Cow::<'de, str>::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
+}

@@ -1,0 +1,136 @@
+//! A unit and what waits for it.
+
+use std::collections::VecDeque;
+
+use proto::UnitId;
+use unit::Unit;
+
+use crate::engine::{Counting, Packet};
+
+/// A unit with its queue: packets, and what must stay behind them, in the order in which they came. The unit does one
+/// thing at a time; messages that come meanwhile are next (S18).
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// The unit.
+    pub unit: Unit<Counting>,
+    /// Whether it was ordered to run and not to stop: it costs.
+    pub is_on: bool,
+    /// Whether it is ready for packets.
+    pub is_ready: bool,
+    /// When the queue is looked at next; `u64::MAX`: when something comes.
+    pub wake_ns: u64,
+    /// When the unit's timer is looked at next; `u64::MAX`: it needs none.
+    pub timer_ns: u64,
+    /// What waits, in the order in which it came.
+    queue: VecDeque<u32>,
+    /// Messages that wait for the unit to be done with a packet.
+    inbox: VecDeque<u32>,
+}
+
+impl Server {
+    /// One that is off.
+    pub fn new(unit: Unit<Counting>) -> Server {
+        Server {
+            unit,
+            is_on: false,
+            is_ready: false,
+            wake_ns: u64::MAX,
+            timer_ns: u64::MAX,
+            queue: VecDeque::new(),
+            inbox: VecDeque::new(),
+        }
+    }
+
+    /// Until when the unit is busy.
+    #[inline]
+    pub fn busy_until_ns(&self) -> u64 {
+        self.unit.engine().busy_until_ns()
+    }
+
+    /// Adds a parcel to the queue.
+    #[inline]
+    pub fn queue(&mut self, parcel: u32) {
+        self.queue.push_back(parcel);
+    }
+
+    /// Adds a message that goes before the queue.
+    pub fn deliver(&mut self, parcel: u32) {
+        self.inbox.push_back(parcel);
+    }
+
+    /// What the unit does next.
+    #[inline]
+    pub fn next(&mut self) -> Option<u32> {
+        self.inbox.pop_front().or_else(|| self.queue.pop_front())
+    }
+
+    /// Whether something waits.
+    #[inline]
+    pub fn has_next(&self) -> bool {
+        !(self.inbox.is_empty() && self.queue.is_empty())
+    }
+
+    /// Parcels in the queue.
+    #[inline]
+    pub fn queued(&self) -> usize {
+        self.queue.len()
+    }
+}
+
+/// What is on its way to a unit, or waits there.
+#[derive(Clone, Debug)]
+pub enum Parcel {
+    /// A packet.
+    Packet {
+        /// What the router wrote on it.
+        stamp: proto::Stamp,
+        /// The packet.
+        packet: Packet,
+    },
+    /// A message.
+    Message {
+        /// From a unit; none: the router.
+        from: Option<UnitId>,
+        /// The message.
+        message: proto::Message,
+    },
+}
+
+/// Parcels under way, by number.
+#[derive(Clone, Debug, Default)]
+pub struct Parcels {
+    parcels: Vec<Option<Parcel>>,
+    free: Vec<u32>,
+}
+
+impl Parcels {
+    /// Adds one.
+    #[inline]
+    pub fn add(&mut self, parcel: Parcel) -> u32 {
+        match self.free.pop() {
+            Some(number) => {
+                self.parcels[number as usize] = Some(parcel);
+                number
+            }
+            None => {
+                self.parcels.push(Some(parcel));
+                // Each takes over a hundred bytes: memory ends before numbers do.
+                (self.parcels.len() - 1) as u32
+            }
+        }
+    }
+
+    /// The one with this number.
+    #[inline]
+    pub fn get_mut(&mut self, number: u32) -> Option<&mut Parcel> {
+        self.parcels.get_mut(number as usize)?.as_mut()
+    }
+
+    /// Takes the one with this number out.
+    #[inline]
+    pub fn take(&mut self, number: u32) -> Option<Parcel> {
+        let parcel = self.parcels.get_mut(number as usize)?.take()?;
+        self.free.push(number);
+        Some(parcel)
+    }
+}

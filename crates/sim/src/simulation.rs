@@ -1,0 +1,107 @@
+//! A run, from scenario to report.
+
+use crate::checks::Violation;
+use crate::report::Report;
+use crate::scenario::Scenario;
+use crate::world::World;
+
+/// A run of a scenario.
+pub struct Simulation {
+    scenario: Scenario,
+    seed: u64,
+    world: World,
+}
+
+/// Why a scenario cannot be simulated.
+#[derive(Debug, thiserror::Error)]
+pub enum SimulationError {
+    /// The router refuses what the scenario says about it.
+    #[error("[router] and [units]: {0}")]
+    Router(#[from] router::RouterError),
+    /// Units do not keep books of so many flows.
+    #[error("[router]: `flows_max` is {wanted}, and units know {most} flows at most")]
+    Flows {
+        /// What the scenario says.
+        wanted: u32,
+        /// What there can be.
+        most: u32,
+    },
+    /// The run takes no time, or its epochs do not, or there would be too many of them.
+    #[error("[run]: `time` and `epoch` are longer than 0, and there are at most {EPOCHS_MAX} epochs")]
+    Time,
+}
+
+/// The most epochs of a run.
+pub const EPOCHS_MAX: u64 = 1_000_000;
+
+/// A run did what it must not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("seed {seed}, at {at_ns} ns: {violation}")]
+pub struct Failed {
+    /// The seed that shows it again.
+    pub seed: u64,
+    /// Virtual time.
+    pub at_ns: u64,
+    /// What it did.
+    pub violation: Violation,
+}
+
+/// How far a run has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Virtual time.
+    pub now_ns: u64,
+    /// Packets that have come.
+    pub packets: u64,
+}
+
+impl Simulation {
+    /// A run of this scenario with this seed.
+    ///
+    /// # Errors
+    /// If the scenario asks for what there cannot be.
+    pub fn new(scenario: Scenario, seed: u64) -> Result<Simulation, SimulationError> {
+        let (time_ns, epoch_ns) = (scenario.run.time.0, scenario.run.epoch.0);
+        if time_ns == 0 || epoch_ns == 0 || time_ns / epoch_ns >= EPOCHS_MAX {
+            return Err(SimulationError::Time);
+        }
+        let (wanted, most) = (scenario.router.flows_max.get(), unit::SLOTS_MAX);
+        if wanted > most {
+            return Err(SimulationError::Flows { wanted, most });
+        }
+        let world = World::new(&scenario, seed)?;
+        Ok(Simulation { scenario, seed, world })
+    }
+
+    /// Runs it to its end.
+    ///
+    /// # Errors
+    /// If the router and the units did what they must not.
+    pub fn run(self) -> Result<Report, Failed> {
+        self.run_with(|_| {})
+    }
+
+    /// The same, and says after each epoch how far it has come.
+    ///
+    /// # Errors
+    /// If the router and the units did what they must not.
+    pub fn run_with(mut self, mut progress: impl FnMut(Progress)) -> Result<Report, Failed> {
+        let run = &self.scenario.run;
+        let last_ns = run.time.0.saturating_add(run.patience.0);
+        let mut until_ns = 0;
+        let (seed, mut at_ns) = (self.seed, 0);
+        let fail = |at_ns| move |violation| Failed { seed, at_ns, violation };
+        loop {
+            until_ns = last_ns.min(until_ns + run.epoch.0);
+            let is_over = self.world.advance_to(until_ns);
+            at_ns = self.world.now_ns().max(at_ns);
+            let is_over = is_over.map_err(fail(at_ns))?;
+            progress(Progress { now_ns: at_ns, packets: self.world.packets() });
+            if is_over || until_ns == last_ns {
+                break;
+            }
+        }
+        let outcome = self.world.finish().map_err(fail(at_ns))?;
+        Ok(Report::new(&self.scenario, self.seed, outcome))
+    }
+}

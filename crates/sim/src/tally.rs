@@ -1,0 +1,64 @@
+//! What units and links count, all together.
+
+use unit::Dropped;
+
+/// What units and links have counted, all together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Packets of flows that the router had no room for.
+    pub refused: u64,
+    /// Packets that came to a full queue.
+    pub queue_full: u64,
+    /// Packets that links lost.
+    pub lost: u64,
+    /// Copies of states that were sent ahead, one for each unit that they went to.
+    pub replicas: u64,
+    /// Bytes of state in them.
+    pub replica_bytes: u64,
+    /// Handovers for which the state was there already.
+    pub seamless: u64,
+    /// States that had to be asked for.
+    pub pulls: u64,
+    /// Of these, those that a copy under way was there for before the answer.
+    pub overtaken: u64,
+    /// States that were handed over on demand.
+    pub states: u64,
+    /// Bytes of them.
+    pub state_bytes: u64,
+    /// Packets that had to wait for a state, or for packets before them.
+    pub held: u64,
+    /// How long, all together.
+    pub held_ns: u64,
+    /// Packets that came late, and were sent on.
+    pub forwarded: u64,
+    /// Packets that units gave up for lost.
+    pub given_up: u64,
+    /// Packets that units dropped, by reason: in the order of [`REASONS`].
+    pub dropped: [u64; REASONS.len()],
+}
+
+/// Why units drop packets.
+pub const REASONS: [(Dropped, &str); 4] = [
+    (Dropped::Old, "old"),
+    (Dropped::Ended, "flow-ended"),
+    (Dropped::Full, "held-full"),
+    (Dropped::Refused, "unit-refused"),
+];
+
+impl Tally {
+    /// Adds what a unit has counted.
+    pub fn add_unit(&mut self, unit: &unit::Counters) {
+        self.seamless += unit.seamless;
+        self.pulls += unit.pulls_sent;
+        self.overtaken += unit.overtaken;
+        self.states += unit.states_sent;
+        self.state_bytes += unit.state_bytes_sent;
+        self.held += unit.held;
+        self.held_ns += unit.held_ns;
+        self.forwarded += unit.forwarded;
+        self.given_up += unit.given_up;
+        for (count, (reason, _)) in self.dropped.iter_mut().zip(REASONS) {
+            *count += unit.dropped(reason);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The packets that come: made up while they are wanted, never all in memory.
+
+mod profile;
+mod rate;
+mod sizes;
+mod statistics;
+mod steady;
+mod trace;
+
+pub use profile::{LARGE_BYTES, Shape};
+pub use rate::{RateCurve, RateCurveError};
+pub use statistics::{Statistics, WorkloadStatistics};
+pub use steady::SteadyPackets;
+pub use trace::TracePackets;
+
+use crate::scenario::Workload;
+
+/// A packet that comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arriving {
+    /// When.
+    pub time_ns: u64,
+    /// Whose: flows are numbered.
+    pub flow: u32,
+    /// Bytes on the wire.
+    pub len: u32,
+}
+
+/// The packets of a workload, in order of time, without end.
+#[derive(Clone, Debug)]
+pub enum Packets {
+    /// After a trace.
+    Trace(Box<TracePackets>),
+    /// At one rate.
+    Steady(SteadyPackets),
+}
+
+impl Packets {
+    /// The packets of this workload and seed.
+    pub fn new(workload: &Workload, seed: u64) -> Packets {
+        match workload {
+            Workload::Trace(trace) => Packets::Trace(Box::new(TracePackets::new(trace, seed))),
+            Workload::Steady(steady) => Packets::Steady(SteadyPackets::new(steady, seed)),
+        }
+    }
+}
+
+impl Iterator for Packets {
+    type Item = Arriving;
+
+    #[inline]
+    fn next(&mut self) -> Option<Arriving> {
+        match self {
+            Packets::Trace(packets) => packets.next(),
+            Packets::Steady(packets) => packets.next(),
+        }
+    }
+}

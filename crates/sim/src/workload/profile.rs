@@ -1,0 +1,160 @@
+//! What is published of the traces that the papers used, and what else it takes to make one up.
+
+use super::sizes::{BoundedPareto, packet_sizes};
+use crate::random::Table;
+use crate::scenario::Profile;
+
+/// Flows with more bytes than this are large (S86).
+pub const LARGE_BYTES: f64 = 10_000.0;
+
+/// The shape of a trace at its natural speed, which is 1 Gbps. Published are packets, flows, the median packet and the
+/// share of large flows (S86); the rest is ours.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// Packets of the whole trace.
+    pub packets: f64,
+    /// Flows of the whole trace.
+    pub flows: f64,
+    /// Share of flows that are large.
+    pub large_share: f64,
+    /// Share of packets up to a size, and the size in bytes.
+    quantiles: &'static [(f64, f64)],
+    /// The largest flow's bytes.
+    largest: f64,
+    /// Median time from a packet of a burst to the next, in ns.
+    gap_ns: f64,
+    /// Median time between two bursts of a flow, in ns.
+    pause_ns: f64,
+}
+
+/// The least bytes of a flow: a packet.
+const SMALLEST: f64 = 60.0;
+
+/// How steep the sizes of small flows are.
+const SMALL_ALPHA: f64 = 0.5;
+
+/// A flow's bursts have so many packets times the root of all of its packets, and at least one: so many that W-B has as
+/// many bursts per flow as is published (S99).
+const BURST: f64 = 0.22;
+
+/// Standard deviations of the logarithms of gaps and pauses.
+const GAP_SIGMA: f64 = 0.5;
+const PAUSE_SIGMA: f64 = 1.0;
+
+impl Shape {
+    /// The shape of this profile.
+    pub fn of(profile: Profile) -> Shape {
+        match profile {
+            Profile::WA => Shape {
+                packets: 3.8e6,
+                flows: 1.7e3,
+                large_share: 0.05,
+                quantiles: &[(0.0, 60.0), (0.25, 90.0), (0.5, 368.0), (0.8, 900.0), (1.0, 1434.0)],
+                largest: 200e6,
+                gap_ns: 30e3,
+                pause_ns: 10e6,
+            },
+            Profile::WB => Shape {
+                packets: 6.4e6,
+                flows: 199e3,
+                large_share: 0.05,
+                quantiles: &[(0.0, 60.0), (0.36, 90.0), (0.45, 1434.0), (0.95, 1434.0), (1.0, 1514.0)],
+                largest: 50e6,
+                gap_ns: 30e3,
+                pause_ns: 10e6,
+            },
+        }
+    }
+
+    /// The distributions that this shape's packets and flows are drawn from.
+    pub fn fitted(&self) -> Fitted {
+        let sizes = packet_sizes(self.quantiles);
+        let gaps = Table::log_normal(self.gap_ns, GAP_SIGMA);
+        let pauses = Table::log_normal(self.pause_ns, PAUSE_SIGMA);
+        let small = BoundedPareto::new(SMALL_ALPHA, SMALLEST, LARGE_BYTES);
+        let life = Life { packet: sizes.mean(), gap_ns: gaps.mean(), pause_ns: pauses.mean() };
+        let bytes = self.packets * sizes.mean();
+        // At 1 Gbps, a bit takes a nanosecond.
+        let trace_ns = bytes * 8.0;
+        // A flow is seen in a window if it begins there, or before and goes on until then.
+        let begin = |share: f64, life_ns: f64| share * self.flows / (trace_ns + life_ns);
+        let smalls_per_ns = begin(1.0 - self.large_share, life.mean_ns(&small));
+        let larges_per_ns = |large: &BoundedPareto| begin(self.large_share, life.mean_ns(large));
+        let bits_per_ns = |large: &BoundedPareto| {
+            8.0 * (smalls_per_ns * small.moment(1.0) + larges_per_ns(large) * large.moment(1.0))
+        };
+        let large = BoundedPareto::fitted(LARGE_BYTES, self.largest, 1.0, bits_per_ns);
+        let larges_per_ns = larges_per_ns(&large);
+        let flows_per_ns = smalls_per_ns + larges_per_ns;
+        let longest_ns = life.ns(self.largest);
+        Fitted {
+            sizes,
+            gaps,
+            pauses,
+            small,
+            large,
+            large_share: larges_per_ns / flows_per_ns,
+            flows_per_ns,
+            life,
+            longest_ns,
+            trace_ns,
+        }
+    }
+}
+
+/// Distributions of a made-up trace; times are natural ones, at 1 Gbps.
+#[derive(Clone, Debug)]
+pub struct Fitted {
+    /// Bytes of packets.
+    pub sizes: Table,
+    /// ns between the packets of a burst.
+    pub gaps: Table,
+    /// ns between bursts.
+    pub pauses: Table,
+    /// Bytes of small flows.
+    pub small: BoundedPareto,
+    /// Bytes of large flows.
+    pub large: BoundedPareto,
+    /// Share of those that begin that are large.
+    pub large_share: f64,
+    /// Flows that begin.
+    pub flows_per_ns: f64,
+    /// How long flows live.
+    pub life: Life,
+    /// How long the largest does.
+    pub longest_ns: f64,
+    /// How long the whole trace takes.
+    pub trace_ns: f64,
+}
+
+/// How long flows live.
+#[derive(Clone, Copy, Debug)]
+pub struct Life {
+    packet: f64,
+    gap_ns: f64,
+    pause_ns: f64,
+}
+
+impl Life {
+    /// Packets in a burst of a flow of so many bytes, in the mean: larger flows have more bursts, and larger ones.
+    pub fn burst(&self, bytes: f64) -> f64 {
+        (BURST * self.packets(bytes).sqrt()).max(1.0)
+    }
+
+    /// How long a flow of so many bytes lives, in the mean.
+    pub fn ns(&self, bytes: f64) -> f64 {
+        let (packets, burst) = (self.packets(bytes), self.burst(bytes));
+        packets * self.gap_ns + packets / burst * self.pause_ns
+    }
+
+    /// How long flows of these sizes live, in the mean.
+    fn mean_ns(&self, bytes: &BoundedPareto) -> f64 {
+        let packets = bytes.moment(1.0) / self.packet;
+        let bursts = bytes.moment(0.5) / self.packet.sqrt() / BURST;
+        packets * self.gap_ns + bursts * self.pause_ns
+    }
+
+    fn packets(&self, bytes: f64) -> f64 {
+        (bytes / self.packet).max(1.0)
+    }
+}

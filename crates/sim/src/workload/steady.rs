@@ -1,0 +1,100 @@
+//! Packets of one size at one rate.
+
+use super::Arriving;
+use crate::random::Random;
+use crate::scenario::{Spacing, Steady};
+
+/// Packets of one size at one rate, in order of time.
+#[derive(Clone, Debug)]
+pub struct SteadyPackets {
+    spacing: Spacing,
+    flows: u32,
+    len: u32,
+    until_ns: u64,
+    /// Mean time between packets.
+    gap_ns: f64,
+    random: Random,
+    sent: u64,
+    /// When the next one comes.
+    next_ns: f64,
+}
+
+impl SteadyPackets {
+    /// The packets of this seed.
+    pub fn new(steady: &Steady, seed: u64) -> SteadyPackets {
+        let len = steady.packet_size.0.clamp(1, u64::from(u32::MAX));
+        let mut packets = SteadyPackets {
+            spacing: steady.spacing,
+            flows: steady.flows.get(),
+            len: len as u32,
+            until_ns: steady.until.map_or(u64::MAX, |until| until.0),
+            gap_ns: len as f64 * 8e9 / steady.rate.0 as f64,
+            random: Random::new(seed, "steady"),
+            sent: 0,
+            next_ns: 0.0,
+        };
+        packets.step();
+        packets
+    }
+
+    fn step(&mut self) {
+        self.next_ns = match self.spacing {
+            Spacing::Even => self.sent as f64 * self.gap_ns,
+            Spacing::Poisson => self.next_ns + self.random.exponential() * self.gap_ns,
+        };
+    }
+}
+
+impl Iterator for SteadyPackets {
+    type Item = Arriving;
+
+    #[inline]
+    fn next(&mut self) -> Option<Arriving> {
+        let time_ns = self.next_ns as u64;
+        if time_ns >= self.until_ns {
+            return None;
+        }
+        let flow = match self.spacing {
+            Spacing::Even => self.sent % u64::from(self.flows),
+            Spacing::Poisson => self.random.below(u64::from(self.flows)),
+        };
+        self.sent += 1;
+        self.step();
+        Some(Arriving { time_ns, flow: flow as u32, len: self.len })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{Rate, Size, Time};
+
+    fn steady(spacing: Spacing) -> Steady {
+        Steady {
+            rate: Rate(1_000_000_000),
+            packet_size: Size(1_000),
+            flows: 10.try_into().unwrap(),
+            spacing,
+            until: Some(Time(80_000_000)),
+        }
+    }
+
+    #[test]
+    fn even_packets_come_at_the_rate_and_flows_take_turns() {
+        let packets: Vec<_> = SteadyPackets::new(&steady(Spacing::Even), 1).collect();
+        assert_eq!(packets.len(), 10_000);
+        assert!(
+            packets.iter().enumerate().all(|(i, p)| p.time_ns == i as u64 * 8_000 && p.flow == i as u32 % 10)
+        );
+    }
+
+    #[test]
+    fn poisson_packets_vary_as_much_as_their_mean() {
+        let packets: Vec<_> = SteadyPackets::new(&steady(Spacing::Poisson), 1).collect();
+        let gaps: Vec<f64> = packets.windows(2).map(|p| (p[1].time_ns - p[0].time_ns) as f64).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+        assert!((mean / 8_000.0 - 1.0).abs() < 0.03, "{mean}");
+        assert!((variance.sqrt() / mean - 1.0).abs() < 0.05, "{variance}");
+    }
+}

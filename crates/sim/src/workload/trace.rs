@@ -1,0 +1,163 @@
+//! Packets of a made-up trace.
+
+use super::Arriving;
+use super::profile::{Fitted, Shape};
+use super::rate::Warp;
+use crate::event::EventQueue;
+use crate::random::Random;
+use crate::scenario::{Adversary, Trace};
+
+/// The least bytes of a packet.
+const PACKET_MIN: f64 = 60.0;
+
+/// ns between the packets of an adversary's burst, at natural speed.
+const ADVERSARY_GAP_NS: f64 = 1_000.0;
+
+/// Packets of a made-up trace, in order of time.
+///
+/// Flows begin independently of each other, send bursts with pauses between them, and end when they have sent their
+/// bytes. Those that began before the first moment are in the middle of it then. All this is at natural speed, 1 Gbps;
+/// then the gaps are scaled such that the rate follows the curve (S86, R5).
+#[derive(Clone, Debug)]
+pub struct TracePackets {
+    fitted: Fitted,
+    adversary: Option<Adversary>,
+    warp: Warp,
+    random: Random,
+    flows: Vec<Flow>,
+    /// Places in `flows` of such that have ended.
+    free: Vec<u32>,
+    /// When flows send next, in natural time.
+    queue: EventQueue<u32>,
+    /// When the next flow begins, in natural time.
+    next_flow_ns: f64,
+    begun: u32,
+}
+
+/// A flow that has more to send.
+#[derive(Clone, Copy, Debug)]
+struct Flow {
+    number: u32,
+    /// Bytes that are still to come.
+    bytes: f64,
+    /// How probable it is that a burst ends after a packet.
+    end: f64,
+    /// Packets that the adversary still sends in this burst.
+    extra: u32,
+}
+
+impl TracePackets {
+    /// The packets of this seed.
+    pub fn new(trace: &Trace, seed: u64) -> TracePackets {
+        let fitted = Shape::of(trace.profile).fitted();
+        let mut packets = TracePackets {
+            adversary: trace.adversary,
+            warp: Warp::new(trace.curve.clone()),
+            random: Random::new(seed, "trace"),
+            flows: Vec::new(),
+            free: Vec::new(),
+            queue: EventQueue::new(),
+            next_flow_ns: 0.0,
+            begun: 0,
+            fitted,
+        };
+        packets.begin_before();
+        packets.next_flow_ns = packets.until_next_flow();
+        packets
+    }
+
+    /// Flows that began before the first moment, and are not over.
+    fn begin_before(&mut self) {
+        let mut ago_ns = self.until_next_flow();
+        while ago_ns < self.fitted.longest_ns {
+            let bytes = self.draw_bytes();
+            let life_ns = self.fitted.life.ns(bytes);
+            if ago_ns < life_ns {
+                let pause_ns = self.random.share() * self.fitted.pauses.draw(&mut self.random);
+                self.begin(pause_ns, bytes, bytes * (1.0 - ago_ns / life_ns));
+            }
+            ago_ns += self.until_next_flow();
+        }
+    }
+
+    fn until_next_flow(&mut self) -> f64 {
+        self.random.exponential() / self.fitted.flows_per_ns
+    }
+
+    fn draw_bytes(&mut self) -> f64 {
+        let is_large = self.random.happens(self.fitted.large_share);
+        let sizes = if is_large { &self.fitted.large } else { &self.fitted.small };
+        sizes.draw(&mut self.random)
+    }
+
+    /// A flow of so many bytes, of which `rest` are still to come, sends its next packet then.
+    fn begin(&mut self, at_ns: f64, bytes: f64, rest: f64) {
+        let number = self.begun;
+        self.begun = self.begun.wrapping_add(1);
+        let end = 1.0 / self.fitted.life.burst(bytes);
+        let extra = self.extra(number);
+        let flow = Flow { number, bytes: rest, end, extra };
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.flows[place as usize] = flow;
+                place
+            }
+            None => {
+                self.flows.push(flow);
+                self.flows.len() as u32 - 1
+            }
+        };
+        self.queue.push(at_ns as u64, place);
+    }
+
+    /// What an adversary sends on top with each burst of this flow.
+    fn extra(&self, number: u32) -> u32 {
+        match self.adversary {
+            Some(adversary) if number.is_multiple_of(adversary.every.get()) => adversary.packets.get(),
+            _ => 0,
+        }
+    }
+
+    /// The flow sends a packet; when it sends its next, if it has more.
+    fn send(&mut self, place: u32) -> (u32, f64, Option<f64>) {
+        let flow = &mut self.flows[place as usize];
+        if let Some(adversary) = self.adversary
+            && flow.extra > 0
+        {
+            flow.extra -= 1;
+            return (flow.number, adversary.packet_size.0 as f64, Some(ADVERSARY_GAP_NS));
+        }
+        let len = self.fitted.sizes.draw(&mut self.random).min(flow.bytes).max(PACKET_MIN);
+        flow.bytes -= len;
+        let number = flow.number;
+        if flow.bytes <= 0.0 {
+            return (number, len, None);
+        }
+        if self.random.share() >= flow.end {
+            return (number, len, Some(self.fitted.gaps.draw(&mut self.random)));
+        }
+        let extra = self.extra(number);
+        self.flows[place as usize].extra = extra;
+        (number, len, Some(self.fitted.pauses.draw(&mut self.random)))
+    }
+}
+
+impl Iterator for TracePackets {
+    type Item = Arriving;
+
+    #[inline]
+    fn next(&mut self) -> Option<Arriving> {
+        while self.queue.next_ns() >= self.next_flow_ns as u64 {
+            let bytes = self.draw_bytes();
+            self.begin(self.next_flow_ns, bytes, bytes);
+            self.next_flow_ns += self.until_next_flow();
+        }
+        let (natural_ns, place) = self.queue.pop()?;
+        let (flow, len, until_next_ns) = self.send(place);
+        match until_next_ns {
+            Some(until_ns) => self.queue.push(natural_ns + until_ns as u64, place),
+            None => self.free.push(place),
+        }
+        Some(Arriving { time_ns: self.warp.time_ns(natural_ns as f64), flow, len: len as u32 })
+    }
+}

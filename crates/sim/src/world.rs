@@ -1,0 +1,502 @@
+//! The loop: what happens next, and what follows from it.
+
+use packet::{FlowHasher, FlowKey};
+use proto::{Message, UnitId};
+use router::{Arrival, Order, Routed, Router};
+use unit::{Outbox, Unit};
+
+use crate::checks::{Checked, Checks, Violation};
+use crate::engine::{Counting, Packet, Processed, Service};
+use crate::epochs::{Epoch, Epochs};
+use crate::event::EventQueue;
+use crate::latency::{Latencies, Latency};
+use crate::link::{Carried, Links};
+use crate::scenario::{Cost, Run, Scenario};
+use crate::server::{Parcel, Parcels, Server};
+use crate::tally::Tally;
+use crate::workload::{Arriving, Packets, Statistics, WorkloadStatistics};
+
+/// What is going to happen.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// A parcel arrives at a unit, and goes behind what waits there.
+    Queued { unit: UnitId, parcel: u32 },
+    /// A message arrives at a unit, and goes before its queue.
+    Delivered { unit: UnitId, parcel: u32 },
+    /// A message arrives at the router.
+    Returned { parcel: u32 },
+    /// A unit is done with what it was at, and something waits.
+    Wake(UnitId),
+    /// A unit has something to do for its timers.
+    Timer(UnitId),
+    /// A unit that was ordered is ready.
+    Ready(UnitId),
+}
+
+/// Everything, at one moment.
+pub struct World {
+    run: Run,
+    start_ns: u64,
+    now_ns: u64,
+    events: EventQueue<Event>,
+    packets: Packets,
+    /// The packet that comes next.
+    arriving: Option<Arriving>,
+    hasher: FlowHasher,
+    router: Router,
+    router_cost: [Cost; 2],
+    router_busy_until_ns: u64,
+    servers: Vec<Server>,
+    config: unit::Config,
+    state_len: usize,
+    service: Service,
+    queue_max: usize,
+    links: Links,
+    parcels: Parcels,
+    /// Messages among the parcels.
+    messages: u64,
+    checks: Checks,
+    workload: WorkloadStatistics,
+    at_unit: Latencies,
+    end_to_end: Latencies,
+    epochs: Epochs,
+    tally: Tally,
+    // What is used again from event to event, for its memory.
+    orders: Vec<Order>,
+    outbox: Outbox<Packet>,
+    processed: Vec<Processed>,
+    ended: Vec<(proto::FlowId, u64)>,
+}
+
+/// What a run has come to.
+pub struct Outcome {
+    /// The packets that came.
+    pub workload: Statistics,
+    /// What the router counted.
+    pub router: router::Counters,
+    /// What the units and the links counted.
+    pub tally: Tally,
+    /// From a packet's arrival at its unit.
+    pub at_unit: Latency,
+    /// From its arrival at the router.
+    pub end_to_end: Latency,
+    /// Epoch by epoch.
+    pub epochs: Vec<Epoch>,
+    /// What was checked.
+    pub checked: Checked,
+    /// When the last thing happened.
+    pub end_ns: u64,
+}
+
+impl World {
+    /// The world of this scenario before anything has happened.
+    pub fn new(scenario: &Scenario, seed: u64) -> Result<World, crate::SimulationError> {
+        let units = &scenario.units;
+        let config = crate::parts::unit_config(scenario);
+        let service = Service::of(units);
+        let state_len = units.state.0 as usize;
+        let server = |id| {
+            Server::new(Unit::new(unit::Config { id, ..config }, Counting::new(service, state_len)))
+        };
+        let mut packets = Packets::new(&scenario.workload, seed);
+        let mut world = World {
+            run: scenario.run.clone(),
+            start_ns: units.start.0,
+            now_ns: 0,
+            events: EventQueue::new(),
+            arriving: packets.next(),
+            packets,
+            hasher: FlowHasher::new(seed),
+            router: Router::new(crate::parts::router_config(scenario, seed))?,
+            router_cost: [scenario.router.packet_cost, scenario.router.flowlet_cost],
+            router_busy_until_ns: 0,
+            servers: (0..units.count.max).map(UnitId).map(server).collect(),
+            config,
+            state_len,
+            service,
+            queue_max: units.queue,
+            links: Links::new(&scenario.links, units.count.max, seed),
+            parcels: Parcels::default(),
+            messages: 0,
+            checks: Checks::default(),
+            workload: WorkloadStatistics::new(),
+            at_unit: Latencies::new(),
+            end_to_end: Latencies::new(),
+            epochs: Epochs::new(
+                scenario.run.epoch.0,
+                scenario.run.time.0,
+                units.count.max,
+                units.capacity.0,
+            ),
+            tally: Tally::default(),
+            orders: Vec::new(),
+            outbox: Outbox::default(),
+            processed: Vec::new(),
+            ended: Vec::new(),
+        };
+        for unit in (0..units.count.min).map(UnitId) {
+            world.switch_on(unit);
+            world.make_ready(unit);
+        }
+        Ok(world)
+    }
+
+    /// What time it is.
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// Packets that have come so far.
+    pub fn packets(&self) -> u64 {
+        self.router.counters().packets
+    }
+
+    /// Goes on until this time, or until nothing is left to happen; true if that is so.
+    pub fn advance_to(&mut self, until_ns: u64) -> Result<bool, Violation> {
+        loop {
+            let (event_ns, router_ns) = (self.events.next_ns(), self.router.due_ns());
+            let next_ns = self.arrival_ns().min(event_ns).min(router_ns);
+            if next_ns >= self.run.time.0 {
+                self.close_epochs(self.run.time.0);
+                if (self.checks.under_way(), self.messages) == (0, 0) {
+                    return Ok(true);
+                }
+            }
+            if next_ns >= until_ns {
+                return Ok(false);
+            }
+            self.close_epochs(next_ns);
+            self.now_ns = self.now_ns.max(next_ns);
+            if router_ns == next_ns {
+                self.router.advance(self.now_ns, &mut self.orders);
+                self.carry_out_orders(self.now_ns);
+            } else if event_ns == next_ns {
+                self.happen()?;
+            } else {
+                self.arrive()?;
+            }
+        }
+    }
+
+    /// The end: everything is checked once more.
+    pub fn finish(mut self) -> Result<Outcome, Violation> {
+        if (self.checks.under_way(), self.messages) != (0, 0) {
+            let (packets, messages) = (self.checks.under_way(), self.messages);
+            return Err(Violation::Unfinished { packets, messages });
+        }
+        for server in &self.servers {
+            self.tally.add_unit(server.unit.counters());
+        }
+        let states = self.servers.iter().flat_map(|server| server.unit.engine().states());
+        Ok(Outcome {
+            workload: self.workload.finish(self.run.time.0),
+            router: *self.router.counters(),
+            tally: self.tally,
+            at_unit: self.at_unit.finish(),
+            end_to_end: self.end_to_end.finish(),
+            epochs: self.epochs.done().to_vec(),
+            end_ns: self.now_ns,
+            checked: self.checks.finish(states)?,
+        })
+    }
+
+    /// When the next packet comes; `u64::MAX`: none does any more.
+    #[inline]
+    fn arrival_ns(&self) -> u64 {
+        match self.arriving {
+            Some(packet) if packet.time_ns < self.run.time.0 => packet.time_ns,
+            _ => u64::MAX,
+        }
+    }
+
+    /// Epochs that end until this time do.
+    #[inline]
+    fn close_epochs(&mut self, until_ns: u64) {
+        while self.epochs.ends_ns() <= until_ns {
+            self.epochs.close(self.router.counters().flowlets());
+        }
+    }
+
+    /// A packet comes to the router.
+    fn arrive(&mut self) -> Result<(), Violation> {
+        let Some(arriving) = std::mem::replace(&mut self.arriving, self.packets.next()) else {
+            return Ok(());
+        };
+        self.workload.add(&arriving);
+        self.epochs.came(arriving.len);
+        let begins_ns = self.now_ns.max(self.router_busy_until_ns);
+        let (key, reversed) = key(arriving.flow);
+        let arrival = Arrival { key: &key, hash: self.hasher.hash(&key), reversed, len: arriving.len };
+        let assignments = self.router.counters().assignments;
+        let routed = self.router.route(begins_ns, arrival, &mut self.orders);
+        let sent_ns = begins_ns + self.routing_ns(self.router.counters().assignments - assignments);
+        self.router_busy_until_ns = sent_ns;
+        self.carry_out_orders(sent_ns);
+        let Routed::To { unit, stamp } = routed else {
+            self.tally.refused += 1;
+            return Ok(());
+        };
+        self.checks.stamped(stamp.flow, stamp.clock);
+        self.epochs.given(unit, self.service.ns(arriving.len));
+        let Carried::At(arrives_ns) = self.links.packet(sent_ns, unit) else {
+            self.tally.lost += 1;
+            return self.checks.lost(stamp.flow, stamp.clock);
+        };
+        let packet =
+            Packet { came_ns: self.now_ns, at_unit_ns: u64::MAX, clock: stamp.clock, len: arriving.len };
+        let parcel = self.parcels.add(Parcel::Packet { stamp, packet });
+        self.events.push(arrives_ns, Event::Queued { unit, parcel });
+        Ok(())
+    }
+
+    /// What the router takes for a packet, and for so many assignments.
+    #[inline]
+    fn routing_ns(&self, assignments: u64) -> u64 {
+        let [packet, flowlet] = self.router_cost;
+        (packet.0 + flowlet.0 * assignments + 500) / 1_000
+    }
+
+    /// What the router wants done, in order.
+    #[inline]
+    fn carry_out_orders(&mut self, now_ns: u64) {
+        if self.orders.is_empty() {
+            return;
+        }
+        let mut orders = std::mem::take(&mut self.orders);
+        for order in orders.drain(..) {
+            match order {
+                Order::Send { to, message } => self.send_to_unit(now_ns, to, message),
+                Order::Start(unit) => {
+                    self.switch_on(unit);
+                    self.events.push(now_ns + self.start_ns, Event::Ready(unit));
+                }
+                Order::Stop(unit) => self.switch_off(unit),
+            }
+        }
+        self.orders = orders;
+    }
+
+    /// What must stay behind packets that were sent before goes into the queue with them; the rest passes it (S18).
+    fn send_to_unit(&mut self, now_ns: u64, unit: UnitId, message: Message) {
+        let stays_behind = matches!(message, Message::Release { .. } | Message::End { .. });
+        let arrives_ns = self.links.message(now_ns, unit);
+        let parcel = self.add_message(None, message);
+        let event = match stays_behind {
+            true => Event::Queued { unit, parcel },
+            false => Event::Delivered { unit, parcel },
+        };
+        self.events.push(arrives_ns, event);
+    }
+
+    fn add_message(&mut self, from: Option<UnitId>, message: Message) -> u32 {
+        self.messages += 1;
+        self.parcels.add(Parcel::Message { from, message })
+    }
+
+    /// The next event happens.
+    fn happen(&mut self) -> Result<(), Violation> {
+        match self.events.pop() {
+            Some((_, Event::Queued { unit, parcel })) => self.queue(unit, parcel),
+            Some((_, Event::Delivered { unit, parcel })) => {
+                self.servers[unit.index()].deliver(parcel);
+                self.serve(unit)
+            }
+            Some((_, Event::Returned { parcel })) => {
+                self.come_back(parcel);
+                Ok(())
+            }
+            Some((at_ns, Event::Wake(unit))) if self.servers[unit.index()].wake_ns == at_ns => {
+                self.servers[unit.index()].wake_ns = u64::MAX;
+                self.serve(unit)
+            }
+            Some((at_ns, Event::Timer(unit))) if self.servers[unit.index()].timer_ns == at_ns => {
+                self.servers[unit.index()].timer_ns = u64::MAX;
+                self.serve(unit)
+            }
+            // A time that was replaced by another.
+            Some((_, Event::Wake(_) | Event::Timer(_))) | None => Ok(()),
+            Some((_, Event::Ready(unit))) => {
+                self.make_ready(unit);
+                self.router.started(self.now_ns, unit);
+                Ok(())
+            }
+        }
+    }
+
+    /// A parcel arrives at a unit.
+    fn queue(&mut self, unit: UnitId, parcel: u32) -> Result<(), Violation> {
+        let server = &mut self.servers[unit.index()];
+        if let Some(Parcel::Packet { packet, stamp }) = self.parcels.get_mut(parcel) {
+            if server.queued() >= self.queue_max {
+                let (flow, clock) = (stamp.flow, stamp.clock);
+                self.parcels.take(parcel);
+                self.tally.queue_full += 1;
+                return self.checks.dropped(flow, clock);
+            }
+            packet.at_unit_ns = packet.at_unit_ns.min(self.now_ns);
+        }
+        server.queue(parcel);
+        self.epochs.queued(server.queued());
+        self.serve(unit)
+    }
+
+    /// A message arrives at the router.
+    fn come_back(&mut self, parcel: u32) {
+        if let Some(Parcel::Message { from: Some(from), message }) = self.parcels.take(parcel) {
+            self.messages -= 1;
+            self.router.receive(self.now_ns, from, message, &mut self.orders);
+            self.carry_out_orders(self.now_ns);
+        }
+    }
+
+    /// The unit does what it has to, one thing after the other, until one takes time.
+    fn serve(&mut self, unit: UnitId) -> Result<(), Violation> {
+        let now_ns = self.now_ns;
+        loop {
+            let server = &mut self.servers[unit.index()];
+            if server.busy_until_ns() > now_ns {
+                break;
+            }
+            if server.unit.due_ns() <= now_ns {
+                server.unit.advance(now_ns, &mut self.outbox);
+            } else if let Some(parcel) = server.next() {
+                match self.parcels.take(parcel) {
+                    Some(Parcel::Packet { stamp, packet }) => {
+                        server.unit.packet(now_ns, stamp, packet, &mut self.outbox);
+                    }
+                    Some(Parcel::Message { from, message }) => {
+                        self.messages -= 1;
+                        server.unit.receive(now_ns, from, message, &mut self.outbox);
+                    }
+                    None => {}
+                }
+            } else {
+                break;
+            }
+            self.follow_up(unit)?;
+        }
+        self.set_alarms(unit);
+        Ok(())
+    }
+
+    /// When the unit is to be looked at again.
+    #[inline]
+    fn set_alarms(&mut self, unit: UnitId) {
+        let server = &mut self.servers[unit.index()];
+        let free_ns = server.busy_until_ns().max(self.now_ns);
+        if server.has_next() && server.wake_ns > free_ns {
+            server.wake_ns = free_ns;
+            self.events.push(free_ns, Event::Wake(unit));
+        }
+        let due_ns = server.unit.due_ns();
+        if due_ns != u64::MAX && server.timer_ns > due_ns.max(free_ns) {
+            server.timer_ns = due_ns.max(free_ns);
+            self.events.push(server.timer_ns, Event::Timer(unit));
+        }
+    }
+
+    /// What the unit did has consequences, when it is done.
+    #[inline]
+    fn follow_up(&mut self, unit: UnitId) -> Result<(), Violation> {
+        let engine = self.servers[unit.index()].unit.engine_mut();
+        engine.take_processed(&mut self.processed);
+        engine.take_ended(&mut self.ended);
+        let done_ns = engine.busy_until_ns().max(self.now_ns);
+        for done in self.processed.drain(..) {
+            self.checks.processed(unit, &done)?;
+            self.epochs.processed();
+            if done.packet.came_ns >= self.run.warm_up.0 {
+                self.at_unit.add(done.done_ns - done.packet.at_unit_ns.min(done.done_ns));
+                self.end_to_end.add(done.done_ns - done.packet.came_ns);
+            }
+        }
+        for (flow, state) in self.ended.drain(..) {
+            self.checks.ended(flow, state)?;
+        }
+        if self.outbox.is_empty() {
+            return Ok(());
+        }
+        self.send_outbox(done_ns, unit)
+    }
+
+    fn send_outbox(&mut self, now_ns: u64, unit: UnitId) -> Result<(), Violation> {
+        let mut outbox = std::mem::take(&mut self.outbox);
+        for message in outbox.to_router.drain(..) {
+            let arrives_ns = self.links.message_to_router(now_ns, unit);
+            let parcel = self.add_message(Some(unit), message);
+            self.events.push(arrives_ns, Event::Returned { parcel });
+        }
+        for (to, message) in outbox.to_units.drain(..) {
+            self.send_between(now_ns, unit, to, message);
+        }
+        for message in outbox.to_all.drain(..) {
+            for to in (0..self.servers.len() as u16).map(UnitId) {
+                if to != unit && self.servers[to.index()].is_ready {
+                    self.send_between(now_ns, unit, to, message.clone());
+                }
+            }
+        }
+        for (to, stamp, packet) in outbox.forwarded.drain(..) {
+            match self.links.packet_between(now_ns, unit, to) {
+                Carried::At(arrives_ns) => {
+                    let parcel = self.parcels.add(Parcel::Packet { stamp, packet });
+                    self.events.push(arrives_ns, Event::Queued { unit: to, parcel });
+                }
+                Carried::Lost => {
+                    self.tally.lost += 1;
+                    self.checks.lost(stamp.flow, stamp.clock)?;
+                }
+            }
+        }
+        for (_, stamp, _) in outbox.dropped.drain(..) {
+            self.checks.dropped(stamp.flow, stamp.clock)?;
+        }
+        self.outbox = outbox;
+        Ok(())
+    }
+
+    fn send_between(&mut self, now_ns: u64, from: UnitId, to: UnitId, message: Message) {
+        let state = match &message {
+            Message::State { record, .. } | Message::Replica { record, .. } => Some(record.bytes.len()),
+            _ => None,
+        };
+        if let (Message::Replica { .. }, Some(bytes)) = (&message, state) {
+            self.tally.replicas += 1;
+            self.tally.replica_bytes += bytes as u64;
+        }
+        let arrives_ns = self.links.message_between(now_ns, from, to, state);
+        let parcel = self.add_message(Some(from), message);
+        self.events.push(arrives_ns, Event::Delivered { unit: to, parcel });
+    }
+
+    /// The unit costs from now on. It is a new one: what was there before has handed over all it had.
+    fn switch_on(&mut self, unit: UnitId) {
+        let server = &mut self.servers[unit.index()];
+        self.tally.add_unit(server.unit.counters());
+        let config = unit::Config { id: unit, ..self.config };
+        server.unit = Unit::new(config, Counting::new(self.service, self.state_len));
+        server.is_on = true;
+        self.epochs.set_on(self.now_ns, unit, true);
+    }
+
+    fn make_ready(&mut self, unit: UnitId) {
+        self.servers[unit.index()].is_ready = true;
+        self.epochs.set_ready(self.now_ns, unit, true);
+    }
+
+    /// The unit costs no more. What is still on its way to it finds it, and is sent on.
+    fn switch_off(&mut self, unit: UnitId) {
+        let server = &mut self.servers[unit.index()];
+        (server.is_on, server.is_ready) = (false, false);
+        self.epochs.set_ready(self.now_ns, unit, false);
+        self.epochs.set_on(self.now_ns, unit, false);
+    }
+}
+
+/// The key of a flow with this number: a client of its own, and a service that all use.
+#[inline]
+fn key(flow: u32) -> (FlowKey, bool) {
+    const SERVICE: ([u8; 4], [u8; 2]) = ([198, 18, 0, 1], 443u16.to_be_bytes());
+    const TCP: u8 = 6;
+    FlowKey::of_ipv4((flow.to_be_bytes(), 40_000u16.to_be_bytes()), SERVICE, TCP, 0)
+}

@@ -1,0 +1,169 @@
+//! Whole runs: they repeat, agree with queueing theory and with a trivial model, and hold their checks in every mode.
+
+use proptest::prelude::*;
+use sim::workload::Packets;
+use sim::{Report, Scenario, Simulation};
+
+fn run(scenario: &str, seed: u64) -> Report {
+    let scenario = Scenario::parse(scenario).unwrap_or_else(|error| panic!("{error}"));
+    Simulation::new(scenario, seed).unwrap().run().unwrap_or_else(|failed| panic!("{failed}"))
+}
+
+const TRACE: &str = r#"
+    [workload.trace]
+    curve = [["0s", "1Gbps"], ["100ms", "5Gbps"], ["300ms", "500Mbps"]]
+    [run]
+    time = "400ms"
+"#;
+
+#[test]
+fn the_same_seed_gives_the_same_report() {
+    let (first, second, other) = (run(TRACE, 1), run(TRACE, 1), run(TRACE, 2));
+    println!("{first:#?}");
+    assert_eq!(first, second);
+    assert_eq!(format!("{first:?}"), format!("{second:?}"));
+    assert!(first != other);
+}
+
+#[test]
+fn units_come_and_go_with_the_demand() {
+    let report = run(TRACE, 1);
+    assert!(report.tracking.units_max > 3.0 && report.tracking.units_min <= 2.0);
+    assert!(report.assignment.units_stopped > 0 && report.state.seamless > report.state.pulls);
+    let total: u64 = report.drops.values().sum();
+    assert_eq!(report.checked.processed + total, report.workload.packets);
+}
+
+/// One unit, Poisson arrivals, each packet takes 8 us: the mean wait is rho * service / (2 (1 - rho))
+/// (Pollaczek and Khinchine).
+#[test]
+fn a_unit_is_a_queue_as_in_the_books() {
+    for rho in [0.5, 0.8] {
+        let mbps = rho * 1_000.0;
+        let report = run(
+            &format!(
+                r#"
+                [workload.steady]
+                rate = "{mbps}Mbps"
+                packet_size = "1000B"
+                spacing = "poisson"
+                [units]
+                count = "1"
+                [run]
+                time = "10s"
+                "#
+            ),
+            3,
+        );
+        let expected = 8_000.0 + rho * 8_000.0 / (2.0 * (1.0 - rho));
+        let mean = report.latency_at_unit.mean_ns;
+        assert!((mean / expected - 1.0).abs() < 0.03, "{rho}: {mean} {expected}");
+        assert!((report.latency.mean_ns - mean - 65_000.0).abs() < 1.0);
+    }
+}
+
+#[test]
+fn one_unit_is_the_trivial_model() {
+    let text = r#"
+        [workload.trace]
+        curve = [["0s", "2Gbps"], ["50ms", "200Mbps"]]
+        [units]
+        count = "1"
+        [links]
+        router_to_unit = { latency = "0us" }
+        [run]
+        time = "100ms"
+        warm_up = "0s"
+    "#;
+    let report = run(text, 5);
+    let (mut free_ns, mut sum_ns, mut packets) = (0, 0, 0u64);
+    for packet in Packets::new(&Scenario::parse(text).unwrap().workload, 5) {
+        if packet.time_ns >= 100_000_000 {
+            break;
+        }
+        free_ns = packet.time_ns.max(free_ns) + u64::from(packet.len) * 8;
+        sum_ns += free_ns - packet.time_ns;
+        packets += 1;
+    }
+    assert_eq!(report.latency.count, packets);
+    assert_eq!(report.latency.mean_ns, sum_ns as f64 / packets as f64);
+    assert_eq!((report.checked.processed, report.state.pulls), (packets, 0));
+}
+
+#[test]
+fn a_full_queue_drops_and_says_so() {
+    let report = run(
+        r#"
+        [workload.steady]
+        rate = "2Gbps"
+        [units]
+        count = "1"
+        queue = 10
+        [run]
+        time = "20ms"
+        "#,
+        1,
+    );
+    let dropped = report.drops["queue-full"];
+    assert!((dropped as f64 / report.workload.packets as f64 - 0.5).abs() < 0.02);
+    assert_eq!(report.epochs[0].queue_peak, 10);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+    /// A run that is not right ends with the violation.
+    #[test]
+    fn every_mode_holds_its_checks(
+        seed in any::<u64>(),
+        mode in prop::sample::select(vec![
+            "flowlet", "flow", "smart-flow:5ms", "packet", "rss:16", "rss:32:3ms",
+        ]),
+        choice in prop::sample::select(vec!["most-utilised", "lowest-id"]),
+        targets in prop::sample::select(vec!["weighted", "first", "least-loaded", "all", "none", "predicted"]),
+        workload in prop::sample::select(vec![
+            "[workload.trace]\ncurve = [[\"0s\", \"500Mbps\"], [\"15ms\", \"4Gbps\"], [\"30ms\", \"100Mbps\"]]",
+            "[workload.trace]\nprofile = \"W-A\"\nadversary = { every = 5 }",
+            "[workload.steady]\nflows = 7\nrate = \"1500Mbps\"\nspacing = \"poisson\"",
+        ]),
+        (loss, reorder, jitter) in (0..3u32, 0..3u32, 0..3u64),
+        (start, idle, expire) in (0..3u64, 1..10u64, prop::sample::select(vec!["", "expire_after = \"4ms\""])),
+        (queue, flows_max) in (prop::sample::select(vec![20, 100_000]), prop::sample::select(vec![50, 10_000])),
+        full in prop::sample::select(vec!["refuse-new", "end-oldest"]),
+        load in 1..3u64,
+    ) {
+        let scenario = format!(
+            r#"
+            {workload}
+            [router]
+            mode = "{mode}"
+            choice = "{choice}"
+            targets = "{targets}"
+            bucket = "{load}00us"
+            buckets = 20
+            idle = "{idle}ms"
+            flows_max = {flows_max}
+            when_full = "{full}"
+            [units]
+            count = "1..6"
+            queue = {queue}
+            start = "{start}ms"
+            {expire}
+            [links]
+            router_to_unit = {{ latency = "20us", jitter = "{jitter}0us", loss = 0.0{loss}, reorder = 0.0{reorder} }}
+            unit_to_unit = {{ latency = "30us", jitter = "{jitter}0us", loss = 0.0{loss}, reorder = 0.0{reorder} }}
+            [run]
+            time = "40ms"
+            warm_up = "0s"
+            epoch = "10ms"
+            "#
+        );
+        let report = Simulation::new(Scenario::parse(&scenario).unwrap(), seed).unwrap().run();
+        let report = match report {
+            Ok(report) => report,
+            Err(failed) => return Err(TestCaseError::fail(format!("{failed}\n{scenario}"))),
+        };
+        let unprocessed: u64 = report.drops.values().sum();
+        prop_assert_eq!(report.checked.processed + unprocessed, report.workload.packets);
+    }
+}
