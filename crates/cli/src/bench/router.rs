@@ -18,8 +18,6 @@ pub struct RouterWorld {
     now_ns: u64,
     /// Whether every packet begins a flowlet.
     cuts: bool,
-    /// Virtual nanoseconds from packet to packet: if every packet begins a flowlet, a flow's are so far apart.
-    pace_ns: u64,
     flows: u32,
     /// The packets' clocks, added up: of each flow, 1, 2, 3...
     clocks: u64,
@@ -27,15 +25,13 @@ pub struct RouterWorld {
 
 /// Bytes of a flow in the router's table: two cache lines.
 const SLOT_LEN: usize = 128;
-/// The gap that begins a flowlet, in nanoseconds.
-const GAP_NS: u64 = 500_000;
 
 impl RouterWorld {
     /// A router for this many flows with so many units, all active, of which one is nearly enough.
     pub fn new(flows: u32, batch_len: usize, units: u16, cuts: bool) -> anyhow::Result<RouterWorld> {
         let config = Config {
-            gap_ns: if cuts { GAP_NS } else { u64::MAX },
-            size_max: u64::MAX,
+            gap_ns: if cuts { Config::default().gap_ns } else { u64::MAX },
+            size_max: if cuts { 1 } else { u64::MAX },
             capacity_bps: 10_000_000_000,
             units_min: units,
             units_max: units,
@@ -52,7 +48,6 @@ impl RouterWorld {
             batch_len,
             now_ns: 1_000_000_000,
             cuts,
-            pace_ns: if cuts { PACE_NS.max(GAP_NS * 2 / u64::from(flows.max(1))) } else { PACE_NS },
             flows,
             clocks: 0,
         })
@@ -83,7 +78,7 @@ impl RouterWorld {
             if let Routed::To { stamp, .. } = std::hint::black_box(&routed) {
                 self.clocks += stamp.clock;
             }
-            self.now_ns += self.pace_ns;
+            self.now_ns += PACE_NS;
         }
         if self.now_ns >= self.router.due_ns() {
             self.router.advance(self.now_ns, &mut self.orders);
