@@ -36,6 +36,9 @@ pub(crate) struct Flow<P> {
     copied: u64,
     /// When the flow's end was proposed last.
     proposed_ns: Option<u64>,
+    /// The state is here, nothing is held, and no other epoch is known of: the next packet can be processed, and there is
+    /// nothing else to do. So it is nearly always, and then the rest need not be looked at.
+    is_calm: bool,
 }
 
 /// The state that is here.
@@ -60,6 +63,7 @@ impl<P> Flow<P> {
             seen_ns: 0,
             copied: 0,
             proposed_ns: None,
+            is_calm: false,
         }
     }
 
@@ -81,12 +85,18 @@ impl<P> Flow<P> {
 
     /// Whose the state is that is here and has not been released, and what it covers.
     pub fn owned(&self) -> Option<(Epoch, Watermark)> {
-        let tenure = self.tenures.first()?;
-        self.state.filter(|_| tenure.next.is_none()).map(|state| (state.epoch, state.mark))
+        let is_owner = self.is_calm || self.tenures.first()?.next.is_none();
+        self.state.filter(|_| is_owner).map(|state| (state.epoch, state.mark))
     }
 
     /// A packet of an epoch that is this unit's.
     pub fn packet<E: Engine<Packet = P>>(&mut self, stamp: Stamp, packet: P, cx: &mut Context<'_, E>) {
+        if let Some(state) = self.state.filter(|_| self.is_calm)
+            && state.epoch == stamp.epoch
+            && state.mark.contiguous + 1 == stamp.clock
+        {
+            return self.process(stamp, packet, cx);
+        }
         if self.state.is_none_or(|state| state.epoch != stamp.epoch) {
             if self.is_past(stamp.epoch) {
                 return cx.drop(Dropped::Old, stamp, packet);
@@ -222,6 +232,7 @@ impl<P> Flow<P> {
             self.tenures.iter().find(|tenure| tenure.epoch + 1 == epoch).and_then(|tenure| tenure.next);
         let covered = self.state.map_or(0, |state| state.mark.contiguous);
         let gone = Gone { epoch, owner, last: said.map_or(covered, |next| next.last) };
+        self.is_calm = false;
         self.tenures.retain(|tenure| tenure.epoch >= epoch);
         if self.state.take().is_some() {
             cx.engine.forget(cx.now_ns, self.id, false);
@@ -248,8 +259,21 @@ impl<P> Flow<P> {
         }
     }
 
-    /// When something is to be done without a message or a packet.
-    pub fn due_ns<E: Engine<Packet = P>>(&self, cx: &Context<'_, E>) -> u64 {
+    /// Sees how things are after something has happened. When something is to be done without a message or a packet.
+    pub fn settle<E: Engine<Packet = P>>(&mut self, cx: &Context<'_, E>) -> u64 {
+        // What makes another epoch known, or takes the state away, has said that it is not calm any more.
+        if !self.is_calm || self.held.len() > 0 {
+            let is_alone = matches!(self.tenures[..], [Tenure { next: None, .. }]);
+            self.is_calm = is_alone && self.state.is_some() && self.held.len() == 0;
+        }
+        self.due_ns(cx)
+    }
+
+    fn due_ns<E: Engine<Packet = P>>(&self, cx: &Context<'_, E>) -> u64 {
+        if self.is_calm {
+            let times = [self.copy_ns(cx), self.expiry_ns(cx)];
+            return times.into_iter().flatten().min().unwrap_or(NEVER_NS);
+        }
         let Some((state, tenure)) = self.state.zip(self.tenures.first()) else { return NEVER_NS };
         let gap_ns = self.held.oldest_of(state.epoch).map(|ns| ns.saturating_add(cx.config.order_ns));
         let times = match tenure.next {

@@ -17,6 +17,7 @@ impl<P> Flow<P> {
 
     /// Where an epoch's tenure is; it is made if there is none.
     pub(super) fn admit(&mut self, epoch: Epoch) -> Result<usize, Refused> {
+        self.is_calm = false;
         match self.tenures.binary_search_by_key(&epoch, |tenure| tenure.epoch) {
             Ok(at) => Ok(at),
             Err(_) if self.tenures.len() >= TENURES_MAX => Err(Refused),
