@@ -13,8 +13,9 @@ pub struct Stamp {
     pub epoch: Epoch,
     /// Where the owner finds the state that it begins with.
     pub handover: Handover,
-    /// Where a copy of the state is to go when the flow falls silent (S54).
-    pub targets: Targets,
+    /// Where a copy of the state is to go when the flow falls silent, on the first packet of a flowlet (S54). None on all others:
+    /// it is to go where it was to go before.
+    pub targets: Option<Targets>,
 }
 
 /// Where an owner finds the state that its epoch begins with.

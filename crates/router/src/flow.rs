@@ -1,7 +1,7 @@
 //! What a router knows of a flow: a slot of its table.
 
 use packet::FlowKey;
-use proto::UnitId;
+use proto::{Targets, UnitId};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::config::TARGETS_COUNT_MAX;
@@ -122,5 +122,18 @@ impl TargetList {
     /// Whether the unit, which is active, is one of them.
     pub fn contains(&self, unit: UnitId) -> bool {
         self.is_all() || self.units().any(|target| target == unit)
+    }
+}
+
+impl From<TargetList> for Targets {
+    fn from(list: TargetList) -> Targets {
+        if list.is_all() {
+            return Targets::ALL;
+        }
+        let mut targets = Targets::NONE;
+        list.units().for_each(|unit| {
+            targets.add(unit);
+        });
+        targets
     }
 }

@@ -8,7 +8,7 @@ use crate::flow::TargetList;
 use crate::flowlet::{self, Cut};
 use crate::flows::Found;
 use crate::router::{Arrival, Order, Routed, Router};
-use crate::units::{UnitState, Units};
+use crate::units::UnitState;
 
 impl Router {
     /// Where a packet goes. What is added to `orders` is to be carried out before the packet is sent: usually nothing, two
@@ -24,10 +24,9 @@ impl Router {
         let Some(found) = self.flows.find(arrival.hash, arrival.key) else {
             return self.begin(now_ns, arrival, orders);
         };
-        if let Some(cut) = self.cut(now_ns, found, arrival.len) {
-            self.next_flowlet(now_ns, found, cut, orders);
-        }
-        self.stamp(now_ns, found, arrival.len)
+        let targets =
+            self.cut(now_ns, found, arrival.len).map(|cut| self.next_flowlet(now_ns, found, cut, orders));
+        self.stamp(now_ns, found, arrival.len, targets)
     }
 
     #[cold]
@@ -82,12 +81,12 @@ impl Router {
         self.count_assignment(chosen, orders);
         self.units.gains(chosen.unit);
         self.flows.get_mut(found.slot).estimate_bps = estimate_bps;
-        self.choose_targets(found.slot);
-        self.stamp(now_ns, found, arrival.len)
+        let targets = self.choose_targets(found.slot);
+        self.stamp(now_ns, found, arrival.len, Some(targets))
     }
 
-    /// A flowlet of a known flow begins with the packet that comes now.
-    fn next_flowlet(&mut self, now_ns: u64, found: Found, cut: Cut, orders: &mut Vec<Order>) {
+    /// A flowlet of a known flow begins with the packet that comes now; its targets.
+    fn next_flowlet(&mut self, now_ns: u64, found: Found, cut: Cut, orders: &mut Vec<Order>) -> Targets {
         let counter = match cut {
             Cut::Gap => &mut self.counters.flowlets_by_gap,
             Cut::Size => &mut self.counters.flowlets_by_size,
@@ -106,7 +105,7 @@ impl Router {
                 self.counters.assignments_moved_to_target += u64::from(targets.contains(chosen.unit));
             }
         }
-        self.choose_targets(found.slot);
+        self.choose_targets(found.slot)
     }
 
     /// The unit for a known flow's next flowlet; none if it stays where it is without a choice.
@@ -162,10 +161,12 @@ impl Router {
         }
     }
 
-    fn choose_targets(&mut self, slot: u32) {
+    fn choose_targets(&mut self, slot: u32) -> Targets {
         let flow = self.flows.get_mut(slot);
-        flow.targets =
+        let targets =
             self.assigner.targets(flow.owner(), flow.estimate_bps, self.units.active(), &mut self.meter);
+        flow.targets = targets;
+        targets.into()
     }
 
     /// The flow is another unit's from now on, and the owner so far is told (DESIGN 3.1). The new epoch; none, and nothing
@@ -184,9 +185,9 @@ impl Router {
         Some(flow.epoch)
     }
 
-    /// Counts the packet, and says what is written on it (S13, S58).
+    /// Counts the packet, and says what is written on it (S13, S58); `targets` if it begins a flowlet.
     #[inline(always)]
-    fn stamp(&mut self, now_ns: u64, found: Found, len: u32) -> Routed {
+    fn stamp(&mut self, now_ns: u64, found: Found, len: u32, targets: Option<Targets>) -> Routed {
         let id = self.flows.id(found.slot);
         let flow = self.flows.get_mut(found.slot);
         flow.clock += 1;
@@ -197,7 +198,6 @@ impl Router {
             1 => Handover::None,
             _ => Handover::From { previous: flow.previous(), last: flow.last },
         };
-        let targets = self.units.named(&flow.targets, unit);
         let stamp = Stamp { flow: id, clock: flow.clock, epoch: flow.epoch, handover, targets };
         self.counters.packets += 1;
         self.counters.bytes += u64::from(len);
@@ -229,20 +229,5 @@ impl Router {
         if !self.flows.remove(slot) {
             self.counters.slots_retired += 1;
         }
-    }
-}
-
-impl Units {
-    /// A flowlet's targets as they are written on its packets: those that are active still, and do not own it by now.
-    #[inline]
-    fn named(&self, list: &TargetList, owner: UnitId) -> Targets {
-        if list.is_all() {
-            return Targets::ALL;
-        }
-        let mut targets = Targets::NONE;
-        for unit in list.units().filter(|&unit| unit != owner && self.is_active(unit)) {
-            targets.add(unit);
-        }
-        targets
     }
 }

@@ -54,7 +54,9 @@ pub enum Violation {
         unit: UnitId,
     },
     /// A packet met another state than the one that the packet before had left.
-    #[error("{flow}: packet {clock} was processed at {unit} on a state that is not the one packet {last} left")]
+    #[error(
+        "{flow}: packet {clock} was processed at {unit} on a state that is not the one packet {last} left"
+    )]
     WrongState {
         /// Whose.
         flow: FlowId,

@@ -95,9 +95,8 @@ impl World {
         let config = crate::parts::unit_config(scenario);
         let service = Service::of(units);
         let state_len = units.state.0 as usize;
-        let server = |id| {
-            Server::new(Unit::new(unit::Config { id, ..config }, Counting::new(service, state_len)))
-        };
+        let server =
+            |id| Server::new(Unit::new(unit::Config { id, ..config }, Counting::new(service, state_len)));
         let mut packets = Packets::new(&scenario.workload, seed);
         let mut world = World {
             run: scenario.run.clone(),
@@ -122,12 +121,7 @@ impl World {
             workload: WorkloadStatistics::new(),
             at_unit: Latencies::new(),
             end_to_end: Latencies::new(),
-            epochs: Epochs::new(
-                scenario.run.epoch.0,
-                scenario.run.time.0,
-                units.count.max,
-                units.capacity.0,
-            ),
+            epochs: Epochs::new(scenario.run.epoch.0, scenario.run.time.0, units.count.max, units.capacity.0),
             tally: Tally::default(),
             orders: Vec::new(),
             outbox: Outbox::default(),

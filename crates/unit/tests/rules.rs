@@ -60,7 +60,7 @@ impl Bench {
     }
 
     fn packet(&mut self, epoch: Epoch, handover: Handover, clock: u64) {
-        let stamp = Stamp { flow: FLOW, clock, epoch, handover, targets: self.targets };
+        let stamp = Stamp { flow: FLOW, clock, epoch, handover, targets: Some(self.targets) };
         self.unit.packet(self.now_ns, stamp, clock, &mut self.out);
     }
 
@@ -451,7 +451,7 @@ fn the_next_flow_of_a_slot_ends_the_one_before() {
     let mut b = Bench::new(config());
     b.first([1]);
     let next = FlowId { generation: 2, ..FLOW };
-    let stamp = Stamp { flow: next, clock: 1, epoch: 1, handover: Handover::None, targets: Targets::NONE };
+    let stamp = Stamp { flow: next, clock: 1, epoch: 1, handover: Handover::None, targets: None };
     b.unit.packet(2, stamp, 1, &mut b.out);
     assert_eq!(
         (b.unit.engine().forgotten.as_slice(), b.unit.engine().state(next)),

@@ -44,8 +44,8 @@ impl Reference {
         }
     }
 
-    /// Unit, epoch and targets of a packet.
-    fn packet(&mut self, now_ns: u64, flow: u32, len: u64) -> (usize, u32, Vec<usize>) {
+    /// Unit, epoch, and targets if it begins a flowlet, of a packet.
+    fn packet(&mut self, now_ns: u64, flow: u32, len: u64) -> (usize, u32, Option<Vec<usize>>) {
         if self.sent.is_empty() || self.bucket(now_ns) != self.bucket(self.now_ns) {
             self.measured_ns.fill(now_ns);
         }
@@ -68,7 +68,8 @@ impl Reference {
                 self.begin(unit, estimate_bps, old.epoch + u32::from(unit != old.unit))
             }
         };
-        let answer = (next.unit, next.epoch, next.targets.clone());
+        let begins = next.packets.is_empty();
+        let answer = (next.unit, next.epoch, begins.then(|| next.targets.clone()));
         self.sent.push((now_ns, next.unit, len));
         self.measured_ns[next.unit] = now_ns;
         let mut next = next;
@@ -172,7 +173,7 @@ proptest! {
         for (flow, pause_ns, len) in packets {
             now_ns += pause_ns;
             let (unit, stamp) = bench.packet(now_ns, flow, len);
-            let targets: Vec<usize> = stamp.targets.units().iter().map(|unit| unit.index()).collect();
+            let targets = stamp.targets.map(|targets| targets.units().iter().map(|unit| unit.index()).collect());
             prop_assert_eq!((unit.index(), stamp.epoch, targets), reference.packet(now_ns, flow, len.into()));
         }
         for unit in 0..units {

@@ -59,7 +59,7 @@ impl<P> Flow<P> {
         cx: &mut Context<'_, E>,
     ) {
         self.state = Some(State { epoch: stamp.epoch, mark: Watermark::up_to(stamp.clock) });
-        self.targets = stamp.targets;
+        self.targets = stamp.targets.unwrap_or(self.targets);
         self.seen_ns = cx.now_ns;
         cx.counters.processed += 1;
         cx.engine.process(cx.now_ns, self.id, packet);

@@ -76,7 +76,7 @@ impl Flow {
     pub fn packet(&mut self, targets: Targets, world: &mut World) {
         self.clock += 1;
         let (flow, clock, epoch, handover) = (self.id, self.clock, self.epoch, self.handover);
-        let stamp = Stamp { flow, clock, epoch, handover, targets };
+        let stamp = Stamp { flow, clock, epoch, handover, targets: Some(targets) };
         world.post(None, self.owner, Item::Packet(stamp, clock));
     }
 }
