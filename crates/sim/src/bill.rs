@@ -74,7 +74,8 @@ mod tests {
     #[test]
     fn a_full_unit_earns_what_it_costs() {
         // An hour of 1 Gbps in packets of 1,000 bytes.
-        let full = Epoch { processed: 450_000_000, flowlets: 1_000_000, unit_seconds: 3_600.0, ..Epoch::default() };
+        let full =
+            Epoch { processed: 450_000_000, flowlets: 1_000_000, unit_seconds: 3_600.0, ..Epoch::default() };
         let idle = Epoch { unit_seconds: 3_600.0, ..Epoch::default() };
         let bill = Bill::of(&Tariff::default(), &[full, idle]);
         let Money { per_packet, per_packet_and_flowlet, per_unit_time, cost } = bill.total;

@@ -38,10 +38,9 @@ impl Service {
     pub fn of(units: &Units) -> Service {
         match (units.packet_cost, units.byte_cost) {
             (None, None) => Service { packet_ps: 0, byte_ps: 8_000_000_000_000 / units.capacity.0 },
-            (packet, byte) => Service {
-                packet_ps: packet.unwrap_or_default().0,
-                byte_ps: byte.unwrap_or_default().0,
-            },
+            (packet, byte) => {
+                Service { packet_ps: packet.unwrap_or_default().0, byte_ps: byte.unwrap_or_default().0 }
+            }
         }
     }
 

@@ -42,7 +42,10 @@ pub struct Latency {
 impl Latencies {
     /// None.
     pub fn new() -> Latencies {
-        #[expect(clippy::expect_used, reason = "the bounds and the digits are constants that the library takes")]
+        #[expect(
+            clippy::expect_used,
+            reason = "the bounds and the digits are constants that the library takes"
+        )]
         let histogram = Histogram::new_with_bounds(1, MOST_NS, DIGITS).expect("constants are valid");
         Latencies { histogram, sum_ns: 0 }
     }

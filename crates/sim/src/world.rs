@@ -95,9 +95,8 @@ impl World {
         let config = crate::parts::unit_config(scenario);
         let service = Service::of(units);
         let state_len = units.state.0 as usize;
-        let server = |id| {
-            Server::new(Unit::new(unit::Config { id, ..config }, Counting::new(service, state_len)))
-        };
+        let server =
+            |id| Server::new(Unit::new(unit::Config { id, ..config }, Counting::new(service, state_len)));
         let mut packets = Packets::new(&scenario.workload, seed);
         let mut world = World {
             run: scenario.run.clone(),
@@ -122,12 +121,7 @@ impl World {
             workload: WorkloadStatistics::new(),
             at_unit: Latencies::new(),
             end_to_end: Latencies::new(),
-            epochs: Epochs::new(
-                scenario.run.epoch.0,
-                scenario.run.time.0,
-                units.count.max,
-                units.capacity.0,
-            ),
+            epochs: Epochs::new(scenario.run.epoch.0, scenario.run.time.0, units.count.max, units.capacity.0),
             tally: Tally::default(),
             orders: Vec::new(),
             outbox: Outbox::default(),
@@ -278,7 +272,7 @@ impl World {
 
     /// What must stay behind packets that were sent before goes into the queue with them; the rest passes it (S18).
     fn send_to_unit(&mut self, now_ns: u64, unit: UnitId, message: Message) {
-        let stays_behind = matches!(message, Message::Release { .. } | Message::End { .. });
+        let stays_behind = matches!(message, Message::Release { .. } | Message::End { .. } | Message::Drain);
         let arrives_ns = self.links.message(now_ns, unit);
         let parcel = self.add_message(None, message);
         let event = match stays_behind {
