@@ -1,7 +1,7 @@
 //! Several runs side by side: a column for each mode, and the spread over seeds (R6).
 
-use packet::split_mix;
 use ::sim::Report;
+use packet::split_mix;
 
 use crate::output::{Table, duration};
 
@@ -20,29 +20,23 @@ const FIGURES: &[Figure] = &[
     Figure { name: "p99.9", of: |r| Some(r.latency_at_unit.p99_9_ns as f64), show: time },
     Figure { name: "units in the mean", of: |r| Some(r.tracking.units_mean), show: decimal },
     Figure { name: "unit-seconds", of: |r| Some(r.tracking.unit_seconds), show: decimal },
-    Figure {
-        name: "Gbit/s off the demand",
-        of: |r| Some(r.tracking.error_mean_bps * 1e-9),
-        show: decimal,
-    },
+    Figure { name: "Gbit/s off the demand", of: |r| Some(r.tracking.error_mean_bps * 1e-9), show: decimal },
     Figure { name: "units' epochs overloaded", of: |r| Some(r.tracking.overloaded), show: percent },
     Figure { name: "less than half used", of: |r| Some(r.tracking.underloaded), show: percent },
     Figure { name: "flowlets per flow", of: |r| Some(r.assignment.flowlets_per_flow), show: decimal },
     Figure { name: "states there in time", of: |r| r.state.seamless_share, show: percent },
     Figure { name: "states fetched", of: |r| Some(r.state.pulls as f64), show: whole },
     Figure { name: "Mbit/s of states", of: |r| Some(r.state.rate_bps * 1e-6), show: decimal },
-    Figure {
-        name: "packets not processed",
-        of: |r| Some(r.drops.values().sum::<u64>() as f64),
-        show: whole,
-    },
+    Figure { name: "packets not processed", of: |r| Some(r.drops.values().sum::<u64>() as f64), show: whole },
 ];
 
 /// Figures of the runs in each group: their median, and, if there are several, its 95% interval.
 pub fn table(groups: &[Vec<Report>]) -> String {
     let runs = groups.first().map_or(0, Vec::len);
-    let head: Vec<&str> =
-        [""].into_iter().chain(groups.iter().filter_map(|group| Some(group.first()?.mode.as_str()))).collect();
+    let head: Vec<&str> = [""]
+        .into_iter()
+        .chain(groups.iter().filter_map(|group| Some(group.first()?.mode.as_str())))
+        .collect();
     let mut table = Table::new(&head);
     for figure in FIGURES {
         let mut row = vec![figure.name.to_owned()];
@@ -51,7 +45,9 @@ pub fn table(groups: &[Vec<Report>]) -> String {
     }
     let mut text = table.render().trim_start_matches('\n').to_owned();
     if runs > 1 {
-        text += &format!("\nMedians of {runs} seeds, [95% interval of a bootstrap]. All checks held in every run.\n");
+        text += &format!(
+            "\nMedians of {runs} seeds, [95% interval of a bootstrap]. All checks held in every run.\n"
+        );
     } else {
         text += "\nAll checks held in every run.\n";
     }
@@ -78,9 +74,8 @@ const RESAMPLES: usize = 2_000;
 fn interval(values: &[f64]) -> (f64, f64) {
     let mut state = 1;
     let mut draw = || values[(split_mix(&mut state) % values.len() as u64) as usize];
-    let mut medians: Vec<f64> = (0..RESAMPLES)
-        .map(|_| median(&mut (0..values.len()).map(|_| draw()).collect::<Vec<_>>()))
-        .collect();
+    let mut medians: Vec<f64> =
+        (0..RESAMPLES).map(|_| median(&mut (0..values.len()).map(|_| draw()).collect::<Vec<_>>())).collect();
     medians.sort_by(f64::total_cmp);
     (medians[RESAMPLES / 40], medians[RESAMPLES - 1 - RESAMPLES / 40])
 }

@@ -9,10 +9,10 @@ use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
-use indicatif::ProgressBar;
 use ::sim::scenario::Mode;
 use ::sim::{Report, Scenario, Simulation};
+use anyhow::Context;
+use indicatif::ProgressBar;
 
 use crate::output;
 
@@ -71,9 +71,9 @@ impl FromStr for Seeds {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Seeds, String> {
-        let seeds = text.split_once("..").and_then(|(first, last)| {
-            Some(Seeds { first: first.parse().ok()?, last: last.parse().ok()? })
-        });
+        let seeds = text
+            .split_once("..")
+            .and_then(|(first, last)| Some(Seeds { first: first.parse().ok()?, last: last.parse().ok()? }));
         let fits = |seeds: &Seeds| seeds.first <= seeds.last && seeds.last - seeds.first < SEEDS_MAX;
         seeds
             .filter(fits)

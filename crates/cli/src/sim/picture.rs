@@ -70,7 +70,11 @@ mod tests {
         let picture = draw(&[epoch(0, 1e9, 2.0), epoch(1_000, 5e9, 4.0)]);
         let bars: Vec<usize> = "█░x".chars().map(|c| picture.chars().filter(|&p| p == c).count()).collect();
         assert_eq!(bars, [10 + 40, 10, 10]);
-        assert!(picture.lines().all(|line| line.chars().count() == picture.lines().next().unwrap().chars().count()));
+        assert!(
+            picture
+                .lines()
+                .all(|line| line.chars().count() == picture.lines().next().unwrap().chars().count())
+        );
     }
 
     #[test]

@@ -122,7 +122,8 @@ fn story(report: &Report) -> String {
 }
 
 fn epoch_table(report: &Report) -> String {
-    let mut table = Table::new(&["from", "Gbit/s", "units", "packets", "flowlets", "queue", "load of each unit, %"]);
+    let mut table =
+        Table::new(&["from", "Gbit/s", "units", "packets", "flowlets", "queue", "load of each unit, %"]);
     for epoch in &report.epochs {
         let loads: Vec<String> =
             epoch.utilisation.iter().map(|(unit, load)| format!("{unit}:{:.0}", load * 100.0)).collect();
