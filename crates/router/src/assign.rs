@@ -4,7 +4,7 @@ use packet::split_mix;
 use proto::UnitId;
 
 use crate::config::{Choice, Config, TargetChoice};
-use crate::flows::TargetList;
+use crate::flow::TargetList;
 use crate::load::{LANES, Meter};
 
 /// Chooses units by their loads.

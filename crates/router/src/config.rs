@@ -118,7 +118,8 @@ pub enum Choice {
     LowestId,
 }
 
-/// How the units that get a copy of a flowlet's state are chosen: distinct, active, never the owner itself.
+/// How the units that get a copy of a flowlet's state are chosen: distinct, active, never the owner itself, which has it.
+/// They are of use to what comes behind a gap; a flowlet that is cut by its size leaves no time to copy anything (S62).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetChoice {
     /// At random, with weights inverse to the unit's number, counted from 1 (S56).

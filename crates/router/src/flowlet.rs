@@ -1,7 +1,7 @@
 //! Where a flow is cut into flowlets, and how much a flowlet is expected to bring.
 
 use crate::config::Config;
-use crate::flows::Flow;
+use crate::flow::Flow;
 use crate::load::rate_bps;
 
 /// Why a flowlet of a known flow begins.
@@ -17,7 +17,7 @@ pub(crate) enum Cut {
     Drain,
 }
 
-/// Whether a packet of `len` bytes begins a new flowlet (S29, Pseudocode 1 l.14-25).
+/// Whether a packet of `len` bytes begins a new flowlet (S29, S46, Pseudocode 1 l.14-25).
 #[inline]
 pub(crate) fn cut(flow: &Flow, now_ns: u64, len: u32, config: &Config) -> Option<Cut> {
     if now_ns.saturating_sub(flow.last_seen_ns) > config.gap_ns {

@@ -17,9 +17,11 @@
 mod assign;
 mod config;
 mod counters;
+mod flow;
 mod flowlet;
 mod flows;
 mod load;
+mod route;
 mod router;
 mod rss;
 mod scale;

@@ -7,7 +7,7 @@ use proto::UnitId;
 ///
 /// A unit's load is what it was sent within the window so far, by the time that the window covers: that since the unit is
 /// active, if this is shorter, and at least one bucket. It is brought up to date with every packet to the unit, and for all
-/// units whenever a bucket is over.
+/// units whenever a bucket is over. Bursts that are much shorter than the window hardly show (S105).
 pub(crate) struct Meter {
     /// In bits per second; infinite for a unit that is not active, which therefore never has room. Padded with such ones
     /// to a multiple of [`LANES`].

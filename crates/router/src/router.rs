@@ -1,13 +1,13 @@
-//! The way of a packet: its flow, its flowlet, its unit, its stamp.
+//! What a router is, is asked, and answers.
 
 use packet::FlowKey;
-use proto::{Epoch, FlowId, Handover, Message, Stamp, Targets, UnitId};
+use proto::{FlowId, Message, Stamp, UnitId};
 
-use crate::assign::{Assigner, Chosen};
-use crate::config::{Config, Mode, RouterError, WhenFull};
+use crate::assign::Assigner;
+use crate::config::{Config, Mode, RouterError};
 use crate::counters::Counters;
-use crate::flowlet::{self, Cut, Demand};
-use crate::flows::{AliasTaken, Flows, Found, NoAlias, TargetList};
+use crate::flowlet::Demand;
+use crate::flows::{AliasTaken, Flows, NoAlias};
 use crate::load::Meter;
 use crate::rss::Rss;
 use crate::units::{UnitState, UnitStatus, Units};
@@ -21,14 +21,14 @@ pub struct Router {
     pub(crate) assigner: Assigner,
     pub(crate) counters: Counters,
     pub(crate) rss: Option<Rss>,
-    demand: Demand,
+    pub(crate) demand: Demand,
     /// The latest time that was given: time does not go back.
     now_ns: u64,
     pub(crate) due_ns: u64,
     /// Where the search for flows of units that drain goes on.
     pub(crate) hand: u32,
     /// Whose turn it is, of the active units, when packets are sprayed.
-    turn: usize,
+    pub(crate) turn: usize,
 }
 
 /// A packet that came.
@@ -70,7 +70,8 @@ pub enum Order {
         /// The message.
         message: Message,
     },
-    /// A unit is to be started; [`Router::started`] is called when it is ready.
+    /// A unit is to be started; [`Router::started`] is called when it is ready. How long that takes is the caller's (S106);
+    /// until then no other one is started.
     Start(UnitId),
     /// A unit that has nothing left is to be stopped.
     Stop(UnitId),
@@ -118,22 +119,6 @@ impl Router {
     #[inline]
     pub fn prefetch_flow(&self, hash: u64) {
         self.flows.prefetch_flow(hash);
-    }
-
-    /// Where a packet goes. What is added to `orders` is to be carried out before the packet is sent.
-    #[inline]
-    pub fn route(&mut self, now_ns: u64, arrival: Arrival<'_>, orders: &mut Vec<Order>) -> Routed {
-        let now_ns = self.at(now_ns);
-        if now_ns >= self.meter.ends_ns() {
-            self.roll(now_ns);
-        }
-        let Some(found) = self.flows.find(arrival.hash, arrival.key) else {
-            return self.begin(now_ns, arrival, orders);
-        };
-        if let Some(cut) = self.cut(now_ns, found, arrival.len) {
-            self.next_flowlet(now_ns, found, cut, orders);
-        }
-        self.stamp(now_ns, found, arrival.len)
     }
 
     /// When [`advance`](Router::advance) has something to do next; `u64::MAX`: not before another packet comes.
@@ -186,225 +171,10 @@ impl Router {
         self.now_ns
     }
 
-    #[cold]
-    fn roll(&mut self, now_ns: u64) {
-        self.meter.roll(now_ns);
-        self.due_ns = self.due_ns.min(self.meter.ends_ns());
-    }
-
-    /// Whether this packet begins a flowlet of a known flow (S29, S32).
-    #[inline]
-    fn cut(&self, now_ns: u64, found: Found, len: u32) -> Option<Cut> {
-        let flow = self.flows.get(found.slot);
-        if !self.units.is_active(flow.owner()) {
-            return Some(Cut::Drain);
-        }
-        let by_mode = match self.config.mode {
-            Mode::Flowlet => return flowlet::cut(flow, now_ns, len, &self.config),
-            Mode::Flow => false,
-            Mode::SmartFlow { every_ns } => now_ns / every_ns != flow.started_ns / every_ns,
-            Mode::Packet => true,
-            Mode::Rss { .. } => self.rss.as_ref().is_some_and(|rss| rss.owner(found.hash) != flow.owner()),
-        };
-        by_mode.then_some(Cut::Mode)
-    }
-
-    /// The first packet of a flow (S33, S49).
-    #[cold]
-    fn begin(&mut self, now_ns: u64, arrival: Arrival<'_>, orders: &mut Vec<Order>) -> Routed {
-        if self.flows.is_full()
-            && self.config.when_full == WhenFull::EndOldest
-            && let Some(victim) = self.flows.victim()
-        {
-            self.counters.flows_displaced += 1;
-            self.end(victim, orders);
-        }
-        if self.flows.is_full() {
-            self.counters.refused += 1;
-            return Routed::Refused;
-        }
-        let estimate_bps = self.demand.of_new_flow_bps();
-        let chosen = self.choose(estimate_bps, arrival.hash, None);
-        let created = chosen.and_then(|chosen| {
-            let slot = self.flows.create(arrival.hash, arrival.key, chosen.unit, now_ns)?;
-            Some((chosen, Found { slot, hash: arrival.hash }))
-        });
-        let Some((chosen, found)) = created else {
-            self.counters.refused += 1; // Cannot be: units_min are active always, and there is a slot.
-            return Routed::Refused;
-        };
-        self.counters.flows += 1;
-        self.counters.flowlets_of_new_flows += 1;
-        self.count_assignment(chosen, orders);
-        self.units.gains(chosen.unit);
-        self.flows.get_mut(found.slot).estimate_bps = estimate_bps;
-        self.choose_targets(found.slot);
-        self.stamp(now_ns, found, arrival.len)
-    }
-
-    /// A flowlet of a known flow begins with the packet that comes now.
-    fn next_flowlet(&mut self, now_ns: u64, found: Found, cut: Cut, orders: &mut Vec<Order>) {
-        let counter = match cut {
-            Cut::Gap => &mut self.counters.flowlets_by_gap,
-            Cut::Size => &mut self.counters.flowlets_by_size,
-            Cut::Mode => &mut self.counters.flowlets_by_mode,
-            Cut::Drain => &mut self.counters.flowlets_by_drain,
-        };
-        *counter += 1;
-        let flow = self.flows.get_mut(found.slot);
-        flow.estimate_bps = self.demand.of_next_bps(flow);
-        (flow.started_ns, flow.bytes) = (now_ns, 0);
-        let (owner, estimate_bps, targets) = (flow.owner(), flow.estimate_bps, flow.targets);
-        if let Some(chosen) = self.choose_again(cut, found, owner, estimate_bps, &targets, orders) {
-            self.count_assignment(chosen, orders);
-            if chosen.unit != owner && self.hand_over(found.slot, chosen.unit, orders).is_some() {
-                self.counters.assignments_moved += 1;
-                self.counters.assignments_moved_to_target += u64::from(targets.contains(chosen.unit));
-            }
-        }
-        self.choose_targets(found.slot);
-    }
-
-    /// The unit for a known flow's next flowlet; none if it stays where it is without a choice.
-    fn choose_again(
-        &mut self,
-        cut: Cut,
-        found: Found,
-        owner: UnitId,
-        estimate_bps: f32,
-        targets: &TargetList,
-        orders: &mut Vec<Order>,
-    ) -> Option<Chosen> {
-        if !matches!(self.config.mode, Mode::SmartFlow { .. }) || cut == Cut::Drain {
-            return self.choose(estimate_bps, found.hash, Some((owner, targets)));
-        }
-        if self.meter.loads_bps()[owner.index()] <= self.config.capacity_bps as f32 {
-            return None;
-        }
-        let chosen = self.choose(estimate_bps, found.hash, Some((owner, targets)))?;
-        if !chosen.fits {
-            self.start_one(orders); // There is nowhere to go: it stays (S88).
-            return None;
-        }
-        Some(chosen)
-    }
-
-    /// The unit for a flowlet that is expected to bring so much; none if no unit is active.
-    fn choose(
-        &mut self,
-        estimate_bps: f32,
-        hash: u64,
-        so_far: Option<(UnitId, &TargetList)>,
-    ) -> Option<Chosen> {
-        if let Some(rss) = &self.rss {
-            return Some(Chosen { unit: rss.owner(hash), fits: true });
-        }
-        let active = self.units.active();
-        if self.config.mode == Mode::Packet {
-            self.turn = (self.turn + 1) % active.len().max(1);
-            return active.get(self.turn).map(|&unit| Chosen { unit, fits: true });
-        }
-        let having_state =
-            so_far.into_iter().flat_map(|(owner, targets)| std::iter::once(owner).chain(targets.units()));
-        self.assigner.choose(self.meter.loads_bps(), estimate_bps, having_state, active.len())
-    }
-
-    fn count_assignment(&mut self, chosen: Chosen, orders: &mut Vec<Order>) {
-        self.counters.assignments += 1;
-        if !chosen.fits {
-            self.counters.assignments_without_room += 1;
-            self.start_one(orders); // S42, S44
-        }
-    }
-
-    fn choose_targets(&mut self, slot: u32) {
-        let flow = self.flows.get_mut(slot);
-        flow.targets =
-            self.assigner.targets(flow.owner(), flow.estimate_bps, self.units.active(), &mut self.meter);
-    }
-
-    /// The flow is another unit's from now on, and the owner so far is told (DESIGN 3.1). The new epoch; none, and nothing
-    /// is done, if the flow had as many owners as can be counted.
-    pub(crate) fn hand_over(&mut self, slot: u32, to: UnitId, orders: &mut Vec<Order>) -> Option<Epoch> {
-        let id = self.flows.id(slot);
-        let flow = self.flows.get_mut(slot);
-        if !flow.hand_to(to) {
-            self.counters.epochs_exhausted += 1;
-            return None;
-        }
-        self.units.loses(flow.previous());
-        self.units.gains(to);
-        let message = Message::Release { flow: id, epoch: flow.epoch, owner: to, last: flow.last };
-        orders.push(Order::Send { to: flow.previous(), message });
-        Some(flow.epoch)
-    }
-
-    /// Counts the packet, and says what is written on it (S13, S58).
-    #[inline(always)]
-    fn stamp(&mut self, now_ns: u64, found: Found, len: u32) -> Routed {
-        let id = self.flows.id(found.slot);
-        let flow = self.flows.get_mut(found.slot);
-        flow.clock += 1;
-        flow.last_seen_ns = now_ns;
-        flow.bytes = flow.bytes.saturating_add(len.into());
-        let unit = flow.owner();
-        let handover = match flow.epoch {
-            1 => Handover::None,
-            _ => Handover::From { previous: flow.previous(), last: flow.last },
-        };
-        let targets = self.units.named(&flow.targets, unit);
-        let stamp = Stamp { flow: id, clock: flow.clock, epoch: flow.epoch, handover, targets };
-        self.counters.packets += 1;
-        self.counters.bytes += u64::from(len);
-        self.meter.add(unit, len.into(), now_ns);
-        if let Some(rss) = &mut self.rss {
-            rss.add(found.hash, len.into());
-        }
-        Routed::To { unit, stamp }
-    }
-
-    /// The flow is over; its owner and those that may have copies are told.
-    pub(crate) fn end(&mut self, slot: u32, orders: &mut Vec<Order>) {
-        let message = Message::End { flow: self.flows.id(slot) };
-        let flow = self.flows.get(slot);
-        self.demand.measure(flow);
-        let (owner, targets) = (flow.owner(), flow.targets);
-        orders.push(Order::Send { to: owner, message: message.clone() });
-        let mut tell = |to: UnitId| {
-            if to != owner && matches!(self.units.state(to), UnitState::Active | UnitState::Draining) {
-                orders.push(Order::Send { to, message: message.clone() });
-            }
-        };
-        if targets.is_all() {
-            self.units.all().for_each(&mut tell);
-        } else {
-            targets.units().for_each(&mut tell);
-        }
-        self.units.loses(owner);
-        if !self.flows.remove(slot) {
-            self.counters.slots_retired += 1;
-        }
-    }
-
     /// The unit gets packets from now on.
     pub(crate) fn activate(&mut self, unit: UnitId, now_ns: u64) {
         self.meter.activate(unit, now_ns);
         self.units.set_state(unit, UnitState::Active);
         self.assigner.set_active(self.units.active());
-    }
-}
-
-impl Units {
-    /// A flowlet's targets as they are written on its packets: those that are active still, and do not own it by now.
-    #[inline]
-    fn named(&self, list: &TargetList, owner: UnitId) -> Targets {
-        if list.is_all() {
-            return Targets::ALL;
-        }
-        let mut targets = Targets::NONE;
-        for unit in list.units().filter(|&unit| unit != owner && self.is_active(unit)) {
-            targets.add(unit);
-        }
-        targets
     }
 }

@@ -212,6 +212,6 @@ impl<P> Slot<P> {
         if self.flow.as_ref().is_some_and(|flow| flow.is_done()) {
             self.flow = None;
         }
-        self.flow.as_ref().map_or(NEVER_NS, |flow| flow.due_ns(cx))
+        self.flow.as_mut().map_or(NEVER_NS, |flow| flow.settle(cx))
     }
 }

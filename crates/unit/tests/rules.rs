@@ -385,6 +385,26 @@ fn an_owner_may_be_its_own_successor() {
 }
 
 #[test]
+fn a_flow_may_begin_anew() {
+    let mut b = Bench::new(config());
+    b.first([1, 2]);
+    b.packet(2, Handover::None, 3);
+    assert_eq!((b.state(), b.unit.owned(FLOW)), (&[3][..], Some((2, Watermark::up_to(3)))));
+    assert_eq!(b.unit.engine().forgotten, [(FLOW, false)]);
+}
+
+#[test]
+fn who_waits_longest_decides_how_long_a_gap_is_waited_for() {
+    let mut b = Bench::new(config());
+    b.first([5]);
+    b.wait(ORDER_NS - 1);
+    b.first([3]);
+    b.wait(1);
+    assert_eq!(b.state(), [3, 5]);
+    assert_eq!(b.unit.counters().given_up, 3);
+}
+
+#[test]
 fn a_flow_is_adopted_without_a_packet() {
     let mut b = Bench::new(config());
     b.router(Message::Adopt { flow: FLOW, epoch: 2, previous: X, last: 2 });

@@ -1,0 +1,126 @@
+//! What a router knows of a flow: a slot of its table.
+
+use packet::FlowKey;
+use proto::UnitId;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::config::TARGETS_COUNT_MAX;
+
+/// What every packet of a flow needs: two cache lines. All zero: a slot that had no flow.
+#[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub(crate) struct Flow {
+    /// The key that it began with.
+    pub key: FlowKey,
+    /// When its last packet came.
+    pub last_seen_ns: u64,
+    /// Its packets so far (S58).
+    pub clock: u64,
+    /// When its flowlet's first packet came.
+    pub started_ns: u64,
+    /// Bytes of its flowlet so far.
+    pub bytes: u64,
+    /// The clock of the last packet that its previous owner got; in a free slot, the next free slot and 1.
+    pub last: u64,
+    /// Its owner's number; 0 in a free slot.
+    pub epoch: u32,
+    /// Flows that had the slot before.
+    pub generation: u32,
+    /// What was expected of its flowlet, in bits per second.
+    pub estimate_bps: f32,
+    owner: u16,
+    previous: u16,
+    /// Where its flowlet's state goes.
+    pub targets: TargetList,
+}
+
+const _: () = assert!(size_of::<Flow>() == 128, "two cache lines");
+
+impl Flow {
+    /// A flow in epoch 1 that had no packet yet.
+    pub fn new(key: FlowKey, generation: u32, owner: UnitId, now_ns: u64) -> Flow {
+        Flow {
+            key,
+            last_seen_ns: now_ns,
+            clock: 0,
+            started_ns: now_ns,
+            bytes: 0,
+            last: 0,
+            epoch: 1,
+            generation,
+            estimate_bps: 0.0,
+            owner: owner.0,
+            previous: 0,
+            targets: TargetList::NONE,
+        }
+    }
+
+    #[inline]
+    pub fn owner(&self) -> UnitId {
+        UnitId(self.owner)
+    }
+
+    /// The owner before; meaningless in epoch 1.
+    #[inline]
+    pub fn previous(&self) -> UnitId {
+        UnitId(self.previous)
+    }
+
+    #[inline]
+    pub fn is_live(&self) -> bool {
+        self.epoch != 0
+    }
+
+    /// The flow is another unit's from now on; false, and nothing is done, if it had as many owners as can be counted.
+    pub fn hand_to(&mut self, unit: UnitId) -> bool {
+        let Some(epoch) = self.epoch.checked_add(1) else {
+            return false;
+        };
+        (self.epoch, self.last) = (epoch, self.clock);
+        (self.previous, self.owner) = (self.owner, unit.0);
+        true
+    }
+}
+
+/// The units that a flowlet's state goes to, as they stand in a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub(crate) struct TargetList {
+    /// How many; [`ALL`](TargetList::ALL)'s value for all that are active.
+    len: u8,
+    unused: u8,
+    units: [u16; TARGETS_COUNT_MAX as usize],
+}
+
+impl TargetList {
+    pub const NONE: TargetList = TargetList { len: 0, unused: 0, units: [0; TARGETS_COUNT_MAX as usize] };
+    pub const ALL: TargetList = TargetList { len: u8::MAX, ..TargetList::NONE };
+
+    /// Adds a unit, if there is room.
+    pub fn push(&mut self, unit: UnitId) {
+        if let Some(place) = self.units.get_mut(usize::from(self.len)) {
+            *place = unit.0;
+            self.len += 1;
+        }
+    }
+
+    #[inline]
+    pub fn is_all(&self) -> bool {
+        self.len == u8::MAX
+    }
+
+    pub fn len(&self) -> usize {
+        usize::from(self.len)
+    }
+
+    /// Those that are named.
+    #[inline]
+    pub fn units(&self) -> impl Iterator<Item = UnitId> + '_ {
+        self.units.get(..usize::from(self.len)).unwrap_or_default().iter().map(|&unit| UnitId(unit))
+    }
+
+    /// Whether the unit, which is active, is one of them.
+    pub fn contains(&self, unit: UnitId) -> bool {
+        self.is_all() || self.units().any(|target| target == unit)
+    }
+}

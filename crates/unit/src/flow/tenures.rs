@@ -1,0 +1,150 @@
+//! Which epochs of a flow are the unit's, and how it comes by the state that one starts with.
+
+use proto::{Epoch, Message, UnitId, Watermark};
+
+use super::{Flow, Refused, State};
+use crate::{
+    Dropped, Engine, TENURES_MAX,
+    context::Context,
+    tenure::{Next, Start, Tenure},
+};
+
+impl<P> Flow<P> {
+    pub(super) fn find(&self, epoch: Epoch) -> Option<&Tenure> {
+        let at = self.tenures.binary_search_by_key(&epoch, |tenure| tenure.epoch).ok()?;
+        self.tenures.get(at)
+    }
+
+    /// Where an epoch's tenure is; it is made if there is none.
+    pub(super) fn admit(&mut self, epoch: Epoch) -> Result<usize, Refused> {
+        self.is_calm = false;
+        match self.tenures.binary_search_by_key(&epoch, |tenure| tenure.epoch) {
+            Ok(at) => Ok(at),
+            Err(_) if self.tenures.len() >= TENURES_MAX => Err(Refused),
+            Err(at) => {
+                self.tenures.insert(at, Tenure::new(epoch));
+                Ok(at)
+            }
+        }
+    }
+
+    /// Notes an epoch, and where it starts. Once that is known the state is fetched.
+    pub(super) fn learn<E: Engine<Packet = P>>(
+        &mut self,
+        epoch: Epoch,
+        start: Start,
+        cx: &mut Context<'_, E>,
+    ) -> Result<(), Refused> {
+        let at = self.admit(epoch)?;
+        // The first owner needs not be told.
+        let start = if epoch == 1 { Start::Null } else { start };
+        let tenure = &mut self.tenures[at];
+        if tenure.start == Start::Unknown && start != Start::Unknown {
+            tenure.start = start;
+            self.begin(epoch, start, cx)?;
+        }
+        Ok(())
+    }
+
+    /// Gets the state that an epoch starts with, or sees to it that it comes (S49, S60).
+    pub(super) fn begin<E: Engine<Packet = P>>(
+        &mut self,
+        epoch: Epoch,
+        start: Start,
+        cx: &mut Context<'_, E>,
+    ) -> Result<(), Refused> {
+        match start {
+            Start::Unknown => {}
+            Start::Null => {
+                let mark = self.state.map(|state| state.mark).unwrap_or_default();
+                if self.restore(&[], cx) {
+                    self.take(epoch, mark, cx);
+                }
+            }
+            // Nothing of the epoch before comes behind this on the way here: it is released.
+            Start::From { previous, last } if previous == cx.id() => {
+                let now_ns = cx.now_ns;
+                self.succession(epoch, previous, last, cx)?.released_ns.get_or_insert(now_ns);
+            }
+            Start::From { previous, last } => {
+                let copy = cx.replicas.take_exact(self.id.slot, last);
+                if let Some(record) = copy {
+                    if self.restore(&record.bytes, cx) {
+                        cx.counters.seamless += 1;
+                        self.take(epoch, record.watermark, cx);
+                        cx.out.to_units.push((previous, Message::Taken { flow: self.id, epoch }));
+                        return Ok(());
+                    }
+                    cx.counters.replicas_refused += 1;
+                }
+                self.ask(previous, epoch, last, cx);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn ask<E: Engine<Packet = P>>(
+        &self,
+        previous: UnitId,
+        epoch: Epoch,
+        last: u64,
+        cx: &mut Context<'_, E>,
+    ) {
+        cx.counters.pulls_sent += 1;
+        cx.out.to_units.push((previous, Message::Pull { flow: self.id, epoch, last }));
+    }
+
+    /// Notes who is the owner of an epoch: this unit was that of the one before. It may be this one again.
+    pub(super) fn succession<E: Engine<Packet = P>>(
+        &mut self,
+        epoch: Epoch,
+        owner: UnitId,
+        last: u64,
+        cx: &mut Context<'_, E>,
+    ) -> Result<&mut Next, Refused> {
+        if epoch < 2 {
+            return Err(Refused);
+        }
+        if owner == cx.id() {
+            let at = self.admit(epoch)?;
+            self.tenures[at].start = Start::From { previous: owner, last };
+        }
+        self.learn(epoch - 1, Start::Unknown, cx)?;
+        let at = self.admit(epoch - 1)?;
+        Ok(self.tenures[at].next.get_or_insert(Next::new(owner, last)))
+    }
+
+    /// The state has come that an epoch starts with. All that was before it is done with.
+    pub(super) fn take<E: Engine<Packet = P>>(
+        &mut self,
+        epoch: Epoch,
+        mark: Watermark,
+        cx: &mut Context<'_, E>,
+    ) {
+        self.tenures.retain(|tenure| tenure.epoch >= epoch);
+        self.state = Some(State { epoch, mark });
+        self.seen_ns = cx.now_ns;
+        self.copied = mark.contiguous;
+        self.proposed_ns = None;
+        self.drop_before(epoch, cx);
+    }
+
+    /// Drops what is held of earlier epochs: the state covers it.
+    pub(super) fn drop_before<E: Engine<Packet = P>>(&mut self, epoch: Epoch, cx: &mut Context<'_, E>) {
+        while let Some(waiting) = self.held.take_before(epoch) {
+            *cx.held -= 1;
+            cx.drop(Dropped::Old, waiting.stamp, waiting.packet);
+        }
+    }
+
+    /// Gives the engine the state; none at all is that of a new flow. False: it cannot be read, and nothing has changed.
+    pub(super) fn restore<E: Engine<Packet = P>>(&mut self, bytes: &[u8], cx: &mut Context<'_, E>) -> bool {
+        if !bytes.is_empty() {
+            return cx.engine.restore(cx.now_ns, self.id, bytes).is_ok();
+        }
+        if self.state.is_some() {
+            cx.engine.forget(cx.now_ns, self.id, false);
+        }
+        true
+    }
+}
