@@ -13,6 +13,7 @@ mod rules;
 mod run;
 mod scaffold;
 mod shell;
+mod sim;
 mod sinks;
 mod sources;
 mod traffic;
@@ -52,6 +53,8 @@ enum Task {
     Rules(rules::Args),
     /// Begin a network function of your own
     New(scaffold::Args),
+    /// Simulate how flowlets are given to units that come and go, on virtual time
+    Sim(sim::Args),
     /// Measure what a packet costs, on one core, from memory to memory
     Bench(bench::Args),
     /// Write a shell's completion script
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Task::Nf(args) => catalogue::run(&args),
         Task::Rules(args) => rules::run(&args),
         Task::New(args) => scaffold::run(&args),
+        Task::Sim(args) => sim::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Completions(args) => shell::completions(&args, Command::command()),
         Task::Man(args) => shell::man(&args, Command::command()),

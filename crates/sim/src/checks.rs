@@ -16,7 +16,7 @@ use crate::engine::{Processed, fold};
 pub struct Checks {
     /// By slot: the flow that has it.
     flows: Vec<Account>,
-    /// Flows that had slots before, and whose packets are not all accounted for.
+    /// Flows that had slots before, and whose packets or states are not all accounted for.
     past: BTreeMap<FlowId, Account>,
     counts: Checked,
     /// Packets whose fate is not known.
@@ -135,7 +135,7 @@ impl Checks {
         let account = &mut self.flows[slot];
         if account.generation != flow.generation {
             let before = FlowId { slot: flow.slot, generation: account.generation };
-            if account.open > 0 || account.balance != 0 {
+            if account.open > 0 || account.balance != 0 || !account.is_over {
                 self.past.insert(before, *account);
             }
             *account = Account { generation: flow.generation, ..Account::default() };

@@ -272,7 +272,7 @@ impl World {
 
     /// What must stay behind packets that were sent before goes into the queue with them; the rest passes it (S18).
     fn send_to_unit(&mut self, now_ns: u64, unit: UnitId, message: Message) {
-        let stays_behind = matches!(message, Message::Release { .. } | Message::End { .. });
+        let stays_behind = matches!(message, Message::Release { .. } | Message::End { .. } | Message::Drain);
         let arrives_ns = self.links.message(now_ns, unit);
         let parcel = self.add_message(None, message);
         let event = match stays_behind {

@@ -21,10 +21,6 @@ pub struct Shape {
     quantiles: &'static [(f64, f64)],
     /// The largest flow's bytes.
     largest: f64,
-    /// Median time from a packet of a burst to the next, in ns.
-    gap_ns: f64,
-    /// Median time between two bursts of a flow, in ns.
-    pause_ns: f64,
 }
 
 /// The least bytes of a flow: a packet.
@@ -36,6 +32,12 @@ const SMALL_ALPHA: f64 = 0.5;
 /// A flow's bursts have so many packets times the root of all of its packets, and at least one: so many that W-B has as
 /// many bursts per flow as is published (S99).
 const BURST: f64 = 0.22;
+
+/// What flows send in bursts, in bits per ns: 100 Mbit/s, as over an access link.
+const BURST_RATE: f64 = 0.1;
+
+/// Median time between two bursts of a flow, in ns: as round trips take.
+const PAUSE_NS: f64 = 10e6;
 
 /// Standard deviations of the logarithms of gaps and pauses.
 const GAP_SIGMA: f64 = 0.5;
@@ -51,8 +53,6 @@ impl Shape {
                 large_share: 0.05,
                 quantiles: &[(0.0, 60.0), (0.25, 90.0), (0.5, 368.0), (0.8, 900.0), (1.0, 1434.0)],
                 largest: 200e6,
-                gap_ns: 30e3,
-                pause_ns: 10e6,
             },
             Profile::WB => Shape {
                 packets: 6.4e6,
@@ -60,8 +60,6 @@ impl Shape {
                 large_share: 0.05,
                 quantiles: &[(0.0, 60.0), (0.36, 90.0), (0.45, 1434.0), (0.95, 1434.0), (1.0, 1514.0)],
                 largest: 50e6,
-                gap_ns: 30e3,
-                pause_ns: 10e6,
             },
         }
     }
@@ -69,8 +67,8 @@ impl Shape {
     /// The distributions that this shape's packets and flows are drawn from.
     pub fn fitted(&self) -> Fitted {
         let sizes = packet_sizes(self.quantiles);
-        let gaps = Table::log_normal(self.gap_ns, GAP_SIGMA);
-        let pauses = Table::log_normal(self.pause_ns, PAUSE_SIGMA);
+        let gaps = Table::log_normal(sizes.mean() * 8.0 / BURST_RATE, GAP_SIGMA);
+        let pauses = Table::log_normal(PAUSE_NS, PAUSE_SIGMA);
         let small = BoundedPareto::new(SMALL_ALPHA, SMALLEST, LARGE_BYTES);
         let life = Life { packet: sizes.mean(), gap_ns: gaps.mean(), pause_ns: pauses.mean() };
         let bytes = self.packets * sizes.mean();

@@ -1,0 +1,119 @@
+//! Several runs side by side: a column for each mode, and the spread over seeds (R6).
+
+use ::sim::Report;
+use packet::split_mix;
+
+use crate::output::{Table, duration};
+
+/// A figure of a run, and how it is written.
+struct Figure {
+    name: &'static str,
+    of: fn(&Report) -> Option<f64>,
+    show: fn(f64) -> String,
+}
+
+const FIGURES: &[Figure] = &[
+    Figure { name: "latency at the unit, p25", of: |r| Some(r.latency_at_unit.p25_ns as f64), show: time },
+    Figure { name: "p50", of: |r| Some(r.latency_at_unit.p50_ns as f64), show: time },
+    Figure { name: "p75", of: |r| Some(r.latency_at_unit.p75_ns as f64), show: time },
+    Figure { name: "p99", of: |r| Some(r.latency_at_unit.p99_ns as f64), show: time },
+    Figure { name: "p99.9", of: |r| Some(r.latency_at_unit.p99_9_ns as f64), show: time },
+    Figure { name: "units in the mean", of: |r| Some(r.tracking.units_mean), show: decimal },
+    Figure { name: "unit-seconds", of: |r| Some(r.tracking.unit_seconds), show: decimal },
+    Figure { name: "Gbit/s off the demand", of: |r| Some(r.tracking.error_mean_bps * 1e-9), show: decimal },
+    Figure { name: "units' epochs overloaded", of: |r| Some(r.tracking.overloaded), show: percent },
+    Figure { name: "less than half used", of: |r| Some(r.tracking.underloaded), show: percent },
+    Figure { name: "flowlets per flow", of: |r| Some(r.assignment.flowlets_per_flow), show: decimal },
+    Figure { name: "states there in time", of: |r| r.state.seamless_share, show: percent },
+    Figure { name: "states fetched", of: |r| Some(r.state.pulls as f64), show: whole },
+    Figure { name: "Mbit/s of states", of: |r| Some(r.state.rate_bps * 1e-6), show: decimal },
+    Figure { name: "packets not processed", of: |r| Some(r.drops.values().sum::<u64>() as f64), show: whole },
+];
+
+/// Figures of the runs in each group: their median, and, if there are several, its 95% interval.
+pub fn table(groups: &[Vec<Report>]) -> String {
+    let runs = groups.first().map_or(0, Vec::len);
+    let head: Vec<&str> = [""]
+        .into_iter()
+        .chain(groups.iter().filter_map(|group| Some(group.first()?.mode.as_str())))
+        .collect();
+    let mut table = Table::new(&head);
+    for figure in FIGURES {
+        let mut row = vec![figure.name.to_owned()];
+        row.extend(groups.iter().map(|group| cell(figure, group)));
+        table.row(row);
+    }
+    let mut text = table.render().trim_start_matches('\n').to_owned();
+    if runs > 1 {
+        text += &format!(
+            "\nMedians of {runs} seeds, [95% interval of a bootstrap]. All checks held in every run.\n"
+        );
+    } else {
+        text += "\nAll checks held in every run.\n";
+    }
+    text
+}
+
+fn cell(figure: &Figure, group: &[Report]) -> String {
+    let mut values: Vec<f64> = group.iter().filter_map(figure.of).collect();
+    if values.is_empty() {
+        return "-".to_owned();
+    }
+    let middle = (figure.show)(median(&mut values));
+    if values.len() == 1 {
+        return middle;
+    }
+    let (low, high) = interval(&values);
+    format!("{middle} [{}, {}]", (figure.show)(low), (figure.show)(high))
+}
+
+/// Times that values are drawn anew.
+const RESAMPLES: usize = 2_000;
+
+/// The 95% interval of the values' median, by the percentiles of medians of values drawn anew.
+fn interval(values: &[f64]) -> (f64, f64) {
+    let mut state = 1;
+    let mut draw = || values[(split_mix(&mut state) % values.len() as u64) as usize];
+    let mut medians: Vec<f64> =
+        (0..RESAMPLES).map(|_| median(&mut (0..values.len()).map(|_| draw()).collect::<Vec<_>>())).collect();
+    medians.sort_by(f64::total_cmp);
+    (medians[RESAMPLES / 40], medians[RESAMPLES - 1 - RESAMPLES / 40])
+}
+
+/// The median; sorts the values.
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let half = values.len() / 2;
+    if values.len().is_multiple_of(2) { (values[half - 1] + values[half]) / 2.0 } else { values[half] }
+}
+
+fn time(ns: f64) -> String {
+    duration(ns.round() as u64)
+}
+
+fn decimal(value: f64) -> String {
+    format!("{value:.2}")
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1}%", share * 100.0)
+}
+
+fn whole(value: f64) -> String {
+    crate::output::thousands(value.round() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_holds_the_median_and_not_much_more() {
+        let mut values: Vec<f64> = (0..101).map(f64::from).collect();
+        assert_eq!(median(&mut values), 50.0);
+        let (low, high) = interval(&values);
+        assert!((30.0..45.0).contains(&low) && (55.0..70.0).contains(&high), "{low} {high}");
+        assert_eq!(interval(&[7.0, 7.0]), (7.0, 7.0));
+        assert_eq!(median(&mut [1.0, 2.0, 4.0, 9.0]), 3.0);
+    }
+}

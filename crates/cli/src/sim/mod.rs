@@ -1,0 +1,147 @@
+//! `rivulet sim`: routers and units on virtual time.
+
+mod compare;
+mod picture;
+mod summary;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use ::sim::scenario::Mode;
+use ::sim::{Report, Scenario, Simulation};
+use anyhow::Context;
+use indicatif::ProgressBar;
+
+use crate::output;
+
+/// What is simulated if nothing is named.
+const SCENARIO: &str = include_str!("../../../../examples/sim/up-and-down.toml");
+
+/// Simulates how flowlets are given to units that come and go, on virtual time.
+///
+/// Traffic that is made up after published traces, or at a steady rate, goes through a router to units. Router and units
+/// are the real ones; links, queues and time are simulated. Each run is checked packet by packet: every one is accounted
+/// for, in order, and each flow's state is what a single unit would have made of it. The same scenario and seed give the
+/// same report.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// What to simulate, as TOML (- for standard input); unless said, a demand that goes up and down
+    pub scenario: Option<PathBuf>,
+    /// Seed of all that is random
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Seeds A to B, B included: medians of all runs, with the 95% intervals of a bootstrap
+    #[arg(long, value_name = "A..B", conflicts_with = "seed")]
+    pub seeds: Option<Seeds>,
+    /// What is assigned to units, in place of what the scenario says; several are compared
+    ///
+    /// flowlet, flow, smart-flow:TIME, packet, rss:BUCKETS, rss:BUCKETS:TIME
+    #[arg(long, value_delimiter = ',')]
+    pub mode: Vec<Mode>,
+    /// A line for each epoch, with what each unit had to do
+    #[arg(long)]
+    pub epochs: bool,
+    /// JSON instead of a summary: an object, or a list of them for several modes or seeds
+    #[arg(long)]
+    pub json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  rivulet sim
+  rivulet sim --mode flowlet,smart-flow:50ms,smart-flow:100ms,flow
+  rivulet sim examples/sim/trace-b.toml --seeds 1..20
+  rivulet sim examples/sim/lossy.toml --epochs
+  rivulet sim --json | jq .latency_at_unit";
+
+/// Seeds from one to another.
+#[derive(Clone, Copy, Debug)]
+pub struct Seeds {
+    first: u64,
+    last: u64,
+}
+
+/// The most runs of a mode.
+const SEEDS_MAX: u64 = 10_000;
+
+impl FromStr for Seeds {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Seeds, String> {
+        let seeds = text
+            .split_once("..")
+            .and_then(|(first, last)| Some(Seeds { first: first.parse().ok()?, last: last.parse().ok()? }));
+        let fits = |seeds: &Seeds| seeds.first <= seeds.last && seeds.last - seeds.first < SEEDS_MAX;
+        seeds
+            .filter(fits)
+            .ok_or_else(|| format!("`{text}` is no range of at most {SEEDS_MAX} seeds, such as 1..20"))
+    }
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let scenario = read(args.scenario.as_deref())?;
+    let modes = if args.mode.is_empty() { vec![scenario.router.mode] } else { args.mode.clone() };
+    let seeds = args.seeds.unwrap_or(Seeds { first: args.seed, last: args.seed });
+    let runs = (seeds.last - seeds.first + 1) * modes.len() as u64;
+    let bar = output::progress(Some(runs * scenario.run.time.0 / 1_000_000), "ms");
+    let (mut groups, mut took, mut packets) = (Vec::new(), Duration::ZERO, 0);
+    for mode in modes {
+        let mut reports = Vec::new();
+        for seed in seeds.first..=seeds.last {
+            let mut scenario = scenario.clone();
+            scenario.router.mode = mode;
+            let started = Instant::now();
+            let report = simulate(scenario, seed, &bar)?;
+            took += started.elapsed();
+            packets += report.workload.packets;
+            reports.push(report);
+        }
+        groups.push(reports);
+    }
+    bar.finish_and_clear();
+    match (args.json, &groups[..]) {
+        (true, [reports]) if reports.len() == 1 => output::print_json(&reports[0])?,
+        (true, groups) => output::print_json(&groups.concat())?,
+        (false, [reports]) if reports.len() == 1 => {
+            output::print(&summary::of(&reports[0], args.epochs))?;
+        }
+        (false, groups) => output::print(&compare::table(groups))?,
+    }
+    let per_second = packets as f64 / took.as_secs_f64().max(1e-9);
+    eprintln!(
+        "rivulet: {} packets in {:.1} s, {} packets/s",
+        output::thousands(packets),
+        took.as_secs_f64(),
+        output::thousands(per_second as u64)
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The scenario in this file.
+fn read(path: Option<&Path>) -> anyhow::Result<Scenario> {
+    let (name, text) = match path {
+        None => ("the scenario".to_owned(), SCENARIO.to_owned()),
+        Some(path) if path == Path::new("-") => {
+            let text = std::io::read_to_string(std::io::stdin()).context("cannot read standard input")?;
+            ("standard input".to_owned(), text)
+        }
+        Some(path) => {
+            let name = path.display().to_string();
+            let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
+            (name, text)
+        }
+    };
+    Scenario::parse(&text).map_err(|error| anyhow::anyhow!("{name}: {}", error.to_string().trim_end()))
+}
+
+fn simulate(scenario: Scenario, seed: u64, bar: &ProgressBar) -> anyhow::Result<Report> {
+    let (before, time_ns) = (bar.position(), scenario.run.time.0);
+    let report = Simulation::new(scenario, seed)?
+        .run_with(|progress| bar.set_position(before + progress.now_ns.min(time_ns) / 1_000_000))?;
+    bar.set_position(before + time_ns / 1_000_000);
+    Ok(report)
+}

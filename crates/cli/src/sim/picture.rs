@@ -1,0 +1,86 @@
+//! Demand, and what was there for it, over time.
+
+use ::sim::Epoch;
+
+/// Lines of a picture; several epochs are one line if there are more.
+const LINES: usize = 40;
+
+/// Characters of the longest bar.
+const WIDTH: f64 = 50.0;
+
+/// Demand and capacity over time: full blocks are what was wanted, light ones what was there on top; where less was there
+/// than wanted, the rest is crosses.
+pub fn draw(epochs: &[Epoch]) -> String {
+    let together = epochs.len().div_ceil(LINES).max(1);
+    let rows: Vec<Row> = epochs.chunks(together).map(Row::of).collect();
+    let most = rows.iter().map(|row| row.demand.max(row.provisioned)).fold(1.0, f64::max);
+    rows.iter().map(|row| row.draw(WIDTH / most)).collect()
+}
+
+struct Row {
+    start_ns: u64,
+    demand: f64,
+    provisioned: f64,
+    units: f64,
+}
+
+impl Row {
+    fn of(epochs: &[Epoch]) -> Row {
+        let length_ns: u64 = epochs.iter().map(|epoch| epoch.length_ns).sum();
+        let mean = |of: fn(&Epoch) -> f64| {
+            epochs.iter().map(|epoch| of(epoch) * epoch.length_ns as f64).sum::<f64>() / length_ns as f64
+        };
+        Row {
+            start_ns: epochs[0].start_ns, // Chunks are not empty.
+            demand: mean(|epoch| epoch.demand_bps),
+            provisioned: mean(|epoch| epoch.provisioned_bps),
+            units: mean(|epoch| epoch.units),
+        }
+    }
+
+    fn draw(&self, scale: f64) -> String {
+        let cells = |bps: f64| (bps * scale).round() as usize;
+        let (demand, provisioned) = (cells(self.demand), cells(self.provisioned));
+        let met = "█".repeat(demand.min(provisioned));
+        let spare = "░".repeat(provisioned.saturating_sub(demand));
+        let missing = "x".repeat(demand.saturating_sub(provisioned));
+        let bar = met + &spare + &missing;
+        let padding = " ".repeat(WIDTH as usize - bar.chars().count());
+        format!(
+            "{:>7.2} s  {bar}{padding}  {:>6.2} of {:>6.2} Gbit/s  {:>5.1} units\n",
+            self.start_ns as f64 * 1e-9,
+            self.demand * 1e-9,
+            self.provisioned * 1e-9,
+            self.units
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn epoch(start_ns: u64, demand_bps: f64, units: f64) -> Epoch {
+        let provisioned_bps = units * 1e9;
+        Epoch { start_ns, length_ns: 1_000, demand_bps, provisioned_bps, units, ..Epoch::default() }
+    }
+
+    #[test]
+    fn bars_show_what_was_wanted_and_what_was_there() {
+        let picture = draw(&[epoch(0, 1e9, 2.0), epoch(1_000, 5e9, 4.0)]);
+        let bars: Vec<usize> = "█░x".chars().map(|c| picture.chars().filter(|&p| p == c).count()).collect();
+        assert_eq!(bars, [10 + 40, 10, 10]);
+        assert!(
+            picture
+                .lines()
+                .all(|line| line.chars().count() == picture.lines().next().unwrap().chars().count())
+        );
+    }
+
+    #[test]
+    fn many_epochs_share_lines() {
+        let epochs: Vec<_> = (0..100).map(|i| epoch(i * 1_000, i as f64 * 1e7, 1.0)).collect();
+        assert_eq!(draw(&epochs).lines().count(), 34);
+        assert_eq!(draw(&[]), "");
+    }
+}
