@@ -28,7 +28,7 @@ pub fn router_config(scenario: &Scenario, seed: u64) -> router::Config {
             Targets::Predicted => router::TargetChoice::Predicted,
         },
         targets_count: router.targets_count,
-        capacity_bps: units.capacity.0,
+        capacity_bps: router.capacity.unwrap_or(units.capacity).0,
         units_min: units.count.min,
         units_max: units.count.max,
         start_at: router.start_at.0 as f32,

@@ -1,10 +1,11 @@
 //! The loop: what happens next, and what follows from it.
 
-use packet::{FlowHasher, FlowKey};
+use packet::FlowHasher;
 use proto::{Message, UnitId};
 use router::{Arrival, Order, Routed, Router};
 use unit::{Outbox, Unit};
 
+use crate::arrivals::{Arrivals, Coming};
 use crate::checks::{Checked, Checks, Violation};
 use crate::engine::{Counting, Packet, Processed, Service};
 use crate::epochs::{Epoch, Epochs};
@@ -14,7 +15,7 @@ use crate::link::{Carried, Links};
 use crate::scenario::{Cost, Run, Scenario};
 use crate::server::{Parcel, Parcels, Server};
 use crate::tally::Tally;
-use crate::workload::{Arriving, Packets, Statistics, WorkloadStatistics};
+use crate::workload::{Packets, Statistics, WorkloadStatistics};
 
 /// What is going to happen.
 #[derive(Clone, Copy, Debug)]
@@ -39,10 +40,7 @@ pub struct World {
     start_ns: u64,
     now_ns: u64,
     events: EventQueue<Event>,
-    packets: Packets,
-    /// The packet that comes next.
-    arriving: Option<Arriving>,
-    hasher: FlowHasher,
+    arrivals: Arrivals,
     router: Router,
     router_cost: [Cost; 2],
     router_busy_until_ns: u64,
@@ -97,15 +95,12 @@ impl World {
         let state_len = units.state.0 as usize;
         let server =
             |id| Server::new(Unit::new(unit::Config { id, ..config }, Counting::new(service, state_len)));
-        let mut packets = Packets::new(&scenario.workload, seed);
         let mut world = World {
             run: scenario.run.clone(),
             start_ns: units.start.0,
             now_ns: 0,
             events: EventQueue::new(),
-            arriving: packets.next(),
-            packets,
-            hasher: FlowHasher::new(seed),
+            arrivals: Arrivals::new(Packets::new(&scenario.workload, seed), FlowHasher::new(seed)),
             router: Router::new(crate::parts::router_config(scenario, seed))?,
             router_cost: [scenario.router.packet_cost, scenario.router.flowlet_cost],
             router_busy_until_ns: 0,
@@ -197,8 +192,8 @@ impl World {
     /// When the next packet comes; `u64::MAX`: none does any more.
     #[inline]
     fn arrival_ns(&self) -> u64 {
-        match self.arriving {
-            Some(packet) if packet.time_ns < self.run.time.0 => packet.time_ns,
+        match self.arrivals.next_ns() {
+            time_ns if time_ns < self.run.time.0 => time_ns,
             _ => u64::MAX,
         }
     }
@@ -213,14 +208,13 @@ impl World {
 
     /// A packet comes to the router.
     fn arrive(&mut self) -> Result<(), Violation> {
-        let Some(arriving) = std::mem::replace(&mut self.arriving, self.packets.next()) else {
+        let Some(Coming { arriving, key, hash, reversed }) = self.arrivals.next(&self.router) else {
             return Ok(());
         };
         self.workload.add(&arriving);
         self.epochs.came(arriving.len);
         let begins_ns = self.now_ns.max(self.router_busy_until_ns);
-        let (key, reversed) = key(arriving.flow);
-        let arrival = Arrival { key: &key, hash: self.hasher.hash(&key), reversed, len: arriving.len };
+        let arrival = Arrival { key: &key, hash, reversed, len: arriving.len };
         let assignments = self.router.counters().assignments;
         let routed = self.router.route(begins_ns, arrival, &mut self.orders);
         let sent_ns = begins_ns + self.routing_ns(self.router.counters().assignments - assignments);
@@ -487,10 +481,65 @@ impl World {
     }
 }
 
-/// The key of a flow with this number: a client of its own, and a service that all use.
-#[inline]
-fn key(flow: u32) -> (FlowKey, bool) {
-    const SERVICE: ([u8; 4], [u8; 2]) = ([198, 18, 0, 1], 443u16.to_be_bytes());
-    const TCP: u8 = 6;
-    FlowKey::of_ipv4((flow.to_be_bytes(), 40_000u16.to_be_bytes()), SERVICE, TCP, 0)
+#[cfg(test)]
+mod tests {
+    use unit::Engine;
+
+    use super::*;
+
+    /// A world in the middle of its work.
+    fn world() -> World {
+        let text = "[workload.steady]\nrate = \"900Mbps\"\nflows = 20\n[units]\ncount = \"2\"\n[run]\ntime = \"40ms\"";
+        let scenario = Scenario::parse(text).unwrap();
+        let mut world = World::new(&scenario, 1).unwrap();
+        assert_eq!(world.advance_to(20_000_000), Ok(false));
+        world
+    }
+
+    fn goes_on(mut world: World) -> Result<Checked, Violation> {
+        world.advance_to(u64::MAX - 1)?;
+        world.finish().map(|outcome| outcome.checked)
+    }
+
+    #[test]
+    fn a_world_that_is_left_alone_is_right() {
+        assert_eq!(goes_on(world()).unwrap().processed, 4_500);
+    }
+
+    #[test]
+    fn a_state_that_is_spoilt_is_found() {
+        let mut world = world();
+        let engine = world.servers[0].unit.engine_mut();
+        let (flow, _) = engine.states().next().unwrap();
+        engine.restore(0, flow, &[7; 64]).unwrap();
+        assert!(matches!(goes_on(world), Err(Violation::WrongState { .. })));
+    }
+
+    #[test]
+    fn a_packet_that_is_forgotten_is_found() {
+        let mut world = world();
+        let parcel = (0..).find(|&parcel| world.parcels.get_mut(parcel).is_some()).unwrap();
+        world.parcels.take(parcel);
+        // Its clock is given up, and all goes on but for the account.
+        assert!(matches!(
+            world.advance_to(10_000_000_000).and_then(|_| world.finish().map(|_| ())),
+            Err(Violation::Unfinished { packets: 1, .. })
+        ));
+    }
+
+    #[test]
+    fn a_packet_that_comes_twice_is_found_if_units_process_it_twice() {
+        let mut world = world();
+        let done = Processed {
+            flow: world.servers[0].unit.engine().states().next().unwrap().0,
+            packet: Packet { came_ns: 0, at_unit_ns: 0, clock: 1, len: 1_000 },
+            before: 0,
+            done_ns: 0,
+        };
+        world.processed.push(done);
+        assert!(matches!(
+            world.follow_up(UnitId(0)),
+            Err(Violation::OutOfOrder { .. } | Violation::Fates { .. })
+        ));
+    }
 }

@@ -1,5 +1,7 @@
 //! Whole runs: they repeat, agree with queueing theory and with a trivial model, and hold their checks in every mode.
 
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 use proptest::prelude::*;
 use sim::workload::Packets;
 use sim::{Report, Scenario, Simulation};
@@ -189,4 +191,27 @@ proptest! {
         let unprocessed: u64 = report.drops.values().sum();
         prop_assert_eq!(report.checked.processed + unprocessed, report.workload.packets);
     }
+}
+
+#[test]
+fn all_examples_are_scenarios() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/sim");
+    let mut scenarios = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let mut scenario = Scenario::parse(&std::fs::read_to_string(&path).unwrap())
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        scenario.run.time.0 = 20_000_000;
+        Simulation::new(scenario, 1).unwrap().run().unwrap_or_else(|failed| panic!("{failed}"));
+        scenarios += 1;
+    }
+    assert!(scenarios >= 5);
+}
+
+#[test]
+fn what_cannot_be_simulated_is_refused() {
+    let refused = |text: &str| Simulation::new(Scenario::parse(text).unwrap(), 1).err().unwrap().to_string();
+    assert!(refused("[run]\ntime = \"0s\"").contains("`time`"));
+    assert!(refused("[router]\ngap = \"0s\"").contains("gap_ns"));
+    assert!(refused("[router]\nflows_max = 4294967295").contains("`flows_max`"));
 }

@@ -1,5 +1,7 @@
 //! Made-up traces have the published properties of those that they are made after (S86).
 
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 use sim::scenario::{Profile, Trace};
 use sim::scenario::{Rate, Workload};
 use sim::workload::{Arriving, Packets, RateCurve, Shape, Statistics, WorkloadStatistics};

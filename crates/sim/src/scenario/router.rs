@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use serde::de::{Deserialize, Deserializer, Error};
 
-use super::{Cost, Share, Size, Time};
+use super::{Cost, Rate, Share, Size, Time};
 
 /// How packets are assigned to units.
 #[derive(Clone, Debug, serde::Deserialize)]
@@ -30,6 +30,9 @@ pub struct Router {
     pub targets: Targets,
     /// K: how many of them: 3 (S55).
     pub targets_count: u8,
+    /// What it takes a unit to process; unless said, what that is (S41). Less leaves room for bursts that its load meter does
+    /// not see (S105).
+    pub capacity: Option<Rate>,
     /// Units are started ahead when all are loaded to this share: 0.9 (S42).
     pub start_at: Share,
     /// A unit without a packet for so long is stopped: 200 ms (S43).
@@ -121,6 +124,7 @@ impl Default for Router {
             choice: Choice::MostUtilised,
             targets: Targets::Weighted,
             targets_count: 3,
+            capacity: None,
             start_at: Share(0.9),
             idle: ms(200),
             bucket: Time(500_000),

@@ -8,12 +8,15 @@ pub struct BoundedPareto {
     alpha: f64,
     low: f64,
     high: f64,
+    /// The bounds to the power of minus `alpha`.
+    powers: [f64; 2],
 }
 
 impl BoundedPareto {
     /// Values of `low` to `high`, the more of them small the greater `alpha` is. `alpha` may be negative, but not 0.
     pub fn new(alpha: f64, low: f64, high: f64) -> BoundedPareto {
-        BoundedPareto { alpha, low, high }
+        let powers = [low, high].map(|bound| libm::pow(bound, -alpha));
+        BoundedPareto { alpha, low, high, powers }
     }
 
     /// The one of these bounds for which `measure`, which must fall as `alpha` grows, is `wanted`.
@@ -36,8 +39,7 @@ impl BoundedPareto {
 
     /// A value.
     pub fn draw(&self, random: &mut Random) -> f64 {
-        let power = |x: f64| libm::pow(x, -self.alpha);
-        let (low, high) = (power(self.low), power(self.high));
+        let [low, high] = self.powers;
         libm::pow(low - random.share() * (low - high), -1.0 / self.alpha)
     }
 

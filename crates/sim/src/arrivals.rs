@@ -1,0 +1,77 @@
+//! The packets that come next, a few of them ahead, so that what the router knows of their flows is on its way to the cache.
+
+use packet::{FlowHasher, FlowKey};
+use router::Router;
+
+use crate::workload::{Arriving, Packets};
+
+/// Packets that are known ahead.
+const AHEAD: usize = 16;
+
+/// A packet that is known ahead.
+#[derive(Clone, Copy, Debug)]
+pub struct Coming {
+    /// The packet.
+    pub arriving: Arriving,
+    /// Its flow's key.
+    pub key: FlowKey,
+    /// The key's hash.
+    pub hash: u64,
+    /// Whether the key's order reversed its ends.
+    pub reversed: bool,
+}
+
+/// The packets that come.
+#[derive(Clone, Debug)]
+pub struct Arrivals {
+    packets: Packets,
+    hasher: FlowHasher,
+    /// A ring; none: there are no more.
+    ahead: [Option<Coming>; AHEAD],
+    next: usize,
+}
+
+impl Arrivals {
+    /// These packets.
+    pub fn new(packets: Packets, hasher: FlowHasher) -> Arrivals {
+        let mut arrivals = Arrivals { packets, hasher, ahead: [None; AHEAD], next: 0 };
+        arrivals.ahead = std::array::from_fn(|_| arrivals.draw());
+        arrivals
+    }
+
+    /// When the next one comes; `u64::MAX`: none does.
+    #[inline]
+    pub fn next_ns(&self) -> u64 {
+        self.ahead[self.next].map_or(u64::MAX, |coming| coming.arriving.time_ns)
+    }
+
+    /// The next one, for this router.
+    #[inline]
+    pub fn next(&mut self, router: &Router) -> Option<Coming> {
+        let drawn = self.draw();
+        let coming = std::mem::replace(&mut self.ahead[self.next], drawn);
+        self.next = (self.next + 1) % AHEAD;
+        if let Some(last) = &drawn {
+            router.prefetch(last.hash);
+        }
+        if let Some(middle) = &self.ahead[(self.next + AHEAD / 2) % AHEAD] {
+            router.prefetch_flow(middle.hash);
+        }
+        coming
+    }
+
+    #[inline]
+    fn draw(&mut self) -> Option<Coming> {
+        let arriving = self.packets.next()?;
+        let (key, reversed) = key(arriving.flow);
+        Some(Coming { arriving, key, hash: self.hasher.hash(&key), reversed })
+    }
+}
+
+/// The key of a flow with this number: a client of its own, and a service that all use.
+#[inline]
+fn key(flow: u32) -> (FlowKey, bool) {
+    const SERVICE: ([u8; 4], [u8; 2]) = ([198, 18, 0, 1], 443u16.to_be_bytes());
+    const TCP: u8 = 6;
+    FlowKey::of_ipv4((flow.to_be_bytes(), 40_000u16.to_be_bytes()), SERVICE, TCP, 0)
+}
