@@ -74,6 +74,17 @@ fn limits_are_those_of_the_code() {
         policy::MAX_NODES,
         policy::MAX_RESOLVED_BYTES,
         policy::MAX_SOURCE_BYTES,
+        proto::AHEAD_MAX,
+        proto::TARGETS_MAX,
+        router::BUCKETS_MAX,
+        router::FLOWS_MAX,
+        router::RSS_BUCKETS_MAX,
+        router::SLOTS_PER_BUCKET,
+        router::TARGETS_COUNT_MAX,
+        sim::EPOCHS_MAX,
+        sim::scenario::UNITS_MAX,
+        unit::SLOTS_MAX,
+        unit::TENURES_MAX,
     ];
     promised.sort();
     real.sort();
