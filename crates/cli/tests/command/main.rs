@@ -5,6 +5,7 @@ mod demo;
 mod explain;
 mod manuals;
 mod run;
+mod sim;
 mod traffic;
 
 use std::path::{Path, PathBuf};

@@ -1,0 +1,89 @@
+//! `rivulet sim`.
+
+use super::*;
+
+/// Demand for two units, and then for one, over links that reorder.
+const SMALL: &str = r#"
+[workload.trace]
+curve = [["0s", "400Mbps"], ["60ms", "1600Mbps"], ["150ms", "300Mbps"]]
+[units]
+count = "1..4"
+[links]
+router_to_unit = { latency = "20us", jitter = "10us", reorder = 0.01, reorder_by = "50us" }
+[run]
+time = "200ms"
+warm_up = "10ms"
+"#;
+
+#[test]
+fn the_same_scenario_and_seed_give_the_same_report() {
+    let place = Place::new();
+    place.write("small.toml", SMALL);
+    let report = place.stdout("sim small.toml --seed 3 --json");
+    assert_eq!(place.stdout("sim small.toml --seed 3 --json"), report);
+    assert_ne!(place.stdout("sim small.toml --seed 4 --json"), report);
+}
+
+#[test]
+fn every_packet_is_accounted_for_in_every_mode() {
+    let place = Place::new();
+    place.write("small.toml", SMALL);
+    let modes = "flowlet,flow,smart-flow:50ms,packet,rss:64,rss:64:20ms";
+    let reports = place.json(&format!("sim small.toml --mode {modes} --json"));
+    let reports = reports.as_array().unwrap();
+    assert_eq!(reports.len(), 6);
+    for report in reports {
+        let packets = report["workload"]["packets"].as_u64().unwrap();
+        let drops: u64 = report["drops"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum();
+        assert!(packets > 1_000);
+        assert_eq!(report["checked"]["processed"].as_u64().unwrap() + drops, packets, "{}", report["mode"]);
+    }
+    let seeds = place.json("sim small.toml --seeds 1..3 --json");
+    assert_eq!(seeds.as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn people_see_units_come_and_go() {
+    let place = Place::new();
+    place.write("small.toml", SMALL);
+    let shown = place.stdout("sim small.toml");
+    for part in ["latency", "flowlets", "states", "units", "bill", "checks", "Gbit/s", "█"] {
+        assert!(shown.contains(part), "{part} in: {shown}");
+    }
+}
+
+#[test]
+fn mistakes_are_named_with_their_places() {
+    let place = Place::new();
+    for (scenario, line, word) in [
+        ("[run]\ntime = \"1s\"\nbogus = 1\n", "line 3", "bogus"),
+        ("[router]\ngap = \"500 parsecs\"\n", "line 2", "500 parsecs"),
+        ("[units]\n\ncount = \"9..2\"\n", "line 3", "9..2"),
+        ("[router]\nmode = \"sprinkle\"\n", "line 2", "sprinkle"),
+        ("[run\n", "line 1", "run"),
+    ] {
+        place.write("wrong.toml", scenario);
+        let said = place.refused(1, "sim wrong.toml");
+        assert!(said.contains("wrong.toml") && said.contains(line) && said.contains(word), "{said}");
+    }
+    assert!(place.refused(1, "sim none.toml").contains("none.toml"));
+    assert!(place.refused(2, "sim --mode sprinkle").contains("sprinkle"));
+    assert!(place.refused(2, "sim --seeds 5..1").contains("5..1"));
+}
+
+#[test]
+fn the_examples_are_scenarios() {
+    let examples = workspace("examples/sim");
+    let mut count = 0;
+    for example in std::fs::read_dir(examples).unwrap() {
+        let text = std::fs::read_to_string(example.unwrap().path()).unwrap();
+        // As they are, but over as soon as they have begun.
+        let (before, run) = text.split_once("[run]\n").unwrap();
+        let run: String = run.lines().filter(|line| !line.starts_with("time")).collect();
+        let place = Place::new();
+        place.write("short.toml", format!("{before}[run]\ntime = \"20ms\"\nwarm_up = \"0s\"\n{run}\n"));
+        assert!(place.json("sim short.toml --json")["checked"]["processed"].as_u64().unwrap() > 0);
+        count += 1;
+    }
+    assert!(count >= 5, "{count} examples");
+}
