@@ -11,6 +11,8 @@ const BUCKETS: usize = 65;
 #[derive(Clone, Debug)]
 pub struct EventQueue<T> {
     buckets: [Vec<(u64, T)>; BUCKETS],
+    /// Which buckets have events: bit `i` for bucket `i` + 1.
+    filled: u64,
     /// Events of bucket 0 that have been taken already.
     taken: usize,
     /// The time of the event that was taken last.
@@ -25,7 +27,7 @@ impl<T: Copy> EventQueue<T> {
     /// None, at time 0.
     pub fn new() -> EventQueue<T> {
         let buckets = std::array::from_fn(|_| Vec::new());
-        EventQueue { buckets, taken: 0, now_ns: 0, next_ns: u64::MAX, moving: Vec::new() }
+        EventQueue { buckets, filled: 0, taken: 0, now_ns: 0, next_ns: u64::MAX, moving: Vec::new() }
     }
 
     /// Adds an event. One of the past happens now.
@@ -33,7 +35,7 @@ impl<T: Copy> EventQueue<T> {
     pub fn push(&mut self, at_ns: u64, event: T) {
         let at_ns = at_ns.max(self.now_ns);
         self.next_ns = self.next_ns.min(at_ns);
-        self.buckets[self.bucket(at_ns)].push((at_ns, event));
+        self.add(at_ns, event);
     }
 
     /// When the next event is to happen; `u64::MAX`: there is none.
@@ -51,28 +53,37 @@ impl<T: Copy> EventQueue<T> {
         let next = *self.buckets[0].get(self.taken)?;
         self.taken += 1;
         if self.taken == self.buckets[0].len() {
-            let lowest = self.buckets[1..].iter().find(|bucket| !bucket.is_empty());
-            let first = lowest.and_then(|bucket| bucket.iter().map(|&(at_ns, _)| at_ns).min());
+            let first = self.lowest().and_then(|lowest| self.buckets[lowest].iter().map(|&(ns, _)| ns).min());
             self.next_ns = first.unwrap_or(u64::MAX);
         }
         Some(next)
     }
 
     #[inline]
-    fn bucket(&self, at_ns: u64) -> usize {
-        (u64::BITS - (at_ns ^ self.now_ns).leading_zeros()) as usize
+    fn add(&mut self, at_ns: u64, event: T) {
+        let bucket = (u64::BITS - (at_ns ^ self.now_ns).leading_zeros()) as usize;
+        self.buckets[bucket].push((at_ns, event));
+        // Bit 0 of this is bucket 0, which needs none.
+        self.filled |= ((1u128 << bucket) >> 1) as u64;
+    }
+
+    /// The lowest bucket that has events, other than bucket 0.
+    #[inline]
+    fn lowest(&self) -> Option<usize> {
+        (self.filled != 0).then(|| self.filled.trailing_zeros() as usize + 1)
     }
 
     /// The present becomes the time of the next event: all of the lowest bucket move to lower ones.
     fn advance(&mut self) {
         self.buckets[0].clear();
         self.taken = 0;
-        let Some(lowest) = self.buckets.iter().position(|bucket| !bucket.is_empty()) else { return };
+        let Some(lowest) = self.lowest() else { return };
+        self.filled &= self.filled - 1;
         std::mem::swap(&mut self.moving, &mut self.buckets[lowest]);
         self.now_ns = self.next_ns;
         for i in 0..self.moving.len() {
             let (at_ns, event) = self.moving[i];
-            self.buckets[self.bucket(at_ns)].push((at_ns, event));
+            self.add(at_ns, event);
         }
         self.moving.clear();
         std::mem::swap(&mut self.moving, &mut self.buckets[lowest]);
