@@ -77,6 +77,7 @@ fn limits_are_those_of_the_code() {
         proto::AHEAD_MAX,
         proto::TARGETS_MAX,
         router::BUCKETS_MAX,
+        router::DISPLACED_AFTER_NS,
         router::FLOWS_MAX,
         router::RSS_BUCKETS_MAX,
         router::SLOTS_PER_BUCKET,

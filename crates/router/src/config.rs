@@ -11,6 +11,9 @@ pub const BUCKETS_MAX: usize = 10_000;
 /// The most flows of a router.
 pub const FLOWS_MAX: u32 = 1 << 30;
 
+/// A flow that is silent for so long may end for a new one, in ns: long enough for what is under way to have arrived.
+pub const DISPLACED_AFTER_NS: u64 = 1_000_000_000;
+
 /// The most buckets that flows are hashed to.
 pub const RSS_BUCKETS_MAX: u32 = 4096;
 
@@ -141,7 +144,8 @@ pub enum TargetChoice {
 pub enum WhenFull {
     /// Its packets are refused.
     RefuseNew,
-    /// Of a few flows, the one silent longest ends.
+    /// Of a few flows, the one silent longest ends, if it is silent for [`DISPLACED_AFTER_NS`] at least; else the new one's
+    /// packets are refused. A flow of which packets may be on their way still, or whose state is, cannot end.
     EndOldest,
 }
 

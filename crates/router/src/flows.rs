@@ -6,6 +6,7 @@ use packet::memory::{OutOfMemory, Zeroed, prefetch};
 use proto::{FlowId, UnitId};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::config::DISPLACED_AFTER_NS;
 use crate::flow::Flow;
 
 /// The flows of a router.
@@ -208,12 +209,13 @@ impl Flows {
         true
     }
 
-    /// A flow to give up for a new one: of a few, the one silent longest.
-    pub fn victim(&mut self) -> Option<u32> {
+    /// A flow to give up for a new one: of a few, the one silent longest, if it is silent for long enough.
+    pub fn victim(&mut self, now_ns: u64) -> Option<u32> {
         let used = self.used.max(1);
         let sample = (0..DISPLACEMENT_SAMPLE.min(self.used)).map(|i| (self.hand + i) % used);
         let victim = sample
             .filter(|&slot| self.get(slot).is_live())
+            .filter(|&slot| now_ns.saturating_sub(self.get(slot).last_seen_ns) >= DISPLACED_AFTER_NS)
             .min_by_key(|&slot| (self.get(slot).last_seen_ns, slot));
         self.hand = (self.hand + DISPLACEMENT_SAMPLE) % used;
         victim

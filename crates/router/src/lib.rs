@@ -28,8 +28,8 @@ mod scale;
 mod units;
 
 pub use config::{
-    BUCKETS_MAX, Choice, Config, FLOWS_MAX, Mode, RSS_BUCKETS_MAX, RouterError, TARGETS_COUNT_MAX,
-    TargetChoice, WhenFull,
+    BUCKETS_MAX, Choice, Config, DISPLACED_AFTER_NS, FLOWS_MAX, Mode, RSS_BUCKETS_MAX, RouterError,
+    TARGETS_COUNT_MAX, TargetChoice, WhenFull,
 };
 pub use counters::Counters;
 pub use flows::AliasTaken;

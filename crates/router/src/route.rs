@@ -57,7 +57,7 @@ impl Router {
     fn begin(&mut self, now_ns: u64, arrival: Arrival<'_>, orders: &mut Vec<Order>) -> Routed {
         if self.flows.is_full()
             && self.config.when_full == WhenFull::EndOldest
-            && let Some(victim) = self.flows.victim()
+            && let Some(victim) = self.flows.victim(now_ns)
         {
             self.counters.flows_displaced += 1;
             self.end(victim, orders);

@@ -158,7 +158,8 @@ fn a_full_table_refuses_or_makes_room() {
     let mut bench = Bench::new(Config { flows_max: 2, when_full: WhenFull::EndOldest, ..fixed(1) });
     (1..=2).for_each(|flow| bench.feed(flow.into(), flow, 100));
     bench.packet(3, 1, 100);
-    let (_, stamp) = bench.packet(4, 3, 100);
+    assert_eq!(bench.try_packet(DISPLACED_AFTER_NS + 1, 3, 100), None, "something of it may be under way");
+    let (_, stamp) = bench.packet(DISPLACED_AFTER_NS + 2, 3, 100);
     assert_eq!(stamp.flow, FlowId { slot: 1, generation: 1 });
     assert_eq!(bench.take(), [send(0, Message::End { flow: FlowId { slot: 1, generation: 0 } })]);
     assert_eq!(bench.router.counters().flows_displaced, 1);
