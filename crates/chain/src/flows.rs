@@ -89,21 +89,31 @@ impl Flows {
         Some(record)
     }
 
-    /// Makes a record of the bytes of one that was elsewhere.
-    pub fn take_over(&mut self, bytes: &[u8]) -> Result<u32, RestoreError> {
+    /// Whether the record is that of a flow.
+    pub fn is_live(&self, record: u32) -> bool {
+        self.records.used().contains(&record) && self.records.header(record).has(Header::FLAG_LIVE)
+    }
+
+    /// Whether a record can be made of these bytes of one that was elsewhere: the keys that it is found by, its own and, if it has
+    /// one, its alias.
+    pub fn check(&self, bytes: &[u8]) -> Result<[Option<FlowKey>; 2], RestoreError> {
         let Ok((header, _)) = Header::read_from_prefix(bytes) else { return Err(RestoreError::Damaged) };
         if bytes.len() != self.records.record_len() || !header.has(Header::FLAG_LIVE) {
             return Err(RestoreError::Damaged);
         }
-        let alias = header.has(Header::FLAG_ALIAS).then_some(header.alias);
-        let keys = || [Some(header.key), alias].into_iter().flatten();
-        if keys().any(|key| self.find(self.hasher.hash(&key), &key, false).is_some()) {
-            return Err(RestoreError::Known);
-        }
+        let keys = [Some(header.key), header.has(Header::FLAG_ALIAS).then_some(header.alias)];
+        let is_known = |key: &FlowKey| self.find(self.hasher.hash(key), key, false).is_some();
+        if keys.iter().flatten().any(is_known) { Err(RestoreError::Known) } else { Ok(keys) }
+    }
+
+    /// Makes a record of the bytes of one that was elsewhere.
+    pub fn take_over(&mut self, bytes: &[u8]) -> Result<u32, RestoreError> {
+        let keys = self.check(bytes)?;
         let record = self.records.allocate().ok_or(RestoreError::TableFull)?;
         self.records.load(record, bytes);
         // There is room: the index holds two entries per record.
-        for (key, number) in keys().zip([by_key(record), by_alias(record)]) {
+        let numbers = [by_key(record), by_alias(record)];
+        for (key, number) in keys.into_iter().zip(numbers).filter_map(|(key, number)| Some((key?, number))) {
             let entered = self.index.insert(self.hasher.hash(&key), number);
             debug_assert!(entered.is_ok());
         }

@@ -17,7 +17,8 @@
 //!   |                    | forgets the state, knows whom to send what comes late
 //! ```
 //!
-//! Every step is idempotent under (flow, epoch), so that it may be lost, repeated and overtaken. (DESIGN 3; S48-S61.)
+//! Every step is idempotent under (flow, epoch), so that it may be repeated and overtaken; one that was lost has to be repeated by
+//! whoever drives a unit or a router. (DESIGN 3; S48-S61.)
 //!
 //! [`clock`]: Stamp::clock
 //! [`epoch`]: Stamp::epoch

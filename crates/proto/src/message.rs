@@ -79,7 +79,7 @@ pub enum Message {
         /// The highest clock that the state covers.
         clock: u64,
     },
-    /// From the router to the owner: the flow is over; to all others that may have copies: these are worth nothing.
+    /// From the router to the owner: the flow is over; to others that have copies: these are worth nothing.
     End {
         /// The flow.
         flow: FlowId,

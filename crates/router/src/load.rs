@@ -165,8 +165,8 @@ impl Meter {
 /// Bits per second. The time must not be 0.
 #[inline]
 pub(crate) fn rate_bps(bytes: u64, time_ns: u64) -> f32 {
-    // Both are far below 2^63; a signed number is quicker to convert.
-    (bytes.cast_signed() as f64 * 8e9 / time_ns.cast_signed() as f64) as f32
+    // A signed number is quicker to convert; a time of more than 2^63 ns stands for endless.
+    (bytes.cast_signed() as f64 * 8e9 / time_ns.min(i64::MAX as u64).cast_signed() as f64) as f32
 }
 
 #[cfg(test)]

@@ -148,8 +148,10 @@ impl Router {
             self.turn = turn + 1;
             return active.get(turn).map(|&unit| Chosen { unit, fits: true });
         }
+        // If all have the state, it is worth the same for all.
+        let some_have = so_far.filter(|(_, targets)| !targets.is_all());
         let having_state =
-            so_far.into_iter().flat_map(|(owner, targets)| std::iter::once(owner).chain(targets.units()));
+            some_have.into_iter().flat_map(|(owner, targets)| std::iter::once(owner).chain(targets.units()));
         self.assigner.choose(self.meter.loads_bps(), estimate_bps, having_state, active.len())
     }
 
@@ -208,12 +210,14 @@ impl Router {
         Routed::To { unit, stamp }
     }
 
-    /// The flow is over; its owner and those that may have copies are told.
+    /// The flow is over; its owner, the one before, and those that have copies of this flowlet's beginning are told. What others
+    /// keep of it is worth nothing, and goes with the next flow that has the slot.
     pub(crate) fn end(&mut self, slot: u32, orders: &mut Vec<Order>) {
         let message = Message::End { flow: self.flows.id(slot) };
         let flow = self.flows.get(slot);
         self.demand.measure(flow);
         let (owner, targets) = (flow.owner(), flow.targets);
+        let before = (flow.epoch > 1).then(|| flow.previous()).filter(|&unit| !targets.contains(unit));
         orders.push(Order::Send { to: owner, message: message.clone() });
         let mut tell = |to: UnitId| {
             if to != owner && matches!(self.units.state(to), UnitState::Active | UnitState::Draining) {
@@ -223,7 +227,7 @@ impl Router {
         if targets.is_all() {
             self.units.all().for_each(&mut tell);
         } else {
-            targets.units().for_each(&mut tell);
+            targets.units().chain(before).for_each(&mut tell);
         }
         self.units.loses(owner);
         if !self.flows.remove(slot) {

@@ -2,7 +2,8 @@
 
 use proto::{Epoch, FlowId, Message, UnitId};
 
-use crate::config::Choice;
+use crate::config::{Choice, DISPLACED_AFTER_NS};
+use crate::flow::Flow;
 use crate::router::{Order, Router};
 use crate::units::UnitState;
 
@@ -45,9 +46,9 @@ impl Router {
     /// A unit says something: that a flow's time is over, or that it has no flows left. Anything else is not for the router,
     /// and nothing is done.
     pub fn receive(&mut self, now_ns: u64, from: UnitId, message: Message, orders: &mut Vec<Order>) {
-        self.at(now_ns);
+        let now_ns = self.at(now_ns);
         match message {
-            Message::Expire { flow, epoch, clock } => self.expire(from, flow, epoch, clock, orders),
+            Message::Expire { flow, epoch, clock } => self.expire(now_ns, from, (flow, epoch, clock), orders),
             Message::Drained => self.drained(from, orders),
             Message::Release { .. }
             | Message::Adopt { .. }
@@ -60,10 +61,18 @@ impl Router {
         }
     }
 
-    /// A flow ends if its owner has seen all of it (DESIGN 3.9). An owner that asks again has not heard that it did.
-    fn expire(&mut self, from: UnitId, id: FlowId, epoch: Epoch, clock: u64, orders: &mut Vec<Order>) {
+    /// A flow ends if its owner has seen all of it (DESIGN 3.9), or all that will come: of a flow that is silent for
+    /// [`DISPLACED_AFTER_NS`], what the owner has not seen was lost. An owner that asks again has not heard that it ended.
+    fn expire(
+        &mut self,
+        now_ns: u64,
+        from: UnitId,
+        (id, epoch, clock): (FlowId, Epoch, u64),
+        orders: &mut Vec<Order>,
+    ) {
+        let is_all = |flow: &Flow| flow.clock == clock || now_ns - flow.last_seen_ns >= DISPLACED_AFTER_NS;
         match self.flows.live(id) {
-            Some(flow) if flow.owner() == from && (flow.epoch, flow.clock) == (epoch, clock) => {
+            Some(flow) if flow.owner() == from && flow.epoch == epoch && is_all(flow) => {
                 self.counters.flows_expired += 1;
                 self.end(id.slot, orders);
             }

@@ -75,6 +75,14 @@ pub enum Violation {
         /// Which.
         clock: u64,
     },
+    /// A unit dropped a packet as one that came too late, where none can.
+    #[error("{flow}: packet {clock} came too late, although nothing is lost or overtaken")]
+    Late {
+        /// Whose.
+        flow: FlowId,
+        /// Which.
+        clock: u64,
+    },
     /// Packets are not accounted for.
     #[error("{flow}: {packets} packets are not accounted for")]
     Unaccounted {

@@ -47,7 +47,8 @@ impl Service {
     /// How long a packet of this length takes, in ns.
     #[inline]
     pub fn ns(&self, len: u32) -> u64 {
-        (self.packet_ps + self.byte_ps * u64::from(len) + 500) / 1_000
+        let ps = u128::from(self.packet_ps) + u128::from(self.byte_ps) * u128::from(len) + 500;
+        u64::try_from(ps / 1_000).unwrap_or(u64::MAX)
     }
 }
 

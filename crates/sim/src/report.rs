@@ -78,9 +78,11 @@ pub struct State {
     pub seamless: u64,
     /// Changes for which it had to be asked for.
     pub pulls: u64,
+    /// Of these, those that a copy under way was there for before the answer (S53).
+    pub overtaken: u64,
     /// Share of changes without waiting (S95); none if there were none.
     pub seamless_share: Option<f64>,
-    /// States that were handed over on demand.
+    /// States that were handed over, on demand or unasked.
     pub moved: u64,
     /// Bytes of them.
     pub moved_bytes: u64,
@@ -96,6 +98,8 @@ pub struct State {
     pub held_mean_ns: f64,
     /// Packets that came late, and were sent on.
     pub forwarded: u64,
+    /// Packets that were waited for, and given up for lost.
+    pub given_up: u64,
 }
 
 impl Report {
@@ -132,6 +136,7 @@ impl Report {
             state: State {
                 seamless: tally.seamless,
                 pulls: tally.pulls,
+                overtaken: tally.overtaken,
                 seamless_share: (changes > 0).then(|| tally.seamless as f64 / changes as f64),
                 moved: tally.states,
                 moved_bytes: tally.state_bytes,
@@ -141,6 +146,7 @@ impl Report {
                 held: tally.held,
                 held_mean_ns: tally.held_ns as f64 / tally.held.max(1) as f64,
                 forwarded: tally.forwarded,
+                given_up: tally.given_up,
             },
             drops,
             latency_at_unit: at_unit,

@@ -13,8 +13,6 @@ use crate::engine::{Counting, Packet};
 pub struct Server {
     /// The unit.
     pub unit: Unit<Counting>,
-    /// Whether it was ordered to run and not to stop: it costs.
-    pub is_on: bool,
     /// Whether it is ready for packets.
     pub is_ready: bool,
     /// When the queue is looked at next; `u64::MAX`: when something comes.
@@ -32,7 +30,6 @@ impl Server {
     pub fn new(unit: Unit<Counting>) -> Server {
         Server {
             unit,
-            is_on: false,
             is_ready: false,
             wake_ns: u64::MAX,
             timer_ns: u64::MAX,

@@ -3,7 +3,7 @@
 use packet::FlowHasher;
 use proto::{Message, UnitId};
 use router::{Arrival, Order, Routed, Router};
-use unit::{Outbox, Unit};
+use unit::{Dropped, Outbox, Unit};
 
 use crate::arrivals::{Arrivals, Coming};
 use crate::checks::{Checked, Checks, Violation};
@@ -12,7 +12,7 @@ use crate::epochs::{Epoch, Epochs};
 use crate::event::EventQueue;
 use crate::latency::{Latencies, Latency};
 use crate::link::{Carried, Links};
-use crate::scenario::{Cost, Run, Scenario};
+use crate::scenario::{Cost, Link, Run, Scenario};
 use crate::server::{Parcel, Parcels, Server};
 use crate::tally::Tally;
 use crate::workload::{Packets, Statistics, WorkloadStatistics};
@@ -49,6 +49,8 @@ pub struct World {
     state_len: usize,
     service: Service,
     queue_max: usize,
+    /// Whether packets reach units without loss, and those of a unit in order.
+    is_in_order: bool,
     links: Links,
     parcels: Parcels,
     /// Messages among the parcels.
@@ -109,6 +111,7 @@ impl World {
             state_len,
             service,
             queue_max: units.queue,
+            is_in_order: in_order(&scenario.links.router_to_unit),
             links: Links::new(&scenario.links, units.count.max, seed),
             parcels: Parcels::default(),
             messages: 0,
@@ -436,7 +439,11 @@ impl World {
                 }
             }
         }
-        for (_, stamp, _) in outbox.dropped.drain(..) {
+        for (reason, stamp, _) in outbox.dropped.drain(..) {
+            // DESIGN 3.10: a move loses nothing.
+            if reason == Dropped::Old && self.is_in_order {
+                return Err(Violation::Late { flow: stamp.flow, clock: stamp.clock });
+            }
             self.checks.dropped(stamp.flow, stamp.clock)?;
         }
         self.outbox = outbox;
@@ -463,7 +470,6 @@ impl World {
         self.tally.add_unit(server.unit.counters());
         let config = unit::Config { id: unit, ..self.config };
         server.unit = Unit::new(config, Counting::new(self.service, self.state_len));
-        server.is_on = true;
         self.epochs.set_on(self.now_ns, unit, true);
     }
 
@@ -474,8 +480,7 @@ impl World {
 
     /// The unit costs no more. What is still on its way to it finds it, and is sent on.
     fn switch_off(&mut self, unit: UnitId) {
-        let server = &mut self.servers[unit.index()];
-        (server.is_on, server.is_ready) = (false, false);
+        self.servers[unit.index()].is_ready = false;
         self.epochs.set_ready(self.now_ns, unit, false);
         self.epochs.set_on(self.now_ns, unit, false);
     }
@@ -542,4 +547,9 @@ mod tests {
             Err(Violation::OutOfOrder { .. } | Violation::Fates { .. })
         ));
     }
+}
+
+/// Whether nothing is lost and nothing is overtaken on such links.
+fn in_order(link: &Link) -> bool {
+    link.loss.0 == 0.0 && link.reorder.0 == 0.0
 }

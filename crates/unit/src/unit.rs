@@ -141,9 +141,9 @@ impl<E: Engine> Unit<E> {
         &self.counters
     }
 
-    /// Says so once no flow is left; now, if there is none.
+    /// Says so once no flow is left; now, and each time that it is asked, if there is none.
     fn drain(&mut self, out: &mut Outbox<E::Packet>) {
-        if !self.is_draining && self.here == 0 {
+        if self.here == 0 {
             out.to_router.push(Message::Drained);
         }
         self.is_draining = true;

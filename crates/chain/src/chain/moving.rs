@@ -42,8 +42,9 @@ impl Chain {
     /// waits in them. It stays as it is.
     ///
     /// # Panics
-    /// If there is no such record.
+    /// If there is no such flow.
     pub fn save_flow(&mut self, record: u32, out: &mut Vec<u8>) {
+        assert!(self.flows.is_live(record), "a record without a flow is saved");
         let begin = out.len();
         out.extend_from_slice(&self.fingerprint().to_le_bytes());
         out.extend_from_slice(&[0; PREFIX_LEN - 8]);
@@ -71,6 +72,7 @@ impl Chain {
         let (bytes, rest) =
             rest.split_at_checked(self.flows.records.record_len()).ok_or(RestoreError::Damaged)?;
         let (beside, saved_streams) = rest.split_at_checked(beside_len).ok_or(RestoreError::Damaged)?;
+        self.flows.check(bytes)?;
         if self.flows.records.live() >= self.flows.records.capacity() && !self.make_room(pool) {
             return Err(RestoreError::TableFull);
         }
@@ -94,6 +96,7 @@ impl Chain {
     /// # Panics
     /// If there is no such flow.
     pub fn release_flow(&mut self, record: u32) {
+        assert!(self.flows.is_live(record), "a record without a flow is released");
         self.counters.flows_moved_out += 1;
         self.forget_flow(record);
     }

@@ -199,6 +199,10 @@ fn a_full_table_does_as_it_does_with_new_flows() {
         let other = udp(v4(10, 0, 0, 9, 9), v4(192, 0, 2, 9, 9), &[0]);
         full.batch(&[Arrival { at_ns: START_NS, side: Side::Inside, network: other }]);
         assert_eq!(full.chain.restore_flow(&bytes, &mut full.pool), expected);
+        if expected.is_ok() {
+            let again = full.chain.restore_flow(&bytes, &mut full.pool);
+            assert_eq!(again, Err(RestoreError::Known), "nothing goes for a flow that does not come");
+        }
         full.advance(START_NS);
         assert_eq!(full.chain.counters().flows_live, 1);
     }
@@ -216,4 +220,14 @@ fn a_flow_that_comes_and_goes_takes_nothing_with_every_visit() {
         assert_eq!(first(&mut there), bytes);
         there.chain.release_flow(record);
     }
+}
+
+#[test]
+#[should_panic(expected = "a record without a flow is released")]
+fn a_flow_is_released_once() {
+    let mut here = bench();
+    talk(&mut here);
+    let record = live(&here.chain)[0];
+    here.chain.release_flow(record);
+    here.chain.release_flow(record);
 }

@@ -209,3 +209,16 @@ fn nonsense_is_refused() {
     assert!(check(|c| c.buckets = 0).is_some());
     assert!(check(|c| c.flows_max = 0).is_some());
 }
+
+#[test]
+fn a_flow_whose_last_packets_were_lost_ends_when_it_is_silent() {
+    // DESIGN 3.9
+    let mut bench = Bench::new(fixed(1));
+    let flow = bench.packet(0, 1, 100).1.flow;
+    bench.packet(1, 1, 100);
+    let first_only = Message::Expire { flow, epoch: 1, clock: 1 };
+    bench.receive(DISPLACED_AFTER_NS, UnitId(0), first_only.clone());
+    assert_eq!(bench.router.flows(), 1, "the second may be under way");
+    bench.receive(DISPLACED_AFTER_NS + 1, UnitId(0), first_only);
+    assert_eq!((bench.router.flows(), bench.router.counters().flows_expired), (0, 1));
+}
