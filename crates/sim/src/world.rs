@@ -486,6 +486,11 @@ impl World {
     }
 }
 
+/// Whether nothing is lost and nothing is overtaken on such links.
+fn in_order(link: &Link) -> bool {
+    link.loss.0 == 0.0 && link.reorder.0 == 0.0
+}
+
 #[cfg(test)]
 mod tests {
     use unit::Engine;
@@ -547,9 +552,4 @@ mod tests {
             Err(Violation::OutOfOrder { .. } | Violation::Fates { .. })
         ));
     }
-}
-
-/// Whether nothing is lost and nothing is overtaken on such links.
-fn in_order(link: &Link) -> bool {
-    link.loss.0 == 0.0 && link.reorder.0 == 0.0
 }
