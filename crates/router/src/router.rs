@@ -34,12 +34,10 @@ pub struct Router {
 /// A packet that came.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
-    /// Its key.
+    /// Its key. Both directions have the same, and to the router they are alike (S7).
     pub key: &'a FlowKey,
     /// The key's hash; of all keys by the same [`FlowHasher`](packet::FlowHasher).
     pub hash: u64,
-    /// Whether the key's order reversed its ends. To the router both directions are one flow (S7), and alike.
-    pub reversed: bool,
     /// Its bytes on the wire.
     pub len: u32,
 }

@@ -5,4 +5,3 @@ mod flowlets;
 mod invariants;
 mod reference;
 mod scaling;
-mod timing;

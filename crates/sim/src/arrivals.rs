@@ -17,8 +17,6 @@ pub struct Coming {
     pub key: FlowKey,
     /// The key's hash.
     pub hash: u64,
-    /// Whether the key's order reversed its ends.
-    pub reversed: bool,
 }
 
 /// The packets that come.
@@ -63,15 +61,15 @@ impl Arrivals {
     #[inline]
     fn draw(&mut self) -> Option<Coming> {
         let arriving = self.packets.next()?;
-        let (key, reversed) = key(arriving.flow);
-        Some(Coming { arriving, key, hash: self.hasher.hash(&key), reversed })
+        let key = key(arriving.flow);
+        Some(Coming { arriving, key, hash: self.hasher.hash(&key) })
     }
 }
 
 /// The key of a flow with this number: a client of its own, and a service that all use.
 #[inline]
-fn key(flow: u32) -> (FlowKey, bool) {
+fn key(flow: u32) -> FlowKey {
     const SERVICE: ([u8; 4], [u8; 2]) = ([198, 18, 0, 1], 443u16.to_be_bytes());
     const TCP: u8 = 6;
-    FlowKey::of_ipv4((flow.to_be_bytes(), 40_000u16.to_be_bytes()), SERVICE, TCP, 0)
+    FlowKey::of_ipv4((flow.to_be_bytes(), 40_000u16.to_be_bytes()), SERVICE, TCP, 0).0
 }

@@ -71,7 +71,6 @@ impl RouterWorld {
             let arrival = Arrival {
                 key: &meta.key,
                 hash: meta.hash,
-                reversed: meta.reversed,
                 len: packet.len() as u32 + 4, // with its frame check sequence
             };
             let routed = self.router.route(self.now_ns, arrival, &mut self.orders);

@@ -33,10 +33,9 @@ impl Bench {
 
     pub fn packet_with(&mut self, now_ns: u64, key: &FlowKey, len: u32) -> Option<(UnitId, Stamp)> {
         let hash = self.hasher.hash(key);
-        let reversed = now_ns % 2 == 1; // It must not matter.
         self.router.prefetch(hash);
         self.router.prefetch_flow(hash);
-        match self.router.route(now_ns, Arrival { key, hash, reversed, len }, &mut self.orders) {
+        match self.router.route(now_ns, Arrival { key, hash, len }, &mut self.orders) {
             Routed::To { unit, stamp } => Some((unit, stamp)),
             Routed::Refused => None,
         }
