@@ -16,7 +16,7 @@ use crate::engine::{Processed, fold};
 pub struct Checks {
     /// By slot: the flow that has it.
     flows: Vec<Account>,
-    /// Flows that had slots before, and whose packets or states are not all accounted for.
+    /// Flows that had slots before, and that are not done with.
     past: BTreeMap<FlowId, Account>,
     counts: Checked,
     /// Packets whose fate is not known.
@@ -132,6 +132,13 @@ struct Account {
     balance: u64,
 }
 
+impl Account {
+    /// Whether its packets are accounted for, and its end.
+    fn is_done(&self) -> bool {
+        self.open == 0 && self.balance == 0 && self.is_over
+    }
+}
+
 impl Checks {
     /// The router has numbered a packet.
     #[inline]
@@ -143,7 +150,7 @@ impl Checks {
         let account = &mut self.flows[slot];
         if account.generation != flow.generation {
             let before = FlowId { slot: flow.slot, generation: account.generation };
-            if account.open > 0 || account.balance != 0 || !account.is_over {
+            if !account.is_done() {
                 self.past.insert(before, *account);
             }
             *account = Account { generation: flow.generation, ..Account::default() };
@@ -173,6 +180,7 @@ impl Checks {
         account.last = clock;
         account.state = fold(account.state, clock);
         self.counts.processed += 1;
+        self.settle(flow);
         Ok(())
     }
 
@@ -182,7 +190,9 @@ impl Checks {
     /// If it had another fate before.
     pub fn dropped(&mut self, flow: FlowId, clock: u64) -> Result<(), Violation> {
         self.counts.dropped += 1;
-        self.fate(flow, clock)
+        self.fate(flow, clock)?;
+        self.settle(flow);
+        Ok(())
     }
 
     /// A link has lost a packet.
@@ -191,7 +201,9 @@ impl Checks {
     /// If it had another fate before.
     pub fn lost(&mut self, flow: FlowId, clock: u64) -> Result<(), Violation> {
         self.counts.lost += 1;
-        self.fate(flow, clock)
+        self.fate(flow, clock)?;
+        self.settle(flow);
+        Ok(())
     }
 
     /// A flow has ended with this state.
@@ -203,6 +215,7 @@ impl Checks {
         match self.account(flow) {
             Some(account) if account.state == state => {
                 account.is_over = true;
+                self.settle(flow);
                 Ok(())
             }
             _ => Err(Violation::WrongEnd { flow }),
@@ -249,6 +262,14 @@ impl Checks {
         match self.flows.get_mut(flow.slot as usize) {
             Some(account) if account.generation == flow.generation => Some(account),
             _ => self.past.get_mut(&flow),
+        }
+    }
+
+    /// Forgets a flow that had its slot before, if it is done with: what is said of it from now on is a mistake.
+    #[inline]
+    fn settle(&mut self, flow: FlowId) {
+        if !self.past.is_empty() && self.past.get(&flow).is_some_and(Account::is_done) {
+            self.past.remove(&flow);
         }
     }
 

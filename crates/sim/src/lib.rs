@@ -45,4 +45,4 @@ pub use epochs::{Epoch, Tracking};
 pub use latency::Latency;
 pub use report::{Assignment, Report, State};
 pub use scenario::{Scenario, ScenarioError};
-pub use simulation::{EPOCHS_MAX, Failed, Progress, Simulation, SimulationError};
+pub use simulation::{EPOCHS_MAX, Failed, Progress, STATE_MAX, Simulation, SimulationError};

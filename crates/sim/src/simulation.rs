@@ -2,7 +2,7 @@
 
 use crate::checks::Violation;
 use crate::report::Report;
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, Workload};
 use crate::world::World;
 
 /// A run of a scenario.
@@ -26,10 +26,24 @@ pub enum SimulationError {
         /// What there can be.
         most: u32,
     },
+    /// Flows have states that are too large.
+    #[error("[units]: `state` is {0} bytes, and at most {STATE_MAX}")]
+    State(u64),
+    /// The workload has more flows than units can know.
+    #[error("[workload.steady]: there are {wanted} `flows`, and at most {most}")]
+    Workload {
+        /// What the scenario says.
+        wanted: u32,
+        /// What there can be.
+        most: u32,
+    },
     /// The run takes no time, or its epochs do not, or there would be too many of them.
     #[error("[run]: `time` and `epoch` are longer than 0, and there are at most {EPOCHS_MAX} epochs")]
     Time,
 }
+
+/// The most bytes of a flow's state.
+pub const STATE_MAX: u64 = 16 << 20;
 
 /// The most epochs of a run.
 pub const EPOCHS_MAX: u64 = 1_000_000;
@@ -68,6 +82,14 @@ impl Simulation {
         let (wanted, most) = (scenario.router.flows_max.get(), unit::SLOTS_MAX);
         if wanted > most {
             return Err(SimulationError::Flows { wanted, most });
+        }
+        if scenario.units.state.0 > STATE_MAX {
+            return Err(SimulationError::State(scenario.units.state.0));
+        }
+        if let Workload::Steady(steady) = &scenario.workload
+            && steady.flows.get() > most
+        {
+            return Err(SimulationError::Workload { wanted: steady.flows.get(), most });
         }
         let world = World::new(&scenario, seed)?;
         Ok(Simulation { scenario, seed, world })
