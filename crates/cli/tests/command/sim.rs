@@ -66,6 +66,14 @@ fn mistakes_are_named_with_their_places() {
         let said = place.refused(1, "sim wrong.toml");
         assert!(said.contains("wrong.toml") && said.contains(line) && said.contains(word), "{said}");
     }
+    for (scenario, word) in [
+        ("[units]\nstate = \"9000000GB\"\n", "`state`"),
+        ("[workload.steady]\nflows = 4000000000\n", "`flows`"),
+        ("[run]\ntime = \"0s\"\n", "`time`"),
+    ] {
+        place.write("wrong.toml", scenario);
+        assert!(place.refused(1, "sim wrong.toml").contains(word));
+    }
     assert!(place.refused(1, "sim none.toml").contains("none.toml"));
     assert!(place.refused(2, "sim --mode sprinkle").contains("sprinkle"));
     assert!(place.refused(2, "sim --seeds 5..1").contains("5..1"));
