@@ -19,6 +19,7 @@ mod enter;
 mod moving;
 mod settle;
 mod subscribed;
+mod tables;
 
 use std::collections::VecDeque;
 
@@ -37,6 +38,8 @@ use crate::queue::Queue;
 use crate::{Counters, Options};
 pub use moving::RestoreError;
 use subscribed::Subscribed;
+use tables::Tables;
+pub use tables::{Change, Way};
 
 /// Packets of known flows that are processed together at most: what fits the first-level cache with its records.
 pub const GROUP_MAX: usize = 32;
@@ -46,7 +49,12 @@ pub struct Chain {
     stages: Vec<Box<dyn Stage>>,
     options: Options,
     parser: Parser,
+    /// The flows of the active table.
     flows: Flows,
+    tables: Tables,
+    layout: Layout,
+    /// Which chain this is: flows move between chains of the same functions in the same versions.
+    fingerprint: u64,
     fragments: Fragments,
     effects: Effects,
     counters: Counters,
@@ -70,6 +78,9 @@ pub struct Chain {
     waited: Vec<Packet>,
     /// Packets that functions made, on their way out.
     answers: Vec<Packet>,
+    /// The homes of the batch's flows, by the packets' numbers, if the chain was told.
+    homes: Vec<(u64, u32)>,
+    changes: Vec<Change>,
 }
 
 /// A chain could not be set up.
@@ -110,13 +121,15 @@ impl Chain {
             },
             gathering: Gathering::new(order_felt),
             mixed: false,
-            stages,
             parser: Parser {
                 hasher,
                 inner: options.inner,
                 verify_ipv4_checksum: options.verify_ipv4_checksum,
             },
-            flows: Flows::new(flows_max, layout, hasher)?,
+            fingerprint: moving::fingerprint(&stages, &layout),
+            flows: Flows::new(flows_max, layout.clone(), hasher)?,
+            tables: Tables::default(),
+            layout,
             fragments: Fragments::new(options.fragments_max, options.fragment_timeout_ns),
             options,
             effects: Effects::default(),
@@ -127,6 +140,9 @@ impl Chain {
             due: Vec::new(),
             waited: Vec::new(),
             answers: Vec::new(),
+            homes: Vec::new(),
+            changes: Vec::new(),
+            stages,
         })
     }
 
@@ -137,7 +153,13 @@ impl Chain {
         if self.stages.is_empty() {
             return self.pass_through(batch, &mut run);
         }
+        self.homes.clear();
         self.look_up(batch);
+        self.run(batch, &mut run);
+    }
+
+    /// Takes packets that were looked up through.
+    fn run(&mut self, batch: &mut Vec<Packet>, run: &mut Run<'_, '_>) {
         let mut queue = Queue::enter(batch);
         while queue.rest_len() > 0 {
             let load = self.gather(queue.rest());
@@ -146,16 +168,16 @@ impl Chain {
                 let verdicts = &mut [Verdict::Forward; GROUP_MAX][..count];
                 let packets = &mut queue.rest()[..count];
                 let loads = if self.mixed { Load::by_side(packets, verdicts) } else { load.of(packets) };
-                self.cross(packets, verdicts, loads, &mut run);
-                self.settle_group(&mut queue, verdicts, &mut run);
+                self.cross(packets, verdicts, loads, run);
+                self.settle_group(&mut queue, verdicts, run);
             } else if let Some(packet) = queue.next(run.out) {
                 let parsed = self.parsed(&packet);
-                self.alone(packet, parsed, &mut run);
+                self.alone(packet, parsed, run);
             }
         }
         debug_assert!(self.refused.is_empty(), "each was dropped in its turn");
-        queue.leave(batch, out);
-        self.advance(self.now_ns, pool);
+        queue.leave(batch, run.out);
+        self.advance(self.now_ns, run.pool);
     }
 
     /// Processes one packet, and tells `observer` what every function did to it.
@@ -226,10 +248,20 @@ impl Chain {
     /// What was counted.
     pub fn counters(&self) -> Counters {
         Counters {
-            flows_live: u64::from(self.flows.records.live()),
+            flows_live: self.live(),
             streams: self.subscribed.as_ref().map(Subscribed::counters).unwrap_or_default(),
             ..self.counters.clone()
         }
+    }
+
+    /// Flows in all tables.
+    fn live(&self) -> u64 {
+        u64::from(self.flows.records.live()) + self.tables.parked_flows()
+    }
+
+    /// How it is to behave.
+    pub fn options(&self) -> &Options {
+        &self.options
     }
 
     /// The functions, from the inside to the outside.
@@ -275,7 +307,7 @@ impl Chain {
         }
     }
 
-    /// The flows' records, to be looked at.
+    /// The records of the active table's flows, to be looked at.
     pub fn records(&self) -> &Records {
         &self.flows.records
     }

@@ -7,6 +7,7 @@ use packet::{Direction, FlowHasher, FlowKey, Packet, Side};
 use zerocopy::FromBytes;
 
 use crate::chain::RestoreError;
+use crate::homes::Homes;
 use crate::wheel::Wheel;
 
 /// The flows of a chain: records, the index over their keys and aliases, and their timers.
@@ -17,6 +18,7 @@ pub(crate) struct Flows {
     hasher: FlowHasher,
     /// Where the search for a flow to evict goes on.
     hand: u32,
+    pub homes: Homes,
 }
 
 /// The index names a record by its key or by its alias; no number stands in it twice.
@@ -44,6 +46,7 @@ impl Flows {
             wheel: Wheel::new(flows_max),
             hasher,
             hand: 0,
+            homes: Homes::default(),
         })
     }
 
@@ -144,7 +147,8 @@ impl Flows {
         Ok(())
     }
 
-    fn drop_alias(&mut self, record: u32) {
+    /// The flow has no alias any more.
+    pub fn drop_alias(&mut self, record: u32) {
         let header = self.records.header_mut(record);
         if header.has(Header::FLAG_ALIAS) {
             header.flags &= !(Header::FLAG_ALIAS | Header::FLAG_ALIAS_REVERSED);
@@ -153,13 +157,14 @@ impl Flows {
         }
     }
 
-    /// Forgets the flow.
-    pub fn remove(&mut self, record: u32) {
+    /// Forgets the flow; says which home it had.
+    pub fn remove(&mut self, record: u32) -> Option<u32> {
         self.drop_alias(record);
         let key = self.records.header(record).key;
         self.index.remove(self.hasher.hash(&key), by_key(record));
         self.wheel.cancel(record);
         self.records.release(record);
+        self.homes.remove(record)
     }
 
     /// A packet refreshed the flow: it is kept for `keep_ms` from then on, or for [`AS_LONG_AS_BEFORE`]. 0 leaves it as it

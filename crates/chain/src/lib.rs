@@ -6,6 +6,7 @@ mod chain;
 mod flows;
 pub mod fragments;
 mod gathering;
+mod homes;
 mod joining;
 mod observer;
 mod options;
@@ -13,6 +14,6 @@ mod queue;
 pub mod streams;
 mod wheel;
 
-pub use chain::{Chain, ChainError, GROUP_MAX, RestoreError};
+pub use chain::{Chain, ChainError, Change, GROUP_MAX, RestoreError, Way};
 pub use observer::Observer;
 pub use options::{Counters, NotIp, Options, Timeouts, WhenFull};

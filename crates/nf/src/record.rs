@@ -178,6 +178,12 @@ impl Layout {
         start
     }
 
+    /// Bytes of a record.
+    #[allow(clippy::len_without_is_empty, reason = "a record has a header, at least")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
     /// Most packets need the flow's tags, too.
     pub fn add_tags(&mut self) {
         self.tags = true;

@@ -12,7 +12,7 @@ use crate::settings::Settings;
 /// A policy ready to run on this machine.
 pub struct Assembly {
     /// Its chain.
-    pub chain: Chain,
+    pub chain: Box<Chain>,
     /// The names of the chain's functions in the policy, from the inside to the outside.
     pub names: Vec<String>,
     /// Its ports.
@@ -71,7 +71,7 @@ pub fn assemble(
     let warnings = warnings.collect();
     let chain = Chain::new(stages, options)
         .map_err(|error| vec![Diagnostic::error(error, policy.pipelets[0].span)])?;
-    Ok(Assembly { chain, names, ports, both_ways: line.both_ways, seed: options.seed, warnings })
+    Ok(Assembly { chain: Box::new(chain), names, ports, both_ways: line.both_ways, seed: options.seed, warnings })
 }
 
 /// The way of the packets: the port inside, the functions in order, the port outside.

@@ -7,6 +7,7 @@ mod ports;
 pub mod report;
 mod runner;
 mod settings;
+pub mod units;
 
 pub use assembly::{Assembly, assemble};
 pub use ports::{NotAPrefix, Port, PortConfig, Ports, Prefix};

@@ -8,6 +8,8 @@ use nf::{Connection, EndReason, Shared};
 use packet::DropReason;
 use serde::Serialize;
 
+use crate::units::UnitsReport;
+
 /// What a run has done. `packets_in + packets_made = packets_out + sum(drops) + packets_held`, always.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -54,6 +56,9 @@ pub struct Report {
     pub flow_reports_lost: u64,
     /// Packets that functions could not make, for want of a buffer.
     pub packets_unmade: u64,
+    /// What units did, if the policy ran on several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub units: Option<UnitsReport>,
     /// First and last packet's time, in nanoseconds since 1970; absent without packets.
     pub first_packet_ns: Option<u64>,
     /// See `first_packet_ns`.
@@ -200,6 +205,7 @@ impl Report {
             events_lost: effects.events.lost(),
             flow_reports_lost: effects.reports_lost,
             packets_unmade: effects.unmade,
+            units: None,
             first_packet_ns: None,
             last_packet_ns: None,
             timing,

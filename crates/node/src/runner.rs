@@ -8,6 +8,7 @@ use packet::{DropReason, LinkType, Packet, Pool, parse};
 
 use crate::assembly::Assembly;
 use crate::report::{PortReport, Report};
+use crate::units::{Units, UnitsConfig, UnitsError};
 
 /// Frames that are processed together.
 pub const BATCH: usize = 64;
@@ -54,6 +55,8 @@ pub trait Output {
 /// Runs an assembly over frames.
 pub struct Runner {
     assembly: Assembly,
+    /// The units that it runs on, if it does not run as one.
+    units: Option<Units>,
     name: String,
     pool: Pool,
     batch: Vec<Packet>,
@@ -85,6 +88,7 @@ impl Runner {
         let ports = assembly.ports.all().iter().map(|port| (port.number, PortReport::default())).collect();
         Runner {
             assembly,
+            units: None,
             name: name.to_owned(),
             pool: Pool::new(BUFFERS),
             batch: Vec::with_capacity(BATCH),
@@ -99,6 +103,21 @@ impl Runner {
             busy_s: 0.0,
             started: Instant::now(),
         }
+    }
+
+    /// The same on units that come and go with the traffic.
+    ///
+    /// # Errors
+    /// If the configuration makes no sense, or there is no memory for the units' tables.
+    pub fn on_units(assembly: Assembly, name: &str, config: UnitsConfig) -> Result<Runner, UnitsError> {
+        let mut runner = Runner::new(assembly, name);
+        runner.units = Some(Units::new(config, &mut runner.assembly.chain)?);
+        Ok(runner)
+    }
+
+    /// The units that it runs on, if it does not run as one.
+    pub fn units(&self) -> Option<&Units> {
+        self.units.as_ref()
     }
 
     /// What is run.
@@ -170,7 +189,11 @@ impl Runner {
     pub fn flush<O: Output>(&mut self, output: &mut O) -> Result<(), O::Error> {
         let count = self.batch.len() as u64;
         let start = Instant::now();
-        self.assembly.chain.process(&mut self.batch, &mut self.out, &mut self.pool);
+        let chain = &mut self.assembly.chain;
+        match &mut self.units {
+            Some(units) => units.process(chain, &mut self.batch, &mut self.out, &mut self.pool),
+            None => chain.process(&mut self.batch, &mut self.out, &mut self.pool),
+        }
         let took = start.elapsed();
         self.busy_s += took.as_secs_f64();
         if count > 0 {
@@ -199,7 +222,11 @@ impl Runner {
     #[cold]
     fn make_room<O: Output>(&mut self, now_ns: u64, output: &mut O) -> Result<(), O::Error> {
         self.flush(output)?;
-        self.assembly.chain.advance(now_ns, &mut self.pool);
+        let chain = &mut self.assembly.chain;
+        match &mut self.units {
+            Some(units) => units.advance(chain, now_ns, &mut self.out, &mut self.pool),
+            None => chain.advance(now_ns, &mut self.pool),
+        }
         self.emit(output)
     }
 
@@ -207,7 +234,10 @@ impl Runner {
     pub fn finish<O: Output>(&mut self, output: &mut O) -> Result<Report, O::Error> {
         self.flush(output)?;
         let live = self.assembly.chain.counters().flows_live;
-        while !self.assembly.chain.finish(&mut self.pool) {
+        if let Some(units) = &mut self.units {
+            units.finish();
+        }
+        while !self.assembly.chain.finish_all(&mut self.pool) {
             self.emit(output)?;
         }
         self.emit(output)?;
@@ -242,6 +272,7 @@ impl Runner {
         if self.busy_s > 0.0 {
             report.timing.packets_per_second = report.packets_in as f64 / self.busy_s;
         }
+        report.units = self.units.as_ref().map(Units::report);
         report.set_latency(&self.latency);
         report
     }

@@ -1,5 +1,8 @@
 //! What a router is told before it runs.
 
+use std::fmt;
+use core::time::Duration;
+
 use packet::memory::OutOfMemory;
 
 /// The most units that a flowlet's state may be copied to, other than to all: so many fit into a flow's slot.
@@ -107,6 +110,21 @@ pub enum Mode {
         /// are started either, for nothing would come to them.
         every_ns: Option<u64>,
     },
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Mode::Flowlet => write!(f, "flowlet"),
+            Mode::Flow => write!(f, "flow"),
+            Mode::SmartFlow { every_ns } => write!(f, "smart-flow:{:?}", Duration::from_nanos(every_ns)),
+            Mode::Packet => write!(f, "packet"),
+            Mode::Rss { buckets, every_ns: None } => write!(f, "rss:{buckets}"),
+            Mode::Rss { buckets, every_ns: Some(every_ns) } => {
+                write!(f, "rss:{buckets}:{:?}", Duration::from_nanos(every_ns))
+            }
+        }
+    }
 }
 
 /// Which of the units that have room gets a flowlet (S38).

@@ -239,7 +239,8 @@ impl Flows {
         Ok(())
     }
 
-    fn drop_alias(&mut self, slot: u32) {
+    /// The flow has no alias any more.
+    pub fn drop_alias(&mut self, slot: u32) {
         let back = &mut self.backs[slot as usize];
         if back.alias != FlowKey::default() {
             back.alias = FlowKey::default();

@@ -17,16 +17,29 @@ impl Router {
     /// Allocates only if `orders` has no room for these.
     #[inline]
     pub fn route(&mut self, now_ns: u64, arrival: Arrival<'_>, orders: &mut Vec<Order>) -> Routed {
+        match self.route_known(now_ns, arrival, orders) {
+            Some(routed) => routed,
+            None => self.begin(now_ns, arrival, orders),
+        }
+    }
+
+    /// The same for a packet of a known flow; none, and nothing is done, if it would begin one. So that what other packets
+    /// bring about, an alias that they make known, can come first.
+    #[inline]
+    pub fn route_known(
+        &mut self,
+        now_ns: u64,
+        arrival: Arrival<'_>,
+        orders: &mut Vec<Order>,
+    ) -> Option<Routed> {
         let now_ns = self.at(now_ns);
         if now_ns >= self.meter.ends_ns() {
             self.roll(now_ns);
         }
-        let Some(found) = self.flows.find(arrival.hash, arrival.key) else {
-            return self.begin(now_ns, arrival, orders);
-        };
+        let found = self.flows.find(arrival.hash, arrival.key)?;
         let targets =
             self.cut(now_ns, found, arrival.len).map(|cut| self.next_flowlet(now_ns, found, cut, orders));
-        self.stamp(now_ns, found, arrival.len, targets)
+        Some(self.stamp(now_ns, found, arrival.len, targets))
     }
 
     #[cold]
@@ -55,6 +68,7 @@ impl Router {
     /// The first packet of a flow (S33, S49).
     #[cold]
     fn begin(&mut self, now_ns: u64, arrival: Arrival<'_>, orders: &mut Vec<Order>) -> Routed {
+        let now_ns = self.at(now_ns);
         if self.flows.is_full()
             && self.config.when_full == WhenFull::EndOldest
             && let Some(victim) = self.flows.victim(now_ns)

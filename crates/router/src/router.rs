@@ -142,6 +142,27 @@ impl Router {
         Ok(())
     }
 
+    /// The flow with this key, or with this alias.
+    pub fn flow(&self, hash: u64, key: &FlowKey) -> Option<FlowId> {
+        self.flows.find(hash, key).map(|found| self.flows.id(found.slot))
+    }
+
+    /// The flow that has this slot.
+    pub fn flow_in(&self, slot: u32) -> Option<FlowId> {
+        let id = (slot < self.flows.used()).then(|| self.flows.id(slot))?;
+        self.flows.live(id).map(|_| id)
+    }
+
+    /// The flow has this key no more, whoever says so knows better: it loses its alias, or, if the key is the one that it began
+    /// with, it ends.
+    pub fn give_up_key(&mut self, flow: FlowId, key: &FlowKey, orders: &mut Vec<Order>) {
+        match self.flows.live(flow) {
+            Some(known) if known.key == *key => self.end(flow.slot, orders),
+            Some(_) => self.flows.drop_alias(flow.slot),
+            None => {}
+        }
+    }
+
     /// What was done so far.
     pub fn counters(&self) -> &Counters {
         &self.counters

@@ -22,10 +22,8 @@
 //! ```
 
 mod arrivals;
-mod bill;
 mod checks;
 mod engine;
-mod epochs;
 mod event;
 mod latency;
 mod link;
@@ -39,9 +37,7 @@ mod tally;
 pub mod workload;
 mod world;
 
-pub use bill::{Bill, Money};
 pub use checks::{Checked, Violation};
-pub use epochs::{Epoch, Tracking};
 pub use latency::Latency;
 pub use report::{Assignment, Report, State};
 pub use scenario::{Scenario, ScenarioError};

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use usage::{Bill, Epoch, Tracking};
 
-use crate::bill::Bill;
 use crate::checks::Checked;
-use crate::epochs::{Epoch, Tracking};
 use crate::latency::Latency;
 use crate::scenario::Scenario;
 use crate::tally::REASONS;

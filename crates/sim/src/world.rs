@@ -4,11 +4,11 @@ use packet::FlowHasher;
 use proto::{Message, UnitId};
 use router::{Arrival, Order, Routed, Router};
 use unit::{Dropped, Outbox, Unit};
+use usage::{Epoch, Epochs};
 
 use crate::arrivals::{Arrivals, Coming};
 use crate::checks::{Checked, Checks, Violation};
 use crate::engine::{Counting, Packet, Processed, Service};
-use crate::epochs::{Epoch, Epochs};
 use crate::event::EventQueue;
 use crate::latency::{Latencies, Latency};
 use crate::link::{Carried, Links};

@@ -200,6 +200,15 @@ impl<P> Slot<P> {
         }
     }
 
+    /// Proposes the flow's end, if it is owned here.
+    pub fn propose_end<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
+        if let Some(flow) = &mut self.flow
+            && flow.owned().is_some()
+        {
+            flow.propose_end(cx);
+        }
+    }
+
     /// Does what is due.
     pub fn advance<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
         if let Some(flow) = &mut self.flow {

@@ -93,6 +93,13 @@ impl<E: Engine> Unit<E> {
         }
     }
 
+    /// The engine has nothing of the flow any more: its end is proposed to the router at once, if this unit is its owner.
+    pub fn propose_end(&mut self, now_ns: u64, flow: FlowId, out: &mut Outbox<E::Packet>) {
+        if self.slots.get(flow.slot as usize).is_some_and(|slot| slot.is_of(flow)) {
+            self.at(now_ns, flow.slot, out, |slot, cx| slot.propose_end(cx));
+        }
+    }
+
     /// When [`advance`](Unit::advance) has something to do; `u64::MAX`: never. It may turn out to be nothing.
     pub fn due_ns(&self) -> u64 {
         self.timers.due_ns()

@@ -46,6 +46,17 @@ impl Chain {
     /// Parses packets, and looks up which flow each probably belongs to. All asks for memory go out before any is used.
     pub(super) fn look_up(&mut self, batch: &mut [Packet]) {
         self.parse(batch, |flows, meta| flows.prefetch_index(meta.hash));
+        self.look_up_records(batch);
+    }
+
+    /// The same for packets that were parsed before.
+    pub(super) fn look_up_parsed(&mut self, batch: &mut [Packet]) {
+        batch.iter().for_each(|packet| self.flows.prefetch_index(packet.meta().hash));
+        self.look_up_records(batch);
+    }
+
+    #[inline(always)]
+    fn look_up_records(&mut self, batch: &mut [Packet]) {
         let mut sides = [false; 2];
         for packet in batch {
             let meta = packet.meta_mut();
@@ -58,7 +69,7 @@ impl Chain {
     /// Counts and parses packets, calls `then` with each, and leaves those that could not be parsed in `refused`; returns
     /// their bytes.
     #[inline(always)]
-    fn parse(&mut self, batch: &mut [Packet], then: impl Fn(&Flows, &Meta)) -> u64 {
+    pub(super) fn parse(&mut self, batch: &mut [Packet], then: impl Fn(&Flows, &Meta)) -> u64 {
         let (first, mut bytes) = (self.counters.packets_in, 0);
         // A copy, which nothing that is written meanwhile can change.
         let (parser, flows) = (self.parser, &self.flows);
@@ -246,13 +257,14 @@ impl Chain {
 
     /// A record for the flow that this packet begins; another flow may have to go for it.
     fn begin_flow(&mut self, packet: &Packet, pool: &mut Pool) -> Option<u32> {
-        if let Some(record) = self.flows.create(packet, self.now_ns) {
-            return Some(record);
+        let mut record = self.flows.create(packet, self.now_ns);
+        if record.is_none() && self.make_room(pool) {
+            record = self.flows.create(packet, self.now_ns);
         }
-        if !self.make_room(pool) {
-            return None;
+        if let (Some(record), Some(home)) = (record, self.home_of(packet)) {
+            self.flows.homes.add(home, record);
         }
-        self.flows.create(packet, self.now_ns)
+        record
     }
 
     /// Ends a flow for another one, if the options say so; whether there is room now.
@@ -267,7 +279,7 @@ impl Chain {
 
     fn start_flow(&mut self, packet: &Packet, pool: &mut Pool) {
         self.counters.flows_started += 1;
-        self.counters.flows_peak = self.counters.flows_peak.max(u64::from(self.flows.records.live()));
+        self.counters.flows_peak = self.counters.flows_peak.max(self.live());
         let mut env = Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: pool };
         for stage in &mut self.stages {
             stage.flow_start(packet.meta().transit, &mut env);

@@ -3,7 +3,8 @@
 //! What flows share does not move with one of them: items of pools that it holds stay taken where they were taken, and the
 //! members of sets, meters and counters stay where they were noted.
 
-use nf::stage::Env;
+use nf::record::Layout;
+use nf::stage::{Env, Stage};
 use packet::{FlowKey, Pool, split_mix};
 
 use super::Chain;
@@ -46,7 +47,7 @@ impl Chain {
     pub fn save_flow(&mut self, record: u32, out: &mut Vec<u8>) {
         assert!(self.flows.is_live(record), "a record without a flow is saved");
         let begin = out.len();
-        out.extend_from_slice(&self.fingerprint().to_le_bytes());
+        out.extend_from_slice(&self.fingerprint.to_le_bytes());
         out.extend_from_slice(&[0; PREFIX_LEN - 8]);
         out.extend_from_slice(self.flows.records.bytes(record).unwrap_or_default());
         let beside = out.len();
@@ -65,7 +66,7 @@ impl Chain {
     pub fn restore_flow(&mut self, saved: &[u8], pool: &mut Pool) -> Result<u32, RestoreError> {
         let (prefix, rest) = saved.split_at_checked(PREFIX_LEN).ok_or(RestoreError::Damaged)?;
         let (fingerprint, beside_len) = prefix.split_at(8);
-        if fingerprint != self.fingerprint().to_le_bytes() {
+        if fingerprint != self.fingerprint.to_le_bytes() {
             return Err(RestoreError::OtherChain);
         }
         let beside_len = beside_len.iter().rev().fold(0, |len, &byte| len << 8 | usize::from(byte));
@@ -83,7 +84,7 @@ impl Chain {
             return Err(error);
         }
         self.counters.flows_moved_in += 1;
-        self.counters.flows_peak = self.counters.flows_peak.max(u64::from(self.flows.records.live()));
+        self.counters.flows_peak = self.counters.flows_peak.max(self.live());
         let mut env = Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: pool };
         for stage in &mut self.stages {
             stage.flow_moved(record, self.now_ns, &mut env);
@@ -127,16 +128,16 @@ impl Chain {
         };
         if rest == Some(&[][..]) { restored } else { Err(RestoreError::Damaged) }
     }
+}
 
-    /// Which chain this is: flows move between chains of the same functions in the same versions.
-    fn fingerprint(&self) -> u64 {
-        let mut state = self.flows.records.record_len() as u64;
-        for stage in &self.stages {
-            let descriptor = stage.descriptor();
-            for byte in descriptor.name.bytes().chain(descriptor.state_version.to_le_bytes()) {
-                state = split_mix(&mut (state ^ u64::from(byte)));
-            }
+/// Which chain this is, by its functions, their versions, and its records' size.
+pub(super) fn fingerprint(stages: &[Box<dyn Stage>], layout: &Layout) -> u64 {
+    let mut state = layout.len() as u64;
+    for stage in stages {
+        let descriptor = stage.descriptor();
+        for byte in descriptor.name.bytes().chain(descriptor.state_version.to_le_bytes()) {
+            state = split_mix(&mut (state ^ u64::from(byte)));
         }
-        state
     }
+    state
 }

@@ -5,7 +5,7 @@ use nf::stage::Env;
 use nf::{Connection, EndReason, Verdict};
 use packet::{Class, Direction, DropReason, Packet, Pool, Side, parse};
 
-use super::{Chain, Run};
+use super::{Chain, Change, Run};
 use crate::queue::Queue;
 
 impl Chain {
@@ -106,17 +106,22 @@ impl Chain {
             return true;
         }
         let (key, reversed) = parse::current_key(packet);
-        match self.flows.set_alias(meta.transit.flow, key, reversed) {
-            Err(other) if self.flows.records.header(other).has_expired(self.settled_ns) => {
-                self.end_in_time(other, pool);
-                self.flows.set_alias(meta.transit.flow, key, reversed).is_ok()
+        let record = meta.transit.flow;
+        let Err(holder) = self.set_alias(record, key, reversed) else { return true };
+        let at_ns = self.settled_ns;
+        let may_evict = begins && meta.transit.side == Side::Inside;
+        let gone = self.at_holder(holder, |chain, other| {
+            if chain.flows.records.header(other).has_expired(at_ns) {
+                chain.end_in_time(other, pool);
+                true
+            } else if may_evict && chain.gives_way(other) {
+                chain.end_flow(other, EndReason::Evicted, pool);
+                true
+            } else {
+                false
             }
-            Err(other) if begins && meta.transit.side == Side::Inside && self.gives_way(other) => {
-                self.end_flow(other, EndReason::Evicted, pool);
-                self.flows.set_alias(meta.transit.flow, key, reversed).is_ok()
-            }
-            learned => learned.is_ok(),
-        }
+        });
+        gone && self.set_alias(record, key, reversed).is_ok()
     }
 
     /// Whether an outside host opened the flow and nobody answered: then it does not keep its key from a flow that an inside
@@ -143,7 +148,9 @@ impl Chain {
         if let Some(subscribed) = &mut self.subscribed {
             subscribed.forget(record, &mut self.flows.records);
         }
-        self.flows.remove(record);
+        if let Some(home) = self.flows.remove(record) {
+            self.changes.push(Change::Ended { table: self.tables.active(), home });
+        }
     }
 
     /// Packets made in answer to packet `sequence` leave right behind it.

@@ -1,6 +1,6 @@
 //! Demand, and what was there for it, over time.
 
-use ::sim::Epoch;
+use usage::Epoch;
 
 /// Lines of a picture; several epochs are one line if there are more.
 const LINES: usize = 40;

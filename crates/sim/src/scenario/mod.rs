@@ -3,16 +3,15 @@
 mod links;
 mod quantity;
 mod router;
-mod tariff;
 mod units;
 mod workload;
 
 use serde::Deserialize;
+use usage::Tariff;
 
 pub use links::{Link, Links};
 pub use quantity::{Cost, QuantityError, Rate, Share, Size, Time};
 pub use router::{Choice, Mode, ModeError, Router, Targets, WhenFull};
-pub use tariff::Tariff;
 pub use units::{Count, CountError, UNITS_MAX, Units};
 pub use workload::{Adversary, Profile, Spacing, Steady, Trace, Workload};
 

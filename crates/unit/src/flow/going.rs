@@ -47,7 +47,7 @@ impl<P> Flow<P> {
     }
 
     /// Asks the router whether the flow is over (DESIGN 3.9).
-    pub(super) fn propose_end<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
+    pub fn propose_end<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
         let Some(state) = self.state else { return };
         self.proposed_ns = Some(cx.now_ns);
         cx.counters.expiries_proposed += 1;

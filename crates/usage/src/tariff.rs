@@ -1,4 +1,4 @@
-//! `[tariff]`: what a tenant pays, and what the units cost (S83).
+//! Prices: what a tenant pays, and what the units cost (S83).
 
 use serde::Deserialize;
 

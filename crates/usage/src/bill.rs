@@ -2,8 +2,7 @@
 
 use serde::Serialize;
 
-use crate::epochs::Epoch;
-use crate::scenario::Tariff;
+use crate::{Epoch, Tariff};
 
 /// What a run earns and costs, in the currency of the scenario's prices.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

@@ -30,11 +30,51 @@ pub struct Epoch {
     pub utilisation: Vec<(u16, f64)>,
 }
 
+impl Epoch {
+    /// This epoch and the one behind it, as one.
+    fn join(&self, next: &Epoch) -> Epoch {
+        let length_ns = self.length_ns + next.length_ns;
+        let mean = |of: fn(&Epoch) -> f64| {
+            let sum = of(self) * self.length_ns as f64 + of(next) * next.length_ns as f64;
+            sum / length_ns.max(1) as f64
+        };
+        let mut utilisation = self.utilisation.clone();
+        for &(unit, share) in &next.utilisation {
+            match utilisation.iter_mut().find(|(known, _)| *known == unit) {
+                Some((_, so_far)) => {
+                    let sum = *so_far * self.length_ns as f64 + share * next.length_ns as f64;
+                    *so_far = sum / length_ns.max(1) as f64;
+                }
+                None => utilisation.push((unit, share)),
+            }
+        }
+        Epoch {
+            start_ns: self.start_ns,
+            length_ns,
+            demand_bps: mean(|epoch| epoch.demand_bps),
+            provisioned_bps: mean(|epoch| epoch.provisioned_bps),
+            units: mean(|epoch| epoch.units),
+            unit_seconds: self.unit_seconds + next.unit_seconds,
+            packets: self.packets + next.packets,
+            flowlets: self.flowlets + next.flowlets,
+            processed: self.processed + next.processed,
+            queue_peak: self.queue_peak.max(next.queue_peak),
+            utilisation,
+        }
+    }
+}
+
+/// This many epochs without anything are told one by one; more are one.
+const IDLE_MAX: u64 = 100;
+
 /// Counts epoch by epoch.
 #[derive(Clone, Debug)]
 pub struct Epochs {
     epoch_ns: u64,
+    /// What the present one is to take.
+    length_ns: u64,
     end_ns: u64,
+    kept_max: usize,
     capacity_bps: f64,
     done: Vec<Epoch>,
     units: Vec<Usage>,
@@ -63,7 +103,9 @@ impl Epochs {
     pub fn new(epoch_ns: u64, end_ns: u64, units: u16, capacity_bps: u64) -> Epochs {
         Epochs {
             epoch_ns,
+            length_ns: epoch_ns,
             end_ns,
+            kept_max: usize::MAX,
             capacity_bps: capacity_bps as f64,
             done: Vec::new(),
             units: vec![Usage::default(); usize::from(units)],
@@ -76,11 +118,27 @@ impl Epochs {
         }
     }
 
+    /// At most so many epochs are kept, at least 2. If there would be more, each two become one, and so it goes on.
+    pub fn keeping(mut self, kept_max: usize) -> Epochs {
+        self.kept_max = kept_max.max(2);
+        self
+    }
+
+    /// Lets time pass: closes the epochs that are over; so many flowlets have begun in all. A long time in which nothing
+    /// happened is one epoch.
+    pub fn pass(&mut self, now_ns: u64, flowlets: u64) {
+        while self.ends_ns() <= now_ns {
+            self.close(flowlets);
+            let idle = now_ns.saturating_sub(self.start_ns) / self.epoch_ns;
+            self.length_ns = if idle > IDLE_MAX { idle * self.epoch_ns } else { self.epoch_ns };
+        }
+    }
+
     /// When the present epoch ends; `u64::MAX`: all have.
     #[inline]
     pub fn ends_ns(&self) -> u64 {
         match self.start_ns < self.end_ns {
-            true => self.start_ns.saturating_add(self.epoch_ns).min(self.end_ns),
+            true => self.start_ns.saturating_add(self.length_ns).min(self.end_ns),
             false => u64::MAX,
         }
     }
@@ -152,9 +210,28 @@ impl Epochs {
             queue_peak: self.queue_peak,
             utilisation,
         });
+        if self.done.len() >= self.kept_max {
+            self.join_pairs();
+        }
         self.start_ns = now_ns;
         self.flowlets_before = flowlets;
         (self.bits, self.packets, self.processed, self.queue_peak) = (0, 0, 0, 0);
+    }
+
+    /// There are no epochs behind this time.
+    pub fn end_at(&mut self, end_ns: u64) {
+        self.end_ns = end_ns;
+    }
+
+    /// Makes one of each two epochs, and those to come twice as long.
+    fn join_pairs(&mut self) {
+        let pairs = self.done.chunks(2).map(|pair| match pair {
+            [one, other] => one.join(other),
+            rest => rest.first().cloned().unwrap_or_default(),
+        });
+        self.done = pairs.collect();
+        self.epoch_ns = self.epoch_ns.saturating_mul(2);
+        self.length_ns = self.epoch_ns;
     }
 
     /// The epochs that are over.
@@ -232,6 +309,28 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn epochs_are_bounded_and_a_long_silence_is_one() {
+        let mut epochs = Epochs::new(100, u64::MAX, 1, 1_000_000_000).keeping(8);
+        epochs.set_on(0, UnitId(0), true);
+        epochs.came(100);
+        epochs.pass(1_000_000_000_000_000, 1);
+        assert_eq!(epochs.done().len(), 2);
+        for round in 0..100 {
+            epochs.came(100);
+            epochs.pass(1_000_000_000_000_000 + 100 * (round + 1), round + 2);
+        }
+        let done = epochs.done();
+        assert!(done.len() < 9 && done.windows(2).all(|w| w[0].start_ns + w[0].length_ns == w[1].start_ns));
+        epochs.end_at(1_000_000_000_010_000);
+        epochs.pass(1_000_000_000_010_000, 101);
+        let done = epochs.done();
+        assert_eq!(done.iter().map(|epoch| epoch.packets).sum::<u64>(), 101);
+        assert_eq!(done.iter().map(|epoch| epoch.flowlets).sum::<u64>(), 101);
+        let seconds: f64 = done.iter().map(|epoch| epoch.unit_seconds).sum();
+        assert!((seconds - 1_000_000.00001).abs() < 1e-6, "{seconds}");
+    }
 
     #[test]
     fn an_epoch_says_what_was_wanted_and_what_was_there() {

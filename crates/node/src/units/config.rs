@@ -1,0 +1,70 @@
+//! How many units there are, and what is given to them.
+
+use chain::{Options, WhenFull};
+use proto::UnitId;
+use router::{Mode, TargetChoice};
+
+/// How many units there are, and what is given to them. The rest is as the papers have it; see [`router::Config`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct UnitsConfig {
+    /// What is given to a unit at a time.
+    pub mode: Mode,
+    /// Units that run from the beginning. At least 1.
+    pub units_min: u16,
+    /// Units at most.
+    pub units_max: u16,
+    /// What a unit is taken to process, in bits per second (S41).
+    pub capacity_bps: u64,
+    /// To how many units a flow's state is copied when it falls silent (K, S55). On one thread a state is there as soon as it is
+    /// asked for, and copies only take time.
+    pub copies: u8,
+    /// Demand and capacity are told for each epoch of this length, in nanoseconds (S47).
+    pub epoch_ns: u64,
+}
+
+impl Default for UnitsConfig {
+    fn default() -> UnitsConfig {
+        UnitsConfig {
+            mode: Mode::Flowlet,
+            units_min: 1,
+            units_max: 10,
+            capacity_bps: 1_000_000_000,
+            copies: 0,
+            epoch_ns: 100_000_000,
+        }
+    }
+}
+
+/// The router knows so many times the flows of the chain: those that ended in the chain stay with it until it has heard so.
+const ROUTER_FLOWS: u32 = 2;
+
+impl UnitsConfig {
+    /// The router, over a chain with these options.
+    pub(super) fn router(&self, options: &Options) -> router::Config {
+        router::Config {
+            mode: self.mode,
+            capacity_bps: self.capacity_bps,
+            units_min: self.units_min,
+            units_max: self.units_max,
+            targets: if self.copies == 0 { TargetChoice::None } else { TargetChoice::Weighted },
+            targets_count: self.copies,
+            flows_max: options.flows_max.saturating_mul(ROUTER_FLOWS).min(unit::SLOTS_MAX),
+            when_full: match options.when_full {
+                WhenFull::RefuseNew => router::WhenFull::RefuseNew,
+                WhenFull::EvictOldest => router::WhenFull::EndOldest,
+            },
+            seed: options.seed,
+            ..router::Config::default()
+        }
+    }
+
+    /// A unit. Its flows end when the chain says so.
+    pub(super) fn unit(&self, id: UnitId) -> unit::Config {
+        let copies = unit::Config::new(id);
+        unit::Config {
+            replicate_after_ns: copies.replicate_after_ns.filter(|_| self.copies > 0),
+            expire_after_ns: None,
+            ..copies
+        }
+    }
+}

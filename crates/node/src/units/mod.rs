@@ -1,0 +1,411 @@
+//! Units on one thread: flowlets are cut, packed on units that come and go, and their flows' states go from unit to unit, as
+//! between machines (S3, S42, S49); but each step is a call, and a message is there as soon as it is sent.
+//!
+//! What comes out is what one unit would have made of the same packets, byte for byte and in the same order. For that, a packet
+//! of no known flow is routed and processed alone, behind all before it: what it does to pools and to aliases is felt by
+//! others; and so is any that functions with sets or meters get when it is not of the same unit as the one before.
+//!
+//! ```text
+//! batch -> admit -> route -> unit: may it be processed? -> waits at the unit's engine -> flush: chain, unit by unit -> in order
+//! ```
+
+mod config;
+mod engine;
+mod report;
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::mem::swap;
+use std::rc::Rc;
+
+use chain::{Chain, ChainError, Change, Options, Way};
+use packet::{Class, DropReason, Packet, Pool};
+use proto::{Message, Stamp, UnitId};
+use router::{Arrival, Order, Routed, Router, UnitState};
+use unit::{Outbox, Unit};
+use usage::{Epoch, Epochs};
+
+pub use config::UnitsConfig;
+use engine::{ChainEngine, Machine};
+pub use report::UnitsReport;
+
+/// The most epochs that are told of: an hour of the usual ones. Then they become twice as long.
+pub const EPOCHS_MAX: usize = 36_000;
+
+/// The units of a machine, and their router.
+pub struct Units {
+    config: UnitsConfig,
+    router: Router,
+    units: Vec<Unit<ChainEngine>>,
+    machine: Rc<RefCell<Machine>>,
+    epochs: Epochs,
+    /// When the first packet came: epochs count from there.
+    began_ns: Option<u64>,
+    now_ns: u64,
+    /// Before this time nothing is due: at the router, at a unit, in the chain, or of an epoch.
+    due_ns: u64,
+    /// Whether packets of different units may not wait at the same time.
+    order_felt: bool,
+    /// The unit that the last packet went to.
+    last: Option<UnitId>,
+    /// Packets that wait at engines.
+    waiting: u64,
+    /// Where in the machine's `out`, and in the chain's alerts and events, what is in order ends.
+    in_order: [usize; 3],
+    orders: Vec<Order>,
+    outbox: Outbox<Packet>,
+    todo: VecDeque<Todo>,
+}
+
+/// What is on its way from a part to another one.
+enum Todo {
+    Order(Order),
+    ToRouter(UnitId, Message),
+    ToUnit(UnitId, UnitId, Message),
+    Packet(UnitId, Stamp, Packet),
+}
+
+/// Units cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum UnitsError {
+    /// The router refuses what it is told.
+    #[error(transparent)]
+    Router(#[from] router::RouterError),
+    /// There is no memory for tables.
+    #[error(transparent)]
+    Chain(#[from] ChainError),
+}
+
+impl Units {
+    /// Units that run this chain, which has no flows yet.
+    ///
+    /// # Errors
+    /// If the configuration makes no sense, or there is no memory for the tables of those that run from the beginning.
+    pub fn new(config: UnitsConfig, chain: &mut Chain) -> Result<Units, UnitsError> {
+        let router = Router::new(config.router(chain.options()))?;
+        let nothing = Chain::new(Vec::new(), Options { flows_max: 1, ..*chain.options() })?;
+        let machine = Machine { chain: Box::new(nothing), pool: Pool::new(0), out: Vec::new(), flushed: 0 };
+        let machine = Rc::new(RefCell::new(machine));
+        for _ in 1..config.units_min {
+            chain.add_table()?;
+        }
+        let unit = |number| {
+            Unit::new(config.unit(UnitId(number)), ChainEngine::new(number, Rc::clone(&machine)))
+        };
+        let mut epochs = Epochs::new(config.epoch_ns, u64::MAX, config.units_max, config.capacity_bps).keeping(EPOCHS_MAX);
+        for number in 0..config.units_min {
+            epochs.set_on(0, UnitId(number), true);
+            epochs.set_ready(0, UnitId(number), true);
+        }
+        Ok(Units {
+            units: (0..config.units_max).map(unit).collect(),
+            order_felt: chain.is_order_felt(),
+            config,
+            router,
+            machine,
+            epochs,
+            began_ns: None,
+            now_ns: 0,
+            due_ns: 0,
+            last: None,
+            waiting: 0,
+            in_order: [0; 3],
+            orders: Vec::new(),
+            outbox: Outbox::default(),
+            todo: VecDeque::new(),
+        })
+    }
+
+    /// Processes packets in order, as [`Chain::process`] does.
+    pub fn process(
+        &mut self,
+        chain: &mut Box<Chain>,
+        batch: &mut Vec<Packet>,
+        out: &mut Vec<Packet>,
+        pool: &mut Pool,
+    ) {
+        self.lend(chain, out, pool);
+        self.machine.borrow_mut().chain.admit(batch);
+        batch.iter().for_each(|packet| self.router.prefetch(packet.meta().hash));
+        batch.iter().for_each(|packet| self.router.prefetch_flow(packet.meta().hash));
+        for packet in batch.drain(..) {
+            self.packet(packet);
+        }
+        self.flush();
+        self.lend(chain, out, pool);
+    }
+
+    /// Lets time pass, to get buffers back that wait for it.
+    pub fn advance(&mut self, chain: &mut Box<Chain>, now_ns: u64, out: &mut Vec<Packet>, pool: &mut Pool) {
+        self.lend(chain, out, pool);
+        self.pass_time(now_ns);
+        self.lend(chain, out, pool);
+    }
+
+    /// The run is over: closes the last epoch.
+    pub fn finish(&mut self) {
+        let (since_ns, flowlets) = (self.since_ns(self.now_ns), self.router.counters().flowlets());
+        self.epochs.pass(since_ns, flowlets);
+        self.epochs.end_at(since_ns);
+        self.epochs.pass(since_ns, flowlets);
+    }
+
+    /// What the units did.
+    pub fn report(&self) -> UnitsReport {
+        UnitsReport::of(&self.config, self.router.counters(), self.units.iter().map(Unit::counters), &self.epochs)
+    }
+
+    /// The epochs that are over.
+    pub fn epochs(&self) -> &[Epoch] {
+        self.epochs.done()
+    }
+
+    /// The load and the number of flows of each unit that runs.
+    pub fn loads(&self) -> impl Iterator<Item = (UnitId, f64, u32)> + '_ {
+        let runs = |state| matches!(state, UnitState::Active | UnitState::Draining);
+        self.router
+            .units()
+            .filter(move |unit| runs(unit.state))
+            .map(|unit| (unit.unit, f64::from(unit.load_bps), unit.flows))
+    }
+
+    /// The chain and the buffers are the units' for the time of a call; and then their owner's again.
+    fn lend(&mut self, chain: &mut Box<Chain>, out: &mut Vec<Packet>, pool: &mut Pool) {
+        let machine = &mut *self.machine.borrow_mut();
+        swap(&mut machine.chain, chain);
+        swap(&mut machine.out, out);
+        swap(&mut machine.pool, pool);
+        let effects = machine.chain.effects();
+        self.in_order = [machine.out.len(), effects.alerts.len(), effects.events.len()];
+    }
+
+    fn since_ns(&self, now_ns: u64) -> u64 {
+        now_ns - self.began_ns.unwrap_or(now_ns)
+    }
+
+    /// A packet that was admitted.
+    #[inline]
+    fn packet(&mut self, packet: Packet) {
+        self.now_ns = self.now_ns.max(packet.meta().transit.timestamp_ns);
+        if self.now_ns >= self.due_ns {
+            self.flush();
+            self.pass_time(self.now_ns);
+        }
+        let meta = packet.meta();
+        self.epochs.came(meta.wire_len);
+        if meta.class != Class::Whole {
+            return self.alone(packet);
+        }
+        let arrival = Arrival { key: &meta.key, hash: meta.hash, len: meta.wire_len };
+        match self.router.route_known(self.now_ns, arrival, &mut self.orders) {
+            Some(routed) => self.deliver(routed, packet),
+            None => self.alone(packet),
+        }
+    }
+
+    /// A packet that is not a plain one of a known flow: it is routed when all before it are through, and processed before
+    /// any behind it.
+    #[cold]
+    fn alone(&mut self, packet: Packet) {
+        self.flush();
+        let meta = packet.meta();
+        let way = self.machine.borrow().chain.way(&packet);
+        let (key, hash) = match way {
+            Way::Flow { key, hash } => (key, hash),
+            Way::Either { .. } if self.router.flow(meta.hash, &meta.key).is_some() => (meta.key, meta.hash),
+            Way::Either { key, hash } => (key, hash),
+            Way::Aside => {
+                let Machine { chain, pool, out, .. } = &mut *self.machine.borrow_mut();
+                return chain.process_aside(packet, out, pool);
+            }
+        };
+        let arrival = Arrival { key: &key, hash, len: meta.wire_len };
+        let routed = self.router.route(self.now_ns, arrival, &mut self.orders);
+        self.deliver(routed, packet);
+        self.flush();
+    }
+
+    /// Carries out what the router ordered, and gives the packet to its unit.
+    #[inline]
+    fn deliver(&mut self, routed: Routed, packet: Packet) {
+        let Routed::To { unit, stamp } = routed else {
+            let Machine { chain, pool, .. } = &mut *self.machine.borrow_mut();
+            return chain.drop_admitted(packet, DropReason::FlowTableFull, pool);
+        };
+        if self.order_felt && self.last != Some(unit) {
+            self.flush();
+        }
+        self.last = Some(unit);
+        if !self.orders.is_empty() {
+            self.carry_out();
+        }
+        let work_ns = u64::from(packet.meta().wire_len) * 8_000_000_000 / self.config.capacity_bps;
+        self.epochs.given(unit, work_ns);
+        self.waiting += 1;
+        self.units[unit.index()].packet(self.now_ns, stamp, packet, &mut self.outbox);
+        if !self.outbox.is_empty() {
+            self.collect(unit);
+            self.carry_out();
+        }
+    }
+
+    /// What waits crosses the chain, and what comes of that becomes known.
+    fn flush(&mut self) {
+        if self.waiting == 0 {
+            return;
+        }
+        self.waiting = 0;
+        self.units.iter_mut().for_each(|unit| unit.engine_mut().flush());
+        self.put_in_order();
+        self.take_changes();
+        self.update_due();
+    }
+
+    /// Packets that several units processed come out in the order in which they came, with what was told of them.
+    fn put_in_order(&mut self) {
+        let Machine { chain, out, flushed, .. } = &mut *self.machine.borrow_mut();
+        let [packets, alerts, events] = self.in_order;
+        if std::mem::take(flushed) > 1 {
+            out[packets..].sort_by_key(|packet| packet.meta().transit.sequence);
+            chain.effects_mut().put_in_order(alerts, events);
+        }
+        let effects = chain.effects();
+        self.in_order = [out.len(), effects.alerts.len(), effects.events.len()];
+    }
+
+    /// Lets the router and the units know what has become of the chain's flows.
+    fn take_changes(&mut self) {
+        if self.machine.borrow().chain.changes().is_empty() {
+            return;
+        }
+        let mut changes = std::mem::take(self.machine.borrow_mut().chain.changes_mut());
+        for change in changes.drain(..) {
+            match change {
+                Change::Alias { home, key, hash } => self.set_alias(home, &key, hash),
+                Change::Ended { table, home } => self.ended(table, home),
+            }
+        }
+        *self.machine.borrow_mut().chain.changes_mut() = changes;
+        self.carry_out();
+    }
+
+    /// A flow's alias is known to the router before anything else is routed (DESIGN 3.8). The chain knows best whose it is.
+    fn set_alias(&mut self, home: u32, key: &packet::FlowKey, hash: u64) {
+        let Some(flow) = self.router.flow_in(home) else { return };
+        if let Err(taken) = self.router.set_alias(flow, key, hash) {
+            self.router.give_up_key(taken.by, key, &mut self.orders);
+            // It has the key no more, and no other flow can have it.
+            let _ = self.router.set_alias(flow, key, hash);
+        }
+    }
+
+    /// A flow ended in the chain: if it has not begun anew since, there is nothing left of it.
+    fn ended(&mut self, table: u16, home: u32) {
+        let Some(flow) = self.router.flow_in(home) else { return };
+        let unit = &mut self.units[usize::from(table)];
+        if !unit.engine().has(home) {
+            unit.propose_end(self.now_ns, flow, &mut self.outbox);
+            self.collect(UnitId(table));
+        }
+    }
+
+    /// Does what is due by now; nothing waits.
+    #[cold]
+    fn pass_time(&mut self, now_ns: u64) {
+        let began_ns = *self.began_ns.get_or_insert(now_ns);
+        self.epochs.pass(now_ns - began_ns, self.router.counters().flowlets());
+        {
+            let Machine { chain, pool, .. } = &mut *self.machine.borrow_mut();
+            chain.advance_all(now_ns, pool);
+        }
+        self.take_changes();
+        if self.router.due_ns() <= now_ns {
+            self.router.advance(now_ns, &mut self.orders);
+        }
+        for number in 0..self.units.len() {
+            if self.units[number].due_ns() <= now_ns {
+                self.units[number].advance(now_ns, &mut self.outbox);
+                self.collect(UnitId(number as u16));
+            }
+        }
+        self.carry_out();
+        self.update_due();
+    }
+
+    fn update_due(&mut self) {
+        let epoch_ns = self.began_ns.map_or(0, |began_ns| began_ns.saturating_add(self.epochs.ends_ns()));
+        let parts = [self.machine.borrow().chain.due_ns(), self.router.due_ns(), epoch_ns];
+        let units = self.units.iter().map(Unit::due_ns);
+        self.due_ns = units.chain(parts).min().unwrap_or(0);
+    }
+
+    /// Carries out the router's orders, and what follows from them, until nothing is left to do.
+    fn carry_out(&mut self) {
+        loop {
+            self.todo.extend(self.orders.drain(..).map(Todo::Order));
+            let Some(todo) = self.todo.pop_front() else { return };
+            match todo {
+                Todo::Order(order) => self.order(order),
+                Todo::ToRouter(from, message) => {
+                    self.router.receive(self.now_ns, from, message, &mut self.orders);
+                }
+                Todo::ToUnit(from, to, message) => self.message(Some(from), to, message),
+                Todo::Packet(to, stamp, packet) => {
+                    self.units[to.index()].packet(self.now_ns, stamp, packet, &mut self.outbox);
+                    self.collect(to);
+                }
+            }
+        }
+    }
+
+    fn order(&mut self, order: Order) {
+        match order {
+            Order::Send { to, message } => self.message(None, to, message),
+            Order::Start(unit) => self.start(unit),
+            Order::Stop(unit) => {
+                let since_ns = self.since_ns(self.now_ns);
+                self.epochs.set_ready(since_ns, unit, false);
+                self.epochs.set_on(since_ns, unit, false);
+            }
+        }
+    }
+
+    /// Starts a unit: here, that is to have a table for its flows. If there is no memory for that, the others go on without it.
+    fn start(&mut self, unit: UnitId) {
+        let has_table = {
+            let chain = &mut self.machine.borrow_mut().chain;
+            while chain.tables() <= unit.0 && chain.add_table().is_ok() {}
+            chain.tables() > unit.0
+        };
+        if has_table {
+            let since_ns = self.since_ns(self.now_ns);
+            self.epochs.set_on(since_ns, unit, true);
+            self.epochs.set_ready(since_ns, unit, true);
+            self.router.started(self.now_ns, unit);
+        }
+    }
+
+    fn message(&mut self, from: Option<UnitId>, to: UnitId, message: Message) {
+        self.units[to.index()].receive(self.now_ns, from, message, &mut self.outbox);
+        self.collect(to);
+    }
+
+    /// Takes what a unit wants sent.
+    fn collect(&mut self, unit: UnitId) {
+        let outbox = &mut self.outbox;
+        self.todo.extend(outbox.to_router.drain(..).map(|message| Todo::ToRouter(unit, message)));
+        self.todo.extend(outbox.to_units.drain(..).map(|(to, message)| Todo::ToUnit(unit, to, message)));
+        for message in outbox.to_all.drain(..) {
+            let others = self.router.units().filter(|other| other.state == UnitState::Active && other.unit != unit);
+            self.todo.extend(others.map(|other| Todo::ToUnit(unit, other.unit, message.clone())));
+        }
+        let forwarded = outbox.forwarded.drain(..);
+        self.todo.extend(forwarded.map(|(to, stamp, packet)| Todo::Packet(to, stamp, packet)));
+        for (_, _, packet) in outbox.dropped.drain(..) {
+            // Messages are there as soon as they are sent, so no packet comes too late or has to wait.
+            let Machine { chain, pool, .. } = &mut *self.machine.borrow_mut();
+            chain.drop_admitted(packet, DropReason::Internal, pool);
+        }
+    }
+
+}

@@ -1,0 +1,99 @@
+//! What units did.
+
+use serde::Serialize;
+use usage::{Bill, Epoch, Epochs, Tariff, Tracking};
+
+use super::UnitsConfig;
+
+/// What a run's units did: assignment, states on their way, and how capacity followed demand.
+#[derive(Clone, Debug, Serialize)]
+pub struct UnitsReport {
+    /// What was given to units: `flowlet`, `flow`, and so on.
+    pub mode: String,
+    /// Units at most.
+    pub units_max: u16,
+    /// What one is taken to process, in bits per second.
+    pub capacity_bps: u64,
+    /// Flows that began, at the router.
+    pub flows: u64,
+    /// Flowlets that began.
+    pub flowlets: u64,
+    /// Of these, behind a gap.
+    pub flowlets_by_gap: u64,
+    /// Of these, because the one before was too large.
+    pub flowlets_by_size: u64,
+    /// Times that a unit was chosen.
+    pub assignments: u64,
+    /// Times that it was another than before.
+    pub moved: u64,
+    /// Times that no unit had room.
+    pub without_room: u64,
+    /// Units that were started.
+    pub units_started: u64,
+    /// Units that were stopped.
+    pub units_stopped: u64,
+    /// Changes of a unit for which a copy of the state was there.
+    pub seamless: u64,
+    /// Changes for which the state was asked for.
+    pub pulls: u64,
+    /// Share of changes for which a copy was there; none if there were no changes.
+    pub seamless_share: Option<f64>,
+    /// States that were handed over.
+    pub states_moved: u64,
+    /// Bytes of them.
+    pub state_bytes: u64,
+    /// Copies that were sent ahead.
+    pub replicas: u64,
+    /// Bytes of them.
+    pub replica_bytes: u64,
+    /// How what was there followed what was wanted.
+    pub tracking: Tracking,
+    /// What it earns and costs, at the default prices.
+    pub bill: Bill,
+    /// Epoch by epoch, from the first packet on.
+    pub epochs: Vec<Epoch>,
+}
+
+impl UnitsReport {
+    pub(super) fn of<'a>(
+        config: &UnitsConfig,
+        router: &router::Counters,
+        units: impl Iterator<Item = &'a unit::Counters>,
+        epochs: &Epochs,
+    ) -> UnitsReport {
+        let units = units.fold(unit::Counters::default(), |sum, unit| unit::Counters {
+            seamless: sum.seamless + unit.seamless,
+            pulls_sent: sum.pulls_sent + unit.pulls_sent,
+            states_taken: sum.states_taken + unit.states_taken,
+            state_bytes_sent: sum.state_bytes_sent + unit.state_bytes_sent,
+            replicas_received: sum.replicas_received + unit.replicas_received,
+            replica_bytes_received: sum.replica_bytes_received + unit.replica_bytes_received,
+            ..sum
+        });
+        let changes = units.seamless + units.pulls_sent;
+        UnitsReport {
+            mode: config.mode.to_string(),
+            units_max: config.units_max,
+            capacity_bps: config.capacity_bps,
+            flows: router.flows,
+            flowlets: router.flowlets(),
+            flowlets_by_gap: router.flowlets_by_gap,
+            flowlets_by_size: router.flowlets_by_size,
+            assignments: router.assignments,
+            moved: router.assignments_moved,
+            without_room: router.assignments_without_room,
+            units_started: router.units_started,
+            units_stopped: router.units_stopped,
+            seamless: units.seamless,
+            pulls: units.pulls_sent,
+            seamless_share: (changes > 0).then(|| units.seamless as f64 / changes as f64),
+            states_moved: units.states_taken,
+            state_bytes: units.state_bytes_sent,
+            replicas: units.replicas_received,
+            replica_bytes: units.replica_bytes_received,
+            tracking: Tracking::of(epochs.done()),
+            bill: Bill::of(&Tariff::default(), epochs.done()),
+            epochs: epochs.done().to_vec(),
+        }
+    }
+}
