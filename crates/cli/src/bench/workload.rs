@@ -229,7 +229,9 @@ pub const PACE_NS: u64 = 50;
 
 /// A chain under measurement.
 pub struct ChainWorld {
-    chain: Chain,
+    chain: Box<Chain>,
+    /// The units that it runs on, if it is to run on several.
+    units: Option<Units>,
     pool: Pool,
     batch: Vec<Packet>,
     out: Vec<Packet>,
@@ -261,6 +263,7 @@ impl ChainWorld {
         };
         Ok(ChainWorld {
             chain: assembly.chain,
+            units: None,
             pool: Pool::new(4 * batch_len),
             batch: Vec::with_capacity(batch_len),
             out: Vec::with_capacity(2 * batch_len),
@@ -272,6 +275,13 @@ impl ChainWorld {
             said,
             matching: workload == Workload::IdsMatching,
         })
+    }
+
+    /// The same on units, so many at most.
+    pub fn on_units(mut self, units_max: u16) -> anyhow::Result<ChainWorld> {
+        let config = UnitsConfig { units_max, ..UnitsConfig::default() };
+        self.units = Some(Units::new(config, &mut self.chain)?);
+        Ok(self)
     }
 
     /// Runs a batch: receives the frames, processes the packets, and takes back what comes out.
@@ -288,7 +298,10 @@ impl ChainWorld {
         if let Some(conversations) = &mut self.conversations {
             self.batch.iter_mut().for_each(|packet| conversations.fill(packet));
         }
-        self.chain.process(&mut self.batch, &mut self.out, &mut self.pool);
+        match &mut self.units {
+            Some(units) => units.process(&mut self.chain, &mut self.batch, &mut self.out, &mut self.pool),
+            None => self.chain.process(&mut self.batch, &mut self.out, &mut self.pool),
+        }
         std::hint::black_box(&mut self.out);
         self.pool.give_all(&mut self.out);
         let effects = self.chain.effects_mut();
