@@ -3,7 +3,7 @@
 use proto::FlowId;
 use unit::{Engine, Unreadable};
 
-use crate::scenario::Units;
+use crate::service::{Service, Spent};
 
 /// A packet at a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,48 +26,6 @@ pub fn fold(state: u64, clock: u64) -> u64 {
     packet::split_mix(&mut sum)
 }
 
-/// How long packets take.
-#[derive(Clone, Copy, Debug)]
-pub enum Service {
-    /// Their bits at so many bits per second.
-    Capacity(u64),
-    /// So many picoseconds, and so many for each byte.
-    Costs {
-        /// For a packet.
-        packet_ps: u64,
-        /// For a byte of it.
-        byte_ps: u64,
-    },
-}
-
-impl Service {
-    /// As these units take: by capacity, unless the costs are given.
-    pub fn of(units: &Units) -> Service {
-        match (units.packet_cost, units.byte_cost) {
-            (None, None) => Service::Capacity(units.capacity.0),
-            (packet, byte) => Service::Costs {
-                packet_ps: packet.unwrap_or_default().0,
-                byte_ps: byte.unwrap_or_default().0,
-            },
-        }
-    }
-
-    /// How long a packet of this length takes, in ns, rounded.
-    #[inline]
-    pub fn ns(&self, len: u32) -> u64 {
-        let len = u128::from(len);
-        let ns = match *self {
-            // The usual case, and quicker.
-            Service::Capacity(bps) if len < 1 << 30 => return (len as u64 * 8_000_000_000 + bps / 2) / bps,
-            Service::Capacity(bps) => (len * 8_000_000_000 + u128::from(bps) / 2) / u128::from(bps),
-            Service::Costs { packet_ps, byte_ps } => {
-                (u128::from(packet_ps) + u128::from(byte_ps) * len + 500) / 1_000
-            }
-        };
-        u64::try_from(ns).unwrap_or(u64::MAX)
-    }
-}
-
 /// A packet was processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Processed {
@@ -85,10 +43,14 @@ pub struct Processed {
 #[derive(Clone, Debug)]
 pub struct Counting {
     service: Service,
+    spent: Spent,
     /// Bytes of a saved state.
     state_len: usize,
     states: States,
-    busy_until_ns: u64,
+    /// When the last packet was done, or is.
+    done_ns: u64,
+    /// From when on it can do something else.
+    free_ns: u64,
     /// What was processed since it was taken last.
     processed: Vec<Processed>,
     /// Flows that ended, with their states, since they were taken last.
@@ -103,18 +65,26 @@ impl Counting {
     pub fn new(service: Service, state_len: usize) -> Counting {
         Counting {
             service,
+            spent: Spent::default(),
             state_len: state_len.max(STATE_MIN),
             states: States::default(),
-            busy_until_ns: 0,
+            done_ns: 0,
+            free_ns: 0,
             processed: Vec::new(),
             ended: Vec::new(),
         }
     }
 
-    /// Until when it is busy with what it was given.
+    /// When it is done with what it was given.
     #[inline]
-    pub fn busy_until_ns(&self) -> u64 {
-        self.busy_until_ns
+    pub fn done_ns(&self) -> u64 {
+        self.done_ns
+    }
+
+    /// From when on it can do something else: once it is done, and has quota left.
+    #[inline]
+    pub fn free_ns(&self) -> u64 {
+        self.free_ns
     }
 
     /// What was processed since the last call goes to `out`.
@@ -143,8 +113,10 @@ impl Engine for Counting {
         let state = self.states.get_or_begin(flow);
         let before = state.fold;
         state.fold = fold(before, packet.clock);
-        self.busy_until_ns = self.busy_until_ns.max(now_ns) + self.service.ns(packet.len);
-        self.processed.push(Processed { flow, packet, before, done_ns: self.busy_until_ns });
+        let begin_ns = self.free_ns.max(now_ns);
+        self.done_ns = begin_ns.saturating_add(self.service.ns(packet.len));
+        self.free_ns = self.service.spend(&mut self.spent, begin_ns, packet.len).max(self.done_ns);
+        self.processed.push(Processed { flow, packet, before, done_ns: self.done_ns });
     }
 
     fn save(&mut self, flow: FlowId, out: &mut Vec<u8>) {
@@ -238,6 +210,7 @@ impl States {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::Units;
 
     fn packet(clock: u64) -> Packet {
         Packet { came_ns: 0, at_unit_ns: 0, clock, len: 125 }
@@ -255,26 +228,13 @@ mod tests {
     }
 
     #[test]
-    fn packets_take_what_the_capacity_says() {
-        let at = |bps| Service::Capacity(bps);
-        assert_eq!(at(1_000_000_000).ns(1_434), 11_472);
-        assert_eq!(at(300_000_000_000).ns(15_000), 400);
-        assert_eq!(at(8_000_000_000_000).ns(1_000_000), 1_000);
-        assert_eq!(at(1_000).ns(u32::MAX), 34_359_738_360_000_000);
-        assert_eq!(at(u64::MAX).ns(u32::MAX), 2);
-        let costs = Service::Costs { packet_ps: 200_000, byte_ps: 500 };
-        assert_eq!(costs.ns(1_000), 700);
-        assert_eq!(Service::Costs { packet_ps: 0, byte_ps: u64::MAX }.ns(u32::MAX), u64::MAX);
-    }
-
-    #[test]
     fn a_state_moves_and_time_passes() {
         let units = Units { packet_cost: None, byte_cost: None, ..Units::default() };
-        let engine = || Counting::new(Service::of(&units), 64);
+        let engine = || Counting::new(Service::of(&units).unwrap(), 64);
         let (mut here, mut there, mut bytes, mut done) = (engine(), engine(), Vec::new(), Vec::new());
         here.process(100, flow(3, 0), packet(1));
         here.process(100, flow(3, 0), packet(2));
-        assert_eq!(here.busy_until_ns(), 2_100);
+        assert_eq!((here.done_ns(), here.free_ns()), (2_100, 2_100));
         here.save(flow(3, 0), &mut bytes);
         assert_eq!(bytes.len(), 64);
         there.restore(0, flow(3, 0), &bytes).unwrap();
@@ -288,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_slot_that_is_used_again_begins_anew() {
-        let mut engine = Counting::new(Service::of(&Units::default()), 8);
+        let mut engine = Counting::new(Service::of(&Units::default()).unwrap(), 8);
         engine.process(0, flow(7, 0), packet(1));
         engine.process(0, flow(7, 1), packet(1));
         assert_eq!(engine.states().collect::<Vec<_>>(), [(flow(7, 1), fold(0, 1))]);

@@ -38,10 +38,10 @@ impl Server {
         }
     }
 
-    /// Until when the unit is busy.
+    /// From when on the unit can do something.
     #[inline]
-    pub fn busy_until_ns(&self) -> u64 {
-        self.unit.engine().busy_until_ns()
+    pub fn free_ns(&self) -> u64 {
+        self.unit.engine().free_ns()
     }
 
     /// Adds a parcel to the queue.

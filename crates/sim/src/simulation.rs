@@ -18,6 +18,9 @@ pub enum SimulationError {
     /// The router refuses what the scenario says about it.
     #[error("[router] and [units]: {0}")]
     Router(#[from] router::RouterError),
+    /// Units have a quota, and nothing says what a packet takes.
+    #[error("[units]: {0}")]
+    Quota(#[from] crate::service::NoQuota),
     /// Units do not keep books of so many flows.
     #[error("[router]: `flows_max` is {wanted}, and units know {most} flows at most")]
     Flows {

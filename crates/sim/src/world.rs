@@ -8,12 +8,13 @@ use usage::{Epoch, Epochs};
 
 use crate::arrivals::{Arrivals, Coming};
 use crate::checks::{Checked, Checks, Violation};
-use crate::engine::{Counting, Packet, Processed, Service};
+use crate::engine::{Counting, Packet, Processed};
 use crate::event::EventQueue;
 use crate::latency::{Latencies, Latency};
 use crate::link::{Carried, Links};
 use crate::scenario::{Cost, Link, Run, Scenario};
 use crate::server::{Parcel, Parcels, Server};
+use crate::service::Service;
 use crate::tally::Tally;
 use crate::workload::{Packets, Statistics, WorkloadStatistics};
 
@@ -93,7 +94,7 @@ impl World {
     pub fn new(scenario: &Scenario, seed: u64) -> Result<World, crate::SimulationError> {
         let units = &scenario.units;
         let config = crate::parts::unit_config(scenario);
-        let service = Service::of(units);
+        let service = Service::of(units)?;
         let state_len = units.state.0 as usize;
         let server =
             |id| Server::new(Unit::new(unit::Config { id, ..config }, Counting::new(service, state_len)));
@@ -228,7 +229,7 @@ impl World {
             return Ok(());
         };
         self.checks.stamped(stamp.flow, stamp.clock);
-        self.epochs.given(unit, self.service.ns(arriving.len));
+        self.epochs.given(unit, self.service.load_ns(arriving.len));
         let Carried::At(arrives_ns) = self.links.packet(sent_ns, unit) else {
             self.tally.lost += 1;
             return self.checks.lost(stamp.flow, stamp.clock);
@@ -345,7 +346,7 @@ impl World {
         let now_ns = self.now_ns;
         loop {
             let server = &mut self.servers[unit.index()];
-            if server.busy_until_ns() > now_ns {
+            if server.free_ns() > now_ns {
                 break;
             }
             if server.unit.due_ns() <= now_ns {
@@ -374,7 +375,7 @@ impl World {
     #[inline]
     fn set_alarms(&mut self, unit: UnitId) {
         let server = &mut self.servers[unit.index()];
-        let free_ns = server.busy_until_ns().max(self.now_ns);
+        let free_ns = server.free_ns().max(self.now_ns);
         if server.has_next() && server.wake_ns > free_ns {
             server.wake_ns = free_ns;
             self.events.push(free_ns, Event::Wake(unit));
@@ -392,7 +393,7 @@ impl World {
         let engine = self.servers[unit.index()].unit.engine_mut();
         engine.take_processed(&mut self.processed);
         engine.take_ended(&mut self.ended);
-        let done_ns = engine.busy_until_ns().max(self.now_ns);
+        let done_ns = engine.done_ns().max(self.now_ns);
         for done in self.processed.drain(..) {
             self.checks.processed(unit, &done)?;
             self.epochs.processed();

@@ -92,6 +92,49 @@ fn one_unit_is_the_trivial_model() {
     assert_eq!((report.checked.processed, report.state.pulls), (packets, 0));
 }
 
+/// 2 Gbit/s for a unit that is given 1 Gbit/s of a processor: in each period it processes 12,500 packets at full speed, and
+/// then none until the next.
+#[test]
+fn a_quota_lets_through_what_it_is_period_by_period() {
+    let report = run(
+        r#"
+        [workload.steady]
+        rate = "2Gbps"
+        until = "500ms"
+        [units]
+        count = "1"
+        service = "quota"
+        packet_cost = "440ns"
+        [links]
+        router_to_unit = { latency = "0us" }
+        [run]
+        time = "1s"
+        warm_up = "0s"
+        "#,
+        1,
+    );
+    assert!(report.epochs.iter().all(|epoch| epoch.processed == 12_500));
+    assert!(report.epochs[..5].iter().all(|epoch| (epoch.utilisation[0].1 - 2.0).abs() < 1e-3), "S92");
+    // Half of the first period's packets find quota, and then each period's first in the queue did long ago.
+    assert_eq!((report.latency_at_unit.count, report.latency_at_unit.p1_ns), (125_000, 440));
+    let waits = |percent: u64| (450..550).contains(&(percent / 1_000_000));
+    assert!(waits(report.latency_at_unit.max_ns), "{:?}", report.latency_at_unit);
+    // The same with half the load: nobody waits for quota.
+    let light = run(
+        r#"
+        [workload.steady]
+        rate = "900Mbps"
+        [units]
+        count = "1"
+        service = "quota"
+        packet_cost = "440ns"
+        "#,
+        1,
+    );
+    assert_eq!((light.latency_at_unit.p50_ns, light.latency_at_unit.max_ns), (440, 440));
+    assert!((light.epochs[5].utilisation[0].1 - 0.9).abs() < 1e-3);
+}
+
 #[test]
 fn a_full_queue_drops_and_says_so() {
     let report = run(
@@ -157,6 +200,7 @@ proptest! {
         (start, idle, expire) in (0..3u64, 1..10u64, prop::sample::select(vec!["", "expire_after = \"4ms\""])),
         (queue, flows_max) in (prop::sample::select(vec![20, 100_000]), prop::sample::select(vec![50, 10_000])),
         load in 1..3u64,
+        service in prop::sample::select(vec!["", "service = \"quota\"\nquota_period = \"5ms\"\npacket_cost = \"440ns\""]),
     ) {
         let scenario = format!(
             r#"
@@ -172,6 +216,7 @@ proptest! {
             [units]
             count = "1..6"
             queue = {queue}
+            {service}
             start = "{start}ms"
             {expire}
             [links]
@@ -212,6 +257,7 @@ fn all_examples_are_scenarios() {
 fn what_cannot_be_simulated_is_refused() {
     let refused = |text: &str| Simulation::new(Scenario::parse(text).unwrap(), 1).err().unwrap().to_string();
     assert!(refused("[run]\ntime = \"0s\"").contains("`time`"));
+    assert!(refused("[units]\nservice = \"quota\"").contains("`packet_cost`"));
     assert!(refused("[router]\ngap = \"0s\"").contains("gap_ns"));
     assert!(refused("[router]\nflows_max = 4294967295").contains("`flows_max`"));
 }

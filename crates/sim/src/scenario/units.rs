@@ -15,6 +15,10 @@ pub struct Units {
     pub count: Count,
     /// What one of them processes: 1 Gbps (S41).
     pub capacity: Rate,
+    /// How `capacity` limits a unit.
+    pub service: ServiceKind,
+    /// Over which periods a quota counts: 100 ms, as those of containers on Linux.
+    pub quota_period: Time,
     /// What a packet takes; with `byte_cost` or without it, in place of `capacity`.
     pub packet_cost: Option<Cost>,
     /// What a byte takes, on top.
@@ -44,6 +48,8 @@ impl Default for Units {
         Units {
             count: Count { min: 1, max: 10 },
             capacity: Rate(1_000_000_000),
+            service: ServiceKind::Rate,
+            quota_period: Time(100_000_000),
             packet_cost: None,
             byte_cost: None,
             queue: 1 << 20,
@@ -57,6 +63,16 @@ impl Default for Units {
             expire_after: None,
         }
     }
+}
+
+/// How the capacity limits a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ServiceKind {
+    /// Each packet takes its bits at the capacity, or its costs if they are given.
+    Rate,
+    /// Each packet takes its costs, until a period has processed what the capacity makes of it; then all wait for the next.
+    Quota,
 }
 
 /// How many units there are: `1..10` at the least and at the most, or always `4`.
