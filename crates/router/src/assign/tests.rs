@@ -8,17 +8,16 @@ fn assigner(choice: Choice, lambda: f32, targets: TargetChoice, targets_count: u
     Assigner::new(&Config { choice, lambda, targets, targets_count, capacity_bps: 100, ..Config::default() })
 }
 
-/// Loads as the meter has them.
-fn padded(loads_bps: &[f32]) -> Vec<f32> {
-    let mut padded = loads_bps.to_vec();
-    padded.resize(loads_bps.len().next_multiple_of(LANES), f32::INFINITY);
-    padded
+fn loads(loads_bps: &[f32]) -> Loads {
+    let mut loads = Loads::new(loads_bps.len() as u16);
+    (0..).map(UnitId).zip(loads_bps).for_each(|(unit, &load_bps)| loads.set(unit, load_bps));
+    loads
 }
 
 fn chosen(assigner: &Assigner, loads_bps: &[f32], estimate_bps: f32, having_state: &[u16]) -> (u16, bool) {
     let active = loads_bps.iter().filter(|load| load.is_finite()).count();
     let having_state = having_state.iter().map(|&unit| UnitId(unit));
-    let chosen = assigner.choose(&padded(loads_bps), estimate_bps, having_state, active).unwrap();
+    let chosen = assigner.choose(&loads(loads_bps), estimate_bps, having_state, active).unwrap();
     (chosen.unit.0, chosen.fits)
 }
 
@@ -39,7 +38,7 @@ fn the_most_utilised_with_room_is_chosen() {
     assert_eq!(chosen(&assigner, &[35.0, 95.0], 10.0, &[1, 7]), (0, true), "without room it is no candidate");
     // S44
     assert_eq!(chosen(&assigner, &[99.0, 97.0, OFF, 97.0], 10.0, &[3]), (1, false));
-    assert_eq!(assigner.choose(&padded(&[OFF]), 1.0, std::iter::empty(), 0), None);
+    assert_eq!(assigner.choose(&loads(&[OFF]), 1.0, std::iter::empty(), 0), None);
 }
 
 #[test]
@@ -86,11 +85,14 @@ proptest! {
 }
 
 fn targets_of(assigner: &mut Assigner, owner: u16, loads_bps: &[u32]) -> Vec<u16> {
-    let mut meter = Meter::new(loads_bps.len() as u16, 1, 8_000_000_000).unwrap();
+    let units_max = loads_bps.len() as u16;
+    let config = Config { units_max, buckets: 1, bucket_ns: 8_000_000_000, ..Config::default() };
+    let mut meter = Meter::new(&config).unwrap();
     let active: Vec<UnitId> = (0..loads_bps.len() as u16).map(UnitId).collect();
     active.iter().for_each(|&unit| meter.activate(unit, 0));
     meter.roll(0);
     active.iter().zip(loads_bps).for_each(|(&unit, &load)| meter.add(unit, load.into(), 0));
+    meter.reckon();
     assigner.set_active(&active);
     let list = assigner.targets(UnitId(owner), 10.0, &active, &mut meter);
     list.units().map(|unit| unit.0).collect()
