@@ -130,7 +130,12 @@ impl TargetList {
     /// Those that are named.
     #[inline]
     pub fn units(&self) -> impl Iterator<Item = UnitId> + '_ {
-        self.units.get(..usize::from(self.len)).unwrap_or_default().iter().map(|&unit| UnitId(unit))
+        self.named().iter().map(|&unit| UnitId(unit))
+    }
+
+    #[inline]
+    fn named(&self) -> &[u16] {
+        self.units.get(..usize::from(self.len)).unwrap_or_default()
     }
 
     /// Whether the unit, which is active, is one of them.
@@ -144,10 +149,6 @@ impl From<TargetList> for Targets {
         if list.is_all() {
             return Targets::ALL;
         }
-        let mut targets = Targets::NONE;
-        list.units().for_each(|unit| {
-            targets.add(unit);
-        });
-        targets
+        Targets::of_distinct(list.units())
     }
 }

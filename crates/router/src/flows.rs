@@ -26,6 +26,15 @@ pub(crate) struct Flows {
     free: u64,
     /// Where the search for a flow to displace goes on.
     hand: u32,
+    ahead: Ahead,
+}
+
+/// Whether flowlets are brought to the cache, too, ahead of their packets: only if many of late began one.
+#[derive(Default)]
+struct Ahead {
+    flowlets: bool,
+    /// How many flowlets and packets there were when that was said.
+    said_at: (u64, u64),
 }
 
 /// A key that is longer than it is in short: one cache line.
@@ -73,6 +82,10 @@ pub(crate) struct Found {
 /// Flows that are looked at when one has to go.
 const DISPLACEMENT_SAMPLE: u32 = 16;
 
+/// If so many packets come to a flowlet, or fewer, then flowlets are brought to the cache ahead of all packets: a line more for
+/// each is then about what waiting for the lines of some would cost.
+const PACKETS_PER_FLOWLET: u64 = 6;
+
 /// The index names a flow by its key or by its alias; no number stands in it twice.
 const fn by_key(slot: u32) -> u32 {
     slot << 1
@@ -97,6 +110,7 @@ impl Flows {
             live: 0,
             free: 0,
             hand: 0,
+            ahead: Ahead::default(),
         })
     }
 
@@ -114,9 +128,19 @@ impl Flows {
         };
         let slot = (number >> 1) as usize;
         prefetch(self.slots.as_ptr().wrapping_add(slot));
+        if self.ahead.flowlets {
+            prefetch(self.flowlets.as_ptr().wrapping_add(slot));
+        }
         if number & 1 == 1 {
             prefetch(self.backs.as_ptr().wrapping_add(slot));
         }
+    }
+
+    /// So many flowlets and packets there were so far: what comes will be like what came since this was said last.
+    pub fn expect_flowlets(&mut self, flowlets: u64, packets: u64) {
+        let (flowlets_before, packets_before) = self.ahead.said_at;
+        self.ahead.flowlets = (flowlets - flowlets_before) * PACKETS_PER_FLOWLET >= packets - packets_before;
+        self.ahead.said_at = (flowlets, packets);
     }
 
     /// The flow with this key or alias.

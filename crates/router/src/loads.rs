@@ -59,12 +59,18 @@ impl Loads {
     /// A unit's load is this from now on. The unit must be one of them.
     #[inline]
     pub fn set(&mut self, unit: UnitId, load_bps: f32) {
-        let at = unit.index() / LANES;
-        let group = &mut self.bps[at];
-        group[unit.index() % LANES] = load_bps;
-        let highest = fold(group.map(|load| if load < f32::INFINITY { load } else { -1.0 }), greater);
-        self.highest[at / LANES][at % LANES] = if highest < 0.0 { f32::INFINITY } else { highest };
-        self.lowest[at / LANES][at % LANES] = fold(*group, less);
+        let (at, lane) = (unit.index() / LANES, unit.index() % LANES);
+        let old_bps = std::mem::replace(&mut self.bps[at][lane], load_bps);
+        let highest = &mut self.highest[at / LANES][at % LANES];
+        let lowest = &mut self.lowest[at / LANES][at % LANES];
+        // Most often it goes up a little and is not the lowest, or down and is not the highest.
+        if old_bps <= load_bps && load_bps < f32::INFINITY && old_bps > *lowest {
+            *highest = greater(*highest, load_bps);
+        } else if load_bps <= old_bps && old_bps < *highest {
+            *lowest = less(*lowest, load_bps);
+        } else {
+            (*lowest, *highest) = bounds(&self.bps[at]);
+        }
     }
 
     /// The unit with the highest load that has room, the lowest number of equal ones; and that load.
@@ -148,6 +154,12 @@ impl Loads {
         }
         None
     }
+}
+
+/// The lowest load, and the highest of those that are finite, or infinite if none is.
+fn bounds(group: &[f32; LANES]) -> (f32, f32) {
+    let highest = fold(group.map(|load| if load < f32::INFINITY { load } else { -1.0 }), greater);
+    (fold(*group, less), if highest < 0.0 { f32::INFINITY } else { highest })
 }
 
 #[inline(always)]

@@ -20,19 +20,22 @@ impl Router {
         let now_ns = self.at(now_ns);
         if now_ns >= self.meter.ends_ns() {
             self.roll(now_ns);
+            self.due_ns = self.due_ns.min(self.meter.ends_ns());
         }
         let Some(found) = self.flows.find(arrival.hash, arrival.key) else {
             return self.begin(now_ns, arrival, orders);
         };
-        let targets =
-            self.cut(now_ns, found, arrival.len).map(|cut| self.next_flowlet(now_ns, found, cut, orders));
-        self.stamp(now_ns, found, arrival.len, targets)
+        match self.cut(now_ns, found, arrival.len) {
+            None => self.stamp(now_ns, found, arrival.len, None),
+            Some(cut) => self.begin_flowlet(now_ns, found, arrival.len, cut, orders),
+        }
     }
 
+    /// A bucket of the load meter is over.
     #[cold]
-    fn roll(&mut self, now_ns: u64) {
+    pub(crate) fn roll(&mut self, now_ns: u64) {
         self.meter.roll(now_ns);
-        self.due_ns = self.due_ns.min(self.meter.ends_ns());
+        self.flows.expect_flowlets(self.counters.flowlets(), self.counters.packets);
     }
 
     /// Whether this packet begins a flowlet of a known flow (S29, S32).
@@ -88,8 +91,16 @@ impl Router {
         self.stamp(now_ns, found, arrival.len, Some(targets))
     }
 
-    /// A flowlet of a known flow begins with the packet that comes now; its targets.
-    fn next_flowlet(&mut self, now_ns: u64, found: Found, cut: Cut, orders: &mut Vec<Order>) -> Targets {
+    /// A flowlet of a known flow begins with this packet.
+    #[inline(never)] // So that what it needs is no burden to other packets.
+    fn begin_flowlet(
+        &mut self,
+        now_ns: u64,
+        found: Found,
+        len: u32,
+        cut: Cut,
+        orders: &mut Vec<Order>,
+    ) -> Routed {
         let counter = match cut {
             Cut::Gap => &mut self.counters.flowlets_by_gap,
             Cut::Size => &mut self.counters.flowlets_by_size,
@@ -109,7 +120,8 @@ impl Router {
                 self.counters.assignments_moved_to_target += u64::from(targets.contains(chosen.unit));
             }
         }
-        self.choose_targets(found.slot)
+        let targets = self.choose_targets(found.slot);
+        self.stamp(now_ns, found, len, Some(targets))
     }
 
     /// The unit for a known flow's next flowlet; none if it stays where it is without a choice.

@@ -23,7 +23,9 @@ impl Router {
         if now_ns < self.due_ns {
             return;
         }
-        self.meter.roll(now_ns);
+        if now_ns >= self.meter.ends_ns() {
+            self.roll(now_ns);
+        }
         self.meter.reckon();
         if let Some(rss) = &mut self.rss {
             self.counters.buckets_moved += rss.balance(now_ns, self.units.active());

@@ -131,3 +131,44 @@ fn low_numbers_are_drawn_more_often() {
     }
     assert!(!drawn.contains_key(&2));
 }
+
+/// Draws of three of five others against what the rule says: one after the other by weight, those drawn before left out.
+#[test]
+fn targets_are_drawn_by_their_weights() {
+    // S56
+    let owner = 1u16;
+    let others = [0u16, 2, 3, 4, 5];
+    let weight = |unit: u16| 1.0 / (f64::from(unit) + 1.0);
+    let total: f64 = others.iter().map(|&unit| weight(unit)).sum();
+    let mut expected = BTreeMap::new();
+    for a in others {
+        for b in others.into_iter().filter(|&b| b != a) {
+            for c in others.into_iter().filter(|&c| c != a && c != b) {
+                let first = weight(a) / total;
+                let second = weight(b) / (total - weight(a));
+                let third = weight(c) / (total - weight(a) - weight(b));
+                expected.insert(vec![a, b, c], first * second * third);
+            }
+        }
+    }
+    let active: Vec<UnitId> = (0..6).map(UnitId).collect();
+    let mut assigner = assigner(Choice::MostUtilised, 0.25, TargetChoice::Weighted, 3);
+    assigner.set_active(&active);
+    let mut meter = Meter::new(&Config { units_max: 6, ..Config::default() }).unwrap();
+    const DRAWS: u32 = 100_000;
+    let mut drawn = BTreeMap::new();
+    for _ in 0..DRAWS {
+        let list = assigner.targets(UnitId(owner), 0.0, &active, &mut meter);
+        *drawn.entry(list.units().map(|unit| unit.0).collect::<Vec<_>>()).or_insert(0.0) += 1.0;
+    }
+    assert_eq!(expected.len(), 60);
+    assert!(drawn.keys().all(|list| expected.contains_key(list)));
+    let chi_square: f64 = expected
+        .iter()
+        .map(|(list, share)| {
+            let due = share * f64::from(DRAWS);
+            (drawn.get(list).copied().unwrap_or(0.0) - due).powi(2) / due
+        })
+        .sum();
+    assert!(chi_square < 98.3, "one in a thousand is above this with 59 degrees of freedom: {chi_square}");
+}
