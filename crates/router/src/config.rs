@@ -54,6 +54,10 @@ pub struct Config {
     pub bucket_ns: u64,
     /// Buckets that a unit's load is measured over (S40); 1 to [`BUCKETS_MAX`].
     pub buckets: usize,
+    /// Buckets that a unit's load is measured over as well, so that a burst that the others hide keeps flowlets away from its
+    /// unit at once: where that load is the higher one, it counts instead. Starting and draining units goes by the other. 0:
+    /// none, as in the papers, whose limit this is (S105); at most [`buckets`](Config::buckets).
+    pub alarm_buckets: usize,
     /// Flows that there is room for; 1 to [`FLOWS_MAX`].
     pub flows_max: u32,
     /// What becomes of a flow that there is no room for.
@@ -80,6 +84,7 @@ impl Default for Config {
             idle_ns: 200_000_000,
             bucket_ns: 500_000, // S40
             buckets: 200,       // S40
+            alarm_buckets: 0,
             flows_max: 1_000_000,
             when_full: WhenFull::RefuseNew,
             seed: 0,
@@ -236,6 +241,12 @@ impl Config {
             self.targets_count <= TARGETS_COUNT_MAX,
         )?;
         in_range("buckets", "1 to 10000", self.buckets as f64, (1..=BUCKETS_MAX).contains(&self.buckets))?;
+        in_range(
+            "alarm_buckets",
+            "0 to buckets",
+            self.alarm_buckets as f64,
+            self.alarm_buckets <= self.buckets,
+        )?;
         in_range("flows_max", "1 to 2^30", self.flows_max.into(), (1..=FLOWS_MAX).contains(&self.flows_max))?;
         if let Mode::Rss { buckets, .. } = self.mode {
             in_range("mode.buckets", "1 to 4096", buckets.into(), (1..=RSS_BUCKETS_MAX).contains(&buckets))?;

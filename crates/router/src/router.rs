@@ -92,7 +92,7 @@ impl Router {
         let mut router = Router {
             flows: Flows::new(config.flows_max)?,
             units: Units::new(config.units_max),
-            meter: Meter::new(config.units_max, config.buckets, config.bucket_ns)?,
+            meter: Meter::new(&config)?,
             assigner: Assigner::new(&config),
             counters: Counters::default(),
             rss,
@@ -103,7 +103,9 @@ impl Router {
             turn: 0,
             config,
         };
-        (0..router.config.units_min).for_each(|unit| router.activate(UnitId(unit), 0));
+        (0..router.config.units_min).for_each(|unit| router.meter.activate(UnitId(unit), 0));
+        router.units.activate_first(router.config.units_min);
+        router.assigner.set_active(router.units.active());
         Ok(router)
     }
 
@@ -157,7 +159,7 @@ impl Router {
     /// with, it ends.
     pub fn give_up_key(&mut self, flow: FlowId, key: &FlowKey, orders: &mut Vec<Order>) {
         match self.flows.live(flow) {
-            Some(known) if known.key == *key => self.end(flow.slot, orders),
+            Some(_) if self.flows.began_with(flow.slot, key) => self.end(flow.slot, orders),
             Some(_) => self.flows.drop_alias(flow.slot),
             None => {}
         }
