@@ -51,9 +51,12 @@ pub struct Args {
     /// Rule files, for the workloads `ids`, `ids-matching` and `ids-random`; a few of our own if none is named
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub rules: Vec<PathBuf>,
-    /// Units, for the workloads `router` and `router-flowlet`
+    /// Units, for the workloads `router` and `router-flowlet`, and the most with `--on-units`
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub units: u16,
+    /// Measure it on units that come and go, against the same without: router, units and functions on one thread
+    #[arg(long)]
+    pub on_units: bool,
     /// JSON instead of a table: an object, or a list of them for several numbers of flows
     #[arg(long)]
     pub json: bool,
@@ -74,6 +77,9 @@ struct Measured {
     /// Of frames, without their check sequences.
     gigabytes_per_second: f64,
     floor_ns_per_packet: f64,
+    /// The same without units, if it was measured on units.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plain_ns_per_packet: Option<f64>,
     /// Of single rounds.
     ns_per_packet_min: f64,
     ns_per_packet_max: f64,
@@ -116,15 +122,25 @@ fn measure(args: &Args, flows: u32) -> anyhow::Result<Measured> {
     bar.set_message(format!("{} with {} flows", args.workload.name(), thousands(flows.into())));
     let packet_size = args.packet_size.unwrap_or(args.workload.packet_size());
     let tape = Tape::new(flows, packet_size, args.zipf, args.workload.frames());
-    let mut world = args.workload.world(flows, packet_size, args.batch as usize, &args.rules, args.units)?;
+    let new_world = |on_units| {
+        args.workload.world(flows, packet_size, args.batch as usize, &args.rules, args.units, on_units)
+    };
+    let mut world = new_world(args.on_units)?;
+    let mut plain = if args.on_units { Some(new_world(false)?) } else { None };
     let mut floor = Floor::new(flows, args.batch as usize)?;
     world.warm_up(&tape)?;
     floor.warm_up(&tape);
-    let (mut ours, mut floors) = (Vec::new(), Vec::new());
+    if let Some(plain) = &mut plain {
+        plain.warm_up(&tape)?;
+    }
+    let (mut ours, mut floors, mut plains) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..args.rounds {
         let from = workload::WARM_UP + round as usize * args.packets as usize;
         floors.push(per_packet(args.packets, || floor.play(&tape, from, args.packets as usize)));
         bar.inc(1);
+        if let Some(plain) = &mut plain {
+            plains.push(per_packet(args.packets, || plain.play(&tape, from, args.packets as usize)));
+        }
         ours.push(per_packet(args.packets, || world.play(&tape, from, args.packets as usize)));
         bar.inc(1);
     }
@@ -142,6 +158,7 @@ fn measure(args: &Args, flows: u32) -> anyhow::Result<Measured> {
         mpps: 1e3 / ns_per_packet,
         gigabytes_per_second: f64::from(packet_size - 4) / ns_per_packet,
         floor_ns_per_packet: median(&mut floors),
+        plain_ns_per_packet: plain.is_some().then(|| median(&mut plains)),
         ns_per_packet_min: ours[0],
         ns_per_packet_max: ours[ours.len() - 1],
         record_bytes: world.record_len(),
@@ -162,7 +179,7 @@ fn median(values: &mut [f64]) -> f64 {
 }
 
 fn table(results: &[Measured]) -> String {
-    let mut table = Table::new(&[
+    let mut head = vec![
         "workload",
         "flows",
         "bytes",
@@ -174,9 +191,13 @@ fn table(results: &[Measured]) -> String {
         "x floor",
         "min",
         "max",
-    ]);
+    ];
+    if results.iter().any(|result| result.plain_ns_per_packet.is_some()) {
+        head.extend(["plain ns", "x plain"]);
+    }
+    let mut table = Table::new(&head);
     for r in results {
-        table.row(vec![
+        let mut row = vec![
             r.workload.to_owned(),
             thousands(r.flows.into()),
             r.packet_size.to_string(),
@@ -188,7 +209,11 @@ fn table(results: &[Measured]) -> String {
             format!("{:.2}", r.ns_per_packet / r.floor_ns_per_packet),
             format!("{:.1}", r.ns_per_packet_min),
             format!("{:.1}", r.ns_per_packet_max),
-        ]);
+        ];
+        if let Some(plain) = r.plain_ns_per_packet {
+            row.extend([format!("{plain:.1}"), format!("{:.2}", r.ns_per_packet / plain)]);
+        }
+        table.row(row);
     }
     table.render()
 }

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::ensure;
+use anyhow::{bail, ensure};
 use chain::Chain;
 use clap::ValueEnum;
+use node::units::{Units, UnitsConfig};
 use packet::{Packet, Pool};
 
 use super::conversation::{Conversations, PAYLOAD, Said};
@@ -94,11 +95,18 @@ impl Workload {
         batch_len: usize,
         rules: &[PathBuf],
         units: u16,
+        on_units: bool,
     ) -> anyhow::Result<Box<dyn World>> {
         Ok(match self {
+            Workload::Router | Workload::RouterFlowlet if on_units => {
+                bail!("`{}` has no functions that could be on units", self.name())
+            }
             Workload::Router => Box::new(RouterWorld::new(flows, batch_len, units, false)?),
             Workload::RouterFlowlet => Box::new(RouterWorld::new(flows, batch_len, units, true)?),
-            _ => Box::new(ChainWorld::new(self, flows, packet_size, batch_len, rules)?),
+            _ => {
+                let world = ChainWorld::new(self, flows, packet_size, batch_len, rules)?;
+                Box::new(if on_units { world.on_units(units)? } else { world })
+            }
         })
     }
 
@@ -370,7 +378,7 @@ mod tests {
     fn every_workload_runs_and_drops_nothing() -> anyhow::Result<()> {
         for workload in Workload::value_variants() {
             let tape = Tape::new(100, 64, None, workload.frames());
-            let mut world = workload.world(100, 64, 16, &[], 10).with_context(|| workload.name())?;
+            let mut world = workload.world(100, 64, 16, &[], 10, false).with_context(|| workload.name())?;
             world.warm_up(&tape).with_context(|| workload.name())?;
             world.play(&tape, WARM_UP, 1000);
             world.check().with_context(|| workload.name())?;
