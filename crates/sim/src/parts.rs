@@ -35,6 +35,7 @@ pub fn router_config(scenario: &Scenario, seed: u64) -> router::Config {
         idle_ns: router.idle.0,
         bucket_ns: router.bucket.0,
         buckets: router.buckets,
+        alarm_buckets: router.alarm_buckets,
         flows_max: router.flows_max.get(),
         when_full: match router.when_full {
             WhenFull::RefuseNew => router::WhenFull::RefuseNew,

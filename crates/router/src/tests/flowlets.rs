@@ -79,6 +79,32 @@ fn a_spike_counts_at_once() {
 }
 
 #[test]
+fn a_burst_keeps_flowlets_away_where_there_is_an_alarm() {
+    // S105: 2 Gbit/s for 2 ms, of a unit that was silent for 200 ms.
+    let unit_of_next = |alarm_buckets| {
+        let config = Config { mode: Mode::Flow, targets: TargetChoice::None, alarm_buckets, ..fixed(2) };
+        let mut bench = Bench::new(config);
+        bench.feed(0, 1, 100);
+        for i in 0..20 {
+            bench.feed(200 * MS + i * MS / 10, 1, 25_000);
+        }
+        let burst_ns = 202 * MS;
+        let at_once = bench.packet(burst_ns, 2, 100).0.0;
+        bench.packet(burst_ns + 3 * MS, 3, 100);
+        (at_once, bench.packet(burst_ns + 3 * MS, 4, 100).0.0)
+    };
+    assert_eq!(unit_of_next(0), (0, 0), "40 Mbit/s over 100 ms");
+    assert_eq!(unit_of_next(4), (1, 0), "it is over then");
+    let mut bench = Bench::new(Config { mode: Mode::Flow, units_max: 2, alarm_buckets: 4, ..fixed(1) });
+    bench.feed(0, 1, 100);
+    (0..20).for_each(|i| bench.feed(200 * MS + i * MS / 10, 1, 25_000));
+    bench.advance(202 * MS);
+    assert!(bench.take().is_empty(), "a unit is not started ahead for a burst");
+    bench.packet(202 * MS, 2, 100);
+    assert_eq!(bench.take(), [Order::Start(UnitId(1))], "but for a flow that there is no room for (S44)");
+}
+
+#[test]
 fn a_flow_stays_where_it_is_in_flow_mode() {
     // S6
     let mut bench = Bench::new(Config { mode: Mode::Flow, ..fixed(3) });
@@ -208,6 +234,7 @@ fn nonsense_is_refused() {
     assert!(check(|c| c.mode = Mode::Rss { buckets: 0, every_ns: None }).is_some());
     assert!(check(|c| c.buckets = 0).is_some());
     assert!(check(|c| c.flows_max = 0).is_some());
+    assert!(check(|c| c.alarm_buckets = 201).unwrap().contains("alarm_buckets must be 0 to buckets"));
 }
 
 #[test]

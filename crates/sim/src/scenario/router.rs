@@ -41,6 +41,8 @@ pub struct Router {
     pub bucket: Time,
     /// So many buckets count: 200 (S40).
     pub buckets: usize,
+    /// So many of the last ones count on their own, too: a burst that the others hide keeps flowlets away (S105). None: 0.
+    pub alarm_buckets: usize,
     /// Flows at once.
     pub flows_max: NonZeroU32,
     /// What becomes of a new flow if there are as many.
@@ -129,6 +131,7 @@ impl Default for Router {
             idle: ms(200),
             bucket: Time(500_000),
             buckets: 200,
+            alarm_buckets: 0,
             flows_max: const { NonZeroU32::new(1 << 20).unwrap() },
             when_full: WhenFull::RefuseNew,
             packet_cost: Cost(0),
