@@ -152,6 +152,39 @@ fn targets_last_as_long_as_their_flowlet() {
 }
 
 #[test]
+fn the_last_packets_before_a_cut_by_size_ask_for_copies_at_once() {
+    // S62
+    let config = Config { push_at: Some(0.9), targets: TargetChoice::First, ..fixed(6) };
+    let mut bench = Bench::new(config.clone());
+    for round in 0..3 {
+        for i in 0..10 {
+            let (unit, stamp) = bench.packet(round * 10 + i, 1, 1500);
+            let said = stamp.targets.map(|targets| (targets.units().len(), targets.are_at_once()));
+            assert_eq!(said, [(0, (3, false)), (9, (3, true))].into_iter().find(|s| s.0 == i).map(|s| s.1));
+            assert!(stamp.targets.is_none_or(|targets| !targets.contains(unit)));
+        }
+    }
+    let counters = bench.router.counters();
+    assert_eq!((counters.flowlets_by_size, counters.pushes), (2, 3));
+    let said = |targets: Option<Targets>| targets.map(|targets| targets.are_at_once());
+    assert_eq!(said(bench.packet(30, 2, 14_000).1.targets), Some(true), "the first one may be the last one");
+    let mut small = Bench::new(config.clone());
+    let marked = (0..150).filter(|&i| said(small.packet(i, 1, 100).1.targets) == Some(true)).count();
+    assert_eq!(marked, 15, "which one is the last is not known");
+    for change in [
+        |c: &mut Config| c.push_at = None,
+        |c: &mut Config| c.mode = Mode::Flow,
+        |c: &mut Config| c.targets = TargetChoice::None,
+        |c: &mut Config| c.size_max = u64::MAX,
+    ] {
+        let mut config = config.clone();
+        change(&mut config);
+        let mut bench = Bench::new(config);
+        assert!((0..30).all(|i| said(bench.packet(i, 1, 1500).1.targets) != Some(true)));
+    }
+}
+
+#[test]
 fn a_flow_ends_if_its_owner_has_seen_all_of_it() {
     // DESIGN 3.9
     let mut bench = Bench::new(Config { targets: TargetChoice::First, ..fixed(3) });
@@ -234,6 +267,7 @@ fn nonsense_is_refused() {
     assert!(check(|c| c.mode = Mode::Rss { buckets: 0, every_ns: None }).is_some());
     assert!(check(|c| c.buckets = 0).is_some());
     assert!(check(|c| c.flows_max = 0).is_some());
+    assert!(check(|c| c.push_at = Some(1.0)).unwrap().contains("push_at must be above 0, below 1"));
     assert!(check(|c| c.alarm_buckets = 201).unwrap().contains("alarm_buckets must be 0 to buckets"));
 }
 

@@ -30,6 +30,8 @@ pub struct Router {
     pub targets: Targets,
     /// K: how many of them: 3 (S55).
     pub targets_count: u8,
+    /// From this share of B on, a flowlet's packets say that its state is to be copied at once (S62). None: no packet does.
+    pub push_at: Option<Share>,
     /// What it takes a unit to process; unless said, what that is (S41). Less leaves room for bursts that its load meter does
     /// not see (S105).
     pub capacity: Option<Rate>,
@@ -126,6 +128,7 @@ impl Default for Router {
             choice: Choice::MostUtilised,
             targets: Targets::Weighted,
             targets_count: 3,
+            push_at: None,
             capacity: None,
             start_at: Share(0.9),
             idle: ms(200),
