@@ -39,6 +39,10 @@ impl Router {
         }
         let found = self.flows.find(arrival.hash, arrival.key)?;
         Some(match self.cut(now_ns, found, arrival.len) {
+            None if self.is_near_its_end(found.slot, arrival.len) => {
+                let targets = self.targets_at_once(found.slot);
+                self.stamp(now_ns, found, arrival.len, targets)
+            }
             None => self.stamp(now_ns, found, arrival.len, None),
             Some(cut) => self.begin_flowlet(now_ns, found, arrival.len, cut, orders),
         })
@@ -68,6 +72,27 @@ impl Router {
             Mode::Rss { .. } => self.rss.as_ref().is_some_and(|rss| rss.owner(found.hash) != flow.owner()),
         };
         by_mode.then_some(Cut::Mode)
+    }
+
+    /// Whether this packet makes its flowlet so long that it is likely to be cut (S62).
+    #[inline]
+    fn is_near_its_end(&self, slot: u32, len: u32) -> bool {
+        self.flows.get(slot).bytes.saturating_add(len.into()) > self.push_above
+    }
+
+    /// The flowlet's targets as far as they are still active, to be copied to at once; none if it has none.
+    #[cold]
+    fn targets_at_once(&mut self, slot: u32) -> Option<Targets> {
+        let list = &self.flows.flowlet(slot).targets;
+        let targets = match list.is_all() {
+            true => Targets::ALL,
+            false => Targets::of_distinct(list.units().filter(|&unit| self.units.is_active(unit))),
+        };
+        if targets == Targets::NONE {
+            return None;
+        }
+        self.counters.pushes += 1;
+        Some(targets.at_once())
     }
 
     /// The first packet of a flow (S33, S49).
@@ -101,7 +126,7 @@ impl Router {
         self.count_assignment(chosen, orders);
         self.units.gains(chosen.unit);
         self.flows.get_mut(found.slot).estimate_bps = estimate_bps;
-        let targets = self.choose_targets(found.slot);
+        let targets = self.choose_targets(found.slot, arrival.len);
         self.stamp(now_ns, found, arrival.len, Some(targets))
     }
 
@@ -134,7 +159,7 @@ impl Router {
                 self.counters.assignments_moved_to_target += u64::from(targets.contains(chosen.unit));
             }
         }
-        let targets = self.choose_targets(found.slot);
+        let targets = self.choose_targets(found.slot, len);
         self.stamp(now_ns, found, len, Some(targets))
     }
 
@@ -193,11 +218,13 @@ impl Router {
         }
     }
 
-    fn choose_targets(&mut self, slot: u32) -> Targets {
+    /// The targets of a flowlet that begins with a packet of this length (S54).
+    fn choose_targets(&mut self, slot: u32, len: u32) -> Targets {
         let (flow, flowlet) = self.flows.both_mut(slot);
         let active = self.units.active();
         flowlet.targets = self.assigner.targets(flow.owner(), flow.estimate_bps, active, &mut self.meter);
-        flowlet.targets.into()
+        let targets = flowlet.targets.into();
+        if self.is_near_its_end(slot, len) { self.targets_at_once(slot).unwrap_or(targets) } else { targets }
     }
 
     /// The flow is another unit's from now on, and the owner so far is told (DESIGN 3.1). The new epoch; none, and nothing

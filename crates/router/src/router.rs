@@ -27,6 +27,8 @@ pub struct Router {
     pub(crate) due_ns: u64,
     /// Where the search for flows of units that drain goes on.
     pub(crate) hand: u32,
+    /// A flowlet with more bytes than this is likely to be cut by its size (S62); the highest number: none is.
+    pub(crate) push_above: u64,
     /// Whose turn it is, of the active units, when packets are sprayed.
     pub(crate) turn: usize,
 }
@@ -100,6 +102,7 @@ impl Router {
             now_ns: 0,
             due_ns: 0,
             hand: 0,
+            push_above: config.push_above(),
             turn: 0,
             config,
         };

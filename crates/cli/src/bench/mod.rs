@@ -3,7 +3,8 @@
 //! A tape of frames is played through a chain, batch by batch: each frame is copied into a buffer, parsed, looked up,
 //! processed and given back. Rounds of the workload and of its *floor* (copy, parse, hash, one look-up, rewrite: what no
 //! stateful function can do without) are interleaved, and medians are shown, so that the ratio means something on a
-//! machine that other work shares.
+//! machine that other work shares. So are, for the router's workloads, rounds of copying and parsing the same packets: what is
+//! left, round by round, is the router's own.
 
 mod conversation;
 mod floor;
@@ -22,7 +23,10 @@ use floor::Floor;
 use tape::Tape;
 use workload::Workload;
 
-/// Measures what a packet costs.
+/// Measures what a packet costs
+///
+/// For the workloads `router` and `router-flowlet`, rounds of nothing but copying and parsing the same packets are interleaved:
+/// `parse ns` is the median of these, and `own ns`, the router's own share, that of the differences of neighbouring rounds.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// What to measure
@@ -77,12 +81,15 @@ struct Measured {
     /// Of frames, without their check sequences.
     gigabytes_per_second: f64,
     floor_ns_per_packet: f64,
-    /// The same without units, if it was measured on units.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    plain_ns_per_packet: Option<f64>,
     /// Of single rounds.
     ns_per_packet_min: f64,
     ns_per_packet_max: f64,
+    /// The same packets without what is measured, and what is left for that: without the router, only copied and parsed; or
+    /// without units, through the same functions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    without_ns_per_packet: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    own_ns_per_packet: Option<f64>,
     /// Bytes of a flow's record.
     record_bytes: usize,
 }
@@ -126,25 +133,32 @@ fn measure(args: &Args, flows: u32) -> anyhow::Result<Measured> {
         args.workload.world(flows, packet_size, args.batch as usize, &args.rules, args.units, on_units)
     };
     let mut world = new_world(args.on_units)?;
-    let mut plain = if args.on_units { Some(new_world(false)?) } else { None };
     let mut floor = Floor::new(flows, args.batch as usize)?;
     world.warm_up(&tape)?;
     floor.warm_up(&tape);
-    if let Some(plain) = &mut plain {
-        plain.warm_up(&tape)?;
+    let mut without =
+        if args.on_units { Some(new_world(false)?) } else { args.workload.without(args.batch as usize) };
+    if let Some(without) = &mut without {
+        without.warm_up(&tape)?;
     }
-    let (mut ours, mut floors, mut plains) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut ours, mut floors, mut withouts, mut owns) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for round in 0..args.rounds {
         let from = workload::WARM_UP + round as usize * args.packets as usize;
         floors.push(per_packet(args.packets, || floor.play(&tape, from, args.packets as usize)));
         bar.inc(1);
-        if let Some(plain) = &mut plain {
-            plains.push(per_packet(args.packets, || plain.play(&tape, from, args.packets as usize)));
+        let all = per_packet(args.packets, || world.play(&tape, from, args.packets as usize));
+        ours.push(all);
+        if let Some(without) = &mut without {
+            let rest = per_packet(args.packets, || without.play(&tape, from, args.packets as usize));
+            withouts.push(rest);
+            owns.push(all - rest);
         }
-        ours.push(per_packet(args.packets, || world.play(&tape, from, args.packets as usize)));
         bar.inc(1);
     }
     world.check()?;
+    if let Some(without) = &without {
+        without.check()?;
+    }
     bar.finish_and_clear();
     let ns_per_packet = median(&mut ours);
     Ok(Measured {
@@ -158,9 +172,10 @@ fn measure(args: &Args, flows: u32) -> anyhow::Result<Measured> {
         mpps: 1e3 / ns_per_packet,
         gigabytes_per_second: f64::from(packet_size - 4) / ns_per_packet,
         floor_ns_per_packet: median(&mut floors),
-        plain_ns_per_packet: plain.is_some().then(|| median(&mut plains)),
         ns_per_packet_min: ours[0],
         ns_per_packet_max: ours[ours.len() - 1],
+        without_ns_per_packet: without.as_ref().map(|_| median(&mut withouts)),
+        own_ns_per_packet: without.as_ref().map(|_| median(&mut owns)),
         record_bytes: world.record_len(),
     })
 }
@@ -179,7 +194,7 @@ fn median(values: &mut [f64]) -> f64 {
 }
 
 fn table(results: &[Measured]) -> String {
-    let mut head = vec![
+    let mut columns = vec![
         "workload",
         "flows",
         "bytes",
@@ -192,10 +207,10 @@ fn table(results: &[Measured]) -> String {
         "min",
         "max",
     ];
-    if results.iter().any(|result| result.plain_ns_per_packet.is_some()) {
-        head.extend(["plain ns", "x plain"]);
+    if results.iter().any(|r| r.own_ns_per_packet.is_some()) {
+        columns.extend(["without ns", "own ns", "x without"]);
     }
-    let mut table = Table::new(&head);
+    let mut table = Table::new(&columns);
     for r in results {
         let mut row = vec![
             r.workload.to_owned(),
@@ -210,8 +225,9 @@ fn table(results: &[Measured]) -> String {
             format!("{:.1}", r.ns_per_packet_min),
             format!("{:.1}", r.ns_per_packet_max),
         ];
-        if let Some(plain) = r.plain_ns_per_packet {
-            row.extend([format!("{plain:.1}"), format!("{:.2}", r.ns_per_packet / plain)]);
+        if let (Some(without), Some(own)) = (r.without_ns_per_packet, r.own_ns_per_packet) {
+            let ratio = r.ns_per_packet / without;
+            row.extend([format!("{without:.1}"), format!("{own:.1}"), format!("{ratio:.2}")]);
         }
         table.row(row);
     }

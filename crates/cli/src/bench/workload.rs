@@ -9,7 +9,7 @@ use node::units::{Units, UnitsConfig};
 use packet::{Packet, Pool};
 
 use super::conversation::{Conversations, PAYLOAD, Said};
-use super::router::RouterWorld;
+use super::router::{ParseWorld, RouterWorld};
 use super::tape::{Frames, Kind, Tape};
 use crate::policies;
 
@@ -108,6 +108,12 @@ impl Workload {
                 Box::new(if on_units { world.on_units(units)? } else { world })
             }
         })
+    }
+
+    /// What is to be told apart from the rest of what is measured, if anything is: the same without what the workload is about.
+    pub fn without(self, batch_len: usize) -> Option<Box<dyn World>> {
+        matches!(self, Workload::Router | Workload::RouterFlowlet)
+            .then(|| Box::new(ParseWorld::new(batch_len)) as Box<dyn World>)
     }
 
     /// Its policy, for this many flows.
