@@ -52,6 +52,14 @@ impl<P> Default for Slot<P> {
 }
 
 impl<P> Slot<P> {
+    /// The flow that the unit has anything to do with is on its way to the cache.
+    #[inline]
+    pub fn prefetch(&self) {
+        if let Some(flow) = &self.flow {
+            flow.prefetch();
+        }
+    }
+
     /// Whether the unit has anything to do with the flow now.
     pub fn is_here(&self) -> bool {
         self.flow.is_some()

@@ -42,6 +42,20 @@ impl<E: Engine> Unit<E> {
         }
     }
 
+    /// First pass over packets that will come: what the unit knows of the flow in this slot is on its way to the cache.
+    #[inline]
+    pub fn prefetch(&self, slot: u32) {
+        packet::memory::prefetch(self.slots.as_ptr().wrapping_add(slot as usize));
+    }
+
+    /// Second pass: so is the flow itself.
+    #[inline]
+    pub fn prefetch_flow(&self, slot: u32) {
+        if let Some(slot) = self.slots.get(slot as usize) {
+            slot.prefetch();
+        }
+    }
+
     /// A packet, from the router, or sent on by a unit ([`Outbox::forwarded`]). It may make several be processed: those that
     /// waited for it, too, in the order of their clocks.
     pub fn packet(&mut self, now_ns: u64, stamp: Stamp, packet: E::Packet, out: &mut Outbox<E::Packet>) {
