@@ -44,6 +44,8 @@ pub struct Units {
     now_ns: u64,
     /// Before this time nothing is due: at the router, at a unit, in the chain, or of an epoch.
     due_ns: u64,
+    /// What a byte is for a unit.
+    ns_per_byte: f64,
     /// Whether packets of different units may not wait at the same time.
     order_felt: bool,
     /// The unit that the last packet went to.
@@ -52,6 +54,8 @@ pub struct Units {
     waiting: u64,
     /// Where in the machine's `out`, and in the chain's alerts and events, what is in order ends.
     in_order: [usize; 3],
+    /// Packets that are on their way to their units.
+    routed: Vec<(u64, UnitId, Stamp, Packet)>,
     orders: Vec<Order>,
     outbox: Outbox<Packet>,
     todo: VecDeque<Todo>,
@@ -99,6 +103,7 @@ impl Units {
         }
         Ok(Units {
             units: (0..config.units_max).map(unit).collect(),
+            ns_per_byte: 8e9 / config.capacity_bps as f64,
             order_felt: chain.is_order_felt(),
             config,
             router,
@@ -110,6 +115,7 @@ impl Units {
             last: None,
             waiting: 0,
             in_order: [0; 3],
+            routed: Vec::new(),
             orders: Vec::new(),
             outbox: Outbox::default(),
             todo: VecDeque::new(),
@@ -131,6 +137,7 @@ impl Units {
         for packet in batch.drain(..) {
             self.packet(packet);
         }
+        self.deliver_routed();
         self.flush();
         self.lend(chain, out, pool);
     }
@@ -188,6 +195,7 @@ impl Units {
     fn packet(&mut self, packet: Packet) {
         self.now_ns = self.now_ns.max(packet.meta().transit.timestamp_ns);
         if self.now_ns >= self.due_ns {
+            self.deliver_routed();
             self.flush();
             self.pass_time(self.now_ns);
         }
@@ -198,15 +206,40 @@ impl Units {
         }
         let arrival = Arrival { key: &meta.key, hash: meta.hash, len: meta.wire_len };
         match self.router.route_known(self.now_ns, arrival, &mut self.orders) {
-            Some(routed) => self.deliver(routed, packet),
-            None => self.alone(packet),
+            Some(Routed::To { unit, stamp }) => {
+                self.units[unit.index()].prefetch(stamp.flow.slot);
+                let has_orders = !self.orders.is_empty();
+                self.routed.push((self.now_ns, unit, stamp, packet));
+                if has_orders {
+                    self.deliver_routed();
+                }
+            }
+            Some(Routed::Refused) | None => self.alone(packet),
         }
+    }
+
+    /// Gives packets that were routed to their units: several, so that what units know of their flows is there by then. What the
+    /// router has ordered is to be done before the last of them.
+    fn deliver_routed(&mut self) {
+        let mut routed = std::mem::take(&mut self.routed);
+        for (_, unit, stamp, _) in &routed {
+            self.units[unit.index()].prefetch_flow(stamp.flow.slot);
+        }
+        let last = routed.len().saturating_sub(1);
+        for (number, (at_ns, unit, stamp, packet)) in routed.drain(..).enumerate() {
+            if number == last {
+                self.carry_out();
+            }
+            self.deliver(at_ns, unit, stamp, packet);
+        }
+        self.routed = routed;
     }
 
     /// A packet that is not a plain one of a known flow: it is routed when all before it are through, and processed before
     /// any behind it.
     #[cold]
     fn alone(&mut self, packet: Packet) {
+        self.deliver_routed();
         self.flush();
         let meta = packet.meta();
         let way = self.machine.borrow().chain.way(&packet);
@@ -221,28 +254,30 @@ impl Units {
         };
         let arrival = Arrival { key: &key, hash, len: meta.wire_len };
         let routed = self.router.route(self.now_ns, arrival, &mut self.orders);
-        self.deliver(routed, packet);
-        self.flush();
+        self.carry_out();
+        match routed {
+            Routed::To { unit, stamp } => {
+                self.deliver(self.now_ns, unit, stamp, packet);
+                self.flush();
+            }
+            Routed::Refused => {
+                let Machine { chain, pool, .. } = &mut *self.machine.borrow_mut();
+                chain.drop_admitted(packet, DropReason::FlowTableFull, pool);
+            }
+        }
     }
 
-    /// Carries out what the router ordered, and gives the packet to its unit.
+    /// Gives a packet to its unit.
     #[inline]
-    fn deliver(&mut self, routed: Routed, packet: Packet) {
-        let Routed::To { unit, stamp } = routed else {
-            let Machine { chain, pool, .. } = &mut *self.machine.borrow_mut();
-            return chain.drop_admitted(packet, DropReason::FlowTableFull, pool);
-        };
+    fn deliver(&mut self, at_ns: u64, unit: UnitId, stamp: Stamp, packet: Packet) {
         if self.order_felt && self.last != Some(unit) {
             self.flush();
         }
         self.last = Some(unit);
-        if !self.orders.is_empty() {
-            self.carry_out();
-        }
-        let work_ns = u64::from(packet.meta().wire_len) * 8_000_000_000 / self.config.capacity_bps;
-        self.epochs.given(unit, work_ns);
+        self.epochs.given(unit, (f64::from(packet.meta().wire_len) * self.ns_per_byte) as u64);
+        self.epochs.processed();
         self.waiting += 1;
-        self.units[unit.index()].packet(self.now_ns, stamp, packet, &mut self.outbox);
+        self.units[unit.index()].packet(at_ns, stamp, packet, &mut self.outbox);
         if !self.outbox.is_empty() {
             self.collect(unit);
             self.carry_out();
