@@ -8,6 +8,7 @@ mod eve;
 mod explain;
 mod export;
 mod output;
+mod picture;
 mod policies;
 mod rules;
 mod run;
@@ -17,6 +18,7 @@ mod sim;
 mod sinks;
 mod sources;
 mod traffic;
+mod units;
 
 use std::process::ExitCode;
 

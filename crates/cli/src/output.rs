@@ -66,6 +66,16 @@ impl Table {
     }
 }
 
+/// A rate in bits per second, with a unit that suits it.
+pub fn rate(bps: f64) -> String {
+    let (factor, unit) = match bps {
+        1e9.. => (1e-9, "Gbit/s"),
+        1e6.. => (1e-6, "Mbit/s"),
+        _ => (1e-3, "kbit/s"),
+    };
+    format!("{:.2} {unit}", bps * factor)
+}
+
 /// A number with its thousands apart: `1,234,567`.
 pub fn thousands(number: u64) -> String {
     let digits = number.to_string();

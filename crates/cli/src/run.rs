@@ -6,7 +6,9 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use indicatif::ProgressBar;
-use node::{Report, Runner};
+use node::units::UnitsConfig;
+use node::{Assembly, Frame, Report, Runner};
+use sim::scenario::{Mode, Rate, Time};
 
 use crate::export::Destination;
 use crate::output::{self, Format, Table, duration, thousands};
@@ -47,6 +49,26 @@ pub struct Args {
     /// What the summary on standard output looks like
     #[arg(short, long, value_enum, default_value = "table")]
     pub output: Format,
+    /// Run on units that come and go with the traffic; this is what is given to one at a time
+    ///
+    /// flowlet, flow, smart-flow:TIME, packet, rss:BUCKETS, rss:BUCKETS:TIME; flowlet, if only another option of units is given
+    #[arg(long, help_heading = "Units")]
+    pub mode: Option<Mode>,
+    /// Units at most
+    #[arg(long, value_name = "N", help_heading = "Units", value_parser = clap::value_parser!(u16).range(1..=UNITS_MAX))]
+    pub units_max: Option<u16>,
+    /// What a unit is taken to process
+    #[arg(long, value_name = "RATE", default_value = "1Gbps", help_heading = "Units")]
+    pub unit_capacity: Rate,
+    /// Silence of a flow behind which a flowlet begins; slower units want a longer one
+    #[arg(long, value_name = "TIME", default_value = "500us", help_heading = "Units")]
+    pub gap: Time,
+    /// To how many units a flow's state is copied when it falls silent; on one thread, copies only take time
+    #[arg(long, value_name = "K", default_value_t = 0, help_heading = "Units", value_parser = clap::value_parser!(u8).range(0..=11))]
+    pub copies: u8,
+    /// Let the captures' time go by so many times as fast
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = speedup)]
+    pub speedup: f64,
     /// No summary and no progress
     #[arg(short, long)]
     pub quiet: bool,
@@ -57,7 +79,8 @@ Examples:
   rivulet run site.rvl --read capture.pcap
   rivulet run site.rvl --read inside=lan.pcap --read outside=wan.pcapng.gz --write out.pcapng
   rivulet run site.rvl --read capture.pcap --write outside=wan.pcap --report report.json --alerts eve.json
-  rivulet run site.rvl --read capture.pcap --seed 7 -o json | jq .drops";
+  rivulet run site.rvl --read capture.pcap --seed 7 -o json | jq .drops
+  rivulet run site.rvl --read capture.pcap --mode flowlet --units-max 20 --speedup 100";
 
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -69,9 +92,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut sources = Sources::open(&args.read, &assembly.ports)?;
     let mut sinks = Sinks::create(&args.write, args.alerts.as_deref(), args.ipfix.as_ref(), &assembly.ports)?;
     let bar = if args.quiet { ProgressBar::hidden() } else { output::progress(size(&args.read), "bytes") };
-    let mut runner = Runner::new(assembly, &args.policy.display().to_string());
+    let mut runner = runner(args, assembly)?;
+    let mut pace = Pace::new(args.speedup);
     let mut packets = 0u64;
     while let Some((frame, from)) = sources.next() {
+        let frame = Frame { timestamp_ns: pace.at(frame.timestamp_ns), ..frame };
         if controls.is_due(frame.timestamp_ns) {
             runner.flush(&mut sinks)?;
             controls.carry_out(frame.timestamp_ns, runner.assembly_mut())?;
@@ -100,6 +125,57 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         eprintln!("rivulet: {message}; what was read before it was processed");
     }
     Ok(if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The most units of a run.
+const UNITS_MAX: i64 = 1_000;
+
+/// What takes frames through the policy, on units if an option asks for them.
+fn runner(args: &Args, assembly: Assembly) -> anyhow::Result<Runner> {
+    let name = args.policy.display().to_string();
+    if args.mode.is_none() && args.units_max.is_none() {
+        return Ok(Runner::new(assembly, &name));
+    }
+    let defaults = UnitsConfig::default();
+    let config = UnitsConfig {
+        mode: args.mode.map_or(defaults.mode, Into::into),
+        units_max: args.units_max.unwrap_or(defaults.units_max),
+        capacity_bps: args.unit_capacity.0,
+        gap_ns: args.gap.0,
+        copies: args.copies,
+        ..defaults
+    };
+    Runner::on_units(assembly, &name, config).context("cannot set up units")
+}
+
+/// Lets time go by faster, or slower, from the first packet on.
+struct Pace {
+    speedup: f64,
+    first_ns: Option<u64>,
+}
+
+impl Pace {
+    fn new(speedup: f64) -> Pace {
+        Pace { speedup, first_ns: None }
+    }
+
+    fn at(&mut self, at_ns: u64) -> u64 {
+        if self.speedup == 1.0 {
+            return at_ns;
+        }
+        let first_ns = *self.first_ns.get_or_insert(at_ns);
+        // One that is earlier than the first, as captures of several interfaces have them, stays so.
+        let since_ns = at_ns.abs_diff(first_ns) as f64 / self.speedup;
+        match at_ns >= first_ns {
+            true => first_ns.saturating_add(since_ns as u64),
+            false => first_ns.saturating_sub(since_ns as u64),
+        }
+    }
+}
+
+fn speedup(text: &str) -> Result<f64, String> {
+    let wrong = || format!("`{text}` is not a number above 0, such as 100 or 0.5");
+    text.parse().ok().filter(|&speedup: &f64| speedup.is_finite() && speedup > 0.0).ok_or_else(wrong)
 }
 
 /// Bytes of the captures together, if all of them are plain files, uncompressed.
@@ -186,6 +262,9 @@ pub fn summary(report: &Report) -> String {
         if count > 0 {
             text += &format!("{what}: {}\n", thousands(count));
         }
+    }
+    if let Some(units) = &report.units {
+        text += &crate::units::summary(units);
     }
     let latency = &report.timing.latency_ns;
     if let (Some(&p50), Some(&p99)) = (latency.get("p50"), latency.get("p99")) {

@@ -10,7 +10,7 @@ use crate::scenario::{Choice, Mode, Scenario, Targets, WhenFull};
 pub fn router_config(scenario: &Scenario, seed: u64) -> router::Config {
     let (router, units) = (&scenario.router, &scenario.units);
     router::Config {
-        mode: mode(router.mode),
+        mode: router.mode.into(),
         gap_ns: router.gap.0,
         size_max: router.size_max.map_or(u64::MAX, |size| size.0),
         alpha: router.alpha.0 as f32,
@@ -46,14 +46,16 @@ pub fn router_config(scenario: &Scenario, seed: u64) -> router::Config {
     }
 }
 
-fn mode(mode: Mode) -> router::Mode {
-    match mode {
-        Mode::Flowlet => router::Mode::Flowlet,
-        Mode::Flow => router::Mode::Flow,
-        Mode::SmartFlow { every } => router::Mode::SmartFlow { every_ns: every.0 },
-        Mode::Packet => router::Mode::Packet,
-        Mode::Rss { buckets, every } => {
-            router::Mode::Rss { buckets: NonZeroU32::get(buckets), every_ns: every.map(|every| every.0) }
+impl From<Mode> for router::Mode {
+    fn from(mode: Mode) -> router::Mode {
+        match mode {
+            Mode::Flowlet => router::Mode::Flowlet,
+            Mode::Flow => router::Mode::Flow,
+            Mode::SmartFlow { every } => router::Mode::SmartFlow { every_ns: every.0 },
+            Mode::Packet => router::Mode::Packet,
+            Mode::Rss { buckets, every } => {
+                router::Mode::Rss { buckets: NonZeroU32::get(buckets), every_ns: every.map(|every| every.0) }
+            }
         }
     }
 }

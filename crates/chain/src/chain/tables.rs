@@ -177,6 +177,11 @@ impl Chain {
         self.stages.iter().any(|stage| stage.shared().is_order_felt())
     }
 
+    /// When flows of the active table are to end.
+    pub fn active_due_ns(&self) -> u64 {
+        self.flows.due_ns()
+    }
+
     /// When [`advance_all`](Chain::advance_all) has flows to end.
     pub fn due_ns(&self) -> u64 {
         let parked = self.tables.parked.iter().map(Flows::due_ns);

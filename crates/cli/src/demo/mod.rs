@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use ::sim::scenario::Rate;
 use console::Term;
 use io::traffic::{Addresses, Attacks, Popularity, Prefix, Profile};
+use node::units::UnitsConfig;
 
 use crate::output::{self, Format};
 use crate::policies;
@@ -18,7 +20,7 @@ use crate::sources::{self, PortFile};
 use crate::traffic::{Pps, count};
 use sample::{History, Outcome};
 use view::Screen;
-use world::{START_NS, World};
+use world::{START_NS, Tide, World};
 
 /// The chain of the demonstration.
 const POLICY: &str = include_str!("../../../../examples/demo.rvl");
@@ -26,6 +28,9 @@ const POLICY: &str = include_str!("../../../../examples/demo.rvl");
 /// The function and the server that goes down half way.
 const FUNCTION: &str = "balancer";
 const VICTIM: &str = "web2";
+
+/// Units are a tenth of the usual ones, so that a demonstration needs several, and flowlets may be as much slower.
+const GAP_NS: u64 = 5_000_000;
 
 /// Time passes in steps of this length: between two of them, there is room to draw.
 const STEP_NS: u64 = 10_000_000;
@@ -36,9 +41,11 @@ const REDRAW: Duration = Duration::from_millis(200);
 /// A run that takes this many times as long as it should is ended: the machine is too slow for the rate.
 const PATIENCE: u32 = 3;
 
-/// Shows a NAT, a firewall, a load balancer and a monitor at work, on made-up traffic with attacks in it.
+/// Shows a NAT, a firewall, a load balancer and a monitor at work, on made-up traffic with attacks in it, and on as many units
+/// as it takes.
 ///
-/// Clients send through the chain to a virtual service; its servers answer what reaches them. Half way, one of the four
+/// Clients send through the chain to a virtual service; its servers answer what reaches them. What they send comes and goes
+/// like a tide, and units come and go with it. Half way, one of the four
 /// servers goes down, and its flows move to the others. Needs no privileges, files or network. Time in the chain follows
 /// the clock; the same seed makes the same packets.
 #[derive(Debug, clap::Args)]
@@ -47,12 +54,21 @@ pub struct Args {
     /// How long to run
     #[arg(short, long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub seconds: u64,
-    /// What clients send: packets or bits a second; answers come on top
+    /// What clients send at high tide: packets or bits a second; answers come on top
     #[arg(short, long, default_value = "100kpps")]
     pub rate: Pps,
     /// Flows open at a time
     #[arg(short, long, default_value = "2000", value_parser = count)]
     pub flows: u64,
+    /// What a unit is taken to process
+    #[arg(long, value_name = "RATE", default_value = "100Mbps")]
+    pub unit_capacity: Rate,
+    /// Units at most
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    pub units_max: u16,
+    /// To how many units a flow's state is copied when it falls silent; on one thread, copies only take time
+    #[arg(long, value_name = "K", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=11))]
+    pub copies: u8,
     /// Seed of all that is random
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -80,7 +96,15 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let assembly = policies::parse("demo.rvl", POLICY, Path::new(""), Some(args.seed))?;
     let writes: Vec<_> = args.write.iter().map(|path| PortFile { port: None, path: path.clone() }).collect();
     let sinks = Sinks::create(&writes, None, None, &assembly.ports)?;
-    let mut world = World::new(&profile, assembly, sinks)?;
+    let config = UnitsConfig {
+        units_max: args.units_max,
+        capacity_bps: args.unit_capacity.0,
+        gap_ns: GAP_NS,
+        copies: args.copies,
+        ..UnitsConfig::default()
+    };
+    let tide = Tide::new(args.seconds * 1_000_000_000);
+    let mut world = World::new(&profile, tide, assembly, config, sinks)?;
     let mut history = History::new(&world, VICTIM);
     let mut screen = match args.output {
         _ if sources::name_standard_stream(&writes) => Screen::Silent,

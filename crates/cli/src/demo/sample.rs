@@ -21,6 +21,8 @@ pub struct Second {
     pub flows: u64,
     /// NAT ports in use.
     pub nat_ports: u64,
+    /// Units that run.
+    pub units: usize,
 }
 
 /// A server of the load balancer.
@@ -48,6 +50,8 @@ pub struct Now<'a> {
     pub shares: Vec<f64>,
     pub nat_ports: u64,
     pub moved: u64,
+    /// Each unit that runs: its number, its load as a share of what it can do, and its flows.
+    pub units: Vec<(u16, f64, u32)>,
     /// Packets per second, a value for each time that the view was drawn.
     pub throughput: &'a [f64],
 }
@@ -126,6 +130,7 @@ impl History {
             bits_in: 8 * (now.bytes_in - before.bytes_in),
             flows: report.flows.live,
             nat_ports: nat_ports(&report),
+            units: units(world).len(),
         };
         self.at_second = now;
         self.seconds.push(second);
@@ -158,6 +163,7 @@ impl History {
             nat_ports: nat_ports(&report),
             moved: moved(&report),
             report,
+            units: units(world),
             packets_per_second,
             bits_per_second,
             servers: self.servers(counted),
@@ -244,6 +250,12 @@ fn servers(world: &World) -> Vec<Counted> {
         }
     }
     servers
+}
+
+/// Each unit that runs: its number, its load as a share of what it can do, and its flows.
+fn units(world: &World) -> Vec<(u16, f64, u32)> {
+    let Some(units) = world.units() else { return Vec::new() };
+    units.loads().map(|(unit, load, flows)| (unit.0, load, flows)).collect()
 }
 
 fn moved(report: &Report) -> u64 {

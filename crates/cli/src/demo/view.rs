@@ -30,9 +30,9 @@ impl Screen {
     /// A second is over.
     pub fn line(&self, second: &Second) -> std::io::Result<()> {
         let Screen::Lines = self else { return Ok(()) };
-        let Second { second, packets_in, packets_out, dropped, bits_in, flows, nat_ports } = second;
+        let Second { second, packets_in, packets_out, dropped, bits_in, flows, nat_ports, units } = second;
         crate::output::print(&format!(
-            "{second:>3} s  {:>9} in  {:>9} out  {:>7} dropped  {:>9}  {:>7} flows  {:>6} NAT ports\n",
+            "{second:>3} s  {:>9} in  {:>9} out  {:>7} dropped  {:>9}  {:>7} flows  {:>6} NAT ports  {units:>3} units\n",
             thousands(*packets_in),
             thousands(*packets_out),
             thousands(*dropped),
@@ -91,6 +91,8 @@ fn live(now: &Now<'_>, seconds: u64) -> String {
         thousands(now.nat_ports),
         thousands(now.moved)
     );
+    text += &units(&now.units);
+    text += "\n";
     text += &functions(report);
     text += "\n";
     for (server, share) in now.servers.iter().zip(&now.shares) {
@@ -131,6 +133,9 @@ pub fn summary(outcome: &Outcome) -> String {
     text += &functions(report);
     text += "\n";
     text += &servers(outcome);
+    if let Some(units) = &report.units {
+        text += &crate::units::summary(units);
+    }
     text += "\n";
     text += &format!(
         "{} flows began, {} were open at once at most; the NAT lent {} ports at most at once.\n",
@@ -164,6 +169,16 @@ pub fn summary(outcome: &Outcome) -> String {
         );
     }
     text + "\nNext: `rivulet nf list` shows the functions, `rivulet run --help` how to run your own policy.\n"
+}
+
+/// The units that run, a bar each, with as many as fit beside each other.
+fn units(units: &[(u16, f64, u32)]) -> String {
+    let mut text = format!("{:>12} units run\n", units.len());
+    for row in units.chunks(4) {
+        let cells = row.iter().map(|(unit, load, _)| format!("{unit:>4} {:<12} {:>4.0}%", bar(load.min(1.2) / 3.0), load * 100.0));
+        text += &(cells.collect::<Vec<_>>().join(" ") + "\n");
+    }
+    text
 }
 
 fn functions(report: &Report) -> String {

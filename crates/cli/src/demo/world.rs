@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use anyhow::Context;
 use io::traffic::{Generator, Profile, Responder};
 use nf::{Alert, Event, FlowReport};
+use node::units::{Units, UnitsConfig};
 use node::{Assembly, Frame, From, Output, Report, Runner};
 use packet::{LinkType, Packet};
 
@@ -29,6 +30,7 @@ const OUTSIDE: u16 = 1;
 /// Clients, the chain, and servers.
 pub struct World {
     clients: Generator,
+    tide: Tide,
     /// The client frame that comes next.
     next: Option<Next>,
     runner: Runner,
@@ -53,8 +55,14 @@ struct Outside {
 }
 
 impl World {
-    /// Clients with this traffic before a chain; what leaves it goes to `sinks` too.
-    pub fn new(profile: &Profile, assembly: Assembly, sinks: Sinks) -> anyhow::Result<World> {
+    /// Clients with this traffic before a chain on units; what leaves it goes to `sinks` too.
+    pub fn new(
+        profile: &Profile,
+        tide: Tide,
+        assembly: Assembly,
+        config: UnitsConfig,
+        sinks: Sinks,
+    ) -> anyhow::Result<World> {
         let outside = Outside {
             servers: Responder::new(profile.answer),
             pending: VecDeque::new(),
@@ -64,8 +72,9 @@ impl World {
         };
         let mut world = World {
             clients: Generator::new(profile)?,
+            tide,
             next: Some(Next { timestamp_ns: 0, data: Vec::new() }),
-            runner: Runner::new(assembly, "demo.rvl"),
+            runner: Runner::on_units(assembly, "demo.rvl", config)?,
             outside,
             flushed_ns: START_NS,
         };
@@ -111,6 +120,11 @@ impl World {
         self.runner.report()
     }
 
+    /// The units that the chain runs on.
+    pub fn units(&self) -> Option<&Units> {
+        self.runner.units()
+    }
+
     /// The chain.
     pub fn assembly(&self) -> &Assembly {
         self.runner.assembly()
@@ -149,10 +163,46 @@ impl World {
             return;
         };
         if let Some(next) = &mut self.next {
-            next.timestamp_ns = frame.timestamp_ns;
+            next.timestamp_ns = self.tide.at(frame.timestamp_ns);
             next.data.clear();
             next.data.extend_from_slice(frame.data);
         }
+    }
+}
+
+/// How what clients send comes and goes: a tenth of their rate at first, all of it half way, and a tenth again in the end.
+pub struct Tide {
+    length_ns: f64,
+    /// The frame before: when the generator sent it, and when it came.
+    sent_ns: f64,
+    came_ns: f64,
+}
+
+/// The share of the rate at low tide.
+const LOW: f64 = 0.1;
+
+/// How much of the time the tide is neither coming nor going.
+const HIGH_FOR: f64 = 0.2;
+
+impl Tide {
+    /// One that takes so long.
+    pub fn new(length_ns: u64) -> Tide {
+        Tide { length_ns: length_ns as f64, sent_ns: 0.0, came_ns: 0.0 }
+    }
+
+    /// When a frame comes that was to be sent at this time; none was to be sent later before.
+    fn at(&mut self, at_ns: u64) -> u64 {
+        let sent_ns = at_ns.saturating_sub(START_NS) as f64;
+        self.came_ns += (sent_ns - self.sent_ns) / self.level();
+        self.sent_ns = sent_ns;
+        START_NS + self.came_ns as u64
+    }
+
+    /// The share of the rate that is sent now.
+    fn level(&self) -> f64 {
+        let from_end = 1.0 - (2.0 * self.came_ns / self.length_ns - 1.0).abs();
+        let risen = (from_end / (1.0 - HIGH_FOR)).clamp(0.0, 1.0);
+        LOW + (1.0 - LOW) * risen
     }
 }
 

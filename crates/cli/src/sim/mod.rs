@@ -1,7 +1,6 @@
 //! `rivulet sim`: routers and units on virtual time.
 
 mod compare;
-mod picture;
 mod summary;
 
 use std::path::{Path, PathBuf};

@@ -2,8 +2,8 @@
 
 use ::sim::{Latency, Report};
 
-use super::picture;
 use crate::output::{Table, duration, thousands};
+use crate::picture;
 
 /// What a run has shown; with a line for each epoch if that is wanted.
 pub fn of(report: &Report, epochs: bool) -> String {

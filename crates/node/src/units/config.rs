@@ -15,6 +15,9 @@ pub struct UnitsConfig {
     pub units_max: u16,
     /// What a unit is taken to process, in bits per second (S41).
     pub capacity_bps: u64,
+    /// T: a longer gap between two packets of a flow begins a new flowlet, in nanoseconds (S30). With units that are slower than
+    /// usual it should be longer: a flowlet of the greatest size within T would fill one.
+    pub gap_ns: u64,
     /// To how many units a flow's state is copied when it falls silent (K, S55). On one thread a state is there as soon as it is
     /// asked for, and copies only take time.
     pub copies: u8,
@@ -29,6 +32,7 @@ impl Default for UnitsConfig {
             units_min: 1,
             units_max: 10,
             capacity_bps: 1_000_000_000,
+            gap_ns: 500_000,
             copies: 0,
             epoch_ns: 100_000_000,
         }
@@ -44,6 +48,7 @@ impl UnitsConfig {
         router::Config {
             mode: self.mode,
             capacity_bps: self.capacity_bps,
+            gap_ns: self.gap_ns,
             units_min: self.units_min,
             units_max: self.units_max,
             targets: if self.copies == 0 { TargetChoice::None } else { TargetChoice::Weighted },
@@ -60,11 +65,10 @@ impl UnitsConfig {
 
     /// A unit. Its flows end when the chain says so.
     pub(super) fn unit(&self, id: UnitId) -> unit::Config {
-        let copies = unit::Config::new(id);
         unit::Config {
-            replicate_after_ns: copies.replicate_after_ns.filter(|_| self.copies > 0),
+            replicate_after_ns: (self.copies > 0).then_some(self.gap_ns / 2), // S51
             expire_after_ns: None,
-            ..copies
+            ..unit::Config::new(id)
         }
     }
 }

@@ -32,6 +32,12 @@ impl ChainEngine {
         ChainEngine { table, machine, waiting: Vec::new(), homes: Vec::new() }
     }
 
+    /// Whether nothing waits.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// Takes what waits through the chain.
     pub fn flush(&mut self) {
         if self.waiting.is_empty() {

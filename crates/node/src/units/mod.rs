@@ -50,8 +50,8 @@ pub struct Units {
     order_felt: bool,
     /// The unit that the last packet went to.
     last: Option<UnitId>,
-    /// Packets that wait at engines.
-    waiting: u64,
+    /// Units at whose engines packets wait.
+    waiting: Vec<UnitId>,
     /// Where in the machine's `out`, and in the chain's alerts and events, what is in order ends.
     in_order: [usize; 3],
     /// Packets that are on their way to their units.
@@ -113,7 +113,7 @@ impl Units {
             now_ns: 0,
             due_ns: 0,
             last: None,
-            waiting: 0,
+            waiting: Vec::new(),
             in_order: [0; 3],
             routed: Vec::new(),
             orders: Vec::new(),
@@ -167,13 +167,13 @@ impl Units {
         self.epochs.done()
     }
 
-    /// The load and the number of flows of each unit that runs.
+    /// Each unit that runs: its load, as a share of its capacity, and its flows.
     pub fn loads(&self) -> impl Iterator<Item = (UnitId, f64, u32)> + '_ {
         let runs = |state| matches!(state, UnitState::Active | UnitState::Draining);
         self.router
             .units()
             .filter(move |unit| runs(unit.state))
-            .map(|unit| (unit.unit, f64::from(unit.load_bps), unit.flows))
+            .map(|unit| (unit.unit, f64::from(unit.load_bps) / self.config.capacity_bps as f64, unit.flows))
     }
 
     /// The chain and the buffers are the units' for the time of a call; and then their owner's again.
@@ -221,6 +221,7 @@ impl Units {
     /// Gives packets that were routed to their units: several, so that what units know of their flows is there by then. What the
     /// router has ordered is to be done before the last of them.
     fn deliver_routed(&mut self) {
+        self.due_ns = self.due_ns.min(self.router.due_ns());
         let mut routed = std::mem::take(&mut self.routed);
         for (_, unit, stamp, _) in &routed {
             self.units[unit.index()].prefetch_flow(stamp.flow.slot);
@@ -254,6 +255,7 @@ impl Units {
         };
         let arrival = Arrival { key: &key, hash, len: meta.wire_len };
         let routed = self.router.route(self.now_ns, arrival, &mut self.orders);
+        self.due_ns = self.due_ns.min(self.router.due_ns());
         self.carry_out();
         match routed {
             Routed::To { unit, stamp } => {
@@ -276,8 +278,12 @@ impl Units {
         self.last = Some(unit);
         self.epochs.given(unit, (f64::from(packet.meta().wire_len) * self.ns_per_byte) as u64);
         self.epochs.processed();
-        self.waiting += 1;
-        self.units[unit.index()].packet(at_ns, stamp, packet, &mut self.outbox);
+        let to = &mut self.units[unit.index()];
+        if to.engine().is_empty() {
+            self.waiting.push(unit);
+        }
+        to.packet(at_ns, stamp, packet, &mut self.outbox);
+        self.due_ns = self.due_ns.min(to.due_ns());
         if !self.outbox.is_empty() {
             self.collect(unit);
             self.carry_out();
@@ -286,14 +292,15 @@ impl Units {
 
     /// What waits crosses the chain, and what comes of that becomes known.
     fn flush(&mut self) {
-        if self.waiting == 0 {
+        if self.waiting.is_empty() {
             return;
         }
-        self.waiting = 0;
-        self.units.iter_mut().for_each(|unit| unit.engine_mut().flush());
+        for unit in self.waiting.drain(..) {
+            self.units[unit.index()].engine_mut().flush();
+            self.due_ns = self.due_ns.min(self.machine.borrow().chain.active_due_ns());
+        }
         self.put_in_order();
         self.take_changes();
-        self.update_due();
     }
 
     /// Packets that several units processed come out in the order in which they came, with what was told of them.
@@ -367,6 +374,7 @@ impl Units {
         self.update_due();
     }
 
+    /// When something is due next. In between it may only come to be earlier, with what packets and messages bring about.
     fn update_due(&mut self) {
         let epoch_ns = self.began_ns.map_or(0, |began_ns| began_ns.saturating_add(self.epochs.ends_ns()));
         let parts = [self.machine.borrow().chain.due_ns(), self.router.due_ns(), epoch_ns];
@@ -386,11 +394,19 @@ impl Units {
                 }
                 Todo::ToUnit(from, to, message) => self.message(Some(from), to, message),
                 Todo::Packet(to, stamp, packet) => {
-                    self.units[to.index()].packet(self.now_ns, stamp, packet, &mut self.outbox);
-                    self.collect(to);
+                    self.send_on(to, stamp, packet);
                 }
             }
         }
+    }
+
+    /// A packet that came to a unit whose flow had gone on.
+    fn send_on(&mut self, to: UnitId, stamp: Stamp, packet: Packet) {
+        if self.units[to.index()].engine().is_empty() {
+            self.waiting.push(to);
+        }
+        self.units[to.index()].packet(self.now_ns, stamp, packet, &mut self.outbox);
+        self.collect(to);
     }
 
     fn order(&mut self, order: Order) {
@@ -421,7 +437,9 @@ impl Units {
     }
 
     fn message(&mut self, from: Option<UnitId>, to: UnitId, message: Message) {
-        self.units[to.index()].receive(self.now_ns, from, message, &mut self.outbox);
+        let unit = &mut self.units[to.index()];
+        unit.receive(self.now_ns, from, message, &mut self.outbox);
+        self.due_ns = self.due_ns.min(unit.due_ns());
         self.collect(to);
     }
 

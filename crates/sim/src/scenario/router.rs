@@ -163,7 +163,7 @@ impl FromStr for Mode {
         let wrong = || ModeError(text.to_owned());
         let time = |time: &str| time.parse().ok().filter(|&time| time > Time(0)).ok_or_else(wrong);
         let number = |number: &str| number.parse().map_err(|_| wrong());
-        match text.split(':').collect::<Vec<_>>()[..] {
+        match text.split([':', '=']).collect::<Vec<_>>()[..] {
             ["flowlet"] => Ok(Mode::Flowlet),
             ["flow"] => Ok(Mode::Flow),
             ["smart-flow", every] => Ok(Mode::SmartFlow { every: time(every)? }),

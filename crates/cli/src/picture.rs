@@ -2,6 +2,8 @@
 
 use usage::Epoch;
 
+use crate::output::rate;
+
 /// Lines of a picture; several epochs are one line if there are more.
 const LINES: usize = 40;
 
@@ -47,10 +49,10 @@ impl Row {
         let bar = met + &spare + &missing;
         let padding = " ".repeat(WIDTH as usize - bar.chars().count());
         format!(
-            "{:>7.2} s  {bar}{padding}  {:>6.2} of {:>6.2} Gbit/s  {:>5.1} units\n",
+            "{:>7.2} s  {bar}{padding}  {:>11} of {:>11}  {:>5.1} units\n",
             self.start_ns as f64 * 1e-9,
-            self.demand * 1e-9,
-            self.provisioned * 1e-9,
+            rate(self.demand),
+            rate(self.provisioned),
             self.units
         )
     }

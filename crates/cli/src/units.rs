@@ -1,0 +1,44 @@
+//! What units did, for people.
+
+use node::units::UnitsReport;
+
+use crate::output::{rate, thousands};
+use crate::picture;
+
+/// Demand and capacity over time, and what became of flowlets and states.
+pub fn summary(report: &UnitsReport) -> String {
+    let mut text = format!("\nunits of {}, {}:\n", rate(report.capacity_bps as f64), report.mode);
+    text += &picture::draw(&report.epochs);
+    let UnitsReport { tracking, bill, .. } = report;
+    text += &format!(
+        "units: {:.1} to {:.1}, {:.2} in the mean; {} started, {} stopped; {} off the demand in the mean\n",
+        tracking.units_min,
+        tracking.units_max,
+        tracking.units_mean,
+        thousands(report.units_started),
+        thousands(report.units_stopped),
+        rate(tracking.error_mean_bps)
+    );
+    text += &format!(
+        "flowlets: {} ({} behind a gap, {} by size) of {} flows; {} went to another unit than before\n",
+        thousands(report.flowlets),
+        thousands(report.flowlets_by_gap),
+        thousands(report.flowlets_by_size),
+        thousands(report.flows),
+        thousands(report.moved)
+    );
+    text += &format!(
+        "states: {} moved, {} bytes; {} copies ahead, {} bytes; {} were there in time, {} were fetched\n",
+        thousands(report.states_moved),
+        thousands(report.state_bytes),
+        thousands(report.replicas),
+        thousands(report.replica_bytes),
+        thousands(report.seamless),
+        thousands(report.pulls)
+    );
+    text += &format!(
+        "bill: {:.3e} per packet, {:.3e} with flowlets, {:.3e} by time; the units cost {:.3e}\n",
+        bill.total.per_packet, bill.total.per_packet_and_flowlet, bill.total.per_unit_time, bill.total.cost
+    );
+    text
+}
