@@ -79,12 +79,12 @@ impl Links {
     }
 
     /// A request from a unit to the store: when it arrives.
-    pub fn to_store(&mut self, now_ns: u64, from: UnitId) -> u64 {
+    pub fn request(&mut self, now_ns: u64, from: UnitId) -> u64 {
         self.unit_to_store.message(now_ns, from.index(), &mut self.random)
     }
 
     /// What the store answers a unit: when it arrives.
-    pub fn from_store(&mut self, now_ns: u64, to: UnitId) -> u64 {
+    pub fn answer(&mut self, now_ns: u64, to: UnitId) -> u64 {
         self.store_to_unit.message(now_ns, to.index(), &mut self.random)
     }
 

@@ -330,7 +330,7 @@ impl World {
                 self.at_store(request);
                 Ok(())
             }
-            Some((_, Event::FromStore { request })) => self.from_store(request),
+            Some((_, Event::FromStore { request })) => self.store_answers(request),
             Some((_, Event::Ready(unit))) => {
                 self.make_ready(unit);
                 self.router.started(self.now_ns, unit);

@@ -59,7 +59,7 @@ impl World {
     }
 
     fn ask_store(&mut self, now_ns: u64, unit: UnitId, request: Request) {
-        let arrives_ns = self.links.to_store(now_ns, unit);
+        let arrives_ns = self.links.request(now_ns, unit);
         self.messages += 1;
         let request = self.requests.add(request);
         self.events.push(arrives_ns, Event::AtStore { request });
@@ -137,20 +137,20 @@ impl World {
             }
         };
         if let Some(Request::Read { unit, .. } | Request::Write { unit, .. }) = back {
-            let arrives_ns = self.links.from_store(done_ns, unit);
+            let arrives_ns = self.links.answer(done_ns, unit);
             self.messages += 1;
             let request = back.map(|back| self.requests.add(back)).unwrap_or_default();
             self.events.push(arrives_ns, Event::FromStore { request });
         }
         for (Fetch { unit, epoch, flow, previous, .. }, record) in ready {
-            let arrives_ns = self.links.from_store(done_ns, unit);
+            let arrives_ns = self.links.answer(done_ns, unit);
             let parcel = self.add_message(Some(previous), Message::State { flow, epoch, record });
             self.events.push(arrives_ns, Event::Delivered { unit, parcel });
         }
     }
 
     /// An answer comes from the store.
-    pub(super) fn from_store(&mut self, request: u32) -> Result<(), Violation> {
+    pub(super) fn store_answers(&mut self, request: u32) -> Result<(), Violation> {
         let Some(answered) = self.requests.take(request) else { return Ok(()) };
         self.messages -= 1;
         match answered {
