@@ -34,6 +34,7 @@ pub mod scenario;
 mod server;
 mod service;
 mod simulation;
+mod store;
 mod tally;
 pub mod workload;
 mod world;

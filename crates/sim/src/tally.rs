@@ -2,6 +2,8 @@
 
 use unit::Dropped;
 
+use crate::store::Accesses;
+
 /// What units and links have counted, all together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
@@ -25,8 +27,12 @@ pub struct Tally {
     pub states: u64,
     /// Bytes of them.
     pub state_bytes: u64,
+    /// Pulls and states that were sent once more.
+    pub repeated: u64,
     /// Packets that had to wait for a state, or for packets before them.
     pub held: u64,
+    /// What was asked of the store.
+    pub store: Accesses,
     /// How long, all together.
     pub held_ns: u64,
     /// Packets that came late, and were sent on.
@@ -53,6 +59,7 @@ impl Tally {
         self.overtaken += unit.overtaken;
         self.states += unit.states_sent;
         self.state_bytes += unit.state_bytes_sent;
+        self.repeated += unit.pulls_again + unit.states_again;
         self.held += unit.held;
         self.held_ns += unit.held_ns;
         self.forwarded += unit.forwarded;
