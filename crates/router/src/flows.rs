@@ -192,7 +192,9 @@ impl Flows {
     pub fn is_over(&self, id: FlowId) -> bool {
         id.slot < self.used
             && self.slots.get(id.slot as usize).is_some_and(|flow| {
-                id.generation < flow.generation || (id.generation == flow.generation && !flow.is_live())
+                // A slot that is retired keeps its last flow's number; one that is free has that of its next.
+                let is_retired = flow.generation == u32::MAX && !flow.is_live();
+                id.generation < flow.generation || (id.generation == flow.generation && is_retired)
             })
     }
 
