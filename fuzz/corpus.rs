@@ -58,6 +58,14 @@ fn main() -> std::io::Result<()> {
     for (name, text) in [("wire", WIRE), ("nat", NAT)] {
         write(&root.join("policy").join(name), text.as_bytes())?;
     }
+    for (name, [how, units, flags]) in ROUTERS {
+        let mut seed = vec![*how, *units, *flags, 1];
+        for i in 0..100u8 {
+            seed.extend([9, i % 7, 200, i % 4]); // a packet
+            seed.extend([i % 9, i, 100, 4 + i % 20]); // and time, or something else
+        }
+        write(&root.join("router").join(name), &seed)?;
+    }
     write(&root.join("rules/few"), RULES.as_bytes())?;
     for (name, request, response) in HTTP {
         let pieces = [(0, *request), (1, *response)];
@@ -81,6 +89,16 @@ fn main() -> std::io::Result<()> {
     }
     Ok(())
 }
+
+/// Mode and targets, units and flows, options.
+const ROUTERS: &[(&str, [u8; 3])] = &[
+    ("flowlets", [0xc0, 0xe9, 0]),
+    ("flowlets-plus", [0x98, 0xed, 0x1e]),
+    ("flows", [0x03, 0x28, 3]),
+    ("smart-flows", [0x2c, 0xe8, 1]),
+    ("packets", [0x45, 0x69, 0x12]),
+    ("buckets", [0x1e, 0xec, 0x20]),
+];
 
 const WIRE: &str =
     "Port<0> inside;\nPort<1-2> outside { prefixes: [10.0.0.0/8, ::/0] };\npipelet { inside <-> outside; }\n";

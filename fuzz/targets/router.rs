@@ -1,0 +1,84 @@
+//! Any packets, messages and times at any router: nothing panics; a flow's packets are numbered one by one, its epoch never falls, it
+//! has one owner in each, and everything that is ordered agrees with what was stamped.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use proto::FlowId;
+use router::{Choice, Config, Mode, TargetChoice, WhenFull};
+
+#[path = "../../crates/router/tests/witness/mod.rs"]
+mod witness;
+
+use witness::{Step, Trial};
+
+const MODES: [Mode; 8] = [
+    Mode::Flowlet,
+    Mode::Flowlet,
+    Mode::Flowlet,
+    Mode::Flow,
+    Mode::SmartFlow { every_ns: 5_000_000 },
+    Mode::Packet,
+    Mode::Rss { buckets: 16, every_ns: Some(5_000_000) },
+    Mode::Rss { buckets: 16, every_ns: None },
+];
+
+const TARGETS: [TargetChoice; 8] = [
+    TargetChoice::Weighted,
+    TargetChoice::Weighted,
+    TargetChoice::Weighted,
+    TargetChoice::First,
+    TargetChoice::LeastLoaded,
+    TargetChoice::All,
+    TargetChoice::None,
+    TargetChoice::Predicted,
+];
+
+// Input: four bytes that choose the configuration, then four for each step.
+fuzz_target!(|data: &[u8]| {
+    let Some((&[how, units, flags, seed], steps)) = data.split_first_chunk() else { return };
+    let units_min = u16::from(units % 4) + 1;
+    let config = Config {
+        mode: MODES[usize::from(how % 8)],
+        targets: TARGETS[usize::from(how / 8 % 8)],
+        targets_count: how / 64 + 1,
+        units_min,
+        units_max: units_min + u16::from(units / 4 % 8),
+        flows_max: 1 + u32::from(units / 32) * 3,
+        choice: if flags & 1 == 0 { Choice::MostUtilised } else { Choice::LowestId },
+        when_full: if flags & 2 == 0 { WhenFull::RefuseNew } else { WhenFull::EndOldest },
+        push_at: (flags & 4 != 0).then_some(0.5),
+        alarm_buckets: if flags & 8 == 0 { 0 } else { 3 },
+        forget_after_ns: (flags & 16 != 0).then_some(1_000_000_000),
+        buckets: if flags & 32 == 0 { 20 } else { 1 + usize::from(flags / 64) * 3 },
+        capacity_bps: 20_000_000,
+        idle_ns: 20_000_000,
+        seed: seed.into(),
+        ..Config::default()
+    };
+    if config.alarm_buckets > config.buckets {
+        return;
+    }
+    let mut trial = Trial::new(config);
+    for &[kind, a, b, c] in steps.as_chunks().0 {
+        // Time passes by up to some seconds: a few bits, shifted.
+        let ns = u64::from(b) << (c % 25);
+        trial.step(&match kind % 16 {
+            0 | 1 => Step::Wait { ns },
+            2 => Step::Back { ns },
+            3 => Step::Started { unit: a.into() },
+            4 => Step::Expire { nth: a.into(), is_right: b & 1 == 0 },
+            5 => Step::Alias { nth: a.into(), flow: (b % 64).into() },
+            6 => Step::Drained { unit: a.into() },
+            7 if c & 1 == 0 => Step::Noise { from: a.into() },
+            7 => Step::Claim {
+                from: u16::from(a % 16),
+                flow: FlowId { slot: u32::from(b % 32), generation: u32::from(a / 16) },
+                epoch: u32::from(b / 32),
+                clock: u64::from(c / 2),
+            },
+            8 => Step::Advance,
+            _ => Step::Packet { flow: (a % 32).into(), len: u32::from(b) << (c % 12) },
+        });
+    }
+});
