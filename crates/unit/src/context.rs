@@ -2,7 +2,10 @@
 
 use proto::{Stamp, UnitId};
 
-use crate::{Config, Counters, Dropped, Engine, Outbox, replicas::Replicas};
+use crate::{
+    Config, Counters, Dropped, Engine, Outbox,
+    replicas::{Handle, Replicas},
+};
 
 /// What a flow needs of its unit while something happens to it.
 pub(crate) struct Context<'a, E: Engine> {
@@ -11,6 +14,8 @@ pub(crate) struct Context<'a, E: Engine> {
     pub engine: &'a mut E,
     pub counters: &'a mut Counters,
     pub replicas: &'a mut Replicas,
+    /// Where among them the flow's is.
+    pub copy: Handle,
     /// Packets held, of all flows.
     pub held: &'a mut usize,
     pub out: &'a mut Outbox<E::Packet>,

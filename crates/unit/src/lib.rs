@@ -31,6 +31,7 @@ mod outbox;
 mod past;
 mod replicas;
 mod slot;
+mod slots;
 mod tenure;
 mod timers;
 mod unit;

@@ -1,7 +1,6 @@
 //! Copies of states that other units own.
 
 use std::{
-    collections::BTreeMap,
     hash::{Hash, Hasher},
     mem,
 };
@@ -11,11 +10,24 @@ use proto::{Epoch, FlowRecord};
 /// Copies of states that other units own: the newest of each flow, within a number of bytes. The oldest make room.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Replicas {
-    by_slot: BTreeMap<u32, Replica>,
-    /// Slots, by when their copies came.
-    order: BTreeMap<u64, u32>,
-    arrivals: u64,
+    places: Vec<Place>,
+    free: Vec<u32>,
+    /// The ones that came first and last, as [`Handle`]s.
+    oldest: Handle,
+    newest: Handle,
     bytes: usize,
+}
+
+/// Where a flow's copy is, from 1; 0: nowhere. It may have been evicted since: whose it is says the place.
+pub(crate) type Handle = u32;
+
+/// A place for a copy, and its neighbours in the order of arrival.
+#[derive(Clone, Debug, Default)]
+struct Place {
+    slot: u32,
+    replica: Option<Replica>,
+    older: Handle,
+    newer: Handle,
 }
 
 /// A copy of a flow's state.
@@ -23,7 +35,6 @@ pub(crate) struct Replicas {
 struct Replica {
     epoch: Epoch,
     record: FlowRecord,
-    arrival: u64,
 }
 
 /// Whether a copy was kept.
@@ -42,41 +53,85 @@ impl Replicas {
     }
 
     /// Keeps a copy if it is newer than the one that is here.
-    pub fn keep(&mut self, slot: u32, epoch: Epoch, record: FlowRecord, max_bytes: usize) -> Kept {
+    pub fn keep(
+        &mut self,
+        (slot, handle): (u32, &mut Handle),
+        epoch: Epoch,
+        record: FlowRecord,
+        max_bytes: usize,
+    ) -> Kept {
         let age = |epoch: Epoch, record: &FlowRecord| (epoch, record.watermark.contiguous);
         let is_newer = |old: &Replica| age(old.epoch, &old.record) < age(epoch, &record);
-        if !self.by_slot.get(&slot).is_none_or(is_newer) || cost(&record) > max_bytes {
+        if !self.get(slot, *handle).is_none_or(is_newer) || cost(&record) > max_bytes {
             return Kept::No;
         }
-        self.remove(slot);
+        self.remove(slot, handle);
         let mut evicted = 0;
-        while self.bytes + cost(&record) > max_bytes {
-            let Some((_, &oldest)) = self.order.first_key_value() else { break };
-            self.remove(oldest);
+        while self.bytes + cost(&record) > max_bytes && self.oldest != 0 {
+            self.take(self.oldest);
             evicted += 1;
         }
-        self.arrivals += 1;
         self.bytes += cost(&record);
-        self.order.insert(self.arrivals, slot);
-        self.by_slot.insert(slot, Replica { epoch, record, arrival: self.arrivals });
+        *handle = self.append(slot, Replica { epoch, record });
         Kept::Yes { evicted }
     }
 
     /// Takes out the copy that covers all up to this clock and nothing else. One that covers less goes, too: it is worth
     /// nothing any more.
-    pub fn take_exact(&mut self, slot: u32, last: u64) -> Option<FlowRecord> {
-        let replica = self.by_slot.get(&slot)?;
-        if replica.record.watermark.contiguous > last {
+    pub fn take_exact(&mut self, slot: u32, handle: &mut Handle, last: u64) -> Option<FlowRecord> {
+        if self.get(slot, *handle)?.record.watermark.contiguous > last {
             return None;
         }
-        let record = self.remove(slot)?;
+        let record = self.remove(slot, handle)?;
         is_exact(&record, last).then_some(record)
     }
 
     /// Takes out the copy of a flow's state.
-    pub fn remove(&mut self, slot: u32) -> Option<FlowRecord> {
-        let replica = self.by_slot.remove(&slot)?;
-        self.order.remove(&replica.arrival);
+    pub fn remove(&mut self, slot: u32, handle: &mut Handle) -> Option<FlowRecord> {
+        self.get(slot, *handle)?;
+        self.take(mem::take(handle))
+    }
+
+    #[inline]
+    fn get(&self, slot: u32, handle: Handle) -> Option<&Replica> {
+        let place = self.places.get((handle as usize).checked_sub(1)?)?;
+        place.replica.as_ref().filter(|_| place.slot == slot)
+    }
+
+    fn append(&mut self, slot: u32, replica: Replica) -> Handle {
+        let place = Place { slot, replica: Some(replica), older: self.newest, newer: 0 };
+        let handle = match self.free.pop() {
+            Some(handle) => {
+                self.places[handle as usize - 1] = place;
+                handle
+            }
+            None => {
+                self.places.push(place);
+                // Each is a slot's, and slots have numbers of so many bits.
+                self.places.len() as Handle
+            }
+        };
+        match self.newest {
+            0 => self.oldest = handle,
+            newest => self.places[newest as usize - 1].newer = handle,
+        }
+        self.newest = handle;
+        handle
+    }
+
+    /// Takes out what is in a place, which holds something.
+    fn take(&mut self, handle: Handle) -> Option<FlowRecord> {
+        let place = &mut self.places[handle as usize - 1];
+        let (replica, older, newer) = (place.replica.take()?, place.older, place.newer);
+        match older {
+            0 => self.oldest = newer,
+            older => self.places[older as usize - 1].newer = newer,
+        }
+        match newer {
+            0 => self.newest = older,
+            newer => self.places[newer as usize - 1].older = older,
+        }
+        self.free.push(handle);
         self.bytes -= cost(&replica.record);
         Some(replica.record)
     }
@@ -89,15 +144,18 @@ pub(crate) fn is_exact(record: &FlowRecord, last: u64) -> bool {
 
 /// What a copy takes of the memory there is for copies.
 fn cost(record: &FlowRecord) -> usize {
-    mem::size_of::<Replica>() + record.bytes.len()
+    mem::size_of::<Place>() + record.bytes.len()
 }
 
-/// In the order of arrival, whatever the numbers of the arrivals.
+/// In the order of arrival, wherever they are.
 impl Hash for Replicas {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        for slot in self.order.values() {
-            let Some(replica) = self.by_slot.get(slot) else { continue };
-            (slot, replica.epoch, replica.record.watermark, &replica.record.bytes).hash(state);
+        let mut handle = self.oldest;
+        while let Some(place) = (handle as usize).checked_sub(1).and_then(|at| self.places.get(at)) {
+            if let Some(Replica { epoch, record }) = &place.replica {
+                (place.slot, epoch, record.watermark, &record.bytes).hash(state);
+            }
+            handle = place.newer;
         }
     }
 }
@@ -114,29 +172,32 @@ mod tests {
 
     #[test]
     fn the_newest_of_a_flow_is_kept_and_the_oldest_of_all_go() {
-        let mut replicas = Replicas::default();
+        let (mut replicas, mut at) = (Replicas::default(), [0; 6]);
         let max = 3 * cost(&record(0, 10));
-        assert_eq!(replicas.keep(1, 1, record(5, 10), max), Kept::Yes { evicted: 0 });
-        assert_eq!(replicas.keep(1, 1, record(5, 10), max), Kept::No, "the same again");
-        assert_eq!(replicas.keep(1, 1, record(4, 10), max), Kept::No, "an older one");
-        assert_eq!(replicas.keep(2, 1, record(1, 10), max), Kept::Yes { evicted: 0 });
-        assert_eq!(replicas.keep(3, 1, record(1, 10), max), Kept::Yes { evicted: 0 });
+        assert_eq!(replicas.keep((1, &mut at[1]), 1, record(5, 10), max), Kept::Yes { evicted: 0 });
+        assert_eq!(replicas.keep((1, &mut at[1]), 1, record(5, 10), max), Kept::No, "the same again");
+        assert_eq!(replicas.keep((1, &mut at[1]), 1, record(4, 10), max), Kept::No, "an older one");
+        assert_eq!(replicas.keep((2, &mut at[2]), 1, record(1, 10), max), Kept::Yes { evicted: 0 });
+        assert_eq!(replicas.keep((3, &mut at[3]), 1, record(1, 10), max), Kept::Yes { evicted: 0 });
         assert_eq!(
-            replicas.keep(1, 2, record(5, 10), max),
+            replicas.keep((1, &mut at[1]), 2, record(5, 10), max),
             Kept::Yes { evicted: 0 },
             "it takes its own place"
         );
         assert_eq!(replicas.bytes(), max);
         assert_eq!(
-            replicas.keep(4, 1, record(1, 11), max),
+            replicas.keep((4, &mut at[4]), 1, record(1, 11), max),
             Kept::Yes { evicted: 2 },
             "2 and 3 came before 1's newest"
         );
-        assert_eq!(replicas.keep(5, 1, record(1, max), max), Kept::No, "too large");
-        assert!(replicas.take_exact(1, 4).is_none(), "newer than what is wanted: it may be of use later");
-        assert!(replicas.take_exact(1, 6).is_none(), "stale (S60)");
-        assert!(replicas.remove(1).is_none(), "and gone");
-        assert_eq!(replicas.take_exact(4, 1), Some(record(1, 11)));
+        assert_eq!(replicas.keep((5, &mut at[5]), 1, record(1, max), max), Kept::No, "too large");
+        assert!(
+            replicas.take_exact(1, &mut at[1], 4).is_none(),
+            "newer than what is wanted: it may be of use later"
+        );
+        assert!(replicas.take_exact(1, &mut at[1], 6).is_none(), "stale (S60)");
+        assert!(replicas.remove(1, &mut at[1]).is_none(), "and gone");
+        assert_eq!(replicas.take_exact(4, &mut at[4], 1), Some(record(1, 11)));
         assert_eq!(replicas.bytes(), 0);
     }
 }

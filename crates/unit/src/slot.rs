@@ -6,7 +6,7 @@ use crate::{
     Dropped, Engine,
     context::Context,
     flow::{Flow, Refused},
-    replicas::Kept,
+    replicas::{Handle, Kept},
     tenure::Start,
     timers::NEVER_NS,
 };
@@ -25,6 +25,8 @@ pub(crate) struct Slot<P> {
     flow: Option<Box<Flow<P>>>,
     /// When the unit's timers have an entry for it.
     pub armed_ns: u64,
+    /// Where a copy of the flow's state is.
+    pub copy: Handle,
 }
 
 /// Where a flow went.
@@ -49,7 +51,7 @@ impl Gone {
 
 impl<P> Default for Slot<P> {
     fn default() -> Slot<P> {
-        Slot { generation: 0, is_over: false, done: 0, gone: None, flow: None, armed_ns: NEVER_NS }
+        Slot { generation: 0, is_over: false, done: 0, gone: None, flow: None, armed_ns: NEVER_NS, copy: 0 }
     }
 }
 
@@ -101,7 +103,7 @@ impl<P> Slot<P> {
     /// Copies are worth nothing any more.
     pub fn end<E: Engine<Packet = P>>(&mut self, slot: u32, cx: &mut Context<'_, E>) {
         if !self.is_over {
-            cx.replicas.remove(slot);
+            cx.replicas.remove(slot, &mut cx.copy);
         }
         self.is_over = true;
         if let Some(flow) = &mut self.flow {
@@ -237,7 +239,7 @@ impl<P> Slot<P> {
             None => Some(record),
         };
         let Some(record) = left else { return };
-        match cx.replicas.keep(id.slot, epoch, record, cx.config.replicas_max_bytes) {
+        match cx.replicas.keep((id.slot, &mut cx.copy), epoch, record, cx.config.replicas_max_bytes) {
             Kept::Yes { evicted } => cx.counters.replicas_evicted += evicted,
             Kept::No => cx.counters.replicas_refused += 1,
         }

@@ -6,7 +6,7 @@ use proto::{Epoch, FlowId, Message, Stamp, UnitId, Watermark};
 
 use crate::{
     Config, Counters, Dropped, Engine, Outbox, PAST_MAX, SLOTS_MAX, context::Context, past::Past,
-    replicas::Replicas, slot::Slot, timers::Timers,
+    replicas::Replicas, slot::Slot, slots::Slots, timers::Timers,
 };
 
 /// A compute unit: decides when its engine gets which packet, and where the flows' states are. See the crate.
@@ -15,7 +15,7 @@ pub struct Unit<E: Engine> {
     config: Config,
     engine: E,
     /// By [`FlowId::slot`].
-    slots: Vec<Slot<E::Packet>>,
+    slots: Slots<E::Packet>,
     past: Past<E::Packet>,
     /// Slots whose flows the unit has anything to do with.
     here: usize,
@@ -33,7 +33,7 @@ impl<E: Engine> Unit<E> {
         Unit {
             config,
             engine,
-            slots: Vec::new(),
+            slots: Slots::default(),
             past: Past::default(),
             here: 0,
             held: 0,
@@ -125,7 +125,7 @@ impl<E: Engine> Unit<E> {
     /// The epoch in which this unit is a flow's owner, and which packets its state covers; none if the state is not here, or
     /// if the unit has heard of the next owner.
     pub fn owned(&self, flow: FlowId) -> Option<(Epoch, Watermark)> {
-        self.slots.get(flow.slot as usize).filter(|slot| slot.is_of(flow))?.owned()
+        self.slots.get(flow.slot).filter(|slot| slot.is_of(flow))?.owned()
     }
 
     /// How many flows it owns, is to own, or still has the states of.
@@ -174,14 +174,10 @@ impl<E: Engine> Unit<E> {
         out: &mut Outbox<E::Packet>,
         act: impl FnOnce(&mut Slot<E::Packet>, &mut Context<'_, E>),
     ) {
-        let at = id.slot as usize;
-        if at >= self.slots.len() {
-            self.slots.resize_with(at + 1, Slot::default);
+        match self.slots.get_mut(id.slot).is_of(id) {
+            true => self.act(now_ns, id, out, act),
+            false => self.at_another(now_ns, id, out, act),
         }
-        if !self.slots[at].is_of(id) {
-            return self.at_another(now_ns, id, out, act);
-        }
-        self.act(now_ns, id, out, act);
     }
 
     /// The same, if it is not the flow that has the slot.
@@ -193,14 +189,14 @@ impl<E: Engine> Unit<E> {
         out: &mut Outbox<E::Packet>,
         act: impl FnOnce(&mut Slot<E::Packet>, &mut Context<'_, E>),
     ) {
-        let before = self.slots[id.slot as usize].id(id.slot);
+        let before = self.slots.get_mut(id.slot).id(id.slot);
         if id.generation < before.generation {
             self.act(now_ns, id, out, act);
             return self.past.tidy(id);
         }
         // The slot's flow is over, as another has it.
         self.act(now_ns, before, out, |slot, cx| slot.end(before.slot, cx));
-        let slot = std::mem::replace(&mut self.slots[id.slot as usize], Slot::new(id.generation));
+        let slot = std::mem::replace(self.slots.get_mut(id.slot), Slot::new(id.generation));
         if slot.is_worth_keeping() {
             self.counters.past_forgotten += self.past.add(before, slot, PAST_MAX);
         }
@@ -214,7 +210,7 @@ impl<E: Engine> Unit<E> {
         out: &mut Outbox<E::Packet>,
         act: impl FnOnce(&mut Slot<E::Packet>, &mut Context<'_, E>),
     ) {
-        let present = &mut self.slots[id.slot as usize];
+        let present = self.slots.get_mut(id.slot);
         let slot = if present.is_of(id) { present } else { self.past.flow(id) };
         let was_here = slot.is_here();
         let mut cx = Context {
@@ -223,10 +219,12 @@ impl<E: Engine> Unit<E> {
             engine: &mut self.engine,
             counters: &mut self.counters,
             replicas: &mut self.replicas,
+            copy: slot.copy,
             held: &mut self.held,
             out,
         };
         act(slot, &mut cx);
+        slot.copy = cx.copy;
         let due_ns = slot.settle(&cx).max(now_ns.saturating_add(1));
         // A time that has moved back is looked at again when it comes: packets that come in order touch no timer.
         if due_ns < slot.armed_ns || !slot.is_here() {

@@ -56,11 +56,15 @@ impl<P> Flow<P> {
             cx.out.to_all.push(Message::Replica { flow, epoch, record });
             return;
         }
-        for &unit in self.targets.units().iter().filter(|&&unit| unit != cx.config.id) {
+        let mut units = self.targets.units().iter().copied().filter(|&unit| unit != cx.config.id);
+        let Some(last) = units.next_back() else { return };
+        let mut send = |unit, record| {
             cx.counters.replicas_sent += 1;
             cx.counters.replica_bytes_sent += bytes;
-            cx.out.to_units.push((unit, Message::Replica { flow, epoch, record: record.clone() }));
-        }
+            cx.out.to_units.push((unit, Message::Replica { flow, epoch, record }));
+        };
+        units.for_each(|unit| send(unit, record.clone()));
+        send(last, record);
     }
 
     /// Asks the router whether the flow is over (DESIGN 3.9).

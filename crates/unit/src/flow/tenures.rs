@@ -67,7 +67,7 @@ impl<P> Flow<P> {
                 self.succession(epoch, previous, last, cx)?.released_ns.get_or_insert(now_ns);
             }
             Start::From { previous, last } => {
-                let copy = cx.replicas.take_exact(self.id.slot, last);
+                let copy = cx.replicas.take_exact(self.id.slot, &mut cx.copy, last);
                 if let Some(record) = copy {
                     if self.restore(&record.bytes, cx) {
                         cx.counters.seamless += 1;

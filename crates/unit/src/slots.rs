@@ -1,0 +1,55 @@
+//! The slots of the router's table, as far as a unit knows flows of them.
+
+use std::hash::{Hash, Hasher};
+
+use crate::slot::Slot;
+
+/// The slots of which a unit knows flows: few of all that there are, so that they lie close together.
+#[derive(Clone, Debug)]
+pub(crate) struct Slots<P> {
+    /// By the slot's number, where it is, from 1; 0: nothing is known.
+    places: Vec<u32>,
+    slots: Vec<Slot<P>>,
+}
+
+impl<P> Default for Slots<P> {
+    fn default() -> Slots<P> {
+        Slots { places: Vec::new(), slots: Vec::new() }
+    }
+}
+
+impl<P> Slots<P> {
+    /// A slot; none if nothing is known of it.
+    #[inline]
+    pub fn get(&self, slot: u32) -> Option<&Slot<P>> {
+        let place = self.places.get(slot as usize)?.checked_sub(1)?;
+        self.slots.get(place as usize)
+    }
+
+    /// A slot.
+    #[inline]
+    pub fn get_mut(&mut self, slot: u32) -> &mut Slot<P> {
+        let place = match self.places.get(slot as usize) {
+            Some(place) if *place > 0 => *place as usize - 1,
+            _ => self.add(slot),
+        };
+        &mut self.slots[place]
+    }
+
+    #[cold]
+    fn add(&mut self, slot: u32) -> usize {
+        if slot as usize >= self.places.len() {
+            self.places.resize(slot as usize + 1, 0);
+        }
+        self.slots.push(Slot::default());
+        // Not more than there are numbers of slots.
+        self.places[slot as usize] = self.slots.len() as u32;
+        self.slots.len() - 1
+    }
+}
+
+impl<P: Hash> Hash for Slots<P> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.slots.hash(state);
+    }
+}
