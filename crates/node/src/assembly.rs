@@ -71,7 +71,14 @@ pub fn assemble(
     let warnings = warnings.collect();
     let chain = Chain::new(stages, options)
         .map_err(|error| vec![Diagnostic::error(error, policy.pipelets[0].span)])?;
-    Ok(Assembly { chain: Box::new(chain), names, ports, both_ways: line.both_ways, seed: options.seed, warnings })
+    Ok(Assembly {
+        chain: Box::new(chain),
+        names,
+        ports,
+        both_ways: line.both_ways,
+        seed: options.seed,
+        warnings,
+    })
 }
 
 /// The way of the packets: the port inside, the functions in order, the port outside.

@@ -60,9 +60,12 @@ impl Output for Sink {
 fn assembly(name: &str) -> Assembly {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let text = std::fs::read_to_string(folder.join(name)).unwrap();
-    let mut files = |file: &str| std::fs::read_to_string(folder.join(file)).map_err(|error| error.to_string());
+    let mut files =
+        |file: &str| std::fs::read_to_string(folder.join(file)).map_err(|error| error.to_string());
     let policy = Policy::read(name, &text, &mut files).map_err(|report| report.render(policy::Colour::Off));
-    node::assemble(&policy.unwrap(), &functions::registry(), SEED, None).map_err(|wrong| format!("{wrong:?}")).unwrap()
+    node::assemble(&policy.unwrap(), &functions::registry(), SEED, None)
+        .map_err(|wrong| format!("{wrong:?}"))
+        .unwrap()
 }
 
 /// Plays frames; a batch is processed after so many.
@@ -90,7 +93,8 @@ fn conversation(name: &str, profile: &Profile) -> Vec<Arriving> {
     let mut generator = Generator::new(profile).unwrap();
     let mut frames = Vec::new();
     while let Some(frame) = generator.next() {
-        let mut arrivals = vec![Arriving { timestamp_ns: frame.timestamp_ns, port: 0, data: frame.data.to_vec() }];
+        let mut arrivals =
+            vec![Arriving { timestamp_ns: frame.timestamp_ns, port: 0, data: frame.data.to_vec() }];
         while let Some(arriving) = arrivals.pop() {
             let mut sink = Sink::default();
             receive(&mut runner, &arriving, &mut sink);
@@ -130,8 +134,12 @@ fn counted(report: &Report) -> String {
         .functions
         .iter()
         .map(|function| {
-            let counters: Vec<_> = function.counters.iter().filter(|(name, _)| *name != "search_memory_bytes").collect();
-            format!("{} {} {} {counters:?} {:?}", function.name, function.packets, function.drops, function.pools)
+            let counters: Vec<_> =
+                function.counters.iter().filter(|(name, _)| *name != "search_memory_bytes").collect();
+            format!(
+                "{} {} {} {counters:?} {:?}",
+                function.name, function.packets, function.drops, function.pools
+            )
         })
         .collect();
     let (drops, flows) = (&report.drops, (report.flows.started, report.flows.live, &report.flows.ended));
@@ -177,7 +185,12 @@ fn check_all(name: &str, payload: Payload) {
             let units = report.units.unwrap();
             println!(
                 "{name} {}: {} packets, {} flows, {} flowlets, {} moves, {:.1} units",
-                units.mode, report.packets_in, units.flows, units.flowlets, units.states_moved, units.tracking.units_mean
+                units.mode,
+                report.packets_in,
+                units.flows,
+                units.flowlets,
+                units.states_moved,
+                units.tracking.units_mean
             );
             if mode == Mode::Packet && rate > 100.0 {
                 assert!(units.states_moved > 100, "too few moves to show anything");

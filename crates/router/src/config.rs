@@ -1,7 +1,7 @@
 //! What a router is told before it runs.
 
-use std::fmt;
 use core::time::Duration;
+use std::fmt;
 
 use packet::memory::OutOfMemory;
 

@@ -19,6 +19,12 @@ impl<P> Default for Slots<P> {
 }
 
 impl<P> Slots<P> {
+    /// Where a slot is is on its way to the cache.
+    #[inline]
+    pub fn prefetch(&self, slot: u32) {
+        packet::memory::prefetch(self.places.as_ptr().wrapping_add(slot as usize));
+    }
+
     /// A slot; none if nothing is known of it.
     #[inline]
     pub fn get(&self, slot: u32) -> Option<&Slot<P>> {

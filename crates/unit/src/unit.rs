@@ -47,13 +47,13 @@ impl<E: Engine> Unit<E> {
     /// First pass over packets that will come: what the unit knows of the flow in this slot is on its way to the cache.
     #[inline]
     pub fn prefetch(&self, slot: u32) {
-        packet::memory::prefetch(self.slots.as_ptr().wrapping_add(slot as usize));
+        self.slots.prefetch(slot);
     }
 
     /// Second pass: so is the flow itself.
     #[inline]
     pub fn prefetch_flow(&self, slot: u32) {
-        if let Some(slot) = self.slots.get(slot as usize) {
+        if let Some(slot) = self.slots.get(slot) {
             slot.prefetch();
         }
     }
@@ -112,7 +112,7 @@ impl<E: Engine> Unit<E> {
 
     /// The engine has nothing of the flow any more: its end is proposed to the router at once, if this unit is its owner.
     pub fn propose_end(&mut self, now_ns: u64, flow: FlowId, out: &mut Outbox<E::Packet>) {
-        if self.slots.get(flow.slot as usize).is_some_and(|slot| slot.is_of(flow)) {
+        if self.slots.get(flow.slot).is_some_and(|slot| slot.is_of(flow)) {
             self.at(now_ns, flow, out, |slot, cx| slot.propose_end(cx));
         }
     }

@@ -77,6 +77,11 @@ impl Tables {
         self.active
     }
 
+    /// Whether there are others.
+    pub fn is_several(&self) -> bool {
+        !self.parked.is_empty()
+    }
+
     /// Flows in the others.
     pub fn parked_flows(&self) -> u64 {
         self.parked.iter().map(|flows| u64::from(flows.records.live())).sum()
@@ -93,7 +98,11 @@ impl Chain {
         if tables.places.is_empty() {
             tables.places.push(0);
         }
-        tables.parked.push(Flows::new(self.flows.records.capacity(), self.layout.clone(), self.parser.hasher)?);
+        tables.parked.push(Flows::new(
+            self.flows.records.capacity(),
+            self.layout.clone(),
+            self.parser.hasher,
+        )?);
         tables.places.push(tables.parked.len() - 1);
         Ok((tables.places.len() - 1) as u16)
     }
@@ -270,7 +279,7 @@ impl Chain {
 
     /// The flow of another table that has this key, which that of `record` is to have as its alias.
     fn holder_elsewhere(&self, record: u32, key: &FlowKey) -> Option<Holder> {
-        if self.tables.parked.is_empty() || self.flows.records.header(record).key == *key {
+        if !self.tables.is_several() || self.flows.records.header(record).key == *key {
             return None;
         }
         let hash = self.parser.hasher.hash(key);

@@ -175,7 +175,9 @@ pub fn summary(outcome: &Outcome) -> String {
 fn units(units: &[(u16, f64, u32)]) -> String {
     let mut text = format!("{:>12} units run\n", units.len());
     for row in units.chunks(4) {
-        let cells = row.iter().map(|(unit, load, _)| format!("{unit:>4} {:<12} {:>4.0}%", bar(load.min(1.2) / 3.0), load * 100.0));
+        let cells = row.iter().map(|(unit, load, _)| {
+            format!("{unit:>4} {:<12} {:>4.0}%", bar(load.min(1.2) / 3.0), load * 100.0)
+        });
         text += &(cells.collect::<Vec<_>>().join(" ") + "\n");
     }
     text

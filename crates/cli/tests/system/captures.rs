@@ -4,9 +4,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use io::capture::{Format, FormatKind, Reader, Record, Writer};
+use node::units::UnitsConfig;
+use router::Mode;
 
 use crate::policies::Kind;
-use crate::run::{Outcome, Sent, run};
+use crate::run::{Outcome, Sent, run, run_on_units};
 use crate::sums;
 use crate::traces::{self, Capture};
 
@@ -28,6 +30,7 @@ fn each(kind: Kind) {
             let changed = compare(kind, capture, &outcome);
             read_again(capture, &outcome);
             same_again(&policy, capture, &outcome);
+            same_on_units(&policy, capture, &outcome);
             (outcome.report.packets_in, outcome.report.dropped(), changed)
         }));
         match judged {
@@ -103,6 +106,26 @@ fn read_again(capture: &Capture, outcome: &Outcome) {
         assert_eq!(record.wire_len, sent.wire_len, "{}", capture.name);
     }
     assert!(reader.next().unwrap().is_none(), "{}", capture.name);
+}
+
+/// The same comes out of units, whatever is given to them; but what flows' ends tell stands in each unit's own order.
+fn same_on_units(policy: &str, capture: &Capture, first: &Outcome) {
+    for mode in [Mode::Flowlet, Mode::Packet] {
+        let config = UnitsConfig { mode, units_max: 5, capacity_bps: 2_000_000, ..UnitsConfig::default() };
+        let other = run_on_units(policy, &capture.records, config);
+        let context = || format!("{} on units, {mode}", capture.name);
+        assert!(first.sent == other.sent, "{}: other packets", context());
+        assert_eq!(first.lasting_report(), other.lasting_report(), "{}", context());
+        let told = |outcome: &Outcome| {
+            let alerts = outcome.alerts.iter().map(|alert| format!("{alert:?}"));
+            let events = outcome.events.iter().map(|event| format!("{event:?}"));
+            let mut told: Vec<_> = alerts.chain(events).collect();
+            told.extend(outcome.flows.iter().map(|flow| format!("{flow:?}")));
+            told.sort();
+            told
+        };
+        assert!(told(first) == told(&other), "{}: other alerts, events or flow reports", context());
+    }
 }
 
 /// The same input and seed give the same output, byte for byte; and so they do one packet at a time, but for the order

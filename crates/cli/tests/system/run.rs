@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 
 use nf::{Alert, Event, EventValue, FlowReport};
-use node::{Frame, From, Report, Runner};
+use node::units::UnitsConfig;
+use node::{Assembly, Frame, From, Report, Runner};
 use packet::{LinkType, Packet};
 use policy::{Colour, Policy};
 
@@ -50,18 +51,29 @@ pub fn runner(policy: &str) -> Runner {
 
 /// A runner of this policy, or what is wrong with it.
 pub fn try_runner(policy: &str) -> Result<Runner, String> {
+    Ok(Runner::new(assembly(policy)?, "test"))
+}
+
+fn assembly(policy: &str) -> Result<Assembly, String> {
     let mut no_files = |_: &str| Err("there are no files".to_owned());
     let policy =
         Policy::read("test.rvl", policy, &mut no_files).map_err(|wrong| wrong.render(Colour::Off))?;
-    let assembly = node::assemble(&policy, &functions::registry(), 7, None).map_err(|wrong| {
+    node::assemble(&policy, &functions::registry(), 7, None).map_err(|wrong| {
         wrong.iter().map(|one| one.render(&policy.report.sources, Colour::Off)).collect::<String>()
-    })?;
-    Ok(Runner::new(assembly, "test"))
+    })
 }
 
 /// Runs a policy over records, `batch` at a time, at most [`node::BATCH`].
 pub fn run(policy: &str, records: &[Recorded], batch: usize) -> Outcome {
-    let mut runner = runner(policy);
+    play(runner(policy), records, batch)
+}
+
+/// The same on units that come and go.
+pub fn run_on_units(policy: &str, records: &[Recorded], config: UnitsConfig) -> Outcome {
+    play(Runner::on_units(assembly(policy).unwrap(), "test", config).unwrap(), records, node::BATCH)
+}
+
+fn play(mut runner: Runner, records: &[Recorded], batch: usize) -> Outcome {
     let mut collected = Collected::default();
     for (number, record) in records.iter().enumerate() {
         let frame = Frame {
@@ -81,10 +93,12 @@ pub fn run(policy: &str, records: &[Recorded], batch: usize) -> Outcome {
 }
 
 impl Outcome {
-    /// The report without what depends on the machine.
+    /// The report without what depends on the machine, and on its units.
     pub fn lasting_report(&self) -> serde_json::Value {
         let mut report = serde_json::to_value(&self.report).unwrap();
-        report.as_object_mut().unwrap().remove("timing");
+        for depends in ["timing", "units"] {
+            report.as_object_mut().unwrap().remove(depends);
+        }
         report
     }
 

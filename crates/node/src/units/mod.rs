@@ -93,10 +93,10 @@ impl Units {
         for _ in 1..config.units_min {
             chain.add_table()?;
         }
-        let unit = |number| {
-            Unit::new(config.unit(UnitId(number)), ChainEngine::new(number, Rc::clone(&machine)))
-        };
-        let mut epochs = Epochs::new(config.epoch_ns, u64::MAX, config.units_max, config.capacity_bps).keeping(EPOCHS_MAX);
+        let unit =
+            |number| Unit::new(config.unit(UnitId(number)), ChainEngine::new(number, Rc::clone(&machine)));
+        let mut epochs =
+            Epochs::new(config.epoch_ns, u64::MAX, config.units_max, config.capacity_bps).keeping(EPOCHS_MAX);
         for number in 0..config.units_min {
             epochs.set_on(0, UnitId(number), true);
             epochs.set_ready(0, UnitId(number), true);
@@ -159,7 +159,12 @@ impl Units {
 
     /// What the units did.
     pub fn report(&self) -> UnitsReport {
-        UnitsReport::of(&self.config, self.router.counters(), self.units.iter().map(Unit::counters), &self.epochs)
+        UnitsReport::of(
+            &self.config,
+            self.router.counters(),
+            self.units.iter().map(Unit::counters),
+            &self.epochs,
+        )
     }
 
     /// The epochs that are over.
@@ -449,7 +454,8 @@ impl Units {
         self.todo.extend(outbox.to_router.drain(..).map(|message| Todo::ToRouter(unit, message)));
         self.todo.extend(outbox.to_units.drain(..).map(|(to, message)| Todo::ToUnit(unit, to, message)));
         for message in outbox.to_all.drain(..) {
-            let others = self.router.units().filter(|other| other.state == UnitState::Active && other.unit != unit);
+            let others =
+                self.router.units().filter(|other| other.state == UnitState::Active && other.unit != unit);
             self.todo.extend(others.map(|other| Todo::ToUnit(unit, other.unit, message.clone())));
         }
         let forwarded = outbox.forwarded.drain(..);
@@ -460,5 +466,4 @@ impl Units {
             chain.drop_admitted(packet, DropReason::Internal, pool);
         }
     }
-
 }
