@@ -64,10 +64,11 @@ impl From<Mode> for router::Mode {
 /// A unit of this scenario.
 pub fn unit_config(scenario: &Scenario) -> unit::Config {
     let (router, units) = (&scenario.router, &scenario.units);
-    let copies = scenario.targets() != Targets::None;
     unit::Config {
         id: UnitId(0),
-        replicate_after_ns: copies.then(|| units.replicate_after.map_or(router.gap.0 / 2, |time| time.0)),
+        replicate_after_ns: scenario
+            .copies()
+            .then(|| units.replicate_after.map_or(router.gap.0 / 2, |time| time.0)),
         order_ns: units.order.0,
         pull_again_ns: units.pull_again.0,
         held_max: units.held_max,

@@ -95,6 +95,11 @@ impl Store {
         self.use_.place == Place::StoreNaive
     }
 
+    /// Whether states are written as soon as flows fall silent (S94).
+    pub fn is_told_early(&self) -> bool {
+        self.use_.place == Place::Store
+    }
+
     /// A request comes: when it has been dealt with.
     pub fn serve(&mut self, now_ns: u64) -> u64 {
         self.busy_until_ns = self.busy_until_ns.max(now_ns) + self.use_.store_time.0;

@@ -3,7 +3,7 @@
 mod stores;
 
 use packet::FlowHasher;
-use proto::{Message, UnitId};
+use proto::{Message, Targets, UnitId};
 use router::{Arrival, Order, Routed, Router};
 use unit::{Dropped, Outbox, Unit};
 use usage::{Epoch, Epochs};
@@ -247,10 +247,14 @@ impl World {
         let sent_ns = begins_ns + self.routing_ns(self.router.counters().assignments - assignments);
         self.router_busy_until_ns = sent_ns;
         self.carry_out_orders(sent_ns);
-        let Routed::To { unit, stamp } = routed else {
+        let Routed::To { unit, mut stamp } = routed else {
             self.tally.refused += 1;
             return Ok(());
         };
+        if self.store.as_ref().is_some_and(Store::is_told_early) {
+            // What would go to all goes to the store.
+            stamp.targets = stamp.targets.map(|_| Targets::ALL);
+        }
         self.checks.stamped(stamp.flow, stamp.clock);
         self.epochs.given(unit, self.service.load_ns(arriving.len));
         let Carried::At(arrives_ns) = self.links.packet(sent_ns, unit) else {

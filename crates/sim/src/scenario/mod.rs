@@ -72,13 +72,17 @@ impl Scenario {
         Ok(toml::from_str(text)?)
     }
 
-    /// Which units a flow's state is copied to ahead; a store is told as all would be.
+    /// Which units a flow's state is copied to ahead.
     pub fn targets(&self) -> Targets {
         match self.state.place {
             Place::Unit => self.router.targets,
-            Place::Store => Targets::All,
-            Place::Reactive | Place::StoreNaive => Targets::None,
+            Place::Reactive | Place::Store | Place::StoreNaive => Targets::None,
         }
+    }
+
+    /// Whether states are copied anywhere ahead: to units, or to a store.
+    pub fn copies(&self) -> bool {
+        self.state.place == Place::Store || self.targets() != Targets::None
     }
 }
 
