@@ -156,6 +156,7 @@ impl Chain {
         self.homes.clear();
         self.look_up(batch);
         self.run(batch, &mut run);
+        debug_assert!(self.refused.is_empty(), "each was dropped in its turn");
     }
 
     /// Takes packets that were looked up through.
@@ -175,7 +176,6 @@ impl Chain {
                 self.alone(packet, parsed, run);
             }
         }
-        debug_assert!(self.refused.is_empty(), "each was dropped in its turn");
         queue.leave(batch, run.out);
         self.advance(self.now_ns, run.pool);
     }

@@ -126,6 +126,11 @@ impl Chain {
         self.parse(batch, |_, _| {});
     }
 
+    /// Whether an admitted packet could not be parsed; to be asked in order.
+    pub fn is_refused(&self, packet: &Packet) -> bool {
+        self.refused.front().is_some_and(|&(sequence, _)| sequence == packet.meta().transit.sequence)
+    }
+
     /// Which flow an admitted packet goes with.
     pub fn way(&self, packet: &Packet) -> Way {
         let meta = packet.meta();

@@ -198,6 +198,9 @@ impl Units {
     /// A packet that was admitted.
     #[inline]
     fn packet(&mut self, packet: Packet) {
+        if packet.meta().class == Class::NotIp && self.machine.borrow().chain.is_refused(&packet) {
+            return self.alone(packet); // As in the chain, no time goes by with what cannot be read.
+        }
         self.now_ns = self.now_ns.max(packet.meta().transit.timestamp_ns);
         if self.now_ns >= self.due_ns {
             self.deliver_routed();
