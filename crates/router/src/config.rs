@@ -37,6 +37,11 @@ pub struct Config {
     pub targets: TargetChoice,
     /// K, how many these are (S55); at most [`TARGETS_COUNT_MAX`]. Fewer if fewer units are active.
     pub targets_count: u8,
+    /// From this share of B on, every packet of a flowlet says its targets once more, with the mark that the state is to be
+    /// copied there [at once](proto::Targets::at_once): a flowlet that is cut by its size leaves no silence in which to do so
+    /// (S62). With 15 KB and packets of 1,500 bytes, 0.9 marks the last one. Above 0, below 1; none: no packet, as in the
+    /// papers.
+    pub push_at: Option<f32>,
     /// What a unit can take, in bits per second on the wire (S41). At least 1.
     pub capacity_bps: u64,
     /// So many units are active from the beginning, and never fewer. At least 1.
@@ -51,6 +56,10 @@ pub struct Config {
     pub bucket_ns: u64,
     /// Buckets that a unit's load is measured over (S40); 1 to [`BUCKETS_MAX`].
     pub buckets: usize,
+    /// Buckets that a unit's load is measured over as well, so that a burst that the others hide keeps flowlets away from its
+    /// unit at once: where that load is the higher one, it counts instead. Starting and draining units goes by the other. 0:
+    /// none, as in the papers, whose limit this is (S105); at most [`buckets`](Config::buckets).
+    pub alarm_buckets: usize,
     /// Flows that there is room for; 1 to [`FLOWS_MAX`].
     pub flows_max: u32,
     /// What becomes of a flow that there is no room for.
@@ -69,7 +78,8 @@ impl Default for Config {
             lambda: 0.25, // S37
             choice: Choice::MostUtilised,
             targets: TargetChoice::Weighted,
-            targets_count: 3,            // S55
+            targets_count: 3, // S55
+            push_at: None,
             capacity_bps: 1_000_000_000, // S41
             units_min: 1,
             units_max: 10, // S41
@@ -77,6 +87,7 @@ impl Default for Config {
             idle_ns: 200_000_000,
             bucket_ns: 500_000, // S40
             buckets: 200,       // S40
+            alarm_buckets: 0,
             flows_max: 1_000_000,
             when_full: WhenFull::RefuseNew,
             seed: 0,
@@ -122,7 +133,8 @@ pub enum Choice {
 }
 
 /// How the units that get a copy of a flowlet's state are chosen: distinct, active, never the owner itself, which has it.
-/// They are of use to what comes behind a gap; a flowlet that is cut by its size leaves no time to copy anything (S62).
+/// They are of use to what comes behind a gap; a flowlet that is cut by its size leaves no time to copy anything (S62), unless
+/// that begins before it ends: see [`Config::push_at`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetChoice {
     /// At random, with weights inverse to the unit's number, counted from 1 (S56).
@@ -179,6 +191,16 @@ pub enum RouterError {
 }
 
 impl Config {
+    /// A flowlet with more bytes than this is likely to be cut by its size.
+    pub(crate) fn push_above(&self) -> u64 {
+        match (self.mode, self.push_at) {
+            (Mode::Flowlet, Some(share)) if self.size_max < u64::MAX => {
+                (f64::from(share) * self.size_max as f64).round() as u64
+            }
+            _ => u64::MAX,
+        }
+    }
+
     /// Whether a router can be made like this.
     pub(crate) fn check(&self) -> Result<(), RouterError> {
         let period_ns = match self.mode {
@@ -217,7 +239,15 @@ impl Config {
             self.targets_count.into(),
             self.targets_count <= TARGETS_COUNT_MAX,
         )?;
+        let push_at = self.push_at.unwrap_or(0.5);
+        in_range("push_at", "above 0, below 1", push_at.into(), push_at > 0.0 && push_at < 1.0)?;
         in_range("buckets", "1 to 10000", self.buckets as f64, (1..=BUCKETS_MAX).contains(&self.buckets))?;
+        in_range(
+            "alarm_buckets",
+            "0 to buckets",
+            self.alarm_buckets as f64,
+            self.alarm_buckets <= self.buckets,
+        )?;
         in_range("flows_max", "1 to 2^30", self.flows_max.into(), (1..=FLOWS_MAX).contains(&self.flows_max))?;
         if let Mode::Rss { buckets, .. } = self.mode {
             in_range("mode.buckets", "1 to 4096", buckets.into(), (1..=RSS_BUCKETS_MAX).contains(&buckets))?;

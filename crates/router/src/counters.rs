@@ -41,6 +41,9 @@ pub struct Counters {
     /// Times that no active unit had room, and the least loaded one was chosen (S44).
     pub assignments_without_room: u64,
 
+    /// Packets that say that the state is to be copied at once (S62).
+    pub pushes: u64,
+
     /// Units that were ordered to start.
     pub units_started: u64,
     /// Units that were told to hand over their flows (S43).

@@ -1,23 +1,21 @@
 //! What a router knows of a flow: a slot of its table.
 
-use packet::FlowKey;
 use proto::{Targets, UnitId};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::config::TARGETS_COUNT_MAX;
+use crate::key::ShortKey;
 
-/// What every packet of a flow needs: two cache lines. All zero: a slot that had no flow.
+/// What every packet of a flow needs: one cache line. All zero: a slot that had no flow.
 #[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub(crate) struct Flow {
     /// The key that it began with.
-    pub key: FlowKey,
+    pub key: ShortKey,
     /// When its last packet came.
     pub last_seen_ns: u64,
     /// Its packets so far (S58).
     pub clock: u64,
-    /// When its flowlet's first packet came.
-    pub started_ns: u64,
     /// Bytes of its flowlet so far.
     pub bytes: u64,
     /// The clock of the last packet that its previous owner got; in a free slot, the next free slot and 1.
@@ -26,32 +24,48 @@ pub(crate) struct Flow {
     pub epoch: u32,
     /// Flows that had the slot before.
     pub generation: u32,
-    /// What was expected of its flowlet, in bits per second.
-    pub estimate_bps: f32,
     owner: u16,
     previous: u16,
-    /// Where its flowlet's state goes.
-    pub targets: TargetList,
+    /// What was expected of its flowlet, in bits per second.
+    pub estimate_bps: f32,
 }
 
-const _: () = assert!(size_of::<Flow>() == 128, "two cache lines");
+/// What only the first packet of a flowlet needs, and a flow's end: one more.
+#[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C, align(64))]
+pub(crate) struct Flowlet {
+    /// When its first packet came.
+    pub started_ns: u64,
+    /// The hash of the key that the flow began with.
+    pub hash: u64,
+    /// Where its state goes.
+    pub targets: TargetList,
+    unused: [u64; 3],
+}
+
+const _: () = assert!(size_of::<Flow>() == 64 && size_of::<Flowlet>() == 64, "a cache line each");
+
+impl Flowlet {
+    /// The first one of a flow.
+    pub fn first(hash: u64, now_ns: u64) -> Flowlet {
+        Flowlet { started_ns: now_ns, hash, targets: TargetList::NONE, unused: [0; 3] }
+    }
+}
 
 impl Flow {
     /// A flow in epoch 1 that had no packet yet.
-    pub fn new(key: FlowKey, generation: u32, owner: UnitId, now_ns: u64) -> Flow {
+    pub fn new(key: ShortKey, generation: u32, owner: UnitId, now_ns: u64) -> Flow {
         Flow {
             key,
             last_seen_ns: now_ns,
             clock: 0,
-            started_ns: now_ns,
             bytes: 0,
             last: 0,
             epoch: 1,
             generation,
-            estimate_bps: 0.0,
             owner: owner.0,
             previous: 0,
-            targets: TargetList::NONE,
+            estimate_bps: 0.0,
         }
     }
 
@@ -116,7 +130,12 @@ impl TargetList {
     /// Those that are named.
     #[inline]
     pub fn units(&self) -> impl Iterator<Item = UnitId> + '_ {
-        self.units.get(..usize::from(self.len)).unwrap_or_default().iter().map(|&unit| UnitId(unit))
+        self.named().iter().map(|&unit| UnitId(unit))
+    }
+
+    #[inline]
+    fn named(&self) -> &[u16] {
+        self.units.get(..usize::from(self.len)).unwrap_or_default()
     }
 
     /// Whether the unit, which is active, is one of them.
@@ -130,10 +149,6 @@ impl From<TargetList> for Targets {
         if list.is_all() {
             return Targets::ALL;
         }
-        let mut targets = Targets::NONE;
-        list.units().for_each(|unit| {
-            targets.add(unit);
-        });
-        targets
+        Targets::of_distinct(list.units())
     }
 }

@@ -1,7 +1,7 @@
 //! Where a flow is cut into flowlets, and how much a flowlet is expected to bring.
 
 use crate::config::Config;
-use crate::flow::Flow;
+use crate::flow::{Flow, Flowlet};
 use crate::load::rate_bps;
 
 /// Why a flowlet of a known flow begins.
@@ -48,14 +48,14 @@ impl Demand {
 
     /// The flow's flowlet is over: what to expect of its next one (S34). The flowlet counts at once, so that one that was
     /// cut by its size tells of the spike that it is part of (S45).
-    pub fn of_next_bps(&mut self, flow: &Flow) -> f32 {
-        let measured_bps = self.measure(flow);
+    pub fn of_next_bps(&mut self, flow: &Flow, flowlet: &Flowlet) -> f32 {
+        let measured_bps = self.measure(flow, flowlet);
         self.alpha * measured_bps + (1.0 - self.alpha) * flow.estimate_bps
     }
 
     /// The flow's flowlet is over: what it brought. It counts as one of T at least: a lone packet is no burst.
-    pub fn measure(&mut self, flow: &Flow) -> f32 {
-        let time_ns = flow.last_seen_ns.saturating_sub(flow.started_ns).max(self.gap_ns);
+    pub fn measure(&mut self, flow: &Flow, flowlet: &Flowlet) -> f32 {
+        let time_ns = flow.last_seen_ns.saturating_sub(flowlet.started_ns).max(self.gap_ns);
         let measured_bps = rate_bps(flow.bytes, time_ns);
         self.sum_bps += f64::from(measured_bps);
         self.count += 1;

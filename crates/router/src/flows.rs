@@ -7,11 +7,15 @@ use proto::{FlowId, UnitId};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::config::DISPLACED_AFTER_NS;
-use crate::flow::Flow;
+use crate::flow::{Flow, Flowlet};
+use crate::key::ShortKey;
 
 /// The flows of a router.
 pub(crate) struct Flows {
     slots: Zeroed<Flow>,
+    flowlets: Zeroed<Flowlet>,
+    /// Those keys of which a part stands in the slot: pages of the table that none needs take no memory.
+    keys: Zeroed<WholeKey>,
     backs: Zeroed<Back>,
     index: Index,
     flows_max: u32,
@@ -22,17 +26,33 @@ pub(crate) struct Flows {
     free: u64,
     /// Where the search for a flow to displace goes on.
     hand: u32,
+    ahead: Ahead,
 }
 
-/// What only packets that came by the alias need, and a flow's end: one cache line.
+/// Whether flowlets are brought to the cache, too, ahead of their packets: only if many of late began one.
+#[derive(Default)]
+struct Ahead {
+    flowlets: bool,
+    /// How many flowlets and packets there were when that was said.
+    said_at: (u64, u64),
+}
+
+/// A key that is longer than it is in short: one cache line.
 #[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
-#[repr(C)]
+#[repr(C, align(64))]
+struct WholeKey {
+    key: FlowKey,
+    unused: [u64; 2],
+}
+
+/// What only packets that came by the alias need: one cache line.
+#[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C, align(64))]
 struct Back {
     /// The key that rewritten packets have; all zero if there is none.
     alias: FlowKey,
     alias_hash: u64,
-    /// The hash of the key that the flow began with.
-    hash: u64,
+    unused: u64,
 }
 
 /// What was rewritten cannot reach this flow: it looks like another one's.
@@ -62,6 +82,10 @@ pub(crate) struct Found {
 /// Flows that are looked at when one has to go.
 const DISPLACEMENT_SAMPLE: u32 = 16;
 
+/// If so many packets come to a flowlet, or fewer, then flowlets are brought to the cache ahead of all packets: a line more for
+/// each is then about what waiting for the lines of some would cost.
+const PACKETS_PER_FLOWLET: u64 = 6;
+
 /// The index names a flow by its key or by its alias; no number stands in it twice.
 const fn by_key(slot: u32) -> u32 {
     slot << 1
@@ -77,6 +101,8 @@ impl Flows {
         let count = flows_max as usize;
         Ok(Flows {
             slots: Zeroed::new(count)?,
+            flowlets: Zeroed::new(count)?,
+            keys: Zeroed::new(count)?,
             backs: Zeroed::new(count)?,
             index: Index::new(2 * count)?,
             flows_max,
@@ -84,6 +110,7 @@ impl Flows {
             live: 0,
             free: 0,
             hand: 0,
+            ahead: Ahead::default(),
         })
     }
 
@@ -100,24 +127,35 @@ impl Flows {
             return;
         };
         let slot = (number >> 1) as usize;
-        let line = self.slots.as_ptr().wrapping_add(slot).cast::<[u8; 64]>();
-        prefetch(line);
-        prefetch(line.wrapping_add(1));
+        prefetch(self.slots.as_ptr().wrapping_add(slot));
+        if self.ahead.flowlets {
+            prefetch(self.flowlets.as_ptr().wrapping_add(slot));
+        }
         if number & 1 == 1 {
             prefetch(self.backs.as_ptr().wrapping_add(slot));
         }
     }
 
+    /// So many flowlets and packets there were so far: what comes will be like what came since this was said last.
+    pub fn expect_flowlets(&mut self, flowlets: u64, packets: u64) {
+        let (flowlets_before, packets_before) = self.ahead.said_at;
+        self.ahead.flowlets = (flowlets - flowlets_before) * PACKETS_PER_FLOWLET >= packets - packets_before;
+        self.ahead.said_at = (flowlets, packets);
+    }
+
     /// The flow with this key or alias.
     #[inline]
     pub fn find(&self, hash: u64, key: &FlowKey) -> Option<Found> {
+        let short = ShortKey::of(key);
         let number = self.index.find(hash, |number| {
             let slot = (number >> 1) as usize;
-            let its_key = if number & 1 == 0 { &self.slots[slot].key } else { &self.backs[slot].alias };
-            its_key == key
+            match number & 1 {
+                0 => self.is_at(slot, short, key),
+                _ => self.backs[slot].alias == *key,
+            }
         })?;
         let slot = number >> 1;
-        let hash = if number & 1 == 0 { hash } else { self.backs[slot as usize].hash };
+        let hash = if number & 1 == 0 { hash } else { self.hash(slot) };
         Some(Found { slot, hash })
     }
 
@@ -131,6 +169,18 @@ impl Flows {
     #[inline]
     pub fn get_mut(&mut self, slot: u32) -> &mut Flow {
         &mut self.slots[slot as usize]
+    }
+
+    /// The flowlet of a slot, which must be one of the table's.
+    #[inline]
+    pub fn flowlet(&self, slot: u32) -> &Flowlet {
+        &self.flowlets[slot as usize]
+    }
+
+    /// The slot and its flowlet, to be changed.
+    #[inline]
+    pub fn both_mut(&mut self, slot: u32) -> (&mut Flow, &mut Flowlet) {
+        (&mut self.slots[slot as usize], &mut self.flowlets[slot as usize])
     }
 
     /// The slot of a flow that is not over, by its name.
@@ -155,7 +205,7 @@ impl Flows {
 
     /// The hash of the key that the flow began with.
     pub fn hash(&self, slot: u32) -> u64 {
-        self.backs[slot as usize].hash
+        self.flowlets[slot as usize].hash
     }
 
     /// Slots that were ever used are those below this one.
@@ -188,19 +238,23 @@ impl Flows {
             _ => self.free = flow.last,
         }
         self.live += 1;
-        *flow = Flow::new(*key, flow.generation, owner, now_ns);
-        self.backs[slot as usize].hash = hash;
+        let short = ShortKey::of(key);
+        *flow = Flow::new(short, flow.generation, owner, now_ns);
+        self.flowlets[slot as usize] = Flowlet::first(hash, now_ns);
+        if !short.is_all() {
+            self.keys[slot as usize].key = *key;
+        }
         Some(slot)
     }
 
     /// Forgets the flow; whether its slot may have another.
     pub fn remove(&mut self, slot: u32) -> bool {
         self.drop_alias(slot);
-        self.index.remove(self.backs[slot as usize].hash, by_key(slot));
+        self.index.remove(self.hash(slot), by_key(slot));
         self.live -= 1;
         let flow = &mut self.slots[slot as usize];
         flow.epoch = 0;
-        flow.key = FlowKey::default();
+        flow.key = ShortKey::default();
         let Some(generation) = flow.generation.checked_add(1) else {
             return false;
         };
@@ -223,10 +277,11 @@ impl Flows {
 
     /// Notes the key that the flow's packets have once they are rewritten, in place of the one noted before.
     pub fn set_alias(&mut self, id: FlowId, alias: &FlowKey, hash: u64) -> Result<(), NoAlias> {
-        let Some(flow) = self.live(id) else {
+        if self.live(id).is_none() {
             return Err(NoAlias::Late);
-        };
-        let is_needed = flow.key != *alias && *alias != FlowKey::default();
+        }
+        let is_needed =
+            !self.is_at(id.slot as usize, ShortKey::of(alias), alias) && *alias != FlowKey::default();
         if let Some(other) = self.find(hash, alias).filter(|other| other.slot != id.slot) {
             return Err(NoAlias::Taken(AliasTaken { by: self.id(other.slot) }));
         }
@@ -237,6 +292,12 @@ impl Flows {
             (back.alias, back.alias_hash) = (*alias, hash);
         }
         Ok(())
+    }
+
+    /// Whether the slot's flow began with this key, which is so in short.
+    #[inline(always)]
+    fn is_at(&self, slot: usize, short: ShortKey, key: &FlowKey) -> bool {
+        self.slots[slot].key == short && (short.is_all() || self.keys[slot].key == *key)
     }
 
     fn drop_alias(&mut self, slot: u32) {

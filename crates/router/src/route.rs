@@ -20,19 +20,26 @@ impl Router {
         let now_ns = self.at(now_ns);
         if now_ns >= self.meter.ends_ns() {
             self.roll(now_ns);
+            self.due_ns = self.due_ns.min(self.meter.ends_ns());
         }
         let Some(found) = self.flows.find(arrival.hash, arrival.key) else {
             return self.begin(now_ns, arrival, orders);
         };
-        let targets =
-            self.cut(now_ns, found, arrival.len).map(|cut| self.next_flowlet(now_ns, found, cut, orders));
-        self.stamp(now_ns, found, arrival.len, targets)
+        match self.cut(now_ns, found, arrival.len) {
+            None if self.is_near_its_end(found.slot, arrival.len) => {
+                let targets = self.targets_at_once(found.slot);
+                self.stamp(now_ns, found, arrival.len, targets)
+            }
+            None => self.stamp(now_ns, found, arrival.len, None),
+            Some(cut) => self.begin_flowlet(now_ns, found, arrival.len, cut, orders),
+        }
     }
 
+    /// A bucket of the load meter is over.
     #[cold]
-    fn roll(&mut self, now_ns: u64) {
+    pub(crate) fn roll(&mut self, now_ns: u64) {
         self.meter.roll(now_ns);
-        self.due_ns = self.due_ns.min(self.meter.ends_ns());
+        self.flows.expect_flowlets(self.counters.flowlets(), self.counters.packets);
     }
 
     /// Whether this packet begins a flowlet of a known flow (S29, S32).
@@ -45,11 +52,34 @@ impl Router {
         let by_mode = match self.config.mode {
             Mode::Flowlet => return flowlet::cut(flow, now_ns, len, &self.config),
             Mode::Flow => false,
-            Mode::SmartFlow { every_ns } => now_ns / every_ns != flow.started_ns / every_ns,
+            Mode::SmartFlow { every_ns } => {
+                now_ns / every_ns != self.flows.flowlet(found.slot).started_ns / every_ns
+            }
             Mode::Packet => true,
             Mode::Rss { .. } => self.rss.as_ref().is_some_and(|rss| rss.owner(found.hash) != flow.owner()),
         };
         by_mode.then_some(Cut::Mode)
+    }
+
+    /// Whether this packet makes its flowlet so long that it is likely to be cut (S62).
+    #[inline]
+    fn is_near_its_end(&self, slot: u32, len: u32) -> bool {
+        self.flows.get(slot).bytes.saturating_add(len.into()) > self.push_above
+    }
+
+    /// The flowlet's targets as far as they are still active, to be copied to at once; none if it has none.
+    #[cold]
+    fn targets_at_once(&mut self, slot: u32) -> Option<Targets> {
+        let list = &self.flows.flowlet(slot).targets;
+        let targets = match list.is_all() {
+            true => Targets::ALL,
+            false => Targets::of_distinct(list.units().filter(|&unit| self.units.is_active(unit))),
+        };
+        if targets == Targets::NONE {
+            return None;
+        }
+        self.counters.pushes += 1;
+        Some(targets.at_once())
     }
 
     /// The first packet of a flow (S33, S49).
@@ -66,6 +96,7 @@ impl Router {
             self.counters.refused += 1;
             return Routed::Refused;
         }
+        self.meter.reckon();
         let estimate_bps = self.demand.of_new_flow_bps();
         let chosen = self.choose(estimate_bps, arrival.hash, None);
         let created = chosen.and_then(|chosen| {
@@ -81,12 +112,20 @@ impl Router {
         self.count_assignment(chosen, orders);
         self.units.gains(chosen.unit);
         self.flows.get_mut(found.slot).estimate_bps = estimate_bps;
-        let targets = self.choose_targets(found.slot);
+        let targets = self.choose_targets(found.slot, arrival.len);
         self.stamp(now_ns, found, arrival.len, Some(targets))
     }
 
-    /// A flowlet of a known flow begins with the packet that comes now; its targets.
-    fn next_flowlet(&mut self, now_ns: u64, found: Found, cut: Cut, orders: &mut Vec<Order>) -> Targets {
+    /// A flowlet of a known flow begins with this packet.
+    #[inline(never)] // So that what it needs is no burden to other packets.
+    fn begin_flowlet(
+        &mut self,
+        now_ns: u64,
+        found: Found,
+        len: u32,
+        cut: Cut,
+        orders: &mut Vec<Order>,
+    ) -> Routed {
         let counter = match cut {
             Cut::Gap => &mut self.counters.flowlets_by_gap,
             Cut::Size => &mut self.counters.flowlets_by_size,
@@ -94,10 +133,11 @@ impl Router {
             Cut::Drain => &mut self.counters.flowlets_by_drain,
         };
         *counter += 1;
-        let flow = self.flows.get_mut(found.slot);
-        flow.estimate_bps = self.demand.of_next_bps(flow);
-        (flow.started_ns, flow.bytes) = (now_ns, 0);
-        let (owner, estimate_bps, targets) = (flow.owner(), flow.estimate_bps, flow.targets);
+        self.meter.reckon();
+        let (flow, flowlet) = self.flows.both_mut(found.slot);
+        flow.estimate_bps = self.demand.of_next_bps(flow, flowlet);
+        (flow.bytes, flowlet.started_ns) = (0, now_ns);
+        let (owner, estimate_bps, targets) = (flow.owner(), flow.estimate_bps, flowlet.targets);
         if let Some(chosen) = self.choose_again(cut, found, owner, estimate_bps, &targets, orders) {
             self.count_assignment(chosen, orders);
             if chosen.unit != owner && self.hand_over(found.slot, chosen.unit, orders).is_some() {
@@ -105,7 +145,8 @@ impl Router {
                 self.counters.assignments_moved_to_target += u64::from(targets.contains(chosen.unit));
             }
         }
-        self.choose_targets(found.slot)
+        let targets = self.choose_targets(found.slot, len);
+        self.stamp(now_ns, found, len, Some(targets))
     }
 
     /// The unit for a known flow's next flowlet; none if it stays where it is without a choice.
@@ -121,7 +162,7 @@ impl Router {
         if !matches!(self.config.mode, Mode::SmartFlow { .. }) || cut == Cut::Drain {
             return self.choose(estimate_bps, found.hash, Some((owner, targets)));
         }
-        if self.meter.loads_bps()[owner.index()] <= self.config.capacity_bps as f32 {
+        if self.meter.loads().of(owner) <= self.config.capacity_bps as f32 {
             return None;
         }
         let chosen = self.choose(estimate_bps, found.hash, Some((owner, targets)))?;
@@ -152,7 +193,7 @@ impl Router {
         let some_have = so_far.filter(|(_, targets)| !targets.is_all());
         let having_state =
             some_have.into_iter().flat_map(|(owner, targets)| std::iter::once(owner).chain(targets.units()));
-        self.assigner.choose(self.meter.loads_bps(), estimate_bps, having_state, active.len())
+        self.assigner.choose(self.meter.loads(), estimate_bps, having_state, active.len())
     }
 
     fn count_assignment(&mut self, chosen: Chosen, orders: &mut Vec<Order>) {
@@ -163,12 +204,13 @@ impl Router {
         }
     }
 
-    fn choose_targets(&mut self, slot: u32) -> Targets {
-        let flow = self.flows.get_mut(slot);
-        let targets =
-            self.assigner.targets(flow.owner(), flow.estimate_bps, self.units.active(), &mut self.meter);
-        flow.targets = targets;
-        targets.into()
+    /// The targets of a flowlet that begins with a packet of this length (S54).
+    fn choose_targets(&mut self, slot: u32, len: u32) -> Targets {
+        let (flow, flowlet) = self.flows.both_mut(slot);
+        let active = self.units.active();
+        flowlet.targets = self.assigner.targets(flow.owner(), flow.estimate_bps, active, &mut self.meter);
+        let targets = flowlet.targets.into();
+        if self.is_near_its_end(slot, len) { self.targets_at_once(slot).unwrap_or(targets) } else { targets }
     }
 
     /// The flow is another unit's from now on, and the owner so far is told (DESIGN 3.1). The new epoch; none, and nothing
@@ -214,9 +256,9 @@ impl Router {
     /// keep of it is worth nothing, and goes with the next flow that has the slot.
     pub(crate) fn end(&mut self, slot: u32, orders: &mut Vec<Order>) {
         let message = Message::End { flow: self.flows.id(slot) };
-        let flow = self.flows.get(slot);
-        self.demand.measure(flow);
-        let (owner, targets) = (flow.owner(), flow.targets);
+        let (flow, flowlet) = (self.flows.get(slot), self.flows.flowlet(slot));
+        self.demand.measure(flow, flowlet);
+        let (owner, targets) = (flow.owner(), flowlet.targets);
         let before = (flow.epoch > 1).then(|| flow.previous()).filter(|&unit| !targets.contains(unit));
         orders.push(Order::Send { to: owner, message: message.clone() });
         let mut tell = |to: UnitId| {

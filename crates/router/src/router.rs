@@ -27,6 +27,8 @@ pub struct Router {
     pub(crate) due_ns: u64,
     /// Where the search for flows of units that drain goes on.
     pub(crate) hand: u32,
+    /// A flowlet with more bytes than this is likely to be cut by its size (S62); the highest number: none is.
+    pub(crate) push_above: u64,
     /// Whose turn it is, of the active units, when packets are sprayed.
     pub(crate) turn: usize,
 }
@@ -92,7 +94,7 @@ impl Router {
         let mut router = Router {
             flows: Flows::new(config.flows_max)?,
             units: Units::new(config.units_max),
-            meter: Meter::new(config.units_max, config.buckets, config.bucket_ns)?,
+            meter: Meter::new(&config)?,
             assigner: Assigner::new(&config),
             counters: Counters::default(),
             rss,
@@ -100,10 +102,13 @@ impl Router {
             now_ns: 0,
             due_ns: 0,
             hand: 0,
+            push_above: config.push_above(),
             turn: 0,
             config,
         };
-        (0..router.config.units_min).for_each(|unit| router.activate(UnitId(unit), 0));
+        (0..router.config.units_min).for_each(|unit| router.meter.activate(UnitId(unit), 0));
+        router.units.activate_first(router.config.units_min);
+        router.assigner.set_active(router.units.active());
         Ok(router)
     }
 

@@ -23,7 +23,10 @@ impl Router {
         if now_ns < self.due_ns {
             return;
         }
-        self.meter.roll(now_ns);
+        if now_ns >= self.meter.ends_ns() {
+            self.roll(now_ns);
+        }
+        self.meter.reckon();
         if let Some(rss) = &mut self.rss {
             self.counters.buckets_moved += rss.balance(now_ns, self.units.active());
         }
@@ -101,8 +104,7 @@ impl Router {
     /// Starts a unit if all active ones are nearly full (S42).
     fn start_ahead(&mut self, orders: &mut Vec<Order>) {
         let from_bps = self.config.start_at * self.config.capacity_bps as f32;
-        let loads_bps = self.meter.loads_bps();
-        if self.units.active().iter().all(|unit| loads_bps[unit.index()] > from_bps) {
+        if self.units.active().iter().all(|&unit| self.meter.sustained_bps(unit) > from_bps) {
             self.start_one(orders);
         }
     }
@@ -130,7 +132,7 @@ impl Router {
         let Some(&idle) = active.iter().rev().find(is_idle) else {
             return;
         };
-        let total_bps: f32 = active.iter().map(|unit| self.meter.loads_bps()[unit.index()]).sum();
+        let total_bps: f32 = active.iter().map(|&unit| self.meter.sustained_bps(unit)).sum();
         let up_to_bps = DRAIN_BELOW * self.config.start_at * self.config.capacity_bps as f32;
         if total_bps / (active.len() - 1) as f32 > up_to_bps {
             return;
@@ -169,13 +171,12 @@ impl Router {
         let to = match &self.rss {
             Some(rss) => rss.owner(self.flows.hash(slot)),
             None => {
-                let loads_bps = self.meter.loads_bps();
                 let active = self.units.active().len();
                 let chosen = self.assigner.choose_like(
                     Choice::LowestId,
-                    loads_bps,
+                    self.meter.loads(),
                     flow.estimate_bps,
-                    flow.targets.units(),
+                    self.flows.flowlet(slot).targets.units(),
                     active,
                 );
                 let Some(chosen) = chosen else {
@@ -219,6 +220,6 @@ impl Router {
     fn has_more_to_do(&self) -> bool {
         self.units.draining() > 0
             || self.units.active().len() > usize::from(self.config.units_min)
-            || self.units.active().iter().any(|unit| self.meter.loads_bps()[unit.index()] > 0.0)
+            || self.units.active().iter().any(|&unit| self.meter.sustained_bps(unit) > 0.0)
     }
 }

@@ -96,6 +96,16 @@ impl Units {
 
     pub fn set_state(&mut self, unit: UnitId, state: UnitState) {
         self.units[unit.index()].state = state;
+        self.count();
+    }
+
+    /// The first so many are active.
+    pub fn activate_first(&mut self, count: u16) {
+        self.units.iter_mut().take(count.into()).for_each(|unit| unit.state = UnitState::Active);
+        self.count();
+    }
+
+    fn count(&mut self) {
         let count = |state| self.units.iter().filter(|unit| unit.state == state).count() as u16;
         (self.starting, self.draining) = (count(UnitState::Starting), count(UnitState::Draining));
         self.active.clear();

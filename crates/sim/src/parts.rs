@@ -28,6 +28,7 @@ pub fn router_config(scenario: &Scenario, seed: u64) -> router::Config {
             Targets::Predicted => router::TargetChoice::Predicted,
         },
         targets_count: router.targets_count,
+        push_at: router.push_at.map(|share| share.0 as f32),
         capacity_bps: router.capacity.unwrap_or(units.capacity).0,
         units_min: units.count.min,
         units_max: units.count.max,
@@ -35,6 +36,7 @@ pub fn router_config(scenario: &Scenario, seed: u64) -> router::Config {
         idle_ns: router.idle.0,
         bucket_ns: router.bucket.0,
         buckets: router.buckets,
+        alarm_buckets: router.alarm_buckets,
         flows_max: router.flows_max.get(),
         when_full: match router.when_full {
             WhenFull::RefuseNew => router::WhenFull::RefuseNew,

@@ -3,7 +3,8 @@
 //! A tape of frames is played through a chain, batch by batch: each frame is copied into a buffer, parsed, looked up,
 //! processed and given back. Rounds of the workload and of its *floor* (copy, parse, hash, one look-up, rewrite: what no
 //! stateful function can do without) are interleaved, and medians are shown, so that the ratio means something on a
-//! machine that other work shares.
+//! machine that other work shares. So are, for the router's workloads, rounds of copying and parsing the same packets: what is
+//! left, round by round, is the router's own.
 
 mod conversation;
 mod floor;
@@ -22,7 +23,10 @@ use floor::Floor;
 use tape::Tape;
 use workload::Workload;
 
-/// Measures what a packet costs.
+/// Measures what a packet costs
+///
+/// For the workloads `router` and `router-flowlet`, rounds of nothing but copying and parsing the same packets are interleaved:
+/// `parse ns` is the median of these, and `own ns`, the router's own share, that of the differences of neighbouring rounds.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// What to measure
@@ -77,6 +81,11 @@ struct Measured {
     /// Of single rounds.
     ns_per_packet_min: f64,
     ns_per_packet_max: f64,
+    /// Of the router's workloads: what copying and parsing the same packets takes, and what is left for the router.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parse_ns_per_packet: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    own_ns_per_packet: Option<f64>,
     /// Bytes of a flow's record.
     record_bytes: usize,
 }
@@ -120,15 +129,28 @@ fn measure(args: &Args, flows: u32) -> anyhow::Result<Measured> {
     let mut floor = Floor::new(flows, args.batch as usize)?;
     world.warm_up(&tape)?;
     floor.warm_up(&tape);
-    let (mut ours, mut floors) = (Vec::new(), Vec::new());
+    let mut without = args.workload.without(args.batch as usize);
+    if let Some(without) = &mut without {
+        without.warm_up(&tape)?;
+    }
+    let (mut ours, mut floors, mut parses, mut owns) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for round in 0..args.rounds {
         let from = workload::WARM_UP + round as usize * args.packets as usize;
         floors.push(per_packet(args.packets, || floor.play(&tape, from, args.packets as usize)));
         bar.inc(1);
-        ours.push(per_packet(args.packets, || world.play(&tape, from, args.packets as usize)));
+        let all = per_packet(args.packets, || world.play(&tape, from, args.packets as usize));
+        ours.push(all);
+        if let Some(without) = &mut without {
+            let parse = per_packet(args.packets, || without.play(&tape, from, args.packets as usize));
+            parses.push(parse);
+            owns.push(all - parse);
+        }
         bar.inc(1);
     }
     world.check()?;
+    if let Some(without) = &without {
+        without.check()?;
+    }
     bar.finish_and_clear();
     let ns_per_packet = median(&mut ours);
     Ok(Measured {
@@ -144,6 +166,8 @@ fn measure(args: &Args, flows: u32) -> anyhow::Result<Measured> {
         floor_ns_per_packet: median(&mut floors),
         ns_per_packet_min: ours[0],
         ns_per_packet_max: ours[ours.len() - 1],
+        parse_ns_per_packet: without.as_ref().map(|_| median(&mut parses)),
+        own_ns_per_packet: without.as_ref().map(|_| median(&mut owns)),
         record_bytes: world.record_len(),
     })
 }
@@ -162,7 +186,7 @@ fn median(values: &mut [f64]) -> f64 {
 }
 
 fn table(results: &[Measured]) -> String {
-    let mut table = Table::new(&[
+    let mut columns = vec![
         "workload",
         "flows",
         "bytes",
@@ -174,9 +198,13 @@ fn table(results: &[Measured]) -> String {
         "x floor",
         "min",
         "max",
-    ]);
+    ];
+    if results.iter().any(|r| r.own_ns_per_packet.is_some()) {
+        columns.extend(["parse ns", "own ns"]);
+    }
+    let mut table = Table::new(&columns);
     for r in results {
-        table.row(vec![
+        let mut row = vec![
             r.workload.to_owned(),
             thousands(r.flows.into()),
             r.packet_size.to_string(),
@@ -188,7 +216,11 @@ fn table(results: &[Measured]) -> String {
             format!("{:.2}", r.ns_per_packet / r.floor_ns_per_packet),
             format!("{:.1}", r.ns_per_packet_min),
             format!("{:.1}", r.ns_per_packet_max),
-        ]);
+        ];
+        row.extend(
+            [r.parse_ns_per_packet, r.own_ns_per_packet].into_iter().flatten().map(|ns| format!("{ns:.1}")),
+        );
+        table.row(row);
     }
     table.render()
 }

@@ -23,6 +23,16 @@ pub struct RouterWorld {
     clocks: u64,
 }
 
+/// The same without the router: copy in, parse.
+pub struct ParseWorld {
+    parser: Parser,
+    pool: Pool,
+    batch: Vec<Packet>,
+    batch_len: usize,
+    packets: u64,
+    parsed: u64,
+}
+
 /// Bytes of a flow in the router's table: two cache lines.
 const SLOT_LEN: usize = 128;
 
@@ -116,5 +126,52 @@ impl World for RouterWorld {
 
     fn record_len(&self) -> usize {
         SLOT_LEN
+    }
+}
+
+impl ParseWorld {
+    /// For batches of this length.
+    pub fn new(batch_len: usize) -> ParseWorld {
+        ParseWorld {
+            parser: Parser::new(FlowHasher::new(1)),
+            pool: Pool::new(batch_len),
+            batch: Vec::with_capacity(batch_len),
+            batch_len,
+            packets: 0,
+            parsed: 0,
+        }
+    }
+
+    #[inline]
+    fn run(&mut self, frames: Frames<'_>) {
+        self.pool.take_small(frames.len(), &mut self.batch);
+        for (packet, frame) in self.batch.iter_mut().zip(frames) {
+            let received = packet.receive(frame);
+            debug_assert!(received.is_ok(), "frames are shorter than buffers");
+            self.parsed += u64::from(self.parser.parse(packet).is_ok());
+        }
+        self.packets += self.batch.len() as u64;
+        std::hint::black_box(&mut self.batch);
+        self.pool.give_all(&mut self.batch);
+    }
+}
+
+impl World for ParseWorld {
+    fn warm_up(&mut self, tape: &Tape) -> anyhow::Result<()> {
+        self.play(tape, 0, WARM_UP);
+        Ok(())
+    }
+
+    fn play(&mut self, tape: &Tape, from: usize, count: usize) {
+        tape.play(from, count, self.batch_len).for_each(|frames| self.run(frames));
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        ensure!(self.parsed == self.packets, "packets were not parsed");
+        Ok(())
+    }
+
+    fn record_len(&self) -> usize {
+        0
     }
 }

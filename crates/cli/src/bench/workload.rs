@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use packet::{Packet, Pool};
 
 use super::conversation::{Conversations, PAYLOAD, Said};
-use super::router::RouterWorld;
+use super::router::{ParseWorld, RouterWorld};
 use super::tape::{Frames, Kind, Tape};
 use crate::policies;
 
@@ -100,6 +100,12 @@ impl Workload {
             Workload::RouterFlowlet => Box::new(RouterWorld::new(flows, batch_len, units, true)?),
             _ => Box::new(ChainWorld::new(self, flows, packet_size, batch_len, rules)?),
         })
+    }
+
+    /// What is to be told apart from the rest of what is measured, if anything is: the same without what the workload is about.
+    pub fn without(self, batch_len: usize) -> Option<Box<dyn World>> {
+        matches!(self, Workload::Router | Workload::RouterFlowlet)
+            .then(|| Box::new(ParseWorld::new(batch_len)) as Box<dyn World>)
     }
 
     /// Its policy, for this many flows.

@@ -8,17 +8,16 @@ fn assigner(choice: Choice, lambda: f32, targets: TargetChoice, targets_count: u
     Assigner::new(&Config { choice, lambda, targets, targets_count, capacity_bps: 100, ..Config::default() })
 }
 
-/// Loads as the meter has them.
-fn padded(loads_bps: &[f32]) -> Vec<f32> {
-    let mut padded = loads_bps.to_vec();
-    padded.resize(loads_bps.len().next_multiple_of(LANES), f32::INFINITY);
-    padded
+fn loads(loads_bps: &[f32]) -> Loads {
+    let mut loads = Loads::new(loads_bps.len() as u16);
+    (0..).map(UnitId).zip(loads_bps).for_each(|(unit, &load_bps)| loads.set(unit, load_bps));
+    loads
 }
 
 fn chosen(assigner: &Assigner, loads_bps: &[f32], estimate_bps: f32, having_state: &[u16]) -> (u16, bool) {
     let active = loads_bps.iter().filter(|load| load.is_finite()).count();
     let having_state = having_state.iter().map(|&unit| UnitId(unit));
-    let chosen = assigner.choose(&padded(loads_bps), estimate_bps, having_state, active).unwrap();
+    let chosen = assigner.choose(&loads(loads_bps), estimate_bps, having_state, active).unwrap();
     (chosen.unit.0, chosen.fits)
 }
 
@@ -39,7 +38,7 @@ fn the_most_utilised_with_room_is_chosen() {
     assert_eq!(chosen(&assigner, &[35.0, 95.0], 10.0, &[1, 7]), (0, true), "without room it is no candidate");
     // S44
     assert_eq!(chosen(&assigner, &[99.0, 97.0, OFF, 97.0], 10.0, &[3]), (1, false));
-    assert_eq!(assigner.choose(&padded(&[OFF]), 1.0, std::iter::empty(), 0), None);
+    assert_eq!(assigner.choose(&loads(&[OFF]), 1.0, std::iter::empty(), 0), None);
 }
 
 #[test]
@@ -86,11 +85,14 @@ proptest! {
 }
 
 fn targets_of(assigner: &mut Assigner, owner: u16, loads_bps: &[u32]) -> Vec<u16> {
-    let mut meter = Meter::new(loads_bps.len() as u16, 1, 8_000_000_000).unwrap();
+    let units_max = loads_bps.len() as u16;
+    let config = Config { units_max, buckets: 1, bucket_ns: 8_000_000_000, ..Config::default() };
+    let mut meter = Meter::new(&config).unwrap();
     let active: Vec<UnitId> = (0..loads_bps.len() as u16).map(UnitId).collect();
     active.iter().for_each(|&unit| meter.activate(unit, 0));
     meter.roll(0);
     active.iter().zip(loads_bps).for_each(|(&unit, &load)| meter.add(unit, load.into(), 0));
+    meter.reckon();
     assigner.set_active(&active);
     let list = assigner.targets(UnitId(owner), 10.0, &active, &mut meter);
     list.units().map(|unit| unit.0).collect()
@@ -128,4 +130,45 @@ fn low_numbers_are_drawn_more_often() {
         assert!(drawn[&unit].abs_diff(expected) < 250, "{drawn:?}");
     }
     assert!(!drawn.contains_key(&2));
+}
+
+/// Draws of three of five others against what the rule says: one after the other by weight, those drawn before left out.
+#[test]
+fn targets_are_drawn_by_their_weights() {
+    // S56
+    let owner = 1u16;
+    let others = [0u16, 2, 3, 4, 5];
+    let weight = |unit: u16| 1.0 / (f64::from(unit) + 1.0);
+    let total: f64 = others.iter().map(|&unit| weight(unit)).sum();
+    let mut expected = BTreeMap::new();
+    for a in others {
+        for b in others.into_iter().filter(|&b| b != a) {
+            for c in others.into_iter().filter(|&c| c != a && c != b) {
+                let first = weight(a) / total;
+                let second = weight(b) / (total - weight(a));
+                let third = weight(c) / (total - weight(a) - weight(b));
+                expected.insert(vec![a, b, c], first * second * third);
+            }
+        }
+    }
+    let active: Vec<UnitId> = (0..6).map(UnitId).collect();
+    let mut assigner = assigner(Choice::MostUtilised, 0.25, TargetChoice::Weighted, 3);
+    assigner.set_active(&active);
+    let mut meter = Meter::new(&Config { units_max: 6, ..Config::default() }).unwrap();
+    const DRAWS: u32 = 100_000;
+    let mut drawn = BTreeMap::new();
+    for _ in 0..DRAWS {
+        let list = assigner.targets(UnitId(owner), 0.0, &active, &mut meter);
+        *drawn.entry(list.units().map(|unit| unit.0).collect::<Vec<_>>()).or_insert(0.0) += 1.0;
+    }
+    assert_eq!(expected.len(), 60);
+    assert!(drawn.keys().all(|list| expected.contains_key(list)));
+    let chi_square: f64 = expected
+        .iter()
+        .map(|(list, share)| {
+            let due = share * f64::from(DRAWS);
+            (drawn.get(list).copied().unwrap_or(0.0) - due).powi(2) / due
+        })
+        .sum();
+    assert!(chi_square < 98.3, "one in a thousand is above this with 59 degrees of freedom: {chi_square}");
 }

@@ -79,6 +79,32 @@ fn a_spike_counts_at_once() {
 }
 
 #[test]
+fn a_burst_keeps_flowlets_away_where_there_is_an_alarm() {
+    // S105: 2 Gbit/s for 2 ms, of a unit that was silent for 200 ms.
+    let unit_of_next = |alarm_buckets| {
+        let config = Config { mode: Mode::Flow, targets: TargetChoice::None, alarm_buckets, ..fixed(2) };
+        let mut bench = Bench::new(config);
+        bench.feed(0, 1, 100);
+        for i in 0..20 {
+            bench.feed(200 * MS + i * MS / 10, 1, 25_000);
+        }
+        let burst_ns = 202 * MS;
+        let at_once = bench.packet(burst_ns, 2, 100).0.0;
+        bench.packet(burst_ns + 3 * MS, 3, 100);
+        (at_once, bench.packet(burst_ns + 3 * MS, 4, 100).0.0)
+    };
+    assert_eq!(unit_of_next(0), (0, 0), "40 Mbit/s over 100 ms");
+    assert_eq!(unit_of_next(4), (1, 0), "it is over then");
+    let mut bench = Bench::new(Config { mode: Mode::Flow, units_max: 2, alarm_buckets: 4, ..fixed(1) });
+    bench.feed(0, 1, 100);
+    (0..20).for_each(|i| bench.feed(200 * MS + i * MS / 10, 1, 25_000));
+    bench.advance(202 * MS);
+    assert!(bench.take().is_empty(), "a unit is not started ahead for a burst");
+    bench.packet(202 * MS, 2, 100);
+    assert_eq!(bench.take(), [Order::Start(UnitId(1))], "but for a flow that there is no room for (S44)");
+}
+
+#[test]
 fn a_flow_stays_where_it_is_in_flow_mode() {
     // S6
     let mut bench = Bench::new(Config { mode: Mode::Flow, ..fixed(3) });
@@ -123,6 +149,39 @@ fn targets_last_as_long_as_their_flowlet() {
     assert!(all.len() > 5, "other flowlets have others");
     let mut bench = Bench::new(Config { targets: TargetChoice::All, ..fixed(6) });
     assert_eq!(bench.packet(0, 1, 100).1.targets, Some(Targets::ALL));
+}
+
+#[test]
+fn the_last_packets_before_a_cut_by_size_ask_for_copies_at_once() {
+    // S62
+    let config = Config { push_at: Some(0.9), targets: TargetChoice::First, ..fixed(6) };
+    let mut bench = Bench::new(config.clone());
+    for round in 0..3 {
+        for i in 0..10 {
+            let (unit, stamp) = bench.packet(round * 10 + i, 1, 1500);
+            let said = stamp.targets.map(|targets| (targets.units().len(), targets.are_at_once()));
+            assert_eq!(said, [(0, (3, false)), (9, (3, true))].into_iter().find(|s| s.0 == i).map(|s| s.1));
+            assert!(stamp.targets.is_none_or(|targets| !targets.contains(unit)));
+        }
+    }
+    let counters = bench.router.counters();
+    assert_eq!((counters.flowlets_by_size, counters.pushes), (2, 3));
+    let said = |targets: Option<Targets>| targets.map(|targets| targets.are_at_once());
+    assert_eq!(said(bench.packet(30, 2, 14_000).1.targets), Some(true), "the first one may be the last one");
+    let mut small = Bench::new(config.clone());
+    let marked = (0..150).filter(|&i| said(small.packet(i, 1, 100).1.targets) == Some(true)).count();
+    assert_eq!(marked, 15, "which one is the last is not known");
+    for change in [
+        |c: &mut Config| c.push_at = None,
+        |c: &mut Config| c.mode = Mode::Flow,
+        |c: &mut Config| c.targets = TargetChoice::None,
+        |c: &mut Config| c.size_max = u64::MAX,
+    ] {
+        let mut config = config.clone();
+        change(&mut config);
+        let mut bench = Bench::new(config);
+        assert!((0..30).all(|i| said(bench.packet(i, 1, 1500).1.targets) != Some(true)));
+    }
 }
 
 #[test]
@@ -208,6 +267,8 @@ fn nonsense_is_refused() {
     assert!(check(|c| c.mode = Mode::Rss { buckets: 0, every_ns: None }).is_some());
     assert!(check(|c| c.buckets = 0).is_some());
     assert!(check(|c| c.flows_max = 0).is_some());
+    assert!(check(|c| c.push_at = Some(1.0)).unwrap().contains("push_at must be above 0, below 1"));
+    assert!(check(|c| c.alarm_buckets = 201).unwrap().contains("alarm_buckets must be 0 to buckets"));
 }
 
 #[test]

@@ -219,11 +219,13 @@ proptest! {
         units_min in 1u16..4,
         more_units in 0u16..5,
         ends_oldest: bool,
+        push_at in prop_oneof![Just(None), Just(Some(0.3f32)), Just(Some(0.9))],
+        alarm_buckets in prop_oneof![Just(0usize), Just(3), Just(20)],
         seed: u64,
         steps in prop::collection::vec(step(), 1..400),
     ) {
         let config = Config {
-            mode, targets, choice, units_min, units_max: units_min + more_units, seed,
+            mode, targets, choice, units_min, units_max: units_min + more_units, seed, push_at, alarm_buckets,
             when_full: if ends_oldest { WhenFull::EndOldest } else { WhenFull::RefuseNew },
             flows_max: 30,
             capacity_bps: 20_000_000,

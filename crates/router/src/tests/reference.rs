@@ -111,12 +111,21 @@ impl Reference {
         (at_ns - first_ns) / self.config.bucket_ns
     }
 
+    /// Over the window, or the last few buckets if it is higher there.
     fn load_bps(&self, unit: usize) -> f32 {
+        let over = |buckets| self.load_over_bps(unit, buckets);
+        match self.config.alarm_buckets {
+            0 => over(self.config.buckets),
+            watched => over(self.config.buckets).max(over(watched)),
+        }
+    }
+
+    fn load_over_bps(&self, unit: usize, buckets: usize) -> f32 {
         let Some(&(first_ns, ..)) = self.sent.first() else {
             return 0.0;
         };
         let at_ns = self.measured_ns[unit];
-        let oldest = (self.bucket(at_ns) + 1).saturating_sub(self.config.buckets as u64);
+        let oldest = (self.bucket(at_ns) + 1).saturating_sub(buckets as u64);
         let within = self.sent.iter().filter(|sent| sent.1 == unit && self.bucket(sent.0) >= oldest);
         let time_ns = at_ns - (first_ns + oldest * self.config.bucket_ns);
         bits_per_second(within.map(|sent| sent.2).sum(), time_ns.max(self.config.bucket_ns))
@@ -161,11 +170,12 @@ proptest! {
         targets_count in 0u8..4,
         lambda in prop_oneof![Just(0.0f32), Just(0.25), Just(0.6), Just(1.0)],
         units in 1u16..20,
+        alarm_buckets in prop_oneof![2 => Just(0usize), 1 => 1usize..20],
         capacity_mbps in 5u64..200,
         packets in prop::collection::vec((0u32..12, prop_oneof![0u64..50_000, 0u64..1_500_000], 40u32..1515), 1..300),
     ) {
         let config = Config {
-            choice, targets, targets_count, lambda, buckets: 20, size_max: 6000,
+            choice, targets, targets_count, lambda, buckets: 20, alarm_buckets, size_max: 6000,
             capacity_bps: capacity_mbps * 1_000_000, ..fixed(units)
         };
         let (mut bench, mut reference) = (Bench::new(config.clone()), Reference::new(config));

@@ -30,6 +30,8 @@ pub struct Router {
     pub targets: Targets,
     /// K: how many of them: 3 (S55).
     pub targets_count: u8,
+    /// From this share of B on, a flowlet's packets say that its state is to be copied at once (S62). None: no packet does.
+    pub push_at: Option<Share>,
     /// What it takes a unit to process; unless said, what that is (S41). Less leaves room for bursts that its load meter does
     /// not see (S105).
     pub capacity: Option<Rate>,
@@ -41,6 +43,8 @@ pub struct Router {
     pub bucket: Time,
     /// So many buckets count: 200 (S40).
     pub buckets: usize,
+    /// So many of the last ones count on their own, too: a burst that the others hide keeps flowlets away (S105). None: 0.
+    pub alarm_buckets: usize,
     /// Flows at once.
     pub flows_max: NonZeroU32,
     /// What becomes of a new flow if there are as many.
@@ -124,11 +128,13 @@ impl Default for Router {
             choice: Choice::MostUtilised,
             targets: Targets::Weighted,
             targets_count: 3,
+            push_at: None,
             capacity: None,
             start_at: Share(0.9),
             idle: ms(200),
             bucket: Time(500_000),
             buckets: 200,
+            alarm_buckets: 0,
             flows_max: const { NonZeroU32::new(1 << 20).unwrap() },
             when_full: WhenFull::RefuseNew,
             packet_cost: Cost(0),
