@@ -47,7 +47,7 @@ pub struct Series {
 /// How a series is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// A line with a point at each place.
+    /// A line, with a point at each place if there are few.
     Line,
     /// A thick grey line: what others are measured by.
     Reference,
@@ -77,11 +77,7 @@ impl Axis {
 
 impl Series {
     /// A series of this name.
-    pub fn new(
-        name: impl Into<String>,
-        mark: Mark,
-        points: impl IntoIterator<Item = (f64, f64)>,
-    ) -> Series {
+    pub fn new(name: impl Into<String>, mark: Mark, points: impl IntoIterator<Item = (f64, f64)>) -> Series {
         Series { name: name.into(), mark, points: points.into_iter().collect() }
     }
 }

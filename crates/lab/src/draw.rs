@@ -24,6 +24,9 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(150, 130, 0),
 ];
 
+/// A line with more points than this is drawn without them.
+const POINTS_SHOWN: usize = 40;
+
 /// What others are measured by.
 const GREY: RGBColor = RGBColor(150, 150, 150);
 
@@ -129,12 +132,11 @@ where
         let points = visible(series, x, y);
         let drawn = match series.mark {
             Mark::Line => {
-                context.draw_series(LineSeries::new(points, colour.stroke_width(2)).point_size(2))
+                let size = if series.points.len() <= POINTS_SHOWN { 2 } else { 0 };
+                context.draw_series(LineSeries::new(points, colour.stroke_width(2)).point_size(size))
             }
             Mark::Reference => context.draw_series(LineSeries::new(points, colour.stroke_width(5))),
-            Mark::Points => {
-                context.draw_series(points.map(|point| Circle::new(point, 4, colour.filled())))
-            }
+            Mark::Points => context.draw_series(points.map(|point| Circle::new(point, 4, colour.filled()))),
             Mark::Bars => {
                 let (width, place, floor) = (0.8 / bars as f64, bar as f64, y.start);
                 bar += 1;
@@ -151,12 +153,35 @@ where
     }
     context
         .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
+        .position(corner(chart, x, y))
         .background_style(WHITE.mix(0.8))
         .border_style(BLACK.mix(0.3))
         .label_font(("sans-serif", 12))
         .draw()
         .map_err(refused)
+}
+
+/// The corner that the fewest points lie near: there is the legend.
+fn corner(chart: &Chart, x: &Range<f64>, y: &Range<f64>) -> SeriesLabelPosition {
+    use SeriesLabelPosition::{LowerRight, UpperLeft, UpperRight};
+    let place = |axis: &Axis, range: &Range<f64>, value: f64| match axis.scale {
+        Scale::Logarithmic => (value / range.start).ln() / (range.end / range.start).ln(),
+        _ => (value - range.start) / (range.end - range.start),
+    };
+    let points = || chart.series.iter().flat_map(|series| visible(series, x, y));
+    let near = |right: bool, top: bool| {
+        let is_near = |&(at, height): &(f64, f64)| {
+            let (across, up) = (place(&chart.x, x, at), place(&chart.y, y, height));
+            (if right { across > 0.6 } else { across < 0.4 }) && (if top { up > 0.5 } else { up < 0.5 })
+        };
+        points().filter(is_near).count()
+    };
+    let corners =
+        [(near(false, true), UpperLeft), (near(true, true), UpperRight), (near(true, false), LowerRight)];
+    // Bars stand on the lower corners.
+    let has_bars = chart.series.iter().any(|series| series.mark == Mark::Bars);
+    let corners = corners.into_iter().take(if has_bars { 2 } else { 3 });
+    corners.min_by_key(|&(count, _)| count).map_or(UpperLeft, |(_, corner)| corner)
 }
 
 /// The points that lie on the axes.
@@ -181,7 +206,7 @@ fn label(scale: &Scale, value: f64) -> String {
 fn number(value: &f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
-        size if !(1e-3..1e6).contains(&size) => format!("{value:.0e}"),
+        size if !(1e-3..1e5).contains(&size) => format!("{value:.0e}"),
         _ => {
             let text = format!("{value:.3}");
             text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -61,6 +61,8 @@ gauges! {
     PULLS = "pulls", Count, |r| Some(r.state.pulls as f64);
     /// States on links (S103).
     STATE_RATE = "states", BitsPerSecond, |r| Some(r.state.rate_bps);
+    /// The same for each unit.
+    STATE_RATE_PER_UNIT = "per unit", BitsPerSecond, |r| Some(r.state.rate_bps / tracking(r).units_mean);
     /// The same for each flowlet.
     STATE_PER_FLOWLET = "per flowlet", Bits, |r| {
         let bytes = r.state.replica_bytes + r.state.moved_bytes;

@@ -35,9 +35,10 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Runs that did what they must not, or could not be done.
-    pub fn failures(&self) -> impl Iterator<Item = &str> {
-        self.tables.iter().flat_map(|table| &table.rows).flat_map(|row| &row.failures).map(String::as_str)
+    /// Runs that did what they must not, or could not be done: the row, and why.
+    pub fn failures(&self) -> impl Iterator<Item = (&str, &str)> {
+        let rows = self.tables.iter().flat_map(|table| &table.rows);
+        rows.flat_map(|row| row.failures.iter().map(|why| (row.name.as_str(), why.as_str())))
     }
 
     /// A line for each figure, with what it is about and the values of all seeds.
@@ -97,8 +98,7 @@ fn quoted(field: &str) -> String {
 
 impl Serialize for Outcome {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let rows =
-            self.tables.iter().flat_map(|table| table.rows.iter().map(|row| JsonRow::new(table, row)));
+        let rows = self.tables.iter().flat_map(|table| table.rows.iter().map(|row| JsonRow::new(table, row)));
         let json = Json {
             id: self.id,
             title: self.title,

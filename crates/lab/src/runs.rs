@@ -81,23 +81,36 @@ impl<'a> Lab<'a> {
 
     /// Runs each of these with each seed, as far as that was not done before.
     pub fn run(&mut self, setups: &[&Setup]) -> Vec<Vec<Run>> {
-        let texts: Vec<String> = setups.iter().map(|setup| setup.to_string()).collect();
         let seeds = 1..=u64::from(self.seeds);
+        let jobs_of = |setup: &&Setup| {
+            let text = setup.to_string();
+            seeds.clone().map(move |seed| (text.clone(), seed)).collect::<Vec<_>>()
+        };
+        let jobs: Vec<Vec<(String, u64)>> = setups.iter().map(jobs_of).collect();
+        self.run_missing(&jobs.concat());
+        jobs.iter().map(|jobs| jobs.iter().map(|job| self.result(job)).collect()).collect()
+    }
+
+    /// Runs this with one seed that is not among those of the lab, perhaps.
+    pub fn run_seed(&mut self, setup: &Setup, seed: u64) -> Run {
+        let job = (setup.to_string(), seed);
+        self.run_missing(std::slice::from_ref(&job));
+        self.result(&job)
+    }
+
+    fn result(&self, job: &(String, u64)) -> Run {
+        let run = self.runs.get(job).cloned();
+        run.unwrap_or_else(|| Err("the run has ended without a result".to_owned()))
+    }
+
+    fn run_missing(&mut self, wanted: &[(String, u64)]) {
         let mut jobs: Vec<(String, u64)> = Vec::new();
-        for text in &texts {
-            for seed in seeds.clone() {
-                let job = (text.clone(), seed);
-                if !self.runs.contains_key(&job) && !jobs.contains(&job) {
-                    jobs.push(job);
-                }
+        for job in wanted {
+            if !self.runs.contains_key(job) && !jobs.contains(job) {
+                jobs.push(job.clone());
             }
         }
         self.run_jobs(&jobs);
-        let run = |text: &String, seed| {
-            let run = self.runs.get(&(text.clone(), seed)).cloned();
-            run.unwrap_or_else(|| Err("the run has ended without a result".to_owned()))
-        };
-        texts.iter().map(|text| seeds.clone().map(|seed| run(text, seed)).collect()).collect()
     }
 
     fn run_jobs(&mut self, jobs: &[(String, u64)]) {

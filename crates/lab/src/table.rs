@@ -240,12 +240,6 @@ impl Row {
     /// A row that was not simulated: the values of each metric, one for each seed.
     pub fn of(name: impl Into<String>, kind: Kind, values: Vec<Vec<f64>>) -> Row {
         let cells = values.into_iter().map(|v| Cell { measured: Estimate::of(v), paper: None });
-        Row {
-            name: name.into(),
-            kind,
-            scenario: String::new(),
-            cells: cells.collect(),
-            failures: Vec::new(),
-        }
+        Row { name: name.into(), kind, scenario: String::new(), cells: cells.collect(), failures: Vec::new() }
     }
 }

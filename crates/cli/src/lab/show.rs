@@ -14,8 +14,8 @@ pub fn outcome(outcome: &Outcome) -> String {
         text += &table(shown);
     }
     text += "\n";
-    for failure in outcome.failures() {
-        text += &format!("FAILED: {failure}\n");
+    for (row, why) in outcome.failures() {
+        text += &format!("FAILED: {row}: {why}\n");
     }
     text += &verdict("match", matched);
     text += &verdict("beat", beaten);
@@ -62,6 +62,9 @@ fn figure(metric: &Metric, estimate: &Estimate) -> String {
     let digits = |value: f64| number(value / factor);
     match values.len() {
         1 => format!("{}{unit}", digits(*median)),
+        _ if high / low > 1e3 => {
+            format!("{} [{}, {}]", one(metric, *median), one(metric, *low), one(metric, *high))
+        }
         _ => format!("{} [{}, {}]{unit}", digits(*median), digits(*low), digits(*high)),
     }
 }
@@ -106,6 +109,7 @@ mod tests {
         let estimate = |values: [f64; 3]| Estimate::of(values.to_vec()).unwrap();
         let shown = figure(&metric(Unit::Ns), &estimate([950_000.0, 1_234_567.0, 22e6]));
         assert_eq!(shown, "1.23 [0.95, 22.0] ms");
+        assert_eq!(figure(&metric(Unit::Ns), &estimate([440.0, 670.0, 27e6])), "670 ns [440 ns, 27.0 ms]");
         assert_eq!(figure(&metric(Unit::Share), &estimate([0.5, 0.25, 1.0])), "50.0 [25.0, 100]%");
         assert_eq!(one(&metric(Unit::BitsPerSecond), 3.62e6), "3.62 Mbit/s");
         assert_eq!(one(&metric(Unit::Count), 0.0), "0");

@@ -93,6 +93,9 @@ pub const PREDICTED: &str = "plus: predicted target";
 /// Flowlets, and the router fills units to 9/10 only.
 pub const HEADROOM: &str = "plus: headroom of 10 %";
 
+/// Flowlets, and the last 5 ms of load count on their own, too.
+pub const ALARM: &str = "plus: fast alarm";
+
 /// The baselines that assign flows.
 pub const FLOW_MODES: [&str; 3] = [FLOW, SMART_100, SMART_50];
 
@@ -111,6 +114,7 @@ pub fn in_mode(setup: &Setup, mode: &str) -> Subject {
             let setup = setup.with("router.mode", FLOWLET).with("router.capacity", "900Mbps");
             (Kind::Plus, setup)
         }
+        ALARM => (Kind::Plus, setup.with("router.mode", FLOWLET).with("router.alarm_buckets", 10)),
         mode => (Kind::Baseline, setup.with("router.mode", mode)),
     };
     Subject::new(mode, kind, setup)

@@ -5,6 +5,13 @@ mod x01_tracking;
 mod x02_latency;
 mod x03_utilisation;
 mod x04_flowlets;
+mod x05_storage;
+mod x06_adversary;
+mod x10_size;
+mod x11_copies;
+mod x12_choice;
+mod x13_bandwidth;
+mod x14_billing;
 
 use serde::Serialize;
 
@@ -42,7 +49,19 @@ struct Measured {
 
 /// All experiments, in order of their numbers.
 pub fn experiments() -> &'static [Experiment] {
-    &[x01_tracking::X1, x02_latency::X2, x03_utilisation::X3, x04_flowlets::X4]
+    &[
+        x01_tracking::X1,
+        x02_latency::X2,
+        x03_utilisation::X3,
+        x04_flowlets::X4,
+        x05_storage::X5,
+        x06_adversary::X6,
+        x10_size::X10,
+        x11_copies::X11,
+        x12_choice::X12,
+        x13_bandwidth::X13,
+        x14_billing::X14,
+    ]
 }
 
 impl Experiment {

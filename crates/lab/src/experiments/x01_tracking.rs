@@ -3,8 +3,8 @@
 use sim::Report;
 
 use super::common::{
-    FLOW, FLOW_MODES, FLOWLET, HEADROOM, PACKET, PREDICTED, RSS, SMART_50, SMART_100, at_least, below_all,
-    in_mode, in_modes, paper, plus_rows, up_and_down,
+    ALARM, FLOW, FLOW_MODES, FLOWLET, HEADROOM, PACKET, PREDICTED, RSS, SMART_50, SMART_100, at_least,
+    below_all, in_mode, in_modes, paper, plus_rows, up_and_down,
 };
 use super::{Experiment, Measured};
 use crate::chart::{Axis, Chart, Mark, Series};
@@ -53,7 +53,7 @@ const GAUGES: &[&Gauge] = &[
 pub const ORACLE: &str = "oracle";
 
 /// The modes of X1, X2 and X3.
-pub const MODES: [&str; 8] = [FLOWLET, FLOW, SMART_100, SMART_50, PACKET, RSS, PREDICTED, HEADROOM];
+pub const MODES: [&str; 9] = [FLOWLET, FLOW, SMART_100, SMART_50, PACKET, RSS, PREDICTED, HEADROOM, ALARM];
 
 /// The scenario of X1, X2 and X3: their runs are the same.
 pub fn base(length: Length) -> Setup {
@@ -93,7 +93,8 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
 /// What the same demand takes with perfect knowledge; none if the runs failed that tell the demand.
 pub fn oracle_row(lab: &mut Lab<'_>, setup: &Setup, gauges: &[&Gauge]) -> Option<Row> {
     let runs = lab.run(&[&in_mode(setup, FLOWLET).setup]);
-    let reports: Option<Vec<Report>> = runs.first()?.iter().map(|run| run.as_ref().ok().map(perfect)).collect();
+    let reports: Option<Vec<Report>> =
+        runs.first()?.iter().map(|run| run.as_ref().ok().map(perfect)).collect();
     let reports = reports?;
     let read = |gauge: &&Gauge| reports.iter().filter_map(gauge.of).collect();
     Some(Row::of(ORACLE, Kind::Bound, gauges.iter().map(read).collect()))

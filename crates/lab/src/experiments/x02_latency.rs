@@ -1,8 +1,8 @@
 //! X2: how long packets take, by mode and by load.
 
 use super::common::{
-    FLOW, FLOWLET, SMART_50, SMART_100, at, at_load, at_most, below, in_modes, paper, percentile_chart,
-    plus_rows, show, strict, up_and_down,
+    ALARM, FLOW, FLOWLET, SMART_50, SMART_100, at, at_load, at_most, below, in_modes, paper,
+    percentile_chart, plus_rows, show, strict, up_and_down,
 };
 use super::x01_tracking::{MODES, base};
 use super::{Experiment, Measured};
@@ -38,7 +38,7 @@ pub const X2: Experiment = Experiment {
         },
     ],
     beats: &[Claim {
-        text: "something of ours has a p99 of at most 1.4 ms, with no more unit-seconds than flowlets",
+        text: "something of ours has a p99 of at most 1.4 ms, and below that of flowlets, with no more unit-seconds than they take",
         test: beats,
     }],
     measure,
@@ -59,6 +59,9 @@ const SWEEP_GAUGES: &[&Gauge] = &[&gauges::P50, &gauges::P75, &gauges::P99, &gau
 
 /// Modes of the sweep over loads.
 const SWEEP_MODES: [&str; 4] = [FLOWLET, FLOW, SMART_100, SMART_50];
+
+/// Modes with strict servers.
+const SERVER_MODES: [&str; 5] = [FLOWLET, FLOW, SMART_100, SMART_50, ALARM];
 
 /// The demand of X1, times these; 1 is in both.
 const LOADS_FULL: [f64; 6] = [0.25, 0.5, 0.75, 1.0, 1.5, 2.0];
@@ -95,9 +98,10 @@ fn ratios(f: &Figures<'_>) -> Result<Finding, Missing> {
 fn beats(f: &Figures<'_>) -> Result<Finding, Missing> {
     let judge = |row: &str| {
         let fast = at_most(f, row, "p99", 1.4e6, 1e6)?;
+        let faster = below(f, row, FLOWLET, "p99", 1e6)?;
         let (ours, faithful) = (f.get(row, "unit-seconds")?, f.get(FLOWLET, "unit-seconds")?);
         let cost = format!("{} unit-seconds against {}", show(ours, 1.0, ""), show(faithful, 1.0, ""));
-        Ok(Finding::all([fast, Finding::new(!faithful.is_below(ours), cost)]))
+        Ok(Finding::all([fast, faster, Finding::new(!faithful.is_below(ours), cost)]))
     };
     let findings: Result<Vec<_>, _> = plus_rows(f, 0).map(judge).collect();
     Ok(Finding::any(findings?))
@@ -129,7 +133,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         "sensitivity: strict servers of 1 Gbit/s in place of quotas",
         Profile::Paper,
         GAUGES,
-        &in_modes(&strict(setup), &SWEEP_MODES),
+        &in_modes(&strict(setup), &SERVER_MODES),
     )
     .with_ratio("p75 x flowlet", "p75", FLOWLET);
     Measured {

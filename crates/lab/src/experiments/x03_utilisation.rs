@@ -34,13 +34,8 @@ pub const X3: Experiment = Experiment {
     measure,
 };
 
-const GAUGES: &[&Gauge] = &[
-    &gauges::OVERLOADED,
-    &gauges::UNDERLOADED,
-    &gauges::UNITS,
-    &gauges::UNIT_SECONDS,
-    &gauges::OVER_ORACLE,
-];
+const GAUGES: &[&Gauge] =
+    &[&gauges::OVERLOADED, &gauges::UNDERLOADED, &gauges::UNITS, &gauges::UNIT_SECONDS, &gauges::OVER_ORACLE];
 
 fn beats(f: &Figures<'_>) -> Result<Finding, Missing> {
     let judge = |row: &str| {
