@@ -139,3 +139,58 @@ impl Answer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::{Kind, Metric, Profile, Row, Unit};
+
+    fn table() -> Table {
+        let metric = Metric { name: "p99", unit: Unit::Ns };
+        let row = |name: &str, values: [f64; 3]| Row::of(name, Kind::Baseline, vec![values.to_vec()]);
+        Table {
+            title: String::new(),
+            profile: Profile::Paper,
+            metrics: vec![metric],
+            rows: vec![
+                row("fast", [1.0, 2.0, 3.0]),
+                row("slow", [4.0, 5.0, 6.0]),
+                row("both", [2.0, 4.0, 5.0]),
+            ],
+        }
+    }
+
+    fn below(f: &Figures<'_>, low: &str, high: &str) -> Result<Finding, Missing> {
+        Ok(Finding::new(f.get(low, "p99")?.is_below(f.get(high, "p99")?), low))
+    }
+
+    #[test]
+    fn a_verdict_holds_if_all_claims_do() {
+        let good = Claim { text: "fast is fast", test: |f| below(f, "fast", "slow") };
+        let vague = Claim { text: "who knows", test: |f| below(f, "fast", "both") };
+        let missing = Claim { text: "nobody", test: |f| below(f, "fast", "nobody") };
+        let of = |claims: &[Claim]| Verdict::of(claims, &[table()]);
+        assert_eq!(of(&[]).answer, Answer::None);
+        assert_eq!(of(&[good]).answer, Answer::Yes);
+        assert_eq!(of(&[good, vague]).answer, Answer::No);
+        let verdict = of(&[missing]);
+        assert_eq!(verdict.answer, Answer::No);
+        assert_eq!(verdict.claims[0].why, "nobody has no p99");
+    }
+
+    #[test]
+    fn findings_come_together() {
+        let [yes, no] = [Finding::new(true, "a"), Finding::new(false, "b")];
+        assert_eq!(Finding::all([yes.clone(), no.clone()]), Finding::new(false, "a; b"));
+        assert_eq!(Finding::any([no.clone(), yes.clone()]), yes);
+        assert_eq!(Finding::any([no.clone(), no]), Finding::new(false, "b; b"));
+        assert!(!Finding::any([]).holds);
+    }
+
+    #[test]
+    fn ratios_are_against_one_row() {
+        let table = table().with_ratio("x fast", "p99", "fast").paper("slow", "x fast", 9.0);
+        assert_eq!(table.get("slow", "x fast").map(|ratio| ratio.median), Some(2.5));
+        assert_eq!(table.rows[1].cells[1].paper, Some(9.0));
+    }
+}

@@ -1,6 +1,6 @@
 //! An experiment's outcome, for people.
 
-use ::lab::{Estimate, Judged, Metric, Outcome, Table, Unit, Verdict};
+use ::lab::{Estimate, Judged, Metric, Outcome, Profile, Table, Unit, Verdict};
 
 use crate::output;
 
@@ -9,8 +9,12 @@ pub fn outcome(outcome: &Outcome) -> String {
     let Outcome { id, title, published, seeds, tables, matched, beaten, notes, .. } = outcome;
     let mut text = format!("{id}  {title}\npublished: {published}\n");
     for shown in tables {
-        text += &format!("\n{}: {}; medians of {seeds} seeds", shown.profile.name(), shown.title);
-        text += if *seeds > 1 { ", [95% interval of a bootstrap]\n" } else { "\n" };
+        text += &format!("\n{}: {}", shown.profile.name(), shown.title);
+        text += &match (shown.profile, *seeds) {
+            (Profile::Real, _) => "; medians, [95% interval of a bootstrap]\n".to_owned(),
+            (_, 1) => "; one seed\n".to_owned(),
+            (_, seeds) => format!("; medians of {seeds} seeds, [95% interval of a bootstrap]\n"),
+        };
         text += &table(shown);
     }
     text += "\n";

@@ -138,11 +138,7 @@ pub fn at_load(mode: &str, load: f64) -> String {
 /// A figure with its interval, after division by `per`.
 pub fn show(estimate: &Estimate, per: f64, unit: &str) -> String {
     let Estimate { median, low, high, values } = estimate;
-    let digits = |value: f64| match value / per {
-        value if value.abs() >= 100.0 => format!("{value:.0}"),
-        value if value.abs() >= 1.0 || value == 0.0 => format!("{value:.2}"),
-        value => format!("{value:.4}"),
-    };
+    let digits = |value: f64| number(value / per);
     let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
     match values.len() {
         1 => format!("{}{unit}", digits(*median)),
@@ -150,17 +146,27 @@ pub fn show(estimate: &Estimate, per: f64, unit: &str) -> String {
     }
 }
 
+/// A number with about three digits.
+pub fn number(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 0.1 => format!("{value:.2}"),
+        _ => format!("{value:.4}"),
+    }
+}
+
 /// All of a row's interval is at or below this.
 pub fn at_most(f: &Figures<'_>, row: &str, metric: &str, limit: f64, per: f64) -> Result<Finding, Missing> {
     let found = f.get(row, metric)?;
-    let why = format!("{row} {metric} {} against {}", show(found, per, ""), limit / per);
+    let why = format!("{row} {metric} {} against {}", show(found, per, ""), number(limit / per));
     Ok(Finding::new(found.is_at_most(limit), why))
 }
 
 /// All of a row's interval is at or above this.
 pub fn at_least(f: &Figures<'_>, row: &str, metric: &str, limit: f64, per: f64) -> Result<Finding, Missing> {
     let found = f.get(row, metric)?;
-    let why = format!("{row} {metric} {} against {}", show(found, per, ""), limit / per);
+    let why = format!("{row} {metric} {} against {}", show(found, per, ""), number(limit / per));
     Ok(Finding::new(found.is_at_least(limit), why))
 }
 
