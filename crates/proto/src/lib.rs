@@ -17,8 +17,9 @@
 //!   |                    | forgets the state, knows whom to send what comes late
 //! ```
 //!
-//! Every step is idempotent under (flow, epoch), so that it may be repeated and overtaken; one that was lost has to be repeated by
-//! whoever drives a unit or a router. (DESIGN 3; S48-S61.)
+//! Every step is idempotent under (flow, epoch), so that it may be repeated and overtaken. What units say to each other may be
+//! lost: a `Pull` is repeated until the state comes, a `State` until it is taken. What the router says must arrive, and behind
+//! what it sent before. (DESIGN 3; S48-S61.)
 //!
 //! [`clock`]: Stamp::clock
 //! [`epoch`]: Stamp::epoch

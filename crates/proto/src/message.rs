@@ -44,6 +44,9 @@ pub enum Message {
         epoch: Epoch,
         /// The clock that the state has to cover.
         last: u64,
+        /// It is repeated. Then it travels behind the packets that wait at the owner before, as a release does, and counts as
+        /// one.
+        again: bool,
     },
     /// The answer: the state. What it does not cover up to the clock that was asked for will not come.
     State {
@@ -79,7 +82,8 @@ pub enum Message {
         /// The highest clock that the state covers.
         clock: u64,
     },
-    /// From the router to the owner: the flow is over; to others that have copies: these are worth nothing.
+    /// From the router to the owner: the flow is over, as soon as its state is there; to others that have copies: these are
+    /// worth nothing. From a unit that was to have the state to one that asks for it: it is over, and there is none.
     End {
         /// The flow.
         flow: FlowId,

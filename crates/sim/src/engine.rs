@@ -1,5 +1,7 @@
 //! What simulated units run: states that tell exactly which packets made them, and in which order.
 
+use std::collections::BTreeMap;
+
 use proto::FlowId;
 use unit::{Engine, Unreadable};
 
@@ -101,7 +103,8 @@ impl Counting {
 
     /// All flows that have a state here, with it.
     pub fn states(&self) -> impl Iterator<Item = (FlowId, u64)> + '_ {
-        self.states.states.iter().flatten().map(|state| (state.flow, state.fold))
+        let present = self.states.states.iter().flatten();
+        present.chain(self.states.others.values()).map(|state| (state.flow, state.fold))
     }
 }
 
@@ -155,6 +158,8 @@ struct States {
     places: Vec<u32>,
     states: Vec<Option<State>>,
     free: Vec<u32>,
+    /// Flows whose slots others had when their states came.
+    others: BTreeMap<FlowId, State>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -171,36 +176,43 @@ impl States {
     }
 
     fn get(&self, flow: FlowId) -> Option<&State> {
-        self.states[self.place(flow)?].as_ref()
+        match self.place(flow) {
+            Some(place) => self.states[place].as_ref(),
+            None => self.others.get(&flow),
+        }
     }
 
-    /// The flow's state; that of a new flow if there is none, or one of a flow that had the slot before.
+    /// The flow's state; that of a new flow if there is none.
     #[inline]
     fn get_or_begin(&mut self, flow: FlowId) -> &mut State {
-        let place = self.place(flow).unwrap_or_else(|| self.make_room(flow));
-        self.states[place].get_or_insert(State { flow, fold: 0 })
+        match self.place(flow).or_else(|| self.make_room(flow)) {
+            Some(place) => self.states[place].get_or_insert(State { flow, fold: 0 }),
+            None => self.others.entry(flow).or_insert(State { flow, fold: 0 }),
+        }
     }
 
+    /// A place for a flow that has none; none if another flow has the slot.
     #[cold]
-    fn make_room(&mut self, flow: FlowId) -> usize {
+    fn make_room(&mut self, flow: FlowId) -> Option<usize> {
         let slot = flow.slot as usize;
         if slot >= self.places.len() {
             self.places.resize(slot + 1, 0);
         }
-        if let Some(place) = self.places[slot].checked_sub(1) {
-            self.states[place as usize] = None;
-            return place as usize;
+        if self.places[slot] > 0 || self.others.contains_key(&flow) {
+            return None;
         }
         let place = self.free.pop().unwrap_or_else(|| {
             self.states.push(None);
             self.states.len() as u32 - 1
         });
         self.places[slot] = place + 1;
-        place as usize
+        Some(place as usize)
     }
 
     fn remove(&mut self, flow: FlowId) -> Option<State> {
-        let place = self.place(flow)?;
+        let Some(place) = self.place(flow) else {
+            return self.others.remove(&flow);
+        };
         self.places[flow.slot as usize] = 0;
         self.free.push(place as u32);
         self.states[place].take()
@@ -247,15 +259,19 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_is_used_again_begins_anew() {
+    fn flows_of_one_slot_do_not_disturb_each_other() {
         let mut engine = Counting::new(Service::of(&Units::default()).unwrap(), 8);
         engine.process(0, flow(7, 0), packet(1));
         engine.process(0, flow(7, 1), packet(1));
-        assert_eq!(engine.states().collect::<Vec<_>>(), [(flow(7, 1), fold(0, 1))]);
+        engine.process(0, flow(7, 1), packet(2));
+        let of = [(flow(7, 0), fold(0, 1)), (flow(7, 1), fold(fold(0, 1), 2))];
+        assert_eq!(engine.states().collect::<Vec<_>>(), of);
         engine.forget(0, flow(7, 0), true);
+        engine.process(0, flow(7, 1), packet(3));
         engine.forget(0, flow(7, 1), true);
         let mut ended = Vec::new();
         engine.take_ended(&mut ended);
-        assert_eq!(ended, [(flow(7, 1), fold(0, 1))]);
+        assert_eq!(ended, [of[0], (flow(7, 1), fold(of[1].1, 3))]);
+        assert_eq!(engine.states().count(), 0);
     }
 }

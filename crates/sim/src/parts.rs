@@ -66,6 +66,7 @@ pub fn unit_config(scenario: &Scenario) -> unit::Config {
         id: UnitId(0),
         replicate_after_ns: copies.then(|| units.replicate_after.map_or(router.gap.0 / 2, |time| time.0)),
         order_ns: units.order.0,
+        pull_again_ns: units.pull_again.0,
         held_max: units.held_max,
         held_per_flow_max: units.held_per_flow_max,
         replicas_max_bytes: usize::try_from(units.replicas_max.0).unwrap_or(usize::MAX),

@@ -92,6 +92,8 @@ pub struct State {
     pub replica_bytes: u64,
     /// Bits per second of copies and states (S103).
     pub rate_bps: f64,
+    /// Pulls and states that were sent once more, as nothing had come back.
+    pub repeated: u64,
     /// Packets that had to wait for a state, or for packets before them.
     pub held: u64,
     /// How long each of them did, in the mean.
@@ -143,6 +145,7 @@ impl Report {
                 replicas: tally.replicas,
                 replica_bytes: tally.replica_bytes,
                 rate_bps: (tally.replica_bytes + tally.state_bytes) as f64 * 8e9 / time_ns.max(1) as f64,
+                repeated: tally.repeated,
                 held: tally.held,
                 held_mean_ns: tally.held_ns as f64 / tally.held.max(1) as f64,
                 forwarded: tally.forwarded,

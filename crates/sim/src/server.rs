@@ -61,6 +61,12 @@ impl Server {
         self.inbox.pop_front().or_else(|| self.queue.pop_front())
     }
 
+    /// Whether a message is next.
+    #[inline]
+    pub fn has_message(&self) -> bool {
+        !self.inbox.is_empty()
+    }
+
     /// Whether something waits.
     #[inline]
     pub fn has_next(&self) -> bool {

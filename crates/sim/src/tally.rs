@@ -25,6 +25,8 @@ pub struct Tally {
     pub states: u64,
     /// Bytes of them.
     pub state_bytes: u64,
+    /// Pulls and states that were sent once more.
+    pub repeated: u64,
     /// Packets that had to wait for a state, or for packets before them.
     pub held: u64,
     /// How long, all together.
@@ -53,6 +55,7 @@ impl Tally {
         self.overtaken += unit.overtaken;
         self.states += unit.states_sent;
         self.state_bytes += unit.state_bytes_sent;
+        self.repeated += unit.pulls_again + unit.states_again;
         self.held += unit.held;
         self.held_ns += unit.held_ns;
         self.forwarded += unit.forwarded;

@@ -35,6 +35,16 @@ enum Event {
     Ready(UnitId),
 }
 
+impl Event {
+    /// A message arrives at a unit, and goes behind what waits there, or before it.
+    fn to_unit(unit: UnitId, parcel: u32, stays_behind: bool) -> Event {
+        match stays_behind {
+            true => Event::Queued { unit, parcel },
+            false => Event::Delivered { unit, parcel },
+        }
+    }
+}
+
 /// Everything, at one moment.
 pub struct World {
     run: Run,
@@ -273,11 +283,7 @@ impl World {
         let stays_behind = matches!(message, Message::Release { .. } | Message::End { .. } | Message::Drain);
         let arrives_ns = self.links.message(now_ns, unit);
         let parcel = self.add_message(None, message);
-        let event = match stays_behind {
-            true => Event::Queued { unit, parcel },
-            false => Event::Delivered { unit, parcel },
-        };
-        self.events.push(arrives_ns, event);
+        self.events.push(arrives_ns, Event::to_unit(unit, parcel, stays_behind));
     }
 
     fn add_message(&mut self, from: Option<UnitId>, message: Message) -> u32 {
@@ -349,7 +355,8 @@ impl World {
             if server.free_ns() > now_ns {
                 break;
             }
-            if server.unit.due_ns() <= now_ns {
+            // Messages first: what they say may be what a timer is for.
+            if !server.has_message() && server.unit.due_ns() <= now_ns {
                 server.unit.advance(now_ns, &mut self.outbox);
             } else if let Some(parcel) = server.next() {
                 match self.parcels.take(parcel) {
@@ -461,8 +468,9 @@ impl World {
             self.tally.replica_bytes += bytes as u64;
         }
         let arrives_ns = self.links.message_between(now_ns, from, to, state);
+        let stays_behind = matches!(message, Message::Pull { again: true, .. });
         let parcel = self.add_message(Some(from), message);
-        self.events.push(arrives_ns, Event::Delivered { unit: to, parcel });
+        self.events.push(arrives_ns, Event::to_unit(to, parcel, stays_behind));
     }
 
     /// The unit costs from now on. It is a new one: what was there before has handed over all it had.

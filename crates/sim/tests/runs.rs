@@ -179,15 +179,47 @@ fn packet_by_packet_states_are_always_on_their_way() {
     assert!(report.latency_at_unit.p50_ns > 200_000, "{:?}", report.latency_at_unit);
 }
 
+/// Packets come faster than states can follow: some are dropped, as no more can wait, and all the others come to their ends.
+#[test]
+fn packet_by_packet_under_too_much_load_nothing_is_left_behind() {
+    let report = run(
+        r#"
+        [workload.steady]
+        flows = 7
+        rate = "2Gbps"
+        spacing = "poisson"
+        until = "100ms"
+        [router]
+        mode = "packet"
+        targets = "none"
+        [units]
+        count = "4"
+        held_max = 1000
+        expire_after = "30ms"
+        [run]
+        time = "2s"
+        warm_up = "0s"
+        "#,
+        1,
+    );
+    let held_full = report.drops["held-full"];
+    println!("{held_full} of {} dropped, {:?}", report.workload.packets, report.latency);
+    assert_eq!(report.drops.len(), 1, "{:?}", report.drops);
+    assert!(report.latency.p50_ns > 1_000_000);
+    assert_eq!(report.checked.processed + held_full, report.workload.packets);
+    // All flows have expired.
+    assert_eq!(report.checked.states, report.assignment.flows);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
     /// A run that is not right ends with the violation.
     #[test]
-    fn every_mode_but_spraying_holds_its_checks(
+    fn every_mode_holds_its_checks(
         seed in any::<u64>(),
         mode in prop::sample::select(vec![
-            "flowlet", "flow", "smart-flow:5ms", "rss:16", "rss:32:3ms",
+            "flowlet", "flow", "smart-flow:5ms", "packet", "rss:16", "rss:32:3ms",
         ]),
         choice in prop::sample::select(vec!["most-utilised", "lowest-id"]),
         targets in prop::sample::select(vec!["weighted", "first", "least-loaded", "all", "none", "predicted"]),
@@ -200,6 +232,7 @@ proptest! {
         (start, idle, expire) in (0..3u64, 1..10u64, prop::sample::select(vec!["", "expire_after = \"4ms\""])),
         (queue, flows_max) in (prop::sample::select(vec![20, 100_000]), prop::sample::select(vec![50, 10_000])),
         load in 1..3u64,
+        (held_per_flow, pull_again) in (prop::sample::select(vec![3, 4_096]), prop::sample::select(vec!["200us", "10ms"])),
         service in prop::sample::select(vec!["", "service = \"quota\"\nquota_period = \"5ms\"\npacket_cost = \"440ns\""]),
     ) {
         let scenario = format!(
@@ -216,6 +249,8 @@ proptest! {
             [units]
             count = "1..6"
             queue = {queue}
+            held_per_flow_max = {held_per_flow}
+            pull_again = "{pull_again}"
             {service}
             start = "{start}ms"
             {expire}

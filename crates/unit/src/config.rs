@@ -6,12 +6,18 @@ use proto::UnitId;
 pub const SLOTS_MAX: u32 = 1 << 22;
 
 /// The most epochs of one flow that a unit is the owner of and has not done with. What would begin another is refused and
-/// counted.
-pub const TENURES_MAX: usize = 64;
+/// counted. Only who assigns packets one by one, and faster than states can follow, has more than a few.
+pub const TENURES_MAX: usize = 1 << 16;
+
+/// The most flows whose slots others have that a unit remembers, so as not to end them twice. The oldest are forgotten.
+pub const PAST_MAX: usize = 1 << 16;
 
 /// So many times [`order_ns`](Config::order_ns) after a flow was released its state is sent to the new owner unasked, if
 /// nothing has been heard from there: all that told it of the flow may have been lost.
 pub const OFFER_AFTER_ORDERS: u64 = 8;
+
+/// So many times the time doubles after which something is said once more.
+pub const AGAIN_DOUBLINGS: u32 = 6;
 
 /// How a unit works, and its limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,6 +28,9 @@ pub struct Config {
     pub replicate_after_ns: Option<u64>,
     /// How long a packet that comes out of order waits for those before it, ns. Then they are given up.
     pub order_ns: u64,
+    /// After how long a state that is awaited is asked for once more, and one that was not acknowledged is sent once more, ns.
+    /// Each further time it is twice as long, up to [`AGAIN_DOUBLINGS`] times.
+    pub pull_again_ns: u64,
     /// The most packets held, of all flows. Beyond, gaps are given up at once; what waits for a state is dropped.
     pub held_max: usize,
     /// The most packets held of one flow; beyond, the same.
@@ -33,12 +42,18 @@ pub struct Config {
 }
 
 impl Config {
+    /// How long to wait after something was said once, and so many times more.
+    pub(crate) fn again_ns(&self, times: u32) -> u64 {
+        self.pull_again_ns.saturating_mul(1 << times.min(AGAIN_DOUBLINGS))
+    }
+
     /// The defaults, for this unit.
     pub fn new(id: UnitId) -> Config {
         Config {
             id,
             replicate_after_ns: Some(250_000), // S51
             order_ns: 1_000_000,
+            pull_again_ns: 10_000_000,
             held_max: 65_536,
             held_per_flow_max: 1_024,
             replicas_max_bytes: 64 << 20,

@@ -13,6 +13,8 @@ pub struct Counters {
     pub overtaken: u64,
     /// States asked for (S49).
     pub pulls_sent: u64,
+    /// States asked for once more.
+    pub pulls_again: u64,
     /// Packets that had to wait (S50).
     pub held: u64,
     /// How long those of them that were processed had waited, all in all, ns.
@@ -33,6 +35,8 @@ pub struct Counters {
     pub states_sent: u64,
     /// Bytes of state in them.
     pub state_bytes_sent: u64,
+    /// States sent once more, as nobody said that they had come.
+    pub states_again: u64,
     /// Of these states, those that nobody had asked for yet.
     pub states_offered: u64,
     /// States received and taken.
@@ -47,6 +51,10 @@ pub struct Counters {
     pub expiries_proposed: u64,
     /// Ends of flows that had been proposed here.
     pub expiries_accepted: u64,
+    /// Flows that are over, whose states were waited for, and did not come.
+    pub ends_given_up: u64,
+    /// Flows whose slots others have, and that had to be forgotten.
+    pub past_forgotten: u64,
     /// Messages about what is past: repeated, or overtaken by others.
     pub messages_stale: u64,
     /// Messages that no unit gets, or not from there, or beyond a limit.

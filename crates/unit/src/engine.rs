@@ -3,6 +3,8 @@
 use proto::FlowId;
 
 /// What a unit runs: the states of flows, and what packets do to them. The unit decides when, this decides what.
+///
+/// A flow's state may be here while another flow has its slot already: what of it was under way comes to its end.
 pub trait Engine {
     /// A packet, however it is carried.
     type Packet;

@@ -4,7 +4,10 @@ mod going;
 mod packets;
 mod tenures;
 
-use std::hash::{Hash, Hasher};
+use std::{
+    collections::VecDeque,
+    hash::{Hash, Hasher},
+};
 
 use proto::{Epoch, FlowId, FlowRecord, Message, Stamp, Targets, UnitId, Watermark};
 
@@ -24,7 +27,7 @@ use crate::{
 pub(crate) struct Flow<P> {
     id: FlowId,
     /// In the order of their epochs.
-    tenures: Vec<Tenure>,
+    tenures: VecDeque<Tenure>,
     /// If there is one, it is that of the first tenure.
     state: Option<State>,
     held: Held<P>,
@@ -36,6 +39,12 @@ pub(crate) struct Flow<P> {
     copied: u64,
     /// When the flow's end was proposed last.
     proposed_ns: Option<u64>,
+    /// When the state of the first tenure was asked for last.
+    asked: Option<Asked>,
+    /// Nothing is processed any more since then: it ends once its last owner's state is here.
+    over_since_ns: Option<u64>,
+    /// The epoch whose state ended here.
+    ended: Option<Epoch>,
     /// The state is here, nothing is held, and no other epoch is known of: the next packet can be processed, and there is
     /// nothing else to do. So it is nearly always, and then the rest need not be looked at.
     is_calm: bool,
@@ -49,20 +58,35 @@ struct State {
     mark: Watermark,
 }
 
+/// A state was asked for.
+#[derive(Clone, Copy, Debug, Hash)]
+struct Asked {
+    /// Which.
+    epoch: Epoch,
+    /// When last.
+    at_ns: u64,
+    /// How often before.
+    times: u32,
+}
+
 /// No more epochs of a flow are remembered.
 pub(crate) struct Refused;
 
 impl<P> Flow<P> {
-    pub fn new(id: FlowId) -> Flow<P> {
+    /// One that nothing is known of but whether it is over.
+    pub fn new(id: FlowId, over_since_ns: Option<u64>) -> Flow<P> {
         Flow {
             id,
-            tenures: Vec::new(),
+            tenures: VecDeque::new(),
             state: None,
             held: Held::default(),
             targets: Targets::NONE,
             seen_ns: 0,
             copied: 0,
             proposed_ns: None,
+            asked: None,
+            over_since_ns,
+            ended: None,
             is_calm: false,
         }
     }
@@ -70,6 +94,22 @@ impl<P> Flow<P> {
     /// Whether the unit has nothing to do with the flow any more.
     pub fn is_done(&self) -> bool {
         self.tenures.is_empty()
+    }
+
+    /// Whether nothing is processed any more.
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        self.over_since_ns.is_some()
+    }
+
+    /// The epoch whose state ended here, if it did.
+    pub fn ended(&self) -> Option<Epoch> {
+        self.ended
+    }
+
+    /// Whether no state is here.
+    pub fn waits_for_state(&self) -> bool {
+        self.state.is_none()
     }
 
     /// Whether the state here is this epoch's, or a later one's.
@@ -85,7 +125,7 @@ impl<P> Flow<P> {
 
     /// Whose the state is that is here and has not been released, and what it covers.
     pub fn owned(&self) -> Option<(Epoch, Watermark)> {
-        let is_owner = self.is_calm || self.tenures.first()?.next.is_none();
+        let is_owner = self.is_calm || self.tenures.front()?.next.is_none();
         self.state.filter(|_| is_owner).map(|state| (state.epoch, state.mark))
     }
 
@@ -152,23 +192,17 @@ impl<P> Flow<P> {
         epoch: Epoch,
         owner: UnitId,
         last: u64,
+        again: bool,
         cx: &mut Context<'_, E>,
     ) -> Result<(), Refused> {
-        self.succession(epoch, owner, last, cx)?.asked = true;
+        let now_ns = cx.now_ns;
+        let next = self.succession(epoch, owner, last, cx)?;
+        next.asked = true;
+        if again {
+            next.released_ns.get_or_insert(now_ns);
+        }
         self.pump(cx);
         Ok(())
-    }
-
-    /// Asks once more for every state that is awaited.
-    pub fn pull_again<E: Engine<Packet = P>>(&self, cx: &mut Context<'_, E>) {
-        let awaited = self.tenures.iter().filter(|tenure| !self.is_past(tenure.epoch));
-        for tenure in awaited {
-            if let Start::From { previous, last } = tenure.start
-                && previous != cx.id()
-            {
-                self.ask(previous, tenure.epoch, last, cx);
-            }
-        }
     }
 
     /// The state that an epoch begins with has come. Even if nothing has been heard of that epoch yet: the sender has it from
@@ -179,23 +213,21 @@ impl<P> Flow<P> {
         record: &FlowRecord,
         from: UnitId,
         cx: &mut Context<'_, E>,
-    ) -> Result<(), Refused> {
-        let at = self.admit(epoch)?;
+    ) {
         if !self.restore(&record.bytes, cx) {
             cx.counters.states_unreadable += 1;
-            return Ok(());
+            return;
         }
         let mut mark = record.watermark;
-        let last = match self.tenures[at].start {
-            Start::From { last, .. } => last,
-            Start::Unknown | Start::Null => 0,
+        let last = match self.find(epoch).map(|tenure| tenure.start) {
+            Some(Start::From { last, .. }) => last,
+            Some(Start::Unknown | Start::Null) | None => 0,
         };
         cx.counters.given_up += mark.give_up_to(last.max(mark.highest()));
         cx.counters.states_taken += 1;
         self.take(epoch, mark, cx);
         cx.out.to_units.push((from, Message::Taken { flow: self.id, epoch }));
         self.pump(cx);
-        Ok(())
     }
 
     /// A copy has come: it is used if it is just what is awaited (S53), and given back otherwise.
@@ -233,7 +265,7 @@ impl<P> Flow<P> {
         let covered = self.state.map_or(0, |state| state.mark.contiguous);
         let gone = Gone { epoch, owner, last: said.map_or(covered, |next| next.last) };
         self.is_calm = false;
-        self.tenures.retain(|tenure| tenure.epoch >= epoch);
+        self.forget_before(epoch);
         if self.state.take().is_some() {
             cx.engine.forget(cx.now_ns, self.id, false);
         }
@@ -244,27 +276,34 @@ impl<P> Flow<P> {
         gone
     }
 
-    /// The flow is over. Only its owner gives back what it took.
+    /// The flow is over, and ends where its state is: here, if this unit is the last owner and has it. If the state is to come,
+    /// it ends then; if another unit is to have it, it ends there.
     pub fn end<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
-        if self.state.is_some() {
-            let is_owner = self.owned().is_some();
-            cx.engine.forget(cx.now_ns, self.id, is_owner);
-        }
-        if self.proposed_ns.is_some() {
+        if self.proposed_ns.take().is_some() {
             cx.counters.expiries_accepted += 1;
         }
         while let Some(waiting) = self.held.take() {
             *cx.held -= 1;
             cx.drop(Dropped::Ended, waiting.stamp, waiting.packet);
         }
+        self.over_since_ns.get_or_insert(cx.now_ns);
+        self.is_calm = false;
+        self.pump(cx);
     }
 
     /// Sees how things are after something has happened. When something is to be done without a message or a packet.
+    #[inline]
     pub fn settle<E: Engine<Packet = P>>(&mut self, cx: &Context<'_, E>) -> u64 {
         // What makes another epoch known, or takes the state away, has said that it is not calm any more.
         if !self.is_calm || self.held.len() > 0 {
-            let is_alone = matches!(self.tenures[..], [Tenure { next: None, .. }]);
-            self.is_calm = is_alone && self.state.is_some() && self.held.len() == 0;
+            let is_alone =
+                self.tenures.len() == 1 && self.tenures.front().is_some_and(|first| first.next.is_none());
+            self.is_calm = is_alone && self.state.is_some() && self.held.len() == 0 && !self.is_over();
+        }
+        if let Some((epoch, _, _)) = self.awaited(cx)
+            && self.asked.is_none_or(|asked| asked.epoch != epoch)
+        {
+            self.asked = Some(Asked { epoch, at_ns: cx.now_ns, times: 0 });
         }
         self.due_ns(cx)
     }
@@ -274,7 +313,10 @@ impl<P> Flow<P> {
             let times = [self.copy_ns(cx), self.expiry_ns(cx)];
             return times.into_iter().flatten().min().unwrap_or(NEVER_NS);
         }
-        let Some((state, tenure)) = self.state.zip(self.tenures.first()) else { return NEVER_NS };
+        let Some((state, tenure)) = self.state.zip(self.tenures.front()) else {
+            let times = [self.ask_again_ns(cx), self.end_given_up_ns(cx)];
+            return times.into_iter().flatten().min().unwrap_or(NEVER_NS);
+        };
         let gap_ns = self.held.oldest_of(state.epoch).map(|ns| ns.saturating_add(cx.config.order_ns));
         let times = match tenure.next {
             Some(next) if state.mark.covers(next.last) => [self.offer_ns(cx), None, None],
@@ -288,9 +330,13 @@ impl<P> Flow<P> {
     pub fn advance<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
         self.pump(cx);
         let is_due = |ns: Option<u64>| ns.is_some_and(|ns| ns <= cx.now_ns);
-        if is_due(self.offer_ns(cx)) {
-            cx.counters.states_offered += 1;
-            self.answer(cx);
+        if is_due(self.end_given_up_ns(cx)) {
+            cx.counters.ends_given_up += 1;
+            self.tenures.clear();
+        } else if is_due(self.ask_again_ns(cx)) {
+            self.ask_again(cx);
+        } else if is_due(self.offer_ns(cx)) {
+            self.offer(cx);
         } else if is_due(self.copy_ns(cx)) {
             self.copy_ahead(cx);
         }
@@ -304,6 +350,6 @@ impl<P: Hash> Hash for Flow<P> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.id, &self.tenures, self.state, &self.held).hash(state);
         (self.targets.is_all(), self.targets.units()).hash(state);
-        (self.seen_ns, self.copied, self.proposed_ns).hash(state);
+        (self.seen_ns, self.copied, self.proposed_ns, self.asked, self.over_since_ns).hash(state);
     }
 }

@@ -9,6 +9,10 @@
 //! What is given up as lost counts as covered, so that a state is always one of *all* packets up to a clock, and no packet
 //! can be applied twice. (DESIGN 3.1-3.5, 3.9; S48-S61.)
 //!
+//! A flow ends where its state is: an owner that hears of the end while the state is on its way goes on waiting for it, and
+//! ends the flow when it comes, even if another flow has the slot by then. What units say to each other may be lost, and is said
+//! again.
+//!
 //! ```text
 //!            packet, Adopt                        State, or a Replica up to the very clock
 //!   nothing ----------------> waiting, has pulled ------------------------------------> owner
@@ -24,13 +28,14 @@ mod engine;
 mod flow;
 mod held;
 mod outbox;
+mod past;
 mod replicas;
 mod slot;
 mod tenure;
 mod timers;
 mod unit;
 
-pub use config::{Config, OFFER_AFTER_ORDERS, SLOTS_MAX, TENURES_MAX};
+pub use config::{AGAIN_DOUBLINGS, Config, OFFER_AFTER_ORDERS, PAST_MAX, SLOTS_MAX, TENURES_MAX};
 pub use counters::Counters;
 pub use engine::{Engine, Unreadable};
 pub use outbox::{Dropped, Outbox};

@@ -15,8 +15,10 @@ use crate::{
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Slot<P> {
     generation: u32,
-    /// The flow of this generation is over.
+    /// The flow of this generation is over: its state ends where it is, or comes.
     is_over: bool,
+    /// The last epoch whose state was here and is not any more.
+    done: Epoch,
     /// The tombstone: where the flow went when it last went away from here. It stays as long as the flow, so that nothing
     /// that comes late can begin it anew (DESIGN 3.3).
     gone: Option<Gone>,
@@ -47,11 +49,31 @@ impl Gone {
 
 impl<P> Default for Slot<P> {
     fn default() -> Slot<P> {
-        Slot { generation: 0, is_over: false, gone: None, flow: None, armed_ns: NEVER_NS }
+        Slot { generation: 0, is_over: false, done: 0, gone: None, flow: None, armed_ns: NEVER_NS }
     }
 }
 
 impl<P> Slot<P> {
+    /// One whose flow begins.
+    pub fn new(generation: u32) -> Slot<P> {
+        Slot { generation, ..Slot::default() }
+    }
+
+    /// One whose flow is over, and of which nothing else is known.
+    pub fn over(generation: u32) -> Slot<P> {
+        Slot { generation, is_over: true, ..Slot::default() }
+    }
+
+    /// The flow that has it.
+    pub fn id(&self, slot: u32) -> FlowId {
+        FlowId { slot, generation: self.generation }
+    }
+
+    /// Whether more is known of a flow that is over than that.
+    pub fn is_worth_keeping(&self) -> bool {
+        self.is_here() || self.done > 0
+    }
+
     /// Whether the unit has anything to do with the flow now.
     pub fn is_here(&self) -> bool {
         self.flow.is_some()
@@ -67,39 +89,42 @@ impl<P> Slot<P> {
         self.flow.as_ref()?.owned()
     }
 
-    /// Whether the flow has the slot and is not over. A newer one takes the slot: the one before it is over.
-    fn enter<E: Engine<Packet = P>>(&mut self, id: FlowId, cx: &mut Context<'_, E>) -> bool {
-        if id.generation > self.generation {
-            self.clear(id.slot, cx);
-            (self.generation, self.is_over) = (id.generation, false);
+    /// The flow is over. It ends here if its state is here and nobody else is to get it; else it goes on, or comes and then ends.
+    /// Copies are worth nothing any more.
+    pub fn end<E: Engine<Packet = P>>(&mut self, slot: u32, cx: &mut Context<'_, E>) {
+        if !self.is_over {
+            cx.replicas.remove(slot);
         }
-        self.is_of(id) && !self.is_over
-    }
-
-    fn clear<E: Engine<Packet = P>>(&mut self, slot: u32, cx: &mut Context<'_, E>) {
-        if let Some(mut flow) = self.flow.take() {
+        self.is_over = true;
+        if let Some(flow) = &mut self.flow {
             flow.end(cx);
         }
-        cx.replicas.remove(slot);
-        self.gone = None;
+    }
+
+    /// A unit that was to have the state says that there is none: nothing comes that is waited for.
+    fn end_without_state<E: Engine<Packet = P>>(&mut self, slot: u32, cx: &mut Context<'_, E>) {
+        self.end(slot, cx);
+        if self.flow.as_ref().is_some_and(|flow| flow.waits_for_state()) {
+            self.flow = None;
+        }
     }
 
     /// Whether this epoch is over as far as this unit is concerned, or its own.
     fn is_past(&self, epoch: Epoch) -> bool {
-        self.gone.is_some_and(|gone| epoch <= gone.epoch)
-            || self.flow.as_ref().is_some_and(|flow| flow.is_past(epoch))
+        epoch <= self.done || self.flow.as_ref().is_some_and(|flow| flow.is_past(epoch))
     }
 
-    fn flow(&mut self, id: FlowId) -> &mut Flow<P> {
-        self.flow.get_or_insert_with(|| Box::new(Flow::new(id)))
+    fn flow<E: Engine<Packet = P>>(&mut self, id: FlowId, cx: &Context<'_, E>) -> &mut Flow<P> {
+        let over_since_ns = self.is_over.then_some(cx.now_ns);
+        self.flow.get_or_insert_with(|| Box::new(Flow::new(id, over_since_ns)))
     }
 
     pub fn packet<E: Engine<Packet = P>>(&mut self, stamp: Stamp, packet: P, cx: &mut Context<'_, E>) {
-        if !self.enter(stamp.flow, cx) {
+        if self.is_over {
             return cx.drop(Dropped::Ended, stamp, packet);
         }
         match self.gone.filter(|gone| stamp.epoch <= gone.epoch) {
-            None => self.flow(stamp.flow).packet(stamp, packet, cx),
+            None => self.flow(stamp.flow, cx).packet(stamp, packet, cx),
             Some(_) if self.flow.as_ref().is_some_and(|flow| flow.covers(stamp.clock)) => {
                 cx.drop(Dropped::Old, stamp, packet);
             }
@@ -116,14 +141,27 @@ impl<P> Slot<P> {
         message: Message,
         cx: &mut Context<'_, E>,
     ) {
-        if !self.enter(id, cx) {
-            cx.counters.messages_stale += 1;
-            return;
-        }
         let outcome = match (message, from) {
             (Message::End { .. }, None) => {
-                self.clear(id.slot, cx);
-                self.is_over = true;
+                self.end(id.slot, cx);
+                Ok(())
+            }
+            (Message::End { .. }, Some(_)) => {
+                self.end_without_state(id.slot, cx);
+                Ok(())
+            }
+            (Message::Replica { .. } | Message::Adopt { .. }, _) if self.is_over => {
+                cx.counters.messages_stale += 1;
+                Ok(())
+            }
+            (Message::Release { .. } | Message::Taken { .. }, _) if self.is_over && self.flow.is_none() => {
+                cx.counters.messages_stale += 1;
+                Ok(())
+            }
+            (Message::Pull { epoch, .. }, Some(from))
+                if self.is_over && self.flow.is_none() && !self.is_past(epoch) =>
+            {
+                cx.out.to_units.push((from, Message::End { flow: id }));
                 Ok(())
             }
             (Message::Replica { epoch, record, .. }, Some(_)) => {
@@ -146,17 +184,21 @@ impl<P> Slot<P> {
                 Ok(())
             }
             (Message::Release { epoch, owner, last, .. }, None) => {
-                self.flow(id).release(epoch, owner, last, cx)
+                self.flow(id, cx).release(epoch, owner, last, cx)
             }
             (Message::Adopt { epoch, previous, last, .. }, None) => {
-                self.flow(id).adopt(epoch, Start::From { previous, last }, cx)
+                self.flow(id, cx).adopt(epoch, Start::From { previous, last }, cx)
             }
-            (Message::Pull { epoch, last, .. }, Some(from)) => self.flow(id).pull(epoch, from, last, cx),
+            (Message::Pull { epoch, last, again, .. }, Some(from)) => {
+                self.flow(id, cx).pull(epoch, from, last, again, cx)
+            }
             (Message::State { epoch, record, .. }, Some(from)) if epoch > 1 => {
-                self.flow(id).state(epoch, &record, from, cx)
+                self.flow(id, cx).state(epoch, &record, from, cx);
+                Ok(())
             }
             (Message::Taken { epoch, .. }, Some(from)) => {
-                self.gone = Some(self.flow(id).leave(epoch, from, cx));
+                self.gone = Some(self.flow(id, cx).leave(epoch, from, cx));
+                self.done = epoch;
                 Ok(())
             }
             _ => Err(Refused),
@@ -193,13 +235,6 @@ impl<P> Slot<P> {
         }
     }
 
-    /// Asks once more for every state that is awaited.
-    pub fn pull_again<E: Engine<Packet = P>>(&self, cx: &mut Context<'_, E>) {
-        if let Some(flow) = &self.flow {
-            flow.pull_again(cx);
-        }
-    }
-
     /// Does what is due.
     pub fn advance<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
         if let Some(flow) = &mut self.flow {
@@ -209,8 +244,8 @@ impl<P> Slot<P> {
 
     /// Lets go of a flow that nothing is to be done for; when something is to be done for one that stays.
     pub fn settle<E: Engine<Packet = P>>(&mut self, cx: &Context<'_, E>) -> u64 {
-        if self.flow.as_ref().is_some_and(|flow| flow.is_done()) {
-            self.flow = None;
+        if let Some(flow) = self.flow.take_if(|flow| flow.is_done()) {
+            self.done = self.done.max(flow.ended().unwrap_or(0));
         }
         self.flow.as_mut().map_or(NEVER_NS, |flow| flow.settle(cx))
     }

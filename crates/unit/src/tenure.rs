@@ -32,8 +32,8 @@ pub(crate) struct Next {
     pub released_ns: Option<u64>,
     /// It has asked for the state, and is to get an answer.
     pub asked: bool,
-    /// It has been sent the state.
-    pub answered: bool,
+    /// When it was sent the state last, and how often it was before.
+    pub answered: Option<(u64, u32)>,
 }
 
 impl Tenure {
@@ -56,7 +56,7 @@ impl Tenure {
 impl Next {
     /// One of which nothing has been heard but who it is.
     pub fn new(owner: UnitId, last: u64) -> Next {
-        Next { owner, last, released_ns: None, asked: false, answered: false }
+        Next { owner, last, released_ns: None, asked: false, answered: None }
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
-/// When something is to be done for which slot; one entry a slot.
+use proto::FlowId;
+
+/// When something is to be done for which flow; one entry a flow.
 #[derive(Clone, Debug, Default, Hash)]
-pub(crate) struct Timers(BTreeSet<(u64, u32)>);
+pub(crate) struct Timers(BTreeSet<(u64, FlowId)>);
 
 /// The time at which nothing is ever due.
 pub(crate) const NEVER_NS: u64 = u64::MAX;
@@ -15,22 +17,22 @@ impl Timers {
         self.0.first().map_or(NEVER_NS, |&(due_ns, _)| due_ns)
     }
 
-    /// The slot whose time came first, if it has come.
-    pub fn take_due(&mut self, now_ns: u64) -> Option<u32> {
-        let &(due_ns, slot) = self.0.first()?;
+    /// The flow whose time came first, if it has come.
+    pub fn take_due(&mut self, now_ns: u64) -> Option<FlowId> {
+        let &(due_ns, flow) = self.0.first()?;
         (due_ns <= now_ns && due_ns != NEVER_NS).then(|| {
             self.0.pop_first();
-            slot
+            flow
         })
     }
 
-    /// Moves a slot's time.
-    pub fn set(&mut self, slot: u32, from_ns: u64, to_ns: u64) {
+    /// Moves a flow's time.
+    pub fn set(&mut self, flow: FlowId, from_ns: u64, to_ns: u64) {
         if from_ns != NEVER_NS {
-            self.0.remove(&(from_ns, slot));
+            self.0.remove(&(from_ns, flow));
         }
         if to_ns != NEVER_NS {
-            self.0.insert((to_ns, slot));
+            self.0.insert((to_ns, flow));
         }
     }
 }

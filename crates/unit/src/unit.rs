@@ -5,8 +5,8 @@ use std::hash::{Hash, Hasher};
 use proto::{Epoch, FlowId, Message, Stamp, UnitId, Watermark};
 
 use crate::{
-    Config, Counters, Dropped, Engine, Outbox, SLOTS_MAX, context::Context, replicas::Replicas, slot::Slot,
-    timers::Timers,
+    Config, Counters, Dropped, Engine, Outbox, PAST_MAX, SLOTS_MAX, context::Context, past::Past,
+    replicas::Replicas, slot::Slot, timers::Timers,
 };
 
 /// A compute unit: decides when its engine gets which packet, and where the flows' states are. See the crate.
@@ -16,6 +16,7 @@ pub struct Unit<E: Engine> {
     engine: E,
     /// By [`FlowId::slot`].
     slots: Vec<Slot<E::Packet>>,
+    past: Past<E::Packet>,
     /// Slots whose flows the unit has anything to do with.
     here: usize,
     /// Packets held, of all flows.
@@ -33,6 +34,7 @@ impl<E: Engine> Unit<E> {
             config,
             engine,
             slots: Vec::new(),
+            past: Past::default(),
             here: 0,
             held: 0,
             replicas: Replicas::default(),
@@ -50,7 +52,7 @@ impl<E: Engine> Unit<E> {
             out.dropped.push((Dropped::Refused, stamp, packet));
             return;
         }
-        self.at(now_ns, stamp.flow.slot, out, |slot, cx| slot.packet(stamp, packet, cx));
+        self.at(now_ns, stamp.flow, out, |slot, cx| slot.packet(stamp, packet, cx));
     }
 
     /// A message, from the router (`from`: none) or from a unit.
@@ -70,7 +72,8 @@ impl<E: Engine> Unit<E> {
                 Message::Pull { flow, .. }
                 | Message::State { flow, .. }
                 | Message::Taken { flow, .. }
-                | Message::Replica { flow, .. },
+                | Message::Replica { flow, .. }
+                | Message::End { flow },
                 Some(from),
             ) if from != self.config.id => *flow,
             _ => return self.counters.messages_refused += 1,
@@ -79,14 +82,14 @@ impl<E: Engine> Unit<E> {
             self.counters.messages_refused += 1;
             return;
         }
-        self.at(now_ns, flow.slot, out, |slot, cx| slot.receive(flow, from, message, cx));
+        self.at(now_ns, flow, out, |slot, cx| slot.receive(flow, from, message, cx));
     }
 
     /// Does what is due: copies the states of flows that are silent ahead (S51), gives up what did not come in time, offers
-    /// states that nobody asked for, and proposes ends.
+    /// states that nobody asked for, asks and answers once more where nothing came back, and proposes ends.
     pub fn advance(&mut self, now_ns: u64, out: &mut Outbox<E::Packet>) {
-        while let Some(slot) = self.timers.take_due(now_ns) {
-            self.at(now_ns, slot, out, |slot, cx| {
+        while let Some(flow) = self.timers.take_due(now_ns) {
+            self.at(now_ns, flow, out, |slot, cx| {
                 slot.armed_ns = u64::MAX;
                 slot.advance(cx);
             });
@@ -96,13 +99,6 @@ impl<E: Engine> Unit<E> {
     /// When [`advance`](Unit::advance) has something to do; `u64::MAX`: never. It may turn out to be nothing.
     pub fn due_ns(&self) -> u64 {
         self.timers.due_ns()
-    }
-
-    /// Asks once more for every state that is awaited: the messages may have been lost.
-    pub fn pull_again(&mut self, now_ns: u64, out: &mut Outbox<E::Packet>) {
-        for slot in (0..SLOTS_MAX).take(self.slots.len()) {
-            self.at(now_ns, slot, out, |slot, cx| slot.pull_again(cx));
-        }
     }
 
     /// The epoch in which this unit is a flow's owner, and which packets its state covers; none if the state is not here, or
@@ -149,19 +145,56 @@ impl<E: Engine> Unit<E> {
         self.is_draining = true;
     }
 
-    /// Lets something happen to the flow in a slot, and sees to what follows for the unit.
+    /// Lets something happen to a flow, and sees to what follows for the unit.
     fn at(
         &mut self,
         now_ns: u64,
-        index: u32,
+        id: FlowId,
         out: &mut Outbox<E::Packet>,
         act: impl FnOnce(&mut Slot<E::Packet>, &mut Context<'_, E>),
     ) {
-        let at = index as usize;
+        let at = id.slot as usize;
         if at >= self.slots.len() {
             self.slots.resize_with(at + 1, Slot::default);
         }
-        let slot = &mut self.slots[at];
+        if !self.slots[at].is_of(id) {
+            return self.at_another(now_ns, id, out, act);
+        }
+        self.act(now_ns, id, out, act);
+    }
+
+    /// The same, if it is not the flow that has the slot.
+    #[cold]
+    fn at_another(
+        &mut self,
+        now_ns: u64,
+        id: FlowId,
+        out: &mut Outbox<E::Packet>,
+        act: impl FnOnce(&mut Slot<E::Packet>, &mut Context<'_, E>),
+    ) {
+        let before = self.slots[id.slot as usize].id(id.slot);
+        if id.generation < before.generation {
+            self.act(now_ns, id, out, act);
+            return self.past.tidy(id);
+        }
+        // The slot's flow is over, as another has it.
+        self.act(now_ns, before, out, |slot, cx| slot.end(before.slot, cx));
+        let slot = std::mem::replace(&mut self.slots[id.slot as usize], Slot::new(id.generation));
+        if slot.is_worth_keeping() {
+            self.counters.past_forgotten += self.past.add(before, slot, PAST_MAX);
+        }
+        self.act(now_ns, id, out, act);
+    }
+
+    fn act(
+        &mut self,
+        now_ns: u64,
+        id: FlowId,
+        out: &mut Outbox<E::Packet>,
+        act: impl FnOnce(&mut Slot<E::Packet>, &mut Context<'_, E>),
+    ) {
+        let present = &mut self.slots[id.slot as usize];
+        let slot = if present.is_of(id) { present } else { self.past.flow(id) };
         let was_here = slot.is_here();
         let mut cx = Context {
             now_ns,
@@ -176,7 +209,7 @@ impl<E: Engine> Unit<E> {
         let due_ns = slot.settle(&cx).max(now_ns.saturating_add(1));
         // A time that has moved back is looked at again when it comes: packets that come in order touch no timer.
         if due_ns < slot.armed_ns || !slot.is_here() {
-            self.timers.set(index, slot.armed_ns, due_ns);
+            self.timers.set(id, slot.armed_ns, due_ns);
             slot.armed_ns = due_ns;
         }
         match (was_here, slot.is_here()) {
@@ -198,6 +231,7 @@ where
     E::Packet: Hash,
 {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.config, &self.engine, &self.slots, &self.replicas, &self.timers, self.is_draining).hash(state);
+        (self.config, &self.engine, &self.slots, &self.past, &self.replicas, &self.timers, self.is_draining)
+            .hash(state);
     }
 }

@@ -1,6 +1,6 @@
 //! Every order in which what the protocol sends can arrive, for small schedules of owners: what the router sends a unit
-//! arrives in order, what units send each other in any; a packet may be lost before its unit, a message may come twice, and
-//! any timer may fire before anything arrives. Of the very code that runs.
+//! arrives in order, what units send each other in any; a packet may be lost before its unit, a message may come twice, one between
+//! units may be lost, and any timer may fire before anything arrives. Of the very code that runs.
 
 use std::collections::HashSet;
 
@@ -20,14 +20,19 @@ enum Step {
     Packets(u16, u64),
     /// This unit is to own the flow, without a packet.
     Adopt(u16),
+    /// The flow is over.
+    End,
 }
-use Step::{Adopt, Packets};
+use Step::{Adopt, End, Packets};
 
 /// What may go wrong, and how often.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 struct Faults {
     lost: u8,
     twice: u8,
+    /// Messages between units that are lost. Then they are said again, some time: so often before all has arrived.
+    mute: u8,
+    early: u8,
 }
 
 /// Goes through all that can happen; how many different worlds that are.
@@ -35,6 +40,7 @@ fn explore(units: u16, steps: &[Step], copies: Targets, faults: Faults) -> usize
     let mut world = World::new(units, |id| Config {
         replicate_after_ns: (copies != Targets::NONE).then_some(150),
         order_ns: 100,
+        pull_again_ns: if faults.mute + faults.early > 0 { 1_000 } else { u64::MAX },
         ..Config::new(id)
     });
     let mut flow = Flow::new(FLOW, UnitId(0));
@@ -48,13 +54,17 @@ fn explore(units: u16, steps: &[Step], copies: Targets, faults: Faults) -> usize
                 flow.release_to(UnitId(owner), &mut world);
                 flow.adopt(&mut world);
             }
+            End => flow.end(&mut world),
         }
     }
     let mut seen = HashSet::from([(world.fingerprint(), faults)]);
     let mut open = vec![(world, faults)];
     while let Some((world, faults)) = open.pop() {
         if world.wire.is_empty() {
-            check_rest(world.clone(), &flow);
+            match steps.last() {
+                Some(End) => check_over(world.clone(), &flow),
+                _ => check_rest(world.clone(), &flow),
+            }
         }
         for (next, faults) in successors(&world, faults) {
             if seen.insert((next.fingerprint(), faults)) {
@@ -90,11 +100,30 @@ fn successors(world: &World, faults: Faults) -> Vec<(World, Faults)> {
             }
             _ => {}
         }
+        match parcel.item {
+            Item::Message(_) if parcel.from.is_some() && faults.mute > 0 => {
+                let faults = Faults { mute: faults.mute - 1, ..faults };
+                go(faults, &|world| _ = world.wire.remove(at));
+            }
+            _ => {}
+        }
     }
-    if world.due_ns() != u64::MAX {
+    let is_early = !world.wire.is_empty() && world.due_ns() > AGAIN_NS;
+    if world.due_ns() != u64::MAX && (!is_early || faults.early > 0) {
+        let faults = Faults { early: faults.early - u8::from(is_early), ..faults };
         go(faults, &|world| world.advance(world.due_ns()));
     }
     next
+}
+
+/// What is due later than this has to do with what is said again: all else takes less time.
+const AGAIN_NS: u64 = 1_000;
+
+/// From here on nothing is lost: the flow ends once, where its state is.
+fn check_over(mut world: World, flow: &Flow) {
+    world.settle();
+    world.check_ended(flow.id);
+    assert_eq!(world.units.iter().map(Unit::flows).sum::<usize>(), 0, "something waits forever");
 }
 
 /// From here on nothing is lost: it has to come to a good end.
@@ -110,18 +139,18 @@ fn report(name: &str, worlds: usize) {
     assert!(worlds > 100);
 }
 
-const NONE: Faults = Faults { lost: 0, twice: 0 };
+const NONE: Faults = Faults { lost: 0, twice: 0, mute: 0, early: 0 };
 
 #[test]
 fn a_flow_goes_to_another_unit() {
-    let faults = Faults { lost: 2, twice: 1 };
+    let faults = Faults { lost: 2, twice: 1, ..NONE };
     report("to another", explore(2, &[Packets(0, 2), Packets(1, 2)], Targets::ALL, faults));
 }
 
 #[test]
 fn a_flow_comes_back() {
     let steps = [Packets(0, 2), Packets(1, 1), Packets(0, 1)];
-    report("back", explore(2, &steps, Targets::NONE, Faults { lost: 1, twice: 1 }));
+    report("back", explore(2, &steps, Targets::NONE, Faults { lost: 1, twice: 1, ..NONE }));
     let steps = [Packets(0, 1), Packets(1, 1), Packets(0, 1)];
     report("back, with copies", explore(2, &steps, Targets::ALL, NONE));
 }
@@ -129,7 +158,7 @@ fn a_flow_comes_back() {
 #[test]
 fn a_flow_goes_on_before_it_has_come() {
     let steps = [Packets(0, 2), Packets(1, 1), Packets(2, 1)];
-    report("on", explore(3, &steps, Targets::NONE, Faults { lost: 1, twice: 1 }));
+    report("on", explore(3, &steps, Targets::NONE, Faults { lost: 1, twice: 1, ..NONE }));
     let mut last = Targets::NONE;
     last.add(UnitId(2));
     let steps = [Packets(0, 1), Packets(1, 1), Packets(2, 1)];
@@ -139,15 +168,37 @@ fn a_flow_goes_on_before_it_has_come() {
 #[test]
 fn a_flow_has_four_owners() {
     let steps = [Packets(0, 1), Packets(1, 1), Packets(0, 1), Packets(2, 1)];
-    report("four owners", explore(3, &steps, Targets::NONE, Faults { lost: 1, twice: 0 }));
+    report("four owners", explore(3, &steps, Targets::NONE, Faults { lost: 1, twice: 0, ..NONE }));
     let steps = [Packets(0, 1), Packets(1, 1), Packets(0, 1), Packets(1, 1)];
-    report("to and fro", explore(2, &steps, Targets::NONE, Faults { lost: 1, twice: 0 }));
+    report("to and fro", explore(2, &steps, Targets::NONE, Faults { lost: 1, twice: 0, ..NONE }));
 }
 
 #[test]
 fn a_flow_is_adopted() {
     let steps = [Packets(0, 1), Adopt(1), Packets(0, 1)];
-    report("adopted", explore(2, &steps, Targets::ALL, Faults { lost: 1, twice: 0 }));
+    report("adopted", explore(2, &steps, Targets::ALL, Faults { lost: 1, twice: 0, ..NONE }));
     let steps = [Packets(0, 1), Adopt(1), Adopt(2), Packets(1, 1)];
-    report("adopted twice", explore(3, &steps, Targets::NONE, Faults { lost: 1, twice: 0 }));
+    report("adopted twice", explore(3, &steps, Targets::NONE, Faults { lost: 1, twice: 0, ..NONE }));
+}
+
+#[test]
+fn messages_between_units_are_lost() {
+    let faults = Faults { lost: 1, mute: 1, early: 1, ..NONE };
+    report("lost messages", explore(2, &[Packets(0, 2), Packets(1, 2)], Targets::ALL, faults));
+    let steps = [Packets(0, 1), Packets(1, 1), Packets(0, 1)];
+    report("lost on the way back", explore(2, &steps, Targets::NONE, Faults { mute: 1, early: 1, ..NONE }));
+    let steps = [Packets(0, 1), Packets(1, 1), Packets(2, 1)];
+    report("lost on the way", explore(3, &steps, Targets::NONE, Faults { mute: 2, early: 1, ..NONE }));
+}
+
+#[test]
+fn a_flow_ends_while_its_state_is_on_its_way() {
+    let faults = Faults { lost: 1, twice: 1, ..NONE };
+    report("ends", explore(2, &[Packets(0, 2), Packets(1, 1), End], Targets::ALL, faults));
+    let steps = [Packets(0, 1), Packets(1, 1), Packets(0, 1), End];
+    report("ends, back", explore(2, &steps, Targets::NONE, Faults { lost: 1, ..NONE }));
+    let steps = [Packets(0, 1), Packets(1, 1), Packets(2, 1), End];
+    report("ends, on", explore(3, &steps, Targets::NONE, Faults { lost: 1, ..NONE }));
+    let faults = Faults { mute: 1, early: 1, ..NONE };
+    report("ends, lost messages", explore(2, &[Packets(0, 2), Packets(1, 1), End], Targets::ALL, faults));
 }

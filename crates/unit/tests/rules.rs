@@ -46,8 +46,10 @@ fn release(epoch: Epoch, owner: UnitId, last: u64) -> Message {
 }
 
 fn pull(epoch: Epoch, last: u64) -> Message {
-    Message::Pull { flow: FLOW, epoch, last }
+    Message::Pull { flow: FLOW, epoch, last, again: false }
 }
+
+const END: Message = Message::End { flow: FLOW };
 
 fn taken(epoch: Epoch) -> Message {
     Message::Taken { flow: FLOW, epoch }
@@ -155,8 +157,6 @@ fn a_new_owner_pulls_holds_and_goes_on() {
     b.packet(2, from(X, 2), 4);
     assert_eq!(b.sent(), [(X, pull(2, 2))], "once");
     assert_eq!((b.unit.held(), b.unit.flows()), (2, 1));
-    b.unit.pull_again(b.now_ns, &mut b.out);
-    assert_eq!(b.sent(), [(X, pull(2, 2))]);
     b.now_ns += 50;
     b.peer(X, state(2, &[1, 2], 2));
     assert_eq!(b.state(), [1, 2, 3, 4]);
@@ -442,8 +442,106 @@ fn only_the_owner_gives_back_what_a_flow_took() {
     let mut b = Bench::new(config());
     b.first([1]);
     b.router(release(2, X, 1));
-    b.router(Message::End { flow: FLOW });
+    b.router(END);
+    assert_eq!(b.sent(), [(X, state(2, &[1], 1))], "it ends there");
+    assert!(b.unit.engine().forgotten.is_empty());
+    b.peer(X, taken(2));
     assert_eq!(b.unit.engine().forgotten, [(FLOW, false)]);
+    assert_eq!((b.unit.flows(), b.unit.due_ns()), (0, u64::MAX));
+}
+
+#[test]
+fn a_flow_that_ends_before_its_state_has_come_ends_when_it_comes() {
+    let mut b = Bench::new(config());
+    b.packet(2, from(X, 2), 3);
+    b.router(END);
+    assert_eq!((b.dropped(), b.unit.held(), b.unit.flows()), (vec![(Dropped::Ended, 3)], 0, 1));
+    b.packet(2, from(X, 2), 4);
+    assert_eq!(b.dropped(), [(Dropped::Ended, 4)]);
+    b.sent();
+    b.peer(X, state(2, &[1, 2], 2));
+    assert_eq!((b.unit.engine().forgotten.as_slice(), b.unit.flows()), (&[(FLOW, true)][..], 0));
+    b.peer(X, state(2, &[1, 2], 2));
+    assert_eq!(b.sent(), [(X, taken(2)), (X, taken(2))]);
+    assert_eq!(b.unit.engine().forgotten, [(FLOW, true)], "once");
+}
+
+#[test]
+fn a_flow_that_ends_where_nothing_of_it_has_come_ends_with_its_state() {
+    let mut b = Bench::new(config());
+    b.router(END);
+    b.peer(X, state(2, &[1, 2], 2));
+    assert_eq!((b.sent(), b.unit.flows()), (vec![(X, taken(2))], 0));
+    assert_eq!(b.unit.engine().forgotten, [(FLOW, true)]);
+    // And who asks there is told that nothing comes.
+    let mut none = Bench::new(config());
+    none.router(END);
+    none.peer(Y, pull(3, 2));
+    assert_eq!(none.sent(), [(Y, END)]);
+    let mut asks = Bench::new(config());
+    asks.packet(3, from(X, 2), 3);
+    asks.peer(X, END);
+    assert_eq!((asks.dropped(), asks.unit.flows()), (vec![(Dropped::Ended, 3)], 0));
+    assert_eq!(asks.unit.due_ns(), u64::MAX);
+}
+
+#[test]
+fn a_flow_ends_behind_the_next_one_of_its_slot() {
+    let mut b = Bench::new(config());
+    b.packet(2, from(X, 2), 3);
+    let next = FlowId { generation: 2, ..FLOW };
+    let stamp = Stamp { flow: next, clock: 1, epoch: 1, handover: Handover::None, targets: None };
+    b.unit.packet(2, stamp, 1, &mut b.out);
+    assert_eq!(b.dropped(), [(Dropped::Ended, 3)]);
+    assert_eq!((b.unit.flows(), b.unit.engine().state(next)), (2, &[1][..]));
+    b.sent();
+    b.wait(b.unit.due_ns() - b.now_ns);
+    assert_eq!(b.sent(), [(X, Message::Pull { flow: FLOW, epoch: 2, last: 2, again: true })]);
+    b.peer(X, state(2, &[1, 2], 2));
+    b.peer(X, state(2, &[1, 2], 2));
+    assert_eq!(b.sent(), [(X, taken(2)), (X, taken(2))]);
+    assert_eq!((b.unit.engine().forgotten.as_slice(), b.unit.flows()), (&[(FLOW, true)][..], 1));
+    assert_eq!(b.unit.engine().state(next), [1]);
+}
+
+#[test]
+fn what_is_not_answered_is_said_again_and_again_less_often() {
+    let again = Message::Pull { flow: FLOW, epoch: 2, last: 2, again: true };
+    let mut b = Bench::new(Config { pull_again_ns: 1_000, ..config() });
+    b.packet(2, from(X, 2), 3);
+    assert_eq!(b.sent(), [(X, pull(2, 2))]);
+    for wait_ns in [1_000, 2_000, 4_000] {
+        b.wait(wait_ns - 1);
+        assert_eq!(b.sent(), []);
+        b.wait(1);
+        assert_eq!(b.sent(), [(X, again.clone())]);
+    }
+    b.peer(X, state(2, &[1, 2], 2));
+    b.router(release(3, Y, 3));
+    b.peer(Y, pull(3, 3));
+    assert_eq!(b.sent(), [(X, taken(2)), (Y, state(3, &[1, 2, 3], 3))]);
+    for wait_ns in [1_000, 2_000] {
+        b.wait(wait_ns);
+        assert_eq!(b.sent(), [(Y, state(3, &[1, 2, 3], 3))]);
+    }
+    b.peer(Y, taken(3));
+    assert_eq!(b.unit.due_ns(), u64::MAX);
+    assert_eq!((b.unit.counters().pulls_again, b.unit.counters().states_again), (3, 2));
+}
+
+#[test]
+fn who_asks_again_has_the_flow() {
+    // DESIGN 3.3: the release was lost, and packet 2.
+    let mut b = Bench::new(config());
+    b.first([1, 3]);
+    b.peer(X, pull(2, 4));
+    b.wait(10 * ORDER_NS);
+    assert_eq!(b.state(), [1, 3]);
+    assert_eq!(b.sent(), [], "4 may still come");
+    b.peer(X, Message::Pull { flow: FLOW, epoch: 2, last: 4, again: true });
+    assert_eq!(b.sent(), []);
+    b.wait(ORDER_NS);
+    assert_eq!(b.sent(), [(X, state(2, &[1, 3], 4))]);
 }
 
 #[test]
@@ -500,6 +598,9 @@ fn everything_is_bounded_and_counted() {
     b.router(Message::Drained);
     b.router(release(1, X, 0));
     assert_eq!(b.unit.counters().messages_refused, 5);
+    // The state of an epoch that there was no room for comes all the same.
+    b.peer(X, state(3, &[1, 2], 2));
+    assert_eq!(b.unit.owned(FLOW), Some((3, Watermark::up_to(2))));
 }
 
 #[test]

@@ -33,6 +33,8 @@ pub struct Units {
     pub replicate_after: Option<Time>,
     /// How long a packet waits for those before it.
     pub order: Time,
+    /// After how long a state that did not come is asked for once more, and one that was not acknowledged is sent once more.
+    pub pull_again: Time,
     /// Packets that wait for state or for those before them, all flows of a unit.
     pub held_max: usize,
     /// The same, of one flow.
@@ -57,6 +59,7 @@ impl Default for Units {
             state: Size(64),
             replicate_after: None,
             order: Time(1_000_000),
+            pull_again: Time(10_000_000),
             held_max: 1 << 16,
             held_per_flow_max: 1 << 12,
             replicas_max: Size(256_000_000),

@@ -1,9 +1,9 @@
 //! Where a flow's state goes, and when: to the next owner, ahead of it, or nowhere any more.
 
-use proto::{FlowRecord, Message, Targets};
+use proto::{Epoch, FlowRecord, Message, Targets, UnitId};
 
-use super::Flow;
-use crate::{Engine, OFFER_AFTER_ORDERS, context::Context};
+use super::{Asked, Flow};
+use crate::{AGAIN_DOUBLINGS, Engine, OFFER_AFTER_ORDERS, context::Context, tenure::Start};
 
 impl<P> Flow<P> {
     /// The next epoch is this unit's, too.
@@ -11,17 +11,34 @@ impl<P> Flow<P> {
         let Some(state) = &mut self.state else { return };
         state.epoch += 1;
         let epoch = state.epoch;
-        self.tenures.retain(|tenure| tenure.epoch >= epoch);
+        self.forget_before(epoch);
         self.drop_before(epoch, cx);
+    }
+
+    /// Nobody gets the state any more: the flow ends here, and what it took is given back.
+    pub(super) fn finish<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
+        self.ended = self.state.take().map(|state| state.epoch);
+        self.tenures.clear();
+        cx.engine.forget(cx.now_ns, self.id, true);
+    }
+
+    /// Sends the state to the next owner, which has not asked, or has not said that it came.
+    pub(super) fn offer<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
+        match self.tenures.front().and_then(|tenure| tenure.next?.answered) {
+            None => cx.counters.states_offered += 1,
+            Some(_) => cx.counters.states_again += 1,
+        }
+        self.answer(cx);
     }
 
     /// Sends the state to the next owner. It is kept until that has it.
     pub(super) fn answer<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
         let record = self.record(cx);
-        let Some(tenure) = self.tenures.first_mut() else { return };
+        let Some(tenure) = self.tenures.front_mut() else { return };
         let epoch = tenure.epoch + 1;
         let Some(next) = &mut tenure.next else { return };
-        (next.asked, next.answered) = (false, true);
+        let times = next.answered.map_or(0, |(_, times)| times.saturating_add(1));
+        (next.asked, next.answered) = (false, Some((cx.now_ns, times)));
         cx.counters.states_sent += 1;
         cx.counters.state_bytes_sent += record.bytes.len() as u64;
         cx.out.to_units.push((next.owner, Message::State { flow: self.id, epoch, record }));
@@ -61,10 +78,49 @@ impl<P> Flow<P> {
         FlowRecord { watermark: self.state.map(|state| state.mark).unwrap_or_default(), bytes }
     }
 
-    /// When the state is to be sent to the next owner although it has not asked.
+    /// The first tenure, if its state is to come from another unit: its epoch, and the owner and the last clock before it.
+    #[inline]
+    pub(super) fn awaited<E: Engine<Packet = P>>(&self, cx: &Context<'_, E>) -> Option<(Epoch, UnitId, u64)> {
+        if self.state.is_some() {
+            return None;
+        }
+        let first = self.tenures.front()?;
+        match first.start {
+            Start::From { previous, last } if previous != cx.id() => Some((first.epoch, previous, last)),
+            _ => None,
+        }
+    }
+
+    /// When the state is to be asked for once more.
+    pub(super) fn ask_again_ns<E: Engine<Packet = P>>(&self, cx: &Context<'_, E>) -> Option<u64> {
+        let (epoch, ..) = self.awaited(cx)?;
+        let asked = self.asked.filter(|asked| asked.epoch == epoch)?;
+        Some(asked.at_ns.saturating_add(cx.config.again_ns(asked.times)))
+    }
+
+    /// When a flow that is over is forgotten although its state, which is not here, has not come. Should it come after all, it
+    /// ends then.
+    pub(super) fn end_given_up_ns<E: Engine<Packet = P>>(&self, cx: &Context<'_, E>) -> Option<u64> {
+        let wait_ns = cx.config.again_ns(AGAIN_DOUBLINGS).saturating_mul(2);
+        self.over_since_ns.filter(|_| self.state.is_none()).map(|ns| ns.saturating_add(wait_ns))
+    }
+
+    /// Asks for the state once more.
+    pub(super) fn ask_again<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
+        let Some((epoch, previous, last)) = self.awaited(cx) else { return };
+        let times = self.asked.map_or(0, |asked| asked.times.saturating_add(1));
+        self.asked = Some(Asked { epoch, at_ns: cx.now_ns, times });
+        cx.counters.pulls_again += 1;
+        cx.out.to_units.push((previous, Message::Pull { flow: self.id, epoch, last, again: true }));
+    }
+
+    /// When the state is to be sent to the next owner although it has not asked, or has been sent it.
     pub(super) fn offer_ns<E: Engine<Packet = P>>(&self, cx: &Context<'_, E>) -> Option<u64> {
-        let (state, tenure) = self.state.zip(self.tenures.first())?;
-        let next = tenure.next.filter(|next| state.mark.covers(next.last) && !next.answered)?;
+        let (state, tenure) = self.state.zip(self.tenures.front())?;
+        let next = tenure.next.filter(|next| next.owner != cx.id() && state.mark.covers(next.last))?;
+        if let Some((at_ns, times)) = next.answered {
+            return Some(at_ns.saturating_add(cx.config.again_ns(times)));
+        }
         let wait_ns = cx.config.order_ns.saturating_mul(OFFER_AFTER_ORDERS);
         Some(next.released_ns?.saturating_add(wait_ns))
     }
@@ -73,13 +129,13 @@ impl<P> Flow<P> {
     pub(super) fn copy_ns<E: Engine<Packet = P>>(&self, cx: &Context<'_, E>) -> Option<u64> {
         let (_, mark) = self.owned()?;
         let has_news = mark.contiguous > self.copied && self.targets != Targets::NONE;
-        let after_ns = cx.config.replicate_after_ns.filter(|_| has_news)?;
+        let after_ns = cx.config.replicate_after_ns.filter(|_| has_news && !self.is_over())?;
         Some(self.seen_ns.saturating_add(after_ns))
     }
 
     /// When the flow's end is to be proposed.
     pub(super) fn expiry_ns<E: Engine<Packet = P>>(&self, cx: &Context<'_, E>) -> Option<u64> {
-        self.owned()?;
+        self.owned().filter(|_| !self.is_over())?;
         let since_ns = self.seen_ns.max(self.proposed_ns.unwrap_or(0));
         Some(since_ns.saturating_add(cx.config.expire_after_ns?))
     }

@@ -11,13 +11,21 @@ impl<P> Flow<P> {
     pub(super) fn pump<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
         loop {
             self.process_held(cx);
-            let Some((state, tenure)) = self.state.as_mut().zip(self.tenures.first()) else { return };
+            let (is_last, is_over) = (self.tenures.len() == 1, self.is_over());
+            let Some((state, tenure)) = self.state.as_mut().zip(self.tenures.front()) else { return };
+            if is_over {
+                match tenure.next {
+                    None if is_last => return self.finish(cx),
+                    None => return,
+                    Some(next) => _ = state.mark.give_up_to(next.last),
+                }
+            }
             if let Some(next) = tenure.next.filter(|next| state.mark.covers(next.last)) {
                 if next.owner == cx.id() {
                     self.go_on(cx);
                     continue;
                 }
-                if next.asked {
+                if next.asked || is_over && next.answered.is_none() {
                     self.answer(cx);
                 }
                 return;

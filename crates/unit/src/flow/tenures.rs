@@ -91,7 +91,7 @@ impl<P> Flow<P> {
         cx: &mut Context<'_, E>,
     ) {
         cx.counters.pulls_sent += 1;
-        cx.out.to_units.push((previous, Message::Pull { flow: self.id, epoch, last }));
+        cx.out.to_units.push((previous, Message::Pull { flow: self.id, epoch, last, again: false }));
     }
 
     /// Notes who is the owner of an epoch: this unit was that of the one before. It may be this one again.
@@ -121,12 +121,22 @@ impl<P> Flow<P> {
         mark: Watermark,
         cx: &mut Context<'_, E>,
     ) {
-        self.tenures.retain(|tenure| tenure.epoch >= epoch);
+        self.forget_before(epoch);
+        if self.tenures.front().is_none_or(|first| first.epoch != epoch) {
+            // Even if no more are remembered: it is the first one, and the others wait for it.
+            self.tenures.push_front(Tenure::new(epoch));
+        }
+        self.is_calm = false;
         self.state = Some(State { epoch, mark });
         self.seen_ns = cx.now_ns;
         self.copied = mark.contiguous;
         self.proposed_ns = None;
         self.drop_before(epoch, cx);
+    }
+
+    /// Forgets the tenures of earlier epochs.
+    pub(super) fn forget_before(&mut self, epoch: Epoch) {
+        while self.tenures.pop_front_if(|first| first.epoch < epoch).is_some() {}
     }
 
     /// Drops what is held of earlier epochs: the state covers it.

@@ -16,6 +16,8 @@ pub struct Ledger {
     pub processed: Vec<(FlowId, u64)>,
     /// Flows forgotten, and whether they had ended.
     pub forgotten: Vec<(FlowId, bool)>,
+    /// Flows that ended here, with their states.
+    pub ended: Vec<(FlowId, Vec<u64>)>,
 }
 
 impl Ledger {
@@ -47,7 +49,10 @@ impl Engine for Ledger {
     }
 
     fn forget(&mut self, _: u64, flow: FlowId, ended: bool) {
-        self.states.remove(&flow);
+        let state = self.states.remove(&flow).unwrap_or_default();
+        if ended {
+            self.ended.push((flow, state));
+        }
         self.forgotten.push((flow, ended));
     }
 }

@@ -64,6 +64,13 @@ impl Flow {
         self.owner = owner;
     }
 
+    /// The flow is over. All units may have copies.
+    pub fn end(&self, world: &mut World) {
+        for to in (0..world.units.len() as u16).map(UnitId) {
+            world.post(None, to, Item::Message(Message::End { flow: self.id }));
+        }
+    }
+
     /// Tells the owner that it is.
     pub fn adopt(&mut self, world: &mut World) {
         if let Handover::From { previous, last } = self.handover {
@@ -208,6 +215,22 @@ impl World {
         mark.contiguous - self.processed(flow.id).len() as u64
     }
 
+    /// What must be true of a flow that is over, in the end: it ended once, with the state that all that was processed makes.
+    pub fn check_ended(&self, flow: FlowId) {
+        let ends: Vec<&Vec<u64>> = self
+            .units
+            .iter()
+            .flat_map(|unit| unit.engine().ended.iter().filter(|(of, _)| *of == flow).map(|(_, state)| state))
+            .collect();
+        let processed = self.processed(flow);
+        assert!(ends.len() <= 1, "{flow} ended more than once");
+        let state = ends.first().map_or(&[][..], |state| state);
+        assert!(state.iter().eq(&processed), "{flow} ended with {state:?} of {processed:?}");
+        for unit in &self.units {
+            assert!(unit.engine().state(flow).is_empty(), "a state was left behind");
+        }
+    }
+
     /// The same for two worlds in which the same may happen.
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
@@ -230,7 +253,7 @@ fn print(item: &Item) -> u64 {
             Message::Adopt { flow, epoch, previous, last } => {
                 (2, flow, epoch, previous, last).hash(&mut hasher)
             }
-            Message::Pull { flow, epoch, last } => (3, flow, epoch, last).hash(&mut hasher),
+            Message::Pull { flow, epoch, last, again } => (3, flow, epoch, last, again).hash(&mut hasher),
             Message::State { flow, epoch, record } => {
                 (4, flow, epoch, record.watermark, &record.bytes).hash(&mut hasher)
             }
