@@ -91,13 +91,13 @@ impl Assigner {
     ) -> Option<UnitId> {
         let (mut best, mut score) = loads.fullest(room)?;
         let bonus = self.lambda * self.capacity_bps;
-        having_state.for_each(|unit| match loads.get(unit) {
-            Some(load) if room.is_at(load) => {
-                if load + bonus > score || (load + bonus == score && unit < best) {
-                    (best, score) = (unit, load + bonus);
-                }
+        having_state.for_each(|unit| {
+            let Some(load) = loads.get(unit).filter(|&load| room.is_at(load)) else {
+                return;
+            };
+            if load + bonus > score || (load + bonus == score && unit < best) {
+                (best, score) = (unit, load + bonus);
             }
-            _ => {}
         });
         Some(best)
     }

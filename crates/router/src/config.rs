@@ -64,6 +64,10 @@ pub struct Config {
     pub flows_max: u32,
     /// What becomes of a flow that there is no room for.
     pub when_full: WhenFull,
+    /// A flow that is silent for so long ends, in ns, whether its unit proposes that or not: one whose packets were all lost is
+    /// known to no unit. At least [`DISPLACED_AFTER_NS`]; it should be longer than what units wait before they propose it. None:
+    /// no flow ends by itself.
+    pub forget_after_ns: Option<u64>,
     /// Seed of what is random: the targets (S56).
     pub seed: u64,
 }
@@ -90,6 +94,7 @@ impl Default for Config {
             alarm_buckets: 0,
             flows_max: 1_000_000,
             when_full: WhenFull::RefuseNew,
+            forget_after_ns: None,
             seed: 0,
         }
     }
@@ -154,7 +159,7 @@ pub enum TargetChoice {
 /// What becomes of a flow that there is no room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
-    /// Its packets are refused.
+    /// Its packets are refused, unless one of a few flows is silent for [`Config::forget_after_ns`].
     RefuseNew,
     /// Of a few flows, the one silent longest ends, if it is silent for [`DISPLACED_AFTER_NS`] at least; else the new one's
     /// packets are refused. A flow of which packets may be on their way still, or whose state is, cannot end.
@@ -191,6 +196,14 @@ pub enum RouterError {
 }
 
 impl Config {
+    /// How long a flow has to be silent to end for a new one that there is no room for; none: none does.
+    pub(crate) fn displaced_after_ns(&self) -> Option<u64> {
+        match self.when_full {
+            WhenFull::RefuseNew => self.forget_after_ns,
+            WhenFull::EndOldest => Some(DISPLACED_AFTER_NS),
+        }
+    }
+
     /// A flowlet with more bytes than this is likely to be cut by its size.
     pub(crate) fn push_above(&self) -> u64 {
         match (self.mode, self.push_at) {
@@ -249,6 +262,13 @@ impl Config {
             self.alarm_buckets <= self.buckets,
         )?;
         in_range("flows_max", "1 to 2^30", self.flows_max.into(), (1..=FLOWS_MAX).contains(&self.flows_max))?;
+        let forget_after_ns = self.forget_after_ns.unwrap_or(u64::MAX);
+        in_range(
+            "forget_after_ns",
+            "at least 10^9",
+            forget_after_ns as f64,
+            forget_after_ns >= DISPLACED_AFTER_NS,
+        )?;
         if let Mode::Rss { buckets, .. } = self.mode {
             in_range("mode.buckets", "1 to 4096", buckets.into(), (1..=RSS_BUCKETS_MAX).contains(&buckets))?;
         }

@@ -14,6 +14,8 @@ pub struct Counters {
     pub flows: u64,
     /// Flows that their owners proposed to end, and that did.
     pub flows_expired: u64,
+    /// Flows that ended because they were silent for too long.
+    pub flows_forgotten: u64,
     /// Flows that ended to make room for another.
     pub flows_displaced: u64,
     /// Proposals to end a flow that were not accepted: the flow had gone on, or to another owner.

@@ -6,7 +6,6 @@ use packet::memory::{OutOfMemory, Zeroed, prefetch};
 use proto::{FlowId, UnitId};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::config::DISPLACED_AFTER_NS;
 use crate::flow::{Flow, Flowlet};
 use crate::key::ShortKey;
 
@@ -263,13 +262,19 @@ impl Flows {
         true
     }
 
-    /// A flow to give up for a new one: of a few, the one silent longest, if it is silent for long enough.
-    pub fn victim(&mut self, now_ns: u64) -> Option<u32> {
+    /// Whether there is a flow in the slot that had no packet for so long.
+    #[inline]
+    pub fn is_silent(&self, slot: u32, now_ns: u64, silent_ns: u64) -> bool {
+        let flow = self.get(slot);
+        flow.is_live() && now_ns.saturating_sub(flow.last_seen_ns) >= silent_ns
+    }
+
+    /// A flow to give up for a new one: of a few, the one silent longest, if it is silent for so long.
+    pub fn victim(&mut self, now_ns: u64, silent_ns: u64) -> Option<u32> {
         let used = self.used.max(1);
         let sample = (0..DISPLACEMENT_SAMPLE.min(self.used)).map(|i| (self.hand + i) % used);
         let victim = sample
-            .filter(|&slot| self.get(slot).is_live())
-            .filter(|&slot| now_ns.saturating_sub(self.get(slot).last_seen_ns) >= DISPLACED_AFTER_NS)
+            .filter(|&slot| self.is_silent(slot, now_ns, silent_ns))
             .min_by_key(|&slot| (self.get(slot).last_seen_ns, slot));
         self.hand = (self.hand + DISPLACEMENT_SAMPLE) % used;
         victim

@@ -28,6 +28,7 @@ mod route;
 mod router;
 mod rss;
 mod scale;
+mod sweep;
 mod units;
 
 pub use config::{
@@ -38,6 +39,7 @@ pub use counters::Counters;
 pub use flows::AliasTaken;
 pub use router::{Arrival, Order, Routed, Router};
 pub use scale::{DRAIN_BELOW, SLOTS_PER_BUCKET};
+pub use sweep::FORGOTTEN_PER_BUCKET;
 pub use units::{UnitState, UnitStatus};
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ impl Lottery {
     #[inline]
     pub fn draw(&self, random: u64) -> usize {
         let (which, below) = (random >> 32, random as u32);
-        let number = (which * self.lots.len() as u64 >> 32) as usize;
+        let number = ((which * self.lots.len() as u64) >> 32) as usize;
         let Some(lot) = self.lots.get(number) else {
             return 0;
         };

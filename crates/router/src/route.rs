@@ -3,7 +3,7 @@
 use proto::{Epoch, Handover, Message, Stamp, Targets, UnitId};
 
 use crate::assign::Chosen;
-use crate::config::{Mode, WhenFull};
+use crate::config::Mode;
 use crate::flow::TargetList;
 use crate::flowlet::{self, Cut};
 use crate::flows::Found;
@@ -86,8 +86,8 @@ impl Router {
     #[cold]
     fn begin(&mut self, now_ns: u64, arrival: Arrival<'_>, orders: &mut Vec<Order>) -> Routed {
         if self.flows.is_full()
-            && self.config.when_full == WhenFull::EndOldest
-            && let Some(victim) = self.flows.victim(now_ns)
+            && let Some(silent_ns) = self.config.displaced_after_ns()
+            && let Some(victim) = self.flows.victim(now_ns, silent_ns)
         {
             self.counters.flows_displaced += 1;
             self.end(victim, orders);

@@ -10,6 +10,7 @@ use crate::flowlet::Demand;
 use crate::flows::{AliasTaken, Flows, NoAlias};
 use crate::load::Meter;
 use crate::rss::Rss;
+use crate::sweep::Sweep;
 use crate::units::{UnitState, UnitStatus, Units};
 
 /// Numbers the packets of flows, gives flowlets to units, and says who owns what.
@@ -27,6 +28,7 @@ pub struct Router {
     pub(crate) due_ns: u64,
     /// Where the search for flows of units that drain goes on.
     pub(crate) hand: u32,
+    pub(crate) sweep: Sweep,
     /// A flowlet with more bytes than this is likely to be cut by its size (S62); the highest number: none is.
     pub(crate) push_above: u64,
     /// Whose turn it is, of the active units, when packets are sprayed.
@@ -102,6 +104,7 @@ impl Router {
             now_ns: 0,
             due_ns: 0,
             hand: 0,
+            sweep: Sweep::default(),
             push_above: config.push_above(),
             turn: 0,
             config,

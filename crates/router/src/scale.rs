@@ -15,9 +15,10 @@ pub const SLOTS_PER_BUCKET: u32 = 4096;
 
 impl Router {
     /// Does what time asks for: moves the load meter's window on, starts a unit ahead, drains idle ones, moves their flows,
-    /// and balances buckets of flows. To be called at [`due_ns`](Router::due_ns); earlier, it does nothing.
+    /// balances buckets of flows, and ends flows that are silent for too long. To be called at [`due_ns`](Router::due_ns); earlier, it does nothing.
     ///
-    /// Adds at most two orders for each of [`SLOTS_PER_BUCKET`] flows, and three for each unit.
+    /// Adds at most two orders for each of [`SLOTS_PER_BUCKET`] flows, and three for each unit; and for each of
+    /// [`FORGOTTEN_PER_BUCKET`](crate::FORGOTTEN_PER_BUCKET) flows one to each unit that has its state or a copy.
     pub fn advance(&mut self, now_ns: u64, orders: &mut Vec<Order>) {
         let now_ns = self.at(now_ns);
         if now_ns < self.due_ns {
@@ -34,7 +35,9 @@ impl Router {
         self.drain_idle(now_ns, orders);
         self.move_flows(orders);
         self.ask_again(now_ns, orders);
-        self.due_ns = if self.has_more_to_do() { self.meter.ends_ns() } else { u64::MAX };
+        self.forget(now_ns, orders);
+        let ends_ns = self.meter.ends_ns();
+        self.due_ns = if self.has_more_to_do() { ends_ns } else { self.forget_due_ns().max(ends_ns) };
     }
 
     /// A unit that was ordered to start is ready: it may get packets. Nothing is done if it was not ordered to.

@@ -42,6 +42,7 @@ pub fn router_config(scenario: &Scenario, seed: u64) -> router::Config {
             WhenFull::RefuseNew => router::WhenFull::RefuseNew,
             WhenFull::EndOldest => router::WhenFull::EndOldest,
         },
+        forget_after_ns: router.forget_after.map(|time| time.0),
         seed,
     }
 }

@@ -225,6 +225,64 @@ fn a_full_table_refuses_or_makes_room() {
 }
 
 #[test]
+fn a_flow_that_nobody_ends_is_forgotten() {
+    // DESIGN 3.9
+    let limit = 2 * DISPLACED_AFTER_NS;
+    let config = Config { forget_after_ns: Some(limit), targets: TargetChoice::First, ..fixed(2) };
+    let mut bench = Bench::new(config.clone());
+    let flow = bench.packet(0, 1, 100).1.flow;
+    let mut steps = 0;
+    while bench.router.flows() > 0 {
+        let now_ns = bench.router.due_ns();
+        bench.advance(now_ns);
+        if now_ns < limit {
+            bench.feed(now_ns, 2, 100);
+        }
+        assert!(bench.take().iter().all(|order| now_ns >= limit && matches!(order, Order::Send { .. })));
+        assert!(now_ns < 4 * limit, "a second packet a bucket keeps the other one alive until it stops");
+        steps += 1;
+    }
+    assert!(steps < 5000, "{steps}: not more often than there are buckets");
+    assert_eq!(bench.router.counters().flows_forgotten, 2);
+    assert_eq!(
+        (bench.router.units().map(|unit| unit.flows).sum::<u32>(), bench.router.due_ns()),
+        (0, u64::MAX)
+    );
+    bench.receive(4 * limit, UnitId(0), Message::Expire { flow, epoch: 1, clock: 1 });
+    assert_eq!(bench.take(), [send(0, Message::End { flow })], "whoever knew it is told");
+
+    let mut full = Bench::new(Config { flows_max: 1, ..config.clone() });
+    full.packet(0, 1, 100);
+    assert_eq!(full.try_packet(limit - 1, 2, 100), None);
+    assert!(full.try_packet(limit, 2, 100).is_some(), "there is room for another one before its turn comes");
+    let counters = full.router.counters();
+    assert_eq!((counters.flows_displaced, counters.flows_forgotten), (1, 0));
+    let mut never = Bench::new(Config { forget_after_ns: None, ..config });
+    never.packet(0, 1, 100);
+    while never.router.due_ns() < u64::MAX {
+        never.advance(never.router.due_ns());
+    }
+    assert_eq!(never.router.flows(), 1);
+}
+
+#[test]
+fn a_table_of_flows_is_forgotten_a_part_at_a_time() {
+    let config = Config { forget_after_ns: Some(DISPLACED_AFTER_NS), flows_max: 10_000, ..fixed(1) };
+    let mut bench = Bench::new(config);
+    (0..10_000).for_each(|flow| bench.feed(1, flow, 100));
+    let mut first_ns = None;
+    while bench.router.flows() > 0 {
+        let now_ns = bench.router.due_ns();
+        bench.advance(now_ns);
+        assert!(bench.take().len() <= FORGOTTEN_PER_BUCKET as usize);
+        if bench.router.flows() < 10_000 {
+            assert!(now_ns - *first_ns.get_or_insert(now_ns) < 60 * MS);
+        }
+    }
+    assert!(first_ns.unwrap() < DISPLACED_AFTER_NS * 5 / 4 + 2 * MS);
+}
+
+#[test]
 fn what_was_rewritten_reaches_the_same_flow() {
     // DESIGN 3.8
     let mut bench = Bench::new(fixed(1));
@@ -268,6 +326,7 @@ fn nonsense_is_refused() {
     assert!(check(|c| c.buckets = 0).is_some());
     assert!(check(|c| c.flows_max = 0).is_some());
     assert!(check(|c| c.push_at = Some(1.0)).unwrap().contains("push_at must be above 0, below 1"));
+    assert!(check(|c| c.forget_after_ns = Some(999_999_999)).unwrap().contains("at least 10^9"));
     assert!(check(|c| c.alarm_buckets = 201).unwrap().contains("alarm_buckets must be 0 to buckets"));
 }
 

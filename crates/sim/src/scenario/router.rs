@@ -49,6 +49,8 @@ pub struct Router {
     pub flows_max: NonZeroU32,
     /// What becomes of a new flow if there are as many.
     pub when_full: WhenFull,
+    /// A flow that is silent for so long ends, whether a unit knows it or not. None: no flow does.
+    pub forget_after: Option<Time>,
     /// What the router takes for a packet: nothing.
     pub packet_cost: Cost,
     /// What it takes on top for the assignment of a flowlet: nothing.
@@ -137,6 +139,7 @@ impl Default for Router {
             alarm_buckets: 0,
             flows_max: const { NonZeroU32::new(1 << 20).unwrap() },
             when_full: WhenFull::RefuseNew,
+            forget_after: None,
             packet_cost: Cost(0),
             flowlet_cost: Cost(0),
         }
