@@ -1,5 +1,6 @@
 //! `rivulet lab`: what is published, measured again.
 
+mod markdown;
 mod show;
 
 use std::path::{Path, PathBuf};
@@ -61,9 +62,19 @@ struct Options {
     /// JSON instead of tables: an object, or a list of them for several experiments
     #[arg(long)]
     json: bool,
-    /// Where to write ID.csv, ID.json and ID.svg of each experiment
+    /// Where to write ID.csv, ID.json and ID.svg of each experiment, and figures.md of all of them
     #[arg(long, value_name = "DIR", default_value = "lab-out")]
     out: PathBuf,
+}
+
+impl Options {
+    fn length(&self) -> Length {
+        match (self.full, self.smoke) {
+            (true, _) => Length::Full,
+            (_, true) => Length::Smoke,
+            _ => Length::Quick,
+        }
+    }
 }
 
 const EXAMPLES: &str = "\
@@ -108,11 +119,7 @@ fn run_all(experiments: &[Experiment], options: &Options) -> anyhow::Result<Exit
     if cfg!(debug_assertions) && !options.smoke {
         eprintln!("rivulet: this is a debug build; a release build is many times as fast");
     }
-    let length = match (options.full, options.smoke) {
-        (true, _) => Length::Full,
-        (_, true) => Length::Smoke,
-        _ => Length::Quick,
-    };
+    let length = options.length();
     std::fs::create_dir_all(&options.out)
         .with_context(|| format!("cannot make {}", options.out.display()))?;
     let bar = output::progress(None, "runs");
@@ -132,6 +139,9 @@ fn run_all(experiments: &[Experiment], options: &Options) -> anyhow::Result<Exit
         outcomes.push(outcome);
     }
     bar.finish_and_clear();
+    let path = options.out.join("figures.md");
+    std::fs::write(&path, markdown::page(&outcomes, &command(experiments, options)))
+        .with_context(|| format!("cannot write {}", path.display()))?;
     match (options.json, &outcomes[..]) {
         (true, [outcome]) => output::print_json(outcome)?,
         (true, outcomes) => output::print_json(&outcomes)?,
@@ -143,6 +153,23 @@ fn run_all(experiments: &[Experiment], options: &Options) -> anyhow::Result<Exit
         return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What makes the same figures again.
+fn command(experiments: &[Experiment], options: &Options) -> String {
+    let ids: Vec<&str> = experiments.iter().map(|experiment| experiment.id).collect();
+    let what = if ids.len() == ::lab::experiments().len() {
+        "all".to_owned()
+    } else {
+        format!("run {}", ids.join(" "))
+    };
+    let length = match options.length() {
+        Length::Full => " --full",
+        Length::Quick => " --quick",
+        Length::Smoke => " --smoke",
+    };
+    let seeds = options.seeds.map_or_else(String::new, |seeds| format!(" --seeds {seeds}"));
+    format!("rivulet lab {what}{length}{seeds}")
 }
 
 /// Writes an outcome's files.

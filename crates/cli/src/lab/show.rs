@@ -9,12 +9,7 @@ pub fn outcome(outcome: &Outcome) -> String {
     let Outcome { id, title, published, seeds, tables, matched, beaten, notes, .. } = outcome;
     let mut text = format!("{id}  {title}\npublished: {published}\n");
     for shown in tables {
-        text += &format!("\n{}: {}", shown.profile.name(), shown.title);
-        text += &match (shown.profile, *seeds) {
-            (Profile::Real, _) => "; medians, [95% interval of a bootstrap]\n".to_owned(),
-            (_, 1) => "; one seed\n".to_owned(),
-            (_, seeds) => format!("; medians of {seeds} seeds, [95% interval of a bootstrap]\n"),
-        };
+        text += &format!("\n{}\n", caption(shown, *seeds));
         text += &table(shown);
     }
     text += "\n";
@@ -29,10 +24,20 @@ pub fn outcome(outcome: &Outcome) -> String {
     text + "\n"
 }
 
-/// A row for each row, and one below it with what is published.
 fn table(shown: &Table) -> String {
-    let head: Vec<&str> = [""].into_iter().chain(shown.metrics.iter().map(|metric| metric.name)).collect();
-    let mut table = output::Table::new(&head);
+    let mut table = output::Table::new(&head(shown));
+    rows(shown).into_iter().for_each(|row| table.row(row));
+    table.render()
+}
+
+/// The heads of a table's columns.
+pub fn head(shown: &Table) -> Vec<&'static str> {
+    [""].into_iter().chain(shown.metrics.iter().map(|metric| metric.name)).collect()
+}
+
+/// A row for each row, and one below it with what is published.
+pub fn rows(shown: &Table) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
     for row in &shown.rows {
         let cells = || shown.metrics.iter().zip(&row.cells);
         let measured = cells().map(|(metric, cell)| match &cell.measured {
@@ -40,15 +45,25 @@ fn table(shown: &Table) -> String {
             None if row.failures.is_empty() => "-".to_owned(),
             None => "failed".to_owned(),
         });
-        table.row([row.name.clone()].into_iter().chain(measured).collect());
+        rows.push([row.name.clone()].into_iter().chain(measured).collect());
         if row.cells.iter().any(|cell| cell.paper.is_some()) {
             let paper = |(metric, cell): (&Metric, &::lab::Cell)| {
                 cell.paper.map_or_else(String::new, |value| one(metric, value))
             };
-            table.row(["  published".to_owned()].into_iter().chain(cells().map(paper)).collect());
+            rows.push(["  published".to_owned()].into_iter().chain(cells().map(paper)).collect());
         }
     }
-    table.render()
+    rows
+}
+
+/// What a table is of.
+pub fn caption(shown: &Table, seeds: u32) -> String {
+    let medians = match (shown.profile, seeds) {
+        (Profile::Real, _) => "medians, [95% interval of a bootstrap]".to_owned(),
+        (_, 1) => "one seed".to_owned(),
+        (_, seeds) => format!("medians of {seeds} seeds, [95% interval of a bootstrap]"),
+    };
+    format!("{}: {}; {medians}", shown.profile.name(), shown.title)
 }
 
 fn verdict(name: &str, verdict: &Verdict) -> String {
