@@ -101,6 +101,18 @@ impl Counting {
         out.append(&mut self.ended);
     }
 
+    /// The state that a packet left, as it is saved.
+    pub fn bytes_after(&self, done: &Processed) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.state_len);
+        self.write(fold(done.before, done.packet.clock), &mut bytes);
+        bytes
+    }
+
+    fn write(&self, fold: u64, out: &mut Vec<u8>) {
+        out.extend_from_slice(&fold.to_be_bytes());
+        out.resize(out.len() + self.state_len - STATE_MIN, 0);
+    }
+
     /// All flows that have a state here, with it.
     pub fn states(&self) -> impl Iterator<Item = (FlowId, u64)> + '_ {
         let present = self.states.states.iter().flatten();
@@ -124,8 +136,7 @@ impl Engine for Counting {
 
     fn save(&mut self, flow: FlowId, out: &mut Vec<u8>) {
         if let Some(state) = self.states.get(flow) {
-            out.extend_from_slice(&state.fold.to_be_bytes());
-            out.resize(out.len() + self.state_len - STATE_MIN, 0);
+            self.write(state.fold, out);
         }
     }
 

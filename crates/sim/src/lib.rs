@@ -36,6 +36,7 @@ pub mod scenario;
 mod server;
 mod service;
 mod simulation;
+mod store;
 mod tally;
 pub mod workload;
 mod world;

@@ -11,6 +11,8 @@ pub struct Links {
     router_to_unit: Lanes,
     unit_to_unit: Lanes,
     unit_to_router: Lanes,
+    unit_to_store: Lanes,
+    store_to_unit: Lanes,
     units: usize,
     state_ns: u64,
     bandwidth_bps: u64,
@@ -45,6 +47,8 @@ impl Links {
             router_to_unit: lanes(links.router_to_unit, units),
             unit_to_unit: lanes(links.unit_to_unit, units * units),
             unit_to_router: lanes(links.unit_to_router, units),
+            unit_to_store: lanes(links.unit_to_store, units),
+            store_to_unit: lanes(links.unit_to_store, units),
             units,
             state_ns: links.state_time.0,
             bandwidth_bps: links.bandwidth.0,
@@ -72,6 +76,16 @@ impl Links {
     /// A message from a unit to the router: when it arrives.
     pub fn message_to_router(&mut self, now_ns: u64, from: UnitId) -> u64 {
         self.unit_to_router.message(now_ns, from.index(), &mut self.random)
+    }
+
+    /// A request from a unit to the store: when it arrives.
+    pub fn request(&mut self, now_ns: u64, from: UnitId) -> u64 {
+        self.unit_to_store.message(now_ns, from.index(), &mut self.random)
+    }
+
+    /// What the store answers a unit: when it arrives.
+    pub fn answer(&mut self, now_ns: u64, to: UnitId) -> u64 {
+        self.store_to_unit.message(now_ns, to.index(), &mut self.random)
     }
 
     /// A message from a unit to another, with so many bytes of state if it has one: when it arrives (S64).

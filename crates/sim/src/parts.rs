@@ -19,7 +19,7 @@ pub fn router_config(scenario: &Scenario, seed: u64) -> router::Config {
             Choice::MostUtilised => router::Choice::MostUtilised,
             Choice::LowestId => router::Choice::LowestId,
         },
-        targets: match router.targets {
+        targets: match scenario.targets() {
             Targets::Weighted => router::TargetChoice::Weighted,
             Targets::First => router::TargetChoice::First,
             Targets::LeastLoaded => router::TargetChoice::LeastLoaded,
@@ -62,7 +62,7 @@ fn mode(mode: Mode) -> router::Mode {
 /// A unit of this scenario.
 pub fn unit_config(scenario: &Scenario) -> unit::Config {
     let (router, units) = (&scenario.router, &scenario.units);
-    let copies = router.targets != Targets::None;
+    let copies = scenario.targets() != Targets::None;
     unit::Config {
         id: UnitId(0),
         replicate_after_ns: copies.then(|| units.replicate_after.map_or(router.gap.0 / 2, |time| time.0)),

@@ -90,7 +90,11 @@ pub struct State {
     pub replicas: u64,
     /// Bytes of them.
     pub replica_bytes: u64,
-    /// Bits per second of copies and states (S103).
+    /// States read from the store.
+    pub store_reads: u64,
+    /// States written there.
+    pub store_writes: u64,
+    /// Bits per second of copies and states (S103), or of what is read and written.
     pub rate_bps: f64,
     /// Pulls and states that were sent once more, as nothing had come back.
     pub repeated: u64,
@@ -116,6 +120,10 @@ impl Report {
         ]);
         drops.retain(|_, &mut count| count > 0);
         let time_ns = scenario.run.time.0;
+        let state_bytes = match scenario.state.place.is_store() {
+            true => tally.store.bytes,
+            false => tally.replica_bytes + tally.state_bytes,
+        };
         let changes = tally.seamless + tally.pulls;
         Report {
             seed,
@@ -144,7 +152,9 @@ impl Report {
                 moved_bytes: tally.state_bytes,
                 replicas: tally.replicas,
                 replica_bytes: tally.replica_bytes,
-                rate_bps: (tally.replica_bytes + tally.state_bytes) as f64 * 8e9 / time_ns.max(1) as f64,
+                store_reads: tally.store.reads,
+                store_writes: tally.store.writes,
+                rate_bps: state_bytes as f64 * 8e9 / time_ns.max(1) as f64,
                 repeated: tally.repeated,
                 held: tally.held,
                 held_mean_ns: tally.held_ns as f64 / tally.held.max(1) as f64,

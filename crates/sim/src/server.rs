@@ -89,6 +89,8 @@ pub enum Parcel {
         stamp: proto::Stamp,
         /// The packet.
         packet: Packet,
+        /// The state that it works on has been read from the store for it.
+        has_read: bool,
     },
     /// A message.
     Message {
@@ -99,41 +101,53 @@ pub enum Parcel {
     },
 }
 
-/// Parcels under way, by number.
-#[derive(Clone, Debug, Default)]
-pub struct Parcels {
-    parcels: Vec<Option<Parcel>>,
+/// Things under way, by number.
+#[derive(Clone, Debug)]
+pub struct Slab<T> {
+    things: Vec<Option<T>>,
     free: Vec<u32>,
 }
 
-impl Parcels {
+impl<T> Default for Slab<T> {
+    fn default() -> Slab<T> {
+        Slab { things: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Slab<T> {
     /// Adds one.
     #[inline]
-    pub fn add(&mut self, parcel: Parcel) -> u32 {
+    pub fn add(&mut self, thing: T) -> u32 {
         match self.free.pop() {
             Some(number) => {
-                self.parcels[number as usize] = Some(parcel);
+                self.things[number as usize] = Some(thing);
                 number
             }
             None => {
-                self.parcels.push(Some(parcel));
+                self.things.push(Some(thing));
                 // Each takes over a hundred bytes: memory ends before numbers do.
-                (self.parcels.len() - 1) as u32
+                (self.things.len() - 1) as u32
             }
         }
     }
 
     /// The one with this number.
     #[inline]
-    pub fn get_mut(&mut self, number: u32) -> Option<&mut Parcel> {
-        self.parcels.get_mut(number as usize)?.as_mut()
+    pub fn get(&self, number: u32) -> Option<&T> {
+        self.things.get(number as usize)?.as_ref()
+    }
+
+    /// The one with this number.
+    #[inline]
+    pub fn get_mut(&mut self, number: u32) -> Option<&mut T> {
+        self.things.get_mut(number as usize)?.as_mut()
     }
 
     /// Takes the one with this number out.
     #[inline]
-    pub fn take(&mut self, number: u32) -> Option<Parcel> {
-        let parcel = self.parcels.get_mut(number as usize)?.take()?;
+    pub fn take(&mut self, number: u32) -> Option<T> {
+        let thing = self.things.get_mut(number as usize)?.take()?;
         self.free.push(number);
-        Some(parcel)
+        Some(thing)
     }
 }

@@ -2,6 +2,8 @@
 
 use unit::Dropped;
 
+use crate::store::Accesses;
+
 /// What units and links have counted, all together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
@@ -29,6 +31,8 @@ pub struct Tally {
     pub repeated: u64,
     /// Packets that had to wait for a state, or for packets before them.
     pub held: u64,
+    /// What was asked of the store.
+    pub store: Accesses,
     /// How long, all together.
     pub held_ns: u64,
     /// Packets that came late, and were sent on.

@@ -1,5 +1,7 @@
 //! The loop: what happens next, and what follows from it.
 
+mod stores;
+
 use packet::FlowHasher;
 use proto::{Message, UnitId};
 use router::{Arrival, Order, Routed, Router};
@@ -13,8 +15,9 @@ use crate::event::EventQueue;
 use crate::latency::{Latencies, Latency};
 use crate::link::{Carried, Links};
 use crate::scenario::{Cost, Link, Run, Scenario};
-use crate::server::{Parcel, Parcels, Server};
+use crate::server::{Parcel, Server, Slab};
 use crate::service::Service;
+use crate::store::{Request, Store};
 use crate::tally::Tally;
 use crate::workload::{Packets, Statistics, WorkloadStatistics};
 
@@ -33,6 +36,10 @@ enum Event {
     Timer(UnitId),
     /// A unit that was ordered is ready.
     Ready(UnitId),
+    /// A request comes to the store.
+    AtStore { request: u32 },
+    /// An answer of the store comes to a unit.
+    FromStore { request: u32 },
 }
 
 impl Event {
@@ -63,9 +70,12 @@ pub struct World {
     /// Whether packets reach units without loss, and those of a unit in order.
     is_in_order: bool,
     links: Links,
-    parcels: Parcels,
-    /// Messages among the parcels.
+    parcels: Slab<Parcel>,
+    /// Messages among the parcels, and requests.
     messages: u64,
+    /// If states are in one.
+    store: Option<Store>,
+    requests: Slab<Request>,
     checks: Checks,
     workload: WorkloadStatistics,
     at_unit: Latencies,
@@ -124,8 +134,10 @@ impl World {
             queue_max: units.queue,
             is_in_order: in_order(&scenario.links.router_to_unit),
             links: Links::new(&scenario.links, units.count.max, seed),
-            parcels: Parcels::default(),
+            parcels: Slab::default(),
             messages: 0,
+            store: scenario.state.place.is_store().then(|| Store::new(scenario.state)),
+            requests: Slab::default(),
             checks: Checks::default(),
             workload: WorkloadStatistics::new(),
             at_unit: Latencies::new(),
@@ -190,6 +202,7 @@ impl World {
         for server in &self.servers {
             self.tally.add_unit(server.unit.counters());
         }
+        self.tally.store = self.store.as_ref().map(|store| store.counters).unwrap_or_default();
         let states = self.servers.iter().flat_map(|server| server.unit.engine().states());
         Ok(Outcome {
             workload: self.workload.finish(self.run.time.0),
@@ -246,7 +259,7 @@ impl World {
         };
         let packet =
             Packet { came_ns: self.now_ns, at_unit_ns: u64::MAX, clock: stamp.clock, len: arriving.len };
-        let parcel = self.parcels.add(Parcel::Packet { stamp, packet });
+        let parcel = self.parcels.add(Parcel::Packet { stamp, packet, has_read: false });
         self.events.push(arrives_ns, Event::Queued { unit, parcel });
         Ok(())
     }
@@ -313,6 +326,11 @@ impl World {
             }
             // A time that was replaced by another.
             Some((_, Event::Wake(_) | Event::Timer(_))) | None => Ok(()),
+            Some((_, Event::AtStore { request })) => {
+                self.at_store(request);
+                Ok(())
+            }
+            Some((_, Event::FromStore { request })) => self.store_answers(request),
             Some((_, Event::Ready(unit))) => {
                 self.make_ready(unit);
                 self.router.started(self.now_ns, unit);
@@ -324,7 +342,7 @@ impl World {
     /// A parcel arrives at a unit.
     fn queue(&mut self, unit: UnitId, parcel: u32) -> Result<(), Violation> {
         let server = &mut self.servers[unit.index()];
-        if let Some(Parcel::Packet { packet, stamp }) = self.parcels.get_mut(parcel) {
+        if let Some(Parcel::Packet { packet, stamp, .. }) = self.parcels.get_mut(parcel) {
             if server.queued() >= self.queue_max {
                 let (flow, clock) = (stamp.flow, stamp.clock);
                 self.parcels.take(parcel);
@@ -356,26 +374,49 @@ impl World {
                 break;
             }
             // Messages first: what they say may be what a timer is for.
-            if !server.has_message() && server.unit.due_ns() <= now_ns {
+            let has_message = server.has_message();
+            if !has_message && server.unit.due_ns() <= now_ns {
                 server.unit.advance(now_ns, &mut self.outbox);
+                self.follow_up(unit)?;
             } else if let Some(parcel) = server.next() {
-                match self.parcels.take(parcel) {
-                    Some(Parcel::Packet { stamp, packet }) => {
-                        server.unit.packet(now_ns, stamp, packet, &mut self.outbox);
-                    }
-                    Some(Parcel::Message { from, message }) => {
-                        self.messages -= 1;
-                        server.unit.receive(now_ns, from, message, &mut self.outbox);
-                    }
-                    None => {}
+                if self.store.is_none() || has_message || !self.waits_for_store(unit, parcel) {
+                    self.handle(unit, parcel)?;
                 }
             } else {
                 break;
             }
-            self.follow_up(unit)?;
         }
         self.set_alarms(unit);
         Ok(())
+    }
+
+    /// The unit gets what was sent to it.
+    #[inline]
+    fn handle(&mut self, unit: UnitId, parcel: u32) -> Result<(), Violation> {
+        let (now_ns, server) = (self.now_ns, &mut self.servers[unit.index()]);
+        match self.parcels.take(parcel) {
+            Some(Parcel::Packet { stamp, packet, has_read }) => {
+                server.unit.packet(now_ns, stamp, packet, &mut self.outbox);
+                self.follow_up(unit)?;
+                if has_read {
+                    self.accessed(unit, stamp.flow);
+                }
+                Ok(())
+            }
+            Some(Parcel::Message { from, message }) => {
+                self.messages -= 1;
+                let released = match message {
+                    Message::Release { flow, epoch, owner, last } => Some((flow, (epoch, owner, last))),
+                    _ => None,
+                };
+                server.unit.receive(now_ns, from, message, &mut self.outbox);
+                if let Some((flow, next)) = released {
+                    self.flush(unit, flow, next);
+                }
+                self.follow_up(unit)
+            }
+            None => Ok(()),
+        }
     }
 
     /// When the unit is to be looked at again.
@@ -401,21 +442,34 @@ impl World {
         engine.take_processed(&mut self.processed);
         engine.take_ended(&mut self.ended);
         let done_ns = engine.done_ns().max(self.now_ns);
-        for done in self.processed.drain(..) {
+        let mut processed = std::mem::take(&mut self.processed);
+        for done in processed.drain(..) {
             self.checks.processed(unit, &done)?;
             self.epochs.processed();
-            if done.packet.came_ns >= self.run.warm_up.0 {
-                self.at_unit.add(done.done_ns - done.packet.at_unit_ns.min(done.done_ns));
-                self.end_to_end.add(done.done_ns - done.packet.came_ns);
+            if self.store.is_none() || !self.writes(unit, &done) {
+                self.released(&done, done.done_ns);
             }
         }
+        self.processed = processed;
         for (flow, state) in self.ended.drain(..) {
             self.checks.ended(flow, state)?;
+            if let Some(store) = &mut self.store {
+                store.end(flow);
+            }
         }
         if self.outbox.is_empty() {
             return Ok(());
         }
         self.send_outbox(done_ns, unit)
+    }
+
+    /// A packet is done with, and leaves its unit.
+    #[inline]
+    fn released(&mut self, done: &Processed, at_ns: u64) {
+        if done.packet.came_ns >= self.run.warm_up.0 {
+            self.at_unit.add(at_ns - done.packet.at_unit_ns.min(at_ns));
+            self.end_to_end.add(at_ns - done.packet.came_ns);
+        }
     }
 
     fn send_outbox(&mut self, now_ns: u64, unit: UnitId) -> Result<(), Violation> {
@@ -426,9 +480,17 @@ impl World {
             self.events.push(arrives_ns, Event::Returned { parcel });
         }
         for (to, message) in outbox.to_units.drain(..) {
-            self.send_between(now_ns, unit, to, message);
+            if let Some(message) = self.send_by_store(now_ns, unit, to, message) {
+                self.send_between(now_ns, unit, to, message);
+            }
         }
         for message in outbox.to_all.drain(..) {
+            if self.store.is_some() {
+                if let Message::Replica { flow, record, .. } = message {
+                    self.push(now_ns, unit, flow, record);
+                }
+                continue;
+            }
             for to in (0..self.servers.len() as u16).map(UnitId) {
                 if to != unit && self.servers[to.index()].is_ready {
                     self.send_between(now_ns, unit, to, message.clone());
@@ -438,7 +500,7 @@ impl World {
         for (to, stamp, packet) in outbox.forwarded.drain(..) {
             match self.links.packet_between(now_ns, unit, to) {
                 Carried::At(arrives_ns) => {
-                    let parcel = self.parcels.add(Parcel::Packet { stamp, packet });
+                    let parcel = self.parcels.add(Parcel::Packet { stamp, packet, has_read: false });
                     self.events.push(arrives_ns, Event::Queued { unit: to, parcel });
                 }
                 Carried::Lost => {

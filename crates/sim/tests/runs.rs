@@ -179,6 +179,74 @@ fn packet_by_packet_states_are_always_on_their_way() {
     assert!(report.latency_at_unit.p50_ns > 200_000, "{:?}", report.latency_at_unit);
 }
 
+/// A flow with a packet each 2 ms, and one unit.
+fn sparse(state: &str) -> Report {
+    run(
+        &format!(
+            r#"
+            [workload.steady]
+            flows = 1
+            packet_size = "1000B"
+            rate = "4Mbps"
+            [units]
+            count = "1"
+            [router]
+            size_max = "none"
+            [state]
+            {state}
+            [links]
+            unit_to_store = {{ latency = "40us" }}
+            [run]
+            time = "500ms"
+            "#
+        ),
+        1,
+    )
+}
+
+/// A packet each 2 ms, alone in its flowlet, takes 8 us; to read or write takes 2 x 40 us on the way, and 1 us there.
+#[test]
+fn packets_wait_for_the_store() {
+    let p50_ns = |state| sparse(state).latency_at_unit.p50_ns;
+    let about = |us: u64| us * 999..us * 1_001;
+    assert!(about(8).contains(&p50_ns("where = \"unit\"")));
+    assert!(about(8).contains(&p50_ns("where = \"reactive\"")));
+    assert!(about(81 + 8 + 81).contains(&p50_ns("where = \"store-naive\"")));
+    assert!(about(81 + 8).contains(&p50_ns("where = \"store\"")));
+    assert!(about(8).contains(&p50_ns("where = \"store\"\nreread = false")));
+    let naive = sparse("where = \"store-naive\"").state;
+    // The flow's first packet has nothing to read; after the last the flow falls silent, and nothing is left to write.
+    assert_eq!((naive.store_reads, naive.store_writes), (249, 250));
+    let store = sparse("where = \"store\"").state;
+    assert_eq!((store.store_reads, store.store_writes), (249, 250));
+}
+
+/// Every flow's owner changes now and then: what an owner would be asked for, it has written to the store.
+#[test]
+fn states_go_by_way_of_the_store() {
+    let scenario = |state: &str| {
+        format!(
+            r#"
+            [workload.trace]
+            curve = [["0s", "1Gbps"], ["100ms", "4Gbps"], ["200ms", "1Gbps"]]
+            [state]
+            where = "{state}"
+            [run]
+            time = "200ms"
+            "#
+        )
+    };
+    let [unit, reactive, store, naive] =
+        ["unit", "reactive", "store", "store-naive"].map(|state| run(&scenario(state), 1));
+    assert!(unit.state.seamless > 0 && unit.state.store_writes == 0);
+    assert!(reactive.state.pulls > 0 && (reactive.state.seamless, reactive.state.replicas) == (0, 0));
+    assert!(store.state.store_reads > store.state.pulls && store.state.store_writes > 0);
+    assert_eq!((store.state.seamless, naive.state.seamless), (0, 0));
+    assert!(naive.state.store_writes >= naive.workload.packets);
+    let p50 = |report: &Report| report.latency_at_unit.p50_ns;
+    assert!(p50(&naive) > 2 * 131_000 + p50(&unit), "{} {}", p50(&naive), p50(&unit));
+}
+
 /// Packets come faster than states can follow: some are dropped, as no more can wait, and all the others come to their ends.
 #[test]
 fn packet_by_packet_under_too_much_load_nothing_is_left_behind() {
@@ -228,6 +296,7 @@ proptest! {
             "[workload.trace]\nprofile = \"W-A\"\nadversary = { every = 5 }",
             "[workload.steady]\nflows = 7\nrate = \"1500Mbps\"\nspacing = \"poisson\"",
         ]),
+        state in prop::sample::select(vec!["unit", "unit", "reactive", "store", "store-naive"]),
         (loss, reorder, jitter) in (0..3u32, 0..3u32, 0..3u64),
         (start, idle, expire) in (0..3u64, 1..10u64, prop::sample::select(vec!["", "expire_after = \"4ms\""])),
         (queue, flows_max) in (prop::sample::select(vec![20, 100_000]), prop::sample::select(vec![50, 10_000])),
@@ -254,7 +323,10 @@ proptest! {
             {service}
             start = "{start}ms"
             {expire}
+            [state]
+            where = "{state}"
             [links]
+            unit_to_store = {{ latency = "25us", jitter = "{jitter}0us" }}
             router_to_unit = {{ latency = "20us", jitter = "{jitter}0us", loss = 0.0{loss}, reorder = 0.0{reorder} }}
             unit_to_unit = {{ latency = "30us", jitter = "{jitter}0us", loss = 0.0{loss}, reorder = 0.0{reorder} }}
             [run]

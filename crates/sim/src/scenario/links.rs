@@ -15,6 +15,8 @@ pub struct Links {
     pub unit_to_unit: Link,
     /// From a unit to the router: messages.
     pub unit_to_router: Link,
+    /// From a unit to the store, and back, if states are in a store.
+    pub unit_to_store: Link,
     /// What a message with a state in it takes in place of the latency between units (S64).
     pub state_time: Time,
     /// Bits per second at which states leave a unit, one behind the other.
@@ -27,6 +29,7 @@ impl Default for Links {
             router_to_unit: Link::default(),
             unit_to_unit: Link::default(),
             unit_to_router: Link::default(),
+            unit_to_store: Link::default(),
             state_time: Time(160_000),
             bandwidth: Rate(10_000_000_000),
         }

@@ -3,6 +3,7 @@
 mod links;
 mod quantity;
 mod router;
+mod state;
 mod tariff;
 mod units;
 mod workload;
@@ -12,6 +13,7 @@ use serde::Deserialize;
 pub use links::{Link, Links};
 pub use quantity::{Cost, QuantityError, Rate, Share, Size, Time};
 pub use router::{Choice, Mode, ModeError, Router, Targets, WhenFull};
+pub use state::{Place, State};
 pub use tariff::Tariff;
 pub use units::{Count, CountError, ServiceKind, UNITS_MAX, Units};
 pub use workload::{Adversary, Profile, Spacing, Steady, Trace, Workload};
@@ -26,6 +28,8 @@ pub struct Scenario {
     pub router: Router,
     /// What processes them.
     pub units: Units,
+    /// Where the states of flows are.
+    pub state: State,
     /// What lies in between.
     pub links: Links,
     /// How long it takes.
@@ -67,6 +71,15 @@ impl Scenario {
     /// If it is not TOML, or has a key or a value that does not belong there.
     pub fn parse(text: &str) -> Result<Scenario, ScenarioError> {
         Ok(toml::from_str(text)?)
+    }
+
+    /// Which units a flow's state is copied to ahead; a store is told as all would be.
+    pub fn targets(&self) -> Targets {
+        match self.state.place {
+            Place::Unit => self.router.targets,
+            Place::Store => Targets::All,
+            Place::Reactive | Place::StoreNaive => Targets::None,
+        }
     }
 }
 

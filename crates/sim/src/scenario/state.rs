@@ -1,0 +1,45 @@
+//! `[state]`: where the states of flows are.
+
+use serde::Deserialize;
+
+use super::Time;
+
+/// Where the states of flows are.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct State {
+    /// At units, or in a store.
+    #[serde(rename = "where")]
+    pub place: Place,
+    /// What the store takes for a request, one after the other.
+    pub store_time: Time,
+    /// With `store`: a flowlet's first packet waits for the state even if the unit has had the flow all the time (S94).
+    pub reread: bool,
+}
+
+/// Where the states of flows are (S93).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Place {
+    /// At the units, and copied ahead to where the router says.
+    Unit,
+    /// At the units; the next one asks for them.
+    Reactive,
+    /// In a store: read when a flowlet begins, written when the flow falls silent, or leaves (S94).
+    Store,
+    /// In a store: read before each packet, and written before it leaves.
+    StoreNaive,
+}
+
+impl Place {
+    /// Whether it is a store.
+    pub fn is_store(self) -> bool {
+        matches!(self, Place::Store | Place::StoreNaive)
+    }
+}
+
+impl Default for State {
+    fn default() -> State {
+        State { place: Place::Unit, store_time: Time(1_000), reread: true }
+    }
+}

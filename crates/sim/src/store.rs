@@ -1,0 +1,242 @@
+//! A store of states, one for all units: what the systems have that keep no state at units (S93, S94).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use proto::{Epoch, FlowId, FlowRecord, UnitId};
+
+use crate::engine::Processed;
+use crate::scenario::{self, Place};
+
+/// A store of states, and what waits for it at units. It does one thing after the other.
+#[derive(Clone, Debug)]
+pub struct Store {
+    /// How units use it.
+    pub use_: scenario::State,
+    busy_until_ns: u64,
+    /// The newest state of each flow that was written.
+    records: BTreeMap<FlowId, FlowRecord>,
+    /// Who waits for states that are not there yet.
+    waiting: BTreeMap<FlowId, Vec<Fetch>>,
+    /// Up to which clock units have written each flow's state, or are about to.
+    written: BTreeMap<FlowId, u64>,
+    /// The newest epoch of each flow whose state was written for it.
+    handed_over: BTreeMap<FlowId, Epoch>,
+    /// What waits at units for a flow's present access to be over.
+    lines: BTreeMap<(UnitId, FlowId), Line>,
+    /// What was asked of it.
+    pub counters: Accesses,
+}
+
+/// What was asked of a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Accesses {
+    /// States read.
+    pub reads: u64,
+    /// States written.
+    pub writes: u64,
+    /// Bytes of state in both.
+    pub bytes: u64,
+}
+
+/// A flow at a unit that is having its state read or written.
+#[derive(Clone, Debug, Default)]
+pub struct Line {
+    /// So many accesses are under way.
+    pub accesses: u32,
+    /// What comes behind, in order.
+    pub parcels: VecDeque<u32>,
+}
+
+/// A request, or its answer.
+#[derive(Clone, Debug)]
+pub enum Request {
+    /// A packet wants the state that its unit works on.
+    Read { unit: UnitId, parcel: u32 },
+    /// A packet has changed it, and waits until that is written.
+    Write { unit: UnitId, done: Processed, record: FlowRecord },
+    /// A state is written, and nobody waits for that.
+    Push { flow: FlowId, record: FlowRecord },
+    /// A new owner wants the state.
+    Fetch(Fetch),
+}
+
+/// A new owner wants the state, as soon as all is in it that the owner before got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fetch {
+    /// The new owner.
+    pub unit: UnitId,
+    /// Its number.
+    pub epoch: Epoch,
+    /// The flow.
+    pub flow: FlowId,
+    /// The owner before.
+    pub previous: UnitId,
+    /// The last clock that it got.
+    pub last: u64,
+}
+
+impl Store {
+    /// An empty one.
+    pub fn new(use_: scenario::State) -> Store {
+        Store {
+            use_,
+            busy_until_ns: 0,
+            records: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            written: BTreeMap::new(),
+            handed_over: BTreeMap::new(),
+            lines: BTreeMap::new(),
+            counters: Accesses::default(),
+        }
+    }
+
+    /// Whether each packet is read for and written.
+    pub fn is_naive(&self) -> bool {
+        self.use_.place == Place::StoreNaive
+    }
+
+    /// A request comes: when it has been dealt with.
+    pub fn serve(&mut self, now_ns: u64) -> u64 {
+        self.busy_until_ns = self.busy_until_ns.max(now_ns) + self.use_.store_time.0;
+        self.busy_until_ns
+    }
+
+    /// Whether a state that covers this clock is news to the store; it is written then.
+    pub fn is_news(&mut self, flow: FlowId, clock: u64) -> bool {
+        self.written.insert(flow, clock) != Some(clock)
+    }
+
+    /// Whether a state is handed over to an epoch for the first time.
+    pub fn is_first(&mut self, flow: FlowId, epoch: Epoch) -> bool {
+        self.handed_over.insert(flow, epoch) != Some(epoch)
+    }
+
+    /// A state is read, for a packet.
+    pub fn read(&mut self, bytes: usize) {
+        self.counters.reads += 1;
+        self.counters.bytes += bytes as u64;
+    }
+
+    /// A state is written: who waited for it.
+    pub fn write(&mut self, flow: FlowId, record: FlowRecord) -> Vec<(Fetch, FlowRecord)> {
+        self.counters.writes += 1;
+        self.counters.bytes += record.bytes.len() as u64;
+        let is_older = |old: &FlowRecord| old.watermark.contiguous > record.watermark.contiguous;
+        if !self.records.get(&flow).is_some_and(is_older) {
+            self.records.insert(flow, record);
+        }
+        let (ready, waiting) = self
+            .waiting
+            .remove(&flow)
+            .unwrap_or_default()
+            .into_iter()
+            .partition::<Vec<_>, _>(|fetch| self.has(fetch));
+        if !waiting.is_empty() {
+            self.waiting.insert(flow, waiting);
+        }
+        ready.into_iter().filter_map(|fetch| self.fetch(fetch).map(|record| (fetch, record))).collect()
+    }
+
+    /// A new owner wants a state: it gets it, or waits.
+    pub fn fetch(&mut self, fetch: Fetch) -> Option<FlowRecord> {
+        if !self.has(&fetch) {
+            let waiting = self.waiting.entry(fetch.flow).or_default();
+            if !waiting.contains(&fetch) {
+                waiting.push(fetch);
+            }
+            return None;
+        }
+        let record = self.records.get(&fetch.flow)?.clone();
+        self.read(record.bytes.len());
+        Some(record)
+    }
+
+    fn has(&self, fetch: &Fetch) -> bool {
+        self.records.get(&fetch.flow).is_some_and(|record| record.watermark.contiguous == fetch.last)
+    }
+
+    /// A flow is over.
+    pub fn end(&mut self, flow: FlowId) {
+        self.records.remove(&flow);
+        self.waiting.remove(&flow);
+        self.written.remove(&flow);
+        self.handed_over.remove(&flow);
+    }
+
+    /// What waits for a flow's accesses at a unit; none if there are none.
+    pub fn line(&mut self, unit: UnitId, flow: FlowId) -> Option<&mut Line> {
+        self.lines.get_mut(&(unit, flow))
+    }
+
+    /// An access begins.
+    pub fn begin(&mut self, unit: UnitId, flow: FlowId) {
+        self.lines.entry((unit, flow)).or_default().accesses += 1;
+    }
+
+    /// An access is over.
+    pub fn finish(&mut self, unit: UnitId, flow: FlowId) {
+        if let Some(line) = self.lines.get_mut(&(unit, flow)) {
+            line.accesses = line.accesses.saturating_sub(1);
+        }
+    }
+
+    /// What comes next of a flow that no access is under way for.
+    pub fn next_in_line(&mut self, unit: UnitId, flow: FlowId) -> Option<u32> {
+        let line = self.lines.get_mut(&(unit, flow)).filter(|line| line.accesses == 0)?;
+        let next = line.parcels.pop_front();
+        if next.is_none() {
+            self.lines.remove(&(unit, flow));
+        }
+        next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proto::Watermark;
+
+    use super::*;
+    use crate::scenario::Time;
+
+    const FLOW: FlowId = FlowId { slot: 0, generation: 0 };
+
+    fn record(contiguous: u64) -> FlowRecord {
+        FlowRecord { watermark: Watermark::up_to(contiguous), bytes: vec![0; 64] }
+    }
+
+    fn fetch(unit: u16, last: u64) -> Fetch {
+        Fetch { unit: UnitId(unit), epoch: 2, flow: FLOW, previous: UnitId(0), last }
+    }
+
+    #[test]
+    fn requests_are_dealt_with_one_after_the_other() {
+        let mut store = Store::new(scenario::State { store_time: Time(10), ..scenario::State::default() });
+        assert_eq!([store.serve(100), store.serve(100), store.serve(200)], [110, 120, 210]);
+    }
+
+    #[test]
+    fn a_new_owner_gets_the_state_of_all_that_the_one_before_got() {
+        let mut store = Store::new(scenario::State::default());
+        assert!(store.write(FLOW, record(2)).is_empty());
+        assert_eq!(store.fetch(fetch(1, 3)), None);
+        assert_eq!((store.fetch(fetch(1, 3)), store.fetch(fetch(2, 5))), (None, None));
+        assert!(store.write(FLOW, record(1)).is_empty(), "an older one");
+        assert_eq!(store.write(FLOW, record(3)), [(fetch(1, 3), record(3))]);
+        assert_eq!(store.fetch(fetch(1, 3)), Some(record(3)));
+        assert_eq!(store.write(FLOW, record(5)), [(fetch(2, 5), record(5))]);
+        assert_eq!(store.counters, Accesses { reads: 3, writes: 4, bytes: 7 * 64 });
+    }
+
+    #[test]
+    fn what_comes_behind_an_access_waits_for_its_end() {
+        let mut store = Store::new(scenario::State::default());
+        let unit = UnitId(1);
+        assert!(store.line(unit, FLOW).is_none());
+        store.begin(unit, FLOW);
+        store.line(unit, FLOW).unwrap().parcels.push_back(7);
+        assert_eq!(store.next_in_line(unit, FLOW), None);
+        store.finish(unit, FLOW);
+        assert_eq!((store.next_in_line(unit, FLOW), store.next_in_line(unit, FLOW)), (Some(7), None));
+        assert!(store.line(unit, FLOW).is_none());
+    }
+}

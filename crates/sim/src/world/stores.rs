@@ -1,0 +1,184 @@
+//! What units have to do with a store, if states are in one (S93, S94).
+//!
+//! The protocol between units stays: it says who may process what. But states go to the store and come from there: what an
+//! owner would send the next one it writes, as soon as it has been released and is done, and what a new owner would ask the one
+//! before for it reads, and waits until it is there. A packet that waits for the store does not keep its unit from others;
+//! those of its flow wait behind it.
+
+use proto::{FlowId, FlowRecord, Message, Stamp, UnitId, Watermark};
+
+use super::{Event, World};
+use crate::checks::Violation;
+use crate::engine::Processed;
+use crate::scenario::Place;
+use crate::server::Parcel;
+use crate::store::{Fetch, Request};
+
+impl World {
+    /// Whether what a unit takes from its queue has to wait for the store, or behind what does.
+    pub(super) fn waits_for_store(&mut self, unit: UnitId, parcel: u32) -> bool {
+        let Some(store) = &mut self.store else { return false };
+        let flow = match self.parcels.get(parcel) {
+            Some(Parcel::Packet { stamp, .. }) => stamp.flow,
+            Some(Parcel::Message {
+                message: Message::Release { flow, .. } | Message::End { flow } | Message::Pull { flow, .. },
+                ..
+            }) => *flow,
+            _ => return false,
+        };
+        if let Some(line) = store.line(unit, flow) {
+            line.parcels.push_back(parcel);
+            return true;
+        }
+        self.reads(unit, parcel)
+    }
+
+    /// Begins to read the state that a packet works on, if that is to be read.
+    fn reads(&mut self, unit: UnitId, parcel: u32) -> bool {
+        let Some(Parcel::Packet { stamp, .. }) = self.parcels.get(parcel) else { return false };
+        let stamp = *stamp;
+        if !self.is_to_read(unit, &stamp) {
+            return false;
+        }
+        if let Some(store) = &mut self.store {
+            store.begin(unit, stamp.flow);
+        }
+        self.ask_store(self.now_ns, unit, Request::Read { unit, parcel });
+        true
+    }
+
+    /// Whether a packet waits for a state that its unit has been working on already. If it has not, it fetches it anyway.
+    fn is_to_read(&self, unit: UnitId, stamp: &Stamp) -> bool {
+        let is_used = self.store.as_ref().is_some_and(|store| match store.use_.place {
+            Place::StoreNaive => true,
+            Place::Store => store.use_.reread && stamp.targets.is_some(),
+            Place::Unit | Place::Reactive => false,
+        });
+        let owned = || self.servers[unit.index()].unit.owned(stamp.flow);
+        is_used && owned().is_some_and(|(epoch, _)| epoch == stamp.epoch)
+    }
+
+    fn ask_store(&mut self, now_ns: u64, unit: UnitId, request: Request) {
+        let arrives_ns = self.links.request(now_ns, unit);
+        self.messages += 1;
+        let request = self.requests.add(request);
+        self.events.push(arrives_ns, Event::AtStore { request });
+    }
+
+    /// A message from a unit to another goes by way of the store, if it is about a state; else it comes back.
+    pub(super) fn send_by_store(
+        &mut self,
+        now_ns: u64,
+        from: UnitId,
+        to: UnitId,
+        message: Message,
+    ) -> Option<Message> {
+        let Some(store) = &mut self.store else { return Some(message) };
+        match message {
+            Message::Pull { flow, epoch, last, .. } => {
+                let fetch = Fetch { unit: from, epoch, flow, previous: to, last };
+                self.ask_store(now_ns, from, Request::Fetch(fetch));
+                None
+            }
+            Message::State { flow, epoch, record } if store.is_first(flow, epoch) => {
+                self.push(now_ns, from, flow, record);
+                None
+            }
+            // Also a state that nobody has taken: its owner may not know that it is one.
+            other => Some(other),
+        }
+    }
+
+    /// A unit writes a state, unless it is there already.
+    pub(super) fn push(&mut self, now_ns: u64, unit: UnitId, flow: FlowId, record: FlowRecord) {
+        let clock = record.watermark.contiguous;
+        if self.store.as_mut().is_some_and(|store| store.is_news(flow, clock)) {
+            self.ask_store(now_ns, unit, Request::Push { flow, record });
+        }
+    }
+
+    /// A packet was processed: whether it stays until its state is written.
+    #[inline]
+    pub(super) fn writes(&mut self, unit: UnitId, done: &Processed) -> bool {
+        let Some(store) = self.store.as_mut().filter(|store| store.is_naive()) else { return false };
+        store.begin(unit, done.flow);
+        store.is_news(done.flow, done.packet.clock);
+        let bytes = self.servers[unit.index()].unit.engine().bytes_after(done);
+        let record = FlowRecord { watermark: Watermark::up_to(done.packet.clock), bytes };
+        self.ask_store(done.done_ns, unit, Request::Write { unit, done: *done, record });
+        true
+    }
+
+    /// A unit was told that it is not the owner any more: it writes the state as soon as it is done.
+    pub(super) fn flush(&mut self, unit: UnitId, flow: FlowId, (epoch, owner, last): (u32, UnitId, u64)) {
+        if self.store.is_some() {
+            let message = Message::Pull { flow, epoch, last, again: false };
+            self.servers[unit.index()].unit.receive(self.now_ns, Some(owner), message, &mut self.outbox);
+        }
+    }
+
+    /// A request comes to the store.
+    pub(super) fn at_store(&mut self, request: u32) {
+        let (Some(store), Some(asked)) = (&mut self.store, self.requests.take(request)) else { return };
+        let done_ns = store.serve(self.now_ns);
+        self.messages -= 1;
+        let (back, ready) = match asked {
+            Request::Read { .. } => {
+                store.read(self.state_len);
+                (Some(asked), Vec::new())
+            }
+            Request::Write { unit, done, record } => {
+                let ready = store.write(done.flow, record);
+                (Some(Request::Write { unit, done, record: FlowRecord::default() }), ready)
+            }
+            Request::Push { flow, record } => (None, store.write(flow, record)),
+            Request::Fetch(fetch) => {
+                (None, store.fetch(fetch).map(|record| (fetch, record)).into_iter().collect())
+            }
+        };
+        if let Some(Request::Read { unit, .. } | Request::Write { unit, .. }) = back {
+            let arrives_ns = self.links.answer(done_ns, unit);
+            self.messages += 1;
+            let request = back.map(|back| self.requests.add(back)).unwrap_or_default();
+            self.events.push(arrives_ns, Event::FromStore { request });
+        }
+        for (Fetch { unit, epoch, flow, previous, .. }, record) in ready {
+            let arrives_ns = self.links.answer(done_ns, unit);
+            let parcel = self.add_message(Some(previous), Message::State { flow, epoch, record });
+            self.events.push(arrives_ns, Event::Delivered { unit, parcel });
+        }
+    }
+
+    /// An answer comes from the store.
+    pub(super) fn store_answers(&mut self, request: u32) -> Result<(), Violation> {
+        let Some(answered) = self.requests.take(request) else { return Ok(()) };
+        self.messages -= 1;
+        match answered {
+            Request::Read { unit, parcel } => {
+                if let Some(Parcel::Packet { has_read, .. }) = self.parcels.get_mut(parcel) {
+                    *has_read = true;
+                }
+                self.servers[unit.index()].deliver(parcel);
+                self.serve(unit)
+            }
+            Request::Write { unit, done, .. } => {
+                self.released(&done, self.now_ns);
+                self.accessed(unit, done.flow);
+                self.serve(unit)
+            }
+            Request::Push { .. } | Request::Fetch(_) => Ok(()),
+        }
+    }
+
+    /// An access of the store for a flow is over: what waited for it goes on.
+    pub(super) fn accessed(&mut self, unit: UnitId, flow: FlowId) {
+        if let Some(store) = &mut self.store {
+            store.finish(unit, flow);
+        }
+        while let Some(parcel) = self.store.as_mut().and_then(|store| store.next_in_line(unit, flow)) {
+            if !self.reads(unit, parcel) {
+                self.servers[unit.index()].deliver(parcel);
+            }
+        }
+    }
+}
