@@ -42,6 +42,7 @@ pub fn paper() -> Setup {
         .with("links.state_time", "160us")
         .with("links.router_to_unit", toml("{ latency = \"65us\" }"))
         .with("links.unit_to_unit", toml("{ latency = \"65us\" }"))
+        .with("links.unit_to_store", toml("{ latency = \"65us\" }"))
         .with("links.unit_to_router", toml("{ latency = \"65us\" }"))
 }
 
