@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use plotters::chart::SeriesLabelPosition;
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
@@ -10,10 +9,13 @@ use plotters::prelude::*;
 use crate::chart::{Axis, Chart, Mark, Scale, Series};
 
 /// Pixels of a chart.
-const SIZE: (u32, u32) = (640, 400);
+const SIZE: (u32, u32) = (800, 400);
 
-/// Colours that people who see red and green alike tell apart (Okabe and Ito, 2008).
-const COLOURS: [RGBColor; 8] = [
+/// Of these, the ones at the right that the legend takes.
+const LEGEND: u32 = 190;
+
+/// Colours that people who see red and green alike tell apart: those of Okabe and Ito (2008), and three more.
+const COLOURS: [RGBColor; 10] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
@@ -22,6 +24,8 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(86, 180, 233),
     RGBColor(0, 0, 0),
     RGBColor(150, 130, 0),
+    RGBColor(150, 140, 220),
+    RGBColor(120, 60, 20),
 ];
 
 /// A line with more points than this is drawn without them.
@@ -62,13 +66,15 @@ fn refused(error: impl ToString) -> DrawError {
 
 /// Axes are of different types, one for each scale; names lie evenly.
 fn draw(area: &Area<'_>, chart: &Chart) -> Result<(), DrawError> {
+    let (area, legend) = area.split_horizontally(SIZE.0 - LEGEND);
+    draw_legend(&legend, chart)?;
     let (x, y) = (extent(chart, &chart.x, |p| p.0), extent(chart, &chart.y, |p| p.1));
     let is_log = |axis: &Axis| axis.scale == Scale::Logarithmic;
     match (is_log(&chart.x), is_log(&chart.y)) {
-        (false, false) => draw_on(area, chart, x.clone(), y.clone(), &x, &y),
-        (false, true) => draw_on(area, chart, x.clone(), y.clone().log_scale(), &x, &y),
-        (true, false) => draw_on(area, chart, x.clone().log_scale(), y.clone(), &x, &y),
-        (true, true) => draw_on(area, chart, x.clone().log_scale(), y.clone().log_scale(), &x, &y),
+        (false, false) => draw_on(&area, chart, x.clone(), y.clone(), &x, &y),
+        (false, true) => draw_on(&area, chart, x.clone(), y.clone().log_scale(), &x, &y),
+        (true, false) => draw_on(&area, chart, x.clone().log_scale(), y.clone(), &x, &y),
+        (true, true) => draw_on(&area, chart, x.clone().log_scale(), y.clone().log_scale(), &x, &y),
     }
 }
 
@@ -122,13 +128,8 @@ where
     }
     mesh.draw().map_err(refused)?;
     let bars = chart.series.iter().filter(|series| series.mark == Mark::Bars).count();
-    let (mut bar, mut hue) = (0, 0);
-    for series in &chart.series {
-        let colour = match series.mark {
-            Mark::Reference => GREY,
-            _ => COLOURS[hue % COLOURS.len()],
-        };
-        hue += usize::from(series.mark != Mark::Reference);
+    let mut bar = 0;
+    for (series, colour) in chart.series.iter().zip(colours(chart)) {
         let points = visible(series, x, y);
         let drawn = match series.mark {
             Mark::Line => {
@@ -146,42 +147,30 @@ where
                 }))
             }
         };
-        drawn
-            .map_err(refused)?
-            .label(&series.name)
-            .legend(move |(x, y)| Rectangle::new([(x, y - 4), (x + 16, y + 4)], colour.filled()));
+        drawn.map_err(refused)?;
     }
-    context
-        .configure_series_labels()
-        .position(corner(chart, x, y))
-        .background_style(WHITE.mix(0.8))
-        .border_style(BLACK.mix(0.3))
-        .label_font(("sans-serif", 12))
-        .draw()
-        .map_err(refused)
+    Ok(())
 }
 
-/// The corner that the fewest points lie near: there is the legend.
-fn corner(chart: &Chart, x: &Range<f64>, y: &Range<f64>) -> SeriesLabelPosition {
-    use SeriesLabelPosition::{LowerRight, UpperLeft, UpperRight};
-    let place = |axis: &Axis, range: &Range<f64>, value: f64| match axis.scale {
-        Scale::Logarithmic => (value / range.start).ln() / (range.end / range.start).ln(),
-        _ => (value - range.start) / (range.end - range.start),
+/// The colours of a chart's series, in order.
+fn colours(chart: &Chart) -> Vec<RGBColor> {
+    let mut others = COLOURS.iter().cycle().copied();
+    let colour = |series: &Series| match series.mark {
+        Mark::Reference => Some(GREY),
+        _ => others.next(),
     };
-    let points = || chart.series.iter().flat_map(|series| visible(series, x, y));
-    let near = |right: bool, top: bool| {
-        let is_near = |&(at, height): &(f64, f64)| {
-            let (across, up) = (place(&chart.x, x, at), place(&chart.y, y, height));
-            (if right { across > 0.6 } else { across < 0.4 }) && (if top { up > 0.5 } else { up < 0.5 })
-        };
-        points().filter(is_near).count()
-    };
-    let corners =
-        [(near(false, true), UpperLeft), (near(true, true), UpperRight), (near(true, false), LowerRight)];
-    // Bars stand on the lower corners.
-    let has_bars = chart.series.iter().any(|series| series.mark == Mark::Bars);
-    let corners = corners.into_iter().take(if has_bars { 2 } else { 3 });
-    corners.min_by_key(|&(count, _)| count).map_or(UpperLeft, |(_, corner)| corner)
+    chart.series.iter().filter_map(colour).collect()
+}
+
+/// What each colour stands for, one below the other.
+fn draw_legend(area: &Area<'_>, chart: &Chart) -> Result<(), DrawError> {
+    for (row, (series, colour)) in (0..).zip(chart.series.iter().zip(colours(chart))) {
+        let top = 44 + 20 * row;
+        area.draw(&Rectangle::new([(4, top), (20, top + 10)], colour.filled())).map_err(refused)?;
+        let text = Text::new(series.name.as_str(), (28, top - 2), ("sans-serif", 12));
+        area.draw(&text).map_err(refused)?;
+    }
+    Ok(())
 }
 
 /// The points that lie on the axes.
