@@ -4,20 +4,22 @@ use ::lab::{Judged, Outcome, Verdict};
 
 use super::show;
 
-/// The verdicts at a glance, and then each experiment; `command` has made them.
-pub fn page(outcomes: &[Outcome], command: &str) -> String {
-    let mut text = format!("Made by `{command}`.\n\n| | experiment | match | beat |\n|---|---|---|---|\n");
+/// The verdicts at a glance, and then each experiment; `options` are those it was run with.
+pub fn page(outcomes: &[Outcome], options: &str) -> String {
+    let mut text = "| | experiment | match | beat |\n|---|---|---|---|\n".to_owned();
     for Outcome { id, title, matched, beaten, .. } in outcomes {
         let (matched, beaten) = (matched.answer.name(), beaten.answer.name());
         text += &format!("| [{id}](#{}) | {title} | {matched} | {beaten} |\n", id.to_ascii_lowercase());
     }
-    outcomes.iter().for_each(|outcome| text += &section(outcome));
+    outcomes.iter().for_each(|outcome| text += &section(outcome, options));
     text
 }
 
-fn section(outcome: &Outcome) -> String {
+fn section(outcome: &Outcome, options: &str) -> String {
     let Outcome { id, title, published, seeds, tables, matched, beaten, notes, .. } = outcome;
-    let mut text = format!("\n## {id}\n\n**{title}.** Published: {published}.\n");
+    let mut text = format!(
+        "\n## {id}\n\n**{title}.** Published: {published}. Made by `rivulet lab run {id}{options}`.\n"
+    );
     for table in tables {
         let head = show::head(table);
         text += &format!("\n{}\n\n", show::caption(table, *seeds));

@@ -75,6 +75,17 @@ impl Options {
             _ => Length::Quick,
         }
     }
+
+    /// What makes the same figures again.
+    fn again(&self) -> String {
+        let length = match self.length() {
+            Length::Full => " --full",
+            Length::Quick => " --quick",
+            Length::Smoke => " --smoke",
+        };
+        let seeds = self.seeds.map_or_else(String::new, |seeds| format!(" --seeds {seeds}"));
+        format!("{length}{seeds}")
+    }
 }
 
 const EXAMPLES: &str = "\
@@ -140,7 +151,7 @@ fn run_all(experiments: &[Experiment], options: &Options) -> anyhow::Result<Exit
     }
     bar.finish_and_clear();
     let path = options.out.join("figures.md");
-    std::fs::write(&path, markdown::page(&outcomes, &command(experiments, options)))
+    std::fs::write(&path, markdown::page(&outcomes, &options.again()))
         .with_context(|| format!("cannot write {}", path.display()))?;
     match (options.json, &outcomes[..]) {
         (true, [outcome]) => output::print_json(outcome)?,
@@ -153,23 +164,6 @@ fn run_all(experiments: &[Experiment], options: &Options) -> anyhow::Result<Exit
         return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// What makes the same figures again.
-fn command(experiments: &[Experiment], options: &Options) -> String {
-    let ids: Vec<&str> = experiments.iter().map(|experiment| experiment.id).collect();
-    let what = if ids.len() == ::lab::experiments().len() {
-        "all".to_owned()
-    } else {
-        format!("run {}", ids.join(" "))
-    };
-    let length = match options.length() {
-        Length::Full => " --full",
-        Length::Quick => " --quick",
-        Length::Smoke => " --smoke",
-    };
-    let seeds = options.seeds.map_or_else(String::new, |seeds| format!(" --seeds {seeds}"));
-    format!("rivulet lab {what}{length}{seeds}")
 }
 
 /// Writes an outcome's files.
