@@ -7,6 +7,7 @@ mod demo;
 mod eve;
 mod explain;
 mod export;
+mod lab;
 mod output;
 mod picture;
 mod policies;
@@ -57,6 +58,8 @@ enum Task {
     New(scaffold::Args),
     /// Simulate how flowlets are given to units that come and go, on virtual time
     Sim(sim::Args),
+    /// Run the experiments that compare Rivulet with what is published
+    Lab(lab::Args),
     /// Measure what a packet costs, on one core, from memory to memory
     Bench(bench::Args),
     /// Write a shell's completion script
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
         Task::Rules(args) => rules::run(&args),
         Task::New(args) => scaffold::run(&args),
         Task::Sim(args) => sim::run(&args),
+        Task::Lab(args) => lab::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Completions(args) => shell::completions(&args, Command::command()),
         Task::Man(args) => shell::man(&args, Command::command()),

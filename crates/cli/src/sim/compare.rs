@@ -1,7 +1,7 @@
 //! Several runs side by side: a column for each mode, and the spread over seeds (R6).
 
+use ::lab::{interval, median};
 use ::sim::Report;
-use packet::split_mix;
 
 use crate::output::{Table, duration};
 
@@ -67,26 +67,6 @@ fn cell(figure: &Figure, group: &[Report]) -> String {
     format!("{middle} [{}, {}]", (figure.show)(low), (figure.show)(high))
 }
 
-/// Times that values are drawn anew.
-const RESAMPLES: usize = 2_000;
-
-/// The 95% interval of the values' median, by the percentiles of medians of values drawn anew.
-fn interval(values: &[f64]) -> (f64, f64) {
-    let mut state = 1;
-    let mut draw = || values[(split_mix(&mut state) % values.len() as u64) as usize];
-    let mut medians: Vec<f64> =
-        (0..RESAMPLES).map(|_| median(&mut (0..values.len()).map(|_| draw()).collect::<Vec<_>>())).collect();
-    medians.sort_by(f64::total_cmp);
-    (medians[RESAMPLES / 40], medians[RESAMPLES - 1 - RESAMPLES / 40])
-}
-
-/// The median; sorts the values.
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let half = values.len() / 2;
-    if values.len().is_multiple_of(2) { (values[half - 1] + values[half]) / 2.0 } else { values[half] }
-}
-
 fn time(ns: f64) -> String {
     duration(ns.round() as u64)
 }
@@ -101,19 +81,4 @@ fn percent(share: f64) -> String {
 
 fn whole(value: f64) -> String {
     crate::output::thousands(value.round() as u64)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_interval_holds_the_median_and_not_much_more() {
-        let mut values: Vec<f64> = (0..101).map(f64::from).collect();
-        assert_eq!(median(&mut values), 50.0);
-        let (low, high) = interval(&values);
-        assert!((30.0..45.0).contains(&low) && (55.0..70.0).contains(&high), "{low} {high}");
-        assert_eq!(interval(&[7.0, 7.0]), (7.0, 7.0));
-        assert_eq!(median(&mut [1.0, 2.0, 4.0, 9.0]), 3.0);
-    }
 }

@@ -3,6 +3,7 @@
 
 mod demo;
 mod explain;
+mod lab;
 mod manuals;
 mod run;
 mod sim;

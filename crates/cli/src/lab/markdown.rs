@@ -1,0 +1,56 @@
+//! Outcomes as a page.
+
+use ::lab::{Judged, Outcome, Verdict};
+
+use super::show;
+
+/// The verdicts at a glance, and then each experiment; `options` are those it was run with.
+pub fn page(outcomes: &[Outcome], options: &str) -> String {
+    let mut text = "| | experiment | match | beat |\n|---|---|---|---|\n".to_owned();
+    for Outcome { id, title, matched, beaten, .. } in outcomes {
+        let (matched, beaten) = (matched.answer.name(), beaten.answer.name());
+        text += &format!("| [{id}](#{}) | {title} | {matched} | {beaten} |\n", id.to_ascii_lowercase());
+    }
+    outcomes.iter().for_each(|outcome| text += &section(outcome, options));
+    text
+}
+
+fn section(outcome: &Outcome, options: &str) -> String {
+    let Outcome { id, title, published, seeds, tables, matched, beaten, notes, .. } = outcome;
+    let mut text = format!(
+        "\n## {id}\n\n**{title}.** Published: {published}. Made by `rivulet lab run {id}{options}`.\n"
+    );
+    for table in tables {
+        let head = show::head(table);
+        text += &format!("\n{}\n\n", show::caption(table, *seeds));
+        text += &line(head.iter().copied());
+        text += &line(head.iter().map(|_| "---"));
+        show::rows(table).iter().for_each(|row| text += &line(row.iter().map(String::as_str)));
+    }
+    for (row, why) in outcome.failures() {
+        text += &format!("\nFailed: {row}: {why}\n");
+    }
+    text += &verdict("match", matched);
+    text += &verdict("beat", beaten);
+    if !notes.is_empty() {
+        text += "\nNotes:\n\n";
+    }
+    notes.iter().for_each(|note| text += &format!("- {note}\n"));
+    text
+}
+
+fn line<'a>(cells: impl Iterator<Item = &'a str>) -> String {
+    let cells: Vec<String> = cells.map(|cell| cell.trim().replace('|', "\\|")).collect();
+    format!("| {} |\n", cells.join(" | "))
+}
+
+fn verdict(name: &str, verdict: &Verdict) -> String {
+    let mut text = format!("\n**{name}: {}**\n", verdict.answer.name());
+    if !verdict.claims.is_empty() {
+        text += "\n";
+    }
+    for Judged { text: asked, holds, why } in &verdict.claims {
+        text += &format!("- {}: {asked}. {why}\n", if *holds { "yes" } else { "no" });
+    }
+    text
+}

@@ -1,0 +1,43 @@
+//! `rivulet lab`.
+
+use super::*;
+
+#[test]
+fn experiments_are_listed_with_what_is_asked_of_them() {
+    let place = Place::new();
+    let list = place.json("lab list --json");
+    let ids: Vec<&str> = list.as_array().unwrap().iter().map(|e| e["id"].as_str().unwrap()).collect();
+    for id in ["X1", "X2", "X3", "X4", "X5", "X6", "X10", "X11", "X12", "X13", "X14"] {
+        assert!(ids.contains(&id), "{ids:?}");
+    }
+    assert!(list[0]["matches"][0]["text"].as_str().unwrap().contains("demand"));
+    assert_eq!(place.stdout("lab list").lines().count(), 1 + ids.len());
+    let said = place.refused(2, "lab run X99");
+    assert!(said.contains("X99") && said.contains("X12"), "{said}");
+    place.refused(2, "lab run X4 --quick --full");
+}
+
+#[test]
+fn an_experiment_shows_its_figures_and_writes_its_files() {
+    let place = Place::new();
+    let shown = place.stdout("lab run x4 --smoke --out here");
+    for part in ["published", "5.18", "W-A, T = 100us", "match: ", "beat: none", "P-paper"] {
+        assert!(shown.contains(part), "{part} in: {shown}");
+    }
+    let json = place.json("lab run X4 --smoke --json --out there");
+    let file: serde_json::Value = serde_json::from_slice(&place.read("there/X4.json")).unwrap();
+    assert_eq!(file, json);
+    for extension in ["csv", "json", "svg"] {
+        let name = format!("X4.{extension}");
+        assert_eq!(place.read(&format!("here/{name}")), place.read(&format!("there/{name}")), "{name}");
+    }
+    let page = String::from_utf8(place.read("here/figures.md")).unwrap();
+    assert!(page.contains("rivulet lab run X4 --smoke") && page.contains("| [X4](#x4) |"), "{page}");
+    let scenario = json["rows"][0]["scenario"].as_str().unwrap();
+    place.write("x4.toml", scenario);
+    let report = place.json("sim x4.toml --seed 1 --json");
+    let figure = &json["rows"][0]["figures"]["flowlets per flow"]["values"][0];
+    assert_eq!(&report["assignment"]["flowlets_per_flow"], figure);
+    let several = place.json("lab run X4 X14 --smoke --json --out there");
+    assert_eq!(several.as_array().unwrap().len(), 2);
+}

@@ -1,0 +1,228 @@
+//! What several experiments share: profiles, workloads, modes, and the manner of their claims.
+
+use crate::chart::{Axis, Chart, Mark, Series};
+use crate::runs::Length;
+use crate::setup::{Setup, toml};
+use crate::statistics::Estimate;
+use crate::table::{Kind, Subject, Table};
+use crate::verdict::{Figures, Finding, Missing};
+
+/// The rate of the workload over time, in ms and Gbit/s: 1 to 10 Gbit/s, up and down (R5).
+const CURVE: [(u32, f64); 19] = [
+    (0, 1.0),
+    (300, 2.0),
+    (700, 8.0),
+    (1_000, 5.0),
+    (1_400, 3.0),
+    (1_800, 9.0),
+    (2_200, 10.0),
+    (2_600, 4.0),
+    (3_000, 2.0),
+    (3_500, 6.0),
+    (4_000, 5.0),
+    (4_400, 9.0),
+    (4_900, 3.0),
+    (5_400, 4.0),
+    (5_800, 10.0),
+    (6_300, 6.0),
+    (6_800, 1.0),
+    (7_300, 5.0),
+    (8_000, 2.0),
+];
+
+/// Costs from the papers: units of 1 Gbit/s by quota; 0.44 us for a packet of a NAT (S93); a round trip of 130 us, and 160 us
+/// for a state to get across (S64).
+pub fn paper() -> Setup {
+    Setup::new()
+        .with("units.capacity", "1Gbps")
+        .with("units.count", "1..40")
+        .with("units.packet_cost", "440ns")
+        .with("units.service", "quota")
+        .with("units.quota_period", "100ms")
+        .with("links.state_time", "160us")
+        .with("links.router_to_unit", toml("{ latency = \"65us\" }"))
+        .with("links.unit_to_unit", toml("{ latency = \"65us\" }"))
+        .with("links.unit_to_store", toml("{ latency = \"65us\" }"))
+        .with("links.unit_to_router", toml("{ latency = \"65us\" }"))
+}
+
+/// The same with what a packet of a NAT takes where Rivulet was built: 69 ns with 100,000 flows, as
+/// `rivulet bench nat --flows 100k` measured it. Links and the quota are not measured: they stay as published.
+pub fn here(setup: Setup) -> Setup {
+    setup.with("units.packet_cost", "69ns")
+}
+
+/// The same with units that take each packet's bits at their capacity.
+pub fn strict(setup: Setup) -> Setup {
+    setup.without("units.service").without("units.quota_period").without("units.packet_cost")
+}
+
+/// A trace whose rate goes up and down, `scale` times as high: all of it, or its first second.
+pub fn up_and_down(setup: Setup, trace: &str, scale: f64, length: Length) -> Setup {
+    let points = CURVE.map(|(ms, gbps)| format!("[\"{ms}ms\", \"{}Mbps\"]", (gbps * scale * 1e3).round()));
+    let curve = toml(format!("[{}]", points.join(", ")));
+    let setup = setup.with("workload.trace.profile", trace).with("workload.trace.curve", curve);
+    timed(setup, length, 1_000, 8_000)
+}
+
+/// A trace at one rate, for `quick` or `full` milliseconds.
+pub fn flat(setup: Setup, trace: &str, rate: &str, length: Length, quick: u32, full: u32) -> Setup {
+    let curve = toml(format!("[[\"0s\", \"{rate}\"]]"));
+    let setup = setup.with("workload.trace.profile", trace).with("workload.trace.curve", curve);
+    timed(setup, length, quick, full)
+}
+
+/// So long, with a warm-up of one epoch: 100 ms, the time over which load is measured.
+fn timed(setup: Setup, length: Length, quick: u32, full: u32) -> Setup {
+    let (time, epoch) = match length {
+        Length::Smoke => (40, 10),
+        Length::Quick => (quick, 100),
+        Length::Full => (full, 100),
+    };
+    let ms = |ms: u32| format!("{ms}ms");
+    setup.with("run.time", ms(time)).with("run.epoch", ms(epoch)).with("run.warm_up", ms(epoch))
+}
+
+/// The published system: flowlets.
+pub const FLOWLET: &str = "flowlet";
+/// Flows for all of their life: "vanilla".
+pub const FLOW: &str = "flow";
+/// Flows, moved every 100 ms if their unit is overloaded.
+pub const SMART_100: &str = "smart-flow:100ms";
+/// Every 50 ms.
+pub const SMART_50: &str = "smart-flow:50ms";
+/// Packets in turn.
+pub const PACKET: &str = "packet";
+/// Buckets of flows, moved every 100 ms such that units are loaded alike.
+pub const RSS: &str = "rss:128:100ms";
+/// Flowlets, and states go only to the unit that would be chosen now.
+pub const PREDICTED: &str = "plus: predicted target";
+/// Flowlets, and the router fills units to 9/10 only.
+pub const HEADROOM: &str = "plus: headroom of 10 %";
+
+/// Flowlets, and the last 5 ms of load count on their own, too.
+pub const ALARM: &str = "plus: fast alarm";
+
+/// The baselines that assign flows.
+pub const FLOW_MODES: [&str; 3] = [FLOW, SMART_100, SMART_50];
+
+/// This scenario in each of these modes.
+pub fn in_modes(setup: &Setup, modes: &[&str]) -> Vec<Subject> {
+    modes.iter().map(|mode| in_mode(setup, mode)).collect()
+}
+
+/// This scenario in the mode of this name.
+pub fn in_mode(setup: &Setup, mode: &str) -> Subject {
+    let setup = setup.clone();
+    let (kind, setup) = match mode {
+        FLOWLET => (Kind::Faithful, setup.with("router.mode", FLOWLET)),
+        PREDICTED => (Kind::Plus, predicted(setup.with("router.mode", FLOWLET))),
+        HEADROOM => {
+            let setup = setup.with("router.mode", FLOWLET).with("router.capacity", "900Mbps");
+            (Kind::Plus, setup)
+        }
+        ALARM => (Kind::Plus, setup.with("router.mode", FLOWLET).with("router.alarm_buckets", 10)),
+        mode => (Kind::Baseline, setup.with("router.mode", mode)),
+    };
+    Subject::new(mode, kind, setup)
+}
+
+/// States go to the one unit that would be chosen now.
+pub fn predicted(setup: Setup) -> Setup {
+    setup.with("router.targets", "predicted").with("router.targets_count", 1)
+}
+
+/// The same rows under other names: `mode at load`.
+pub fn at(load: f64, subjects: Vec<Subject>) -> impl Iterator<Item = Subject> {
+    subjects.into_iter().map(move |subject| Subject { name: at_load(&subject.name, load), ..subject })
+}
+
+/// The name of a row at a load.
+pub fn at_load(mode: &str, load: f64) -> String {
+    format!("{mode} at {load}")
+}
+
+/// A figure with its interval, after division by `per`.
+pub fn show(estimate: &Estimate, per: f64, unit: &str) -> String {
+    let Estimate { median, low, high, values } = estimate;
+    let digits = |value: f64| number(value / per);
+    let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
+    match values.len() {
+        1 => format!("{}{unit}", digits(*median)),
+        _ => format!("{} [{}, {}]{unit}", digits(*median), digits(*low), digits(*high)),
+    }
+}
+
+/// A number with about three digits.
+pub fn number(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 0.1 => format!("{value:.2}"),
+        _ => format!("{value:.4}"),
+    }
+}
+
+/// All of a row's interval is at or below this.
+pub fn at_most(f: &Figures<'_>, row: &str, metric: &str, limit: f64, per: f64) -> Result<Finding, Missing> {
+    let found = f.get(row, metric)?;
+    let why = format!("{row} {metric} {} against {}", show(found, per, ""), number(limit / per));
+    Ok(Finding::new(found.is_at_most(limit), why))
+}
+
+/// All of a row's interval is at or above this.
+pub fn at_least(f: &Figures<'_>, row: &str, metric: &str, limit: f64, per: f64) -> Result<Finding, Missing> {
+    let found = f.get(row, metric)?;
+    let why = format!("{row} {metric} {} against {}", show(found, per, ""), number(limit / per));
+    Ok(Finding::new(found.is_at_least(limit), why))
+}
+
+/// One row is below another, and the intervals do not overlap.
+pub fn below(f: &Figures<'_>, low: &str, high: &str, metric: &str, per: f64) -> Result<Finding, Missing> {
+    let (a, b) = (f.get(low, metric)?, f.get(high, metric)?);
+    let why = format!("{metric}: {low} {}, {high} {}", show(a, per, ""), show(b, per, ""));
+    Ok(Finding::new(a.is_below(b), why))
+}
+
+/// The first row's metric is below that of each of the others.
+pub fn below_all(
+    f: &Figures<'_>,
+    low: &str,
+    others: &[&str],
+    metric: &str,
+    per: f64,
+) -> Result<Finding, Missing> {
+    let findings: Result<Vec<_>, _> = others.iter().map(|high| below(f, low, high, metric, per)).collect();
+    Ok(Finding::all(findings?))
+}
+
+/// Names of the rows of a table that have something of our own, and can be judged.
+pub fn plus_rows<'a>(f: &Figures<'a>, table: usize) -> impl Iterator<Item = &'a str> {
+    let rows = f.0.get(table).into_iter().flat_map(|table| &table.rows);
+    rows.filter(|row| row.kind == Kind::Plus && row.failures.is_empty()).map(|row| row.name.as_str())
+}
+
+/// Medians of these metrics, a series for each row.
+pub fn series_of_rows(table: &Table, metrics: &[&str], per: f64, mark: Mark) -> Vec<Series> {
+    let series = |name: &str| {
+        let medians = (0..).zip(metrics).filter_map(|(place, metric)| {
+            let estimate = table.get(name, metric)?;
+            Some((f64::from(place), estimate.median / per))
+        });
+        Series::new(name, mark, medians)
+    };
+    table.rows.iter().map(|row| series(&row.name)).collect()
+}
+
+/// The percentiles that figures show.
+pub const PERCENTILES: [&str; 6] = ["p1", "p25", "p50", "p75", "p99", "p99.9"];
+
+/// Percentiles of latency by row, as bars over logarithms.
+pub fn percentile_chart(table: &Table) -> Chart {
+    Chart {
+        title: table.title.clone(),
+        x: Axis::names("percentile of packets", PERCENTILES),
+        y: Axis::logarithmic("latency at the unit, us"),
+        series: series_of_rows(table, &PERCENTILES, 1e3, Mark::Bars),
+    }
+}

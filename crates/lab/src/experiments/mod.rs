@@ -1,0 +1,83 @@
+//! The experiments, by their numbers.
+
+mod common;
+mod x01_tracking;
+mod x02_latency;
+mod x03_utilisation;
+mod x04_flowlets;
+mod x05_storage;
+mod x06_adversary;
+mod x10_size;
+mod x11_copies;
+mod x12_choice;
+mod x13_bandwidth;
+mod x14_billing;
+
+use serde::Serialize;
+
+use crate::chart::Chart;
+use crate::outcome::Outcome;
+use crate::runs::Lab;
+use crate::table::Table;
+use crate::verdict::{Claim, Verdict};
+
+/// An experiment: what is published, how it is measured again, and what is asked of the result.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Experiment {
+    /// Its number.
+    pub id: &'static str,
+    /// What it is about.
+    pub title: &'static str,
+    /// What is published, with the requirements that quote it.
+    pub published: &'static str,
+    /// What is run, and compared with what.
+    pub workload: &'static str,
+    /// What is asked of it to match what is published.
+    pub matches: &'static [Claim],
+    /// What is asked of something of our own to be better.
+    pub beats: &'static [Claim],
+    #[serde(skip)]
+    measure: fn(&mut Lab<'_>) -> Measured,
+}
+
+/// What an experiment has measured.
+struct Measured {
+    tables: Vec<Table>,
+    charts: Vec<Chart>,
+    notes: Vec<String>,
+}
+
+/// All experiments, in order of their numbers.
+pub fn experiments() -> &'static [Experiment] {
+    &[
+        x01_tracking::X1,
+        x02_latency::X2,
+        x03_utilisation::X3,
+        x04_flowlets::X4,
+        x05_storage::X5,
+        x06_adversary::X6,
+        x10_size::X10,
+        x11_copies::X11,
+        x12_choice::X12,
+        x13_bandwidth::X13,
+        x14_billing::X14,
+    ]
+}
+
+impl Experiment {
+    /// Runs it, and judges what came of it.
+    pub fn run(&self, lab: &mut Lab<'_>) -> Outcome {
+        let Measured { tables, charts, notes } = (self.measure)(lab);
+        Outcome {
+            id: self.id,
+            title: self.title,
+            published: self.published,
+            seeds: lab.seeds(),
+            matched: Verdict::of(self.matches, &tables),
+            beaten: Verdict::of(self.beats, &tables),
+            tables,
+            notes,
+            charts,
+        }
+    }
+}

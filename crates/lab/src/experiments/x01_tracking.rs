@@ -1,0 +1,129 @@
+//! X1: how what is there follows what is wanted.
+
+use sim::Report;
+
+use super::common::{
+    ALARM, FLOW, FLOW_MODES, FLOWLET, HEADROOM, PACKET, PREDICTED, RSS, SMART_50, SMART_100, at_least,
+    below_all, in_mode, in_modes, paper, plus_rows, up_and_down,
+};
+use super::{Experiment, Measured};
+use crate::chart::{Axis, Chart, Mark, Series};
+use crate::gauges;
+use crate::runs::{Lab, Length};
+use crate::setup::Setup;
+use crate::table::{Gauge, Kind, Profile, Row, Table};
+use crate::verdict::{Claim, Figures, Finding, Missing};
+
+/// What is published about provision (S88).
+pub const X1: Experiment = Experiment {
+    id: "X1",
+    title: "Provision follows demand",
+    published: "S88: per 100 ms, flowlets track the demand, sometimes with 1 or 2 units more; flow modes over-provision",
+    workload: "W-B at 1 to 10 Gbit/s, P-paper; flowlets, flows, smart flows, packets, RSS buckets; an oracle as the bound",
+    matches: &[
+        Claim {
+            text: "flowlets are within 2 units of the demand in 95 % of epochs",
+            test: |f| at_least(f, FLOWLET, "within 2 units", 0.95, 1.0),
+        },
+        Claim {
+            text: "flowlets are nearer to the demand than every flow mode, in the mean",
+            test: |f| below_all(f, FLOWLET, &FLOW_MODES, "off demand", 1e9),
+        },
+    ],
+    beats: &[Claim {
+        text: "something of ours is within 1 unit in 95 % of epochs, with at most 0.8 of the flowlets' area between \
+               provision and demand",
+        test: beats,
+    }],
+    measure,
+};
+
+const GAUGES: &[&Gauge] = &[
+    &gauges::WITHIN_1,
+    &gauges::WITHIN_2,
+    &gauges::ERROR,
+    &gauges::ERROR_P95,
+    &gauges::OVER,
+    &gauges::UNDER,
+    &gauges::UNITS,
+    &gauges::UNIT_SECONDS,
+];
+
+/// The name of the bound's row.
+pub const ORACLE: &str = "oracle";
+
+/// The modes of X1, X2 and X3.
+pub const MODES: [&str; 9] = [FLOWLET, FLOW, SMART_100, SMART_50, PACKET, RSS, PREDICTED, HEADROOM, ALARM];
+
+/// The scenario of X1, X2 and X3: their runs are the same.
+pub fn base(length: Length) -> Setup {
+    up_and_down(paper(), "W-B", 1.0, length)
+}
+
+fn beats(f: &Figures<'_>) -> Result<Finding, Missing> {
+    let area = |row: &str| Ok(f.get(row, "over")?.median + f.get(row, "under")?.median);
+    let faithful: f64 = area(FLOWLET)?;
+    let judge = |row: &str| {
+        let near = at_least(f, row, "within 1 unit", 0.95, 1.0)?;
+        let share = area(row)? / faithful;
+        Ok(Finding::all([near, Finding::new(share <= 0.8, format!("{share:.2} of the area"))]))
+    };
+    let findings: Result<Vec<_>, _> = plus_rows(f, 0).map(judge).collect();
+    Ok(Finding::any(findings?))
+}
+
+fn measure(lab: &mut Lab<'_>) -> Measured {
+    let setup = base(lab.length());
+    let mut table =
+        Table::measure(lab, "provision and demand", Profile::Paper, GAUGES, &in_modes(&setup, &MODES));
+    table.rows.extend(oracle_row(lab, &setup, GAUGES));
+    let charts = [FLOWLET, FLOW, SMART_100, SMART_50].iter().filter_map(|mode| chart(lab, &setup, mode));
+    Measured {
+        charts: charts.collect(),
+        tables: vec![table],
+        notes: vec![
+            "the oracle knows each epoch's demand before, and has just as many units as can hold it".to_owned(),
+            "rss:128:100ms stands for RSS++-like schemes: 128 buckets of flows, moved every 100 ms to balance load"
+                .to_owned(),
+            "the figure shows seed 1".to_owned(),
+        ],
+    }
+}
+
+/// What the same demand takes with perfect knowledge; none if the runs failed that tell the demand.
+pub fn oracle_row(lab: &mut Lab<'_>, setup: &Setup, gauges: &[&Gauge]) -> Option<Row> {
+    let runs = lab.run(&[&in_mode(setup, FLOWLET).setup]);
+    let reports: Option<Vec<Report>> =
+        runs.first()?.iter().map(|run| run.as_ref().ok().map(perfect)).collect();
+    let reports = reports?;
+    let read = |gauge: &&Gauge| reports.iter().filter_map(gauge.of).collect();
+    Some(Row::of(ORACLE, Kind::Bound, gauges.iter().map(read).collect()))
+}
+
+/// The same report with the oracle's epochs.
+fn perfect(report: &std::sync::Arc<Report>) -> Report {
+    let mut perfect = Report::clone(report);
+    // The first epoch does not count, whatever it is.
+    perfect.epochs.truncate(1);
+    perfect.epochs.extend(gauges::oracle(gauges::epochs(report)));
+    perfect
+}
+
+/// Demand and provision of seed 1.
+fn chart(lab: &mut Lab<'_>, setup: &Setup, mode: &str) -> Option<Chart> {
+    let runs = lab.run(&[&in_mode(setup, mode).setup]);
+    let report = runs.first()?.first()?.as_ref().ok()?;
+    let over_time = |of: fn(&sim::Epoch) -> f64| {
+        let middle = |epoch: &sim::Epoch| (epoch.start_ns + epoch.length_ns / 2) as f64 * 1e-9;
+        report.epochs.iter().map(move |epoch| (middle(epoch), of(epoch) * 1e-9)).collect::<Vec<_>>()
+    };
+    Some(Chart {
+        title: mode.to_owned(),
+        x: Axis::linear("time, s"),
+        y: Axis::linear("Gbit/s"),
+        series: vec![
+            Series::new("demand", Mark::Reference, over_time(|epoch| epoch.demand_bps)),
+            Series::new("provision", Mark::Line, over_time(|epoch| epoch.provisioned_bps)),
+        ],
+    })
+}

@@ -1,0 +1,177 @@
+//! X2: how long packets take, by mode and by load.
+
+use super::common::{
+    ALARM, FLOW, FLOWLET, SMART_50, SMART_100, at, at_load, at_most, below, here, in_modes, paper,
+    percentile_chart, plus_rows, show, strict, up_and_down,
+};
+use super::x01_tracking::{MODES, base};
+use super::{Experiment, Measured};
+use crate::chart::{Axis, Chart, Mark, Series};
+use crate::gauges;
+use crate::runs::Lab;
+use crate::table::{Gauge, Profile, Table};
+use crate::verdict::{Claim, Figures, Finding, Missing};
+
+/// What is published about latency (S90, S91, S104, S105).
+pub const X2: Experiment = Experiment {
+    id: "X2",
+    title: "Latency at the unit, by mode",
+    published: "S90, of a NAT: p75 275.4 ms with flows, 64.5 and 41.1 ms with smart flows every 100 and 50 ms (19.6K, 4.6K and \
+                2.9K times as much as with flowlets: about 14 us); flowlets: p50 5 us, p99 2.8 ms",
+    workload: "W-B at 1 to 10 Gbit/s, P-paper, all modes; the same with demand scaled; the same with strict servers",
+    matches: &[
+        Claim {
+            text: "p75: flowlets below smart flows every 50 ms, these below every 100 ms, these below flows",
+            test: |f| {
+                let order = [FLOWLET, SMART_50, SMART_100, FLOW];
+                let pairs = order.windows(2).map(|pair| below(f, pair[0], pair[1], "p75", 1e6));
+                Ok(Finding::all(pairs.collect::<Result<Vec<_>, _>>()?))
+            },
+        },
+        Claim { text: "flowlets: p50 at most 5 us", test: |f| at_most(f, FLOWLET, "p50", 5e3, 1e3) },
+        Claim { text: "flowlets: p75 at most 14 us", test: |f| at_most(f, FLOWLET, "p75", 14e3, 1e3) },
+        Claim { text: "flowlets: p99 at most 2.8 ms", test: |f| at_most(f, FLOWLET, "p99", 2.8e6, 1e6) },
+        Claim {
+            text: "at the load of the sweep where flows come nearest to the published p75 of 275.4 ms (within a factor of 2), \
+                   flows, smart flows every 100 and every 50 ms have 19.6K, 4.6K and 2.9K times the flowlets' p75",
+            test: ratios,
+        },
+    ],
+    beats: &[Claim {
+        text: "something of ours has a p99 of at most 1.4 ms, and below that of flowlets, with no more unit-seconds than they take",
+        test: beats,
+    }],
+    measure,
+};
+
+const GAUGES: &[&Gauge] = &[
+    &gauges::P1,
+    &gauges::P25,
+    &gauges::P50,
+    &gauges::P75,
+    &gauges::P99,
+    &gauges::P99_9,
+    &gauges::UNIT_SECONDS,
+    &gauges::DROPPED,
+];
+
+const SWEEP_GAUGES: &[&Gauge] = &[&gauges::P50, &gauges::P75, &gauges::P99, &gauges::UNIT_SECONDS];
+
+/// Modes of the sweep over loads.
+const SWEEP_MODES: [&str; 4] = [FLOWLET, FLOW, SMART_100, SMART_50];
+
+/// Modes with strict servers.
+const SERVER_MODES: [&str; 5] = [FLOWLET, FLOW, SMART_100, SMART_50, ALARM];
+
+/// The demand of X1, times these; 1 is in both.
+const LOADS_FULL: [f64; 6] = [0.25, 0.5, 0.75, 1.0, 1.5, 2.0];
+const LOADS_QUICK: [f64; 2] = [0.5, 1.0];
+
+/// What flows are published to have as their p75 (S90).
+const FLOW_P75_NS: f64 = 275.4e6;
+
+/// The table of the sweep.
+const SWEEP: usize = 1;
+
+fn ratios(f: &Figures<'_>) -> Result<Finding, Missing> {
+    let distance = |load: f64| {
+        let flow = f.of(SWEEP, &at_load(FLOW, load), "p75").ok()?;
+        Some((load, (flow.median / FLOW_P75_NS).ln().abs()))
+    };
+    let nearest = LOADS_FULL.into_iter().filter_map(distance).min_by(|a, b| a.1.total_cmp(&b.1));
+    let Some((load, _)) = nearest.filter(|&(_, distance)| distance <= std::f64::consts::LN_2) else {
+        return Ok(Finding::new(false, "flows come nowhere near 275.4 ms in this sweep"));
+    };
+    let flowlet = f.of(SWEEP, &at_load(FLOWLET, load), "p75")?;
+    let judge = |(mode, least): (&str, f64)| {
+        let ratio = f.of(SWEEP, &at_load(mode, load), "p75")?.over(flowlet);
+        let holds = ratio.as_ref().is_some_and(|ratio| ratio.is_at_least(least));
+        let shown = ratio.map_or_else(|| "-".to_owned(), |ratio| show(&ratio, 1e3, "K"));
+        Ok(Finding::new(holds, format!("{mode} {shown} against {} K", least / 1e3)))
+    };
+    let findings: Result<Vec<_>, _> =
+        [(FLOW, 19.6e3), (SMART_100, 4.6e3), (SMART_50, 2.9e3)].into_iter().map(judge).collect();
+    let finding = Finding::all(findings?);
+    Ok(Finding { why: format!("at {load} times the demand: {}", finding.why), ..finding })
+}
+
+fn beats(f: &Figures<'_>) -> Result<Finding, Missing> {
+    let judge = |row: &str| {
+        let fast = at_most(f, row, "p99", 1.4e6, 1e6)?;
+        let faster = below(f, row, FLOWLET, "p99", 1e6)?;
+        let (ours, faithful) = (f.get(row, "unit-seconds")?, f.get(FLOWLET, "unit-seconds")?);
+        let cost = format!("{} unit-seconds against {}", show(ours, 1.0, ""), show(faithful, 1.0, ""));
+        Ok(Finding::all([fast, faster, Finding::new(!faithful.is_below(ours), cost)]))
+    };
+    let findings: Result<Vec<_>, _> = plus_rows(f, 0).map(judge).collect();
+    Ok(Finding::any(findings?))
+}
+
+fn measure(lab: &mut Lab<'_>) -> Measured {
+    let length = lab.length();
+    let setup = base(length);
+    let by_mode =
+        Table::measure(lab, "latency at the unit", Profile::Paper, GAUGES, &in_modes(&setup, &MODES))
+            .with_ratio("p75 x flowlet", "p75", FLOWLET)
+            .paper(FLOWLET, "p50", 5e3)
+            .paper(FLOWLET, "p75", 14e3)
+            .paper(FLOWLET, "p99", 2.8e6)
+            .paper(FLOW, "p75", FLOW_P75_NS)
+            .paper(SMART_100, "p75", 64.5e6)
+            .paper(SMART_50, "p75", 41.1e6)
+            .paper(FLOW, "p75 x flowlet", 19.6e3)
+            .paper(SMART_100, "p75 x flowlet", 4.6e3)
+            .paper(SMART_50, "p75 x flowlet", 2.9e3);
+    let loads: &[f64] = length.pick(&LOADS_QUICK[..], &LOADS_FULL[..]);
+    let at_loads: Vec<_> = loads
+        .iter()
+        .flat_map(|&load| at(load, in_modes(&up_and_down(paper(), "W-B", load, length), &SWEEP_MODES)))
+        .collect();
+    let sweep = Table::measure(lab, "the same, by load", Profile::Paper, SWEEP_GAUGES, &at_loads);
+    let servers = Table::measure(
+        lab,
+        "sensitivity: strict servers of 1 Gbit/s in place of quotas",
+        Profile::Paper,
+        GAUGES,
+        &in_modes(&strict(setup), &SERVER_MODES),
+    )
+    .with_ratio("p75 x flowlet", "p75", FLOWLET);
+    let measured_here = Table::measure(
+        lab,
+        "a NAT's packet as measured here, links and quotas as published",
+        Profile::Here,
+        GAUGES,
+        &in_modes(&here(base(length)), length.pick(&SWEEP_MODES[..2], &SWEEP_MODES[..])),
+    )
+    .with_ratio("p75 x flowlet", "p75", FLOWLET);
+    Measured {
+        charts: vec![percentile_chart(&by_mode), sweep_chart(&sweep, loads), percentile_chart(&servers),
+            percentile_chart(&measured_here)],
+        tables: vec![by_mode, sweep, servers, measured_here],
+        notes: vec![
+            "warm-up: packets of the first 100 ms do not count; percentiles are of a histogram to three digits".to_owned(),
+            "P-here: 69 ns for a packet, by `rivulet bench nat --flows 100k` where Rivulet was built (median, machine not quiet)".to_owned(),
+            "quotas are an inference from what is published (decision 13); a strict server takes 11.5 us for a packet of \
+             1434 bytes alone"
+                .to_owned(),
+            "how long flows wait depends on how long units are overloaded: so the sweep, and not one point, is what counts"
+                .to_owned(),
+        ],
+    }
+}
+
+fn sweep_chart(sweep: &Table, loads: &[f64]) -> Chart {
+    let series = |mode: &&str| {
+        let points = loads.iter().filter_map(|&load| {
+            let p75 = sweep.get(&at_load(mode, load), "p75")?;
+            Some((load, p75.median / 1e3))
+        });
+        Series::new(*mode, Mark::Line, points)
+    };
+    Chart {
+        title: "p75 by load".to_owned(),
+        x: Axis::linear("demand, as a multiple of that of X1"),
+        y: Axis::logarithmic("p75 of latency at the unit, us"),
+        series: SWEEP_MODES.iter().map(series).collect(),
+    }
+}

@@ -1,0 +1,87 @@
+//! X3: how much units are used.
+
+use super::common::{FLOW_MODES, FLOWLET, at_most, below_all, in_mode, in_modes, plus_rows};
+use super::x01_tracking::{MODES, base, oracle_row};
+use super::{Experiment, Measured};
+use crate::chart::{Axis, Chart, Mark, Series};
+use crate::gauges;
+use crate::runs::Lab;
+use crate::setup::Setup;
+use crate::table::{Gauge, Profile, Table};
+use crate::verdict::{Claim, Figures, Finding, Missing};
+
+/// What is published about utilisation (S92).
+pub const X3: Experiment = Experiment {
+    id: "X3",
+    title: "How much units are used",
+    published: "S92: flows overload units most, smart flows less, flowlets rarely; all flow modes leave more units underloaded",
+    workload: "the runs of X1",
+    matches: &[
+        Claim {
+            text: "flowlets overload units in less than 1 % of units' epochs",
+            test: |f| at_most(f, FLOWLET, "above 100 %", 0.01, 0.01),
+        },
+        Claim {
+            text: "flowlets overload units less than every flow mode",
+            test: |f| below_all(f, FLOWLET, &FLOW_MODES, "above 100 %", 0.01),
+        },
+    ],
+    beats: &[Claim {
+        text: "something of ours takes at most 1.05 of the unit-seconds of perfect packing, and overloads units in less than 1 % \
+               of their epochs",
+        test: beats,
+    }],
+    measure,
+};
+
+const GAUGES: &[&Gauge] =
+    &[&gauges::OVERLOADED, &gauges::UNDERLOADED, &gauges::UNITS, &gauges::UNIT_SECONDS, &gauges::OVER_ORACLE];
+
+fn beats(f: &Figures<'_>) -> Result<Finding, Missing> {
+    let judge = |row: &str| {
+        let [cheap, kind] = [("x oracle", 1.05, 1.0), ("above 100 %", 0.01, 0.01)]
+            .map(|(metric, limit, per)| at_most(f, row, metric, limit, per));
+        Ok(Finding::all([cheap?, kind?]))
+    };
+    let findings: Result<Vec<_>, _> = plus_rows(f, 0).map(judge).collect();
+    Ok(Finding::any(findings?))
+}
+
+fn measure(lab: &mut Lab<'_>) -> Measured {
+    let setup = base(lab.length());
+    let mut table =
+        Table::measure(lab, "units' epochs of 100 ms", Profile::Paper, GAUGES, &in_modes(&setup, &MODES));
+    table.rows.extend(oracle_row(lab, &setup, GAUGES));
+    Measured {
+        charts: vec![chart(lab, &setup)],
+        tables: vec![table],
+        notes: vec![
+            "a unit's load is what it was given in an epoch over what it could do while it was ready; the first epoch does not count"
+                .to_owned(),
+            "the figure shows all seeds".to_owned(),
+        ],
+    }
+}
+
+/// Share of units' epochs with at most a load.
+fn chart(lab: &mut Lab<'_>, setup: &Setup) -> Chart {
+    let subjects = in_modes(setup, &MODES);
+    let series = subjects.iter().map(|subject| {
+        let runs = lab.run(&[&in_mode(setup, &subject.name).setup]);
+        let reports = runs.iter().flatten().filter_map(|run| run.as_ref().ok());
+        let epochs = reports.flat_map(|report| gauges::epochs(report));
+        let mut loads: Vec<f64> = epochs.flat_map(|epoch| epoch.utilisation.iter().map(|u| u.1)).collect();
+        loads.sort_by(f64::total_cmp);
+        let share = |percent: usize| {
+            let at = (loads.len() * percent / 100).min(loads.len().saturating_sub(1));
+            loads.get(at).map(|&load| (load * 100.0, percent as f64))
+        };
+        Series::new(&subject.name, Mark::Line, (0..=100).filter_map(share).filter(|p| p.0 <= 300.0))
+    });
+    Chart {
+        title: "load of units in epochs".to_owned(),
+        x: Axis::linear("load, % of what a unit can do"),
+        y: Axis::linear("share of units' epochs with at most this load, %"),
+        series: series.collect(),
+    }
+}

@@ -1,0 +1,96 @@
+//! X4: how many more occasions for a choice flowlets bring.
+
+use super::common::{FLOWLET, in_mode, paper, show, up_and_down};
+use super::{Experiment, Measured};
+use crate::chart::{Axis, Chart, Mark, Series};
+use crate::gauges;
+use crate::runs::Lab;
+use crate::setup::Setup;
+use crate::table::{Kind, Profile, Subject, Table};
+use crate::verdict::{Claim, Finding};
+
+/// What is published about flowlets per flow (S89, S99).
+pub const X4: Experiment = Experiment {
+    id: "X4",
+    title: "Flowlets per flow",
+    published: "S89: 3.36 times as many occasions to choose a unit as with flows; S99: 5.18 with T = 100 us, 4.66 with 500 us",
+    workload: "W-A and W-B at 1 to 10 Gbit/s; T = 100 and 500 us; a flow is one occasion",
+    matches: &[
+        Claim {
+            text: "W-B, T = 500 us: more than 3.36 flowlets per flow",
+            test: |f| {
+                let found = f.get(&row("W-B", "500us"), "flowlets per flow")?;
+                Ok(Finding::new(found.low > 3.36, show(found, 1.0, "")))
+            },
+        },
+        Claim {
+            text: "more with T = 100 us than with 500 us, on both traces, seed by seed",
+            test: |f| {
+                let judge = |trace| {
+                    let few = f.get(&row(trace, "500us"), "flowlets per flow")?;
+                    let many = f.get(&row(trace, "100us"), "flowlets per flow")?;
+                    let ratio = many.over(few);
+                    let shown = ratio.as_ref().map_or_else(|| "-".to_owned(), |ratio| show(ratio, 1.0, ""));
+                    let holds = ratio.is_some_and(|ratio| ratio.low > 1.0);
+                    Ok(Finding::new(holds, format!("{trace}: {shown} times as many")))
+                };
+                Ok(Finding::all([judge("W-A")?, judge("W-B")?]))
+            },
+        },
+    ],
+    beats: &[],
+    measure,
+};
+
+const TRACES: [&str; 2] = ["W-A", "W-B"];
+const GAPS: [&str; 2] = ["100us", "500us"];
+
+fn row(trace: &str, gap: &str) -> String {
+    format!("{trace}, T = {gap}")
+}
+
+fn measure(lab: &mut Lab<'_>) -> Measured {
+    let length = lab.length();
+    let setup = |trace, gap: &str| -> Setup {
+        let flowlets = in_mode(&up_and_down(paper(), trace, 1.0, length), FLOWLET).setup;
+        // What is the default is left out: so X1 and this have the same run.
+        if gap == "500us" { flowlets } else { flowlets.with("router.gap", gap) }
+    };
+    let pairs = TRACES.iter().flat_map(|trace| GAPS.iter().map(move |gap| (*trace, *gap)));
+    let subjects: Vec<Subject> =
+        pairs.map(|(trace, gap)| Subject::new(row(trace, gap), Kind::Faithful, setup(trace, gap))).collect();
+    let table = Table::measure(
+        lab,
+        "flowlets per flow",
+        Profile::Paper,
+        &[&gauges::FLOWLETS, &gauges::FLOWS],
+        &subjects,
+    )
+    .paper(&row("W-B", "100us"), "flowlets per flow", 5.18)
+    .paper(&row("W-B", "500us"), "flowlets per flow", 4.66);
+    let chart = Chart {
+        title: "flowlets per flow".to_owned(),
+        x: Axis::names("trace", TRACES),
+        y: Axis::logarithmic("flowlets per flow"),
+        series: GAPS.iter().map(|gap| bars(&table, gap)).collect(),
+    };
+    Measured {
+        tables: vec![table],
+        charts: vec![chart],
+        notes: vec![
+            "this is a property of the trace: the papers' are not public, and ours were made such that there are as many bursts \
+             per flow as is published for T = 500 us (S99), so that only the order says something"
+                .to_owned(),
+            "the papers do not say which trace their figures are of; W-B is the one that they show elsewhere".to_owned(),
+            "a short run sees only a part of each long flow".to_owned(),
+        ],
+    }
+}
+
+fn bars(table: &Table, gap: &str) -> Series {
+    let heights = (0..).zip(TRACES).filter_map(|(place, trace)| {
+        let found = table.get(&row(trace, gap), "flowlets per flow")?;
+        Some((f64::from(place), found.median))
+    });
+    Series::new(format!("T = {gap}"), Mark::Bars, heights)
+}

@@ -1,0 +1,151 @@
+//! X5: where states are kept, and how they get to where they are wanted.
+
+use super::common::{
+    FLOWLET, PERCENTILES, at_least, at_most, flat, in_mode, paper, predicted, series_of_rows, show,
+};
+use super::{Experiment, Measured};
+use crate::chart::{Axis, Chart, Mark};
+use crate::gauges;
+use crate::runs::Lab;
+use crate::setup::Setup;
+use crate::table::{Gauge, Kind, Profile, Subject, Table};
+use crate::verdict::{Claim, Figures, Finding, Missing};
+
+/// What is published about the ways of states (S93, S94, S95).
+pub const X5: Experiment = Experiment {
+    id: "X5",
+    title: "Where states are kept, and how they travel",
+    published: "S93, of a NAT: medians 0.67, 0.61 and 0.44 us, tails 168.18, 132.74 and 11.01 us with an external store, with states \
+                fetched on demand, and with states copied ahead; S95: 90.43 % of changes without waiting",
+    workload: "W-B at 4 Gbit/s, P-paper; five functions by the sizes of their states and their costs",
+    matches: &[
+        Claim {
+            text: "NAT: a median of at most 0.67 us with states copied ahead",
+            test: |f| at_most(f, &row("NAT", AHEAD), "p50", 670.0, 1e3),
+        },
+        Claim {
+            text: "every function: the tail (p99) is a 12th of that with states fetched on demand",
+            test: |f| tails(f, ON_DEMAND, 12.0),
+        },
+        Claim {
+            text: "every function: it is a 15th of that with an external store",
+            test: |f| tails(f, STORE, 15.0),
+        },
+        Claim {
+            text: "NAT: at least 90.43 % of changes go without waiting",
+            test: |f| at_least(f, &row("NAT", AHEAD), "seamless", 0.9043, 0.01),
+        },
+    ],
+    beats: &[Claim {
+        text: "NAT: with something of ours, at least 97 % of changes go without waiting, at no more than half of the bandwidth",
+        test: beats,
+    }],
+    measure,
+};
+
+const GAUGES: &[&Gauge] = &[
+    &gauges::P1,
+    &gauges::P25,
+    &gauges::P50,
+    &gauges::P75,
+    &gauges::P99,
+    &gauges::P99_9,
+    &gauges::SEAMLESS,
+    &gauges::PULLS,
+    &gauges::STATE_RATE,
+];
+
+/// A function, the bytes of a flow's state as `rivulet nf list` shows them, and what it takes for a packet: published for a
+/// NAT only (S93). The others that look at headers count as much, one that looks into payloads five times that.
+const FUNCTIONS: [(&str, u32, &str); 5] = [
+    ("NAT", 96, "440ns"),
+    ("load balancer", 64, "440ns"),
+    ("IDS", 384, "2200ns"),
+    ("whitelister", 16, "440ns"),
+    ("policer", 48, "440ns"),
+];
+
+const AHEAD: &str = "ahead";
+const ON_DEMAND: &str = "on demand";
+const NAIVE: &str = "naive store";
+const STORE: &str = "external store";
+const OURS: &str = "plus: predicted target";
+
+fn row(function: &str, manner: &str) -> String {
+    format!("{function}, {manner}")
+}
+
+fn tails(f: &Figures<'_>, manner: &str, least: f64) -> Result<Finding, Missing> {
+    let judge = |(function, ..): (&str, u32, &str)| {
+        let theirs = f.get(&row(function, manner), "p99")?;
+        let ratio = theirs.over(f.get(&row(function, AHEAD), "p99")?);
+        let holds = ratio.as_ref().is_some_and(|ratio| ratio.is_at_least(least));
+        let shown = ratio.map_or_else(|| "-".to_owned(), |ratio| show(&ratio, 1.0, ""));
+        Ok(Finding::new(holds, format!("{function}: {shown} times as long, asked is {least}")))
+    };
+    let findings: Result<Vec<_>, _> = FUNCTIONS.into_iter().map(judge).collect();
+    Ok(Finding::all(findings?))
+}
+
+fn beats(f: &Figures<'_>) -> Result<Finding, Missing> {
+    let share = at_least(f, &row("NAT", OURS), "seamless", 0.97, 0.01)?;
+    let (ours, theirs) = (f.get(&row("NAT", OURS), "states")?, f.get(&row("NAT", AHEAD), "states")?);
+    let ratio = ours.over(theirs);
+    let holds = ratio.as_ref().is_some_and(|ratio| ratio.is_at_most(0.5));
+    let shown = ratio.map_or_else(|| "-".to_owned(), |ratio| show(&ratio, 1.0, ""));
+    Ok(Finding::all([share, Finding::new(holds, format!("{shown} of the bandwidth"))]))
+}
+
+/// States in a store, which takes 100 ns for a request: as one that has several cores to itself.
+fn in_store(base: &Setup, manner: &str) -> Setup {
+    base.clone().with("state.where", manner).with("state.store_time", "100ns")
+}
+
+fn measure(lab: &mut Lab<'_>) -> Measured {
+    let base = in_mode(&flat(paper(), "W-B", "4Gbps", lab.length(), 500, 2_000), FLOWLET).setup;
+    let manners: [(&str, Kind, Setup); 5] = [
+        (NAIVE, Kind::Baseline, in_store(&base, "store-naive")),
+        (STORE, Kind::Baseline, in_store(&base, "store")),
+        (ON_DEMAND, Kind::Baseline, base.clone().with("state.where", "reactive")),
+        (AHEAD, Kind::Faithful, base.clone()),
+        (OURS, Kind::Plus, predicted(base)),
+    ];
+    let subjects: Vec<Subject> = FUNCTIONS
+        .iter()
+        .flat_map(|function| manners.iter().map(move |manner| (function, manner)))
+        .map(|(&(function, bytes, cost), (manner, kind, setup))| {
+            let setup =
+                setup.clone().with("units.state", format!("{bytes}B")).with("units.packet_cost", cost);
+            Subject::new(row(function, manner), *kind, setup)
+        })
+        .collect();
+    let published = [(STORE, 670.0, 168.18e3), (ON_DEMAND, 610.0, 132.74e3), (AHEAD, 440.0, 11.01e3)];
+    let table = Table::measure(lab, "latency at the unit", Profile::Paper, GAUGES, &subjects);
+    let table = published.iter().fold(table, |table, &(manner, p50, p99)| {
+        let row = row("NAT", manner);
+        table.paper(&row, "p50", p50).paper(&row, "p99", p99)
+    });
+    let table = table.paper(&row("NAT", AHEAD), "seamless", 0.9043);
+    let mut of_nat = table.clone();
+    of_nat.rows.retain(|row| row.name.starts_with("NAT"));
+    let chart = Chart {
+        title: "NAT: latency at the unit".to_owned(),
+        x: Axis::names("percentile of packets", PERCENTILES),
+        y: Axis::logarithmic("latency at the unit, us"),
+        series: series_of_rows(&of_nat, &PERCENTILES, 1e3, Mark::Bars),
+    };
+    Measured {
+        tables: vec![table],
+        charts: vec![chart],
+        notes: vec![
+            "external store: states are read when a flowlet begins and written when the flow falls silent, over a link as between units, \
+             100 ns for a request; \
+             naive: before and after every packet. The store is simulated: a run against a real one is not among these experiments"
+                .to_owned(),
+            "costs of a packet are published for a NAT only: the other functions that look at headers count as much, the IDS five \
+             times that"
+                .to_owned(),
+            "the papers do not say which percentile the tail is; here it is the 99th".to_owned(),
+        ],
+    }
+}

@@ -1,0 +1,134 @@
+//! X6: flows that send bursts to spoil the others' latency.
+
+use super::common::{ALARM, FLOWLET, PREDICTED, at_most, flat, in_mode, paper, show, strict};
+use super::{Experiment, Measured};
+use crate::chart::{Axis, Chart, Mark, Series};
+use crate::gauges;
+use crate::runs::Lab;
+use crate::setup::{Setup, toml};
+use crate::table::{Gauge, Kind, Profile, Subject, Table};
+use crate::verdict::{Claim, Figures, Finding, Missing};
+
+/// What is published about adversaries (S96).
+pub const X6: Experiment = Experiment {
+    id: "X6",
+    title: "Adversaries, and flowlets that end by size",
+    published: "S96: where every 100th, 50th or 10th flow sends bursts of 20 packets of 1,400 bytes, ending flowlets at 15 KB cuts the \
+                median from 101 to 87, 201 to 93, 752 to 102 us, and the tail from 678 to 504, 1,500 to 702, 5,200 to 756 us",
+    workload: "W-B at 4 Gbit/s with the adversaries' bursts on top, P-paper; flowlets that end by timeout only, or by size, too",
+    matches: &[
+        Claim {
+            text: "the median is cut by 13 %, 53 % and 86 %",
+            test: |f| cuts(f, "p50", [("1/100", 0.13), ("1/50", 0.53), ("1/10", 0.86)]),
+        },
+        Claim {
+            text: "the tail (p99) is cut by 25 %, 53 % and 85 %",
+            test: |f| cuts(f, "p99", [("1/100", 0.25), ("1/50", 0.53), ("1/10", 0.85)]),
+        },
+    ],
+    beats: &[Claim {
+        text: "something of ours has a p99 with every 10th flow of at most 1.2 times that without an adversary, and below that of \
+               flowlets as published",
+        test: beats,
+    }],
+    measure,
+};
+
+const GAUGES: &[&Gauge] =
+    &[&gauges::P50, &gauges::P75, &gauges::P99, &gauges::UNITS, &gauges::PULLS, &gauges::FLOWLETS];
+
+/// Of how many flows one is an adversary; none: none is.
+const EVERY: [Option<u32>; 4] = [None, Some(100), Some(50), Some(10)];
+
+const TIMEOUT: &str = "timeout only";
+const SIZE: &str = "timeout and size";
+const OURS: [&str; 2] = [PREDICTED, ALARM];
+
+fn row(manner: &str, every: &str) -> String {
+    format!("{manner}, {every}")
+}
+
+fn cuts(f: &Figures<'_>, metric: &str, least: [(&str, f64); 3]) -> Result<Finding, Missing> {
+    let judge = |(every, cut): (&str, f64)| {
+        let (with, without) = (f.get(&row(SIZE, every), metric)?, f.get(&row(TIMEOUT, every), metric)?);
+        let left = with.over(without);
+        let holds = left.as_ref().is_some_and(|left| left.is_at_most(1.0 - cut));
+        let shown = left.map_or_else(|| "-".to_owned(), |left| show(&left, 1.0, ""));
+        Ok(Finding::new(holds, format!("{every}: {shown} is left, asked is at most {:.2}", 1.0 - cut)))
+    };
+    let findings: Result<Vec<_>, _> = least.into_iter().map(judge).collect();
+    Ok(Finding::all(findings?))
+}
+
+fn beats(f: &Figures<'_>) -> Result<Finding, Missing> {
+    let calm = f.get(&row(SIZE, "none"), "p99")?.median;
+    let faithful = f.get(&row(SIZE, "1/10"), "p99")?;
+    let judge = |manner: &&str| {
+        let limit = at_most(f, &row(manner, "1/10"), "p99", 1.2 * calm, 1e3)?;
+        let ours = f.get(&row(manner, "1/10"), "p99")?;
+        let why = format!("flowlets as published {}", show(faithful, 1e3, ""));
+        Ok(Finding::all([limit, Finding::new(ours.is_below(faithful), why)]))
+    };
+    let findings: Result<Vec<_>, _> = OURS.iter().map(judge).collect();
+    Ok(Finding::any(findings?))
+}
+
+fn measure(lab: &mut Lab<'_>) -> Measured {
+    let base = in_mode(&flat(paper(), "W-B", "4Gbps", lab.length(), 400, 2_000), FLOWLET).setup;
+    let by_quota = Table::measure(lab, "latency at the unit", Profile::Paper, GAUGES, &subjects(&base));
+    let by_quota =
+        [("1/100", [101e3, 677.9e3], [87e3, 504.4e3]), ("1/50", [201.2e3, 1.5e6], [93e3, 702.4e3])]
+            .into_iter()
+            .chain([("1/10", [752e3, 5.2e6], [102e3, 756.2e3])])
+            .flat_map(|(every, timeout, size)| [(row(TIMEOUT, every), timeout), (row(SIZE, every), size)])
+            .fold(by_quota, |table, (row, [p50, p99])| table.paper(&row, "p50", p50).paper(&row, "p99", p99));
+    let title = "sensitivity: strict servers of 1 Gbit/s in place of quotas";
+    let servers = Table::measure(lab, title, Profile::Paper, GAUGES, &subjects(&strict(base)));
+    Measured {
+        charts: vec![chart(&by_quota), chart(&servers)],
+        tables: vec![by_quota, servers],
+        notes: vec![
+            "an adversary sends its 20 packets on top of each of its bursts, within 20 us of the trace's natural time: at 4 Gbit/s \
+             faster than any unit; demand and units grow with them"
+                .to_owned(),
+        ],
+    }
+}
+
+fn subjects(base: &Setup) -> Vec<Subject> {
+    let manners = [
+        (TIMEOUT, Kind::Baseline, base.clone().with("router.size_max", "none")),
+        (SIZE, Kind::Faithful, base.clone()),
+        (PREDICTED, Kind::Plus, in_mode(base, PREDICTED).setup),
+        (ALARM, Kind::Plus, in_mode(base, ALARM).setup),
+    ];
+    let rows = manners.iter().flat_map(|manner| EVERY.iter().map(move |every| (manner, every)));
+    rows.map(|((manner, kind, setup), every)| match every {
+        None => Subject::new(row(manner, "none"), *kind, setup.clone()),
+        Some(every) => {
+            let adversary = toml(format!("{{ every = {every} }}"));
+            let setup = setup.clone().with("workload.trace.adversary", adversary);
+            Subject::new(row(manner, &format!("1/{every}")), *kind, setup)
+        }
+    })
+    .collect()
+}
+
+fn chart(table: &Table) -> Chart {
+    const PLACES: [&str; 4] = ["none", "1/100", "1/50", "1/10"];
+    let series = [TIMEOUT, SIZE, PREDICTED, ALARM].into_iter().flat_map(|manner| {
+        ["p50", "p99"].map(|metric| {
+            let points = (0..).zip(PLACES).filter_map(|(place, every)| {
+                let found = table.get(&row(manner, every), metric)?;
+                Some((f64::from(place), found.median / 1e3))
+            });
+            Series::new(format!("{manner}, {metric}"), Mark::Bars, points)
+        })
+    });
+    Chart {
+        title: table.title.clone(),
+        x: Axis::names("flows that are adversaries", PLACES),
+        y: Axis::logarithmic("latency at the unit, us"),
+        series: series.collect(),
+    }
+}

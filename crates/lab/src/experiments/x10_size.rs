@@ -1,0 +1,99 @@
+//! X10: how large a flowlet may be.
+
+use super::common::{PREDICTED, below, in_mode, plus_rows, show};
+use super::x01_tracking::base;
+use super::{Experiment, Measured};
+use crate::chart::{Axis, Chart, Mark, Series};
+use crate::gauges;
+use crate::runs::Lab;
+use crate::table::{Gauge, Kind, Profile, Subject, Table};
+use crate::verdict::{Claim, Figures, Finding, Missing};
+
+/// What is published about B (S100).
+pub const X10: Experiment = Experiment {
+    id: "X10",
+    title: "How large a flowlet may be",
+    published: "S100: a larger B lowers latency, as less states are fetched, and takes more units",
+    workload: "W-B at 1 to 10 Gbit/s, P-paper; B from 2 to 64 KB",
+    matches: &[
+        Claim {
+            text: "p99 is lower with 64 KB than with 2 KB",
+            test: |f| below(f, LARGEST, LEAST, "p99", 1e3),
+        },
+        Claim {
+            text: "with 64 KB it takes more units than with 2 KB",
+            test: |f| below(f, LEAST, LARGEST, "units", 1.0),
+        },
+    ],
+    beats: &[Claim {
+        text: "something of ours with B = 15 KB has a lower p99 than every B of the published algorithm, with no more units than any \
+               of them",
+        test: beats,
+    }],
+    measure,
+};
+
+const GAUGES: &[&Gauge] =
+    &[&gauges::P50, &gauges::P75, &gauges::P99, &gauges::UNITS, &gauges::PULLS, &gauges::SEAMLESS];
+
+const LEAST: &str = "B = 2KB";
+const LARGEST: &str = "B = 64KB";
+const SIZES_KB: [u32; 6] = [2, 4, 8, 15, 32, 64];
+
+/// What is the default, and left out: so X1 and this have the same run.
+const DEFAULT_KB: u32 = 15;
+
+fn beats(f: &Figures<'_>) -> Result<Finding, Missing> {
+    let mut findings = Vec::new();
+    for ours in plus_rows(f, 0) {
+        let mut against = Vec::new();
+        for size in SIZES_KB {
+            let size = format!("B = {size}KB");
+            let (p99, units) = (f.get(ours, "p99")?, f.get(ours, "units")?);
+            let (their_p99, their_units) = (f.get(&size, "p99")?, f.get(&size, "units")?);
+            let holds = p99.is_below(their_p99) && !their_units.is_below(units);
+            let theirs = [show(their_p99, 1e3, "us"), show(their_units, 1.0, "units")].join(" with ");
+            against.push(Finding::new(holds, format!("{size}: {theirs}")));
+        }
+        let all = Finding::all(against);
+        let ours =
+            [show(f.get(ours, "p99")?, 1e3, "us"), show(f.get(ours, "units")?, 1.0, "units")].join(" with ");
+        findings.push(Finding { why: format!("{ours} against {}", all.why), ..all });
+    }
+    Ok(Finding::any(findings))
+}
+
+fn measure(lab: &mut Lab<'_>) -> Measured {
+    let base = base(lab.length());
+    let flowlets = in_mode(&base, "flowlet").setup;
+    let mut subjects: Vec<Subject> = SIZES_KB
+        .into_iter()
+        .map(|size| {
+            let setup = flowlets.clone();
+            let setup =
+                if size == DEFAULT_KB { setup } else { setup.with("router.size_max", format!("{size}KB")) };
+            Subject::new(format!("B = {size}KB"), Kind::Faithful, setup)
+        })
+        .collect();
+    subjects.push(in_mode(&base, PREDICTED));
+    let table = Table::measure(lab, "by B", Profile::Paper, GAUGES, &subjects);
+    let line = |name: &str, metric: &'static str, per: f64| {
+        let points = SIZES_KB.into_iter().filter_map(|size| {
+            let found = table.get(&format!("B = {size}KB"), metric)?;
+            Some((f64::from(size), found.median / per))
+        });
+        Series::new(name, Mark::Line, points)
+    };
+    let chart = |title: &str, label: &str, series| Chart {
+        title: title.to_owned(),
+        x: Axis::linear("B, KB"),
+        y: Axis::linear(label),
+        series: vec![series],
+    };
+    let charts = vec![
+        chart("latency", "p99 of latency at the unit, us", line("flowlet", "p99", 1e3)),
+        chart("units", "units in the mean", line("flowlet", "units", 1.0)),
+        chart("states fetched", "states fetched, thousands", line("flowlet", "pulls", 1e3)),
+    ];
+    Measured { tables: vec![table], charts, notes: Vec::new() }
+}

@@ -1,0 +1,135 @@
+//! X11: to how many units states are copied ahead, and what having one is worth.
+
+use super::common::{FLOWLET, in_mode, paper, predicted, show, up_and_down};
+use super::{Experiment, Measured};
+use crate::chart::{Axis, Chart, Mark, Series};
+use crate::gauges;
+use crate::runs::Lab;
+use crate::table::{Gauge, Kind, Profile, Subject, Table};
+use crate::verdict::{Claim, Figures, Finding, Missing};
+
+/// What is published about K and lambda (S101).
+pub const X11: Experiment = Experiment {
+    id: "X11",
+    title: "Copies ahead, and what they are worth",
+    published: "S101, 15 units of 500 Mbit/s: with K = 3 the tail falls from 107 to 6.8 us as lambda goes from 0 to 0.75; at high \
+                lambda, K from 3 to 9 raises it from 6.8 to 15.2 us; more lambda takes more units",
+    workload: "W-B at 0.5 to 5 Gbit/s, P-paper with units of 500 Mbit/s, 15 at most",
+    matches: &[
+        Claim {
+            text: "K = 3: p99 falls to a tenth from lambda = 0 to 0.75",
+            test: |f| {
+                let ratio = f.get(&row(3, 0.0), "p99")?.over(f.get(&row(3, HIGH), "p99")?);
+                let holds = ratio.as_ref().is_some_and(|ratio| ratio.is_at_least(10.0));
+                let shown = ratio.map_or_else(|| "-".to_owned(), |ratio| show(&ratio, 1.0, ""));
+                Ok(Finding::new(holds, format!("a factor of {shown} against 10")))
+            },
+        },
+        Claim {
+            text: "at lambda = 0.75, K = 9 has a higher p99 than K = 3",
+            test: |f| {
+                let (few, many) = (f.get(&row(3, HIGH), "p99")?, f.get(&row(9, HIGH), "p99")?);
+                let why = format!("{} with 3, {} with 9", show(few, 1e3, "us"), show(many, 1e3, "us"));
+                Ok(Finding::new(few.is_below(many), why))
+            },
+        },
+    ],
+    beats: &[Claim {
+        text: "one copy, to the unit that would be chosen now, has a lower p99 and a larger seamless share than three, at lambda = 0.25 \
+               and at 0.75",
+        test: beats,
+    }],
+    measure,
+};
+
+const GAUGES: &[&Gauge] = &[
+    &gauges::P50,
+    &gauges::P75,
+    &gauges::P99,
+    &gauges::UNITS,
+    &gauges::SEAMLESS,
+    &gauges::PULLS,
+    &gauges::STATE_RATE,
+];
+
+/// The published default.
+const DEFAULT: f64 = 0.25;
+/// What is called high.
+const HIGH: f64 = 0.75;
+
+const LAMBDAS_FULL: [f64; 5] = [0.0, DEFAULT, 0.5, HIGH, 1.0];
+const LAMBDAS_QUICK: [f64; 3] = [0.0, DEFAULT, HIGH];
+const KS_FULL: [u32; 5] = [1, 3, 5, 7, 9];
+const KS_QUICK: [u32; 3] = [1, 3, 9];
+
+fn row(k: u32, lambda: f64) -> String {
+    format!("K = {k}, lambda = {lambda}")
+}
+
+fn ours(lambda: f64) -> String {
+    format!("plus: predicted, lambda = {lambda}")
+}
+
+fn beats(f: &Figures<'_>) -> Result<Finding, Missing> {
+    let mut findings = Vec::new();
+    for lambda in [DEFAULT, HIGH] {
+        let (a, b) = (ours(lambda), row(3, lambda));
+        let (p99, their_p99) = (f.get(&a, "p99")?, f.get(&b, "p99")?);
+        let (share, their_share) = (f.get(&a, "seamless")?, f.get(&b, "seamless")?);
+        let why = format!(
+            "lambda {lambda}: p99 {} against {}, seamless {} against {}",
+            show(p99, 1e3, "us"),
+            show(their_p99, 1e3, "us"),
+            show(share, 0.01, "%"),
+            show(their_share, 0.01, "%")
+        );
+        findings.push(Finding::new(p99.is_below(their_p99) && their_share.is_below(share), why));
+    }
+    Ok(Finding::all(findings))
+}
+
+fn measure(lab: &mut Lab<'_>) -> Measured {
+    let length = lab.length();
+    let setup = up_and_down(paper(), "W-B", 0.5, length)
+        .with("units.capacity", "500Mbps")
+        .with("units.count", "1..15");
+    let setup = in_mode(&setup, FLOWLET).setup;
+    let lambdas = length.pick(&LAMBDAS_QUICK[..], &LAMBDAS_FULL[..]);
+    let ks = length.pick(&KS_QUICK[..], &KS_FULL[..]);
+    let mut subjects = Vec::new();
+    for &k in ks {
+        subjects.extend(lambdas.iter().map(|&lambda| {
+            let setup = setup.clone().with("router.targets_count", k).with("router.lambda", lambda);
+            Subject::new(row(k, lambda), Kind::Faithful, setup)
+        }));
+    }
+    subjects.extend([DEFAULT, HIGH].map(|lambda| {
+        Subject::new(ours(lambda), Kind::Plus, predicted(setup.clone()).with("router.lambda", lambda))
+    }));
+    let table = Table::measure(lab, "by K and lambda", Profile::Paper, GAUGES, &subjects)
+        .paper(&row(3, 0.0), "p99", 107e3)
+        .paper(&row(3, HIGH), "p99", 6.8e3)
+        .paper(&row(9, HIGH), "p99", 15.2e3);
+    let charts = [("p99", "p99 of latency at the unit, us", 1e3), ("units", "units in the mean", 1.0)]
+        .into_iter()
+        .chain([("seamless", "changes without waiting, %", 0.01)])
+        .map(|(metric, label, per)| chart(&table, ks, lambdas, metric, label, per));
+    Measured {
+        charts: charts.collect(),
+        tables: vec![table],
+        notes: vec!["the papers do not say which percentile the tail is; here it is the 99th".to_owned()],
+    }
+}
+
+fn chart(table: &Table, ks: &[u32], lambdas: &[f64], metric: &str, label: &str, per: f64) -> Chart {
+    let line = |name: String, row: &dyn Fn(f64) -> String| {
+        let points = lambdas
+            .iter()
+            .filter_map(|&lambda| Some((lambda, table.get(&row(lambda), metric)?.median / per)));
+        Series::new(name, Mark::Line, points)
+    };
+    let mut series: Vec<Series> =
+        ks.iter().map(|&k| line(format!("K = {k}"), &|lambda| row(k, lambda))).collect();
+    series.push(line("plus: predicted".to_owned(), &ours));
+    Chart { title: metric.to_owned(), x: Axis::linear("lambda"), y: Axis::linear(label), series }
+}

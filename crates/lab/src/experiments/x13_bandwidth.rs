@@ -1,0 +1,135 @@
+//! X13: what it takes to copy states ahead.
+
+use super::common::{FLOWLET, in_mode, predicted, show};
+use super::x01_tracking::base;
+use super::{Experiment, Measured};
+use crate::chart::{Axis, Chart, Mark, Series};
+use crate::gauges;
+use crate::runs::Lab;
+use crate::setup::Setup;
+use crate::table::{Gauge, Kind, Profile, Subject, Table};
+use crate::verdict::{Claim, Figures, Finding, Missing};
+
+/// What is published about the bandwidth of states (S103, S57).
+pub const X13: Experiment = Experiment {
+    id: "X13",
+    title: "What states take on links",
+    published: "S103, K = 3: NAT 3.62, load balancer 4.13, IDS 3.12, UDP whitelister 2.9, policer 4.8 Mbit/s",
+    workload: "W-B at 1 to 10 Gbit/s, P-paper; the state sizes of our functions; copies to three units (weighted), the first, the \
+               least loaded, all, or the one that would be chosen now",
+    matches: &[Claim {
+        text: "for each function, no more than is published, at the flowlet rate that W-B has at 10 Gbit/s",
+        test: matches,
+    }],
+    beats: &[Claim {
+        text: "copies to the unit that would be chosen now take at most half of what three weighted ones take, and at least as many \
+               changes go without waiting",
+        test: beats,
+    }],
+    measure,
+};
+
+const GAUGES: &[&Gauge] = &[
+    &gauges::STATE_RATE,
+    &gauges::STATE_PER_FLOWLET,
+    &gauges::STATE_RATE_PER_UNIT,
+    &gauges::SEAMLESS,
+    &gauges::PULLS,
+];
+
+/// A function, the bytes of a flow's state as `rivulet nf list` shows them, and what is published for K = 3, in bit/s.
+const FUNCTIONS: [(&str, u32, f64); 5] = [
+    ("NAT", 96, 3.62e6),
+    ("load balancer", 64, 4.13e6),
+    ("IDS", 384, 3.12e6),
+    ("whitelister", 16, 2.9e6),
+    ("policer", 48, 4.8e6),
+];
+
+/// Flowlets that W-B has in a second at 10 Gbit/s: 199 K flows of 4.66 flowlets each (S86, S99), whose 6.4 M packets of 833
+/// bytes, our workload's mean, take 4.27 s.
+const FLOWLETS_PER_SECOND: f64 = 199e3 * 4.66 / (6.4e6 * 833.0 * 8.0 / 10e9);
+
+const WEIGHTED: &str = "weighted";
+const PREDICTED: &str = "plus: predicted";
+
+fn row(function: &str, targets: &str) -> String {
+    format!("{function}, {targets}")
+}
+
+fn matches(f: &Figures<'_>) -> Result<Finding, Missing> {
+    let judge = |(function, _, rate): (&str, u32, f64)| {
+        let found = f.get(&row(function, WEIGHTED), "per flowlet")?;
+        let limit = rate / FLOWLETS_PER_SECOND;
+        let why = format!("{function} {} against {limit:.0} bit per flowlet", show(found, 1.0, ""));
+        Ok(Finding::new(found.is_at_most(limit), why))
+    };
+    let findings: Result<Vec<_>, _> = FUNCTIONS.into_iter().map(judge).collect();
+    Ok(Finding::all(findings?))
+}
+
+fn beats(f: &Figures<'_>) -> Result<Finding, Missing> {
+    let (name, ..) = FUNCTIONS[0];
+    let (ours, theirs) = (row(name, PREDICTED), row(name, WEIGHTED));
+    let share = f.get(&ours, "per flowlet")?.over(f.get(&theirs, "per flowlet")?);
+    let holds = share.as_ref().is_some_and(|share| share.is_at_most(0.5));
+    let shown = share.map_or_else(|| "-".to_owned(), |share| show(&share, 1.0, ""));
+    let (seamless, their_seamless) = (f.get(&ours, "seamless")?, f.get(&theirs, "seamless")?);
+    let why = format!(
+        "{name}: {shown} of the bandwidth; seamless {} against {}",
+        show(seamless, 0.01, "%"),
+        show(their_seamless, 0.01, "%")
+    );
+    Ok(Finding::new(holds && !seamless.is_below(their_seamless), why))
+}
+
+fn measure(lab: &mut Lab<'_>) -> Measured {
+    let flowlets = in_mode(&base(lab.length()), FLOWLET).setup;
+    let manners: [(&str, Kind, Setup); 5] = [
+        (WEIGHTED, Kind::Faithful, flowlets.clone()),
+        ("first", Kind::Baseline, flowlets.clone().with("router.targets", "first")),
+        ("least loaded", Kind::Baseline, flowlets.clone().with("router.targets", "least-loaded")),
+        ("all", Kind::Baseline, flowlets.clone().with("router.targets", "all")),
+        (PREDICTED, Kind::Plus, predicted(flowlets.clone())),
+    ];
+    // Short runs: all functions in the published manner, and the first one in all manners.
+    let is_wanted = |function: usize, manner: usize| lab.length().pick(function == 0 || manner == 0, true);
+    let mut subjects = Vec::new();
+    for (i, (function, bytes, _)) in FUNCTIONS.into_iter().enumerate() {
+        for (_, (manner, kind, setup)) in manners.iter().enumerate().filter(|&(j, _)| is_wanted(i, j)) {
+            let setup = setup.clone().with("units.state", format!("{bytes}B"));
+            subjects.push(Subject::new(row(function, manner), *kind, setup));
+        }
+    }
+    let mut table = Table::measure(lab, "states on links", Profile::Paper, GAUGES, &subjects);
+    for (function, _, rate) in FUNCTIONS {
+        table = table.paper(&row(function, WEIGHTED), "states", rate);
+    }
+    let places = || (0..).zip(manners.iter().map(|manner| manner.0));
+    let series = FUNCTIONS.into_iter().map(|(function, ..)| {
+        let points = places().filter_map(|(place, manner)| {
+            Some((f64::from(place), table.get(&row(function, manner), "states")?.median / 1e6))
+        });
+        Series::new(function, Mark::Bars, points)
+    });
+    let chart = Chart {
+        title: "states on links".to_owned(),
+        x: Axis::names("copies to", places().map(|(_, manner)| manner)),
+        y: Axis::linear("Mbit/s"),
+        series: series.collect(),
+    };
+    Measured {
+        charts: vec![chart],
+        tables: vec![table],
+        notes: vec![
+            "bytes of states only: headers of messages do not count".to_owned(),
+            format!(
+                "the papers do not say at which flowlet rate, or whether of a unit or of all. At the {:.0} thousand flowlets that W-B has \
+                 in a second at 10 Gbit/s, their 3.62 Mbit/s of a NAT are {:.1} bytes for each: less than one copy of an address and a \
+                 port. So theirs are more likely of a unit, or not each flowlet's state is copied; we hold ourselves to the plain reading",
+                FLOWLETS_PER_SECOND / 1e3,
+                3.62e6 / FLOWLETS_PER_SECOND / 8.0
+            ),
+        ],
+    }
+}

@@ -1,0 +1,263 @@
+//! X14: what is paid, and by whom.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use sim::workload::Packets;
+use sim::{Epoch, Report, Scenario};
+
+use super::common::{FLOWLET, in_mode, show};
+use super::x01_tracking::base;
+use super::{Experiment, Measured};
+use crate::chart::{Axis, Chart, Mark, Series};
+use crate::gauges;
+use crate::runs::Lab;
+use crate::table::{Cell, Kind, Metric, Profile, Row, Table, Unit};
+use crate::verdict::{Claim, Finding};
+
+/// What is asked about bills (S83, S84).
+pub const X14: Experiment = Experiment {
+    id: "X14",
+    title: "What is paid, and by whom",
+    published: "S83, S84: tenants pay for packets, perhaps for flowlets, too; competitive with virtual machines (no figures)",
+    workload: "W-B at 1 to 10 Gbit/s, P-paper; ideal: each epoch's work at the price of a full unit",
+    matches: &[Claim {
+        text: "per packet, a tenant pays within 5 % of the price of the work done",
+        test: |f| {
+            let found = f.get(PER_PACKET, "paid x ideal")?;
+            let holds = found.is_at_least(0.95) && found.is_at_most(1.05);
+            Ok(Finding::new(holds, show(found, 1.0, "")))
+        },
+    }],
+    beats: &[Claim {
+        text: "the tariff for packets and flowlets covers what units cost in every epoch",
+        test: |f| {
+            let found = f.get(MIXED, "epochs covered")?;
+            Ok(Finding::new(found.is_at_least(1.0), show(found, 0.01, "%")))
+        },
+    }],
+    measure,
+};
+
+const METRICS: [Metric; 3] = [
+    Metric { name: "paid x ideal", unit: Unit::Ratio },
+    Metric { name: "not paid", unit: Unit::Share },
+    Metric { name: "epochs covered", unit: Unit::Share },
+];
+
+const PER_PACKET: &str = "per packet";
+const MIXED: &str = "plus: per packet and flowlet";
+
+/// The seed that prices are set with; no row is measured with it (R2).
+const TUNING_SEED: u64 = 1_000_001;
+
+/// What the smallest instance of a function service costs against a whole processor: 128 of 1,769 MB.
+const SMALLEST_INSTANCE: f64 = 128.0 / 1_769.0;
+
+/// Prices in seconds of a unit.
+#[derive(Clone, Copy, Debug)]
+struct Prices {
+    packet: f64,
+    flowlet: f64,
+}
+
+/// What a run was about, in seconds of a unit.
+struct Account {
+    /// Of each epoch: the work, the units' time, packets, flowlets.
+    epochs: Vec<[f64; 4]>,
+    /// As many units as the busiest epoch needs, all the time.
+    peak: f64,
+    /// As few units as can hold each epoch's demand.
+    packed: f64,
+}
+
+impl Account {
+    fn of(report: &Report) -> Account {
+        let epochs = gauges::epochs(report);
+        let seconds = |epoch: &Epoch| epoch.length_ns as f64 * 1e-9;
+        let work = |epoch: &Epoch| epoch.demand_bps / (epoch.provisioned_bps / epoch.units) * seconds(epoch);
+        let packed = gauges::oracle(epochs);
+        let most = packed.iter().map(|epoch| epoch.units).fold(0.0, f64::max);
+        let of = |e: &Epoch| [work(e), e.unit_seconds, e.processed as f64, e.flowlets as f64];
+        Account {
+            epochs: epochs.iter().map(of).collect(),
+            peak: most * epochs.iter().map(seconds).sum::<f64>(),
+            packed: packed.iter().map(|epoch| epoch.unit_seconds).sum(),
+        }
+    }
+
+    fn sum(&self, column: usize) -> f64 {
+        self.epochs.iter().map(|epoch| epoch[column]).sum()
+    }
+
+    fn work(&self) -> f64 {
+        self.sum(0)
+    }
+
+    fn cost(&self) -> f64 {
+        self.sum(1)
+    }
+
+    /// What packets and flowlets bring.
+    fn revenue(&self, prices: Prices) -> f64 {
+        self.sum(2) * prices.packet + self.sum(3) * prices.flowlet
+    }
+
+    /// Share of epochs in which they bring what the units cost.
+    fn covered(&self, prices: Prices) -> f64 {
+        let is_covered = |&&[_, cost, packets, flowlets]: &&[f64; 4]| {
+            packets * prices.packet + flowlets * prices.flowlet >= cost
+        };
+        self.epochs.iter().filter(is_covered).count() as f64 / self.epochs.len().max(1) as f64
+    }
+
+    /// The three figures of a tenant who pays so much.
+    fn figures(&self, paid: f64, covered: f64) -> [f64; 3] {
+        [paid / self.work(), 1.0 - paid / self.cost(), covered]
+    }
+}
+
+fn measure(lab: &mut Lab<'_>) -> Measured {
+    let setup = in_mode(&base(lab.length()), FLOWLET).setup;
+    let tuning = lab.run_seed(&setup, TUNING_SEED);
+    let runs = lab.run(&[&setup]).pop().unwrap_or_default();
+    let failures: Vec<String> = runs.iter().chain([&tuning]).filter_map(|run| run.clone().err()).collect();
+    let reports: Vec<Arc<Report>> = runs.into_iter().filter_map(Result::ok).collect();
+    let accounts: Vec<Account> = reports.iter().map(|report| Account::of(report)).collect();
+    let (packet, mixed) = tuning.as_ref().map_or((free(), free()), |report| prices(&Account::of(report)));
+    let text = setup.to_string();
+    let flow_seconds: Vec<f64> = reports.iter().map(|report| flow_seconds(&text, report.seed)).collect();
+
+    let rows = [
+        tariff(PER_PACKET, Kind::Faithful, &accounts, |a, _| a.figures(a.revenue(packet), a.covered(packet))),
+        tariff(MIXED, Kind::Plus, &accounts, |a, _| a.figures(a.revenue(mixed), a.covered(mixed))),
+        tariff("machines, by the second", Kind::Baseline, &accounts, |a, _| no_epochs(a, a.packed)),
+        tariff("machines, by the hour", Kind::Baseline, &accounts, |a, _| no_epochs(a, a.peak)),
+        tariff("functions, per flow", Kind::Baseline, &accounts, |a, i| {
+            no_epochs(a, flow_seconds.get(i).map_or(f64::NAN, |s| s * SMALLEST_INSTANCE))
+        }),
+    ];
+    let mut table = Table {
+        title: "what a tenant pays".to_owned(),
+        profile: Profile::Paper,
+        metrics: METRICS.to_vec(),
+        rows: rows.into(),
+    };
+    for row in &mut table.rows {
+        row.scenario.clone_from(&text);
+        if !failures.is_empty() {
+            row.cells = vec![Cell::default(); METRICS.len()];
+        }
+    }
+    if let Some(row) = table.rows.first_mut() {
+        row.failures = failures;
+    }
+    let points = (0..)
+        .zip(&table.rows)
+        .filter_map(|(place, row)| Some((f64::from(place), table.get(&row.name, METRICS[0].name)?.median)));
+    let chart = Chart {
+        title: "what a tenant pays".to_owned(),
+        x: Axis::names("tariff", ["packets", "and flowlets", "machines, s", "machines, h", "functions"]),
+        y: Axis::linear("paid, as a multiple of the price of the work done"),
+        series: vec![Series::new("paid", Mark::Bars, points)],
+    };
+    Measured {
+        tables: vec![table],
+        charts: vec![chart],
+        notes: vec![
+            format!(
+                "prices are set with seed {TUNING_SEED}, on which nothing is measured: a packet's such that all work is paid; with \
+                 flowlets, a tenth on top, such that both pay for all of the units' time"
+            ),
+            "not paid: the share of the units' time that what the tenant pays does not cover, and the provider bears; below 0, he earns"
+                .to_owned(),
+            "machines are at their best here: as few as can hold each epoch's demand, by the second; as many as the busiest epoch needs, \
+             by the hour"
+                .to_owned(),
+            "functions per flow: an instance for each flow from its first to its last packet, waiting included, of the smallest size \
+             (128 of 1,769 MB of a processor)"
+                .to_owned(),
+        ],
+    }
+}
+
+/// Nothing is paid.
+fn free() -> Prices {
+    Prices { packet: 0.0, flowlet: 0.0 }
+}
+
+/// The tariff for packets, and that for packets and flowlets.
+fn prices(tuning: &Account) -> (Prices, Prices) {
+    let per_packet = |paid: f64| paid / tuning.sum(2).max(1.0);
+    let flowlet = 0.1 * tuning.cost() / tuning.sum(3).max(1.0);
+    (
+        Prices { packet: per_packet(tuning.work()), flowlet: 0.0 },
+        Prices { packet: per_packet(tuning.cost()), flowlet },
+    )
+}
+
+/// Whoever pays for time pays nothing to the provider of units: there is nothing to be covered.
+fn no_epochs(account: &Account, paid: f64) -> [f64; 3] {
+    let [ratio, ..] = account.figures(paid, 0.0);
+    [ratio, f64::NAN, f64::NAN]
+}
+
+fn tariff(
+    name: &str,
+    kind: Kind,
+    accounts: &[Account],
+    figures: impl Fn(&Account, usize) -> [f64; 3],
+) -> Row {
+    let seeds: Vec<[f64; 3]> = accounts.iter().enumerate().map(|(i, account)| figures(account, i)).collect();
+    let column = |i: usize| seeds.iter().map(|seed| seed[i]).collect();
+    Row::of(name, kind, vec![column(0), column(1), column(2)])
+}
+
+/// Time from the first to the last packet of each flow, added up, in seconds; the warm-up does not count.
+fn flow_seconds(text: &str, seed: u64) -> f64 {
+    let Ok(scenario) = Scenario::parse(text) else { return f64::NAN };
+    let (from_ns, to_ns) = (scenario.run.epoch.0, scenario.run.time.0);
+    let mut flows: HashMap<u32, (u64, u64)> = HashMap::new();
+    for packet in Packets::new(&scenario.workload, seed).take_while(|packet| packet.time_ns < to_ns) {
+        if packet.time_ns >= from_ns {
+            let times = flows.entry(packet.flow).or_insert((packet.time_ns, packet.time_ns));
+            times.1 = packet.time_ns;
+        }
+    }
+    // Whole numbers: their sum does not depend on the order.
+    flows.values().map(|(first, last)| last - first).sum::<u64>() as f64 * 1e-9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_adds_up() {
+        let epoch = |demand_bps, units, processed, flowlets| Epoch {
+            length_ns: 1_000_000_000,
+            demand_bps,
+            units,
+            provisioned_bps: units * 1e9,
+            unit_seconds: units,
+            processed,
+            flowlets,
+            ..Epoch::default()
+        };
+        let epochs = [epoch(1.5e9, 4.0, 1_000, 10), epoch(0.5e9, 2.0, 3_000, 30)];
+        let account = Account {
+            epochs: epochs
+                .iter()
+                .map(|e| [e.demand_bps * 1e-9, e.unit_seconds, e.processed as f64, e.flowlets as f64])
+                .collect(),
+            peak: 4.0,
+            packed: 3.0,
+        };
+        let (packets, mixed) = prices(&account);
+        assert!((account.revenue(packets) - account.work()).abs() < 1e-9);
+        assert!((account.revenue(mixed) - 1.1 * account.cost()).abs() < 1e-9);
+        assert_eq!(account.covered(mixed), 0.5);
+        let [ratio, unpaid, _] = account.figures(3.0, 0.0);
+        assert_eq!((ratio, unpaid), (1.5, 0.5));
+    }
+}

@@ -1,0 +1,35 @@
+//! The experiments that compare Rivulet with what is published about the systems that it is made of.
+//!
+//! An [`Experiment`] runs scenarios of [`sim`] with several seeds, puts what came of them beside the published figures, and
+//! says whether it matches them, and whether something of our own is better: claims are code ([`Claim`]), and hold only if
+//! the intervals of the figures do not overlap. This crate reads and writes no files.
+//!
+//! ```
+//! use lab::{Lab, Length, experiments};
+//!
+//! let experiment = experiments().iter().find(|experiment| experiment.id == "X4");
+//! let mut lab = Lab::new(Length::Smoke, 1, |_| {});
+//! let outcome = experiment.map(|experiment| experiment.run(&mut lab));
+//! assert!(outcome.is_some_and(|outcome| outcome.failures().count() == 0));
+//! ```
+
+mod chart;
+mod draw;
+mod experiments;
+pub mod gauges;
+mod outcome;
+mod runs;
+mod setup;
+mod statistics;
+mod table;
+mod verdict;
+
+pub use chart::{Axis, Chart, Mark, Scale, Series};
+pub use draw::{DrawError, svg};
+pub use experiments::{Experiment, experiments};
+pub use outcome::Outcome;
+pub use runs::{Lab, Length, Run, Step};
+pub use setup::{Setup, Value, toml};
+pub use statistics::{Estimate, interval, median};
+pub use table::{Cell, Gauge, Kind, Metric, Profile, Row, Subject, Table, Unit};
+pub use verdict::{Answer, Claim, Figures, Finding, Judged, Missing, Verdict};

@@ -1,0 +1,172 @@
+//! What an experiment has shown, as files have it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde::{Serialize, Serializer};
+
+use crate::chart::Chart;
+use crate::draw::{DrawError, svg};
+use crate::statistics::Estimate;
+use crate::table::{Cell, Kind, Profile, Row, Table, Unit};
+use crate::verdict::{Answer, Judged, Verdict};
+
+/// What an experiment has shown.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The experiment.
+    pub id: &'static str,
+    /// What it is about.
+    pub title: &'static str,
+    /// What is published.
+    pub published: &'static str,
+    /// Seeds of each row.
+    pub seeds: u32,
+    /// What was measured.
+    pub tables: Vec<Table>,
+    /// Whether it matches what is published.
+    pub matched: Verdict,
+    /// Whether it is better.
+    pub beaten: Verdict,
+    /// What one has to know to read the tables.
+    pub notes: Vec<String>,
+    /// What it looks like.
+    pub charts: Vec<Chart>,
+}
+
+impl Outcome {
+    /// Runs that did what they must not, or could not be done: the row, and why.
+    pub fn failures(&self) -> impl Iterator<Item = (&str, &str)> {
+        let rows = self.tables.iter().flat_map(|table| &table.rows);
+        rows.flat_map(|row| row.failures.iter().map(|why| (row.name.as_str(), why.as_str())))
+    }
+
+    /// A line for each figure, with what it is about and the values of all seeds.
+    pub fn csv(&self) -> String {
+        let mut text =
+            "experiment,profile,table,row,kind,metric,unit,paper,median,low,high,values\n".to_owned();
+        for table in &self.tables {
+            for row in &table.rows {
+                for (metric, cell) in table.metrics.iter().zip(&row.cells) {
+                    let [paper, median, low, high, values] = numbers(cell);
+                    let names = [self.id, table.profile.name(), &table.title, &row.name, row.kind.name()];
+                    let names = names.map(quoted).join(",");
+                    // Writing to a string cannot fail.
+                    let _ = writeln!(
+                        text,
+                        "{names},{},{},{paper},{median},{low},{high},{values}",
+                        quoted(metric.name),
+                        metric.unit.name()
+                    );
+                }
+            }
+        }
+        text
+    }
+
+    /// The picture.
+    ///
+    /// # Errors
+    /// If the drawing library refuses.
+    pub fn svg(&self) -> Result<String, DrawError> {
+        svg(&self.charts)
+    }
+}
+
+/// Paper, median, interval and values, as far as they are there.
+fn numbers(cell: &Cell) -> [String; 5] {
+    let show = |value: f64| value.to_string();
+    let measured = |of: fn(&Estimate) -> f64| cell.measured.as_ref().map(of).map(show).unwrap_or_default();
+    let values = cell.measured.iter().flat_map(|estimate| &estimate.values);
+    let values: Vec<String> = values.map(|&value| show(value)).collect();
+    [
+        cell.paper.map(show).unwrap_or_default(),
+        measured(|estimate| estimate.median),
+        measured(|estimate| estimate.low),
+        measured(|estimate| estimate.high),
+        values.join(" "),
+    ]
+}
+
+/// A field of a CSV file (RFC 4180 2).
+fn quoted(field: &str) -> String {
+    match field.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", field.replace('"', "\"\"")),
+        false => field.to_owned(),
+    }
+}
+
+impl Serialize for Outcome {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let rows = self.tables.iter().flat_map(|table| table.rows.iter().map(|row| JsonRow::new(table, row)));
+        let json = Json {
+            id: self.id,
+            title: self.title,
+            published: self.published,
+            seeds: self.seeds,
+            matched: self.matched.answer,
+            beaten: self.beaten.answer,
+            match_claims: &self.matched.claims,
+            beat_claims: &self.beaten.claims,
+            notes: &self.notes,
+            rows: rows.collect(),
+        };
+        json.serialize(to)
+    }
+}
+
+#[derive(Serialize)]
+struct Json<'a> {
+    id: &'static str,
+    title: &'static str,
+    published: &'static str,
+    seeds: u32,
+    #[serde(rename = "match")]
+    matched: Answer,
+    #[serde(rename = "beat")]
+    beaten: Answer,
+    match_claims: &'a [Judged],
+    beat_claims: &'a [Judged],
+    notes: &'a [String],
+    rows: Vec<JsonRow<'a>>,
+}
+
+#[derive(Serialize)]
+struct JsonRow<'a> {
+    table: &'a str,
+    profile: Profile,
+    row: &'a str,
+    kind: Kind,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    scenario: &'a str,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    failures: &'a [String],
+    figures: BTreeMap<&'static str, JsonFigure<'a>>,
+}
+
+#[derive(Serialize)]
+struct JsonFigure<'a> {
+    unit: Unit,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paper: Option<f64>,
+    #[serde(flatten)]
+    measured: Option<&'a Estimate>,
+}
+
+impl<'a> JsonRow<'a> {
+    fn new(table: &'a Table, row: &'a Row) -> JsonRow<'a> {
+        let figures = table.metrics.iter().zip(&row.cells).map(|(metric, cell)| {
+            let Cell { measured, paper } = cell;
+            (metric.name, JsonFigure { unit: metric.unit, paper: *paper, measured: measured.as_ref() })
+        });
+        JsonRow {
+            table: &table.title,
+            profile: table.profile,
+            row: &row.name,
+            kind: row.kind,
+            scenario: &row.scenario,
+            failures: &row.failures,
+            figures: figures.collect(),
+        }
+    }
+}

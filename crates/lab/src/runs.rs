@@ -1,0 +1,179 @@
+//! Runs of scenarios with seeds: on all cores, each only once.
+
+use std::collections::HashMap;
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+
+use sim::{Report, Scenario, Simulation};
+
+use crate::setup::Setup;
+
+/// How much is simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// So short that it only shows that everything works.
+    Smoke,
+    /// Short runs of few seeds: less than a minute for an experiment, on two cores.
+    Quick,
+    /// The workload in its full length, with 20 seeds (R6).
+    Full,
+}
+
+impl Length {
+    /// Seeds, unless something else is wanted.
+    pub fn seeds(self) -> u32 {
+        match self {
+            Length::Smoke => 1,
+            Length::Quick => 3,
+            Length::Full => 20,
+        }
+    }
+
+    /// Of two, the one for short runs or the one for full ones.
+    pub(crate) fn pick<T>(self, short: T, full: T) -> T {
+        match self {
+            Length::Smoke | Length::Quick => short,
+            Length::Full => full,
+        }
+    }
+}
+
+/// What has become of a run: a report, or why there is none.
+pub type Run = Result<Arc<Report>, String>;
+
+/// How far a lab has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The mode of the run that is over.
+    pub mode: String,
+    /// Its seed.
+    pub seed: u64,
+    /// Runs of this batch that are over.
+    pub done: usize,
+    /// Runs of this batch.
+    pub all: usize,
+}
+
+/// Runs scenarios, and remembers what came of them: experiments share runs.
+pub struct Lab<'a> {
+    length: Length,
+    seeds: u32,
+    runs: HashMap<(String, u64), Run>,
+    progress: Box<dyn FnMut(&Step) + 'a>,
+}
+
+impl<'a> Lab<'a> {
+    /// A lab for runs of this length with the seeds from 1 to `seeds`, that says which runs are over.
+    pub fn new(length: Length, seeds: u32, progress: impl FnMut(&Step) + 'a) -> Lab<'a> {
+        Lab { length, seeds: seeds.max(1), runs: HashMap::new(), progress: Box::new(progress) }
+    }
+
+    /// How much is simulated.
+    pub fn length(&self) -> Length {
+        self.length
+    }
+
+    /// How many seeds.
+    pub fn seeds(&self) -> u32 {
+        self.seeds
+    }
+
+    /// Runs each of these with each seed, as far as that was not done before.
+    pub fn run(&mut self, setups: &[&Setup]) -> Vec<Vec<Run>> {
+        let seeds = 1..=u64::from(self.seeds);
+        let jobs_of = |setup: &&Setup| {
+            let text = setup.to_string();
+            seeds.clone().map(move |seed| (text.clone(), seed)).collect::<Vec<_>>()
+        };
+        let jobs: Vec<Vec<(String, u64)>> = setups.iter().map(jobs_of).collect();
+        self.run_missing(&jobs.concat());
+        jobs.iter().map(|jobs| jobs.iter().map(|job| self.result(job)).collect()).collect()
+    }
+
+    /// Runs this with one seed that is not among those of the lab, perhaps.
+    pub fn run_seed(&mut self, setup: &Setup, seed: u64) -> Run {
+        let job = (setup.to_string(), seed);
+        self.run_missing(std::slice::from_ref(&job));
+        self.result(&job)
+    }
+
+    fn result(&self, job: &(String, u64)) -> Run {
+        let run = self.runs.get(job).cloned();
+        run.unwrap_or_else(|| Err("the run has ended without a result".to_owned()))
+    }
+
+    fn run_missing(&mut self, wanted: &[(String, u64)]) {
+        let mut jobs: Vec<(String, u64)> = Vec::new();
+        for job in wanted {
+            if !self.runs.contains_key(job) && !jobs.contains(job) {
+                jobs.push(job.clone());
+            }
+        }
+        self.run_jobs(&jobs);
+    }
+
+    fn run_jobs(&mut self, jobs: &[(String, u64)]) {
+        let next = AtomicUsize::new(0);
+        let workers = std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(jobs.len());
+        let (over, runs) = mpsc::channel();
+        std::thread::scope(|scope| {
+            for _ in 0..workers {
+                let (over, next) = (over.clone(), &next);
+                scope.spawn(move || {
+                    while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        // Who listens goes only when all is over.
+                        let _ = over.send((job.clone(), simulate(&job.0, job.1)));
+                    }
+                });
+            }
+            drop(over);
+            for (done, (job, run)) in (1..).zip(&runs) {
+                let mode = run.as_ref().map_or_else(|_| "a run that failed".to_owned(), |r| r.mode.clone());
+                (self.progress)(&Step { mode, seed: job.1, done, all: jobs.len() });
+                self.runs.insert(job, run);
+            }
+        });
+    }
+}
+
+fn simulate(text: &str, seed: u64) -> Run {
+    let scenario = Scenario::parse(text).map_err(|error| error.to_string())?;
+    let simulation = Simulation::new(scenario, seed).map_err(|error| error.to_string())?;
+    simulation.run().map(Arc::new).map_err(|failed| failed.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steady(mode: &str) -> Setup {
+        Setup::new()
+            .with("workload.steady.rate", "100Mbps")
+            .with("router.mode", mode)
+            .with("run.time", "5ms")
+            .with("run.warm_up", "1ms")
+    }
+
+    #[test]
+    fn a_run_is_done_once() {
+        let mut steps = Vec::new();
+        let mut lab = Lab::new(Length::Smoke, 3, |step| steps.push(step.done));
+        let (flow, flowlet) = (steady("flow"), steady("flowlet"));
+        let first = lab.run(&[&flow, &flowlet, &flow]);
+        let again = lab.run(&[&flowlet]);
+        assert_eq!(first[1], again[0]);
+        assert_eq!(first[0], first[2]);
+        let seeds: Vec<u64> = again[0].iter().map(|run| run.as_ref().unwrap().seed).collect();
+        assert_eq!(seeds, [1, 2, 3]);
+        drop(lab);
+        assert_eq!(steps, [1, 2, 3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn what_cannot_be_run_says_why() {
+        let mut lab = Lab::new(Length::Smoke, 1, |_| {});
+        let runs = lab.run(&[&Setup::new().with("router.lamda", 0.5)]);
+        assert!(runs[0][0].as_ref().unwrap_err().contains("lamda"));
+    }
+}

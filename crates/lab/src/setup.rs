@@ -1,0 +1,102 @@
+//! Scenarios as texts, put together key by key: what a row says of itself, anyone can give to `rivulet sim`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// A scenario as text, under construction.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Setup {
+    /// Values as TOML, by section and key.
+    sections: BTreeMap<&'static str, BTreeMap<&'static str, String>>,
+}
+
+/// A value of a scenario's key.
+pub struct Value(String);
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Value {
+        Value(format!("{text:?}"))
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Value {
+        Value::from(text.as_str())
+    }
+}
+
+impl From<u32> for Value {
+    fn from(number: u32) -> Value {
+        Value(number.to_string())
+    }
+}
+
+impl From<f64> for Value {
+    fn from(number: f64) -> Value {
+        Value(format!("{number:?}"))
+    }
+}
+
+/// A value that is TOML already, such as a list or a table.
+pub fn toml(text: impl Into<String>) -> Value {
+    Value(text.into())
+}
+
+impl Setup {
+    /// All defaults.
+    pub fn new() -> Setup {
+        Setup::default()
+    }
+
+    /// The same with this key; `key` is section and key, with a dot between them.
+    pub fn with(mut self, key: &'static str, value: impl Into<Value>) -> Setup {
+        let (section, key) = key.rsplit_once('.').unwrap_or(("", key));
+        self.sections.entry(section).or_default().insert(key, value.into().0);
+        self
+    }
+
+    /// The same without this key.
+    pub fn without(mut self, key: &'static str) -> Setup {
+        let (section, key) = key.rsplit_once('.').unwrap_or(("", key));
+        if let Some(keys) = self.sections.get_mut(section) {
+            keys.remove(key);
+        }
+        self
+    }
+}
+
+impl fmt::Display for Setup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (section, keys) in self.sections.iter().filter(|(_, keys)| !keys.is_empty()) {
+            writeln!(f, "[{section}]")?;
+            for (key, value) in keys {
+                writeln!(f, "{key} = {value}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sim::Scenario;
+    use sim::scenario::{Mode, Share};
+
+    #[test]
+    fn a_setup_is_a_scenario() {
+        let setup = Setup::new()
+            .with("router.mode", "flow")
+            .with("router.lambda", 0.75)
+            .with("router.targets_count", 9)
+            .with("workload.trace.curve", toml(r#"[["0s", "1Gbps"]]"#))
+            .with("units.count", "4")
+            .without("units.count");
+        let text = setup.to_string();
+        let scenario = Scenario::parse(&text).unwrap();
+        assert_eq!(scenario.router.mode, Mode::Flow);
+        assert_eq!(scenario.router.lambda, Share(0.75));
+        assert_eq!(scenario.router.targets_count, 9);
+        assert!(!text.contains("units"), "{text}");
+    }
+}

@@ -1,0 +1,245 @@
+//! What was measured: rows of figures, beside what is published.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use sim::Report;
+
+use crate::runs::{Lab, Run};
+use crate::setup::Setup;
+use crate::statistics::Estimate;
+
+/// Rows that may be compared: all of one profile (R4).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    /// What it shows.
+    pub title: String,
+    /// Under which costs.
+    pub profile: Profile,
+    /// What its columns are.
+    pub metrics: Vec<Metric>,
+    /// Its rows.
+    pub rows: Vec<Row>,
+}
+
+/// Where the costs of packets, messages and states come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Profile {
+    /// From the papers.
+    #[serde(rename = "P-paper")]
+    Paper,
+    /// Measured where Rivulet was built.
+    #[serde(rename = "P-here")]
+    Here,
+    /// Not simulated, but measured during the run, where it runs.
+    #[serde(rename = "REAL")]
+    Real,
+}
+
+impl Profile {
+    /// As tables write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Profile::Paper => "P-paper",
+            Profile::Here => "P-here",
+            Profile::Real => "REAL",
+        }
+    }
+}
+
+/// What a column shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Its name.
+    pub name: &'static str,
+    /// What its numbers count.
+    pub unit: Unit,
+}
+
+/// What numbers count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Unit {
+    /// Nanoseconds.
+    #[serde(rename = "ns")]
+    Ns,
+    /// A share, of 0 to 1.
+    #[serde(rename = "share")]
+    Share,
+    /// Bits per second.
+    #[serde(rename = "bit/s")]
+    BitsPerSecond,
+    /// Bits.
+    #[serde(rename = "bit")]
+    Bits,
+    /// So many of something.
+    #[serde(rename = "count")]
+    Count,
+    /// So many times something else.
+    #[serde(rename = "ratio")]
+    Ratio,
+}
+
+impl Unit {
+    /// As files write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::Ns => "ns",
+            Unit::Share => "share",
+            Unit::BitsPerSecond => "bit/s",
+            Unit::Bits => "bit",
+            Unit::Count => "count",
+            Unit::Ratio => "ratio",
+        }
+    }
+}
+
+/// What a row stands for. Faithful and plus never are in one row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// The algorithm as published.
+    Faithful,
+    /// The same with something of our own.
+    Plus,
+    /// What it is compared with.
+    Baseline,
+    /// What nothing that knows no future can be better than.
+    Bound,
+}
+
+impl Kind {
+    /// As files write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Faithful => "faithful",
+            Kind::Plus => "plus",
+            Kind::Baseline => "baseline",
+            Kind::Bound => "bound",
+        }
+    }
+}
+
+/// One of the things that are compared.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Its name.
+    pub name: String,
+    /// What it stands for.
+    pub kind: Kind,
+    /// Its scenario, for `rivulet sim`; empty if it is none.
+    pub scenario: String,
+    /// Its figures, in the order of the metrics.
+    pub cells: Vec<Cell>,
+    /// Runs that failed, and why.
+    pub failures: Vec<String>,
+}
+
+/// A figure.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cell {
+    /// What was measured; none: nothing, or a run failed.
+    pub measured: Option<Estimate>,
+    /// What is published.
+    pub paper: Option<f64>,
+}
+
+/// How a figure is read from a report.
+pub struct Gauge {
+    /// What it is.
+    pub metric: Metric,
+    /// Its value; none if there is none.
+    pub of: fn(&Report) -> Option<f64>,
+}
+
+/// What a row is to be about.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// The row's name.
+    pub name: String,
+    /// What it stands for.
+    pub kind: Kind,
+    /// What is run.
+    pub setup: Setup,
+}
+
+impl Subject {
+    /// A row of this name.
+    pub fn new(name: impl Into<String>, kind: Kind, setup: Setup) -> Subject {
+        Subject { name: name.into(), kind, setup }
+    }
+}
+
+impl Table {
+    /// Runs these, and reads these gauges.
+    pub fn measure(
+        lab: &mut Lab<'_>,
+        title: impl Into<String>,
+        profile: Profile,
+        gauges: &[&Gauge],
+        subjects: &[Subject],
+    ) -> Table {
+        let setups: Vec<&Setup> = subjects.iter().map(|subject| &subject.setup).collect();
+        let runs = lab.run(&setups);
+        let rows = subjects.iter().zip(&runs).map(|(subject, runs)| Row::read(subject, runs, gauges));
+        Table {
+            title: title.into(),
+            profile,
+            metrics: gauges.iter().map(|gauge| gauge.metric).collect(),
+            rows: rows.collect(),
+        }
+    }
+
+    /// What is published for this row and metric.
+    pub fn paper(mut self, row: &str, metric: &str, value: f64) -> Table {
+        let column = self.metrics.iter().position(|m| m.name == metric);
+        let row = self.rows.iter_mut().find(|r| r.name == row);
+        if let (Some(column), Some(row)) = (column, row)
+            && let Some(cell) = row.cells.get_mut(column)
+        {
+            cell.paper = Some(value);
+        }
+        self
+    }
+
+    /// Adds a column: a metric of each row over that of another one, seed by seed.
+    pub fn with_ratio(mut self, name: &'static str, metric: &str, base: &str) -> Table {
+        let divisor = self.get(base, metric).cloned();
+        let ratios: Vec<Cell> = self
+            .rows
+            .iter()
+            .map(|row| self.get(&row.name, metric).zip(divisor.as_ref()).and_then(|(a, b)| a.over(b)))
+            .map(|measured| Cell { measured, paper: None })
+            .collect();
+        self.rows.iter_mut().zip(ratios).for_each(|(row, ratio)| row.cells.push(ratio));
+        self.metrics.push(Metric { name, unit: Unit::Ratio });
+        self
+    }
+
+    /// A figure.
+    pub fn get(&self, row: &str, metric: &str) -> Option<&Estimate> {
+        let column = self.metrics.iter().position(|m| m.name == metric)?;
+        self.rows.iter().find(|r| r.name == row)?.cells.get(column)?.measured.as_ref()
+    }
+}
+
+impl Row {
+    /// What these gauges say about these runs; nothing if one of them failed.
+    fn read(subject: &Subject, runs: &[Run], gauges: &[&Gauge]) -> Row {
+        let failures = runs.iter().filter_map(|run| run.as_ref().err().cloned()).collect::<Vec<_>>();
+        let reports: Vec<&Arc<Report>> = runs.iter().filter_map(|run| run.as_ref().ok()).collect();
+        let read = |gauge: &&Gauge| {
+            let values: Option<Vec<f64>> = reports.iter().map(|report| (gauge.of)(report)).collect();
+            let measured = values.filter(|_| failures.is_empty()).and_then(Estimate::of);
+            Cell { measured, paper: None }
+        };
+        let cells = gauges.iter().map(read).collect();
+        let (name, scenario) = (subject.name.clone(), subject.setup.to_string());
+        Row { name, kind: subject.kind, scenario, cells, failures }
+    }
+
+    /// A row that was not simulated: the values of each metric, one for each seed.
+    pub fn of(name: impl Into<String>, kind: Kind, values: Vec<Vec<f64>>) -> Row {
+        let cells = values.into_iter().map(|v| Cell { measured: Estimate::of(v), paper: None });
+        Row { name: name.into(), kind, scenario: String::new(), cells: cells.collect(), failures: Vec::new() }
+    }
+}

@@ -1,0 +1,196 @@
+//! What a published result asks for, and whether what was measured keeps to it (R3).
+
+use serde::Serialize;
+
+use crate::statistics::Estimate;
+use crate::table::Table;
+
+/// What is asked of the figures of an experiment.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Claim {
+    /// In words.
+    pub text: &'static str,
+    /// In code.
+    #[serde(skip)]
+    pub test: fn(&Figures<'_>) -> Result<Finding, Missing>,
+}
+
+/// Whether a claim holds, and by which figures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Whether it does.
+    pub holds: bool,
+    /// The figures.
+    pub why: String,
+}
+
+/// A figure that a claim is about was not measured.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{row} has no {metric}")]
+pub struct Missing {
+    row: String,
+    metric: String,
+}
+
+/// The figures of an experiment.
+#[derive(Clone, Copy, Debug)]
+pub struct Figures<'a>(pub &'a [Table]);
+
+impl<'a> Figures<'a> {
+    /// A figure of the first table.
+    ///
+    /// # Errors
+    /// If it is not there, or a run of it failed.
+    pub fn get(&self, row: &str, metric: &str) -> Result<&'a Estimate, Missing> {
+        self.of(0, row, metric)
+    }
+
+    /// A figure of a table, which is counted from 0.
+    ///
+    /// # Errors
+    /// If it is not there, or a run of it failed.
+    pub fn of(&self, table: usize, row: &str, metric: &str) -> Result<&'a Estimate, Missing> {
+        let found = self.0.get(table).and_then(|table| table.get(row, metric));
+        found.ok_or_else(|| Missing { row: row.to_owned(), metric: metric.to_owned() })
+    }
+}
+
+impl Finding {
+    /// It holds, or does not, because of this.
+    pub fn new(holds: bool, why: impl Into<String>) -> Finding {
+        Finding { holds, why: why.into() }
+    }
+
+    /// All of them hold.
+    pub fn all(findings: impl IntoIterator<Item = Finding>) -> Finding {
+        let (mut holds, mut whys) = (true, Vec::new());
+        for finding in findings {
+            holds &= finding.holds;
+            whys.push(finding.why);
+        }
+        Finding { holds, why: whys.join("; ") }
+    }
+
+    /// At least one of them holds: that one, or else all of them.
+    pub fn any(findings: impl IntoIterator<Item = Finding>) -> Finding {
+        let findings: Vec<Finding> = findings.into_iter().collect();
+        let first = findings.iter().find(|finding| finding.holds).cloned();
+        first.unwrap_or_else(|| Finding { holds: false, ..Finding::all(findings) })
+    }
+}
+
+/// Whether all that is asked for holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Answer {
+    /// It does.
+    Yes,
+    /// It does not.
+    No,
+    /// Nothing is asked for.
+    None,
+}
+
+/// The claims with what became of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Whether all of them hold.
+    pub answer: Answer,
+    /// Each of them.
+    pub claims: Vec<Judged>,
+}
+
+/// A claim with what became of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Judged {
+    /// What is asked for.
+    pub text: &'static str,
+    /// Whether it holds.
+    pub holds: bool,
+    /// By which figures.
+    pub why: String,
+}
+
+impl Verdict {
+    /// Holds these claims against these tables.
+    pub fn of(claims: &[Claim], tables: &[Table]) -> Verdict {
+        let judge = |claim: &Claim| {
+            let finding = (claim.test)(&Figures(tables));
+            let finding = finding.unwrap_or_else(|missing| Finding::new(false, missing.to_string()));
+            Judged { text: claim.text, holds: finding.holds, why: finding.why }
+        };
+        let claims: Vec<Judged> = claims.iter().map(judge).collect();
+        let answer = match (claims.is_empty(), claims.iter().all(|claim| claim.holds)) {
+            (true, _) => Answer::None,
+            (false, true) => Answer::Yes,
+            (false, false) => Answer::No,
+        };
+        Verdict { answer, claims }
+    }
+}
+
+impl Answer {
+    /// `yes`, `no` or `none`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Answer::Yes => "yes",
+            Answer::No => "no",
+            Answer::None => "none",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::{Kind, Metric, Profile, Row, Unit};
+
+    fn table() -> Table {
+        let metric = Metric { name: "p99", unit: Unit::Ns };
+        let row = |name: &str, values: [f64; 3]| Row::of(name, Kind::Baseline, vec![values.to_vec()]);
+        Table {
+            title: String::new(),
+            profile: Profile::Paper,
+            metrics: vec![metric],
+            rows: vec![
+                row("fast", [1.0, 2.0, 3.0]),
+                row("slow", [4.0, 5.0, 6.0]),
+                row("both", [2.0, 4.0, 5.0]),
+            ],
+        }
+    }
+
+    fn below(f: &Figures<'_>, low: &str, high: &str) -> Result<Finding, Missing> {
+        Ok(Finding::new(f.get(low, "p99")?.is_below(f.get(high, "p99")?), low))
+    }
+
+    #[test]
+    fn a_verdict_holds_if_all_claims_do() {
+        let good = Claim { text: "fast is fast", test: |f| below(f, "fast", "slow") };
+        let vague = Claim { text: "who knows", test: |f| below(f, "fast", "both") };
+        let missing = Claim { text: "nobody", test: |f| below(f, "fast", "nobody") };
+        let of = |claims: &[Claim]| Verdict::of(claims, &[table()]);
+        assert_eq!(of(&[]).answer, Answer::None);
+        assert_eq!(of(&[good]).answer, Answer::Yes);
+        assert_eq!(of(&[good, vague]).answer, Answer::No);
+        let verdict = of(&[missing]);
+        assert_eq!(verdict.answer, Answer::No);
+        assert_eq!(verdict.claims[0].why, "nobody has no p99");
+    }
+
+    #[test]
+    fn findings_come_together() {
+        let [yes, no] = [Finding::new(true, "a"), Finding::new(false, "b")];
+        assert_eq!(Finding::all([yes.clone(), no.clone()]), Finding::new(false, "a; b"));
+        assert_eq!(Finding::any([no.clone(), yes.clone()]), yes);
+        assert_eq!(Finding::any([no.clone(), no]), Finding::new(false, "b; b"));
+        assert!(!Finding::any([]).holds);
+    }
+
+    #[test]
+    fn ratios_are_against_one_row() {
+        let table = table().with_ratio("x fast", "p99", "fast").paper("slow", "x fast", 9.0);
+        assert_eq!(table.get("slow", "x fast").map(|ratio| ratio.median), Some(2.5));
+        assert_eq!(table.rows[1].cells[1].paper, Some(9.0));
+    }
+}

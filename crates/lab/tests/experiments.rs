@@ -1,0 +1,71 @@
+//! Each experiment, for a moment: what comes out has the shape that it is promised to have.
+
+use std::collections::BTreeSet;
+
+use lab::{Answer, Experiment, Kind, Lab, Length, Outcome, experiments};
+
+fn smoke(experiment: &Experiment, lab: &mut Lab<'_>) -> Outcome {
+    let outcome = experiment.run(lab);
+    let failures: Vec<_> = outcome.failures().collect();
+    assert!(failures.is_empty(), "{}: {failures:?}", experiment.id);
+    outcome
+}
+
+#[test]
+fn every_experiment_runs_and_says_what_it_found() {
+    let mut lab = Lab::new(Length::Smoke, 1, |_| {});
+    for experiment in experiments() {
+        let outcome = smoke(experiment, &mut lab);
+        let id = experiment.id;
+        assert!(!outcome.tables.is_empty() && !outcome.charts.is_empty(), "{id}");
+        assert_eq!(outcome.matched.claims.len(), experiment.matches.len(), "{id}");
+        assert_ne!(outcome.matched.answer, Answer::None, "{id}");
+        assert_eq!(outcome.beaten.answer == Answer::None, experiment.beats.is_empty(), "{id}");
+        for table in &outcome.tables {
+            assert!(table.rows.iter().all(|row| row.cells.len() == table.metrics.len()), "{id}: {table:?}");
+            let names: BTreeSet<&str> = table.rows.iter().map(|row| row.name.as_str()).collect();
+            assert_eq!(names.len(), table.rows.len(), "{id}: rows of one name in {}", table.title);
+            for row in &table.rows {
+                let is_plus = row.name.contains("plus:");
+                assert_eq!(is_plus, row.kind == Kind::Plus, "{id}: {}", row.name);
+                assert!(row.cells.iter().any(|cell| cell.measured.is_some()), "{id}: {}", row.name);
+            }
+        }
+        for claim in outcome.matched.claims.iter().chain(&outcome.beaten.claims) {
+            assert!(!claim.why.is_empty(), "{id}: {}", claim.text);
+            let is_missing = claim.why.contains(" has no ");
+            assert!(!is_missing, "{id}: {}: {}", claim.text, claim.why);
+        }
+        let picture = outcome.svg().unwrap();
+        assert!(picture.starts_with("<svg") && picture.contains("</svg>"), "{id}");
+        assert!(picture.len() < 300_000, "{id}: {} bytes", picture.len());
+    }
+}
+
+#[test]
+fn files_have_what_tables_have() {
+    let mut lab = Lab::new(Length::Smoke, 2, |_| {});
+    let x4 = experiments().iter().find(|experiment| experiment.id == "X4").unwrap();
+    let outcome = smoke(x4, &mut lab);
+    assert_eq!(smoke(x4, &mut Lab::new(Length::Smoke, 2, |_| {})).csv(), outcome.csv());
+
+    let csv = outcome.csv();
+    let lines: Vec<&str> = csv.lines().collect();
+    assert_eq!(lines[0], "experiment,profile,table,row,kind,metric,unit,paper,median,low,high,values");
+    assert_eq!(lines.len(), 1 + 4 * 2);
+    let published = "X4,P-paper,flowlets per flow,\"W-B, T = 500us\",faithful,flowlets per flow,ratio,4.66,";
+    let line = lines.iter().find(|line| line.starts_with(published)).unwrap();
+    let values = line.rsplit(',').next().unwrap();
+    assert_eq!(values.split(' ').count(), 2, "{line}");
+
+    let json = serde_json::to_value(&outcome).unwrap();
+    assert_eq!((json["id"].as_str(), json["beat"].as_str()), (Some("X4"), Some("none")));
+    assert!(["yes", "no"].contains(&json["match"].as_str().unwrap()));
+    let rows = json["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 4);
+    let figure = &rows[3]["figures"]["flowlets per flow"];
+    assert_eq!((figure["paper"].as_f64(), figure["unit"].as_str()), (Some(4.66), Some("ratio")));
+    assert_eq!(figure["values"].as_array().unwrap().len(), 2);
+    assert!(rows[3]["scenario"].as_str().unwrap().contains("[router]"));
+    assert!(rows[3].get("failures").is_none());
+}
