@@ -234,6 +234,22 @@ fn an_owner_copies_ahead_after_silence_and_goes_on_undisturbed() {
 }
 
 #[test]
+fn an_owner_copies_at_once_before_a_cut_by_size() {
+    // S62
+    let mut b = Bench::new(config());
+    b.targets.add(X);
+    b.first([1]);
+    b.targets = b.targets.at_once();
+    b.first([2, 4]);
+    assert_eq!(b.sent(), [(X, replica(1, &[1, 2], 2))], "what waits has changed nothing yet");
+    b.first([3]);
+    let newer = [(X, replica(1, &[1, 2, 3], 3)), (X, replica(1, &[1, 2, 3, 4], 4))];
+    assert_eq!(b.sent(), newer);
+    b.wait(10 * SILENCE_NS);
+    assert!(b.out.is_empty(), "nothing has come since");
+}
+
+#[test]
 fn copies_never_replace_what_is_owned_or_given_away() {
     let mut b = Bench::new(config());
     b.first([1, 2]);

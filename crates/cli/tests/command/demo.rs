@@ -9,7 +9,7 @@ fn every_packet_of_a_demonstration_is_accounted_for() {
     let mut outcome = place.json(line);
     let report = &outcome["report"];
     assert_adds_up(report);
-    assert!(report["packets_in"].as_u64().unwrap() > 30_000, "clients' packets and answers: {report}");
+    assert!(report["packets_in"].as_u64().unwrap() > 15_000, "clients' packets and answers: {report}");
     for reason in ["firewall-denied", "nat-untranslated", "tcp-truncated"] {
         assert!(report["drops"][reason].as_u64().unwrap() > 0, "{reason}: {report}");
     }
@@ -25,8 +25,12 @@ fn every_packet_of_a_demonstration_is_accounted_for() {
         assert!(server["packets_before"].as_u64().unwrap() > 0, "{server}");
         // What is left of datagrams whose first fragment the server got still goes there.
         let after = server["packets_after"].as_u64().unwrap();
-        assert!(if server["went_down"] == true { after < 10 } else { after > 1000 }, "{server}");
+        assert!(if server["went_down"] == true { after < 10 } else { after > 500 }, "{server}");
     }
+    // Units come and go with the tide.
+    let units = &report["units"];
+    assert!(units["units_started"].as_u64().unwrap() > 0, "{units}");
+    assert!(units["tracking"]["units_max"].as_f64().unwrap() > 1.5, "{units}");
     // The same seed makes the same packets, whatever the machine does meanwhile.
     let mut again = place.json(line);
     for outcome in [&mut outcome, &mut again] {

@@ -44,6 +44,44 @@ fn the_same_input_and_seed_give_the_same_output() {
 }
 
 #[test]
+fn units_come_and_go_and_what_comes_out_is_the_same() {
+    let place = place_with_traffic("--packets 3000 --rate 20kpps");
+    let run = "run nat.rvl --read in.pcapng --seed 7 -o json --write";
+    let mut plain = place.json(&format!("{run} plain.pcapng"));
+    let mut units = place.json(&format!(
+        "{run} units.pcapng --mode flowlet --units-max 8 --unit-capacity 20Mbps --gap 5ms --copies 2"
+    ));
+    assert!(place.read("plain.pcapng") == place.read("units.pcapng"), "captures differ");
+    let told = units["units"].take();
+    for report in [&mut plain, &mut units] {
+        assert_adds_up(report);
+        for depends in ["timing", "units"] {
+            report.as_object_mut().unwrap().remove(depends);
+        }
+    }
+    assert_eq!(plain, units);
+    assert!(told["units_started"].as_u64().unwrap() > 1 && told["replicas"].as_u64().unwrap() > 0, "{told}");
+    let epochs = told["epochs"].as_array().unwrap();
+    let packets: u64 = epochs.iter().map(|epoch| epoch["packets"].as_u64().unwrap()).sum();
+    assert_eq!(packets, 3_000);
+    // Ten times as fast is ten times the demand.
+    let fast = place.json(
+        "run nat.rvl --read in.pcapng --seed 7 -o json --units-max 8 --unit-capacity 20Mbps --gap 5ms --speedup 10",
+    );
+    let mean = |told: &serde_json::Value| told["tracking"]["units_mean"].as_f64().unwrap();
+    assert!(mean(&fast["units"]) > mean(&told), "{fast}");
+    let text = place.stdout("run nat.rvl --read in.pcapng --mode flow --unit-capacity 20Mbps");
+    assert!(text.contains("units of 20.00 Mbit/s, flow:") && text.contains('█'), "{text}");
+    for (option, wrong) in
+        [("--mode smart", "is not a mode"), ("--speedup 0", "above 0"), ("--units-max 0", "0")]
+    {
+        let refused = place.run(&format!("run nat.rvl --read in.pcapng {option}"));
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&refused.stderr).contains(wrong), "{option}");
+    }
+}
+
+#[test]
 fn alerts_say_what_became_of_their_packets() {
     let place = place_with_traffic("--packets 2000");
     // What the first firewall allows the second may deny: an alert of either says what became of the packet.

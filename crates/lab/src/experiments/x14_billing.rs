@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use sim::workload::Packets;
-use sim::{Epoch, Report, Scenario};
+use sim::{Report, Scenario};
+use usage::Epoch;
 
 use super::common::{FLOWLET, in_mode, show};
 use super::x01_tracking::base;

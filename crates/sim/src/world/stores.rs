@@ -51,7 +51,7 @@ impl World {
     fn is_to_read(&self, unit: UnitId, stamp: &Stamp) -> bool {
         let is_used = self.store.as_ref().is_some_and(|store| match store.use_.place {
             Place::StoreNaive => true,
-            Place::Store => store.use_.reread && stamp.targets.is_some(),
+            Place::Store => store.use_.reread && stamp.targets.is_some_and(|targets| !targets.are_at_once()),
             Place::Unit | Place::Reactive => false,
         });
         let owned = || self.servers[unit.index()].unit.owned(stamp.flow);

@@ -71,6 +71,9 @@ impl<P> Flow<P> {
         self.seen_ns = cx.now_ns;
         cx.counters.processed += 1;
         cx.engine.process(cx.now_ns, self.id, packet);
+        if stamp.targets.is_some_and(|targets| targets.are_at_once()) {
+            self.copy_ahead(cx); // The flowlet is about to be cut by its size: no silence will come (S62).
+        }
     }
 
     /// Holds a packet that is not next (S50). If no more may be held, what it waits for is given up; a state is not.
