@@ -45,6 +45,9 @@ pub struct Config {
     /// (S62). With 15 KB and packets of 1,500 bytes, 0.9 marks the last one. Above 0, below 1; none: no packet, as in the
     /// papers.
     pub push_at: Option<f32>,
+    /// A flowlet that begins because the one before was cut by its size stays with its unit as long as that has room: its state
+    /// could not be elsewhere in time (S62). False in the papers, where such a flowlet is assigned like any other.
+    pub stays: bool,
     /// What a unit can take, in bits per second on the wire (S41). At least 1.
     pub capacity_bps: u64,
     /// So many units are active from the beginning, and never fewer. At least 1.
@@ -87,6 +90,7 @@ impl Default for Config {
             targets: TargetChoice::Weighted,
             targets_count: 3, // S55
             push_at: None,
+            stays: false,
             capacity_bps: 1_000_000_000, // S41
             units_min: 1,
             units_max: 10, // S41
