@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use indicatif::ProgressBar;
-use node::units::UnitsConfig;
+use node::units::{UNITS_MAX, UnitsConfig};
 use node::{Assembly, Frame, Report, Runner};
 use sim::scenario::{Mode, Rate, Time};
 
@@ -54,18 +54,18 @@ pub struct Args {
     /// flowlet, flow, smart-flow:TIME, packet, rss:BUCKETS, rss:BUCKETS:TIME; flowlet, if only another option of units is given
     #[arg(long, help_heading = "Units")]
     pub mode: Option<Mode>,
-    /// Units at most
-    #[arg(long, value_name = "N", help_heading = "Units", value_parser = clap::value_parser!(u16).range(1..=UNITS_MAX))]
+    /// Units at most: 10
+    #[arg(long, value_name = "N", help_heading = "Units", value_parser = clap::value_parser!(u16).range(1..=i64::from(UNITS_MAX)))]
     pub units_max: Option<u16>,
-    /// What a unit is taken to process
-    #[arg(long, value_name = "RATE", default_value = "1Gbps", help_heading = "Units")]
-    pub unit_capacity: Rate,
-    /// Silence of a flow behind which a flowlet begins; slower units want a longer one
-    #[arg(long, value_name = "TIME", default_value = "500us", help_heading = "Units")]
-    pub gap: Time,
-    /// To how many units a flow's state is copied when it falls silent; on one thread, copies only take time
-    #[arg(long, value_name = "K", default_value_t = 0, help_heading = "Units", value_parser = clap::value_parser!(u8).range(0..=11))]
-    pub copies: u8,
+    /// What a unit is taken to process: 1Gbps
+    #[arg(long, value_name = "RATE", help_heading = "Units")]
+    pub unit_capacity: Option<Rate>,
+    /// Silence of a flow behind which a flowlet begins: 500us; slower units want a longer one
+    #[arg(long, value_name = "TIME", help_heading = "Units")]
+    pub gap: Option<Time>,
+    /// To how many units a flow's state is copied when it falls silent: none; on one thread, copies only take time
+    #[arg(long, value_name = "K", help_heading = "Units", value_parser = clap::value_parser!(u8).range(0..=11))]
+    pub copies: Option<u8>,
     /// Let the captures' time go by so many times as fast
     #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = speedup)]
     pub speedup: f64,
@@ -127,22 +127,24 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The most units of a run.
-const UNITS_MAX: i64 = 1_000;
-
 /// What takes frames through the policy, on units if an option asks for them.
 fn runner(args: &Args, assembly: Assembly) -> anyhow::Result<Runner> {
     let name = args.policy.display().to_string();
-    if args.mode.is_none() && args.units_max.is_none() {
+    let is_one = args.mode.is_none()
+        && args.units_max.is_none()
+        && args.unit_capacity.is_none()
+        && args.gap.is_none()
+        && args.copies.is_none();
+    if is_one {
         return Ok(Runner::new(assembly, &name));
     }
     let defaults = UnitsConfig::default();
     let config = UnitsConfig {
         mode: args.mode.map_or(defaults.mode, Into::into),
         units_max: args.units_max.unwrap_or(defaults.units_max),
-        capacity_bps: args.unit_capacity.0,
-        gap_ns: args.gap.0,
-        copies: args.copies,
+        capacity_bps: args.unit_capacity.map_or(defaults.capacity_bps, |rate| rate.0),
+        gap_ns: args.gap.map_or(defaults.gap_ns, |time| time.0),
+        copies: args.copies.unwrap_or(defaults.copies),
         ..defaults
     };
     Runner::on_units(assembly, &name, config).context("cannot set up units")

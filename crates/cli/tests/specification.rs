@@ -76,6 +76,8 @@ fn limits_are_those_of_the_code() {
         policy::MAX_SOURCE_BYTES,
         proto::AHEAD_MAX,
         proto::TARGETS_MAX,
+        node::units::EPOCHS_MAX,
+        node::units::UNITS_MAX,
         router::BUCKETS_MAX,
         router::DISPLACED_AFTER_NS,
         router::FLOWS_MAX,

@@ -25,8 +25,9 @@ use workload::Workload;
 
 /// Measures what a packet costs
 ///
-/// For the workloads `router` and `router-flowlet`, rounds of nothing but copying and parsing the same packets are interleaved:
-/// `parse ns` is the median of these, and `own ns`, the router's own share, that of the differences of neighbouring rounds.
+/// For the workloads `router` and `router-flowlet`, rounds of nothing but copying and parsing the same packets are interleaved, and
+/// with `--on-units` rounds of the same functions without units: `without ns` is the median of these, and `own ns` that of the
+/// differences of neighbouring rounds.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// What to measure

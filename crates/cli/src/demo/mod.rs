@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use ::sim::scenario::Rate;
 use console::Term;
 use io::traffic::{Addresses, Attacks, Popularity, Prefix, Profile};
-use node::units::UnitsConfig;
+use node::units::{UNITS_MAX, UnitsConfig};
 
 use crate::output::{self, Format};
 use crate::policies;
@@ -64,7 +64,7 @@ pub struct Args {
     #[arg(long, value_name = "RATE", default_value = "100Mbps")]
     pub unit_capacity: Rate,
     /// Units at most
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=i64::from(UNITS_MAX)))]
     pub units_max: u16,
     /// To how many units a flow's state is copied when it falls silent; on one thread, copies only take time
     #[arg(long, value_name = "K", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=11))]

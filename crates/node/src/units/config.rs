@@ -4,6 +4,9 @@ use chain::{Options, WhenFull};
 use proto::UnitId;
 use router::{Mode, TargetChoice};
 
+/// The most units of a machine.
+pub const UNITS_MAX: u16 = 1_000;
+
 /// How many units there are, and what is given to them. The rest is as the papers have it; see [`router::Config`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UnitsConfig {
@@ -11,7 +14,7 @@ pub struct UnitsConfig {
     pub mode: Mode,
     /// Units that run from the beginning. At least 1.
     pub units_min: u16,
-    /// Units at most.
+    /// Units at most, up to [`UNITS_MAX`].
     pub units_max: u16,
     /// What a unit is taken to process, in bits per second (S41).
     pub capacity_bps: u64,

@@ -25,7 +25,7 @@ use router::{Arrival, Order, Routed, Router, UnitState};
 use unit::{Outbox, Unit};
 use usage::{Epoch, Epochs};
 
-pub use config::UnitsConfig;
+pub use config::{UNITS_MAX, UnitsConfig};
 use engine::{ChainEngine, Machine};
 pub use report::UnitsReport;
 
