@@ -329,7 +329,7 @@ mod tests {
         assert_eq!(done.iter().map(|epoch| epoch.packets).sum::<u64>(), 101);
         assert_eq!(done.iter().map(|epoch| epoch.flowlets).sum::<u64>(), 101);
         let seconds: f64 = done.iter().map(|epoch| epoch.unit_seconds).sum();
-        assert!((seconds - 1_000_000.00001).abs() < 1e-6, "{seconds}");
+        assert!((seconds - 1_000_000.000_01).abs() < 1e-6, "{seconds}");
     }
 
     #[test]

@@ -85,10 +85,9 @@ impl Engine for ChainEngine {
         let mut before = Vec::new();
         save(chain, flow.slot, &mut before);
         release(chain, flow.slot);
-        restore(chain, flow.slot, state, pool).map_err(|unreadable| {
+        restore(chain, flow.slot, state, pool).inspect_err(|_| {
             release(chain, flow.slot);
             let _ = restore(chain, flow.slot, &before, pool); // What was here a moment ago has room here.
-            unreadable
         })
     }
 
