@@ -3,8 +3,7 @@
 //! Who numbers flows before the chain sees them (a router) may still take for one what the chain has ended and begun anew.
 //! So a home may have several flows, though nearly all have one.
 
-/// Flows of a table by their homes. Takes no memory for a chain that is not told of homes.
-#[derive(Default)]
+/// Flows of a table by their homes. Touches no memory for a chain that is not told of homes.
 pub(crate) struct Homes {
     /// By home: its newest flow's record.
     first: Vec<u32>,
@@ -24,6 +23,11 @@ struct Link {
 const NONE: u32 = u32::MAX;
 
 impl Homes {
+    /// For a table of so many records.
+    pub fn new(records: u32) -> Homes {
+        Homes { first: Vec::new(), of: Vec::with_capacity(records as usize) }
+    }
+
     /// The record is of this home from now on. It is of none yet.
     pub fn add(&mut self, home: u32, record: u32) {
         let first = entry(&mut self.first, home, NONE);
@@ -83,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_home_has_the_records_that_were_added_and_not_removed() {
-        let mut homes = Homes::default();
+        let mut homes = Homes::new(10);
         assert_eq!((homes.remove(4), homes.of(4)), (None, None));
         for (home, record) in [(7, 0), (7, 3), (2, 1), (7, 9)] {
             homes.add(home, record);

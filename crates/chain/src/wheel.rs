@@ -17,8 +17,9 @@ const SPAN: u64 = 1 << (SLOT_BITS * LEVELS as u32);
 
 /// The timers of a table of records.
 pub(crate) struct Wheel {
-    heads: [[u32; SLOTS]; LEVELS],
+    heads: Box<[[u32; SLOTS]; LEVELS]>,
     occupied: [u64; LEVELS],
+    /// Grows with the records in use.
     links: Vec<Link>,
     now: u64,
     /// No timer fires before this tick.
@@ -43,9 +44,9 @@ impl Wheel {
     /// A wheel for records `0..records`.
     pub fn new(records: u32) -> Wheel {
         Wheel {
-            heads: [[NONE; SLOTS]; LEVELS],
+            heads: Box::new([[NONE; SLOTS]; LEVELS]),
             occupied: [0; LEVELS],
-            links: vec![IDLE; records as usize],
+            links: Vec::with_capacity(records as usize),
             now: 0,
             earliest: u64::MAX,
             started: false,
@@ -67,22 +68,26 @@ impl Wheel {
     /// Sets the record's timer, moving it if it was set.
     pub fn set(&mut self, record: u32, deadline_ns: u64) {
         self.cancel(record);
+        let at = record as usize;
+        if self.links.len() <= at {
+            self.links.resize(at + 1, IDLE);
+        }
         let due = (Wheel::tick(deadline_ns) + 1).max(self.now + 1);
-        self.links[record as usize].due = due;
+        self.links[at].due = due;
         self.earliest = self.earliest.min(due);
         self.link(record);
     }
 
     /// Sets the record's timer to an earlier time; a later one leaves it.
     pub fn bring_forward(&mut self, record: u32, deadline_ns: u64) {
-        if Wheel::tick(deadline_ns) + 1 < self.links[record as usize].due {
+        if self.links.get(record as usize).is_some_and(|link| Wheel::tick(deadline_ns) + 1 < link.due) {
             self.set(record, deadline_ns);
         }
     }
 
     /// Takes the record's timer away, if it is set.
     pub fn cancel(&mut self, record: u32) {
-        let link = self.links[record as usize];
+        let Some(&link) = self.links.get(record as usize) else { return };
         let (level, slot) = (link.level as usize, link.slot as usize);
         if level == LEVELS {
             return;
