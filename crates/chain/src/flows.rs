@@ -46,7 +46,7 @@ impl Flows {
             wheel: Wheel::new(flows_max),
             hasher,
             hand: 0,
-            homes: Homes::default(),
+            homes: Homes::new(flows_max),
         })
     }
 
@@ -221,17 +221,22 @@ impl Flows {
         due.sort_unstable_by_key(|&record| (self.records.header(record).deadline_ns(), record));
     }
 
-    /// A flow to give up for a new one: of a few, one that is over or was never answered, else the one silent longest.
+    /// A flow to give up for a new one, if there is any: of a few, one that is over or was never answered, else the one silent longest.
     pub fn victim(&mut self) -> Option<u32> {
         let used = self.records.used().end;
-        let sample = (0..EVICTION_SAMPLE.min(used)).map(|i| (self.hand.wrapping_add(i)) % used);
-        let victim = sample.filter(|&r| self.records.header(r).has(Header::FLAG_LIVE)).min_by_key(|&r| {
-            let header = self.records.header(r);
-            let dear = header.connection.is_established();
-            (dear, header.last_seen_ns, r)
-        });
-        self.hand = self.hand.wrapping_add(EVICTION_SAMPLE) % used.max(1);
-        victim
+        for _ in 0..used.div_ceil(EVICTION_SAMPLE) {
+            let sample = (0..EVICTION_SAMPLE.min(used)).map(|i| (self.hand.wrapping_add(i)) % used);
+            let victim = sample.filter(|&r| self.records.header(r).has(Header::FLAG_LIVE)).min_by_key(|&r| {
+                let header = self.records.header(r);
+                let dear = header.connection.is_established();
+                (dear, header.last_seen_ns, r)
+            });
+            self.hand = self.hand.wrapping_add(EVICTION_SAMPLE) % used;
+            if victim.is_some() {
+                return victim;
+            }
+        }
+        None
     }
 
     /// All flows, by number.

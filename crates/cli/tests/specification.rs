@@ -77,6 +77,7 @@ fn limits_are_those_of_the_code() {
         proto::AHEAD_MAX,
         proto::TARGETS_MAX,
         node::units::EPOCHS_MAX,
+        node::units::FLOWS_MAX,
         node::units::UNITS_MAX,
         router::BUCKETS_MAX,
         router::DISPLACED_AFTER_NS,

@@ -5,12 +5,18 @@ use std::path::Path;
 
 use io::traffic::{Addresses, Generator, Payload, Prefix, Profile, Protocols, Rate, Responder};
 use nf::{Alert, Event, FlowReport};
-use node::units::UnitsConfig;
+use node::units::{FLOWS_MAX, UnitsConfig};
 use node::{Assembly, Frame, From, Output, Report, Runner};
-use packet::{LinkType, Packet};
+use packet::{Endpoint, LinkType, Packet};
 use policy::Policy;
 use proptest::prelude::*;
 use router::Mode;
+
+#[path = "../../chain/tests/support/packets.rs"]
+#[allow(dead_code)] // Not all kinds of packets are needed here.
+mod packets;
+
+use packets::{fragments, frame, udp, unreachable, v4};
 
 const SEED: u64 = 7;
 
@@ -60,9 +66,14 @@ impl Output for Sink {
 fn assembly(name: &str) -> Assembly {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let text = std::fs::read_to_string(folder.join(name)).unwrap();
+    assembly_of(name, &text)
+}
+
+fn assembly_of(name: &str, text: &str) -> Assembly {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let mut files =
         |file: &str| std::fs::read_to_string(folder.join(file)).map_err(|error| error.to_string());
-    let policy = Policy::read(name, &text, &mut files).map_err(|report| report.render(policy::Colour::Off));
+    let policy = Policy::read(name, text, &mut files).map_err(|report| report.render(policy::Colour::Off));
     node::assemble(&policy.unwrap(), &functions::registry(), SEED, None)
         .map_err(|wrong| format!("{wrong:?}"))
         .unwrap()
@@ -152,8 +163,17 @@ fn config(mode: Mode, units_max: u16, capacity_bps: u64, copies: u8) -> UnitsCon
 }
 
 fn check(name: &str, frames: &[Arriving], config: UnitsConfig) -> Report {
-    let (expected, single) = play(Runner::new(assembly(name), name), frames);
-    let (got, report) = play(Runner::on_units(assembly(name), name, config).unwrap(), frames);
+    check_assembled(name, || assembly(name), frames, config)
+}
+
+fn check_assembled(
+    name: &str,
+    assemble: impl Fn() -> Assembly,
+    frames: &[Arriving],
+    config: UnitsConfig,
+) -> Report {
+    let (expected, single) = play(Runner::new(assemble(), name), frames);
+    let (got, report) = play(Runner::on_units(assemble(), name, config).unwrap(), frames);
     for (number, (got, expected)) in got.sent.iter().zip(&expected.sent).enumerate() {
         assert_eq!(got, expected, "packet {number} that leaves, {name}, {config:?}");
     }
@@ -243,6 +263,92 @@ fn an_ids() {
 #[test]
 fn all_functions_in_one_chain() {
     check_all("all.rvl", Payload::Http);
+}
+
+/// The policy's flows are those of all units together: which flows find no room depends on no unit. Where old flows go instead, any
+/// unit has room for the new one.
+#[test]
+fn a_full_table_is_full_for_all_units_together() {
+    let policy = |when_full| {
+        format!(
+            "settings {{ flows: 40, when_full: {when_full} }} Port<0> a; Port<1> b; Monitor m {{}}; \
+             pipelet main {{ a <-> m <-> b; }}"
+        )
+    };
+    let frames = conversation("monitor.rvl", &profile(Payload::Random, 4_000, 20_000.0, SEED));
+    for mode in MODES {
+        let config = config(mode, 6, 20_000_000, 0);
+        let refuse = || assembly_of("full.rvl", &policy("refuse-new"));
+        let report = check_assembled("full.rvl", refuse, &frames, config);
+        assert!(report.drops["flow-table-full"] > 0, "the table was never full");
+        let evict = assembly_of("full.rvl", &policy("evict-oldest"));
+        let (_, report) = play(Runner::on_units(evict, "full.rvl", config).unwrap(), &frames);
+        assert!(!report.drops.contains_key("flow-table-full"), "{mode:?}: {:?}", report.drops);
+        assert!(report.adds_up() && report.flows.ended["evicted"] > 0);
+    }
+}
+
+#[test]
+fn more_flows_than_units_can_number_are_refused() {
+    let policy = |flows: u32| {
+        format!("settings {{ flows: {flows} }} Port<0> a; Port<1> b; pipelet main {{ a <-> b; }}")
+    };
+    let on_units =
+        |flows| Runner::on_units(assembly_of("many.rvl", &policy(flows)), "many.rvl", UnitsConfig::default());
+    assert!(on_units(FLOWS_MAX).is_ok());
+    let Err(error) = on_units(FLOWS_MAX + 1) else { panic!("so many flows were accepted") };
+    assert!(error.to_string().contains("2097152"), "{error}");
+}
+
+/// An error about a flow whose time is over is of no flow that is known, on whatever units that was, though it was not cleared away yet.
+#[test]
+fn errors_about_a_flow_that_is_over_are_flows_of_their_own() {
+    let (client, server) = (v4(10, 0, 0, 1, 1000), v4(192, 0, 2, 1, 53));
+    let request = udp(client, server, b"request");
+    let unknown = udp(Endpoint { port: 1001, ..client }, server, b"never sent");
+    let after_ms = |at_ms: u64, port, network: &[u8]| Arriving {
+        timestamp_ns: 1_700_000_000_000_000_000 + at_ms * 1_000_000,
+        port,
+        data: frame(network),
+    };
+    let policy = "settings { timeouts: { udp_unreplied: 2s } } Port<0> a; Port<1> b; Monitor m {}; pipelet main { a <-> m <-> b; }";
+    let mut frames = vec![after_ms(0, 0, &request), after_ms(1, 0, &request)];
+    let errors = [(2_002, &request), (2_003, &unknown), (2_004, &request), (2_060, &unknown)];
+    frames.extend(errors.map(|(at_ms, quoted)| after_ms(at_ms, 1, &unreachable(server.addr, quoted))));
+    for mode in MODES {
+        let config = UnitsConfig { units_min: 6, ..config(mode, 6, 20_000_000, 0) };
+        let report = check_assembled("m.rvl", || assembly_of("m.rvl", policy), &frames, config);
+        assert_eq!(report.flows.started, 2, "{mode:?}");
+    }
+}
+
+/// When buffers run out time passes as far as the frame that asks for one; with one that is earlier it does not go back.
+#[test]
+fn time_does_not_go_back_when_buffers_run_out() {
+    let (client, server) = (v4(10, 0, 0, 1, 1000), v4(192, 0, 2, 1, 53));
+    let start_ns = 1_700_000_000_000_000_000;
+    let later_fragment = |id: u16| frame(&fragments(&udp(client, server, &[7; 64]), id, 32)[1]);
+    let arriving = |timestamp_ns, data| Arriving { timestamp_ns, port: 0, data };
+    let waiting = (0..9_000).map(|id| arriving(start_ns, later_fragment(id)));
+    let before = std::iter::once(arriving(start_ns - 1_000_000_000, frame(&udp(client, server, b"late"))));
+    let frames: Vec<Arriving> = waiting.chain(before).collect();
+    let policy =
+        "settings { fragments: 10000 } Port<0> a; Port<1> b; Monitor m {}; pipelet main { a <-> m <-> b; }";
+    check_assembled("m.rvl", || assembly_of("m.rvl", policy), &frames, UnitsConfig::default());
+}
+
+/// The last packet, be it the only one, is in an epoch.
+#[test]
+fn every_packet_is_in_an_epoch() {
+    let frames = conversation("monitor.rvl", &profile(Payload::Random, 200, 1_000.0, SEED));
+    for count in [0, 1, 2, frames.len()] {
+        let runner =
+            Runner::on_units(assembly("monitor.rvl"), "monitor.rvl", UnitsConfig::default()).unwrap();
+        let (_, report) = play(runner, &frames[..count]);
+        let epochs = report.units.unwrap().epochs;
+        assert_eq!(epochs.iter().map(|epoch| epoch.packets).sum::<u64>(), count as u64);
+        assert_eq!(epochs.is_empty(), count == 0);
+    }
 }
 
 proptest! {

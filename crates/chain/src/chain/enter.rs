@@ -257,10 +257,10 @@ impl Chain {
 
     /// A record for the flow that this packet begins; another flow may have to go for it.
     fn begin_flow(&mut self, packet: &Packet, pool: &mut Pool) -> Option<u32> {
-        let mut record = self.flows.create(packet, self.now_ns);
-        if record.is_none() && self.make_room(pool) {
-            record = self.flows.create(packet, self.now_ns);
+        if self.live() >= u64::from(self.flows.records.capacity()) && !self.make_room(pool) {
+            return None;
         }
+        let record = self.flows.create(packet, self.now_ns);
         if let (Some(record), Some(home)) = (record, self.home_of(packet)) {
             self.flows.homes.add(home, record);
         }
@@ -272,8 +272,10 @@ impl Chain {
         if self.options.when_full == WhenFull::RefuseNew {
             return false;
         }
-        let Some(victim) = self.flows.victim() else { return false };
-        self.end_flow(victim, EndReason::Evicted, pool);
+        match self.flows.victim() {
+            Some(victim) => self.end_flow(victim, EndReason::Evicted, pool),
+            None => return self.make_room_elsewhere(pool),
+        }
         true
     }
 

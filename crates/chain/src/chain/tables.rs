@@ -2,7 +2,7 @@
 //!
 //! Functions, with what they share among flows, are the machine's; flows are the units'. At any time one table is the
 //! active one, of which packets are processed; a flow is in one table only, and whoever gives packets to the chain sees to it
-//! that they find it there. It numbers its flows, too: their numbers here are *homes*, by which it finds them again.
+//! that they find it there. All tables together hold as many flows as the options say. It numbers its flows, too: their numbers here are *homes*, by which it finds them again.
 //! What it must know of flows comes out as [`Change`]s.
 
 use nf::EndReason;
@@ -17,6 +17,8 @@ use crate::fragments::{Datagram, First};
 pub(super) struct Tables {
     active: u16,
     parked: Vec<Flows>,
+    /// Flows in these.
+    parked_flows: u64,
     /// By table: where it is parked; of no meaning for the active one.
     places: Vec<usize>,
 }
@@ -84,7 +86,14 @@ impl Tables {
 
     /// Flows in the others.
     pub fn parked_flows(&self) -> u64 {
-        self.parked.iter().map(|flows| u64::from(flows.records.live())).sum()
+        self.parked_flows
+    }
+
+    /// The other one with the most flows, if they have any.
+    fn fullest(&self) -> Option<u16> {
+        let live = |&table: &u16| self.parked[self.places[usize::from(table)]].records.live();
+        let others = (0..self.places.len() as u16).filter(|&table| table != self.active);
+        others.max_by_key(live).filter(|table| live(table) > 0)
     }
 }
 
@@ -110,11 +119,13 @@ impl Chain {
     /// Packets are processed with the flows of this table from now on. One that there is not changes nothing.
     #[inline]
     pub fn switch_to(&mut self, table: u16) {
-        let Tables { active, parked, places } = &mut self.tables;
+        let Tables { active, parked, parked_flows, places } = &mut self.tables;
         if *active == table || usize::from(table) >= places.len() {
             return;
         }
         let place = places[usize::from(table)];
+        let live = |flows: &Flows| u64::from(flows.records.live());
+        *parked_flows = *parked_flows - live(&parked[place]) + live(&self.flows);
         std::mem::swap(&mut self.flows, &mut parked[place]);
         places[usize::from(*active)] = place;
         *active = table;
@@ -261,6 +272,20 @@ impl Chain {
         }
     }
 
+    /// Ends the flows of this home whose time is over, in whatever table they are. Time alone clears them away a little later, and
+    /// until then nobody finds them.
+    pub fn end_expired_of(&mut self, home: u32, now_ns: u64, pool: &mut Pool) {
+        let active = self.tables.active;
+        self.now_ns = self.now_ns.max(now_ns);
+        for table in 0..self.tables() {
+            self.switch_to(table);
+            let is_over = |&record: &u32| self.flows.records.header(record).has_expired(self.now_ns);
+            let over: Vec<u32> = self.flows_of(home).filter(is_over).collect();
+            over.into_iter().for_each(|record| self.end_in_time(record, pool));
+        }
+        self.switch_to(active);
+    }
+
     /// The home of the flow that this packet begins, if the chain was told.
     pub(super) fn home_of(&self, packet: &Packet) -> Option<u32> {
         let sequence = packet.meta().transit.sequence;
@@ -280,6 +305,19 @@ impl Chain {
             self.changes.push(Change::Alias { home, key, hash });
         }
         Ok(())
+    }
+
+    /// Ends a flow of another table, to have room for one of the active table: of the table that has the most.
+    pub(super) fn make_room_elsewhere(&mut self, pool: &mut Pool) -> bool {
+        let Some(table) = self.tables.fullest() else { return false };
+        let active = self.tables.active;
+        self.switch_to(table);
+        let victim = self.flows.victim();
+        if let Some(victim) = victim {
+            self.end_flow(victim, EndReason::Evicted, pool);
+        }
+        self.switch_to(active);
+        victim.is_some()
     }
 
     /// The flow of another table that has this key, which that of `record` is to have as its alias.

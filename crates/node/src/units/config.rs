@@ -45,6 +45,9 @@ impl Default for UnitsConfig {
 /// The router knows so many times the flows of the chain: those that ended in the chain stay with it until it has heard so.
 const ROUTER_FLOWS: u32 = 2;
 
+/// The most flows that a chain may have which runs on units: they number no more.
+pub const FLOWS_MAX: u32 = unit::SLOTS_MAX / ROUTER_FLOWS;
+
 impl UnitsConfig {
     /// The router, over a chain with these options.
     pub(super) fn router(&self, options: &Options) -> router::Config {
@@ -56,7 +59,7 @@ impl UnitsConfig {
             units_max: self.units_max,
             targets: if self.copies == 0 { TargetChoice::None } else { TargetChoice::Weighted },
             targets_count: self.copies,
-            flows_max: options.flows_max.saturating_mul(ROUTER_FLOWS).min(unit::SLOTS_MAX),
+            flows_max: options.flows_max * ROUTER_FLOWS,
             when_full: match options.when_full {
                 WhenFull::RefuseNew => router::WhenFull::RefuseNew,
                 WhenFull::EvictOldest => router::WhenFull::EndOldest,

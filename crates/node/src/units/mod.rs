@@ -19,13 +19,13 @@ use std::mem::swap;
 use std::rc::Rc;
 
 use chain::{Chain, ChainError, Change, Options, Way};
-use packet::{Class, DropReason, Packet, Pool};
+use packet::{Class, DropReason, FlowKey, Packet, Pool};
 use proto::{Message, Stamp, UnitId};
 use router::{Arrival, Order, Routed, Router, UnitState};
 use unit::{Outbox, Unit};
 use usage::{Epoch, Epochs};
 
-pub use config::{UNITS_MAX, UnitsConfig};
+pub use config::{FLOWS_MAX, UNITS_MAX, UnitsConfig};
 use engine::{ChainEngine, Machine};
 pub use report::UnitsReport;
 
@@ -75,6 +75,11 @@ pub enum UnitsError {
     /// The router refuses what it is told.
     #[error(transparent)]
     Router(#[from] router::RouterError),
+    /// More flows than units can number.
+    #[error(
+        "units know up to {FLOWS_MAX} flows, and the policy asks for {0}: say `settings {{ flows: ... }}`"
+    )]
+    Flows(u32),
     /// There is no memory for tables.
     #[error(transparent)]
     Chain(#[from] ChainError),
@@ -84,8 +89,11 @@ impl Units {
     /// Units that run this chain, which has no flows yet.
     ///
     /// # Errors
-    /// If the configuration makes no sense, or there is no memory for the tables of those that run from the beginning.
+    /// If the configuration makes no sense, the chain may have more than [`FLOWS_MAX`] flows, or there is no memory for the tables of those that run from the beginning.
     pub fn new(config: UnitsConfig, chain: &mut Chain) -> Result<Units, UnitsError> {
+        if chain.options().flows_max > FLOWS_MAX {
+            return Err(UnitsError::Flows(chain.options().flows_max));
+        }
         let router = Router::new(config.router(chain.options()))?;
         let nothing = Chain::new(Vec::new(), Options { flows_max: 1, ..*chain.options() })?;
         let machine = Machine { chain: Box::new(nothing), pool: Pool::new(0), out: Vec::new(), flushed: 0 };
@@ -145,16 +153,18 @@ impl Units {
     /// Lets time pass, to get buffers back that wait for it.
     pub fn advance(&mut self, chain: &mut Box<Chain>, now_ns: u64, out: &mut Vec<Packet>, pool: &mut Pool) {
         self.lend(chain, out, pool);
-        self.pass_time(now_ns);
+        self.now_ns = self.now_ns.max(now_ns);
+        self.pass_time();
         self.lend(chain, out, pool);
     }
 
-    /// The run is over: closes the last epoch.
+    /// The run is over: closes the last epoch, which ends behind the last packet.
     pub fn finish(&mut self) {
-        let (since_ns, flowlets) = (self.since_ns(self.now_ns), self.router.counters().flowlets());
-        self.epochs.pass(since_ns, flowlets);
-        self.epochs.end_at(since_ns);
-        self.epochs.pass(since_ns, flowlets);
+        let Some(began_ns) = self.began_ns else { return };
+        let (behind_ns, flowlets) = (self.now_ns - began_ns + 1, self.router.counters().flowlets());
+        self.epochs.pass(behind_ns - 1, flowlets);
+        self.epochs.end_at(behind_ns);
+        self.epochs.pass(behind_ns, flowlets);
     }
 
     /// What the units did.
@@ -205,7 +215,7 @@ impl Units {
         if self.now_ns >= self.due_ns {
             self.deliver_routed();
             self.flush();
-            self.pass_time(self.now_ns);
+            self.pass_time();
         }
         let meta = packet.meta();
         self.epochs.came(meta.wire_len);
@@ -254,8 +264,10 @@ impl Units {
         let way = self.machine.borrow().chain.way(&packet);
         let (key, hash) = match way {
             Way::Flow { key, hash } => (key, hash),
-            Way::Either { .. } if self.router.flow(meta.hash, &meta.key).is_some() => (meta.key, meta.hash),
-            Way::Either { key, hash } => (key, hash),
+            Way::Either { key, hash } => match self.is_live(meta.hash, &meta.key) {
+                true => (meta.key, meta.hash),
+                false => (key, hash),
+            },
             Way::Aside => {
                 let Machine { chain, pool, out, .. } = &mut *self.machine.borrow_mut();
                 return chain.process_aside(packet, out, pool);
@@ -269,12 +281,26 @@ impl Units {
             Routed::To { unit, stamp } => {
                 self.deliver(self.now_ns, unit, stamp, packet);
                 self.flush();
+                // The chain may have had no room for it.
+                self.ended(unit.0, stamp.flow.slot);
+                self.carry_out();
             }
             Routed::Refused => {
                 let Machine { chain, pool, .. } = &mut *self.machine.borrow_mut();
                 chain.drop_admitted(packet, DropReason::FlowTableFull, pool);
             }
         }
+    }
+
+    /// Whether there is a flow with this key; one whose time is over ends.
+    fn is_live(&mut self, hash: u64, key: &FlowKey) -> bool {
+        let Some(flow) = self.router.flow(hash, key) else { return false };
+        {
+            let Machine { chain, pool, .. } = &mut *self.machine.borrow_mut();
+            chain.end_expired_of(flow.slot, self.now_ns, pool);
+        }
+        self.take_changes();
+        self.router.flow(hash, key).is_some()
     }
 
     /// Gives a packet to its unit.
@@ -340,7 +366,7 @@ impl Units {
     }
 
     /// A flow's alias is known to the router before anything else is routed (DESIGN 3.8). The chain knows best whose it is.
-    fn set_alias(&mut self, home: u32, key: &packet::FlowKey, hash: u64) {
+    fn set_alias(&mut self, home: u32, key: &FlowKey, hash: u64) {
         let Some(flow) = self.router.flow_in(home) else { return };
         if let Err(taken) = self.router.set_alias(flow, key, hash) {
             self.router.give_up_key(taken.by, key, &mut self.orders);
@@ -361,7 +387,8 @@ impl Units {
 
     /// Does what is due by now; nothing waits.
     #[cold]
-    fn pass_time(&mut self, now_ns: u64) {
+    fn pass_time(&mut self) {
+        let now_ns = self.now_ns;
         let began_ns = *self.began_ns.get_or_insert(now_ns);
         self.epochs.pass(now_ns - began_ns, self.router.counters().flowlets());
         {
