@@ -25,7 +25,7 @@ use std::collections::VecDeque;
 
 use nf::record::{Layout, Records};
 use nf::stage::{Load, Stage};
-use nf::{Effects, EndReason, Verdict};
+use nf::{Common, Effects, EndReason, Verdict};
 use packet::memory::OutOfMemory;
 use packet::{DropReason, FlowHasher, Packet, Parser, Pool};
 
@@ -262,6 +262,23 @@ impl Chain {
     /// How it is to behave.
     pub fn options(&self) -> &Options {
         &self.options
+    }
+
+    /// What each function's flows share, for chains of the same functions on other threads to [`join`](Chain::join).
+    pub fn share(&mut self) -> Vec<Common> {
+        self.stages.iter_mut().map(|stage| stage.share()).collect()
+    }
+
+    /// This chain, which has no flows yet, has what its functions share in common with those that shared this. Whoever gives it
+    /// packets knows whom later fragments follow ([`Chain::learn_first`]): none wait here.
+    pub fn join(&mut self, commons: Vec<Common>) {
+        self.stages.iter_mut().zip(commons).for_each(|(stage, common)| stage.join(common));
+        self.fragments = Fragments::new(0, self.options.fragment_timeout_ns);
+    }
+
+    /// The chains that joined this one are gone: what was shared is its own again.
+    pub fn part(&mut self) {
+        self.stages.iter_mut().for_each(|stage| stage.part());
     }
 
     /// The functions, from the inside to the outside.

@@ -11,8 +11,8 @@ use packet::{FlowKey, Packet, parse};
 pub const WAITING_MAX: usize = 64;
 
 /// Which datagram a fragment is of: addresses and protocol in one direction, and the identification field.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Datagram {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Datagram {
     key: FlowKey,
     reversed: bool,
     id: u32,
@@ -50,7 +50,7 @@ pub(crate) struct Fragments {
 
 impl Datagram {
     /// The datagram that this fragment is of.
-    pub fn of(packet: &Packet) -> Datagram {
+    pub(crate) fn of(packet: &Packet) -> Datagram {
         let (mut key, reversed) = parse::portless_key(packet);
         if key.version == 6 {
             key.protocol = 0; // The first fragment may have extension headers that the others have not.

@@ -15,5 +15,6 @@ pub mod streams;
 mod wheel;
 
 pub use chain::{Chain, ChainError, Change, GROUP_MAX, RestoreError, Way};
+pub use fragments::Datagram;
 pub use observer::Observer;
 pub use options::{Counters, NotIp, Options, Timeouts, WhenFull};

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use nf::config::Nanos;
-use node::Assembly;
+use node::{Assembly, Runner};
 
 /// Commands, in order of their times.
 #[derive(Debug, Default)]
@@ -51,11 +51,10 @@ impl Script {
     }
 
     /// Carries out the commands that are due.
-    pub fn carry_out(&mut self, now_ns: u64, assembly: &mut Assembly) -> anyhow::Result<()> {
+    pub fn carry_out(&mut self, now_ns: u64, runner: &mut Runner) -> anyhow::Result<()> {
         while self.is_due(now_ns) {
             let Some(command) = self.commands.pop_front() else { break };
-            let Some(stage) = assembly.chain.stage_mut(command.stage) else { continue };
-            stage.control(&command.words).with_context(|| command.place.clone())?;
+            runner.control(command.stage, &command.words).with_context(|| command.place.clone())?;
         }
         Ok(())
     }

@@ -3,9 +3,11 @@
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::Context;
 use node::Assembly;
+use node::threads::Maker;
 use policy::{Colour, Filter, Policy};
 
 use crate::output;
@@ -58,23 +60,41 @@ pub fn filter(path: &Path, text: &str, filter: &str) -> anyhow::Result<(Filter, 
 
 /// Makes what a policy's text describes; files that it names are in `folder`.
 pub fn parse(name: &str, text: &str, folder: &Path, seed: Option<u64>) -> anyhow::Result<Assembly> {
+    made(name, &read(name, text, folder)?, seed)
+}
+
+/// As [`load`], and what makes more chains of the same policy.
+pub fn load_for_threads(path: &Path, seed: Option<u64>) -> anyhow::Result<(Assembly, Maker)> {
+    let name = path.display().to_string();
+    let policy = read(&name, &text(path)?, folder(path))?;
+    let assembly = made(&name, &policy, seed)?;
+    let seed = assembly.seed;
+    let make = move || {
+        let made = node::assemble(&policy, &functions::registry(), seed, io::cycles::counter());
+        made.map(|assembly| assembly.chain).map_err(|_| "there is not enough memory".to_owned())
+    };
+    Ok((assembly, Arc::new(make)))
+}
+
+fn read(name: &str, text: &str, folder: &Path) -> anyhow::Result<Policy> {
     let colour = colour();
     let mut files = |file: &str| read_file(folder, file);
-    let policy = match Policy::read(name, text, &mut files) {
-        Ok(policy) => policy,
-        Err(report) => {
-            eprint!("{}", report.render(colour));
-            return Err(Refused(format!("{name} is not a policy that can run")).into());
-        }
-    };
+    let policy = Policy::read(name, text, &mut files).map_err(|report| {
+        eprint!("{}", report.render(colour));
+        Refused(format!("{name} is not a policy that can run"))
+    })?;
     if !policy.report.diagnostics.is_empty() {
         eprint!("{}", policy.report.render(colour));
     }
+    Ok(policy)
+}
+
+fn made(name: &str, policy: &Policy, seed: Option<u64>) -> anyhow::Result<Assembly> {
     let seed = seed.unwrap_or_else(|| RandomState::new().hash_one(name));
     let assembly =
-        node::assemble(&policy, &functions::registry(), seed, io::cycles::counter()).map_err(|wrong| {
+        node::assemble(policy, &functions::registry(), seed, io::cycles::counter()).map_err(|wrong| {
             for diagnostic in &wrong {
-                eprint!("{}", diagnostic.render(&policy.report.sources, colour));
+                eprint!("{}", diagnostic.render(&policy.report.sources, colour()));
             }
             Refused(format!("{name} is not a policy that can run"))
         })?;

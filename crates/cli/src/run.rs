@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use indicatif::ProgressBar;
+use node::threads::Maker;
 use node::units::{UNITS_MAX, UnitsConfig};
 use node::{Assembly, Frame, Report, Runner};
 use sim::scenario::{Mode, Rate, Time};
@@ -66,6 +67,11 @@ pub struct Args {
     /// To how many units a flow's state is copied when it falls silent: none; on one thread, copies only take time
     #[arg(long, value_name = "K", help_heading = "Units", value_parser = clap::value_parser!(u8).range(0..=11))]
     pub copies: Option<u8>,
+    /// Run each unit on a thread of its own
+    ///
+    /// Packets of different flows may come out in another order than without.
+    #[arg(long, help_heading = "Units")]
+    pub threads: bool,
     /// Let the captures' time go by so many times as fast
     #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = speedup)]
     pub speedup: f64,
@@ -84,7 +90,11 @@ Examples:
 
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let assembly = policies::load(&args.policy, args.seed)?;
+    let (assembly, maker) = match args.threads {
+        true => policies::load_for_threads(&args.policy, args.seed)
+            .map(|(assembly, maker)| (assembly, Some(maker)))?,
+        false => (policies::load(&args.policy, args.seed)?, None),
+    };
     let mut controls = match &args.control {
         Some(path) => crate::control::Script::read(path, &assembly)?,
         None => crate::control::Script::default(),
@@ -92,14 +102,14 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut sources = Sources::open(&args.read, &assembly.ports)?;
     let mut sinks = Sinks::create(&args.write, args.alerts.as_deref(), args.ipfix.as_ref(), &assembly.ports)?;
     let bar = if args.quiet { ProgressBar::hidden() } else { output::progress(size(&args.read), "bytes") };
-    let mut runner = runner(args, assembly)?;
+    let mut runner = runner(args, assembly, maker)?;
     let mut pace = Pace::new(args.speedup);
     let mut packets = 0u64;
     while let Some((frame, from)) = sources.next() {
         let frame = Frame { timestamp_ns: pace.at(frame.timestamp_ns), ..frame };
         if controls.is_due(frame.timestamp_ns) {
             runner.flush(&mut sinks)?;
-            controls.carry_out(frame.timestamp_ns, runner.assembly_mut())?;
+            controls.carry_out(frame.timestamp_ns, &mut runner)?;
         }
         runner.receive(frame, from, &mut sinks)?;
         packets += 1;
@@ -127,10 +137,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What takes frames through the policy, on units if an option asks for them.
-fn runner(args: &Args, assembly: Assembly) -> anyhow::Result<Runner> {
+/// What takes frames through the policy, on units if an option asks for them; on threads, if there is what makes chains for them.
+fn runner(args: &Args, assembly: Assembly, maker: Option<Maker>) -> anyhow::Result<Runner> {
     let name = args.policy.display().to_string();
-    let is_one = args.mode.is_none()
+    let is_one = maker.is_none()
+        && args.mode.is_none()
         && args.units_max.is_none()
         && args.unit_capacity.is_none()
         && args.gap.is_none()
@@ -147,7 +158,10 @@ fn runner(args: &Args, assembly: Assembly) -> anyhow::Result<Runner> {
         copies: args.copies.unwrap_or(defaults.copies),
         ..defaults
     };
-    Runner::on_units(assembly, &name, config).context("cannot set up units")
+    match maker {
+        Some(make) => Runner::on_threads(assembly, &name, config, make).context("cannot set up units"),
+        None => Runner::on_units(assembly, &name, config).context("cannot set up units"),
+    }
 }
 
 /// Lets time go by faster, or slower, from the first packet on.

@@ -5,6 +5,7 @@ use std::any::Any;
 use packet::{Direction, DropReason, FlowKey, Packet, Side, Transit, split_mix};
 
 use crate::buffers::{Buffers, FlowBuffer, number_of};
+use crate::common::Access;
 use crate::effects::{Alert, AlertDetail, Effects, FlowReport, Severity, Text};
 use crate::event::{EventField, Head};
 use crate::map::StateMap;
@@ -24,7 +25,7 @@ pub struct SharedState {
     pub counters: Vec<u64>,
     /// Groups of counters, in the order of the descriptor.
     pub groups: Vec<CounterGroup>,
-    /// Sets, in the order of the descriptor.
+    /// Sets, in the order of the descriptor. These, pools and meters may be elsewhere if instances on other threads share them.
     pub sets: Vec<Set>,
     /// Pools, in the order of the descriptor.
     pub pools: Vec<Pool>,
@@ -65,6 +66,8 @@ impl CounterGroup {
 /// What belongs to an instance of a function beside its configuration.
 pub(crate) struct Instance {
     pub shared: SharedState,
+    /// Whether its sets, pools and meters are others' too.
+    pub access: Access,
     /// Where its attributes stand in tag words.
     pub tags: TagLayout,
     /// Its place in the chain.
@@ -72,6 +75,21 @@ pub(crate) struct Instance {
     pub seed: u64,
     /// What the function works with from packet to packet, and what has no meaning between them.
     pub scratch: Option<Box<dyn Any + Send>>,
+}
+
+impl Instance {
+    /// What flows share, with sets, pools and meters.
+    #[inline]
+    fn open(&mut self) -> &mut SharedState {
+        self.access.open(&mut self.shared);
+        &mut self.shared
+    }
+
+    /// Lets other instances have sets, pools and meters again, if they are theirs too.
+    #[inline]
+    pub fn close(&mut self) {
+        self.access.close(&mut self.shared);
+    }
 }
 
 /// What a function has at hand while it processes a packet or hears of its flow.
@@ -280,7 +298,7 @@ impl Context<'_> {
     /// # Panics
     /// If the descriptor declares no such set: a mistake in the function's code, found by its first test.
     pub fn set(&mut self, set: usize) -> &mut Set {
-        &mut self.instance.shared.sets[set]
+        &mut self.instance.open().sets[set]
     }
 
     /// The pool with this number in the descriptor.
@@ -289,7 +307,7 @@ impl Context<'_> {
     /// If the descriptor declares no such pool: a mistake in the function's code, found by its first test.
     #[inline]
     pub fn pool(&mut self, pool: usize) -> &mut Pool {
-        &mut self.instance.shared.pools[pool]
+        &mut self.instance.open().pools[pool]
     }
 
     /// The table of meters with this number in the descriptor.
@@ -298,7 +316,7 @@ impl Context<'_> {
     /// If the descriptor declares no such table: a mistake in the function's code, found by its first test.
     #[inline]
     pub fn meters(&mut self, meters: usize) -> &mut Meters {
-        &mut self.instance.shared.meters[meters]
+        &mut self.instance.open().meters[meters]
     }
 
     /// Sets one of the function's attributes on this packet (E4).

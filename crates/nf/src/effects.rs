@@ -198,6 +198,19 @@ impl Default for Effects {
 }
 
 impl Effects {
+    /// Takes what came out, to be looked at elsewhere. What was lost stays counted here.
+    pub fn take(&mut self) -> Effects {
+        Effects {
+            alerts: std::mem::take(&mut self.alerts),
+            events: self.events.take(),
+            reports: std::mem::take(&mut self.reports),
+            made: Vec::new(),
+            alerts_lost: 0,
+            reports_lost: 0,
+            unmade: 0,
+        }
+    }
+
     /// Whether less than half of what can be held is left, of alerts, events or reports.
     pub fn is_half_full(&self) -> bool {
         self.alerts.len().max(self.reports.len()) > EFFECTS_MAX / 2 || self.events.is_half_full()

@@ -139,6 +139,17 @@ impl Events {
         self.texts.clear();
     }
 
+    /// Takes those that are held.
+    pub(crate) fn take(&mut self) -> Events {
+        Events {
+            heads: std::mem::take(&mut self.heads),
+            fields: std::mem::take(&mut self.fields),
+            texts: std::mem::take(&mut self.texts),
+            lost: 0,
+            fields_cut: 0,
+        }
+    }
+
     /// Events that found no room.
     pub fn lost(&self) -> u64 {
         self.lost

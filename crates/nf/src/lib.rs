@@ -5,6 +5,7 @@
 
 pub mod answer;
 mod buffers;
+mod common;
 pub mod config;
 mod connection;
 mod context;
@@ -26,6 +27,7 @@ mod verdict;
 mod view;
 
 pub use buffers::{Buffers, FlowBuffer};
+pub use common::Common;
 pub use connection::Connection;
 pub use context::{Context, CounterGroup, FlowInfo, KEEP_MS_MAX, SharedState, TagLayout};
 pub use descriptor::{

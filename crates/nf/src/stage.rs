@@ -6,6 +6,7 @@ use packet::memory::{OutOfMemory, Part};
 use packet::{DropReason, Packet, Side, Transit};
 
 use crate::buffers::Buffers;
+use crate::common::{Access, Common};
 use crate::config::ConfigError;
 use crate::context::{Context, CounterGroup, Instance, SharedState, TagLayout};
 use crate::map::StateMap;
@@ -149,6 +150,16 @@ pub trait Stage: Send {
     /// Shared state, to be reported.
     fn shared(&self) -> &SharedState;
 
+    /// Sets, pools and meters are from now on also those of whoever [joins](Stage::join) this: instances of the same function,
+    /// with the same configuration, on other threads. Counters and growing buffers stay each instance's own.
+    fn share(&mut self) -> Common;
+
+    /// Has these sets, pools and meters in place of its own, which no flow has used yet.
+    fn join(&mut self, common: Common);
+
+    /// Those that it shared are its own again. Nobody else may use them any more.
+    fn part(&mut self);
+
     /// Where the function's attributes stand in tag words.
     fn tags(&self) -> &TagLayout;
 }
@@ -240,7 +251,14 @@ pub fn load<N: NetworkFunction>(config: N::Config, mut setup: Setup) -> Result<B
     }
     Ok(Box::new(Loaded {
         function,
-        instance: Instance { shared, tags: TagLayout::default(), stage: 0, seed: setup.seed, scratch: None },
+        instance: Instance {
+            shared,
+            access: Access::default(),
+            tags: TagLayout::default(),
+            stage: 0,
+            seed: setup.seed,
+            scratch: None,
+        },
         state: None,
         counters: StageCounters::default(),
     }))
@@ -284,7 +302,9 @@ impl<N: NetworkFunction> Loaded<N> {
         let map = Self::map_of(behind)?;
         let instance = &mut self.instance;
         let mut context = Context { transit, header, map, instance, effects, buffers, draws: 0 };
-        Some(then(&self.function, state, &mut context))
+        let done = then(&self.function, state, &mut context);
+        instance.close();
+        Some(done)
     }
 
     /// The map of a flow, and the buffers' numbers, of what stands behind the state in its record.
@@ -381,6 +401,7 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
             None => self.process_group(group, None),
             recording => self.process_group(group, recording),
         }
+        self.instance.close();
     }
 
     fn flow_start(&mut self, transit: Transit, env: &mut Env<'_>) {
@@ -447,6 +468,18 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
 
     fn shared(&self) -> &SharedState {
         &self.instance.shared
+    }
+
+    fn share(&mut self) -> Common {
+        self.instance.access.share(&mut self.instance.shared)
+    }
+
+    fn join(&mut self, common: Common) {
+        self.instance.access.join(common, &mut self.instance.shared);
+    }
+
+    fn part(&mut self) {
+        self.instance.access.keep(&mut self.instance.shared);
     }
 
     fn tags(&self) -> &TagLayout {

@@ -6,7 +6,9 @@ mod assembly;
 mod ports;
 pub mod report;
 mod runner;
+mod saved;
 mod settings;
+pub mod threads;
 pub mod units;
 
 pub use assembly::{Assembly, assemble};

@@ -212,6 +212,45 @@ impl Report {
         }
     }
 
+    /// Adds what another chain of the same functions has counted.
+    pub fn add(&mut self, other: Report) {
+        self.packets_in += other.packets_in;
+        self.packets_out += other.packets_out;
+        self.packets_made += other.packets_made;
+        self.packets_held += other.packets_held;
+        add(&mut self.drops, other.drops);
+        self.bytes_in += other.bytes_in;
+        self.bytes_out += other.bytes_out;
+        self.not_ip_passed += other.not_ip_passed;
+        self.flows.started += other.flows.started;
+        self.flows.live += other.flows.live;
+        add(&mut self.flows.ended, other.flows.ended);
+        if let (Some(streams), Some(others)) = (&mut self.streams, other.streams) {
+            add(streams, others);
+        }
+        for (function, other) in self.functions.iter_mut().zip(other.functions) {
+            let cycles = [(&*function, function.packets), (&other, other.packets)]
+                .map(|(of, packets)| of.cycles_per_packet.unwrap_or(0.0) * packets as f64);
+            function.cycles_per_packet = function.cycles_per_packet.or(other.cycles_per_packet);
+            if let Some(per_packet) = &mut function.cycles_per_packet {
+                *per_packet = (cycles[0] + cycles[1]) / (function.packets + other.packets).max(1) as f64;
+                self.timing.cycles_per_packet.insert(function.name.clone(), *per_packet);
+            }
+            function.packets += other.packets;
+            function.bytes += other.bytes;
+            function.drops += other.drops;
+            add(&mut function.counters, other.counters);
+            if let (Some(buffers), Some(others)) = (&mut function.buffers, other.buffers) {
+                buffers.used_bytes += others.used_bytes;
+                buffers.refused_bytes += others.refused_bytes;
+            }
+        }
+        self.alerts_lost += other.alerts_lost;
+        self.events_lost += other.events_lost;
+        self.flow_reports_lost += other.flow_reports_lost;
+        self.packets_unmade += other.packets_unmade;
+    }
+
     /// Packets dropped, for whatever reason.
     pub fn dropped(&self) -> u64 {
         self.drops.values().sum()
@@ -293,6 +332,12 @@ fn functions(chain: &Chain, names: &[String]) -> Vec<FunctionReport> {
             }
         })
         .collect()
+}
+
+fn add<K: Ord>(counters: &mut BTreeMap<K, u64>, others: BTreeMap<K, u64>) {
+    for (name, count) in others {
+        *counters.entry(name).or_default() += count;
+    }
 }
 
 /// The phases of connections, for whoever shows them.

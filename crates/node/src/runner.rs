@@ -1,13 +1,14 @@
-//! The run-to-completion runner: frames in, packets out, on one thread.
+//! The runner: frames in, packets out; run to completion on one thread, or with units on threads of their own.
 
 use std::time::Instant;
 
 use hdrhistogram::Histogram;
-use nf::{Alert, Event, FlowReport};
+use nf::{Alert, ControlError, Effects, Event, FlowReport};
 use packet::{DropReason, LinkType, Packet, Pool, parse};
 
 use crate::assembly::Assembly;
 use crate::report::{PortReport, Report};
+use crate::threads::{Maker, Threads, ThreadsError};
 use crate::units::{Units, UnitsConfig, UnitsError};
 
 /// Frames that are processed together.
@@ -55,8 +56,7 @@ pub trait Output {
 /// Runs an assembly over frames.
 pub struct Runner {
     assembly: Assembly,
-    /// The units that it runs on, if it does not run as one.
-    units: Option<Units>,
+    on: On,
     name: String,
     pool: Pool,
     batch: Vec<Packet>,
@@ -71,6 +71,16 @@ pub struct Runner {
     last_ns: Option<u64>,
     busy_s: f64,
     started: Instant,
+}
+
+/// What packets are processed on.
+enum On {
+    /// The assembly's chain.
+    One,
+    /// Units on this thread.
+    Units(Box<Units>),
+    /// Units on threads of their own.
+    Threads(Box<Threads>),
 }
 
 /// Frames that the chain never saw: they are packets in, and drops.
@@ -88,7 +98,7 @@ impl Runner {
         let ports = assembly.ports.all().iter().map(|port| (port.number, PortReport::default())).collect();
         Runner {
             assembly,
-            units: None,
+            on: On::One,
             name: name.to_owned(),
             pool: Pool::new(BUFFERS),
             batch: Vec::with_capacity(BATCH),
@@ -111,13 +121,31 @@ impl Runner {
     /// If the configuration makes no sense, or there is no memory for the units' tables.
     pub fn on_units(assembly: Assembly, name: &str, config: UnitsConfig) -> Result<Runner, UnitsError> {
         let mut runner = Runner::new(assembly, name);
-        runner.units = Some(Units::new(config, &mut runner.assembly.chain)?);
+        runner.on = On::Units(Box::new(Units::new(config, &mut runner.assembly.chain)?));
         Ok(runner)
     }
 
-    /// The units that it runs on, if it does not run as one.
+    /// The same on units that have threads of their own, with chains that `make` makes: of the same policy, with the same seed.
+    ///
+    /// # Errors
+    /// If the configuration makes no sense, or threads or chains cannot be made.
+    pub fn on_threads(
+        assembly: Assembly,
+        name: &str,
+        config: UnitsConfig,
+        make: Maker,
+    ) -> Result<Runner, ThreadsError> {
+        let mut runner = Runner::new(assembly, name);
+        runner.on = On::Threads(Box::new(Threads::new(config, &mut runner.assembly.chain, make)?));
+        Ok(runner)
+    }
+
+    /// The units that it runs on, if they are on its thread.
     pub fn units(&self) -> Option<&Units> {
-        self.units.as_ref()
+        match &self.on {
+            On::Units(units) => Some(units),
+            On::One | On::Threads(_) => None,
+        }
     }
 
     /// What is run.
@@ -125,9 +153,19 @@ impl Runner {
         &self.assembly
     }
 
-    /// What is run, to be commanded.
-    pub fn assembly_mut(&mut self) -> &mut Assembly {
-        &mut self.assembly
+    /// Carries out an operator's command to the function with this number in the chain.
+    ///
+    /// # Errors
+    /// If the function does not know it, or there is no such function.
+    pub fn control(&mut self, stage: usize, command: &str) -> Result<(), ControlError> {
+        let Some(function) = self.assembly.chain.stage_mut(stage) else {
+            return Err(ControlError(format!("the chain has no function {stage}")));
+        };
+        function.control(command)?;
+        if let On::Threads(threads) = &mut self.on {
+            threads.control(stage, command);
+        }
+        Ok(())
     }
 
     /// Takes a frame in; it is processed with its batch.
@@ -190,13 +228,14 @@ impl Runner {
         let count = self.batch.len() as u64;
         let start = Instant::now();
         let chain = &mut self.assembly.chain;
-        match &mut self.units {
-            Some(units) => units.process(chain, &mut self.batch, &mut self.out, &mut self.pool),
-            None => chain.process(&mut self.batch, &mut self.out, &mut self.pool),
+        match &mut self.on {
+            On::Units(units) => units.process(chain, &mut self.batch, &mut self.out, &mut self.pool),
+            On::Threads(threads) => threads.process(chain, &mut self.batch, &mut self.out, &mut self.pool),
+            On::One => chain.process(&mut self.batch, &mut self.out, &mut self.pool),
         }
         let took = start.elapsed();
         self.busy_s += took.as_secs_f64();
-        if count > 0 {
+        if count > 0 && !matches!(self.on, On::Threads(_)) {
             // Above the histogram's bound it saturates, so this cannot fail.
             self.latency.saturating_record_n(took.as_nanos().min(u128::from(u64::MAX)) as u64, count);
         }
@@ -223,9 +262,19 @@ impl Runner {
     fn make_room<O: Output>(&mut self, now_ns: u64, output: &mut O) -> Result<(), O::Error> {
         self.flush(output)?;
         let chain = &mut self.assembly.chain;
-        match &mut self.units {
-            Some(units) => units.advance(chain, now_ns, &mut self.out, &mut self.pool),
-            None => chain.advance(now_ns, &mut self.pool),
+        match &mut self.on {
+            On::Units(units) => units.advance(chain, now_ns, &mut self.out, &mut self.pool),
+            On::Threads(threads) => threads.advance(chain, now_ns, &mut self.out, &mut self.pool),
+            On::One => chain.advance(now_ns, &mut self.pool),
+        }
+        self.emit(output)
+    }
+
+    /// Processes what was received, waits until it is through, and hands out what comes of it.
+    pub fn settle<O: Output>(&mut self, output: &mut O) -> Result<(), O::Error> {
+        self.flush(output)?;
+        if let On::Threads(threads) = &mut self.on {
+            threads.settle(&mut self.assembly.chain, &mut self.out, &mut self.pool);
         }
         self.emit(output)
     }
@@ -234,8 +283,10 @@ impl Runner {
     pub fn finish<O: Output>(&mut self, output: &mut O) -> Result<Report, O::Error> {
         self.flush(output)?;
         let live = self.assembly.chain.counters().flows_live;
-        if let Some(units) = &mut self.units {
-            units.finish();
+        match &mut self.on {
+            On::Units(units) => units.finish(),
+            On::Threads(_) => self.finish_threads(output)?,
+            On::One => {}
         }
         while !self.assembly.chain.finish_all(&mut self.pool) {
             self.emit(output)?;
@@ -243,7 +294,21 @@ impl Runner {
         self.emit(output)?;
         let mut report = self.report();
         report.flows.live = live;
+        if let On::Threads(threads) = &self.on {
+            threads.add_to(&mut report, &self.assembly.names);
+        }
         Ok(report)
+    }
+
+    fn finish_threads<O: Output>(&mut self, output: &mut O) -> Result<(), O::Error> {
+        while let On::Threads(threads) = &mut self.on {
+            let is_over = threads.finish(&mut self.assembly.chain, &mut self.out, &mut self.pool);
+            self.emit(output)?;
+            if is_over {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// The report so far.
@@ -272,13 +337,20 @@ impl Runner {
         if self.busy_s > 0.0 {
             report.timing.packets_per_second = report.packets_in as f64 / self.busy_s;
         }
-        report.units = self.units.as_ref().map(Units::report);
+        report.units = match &self.on {
+            On::Units(units) => Some(units.report()),
+            On::Threads(threads) => Some(threads.report()),
+            On::One => None,
+        };
         report.set_latency(&self.latency);
         report
     }
 
     /// Hands out what the chain put out.
     fn emit<O: Output>(&mut self, output: &mut O) -> Result<(), O::Error> {
+        if let On::Threads(threads) = &mut self.on {
+            threads.record(&self.out, &mut self.latency);
+        }
         let mut result = Ok(());
         for mut packet in self.out.drain(..) {
             let port = self.assembly.ports.egress(&packet);
@@ -292,10 +364,36 @@ impl Runner {
             self.pool.give(packet);
         }
         result?;
-        let effects = self.assembly.chain.effects_mut();
-        let name = |stage: u16| self.assembly.names.get(stage as usize).map_or("", String::as_str);
-        self.alerts += effects.alerts.len() as u64;
-        self.events += effects.events.len() as u64;
+        self.pool.trim(BUFFERS);
+        let mut told = Told {
+            names: &self.assembly.names,
+            now_ns: self.last_ns.unwrap_or(0),
+            alerts: &mut self.alerts,
+            events: &mut self.events,
+        };
+        if let On::Threads(threads) = &mut self.on {
+            for mut effects in threads.effects_mut().drain(..) {
+                told.tell(&mut effects, output)?;
+            }
+        }
+        told.tell(self.assembly.chain.effects_mut(), output)
+    }
+}
+
+/// What is told of beside packets.
+struct Told<'a> {
+    names: &'a [String],
+    now_ns: u64,
+    alerts: &'a mut u64,
+    events: &'a mut u64,
+}
+
+impl Told<'_> {
+    /// Hands out alerts, events and flow reports.
+    fn tell<O: Output>(&mut self, effects: &mut Effects, output: &mut O) -> Result<(), O::Error> {
+        let name = |stage: u16| self.names.get(stage as usize).map_or("", String::as_str);
+        *self.alerts += effects.alerts.len() as u64;
+        *self.events += effects.events.len() as u64;
         let mut alerts_given = 0;
         for event in effects.events.iter() {
             let before = effects.alerts.get(alerts_given..event.alerts_before).unwrap_or_default();
@@ -307,11 +405,7 @@ impl Runner {
         rest.iter().try_for_each(|alert| output.alert(name(alert.stage), alert))?;
         effects.alerts.clear();
         effects.events.clear();
-        let now_ns = self.last_ns.unwrap_or(0);
-        for report in effects.reports.drain(..) {
-            output.flow(&report, now_ns)?;
-        }
-        Ok(())
+        effects.reports.drain(..).try_for_each(|report| output.flow(&report, self.now_ns))
     }
 }
 

@@ -265,6 +265,22 @@ impl Pool {
         }
     }
 
+    /// Moves packets to `out`: large ones, and small ones beyond this many.
+    pub fn take_surplus(&mut self, keep: usize, out: &mut Vec<Packet>) {
+        out.append(&mut self.large);
+        out.extend(self.small.drain(keep.min(self.small.len())..));
+    }
+
+    /// Frees small buffers beyond this many.
+    pub fn trim(&mut self, keep: usize) {
+        self.small.truncate(keep);
+    }
+
+    /// Makes small buffers until there are this many.
+    pub fn fill(&mut self, count: usize) {
+        self.small.resize_with(count.max(self.small.len()), new_small);
+    }
+
     /// Whether a packet of `len` bytes could be taken now, if it is not too long at all.
     #[inline]
     pub fn has_room(&self, len: usize) -> bool {

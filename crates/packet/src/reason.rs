@@ -78,6 +78,8 @@ reasons! {
     FragmentOfDropped = "fragment-of-dropped",
     /// The flow table is full and the policy says to refuse new flows.
     FlowTableFull = "flow-table-full",
+    /// The flow ended, to make room for another, while the packet was on its way to the flow's unit.
+    FlowEnded = "flow-ended",
     /// The rewritten packet's reverse 5-tuple belongs to another live flow.
     AliasConflict = "alias-conflict",
     /// An ICMP error that belongs to no known flow, where a function needs one (RFC 5508 REQ-4).

@@ -153,6 +153,11 @@ impl<E: Engine> Unit<E> {
         &mut self.engine
     }
 
+    /// What it ran.
+    pub fn into_engine(self) -> E {
+        self.engine
+    }
+
     /// What it has counted.
     pub fn counters(&self) -> &Counters {
         &self.counters

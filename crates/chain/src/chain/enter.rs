@@ -3,9 +3,9 @@
 use nf::record::Header;
 use nf::stage::{Env, Load};
 use nf::{EndReason, Verdict};
-use packet::{Class, Direction, DropReason, Meta, Packet, Pool, parse};
+use packet::{Class, Direction, DropReason, FlowKey, Meta, Packet, Pool, parse};
 
-use super::{Chain, GROUP_MAX, Run};
+use super::{Chain, Change, GROUP_MAX, Run};
 use crate::flows::Flows;
 use crate::fragments::{Datagram, First, Refused};
 use crate::{NotIp, WhenFull};
@@ -184,27 +184,44 @@ impl Chain {
     fn first_fragment(&mut self, packet: Packet, run: &mut Run<'_, '_>) {
         let datagram = Datagram::of(&packet);
         let (key, reversed) = (packet.meta().key, packet.meta().reversed);
-        let passed = self.walk(packet, run);
-        let first = if passed { First::Passed { key, reversed } } else { First::Dropped };
+        let has_home = self.home_of(&packet).is_some();
+        let passed = self.walk(packet, run).then_some((key, reversed));
+        if has_home {
+            self.changes.push(Change::FirstFragment { datagram, passed });
+        }
         let mut waited = std::mem::take(&mut self.waited);
-        self.fragments.first(datagram, first, self.now_ns, &mut waited);
+        self.learn_first(datagram, passed, &mut waited);
         for packet in waited.drain(..) {
-            self.counters.packets_held -= 1;
             self.later_fragment(packet, run);
         }
         self.waited = waited;
     }
 
+    /// The first fragment of a datagram passed, as one of the flow with this key, or was dropped. Those that waited for it are
+    /// added to `waited`.
+    pub fn learn_first(
+        &mut self,
+        datagram: Datagram,
+        passed: Option<(FlowKey, bool)>,
+        waited: &mut Vec<Packet>,
+    ) {
+        let first = passed.map_or(First::Dropped, |(key, reversed)| First::Passed { key, reversed });
+        let before = waited.len();
+        self.fragments.first(datagram, first, self.now_ns, waited);
+        self.counters.packets_held -= (waited.len() - before) as u64;
+    }
+
     fn later_fragment(&mut self, mut packet: Packet, run: &mut Run<'_, '_>) {
+        // Who says whose it is has given it that flow's key.
+        if self.home_of(&packet).is_some() {
+            return self.follow(packet, run);
+        }
         let datagram = Datagram::of(&packet);
         match self.fragments.get(&datagram) {
             Some(&First::Passed { key, reversed }) => {
                 let meta = packet.meta_mut();
                 (meta.key, meta.reversed, meta.hash) = (key, reversed, self.parser.hasher.hash(&key));
-                if self.find(&packet, run.pool).is_none() {
-                    return self.drop_packet(packet, DropReason::FragmentOfDropped, run);
-                }
-                self.walk(packet, run);
+                self.follow(packet, run);
             }
             Some(First::Dropped) => self.drop_packet(packet, DropReason::FragmentOfDropped, run),
             Some(First::Missing(_)) | None => match self.fragments.wait(datagram, packet, self.now_ns) {
@@ -215,6 +232,14 @@ impl Chain {
                 }
             },
         }
+    }
+
+    /// A later fragment goes with its first one's flow.
+    fn follow(&mut self, packet: Packet, run: &mut Run<'_, '_>) {
+        if self.find(&packet, run.pool).is_none() {
+            return self.drop_packet(packet, DropReason::FragmentOfDropped, run);
+        }
+        self.walk(packet, run);
     }
 
     /// Takes one packet through the chain, with its flow found or begun; whether it passed.

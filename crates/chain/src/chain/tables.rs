@@ -35,6 +35,13 @@ pub enum Change {
         /// The key's hash.
         hash: u64,
     },
+    /// What became of the first fragment of a datagram is known now, and so is whom the later ones follow.
+    FirstFragment {
+        /// The datagram.
+        datagram: Datagram,
+        /// The flow's key, and whether it is reversed; none: it was dropped.
+        passed: Option<(FlowKey, bool)>,
+    },
     /// A flow of this home ended, in this table.
     Ended {
         /// The table.
@@ -142,8 +149,8 @@ impl Chain {
         self.refused.front().is_some_and(|&(sequence, _)| sequence == packet.meta().transit.sequence)
     }
 
-    /// Which flow an admitted packet goes with.
-    pub fn way(&self, packet: &Packet) -> Way {
+    /// Which flow an admitted packet goes with. A later fragment has that flow's key from now on.
+    pub fn way(&self, packet: &mut Packet) -> Way {
         let meta = packet.meta();
         match meta.class {
             Class::Whole | Class::FirstFragment => Way::Flow { key: meta.key, hash: meta.hash },
@@ -152,7 +159,11 @@ impl Chain {
                 Way::Either { key, hash: self.parser.hasher.hash(&key) }
             }
             Class::LaterFragment => match self.fragments.get(&Datagram::of(packet)) {
-                Some(&First::Passed { key, .. }) => Way::Flow { key, hash: self.parser.hasher.hash(&key) },
+                Some(&First::Passed { key, reversed }) => {
+                    let (meta, hash) = (packet.meta_mut(), self.parser.hasher.hash(&key));
+                    (meta.key, meta.reversed, meta.hash) = (key, reversed, hash);
+                    Way::Flow { key, hash }
+                }
                 Some(First::Dropped | First::Missing(_)) | None => Way::Aside,
             },
             Class::NotIp => Way::Aside,
@@ -190,8 +201,15 @@ impl Chain {
         self.alone(packet, parsed, &mut run);
     }
 
-    /// Drops an admitted packet.
+    /// Drops an admitted packet; with a first fragment, those that wait for it.
     pub fn drop_admitted(&mut self, packet: Packet, reason: DropReason, pool: &mut Pool) {
+        if packet.meta().class == Class::FirstFragment {
+            let mut waited = Vec::new();
+            self.learn_first(Datagram::of(&packet), None, &mut waited);
+            for packet in waited {
+                self.drop_admitted(packet, DropReason::FragmentOfDropped, pool);
+            }
+        }
         self.counters.drops[reason.index()] += 1;
         pool.give(packet);
     }
@@ -262,6 +280,15 @@ impl Chain {
     /// A flow of the active table has this home; it has none yet.
     pub fn set_home(&mut self, record: u32, home: u32) {
         self.flows.homes.add(home, record);
+    }
+
+    /// The flows of the active table that had one home have another one, which no flow has.
+    pub fn rehome(&mut self, home: u32, new: u32) {
+        let records: Vec<u32> = self.flows_of(home).collect();
+        for record in records {
+            self.flows.homes.remove(record);
+            self.flows.homes.add(new, record);
+        }
     }
 
     /// Ends the flows of the active table that have this home.

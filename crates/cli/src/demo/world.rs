@@ -108,11 +108,9 @@ impl World {
 
     /// Carries out an operator's command to a function of the chain.
     pub fn command(&mut self, function: &str, command: &str) -> anyhow::Result<()> {
-        let assembly = self.runner.assembly_mut();
-        let stage = assembly.names.iter().position(|name| name == function);
-        let stage = stage.and_then(|stage| assembly.chain.stage_mut(stage));
-        stage.with_context(|| format!("the chain has no function `{function}`"))?.control(command)?;
-        Ok(())
+        let stage = self.runner.assembly().names.iter().position(|name| name == function);
+        let stage = stage.with_context(|| format!("the chain has no function `{function}`"))?;
+        Ok(self.runner.control(stage, command)?)
     }
 
     /// What the chain has done so far.

@@ -45,12 +45,15 @@ impl Default for UnitsConfig {
 /// The router knows so many times the flows of the chain: those that ended in the chain stay with it until it has heard so.
 const ROUTER_FLOWS: u32 = 2;
 
+/// Longer than any run, and short enough to be added to any time: more than two years.
+const NEVER_NS: u64 = u64::MAX >> 8;
+
 /// The most flows that a chain may have which runs on units: they number no more.
 pub const FLOWS_MAX: u32 = unit::SLOTS_MAX / ROUTER_FLOWS;
 
 impl UnitsConfig {
     /// The router, over a chain with these options.
-    pub(super) fn router(&self, options: &Options) -> router::Config {
+    pub(crate) fn router(&self, options: &Options) -> router::Config {
         router::Config {
             mode: self.mode,
             capacity_bps: self.capacity_bps,
@@ -69,12 +72,31 @@ impl UnitsConfig {
         }
     }
 
+    /// The router of units on threads: it sees to it that all of them together have no more flows than the chain may have.
+    pub(crate) fn router_of_threads(&self, options: &Options) -> router::Config {
+        router::Config { flows_max: options.flows_max, ..self.router(options) }
+    }
+
     /// A unit. Its flows end when the chain says so.
     pub(super) fn unit(&self, id: UnitId) -> unit::Config {
         unit::Config {
             replicate_after_ns: (self.copies > 0).then_some(self.gap_ns / 2), // S51
             expire_after_ns: None,
             ..unit::Config::new(id)
+        }
+    }
+
+    /// The same on a thread of its own. Between threads nothing is lost: what a unit waits for comes, be it late, as threads take
+    /// turns on few cores; time in a capture may go by much faster than that. So nothing is given up or said again.
+    pub(crate) fn unit_on_thread(&self, id: UnitId) -> unit::Config {
+        let held_max = 2 * crate::threads::IN_FLIGHT_MAX as usize;
+        let unit = self.unit(id);
+        unit::Config {
+            order_ns: NEVER_NS,
+            pull_again_ns: NEVER_NS,
+            held_max,
+            held_per_flow_max: held_max,
+            ..unit
         }
     }
 }

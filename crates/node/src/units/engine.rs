@@ -8,6 +8,8 @@ use packet::{Packet, Pool};
 use proto::FlowId;
 use unit::{Engine, Unreadable};
 
+use crate::saved::{release, restore, save};
+
 /// What all units of the machine share, as they share its one thread: functions, buffers, what comes out.
 pub(super) struct Machine {
     pub chain: Box<Chain>,
@@ -58,10 +60,6 @@ impl ChainEngine {
     }
 }
 
-/// What stands before each saved flow: its length.
-const PREFIX_LEN: usize = size_of::<u32>();
-
-/// A flow of the router's is, nearly always, one of the chain's; see [`chain::Chain::flows_of`].
 impl Engine for ChainEngine {
     type Packet = Packet;
 
@@ -82,13 +80,7 @@ impl Engine for ChainEngine {
         self.flush();
         let Machine { chain, pool, .. } = &mut *self.machine.borrow_mut();
         chain.switch_to(self.table);
-        let mut before = Vec::new();
-        save(chain, flow.slot, &mut before);
-        release(chain, flow.slot);
-        restore(chain, flow.slot, state, pool).inspect_err(|_| {
-            release(chain, flow.slot);
-            let _ = restore(chain, flow.slot, &before, pool); // What was here a moment ago has room here.
-        })
+        restore(chain, flow.slot, state, pool)
     }
 
     fn forget(&mut self, _now_ns: u64, flow: FlowId, ended: bool) {
@@ -100,34 +92,4 @@ impl Engine for ChainEngine {
         }
         release(chain, flow.slot);
     }
-}
-
-/// Appends all flows of the active table that have this home.
-fn save(chain: &mut Chain, home: u32, out: &mut Vec<u8>) {
-    let records: Vec<u32> = chain.flows_of(home).collect();
-    for record in records {
-        let begin = out.len();
-        out.extend_from_slice(&[0; PREFIX_LEN]);
-        chain.save_flow(record, out);
-        let len = (out.len() - begin - PREFIX_LEN) as u32;
-        out[begin..begin + PREFIX_LEN].copy_from_slice(&len.to_le_bytes());
-    }
-}
-
-/// Takes the flows that [`save`] wrote over.
-fn restore(chain: &mut Chain, home: u32, saved: &[u8], pool: &mut Pool) -> Result<(), Unreadable> {
-    let mut rest = saved;
-    while let Some((len, behind)) = rest.split_first_chunk::<PREFIX_LEN>() {
-        let (flow, next) = behind.split_at_checked(u32::from_le_bytes(*len) as usize).ok_or(Unreadable)?;
-        let record = chain.restore_flow(flow, pool).map_err(|_| Unreadable)?;
-        chain.set_home(record, home);
-        rest = next;
-    }
-    if rest.is_empty() { Ok(()) } else { Err(Unreadable) }
-}
-
-/// The flows that have this home are elsewhere.
-fn release(chain: &mut Chain, home: u32) {
-    let records: Vec<u32> = chain.flows_of(home).collect();
-    records.into_iter().for_each(|record| chain.release_flow(record));
 }

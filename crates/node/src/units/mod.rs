@@ -61,6 +61,13 @@ pub struct Units {
     todo: VecDeque<Todo>,
 }
 
+/// Each unit that runs: its load, as a share of its capacity, and its flows.
+pub(crate) fn loads(router: &Router, capacity_bps: u64) -> impl Iterator<Item = (UnitId, f64, u32)> + '_ {
+    let runs = |state| matches!(state, UnitState::Active | UnitState::Draining);
+    let running = router.units().filter(move |unit| runs(unit.state));
+    running.map(move |unit| (unit.unit, f64::from(unit.load_bps) / capacity_bps as f64, unit.flows))
+}
+
 /// What is on its way from a part to another one.
 enum Todo {
     Order(Order),
@@ -184,11 +191,7 @@ impl Units {
 
     /// Each unit that runs: its load, as a share of its capacity, and its flows.
     pub fn loads(&self) -> impl Iterator<Item = (UnitId, f64, u32)> + '_ {
-        let runs = |state| matches!(state, UnitState::Active | UnitState::Draining);
-        self.router
-            .units()
-            .filter(move |unit| runs(unit.state))
-            .map(|unit| (unit.unit, f64::from(unit.load_bps) / self.config.capacity_bps as f64, unit.flows))
+        loads(&self.router, self.config.capacity_bps)
     }
 
     /// The chain and the buffers are the units' for the time of a call; and then their owner's again.
@@ -257,11 +260,11 @@ impl Units {
     /// A packet that is not a plain one of a known flow: it is routed when all before it are through, and processed before
     /// any behind it.
     #[cold]
-    fn alone(&mut self, packet: Packet) {
+    fn alone(&mut self, mut packet: Packet) {
         self.deliver_routed();
         self.flush();
+        let way = self.machine.borrow().chain.way(&mut packet);
         let meta = packet.meta();
-        let way = self.machine.borrow().chain.way(&packet);
         let (key, hash) = match way {
             Way::Flow { key, hash } => (key, hash),
             Way::Either { key, hash } => match self.is_live(meta.hash, &meta.key) {
@@ -359,6 +362,7 @@ impl Units {
             match change {
                 Change::Alias { home, key, hash } => self.set_alias(home, &key, hash),
                 Change::Ended { table, home } => self.ended(table, home),
+                Change::FirstFragment { .. } => {} // There is one chain, which has learnt it.
             }
         }
         *self.machine.borrow_mut().chain.changes_mut() = changes;

@@ -36,6 +36,9 @@ pub struct UnitsReport {
     pub seamless: u64,
     /// Changes for which the state was asked for.
     pub pulls: u64,
+    /// How long a unit took to start, in nanoseconds (median), where each has a thread of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_ns: Option<u64>,
     /// Share of changes for which a copy was there; none if there were no changes.
     pub seamless_share: Option<f64>,
     /// States that were handed over.
@@ -55,7 +58,7 @@ pub struct UnitsReport {
 }
 
 impl UnitsReport {
-    pub(super) fn of<'a>(
+    pub(crate) fn of<'a>(
         config: &UnitsConfig,
         router: &router::Counters,
         units: impl Iterator<Item = &'a unit::Counters>,
@@ -86,6 +89,7 @@ impl UnitsReport {
             units_stopped: router.units_stopped,
             seamless: units.seamless,
             pulls: units.pulls_sent,
+            start_ns: None,
             seamless_share: (changes > 0).then(|| units.seamless as f64 / changes as f64),
             states_moved: units.states_taken,
             state_bytes: units.state_bytes_sent,

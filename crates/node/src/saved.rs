@@ -1,0 +1,51 @@
+//! The flows of one home as bytes: what goes from unit to unit.
+//!
+//! A flow of the router's is, nearly always, one of the chain's; see [`Chain::flows_of`].
+
+use chain::Chain;
+use packet::Pool;
+use unit::Unreadable;
+
+/// What stands before each saved flow: its length.
+const PREFIX_LEN: usize = size_of::<u32>();
+
+/// Appends all flows of the active table that have this home.
+pub fn save(chain: &mut Chain, home: u32, out: &mut Vec<u8>) {
+    let records: Vec<u32> = chain.flows_of(home).collect();
+    for record in records {
+        let begin = out.len();
+        out.extend_from_slice(&[0; PREFIX_LEN]);
+        chain.save_flow(record, out);
+        let len = (out.len() - begin - PREFIX_LEN) as u32;
+        out[begin..begin + PREFIX_LEN].copy_from_slice(&len.to_le_bytes());
+    }
+}
+
+/// Has the flows that [`save`] wrote in place of those that have this home. If they cannot be read nothing changes.
+pub fn restore(chain: &mut Chain, home: u32, saved: &[u8], pool: &mut Pool) -> Result<(), Unreadable> {
+    let mut before = Vec::new();
+    save(chain, home, &mut before);
+    release(chain, home);
+    add(chain, home, saved, pool).inspect_err(|_| {
+        release(chain, home);
+        let _ = add(chain, home, &before, pool); // What was here a moment ago has room here.
+    })
+}
+
+/// Takes the flows that [`save`] wrote over.
+fn add(chain: &mut Chain, home: u32, saved: &[u8], pool: &mut Pool) -> Result<(), Unreadable> {
+    let mut rest = saved;
+    while let Some((len, behind)) = rest.split_first_chunk::<PREFIX_LEN>() {
+        let (flow, next) = behind.split_at_checked(u32::from_le_bytes(*len) as usize).ok_or(Unreadable)?;
+        let record = chain.restore_flow(flow, pool).map_err(|_| Unreadable)?;
+        chain.set_home(record, home);
+        rest = next;
+    }
+    if rest.is_empty() { Ok(()) } else { Err(Unreadable) }
+}
+
+/// The flows that have this home are elsewhere.
+pub fn release(chain: &mut Chain, home: u32) {
+    let records: Vec<u32> = chain.flows_of(home).collect();
+    records.into_iter().for_each(|record| chain.release_flow(record));
+}

@@ -1,0 +1,158 @@
+//! What a unit on a thread of its own runs: a chain of its own.
+
+use std::collections::HashMap;
+
+use chain::Chain;
+use packet::{Packet, Pool};
+use proto::FlowId;
+use unit::{Engine, Unreadable};
+
+use crate::saved::{release, restore, save};
+
+/// Flows whose slots others have, before those that are not here are forgotten.
+const OLDER_KEPT: usize = 64;
+
+/// A unit's chain. Packets that the unit lets it process wait until a batch is full: then they cross the chain together.
+pub(super) struct ChainEngine {
+    pub chain: Box<Chain>,
+    pub pool: Pool,
+    pub out: Vec<Packet>,
+    waiting: Vec<Packet>,
+    /// The homes of the flows of these.
+    homes: Vec<u32>,
+    /// By slot: which flow's home has the slot's number.
+    generations: Vec<u32>,
+    /// Homes of flows whose slots others have by now.
+    older: HashMap<FlowId, u32>,
+    /// Homes from here on are those of such flows.
+    slots: u32,
+}
+
+impl ChainEngine {
+    /// One with this chain, of flows that have up to so many slots.
+    pub fn new(chain: Box<Chain>, slots: u32) -> ChainEngine {
+        ChainEngine {
+            chain,
+            pool: Pool::new(0),
+            out: Vec::new(),
+            waiting: Vec::new(),
+            homes: Vec::new(),
+            generations: Vec::new(),
+            older: HashMap::new(),
+            slots,
+        }
+    }
+
+    /// Takes what waits through the chain.
+    pub fn flush(&mut self) {
+        if !self.waiting.is_empty() {
+            self.chain.process_admitted(&mut self.waiting, &self.homes, &mut self.out, &mut self.pool);
+            self.homes.clear();
+        }
+    }
+
+    /// Lets time pass.
+    pub fn advance(&mut self, now_ns: u64) {
+        self.flush();
+        if self.chain.due_ns() <= now_ns {
+            self.chain.advance(now_ns, &mut self.pool);
+        }
+    }
+
+    /// The flow that has this home.
+    pub fn flow_at(&self, home: u32) -> Option<FlowId> {
+        if home < self.slots {
+            return self.generations.get(home as usize).map(|&generation| FlowId { slot: home, generation });
+        }
+        self.older.iter().find(|&(_, &other)| other == home).map(|(&flow, _)| flow)
+    }
+
+    /// Whether the chain has anything of this home.
+    pub fn has(&self, home: u32) -> bool {
+        self.chain.flows_of(home).next().is_some()
+    }
+
+    /// The flow's state is on its way to another unit, where it goes on. Nothing is lost on the way: so it is not kept until
+    /// it is there, when its time might run out here.
+    pub fn sent(&mut self, flow: FlowId) {
+        self.flush();
+        let home = self.home(flow);
+        release(&mut self.chain, home);
+    }
+
+    /// Which home a flow has: its slot, if no later flow has that.
+    #[inline]
+    fn home(&mut self, flow: FlowId) -> u32 {
+        match self.generations.get(flow.slot as usize) {
+            Some(&generation) if generation == flow.generation => flow.slot,
+            _ => self.home_of_another(flow),
+        }
+    }
+
+    #[cold]
+    fn home_of_another(&mut self, flow: FlowId) -> u32 {
+        let slot = flow.slot as usize;
+        if self.generations.len() <= slot {
+            self.generations.resize(slot + 1, 0);
+        }
+        let known = self.generations[slot];
+        if flow.generation > known {
+            self.flush();
+            if self.has(flow.slot) {
+                let home = self.new_home(FlowId { slot: flow.slot, generation: known });
+                self.chain.rehome(flow.slot, home);
+            }
+            self.generations[slot] = flow.generation;
+            return flow.slot;
+        }
+        match self.older.get(&flow) {
+            Some(&home) => home,
+            None if flow.generation == known => flow.slot,
+            None => self.new_home(flow),
+        }
+    }
+
+    /// A home for a flow whose slot another has.
+    fn new_home(&mut self, flow: FlowId) -> u32 {
+        if self.older.len() >= OLDER_KEPT {
+            let chain = &self.chain;
+            self.older.retain(|_, home| chain.flows_of(*home).next().is_some());
+        }
+        let taken: Vec<u32> = self.older.values().copied().collect();
+        let home = (self.slots..).find(|home| !taken.contains(home)).unwrap_or(self.slots);
+        self.older.insert(flow, home);
+        home
+    }
+}
+
+impl Engine for ChainEngine {
+    type Packet = Packet;
+
+    #[inline]
+    fn process(&mut self, _now_ns: u64, flow: FlowId, packet: Packet) {
+        let home = self.home(flow);
+        self.waiting.push(packet);
+        self.homes.push(home);
+    }
+
+    fn save(&mut self, flow: FlowId, out: &mut Vec<u8>) {
+        self.flush();
+        let home = self.home(flow);
+        save(&mut self.chain, home, out);
+    }
+
+    fn restore(&mut self, _now_ns: u64, flow: FlowId, state: &[u8]) -> Result<(), Unreadable> {
+        self.flush();
+        let home = self.home(flow);
+        restore(&mut self.chain, home, state, &mut self.pool)
+    }
+
+    fn forget(&mut self, _now_ns: u64, flow: FlowId, ended: bool) {
+        self.flush();
+        let home = self.home(flow);
+        match ended {
+            true => self.chain.end_flows_of(home, &mut self.pool),
+            false => release(&mut self.chain, home),
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What goes between the router's thread and those of units, and how a thread that sleeps is woken.
+
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, OnceLock};
+use std::thread::Thread;
+
+use chain::{Change, Datagram};
+use nf::Effects;
+use packet::{FlowKey, Packet};
+use proto::{FlowId, Message, Stamp, UnitId};
+
+/// Packets and messages on their way from the router to a unit at most. More wait at the router.
+pub const RING: usize = 1024;
+
+/// Messages on their way to a unit from others at most. More wait at those.
+pub const MAILS: usize = 256;
+
+/// Batches on their way from units to the router at most. More wait at the units.
+pub const RETURNS: usize = 256;
+
+/// From the router to a unit, in order, with the time of the run.
+#[allow(clippy::large_enum_variant)] // They lie in a ring, nearly all of them packets.
+pub(super) enum ToUnit {
+    /// Time goes by.
+    Time(u64),
+    /// A packet.
+    Packet(u64, Stamp, Packet),
+    /// A message.
+    Message(u64, Message),
+    /// A command to the function with this number in the chain.
+    Control(usize, Box<str>),
+    /// How many mails have been sent and received? In this round of asking.
+    Count(u32),
+    /// The run is over: what is left ends.
+    Finish,
+}
+
+/// From a unit to a unit.
+pub(super) enum Mail {
+    /// A message.
+    Message(UnitId, Message),
+    /// A packet whose flow has gone on.
+    Packet(Stamp, Packet),
+}
+
+/// From a unit to the router: what became of some packets. In the order of the fields: so the router knows what a packet brought
+/// about before it leaves.
+#[derive(Default)]
+pub(super) struct Return {
+    /// Which unit it is.
+    pub unit: UnitId,
+    /// It has just started.
+    pub is_ready: bool,
+    /// Further keys of flows.
+    pub aliases: Vec<(FlowId, FlowKey, u64)>,
+    /// First fragments, see [`Change::FirstFragment`].
+    pub fragments: Vec<(Datagram, Option<(FlowKey, bool)>)>,
+    /// Messages.
+    pub messages: Vec<Message>,
+    /// Packets that leave.
+    pub out: Vec<Packet>,
+    /// Buffers of packets that do not.
+    pub buffers: Vec<Packet>,
+    /// Alerts, events, flow reports.
+    pub effects: Option<Box<Effects>>,
+    /// How many packets that the router sent have left or were dropped here, ever.
+    pub through: u64,
+    /// Mails that were sent and received, ever, if that was asked for in this round.
+    pub mails: Option<(u32, [u64; 2])>,
+}
+
+/// How a thread is woken that sleeps because there is nothing to do.
+#[derive(Default)]
+pub(super) struct Bell {
+    is_asleep: AtomicBool,
+    thread: OnceLock<Thread>,
+}
+
+impl Bell {
+    /// Who is to be woken: the thread that calls.
+    pub fn watch(&self) {
+        let _ = self.thread.set(std::thread::current()); // Once, by the unit's thread.
+    }
+
+    /// Wakes it. To be called behind what it is to see.
+    #[inline]
+    pub fn ring(&self) {
+        fence(Ordering::SeqCst);
+        if self.is_asleep.load(Ordering::Relaxed) {
+            self.wake();
+        }
+    }
+
+    #[cold]
+    fn wake(&self) {
+        if self.is_asleep.swap(false, Ordering::Relaxed)
+            && let Some(thread) = self.thread.get()
+        {
+            thread.unpark();
+        }
+    }
+
+    /// It is to be woken from now on. It may park if there still is nothing to do.
+    pub fn lie_down(&self) {
+        self.is_asleep.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// It is awake.
+    pub fn get_up(&self) {
+        self.is_asleep.store(false, Ordering::Relaxed);
+    }
+}
+
+/// The way to a unit for other units.
+#[derive(Clone)]
+pub(super) struct Mailbox {
+    pub sender: SyncSender<Mail>,
+    pub bell: Arc<Bell>,
+}
+
+impl Return {
+    /// Notes what happened to flows; a flow that ended is the caller's affair.
+    pub fn note(&mut self, change: Change, flow_at: impl Fn(u32) -> Option<FlowId>) -> Option<u32> {
+        match change {
+            Change::Alias { home, key, hash } => {
+                self.aliases.extend(flow_at(home).map(|flow| (flow, key, hash)));
+                None
+            }
+            Change::FirstFragment { datagram, passed } => {
+                self.fragments.push((datagram, passed));
+                None
+            }
+            Change::Ended { home, .. } => Some(home),
+        }
+    }
+
+    /// Whether there is anything to tell, other than what was told before.
+    pub fn is_empty(&self, through: u64) -> bool {
+        self.through == through
+            && !self.is_ready
+            && self.aliases.is_empty()
+            && self.fragments.is_empty()
+            && self.messages.is_empty()
+            && self.out.is_empty()
+            && self.buffers.is_empty()
+            && self.effects.is_none()
+            && self.mails.is_none()
+    }
+}

@@ -1,0 +1,658 @@
+//! Units on threads of their own: the same router and the same protocol as on one thread ([`crate::units`]), with rings in between.
+//!
+//! The thread that brings packets is the router's. Each unit has a chain of its own; what functions share beside counters, their
+//! chains have in common (see [`nf::Common`]), so that a NAT's port is given once and a rate is that of all units together.
+//! Packets of a flow leave in the order in which they came; those of different flows may not. One that is not a plain packet of a known
+//! flow waits until all before it are through, if there is another such among them: it may be the answer to what that sent, and go by
+//! the alias that came of it, or be the fragment behind it.
+//!
+//! ```text
+//!            ring of packets and messages            one queue of what became of them
+//! router ---------------------------------> unit 0 ------------------------------------> router -> out
+//!        \--------------------------------> unit 1 --/
+//!                                             | ^
+//!                                             v |  states
+//! ```
+//!
+//! Nothing is lost in between. The router lets [`IN_FLIGHT_MAX`] packets be under way, and every thread takes what comes to it
+//! even if it cannot send: so nobody waits for one who waits for him.
+
+mod engine;
+mod lane;
+mod worker;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use chain::{Chain, Way};
+use hdrhistogram::Histogram;
+use nf::{Common, Effects};
+use packet::{Class, DropReason, FlowKey, Packet, Pool};
+use proto::{FlowId, Stamp, UnitId};
+use router::{Arrival, Order, Routed, Router};
+use unit::Unit;
+use usage::{Epoch, Epochs};
+
+use crate::report::Report;
+use crate::units::{EPOCHS_MAX, FLOWS_MAX, UnitsConfig, UnitsReport, loads};
+use engine::ChainEngine;
+use lane::{Bell, Mail, Mailbox, Return, ToUnit};
+pub use lane::{MAILS, RETURNS, RING};
+use worker::{Left, Worker};
+
+/// The most units that run on threads of their own.
+pub const THREADS_MAX: u16 = 64;
+
+/// Packets that are with units at most. Then the router waits.
+pub const IN_FLIGHT_MAX: u64 = 4096;
+
+/// How often units hear what time it is that get packets, in nanoseconds of the run; and those that do not.
+const TIME_NS: u64 = 100_000;
+const IDLE_TIME_NS: u64 = 10_000_000;
+
+/// Makes a chain of the policy's functions: for each unit one.
+pub type Maker = Arc<dyn Fn() -> Result<Box<Chain>, String> + Send + Sync>;
+
+/// The units of a machine on threads of their own, and their router.
+pub struct Threads {
+    config: UnitsConfig,
+    make: Maker,
+    /// What functions were commanded so far.
+    commands: Vec<(usize, String)>,
+    commons: Vec<Common>,
+    router: Router,
+    lanes: Vec<Option<Lane>>,
+    mailboxes: Vec<Mailbox>,
+    /// The other ends of these, of units that were not started yet.
+    mails: Vec<Option<Receiver<Mail>>>,
+    returned: Receiver<Box<Return>>,
+    returns: SyncSender<Box<Return>>,
+    left: Vec<Left>,
+    epochs: Epochs,
+    began_ns: Option<u64>,
+    now_ns: u64,
+    told_ns: u64,
+    ns_per_byte: f64,
+    orders: Vec<Order>,
+    /// Fragments that waited for their first one, which is through.
+    again: Vec<Packet>,
+    /// Packets that were given to units, ever, and of these those that are through.
+    sent: u64,
+    through: u64,
+    /// Whether one of those that are under way is not a plain packet of a flow that was known.
+    has_new: bool,
+    flows_peak: u32,
+    effects: Vec<Effects>,
+    /// When batches came: by their first packets' numbers.
+    batches: VecDeque<(u64, Instant)>,
+    /// How long units took to start.
+    starts_ns: Vec<u64>,
+    stage: Stage,
+}
+
+/// How far the run is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Runs,
+    /// No packet is under way any more; messages may be. In this round so many units have answered, with so many mails sent and
+    /// received in all, which the round before were so many.
+    Settles {
+        round: u32,
+        answered: usize,
+        mails: [u64; 2],
+        before: Option<[u64; 2]>,
+    },
+    Ends,
+}
+
+/// A unit's thread.
+struct Lane {
+    ring: rtrb::Producer<ToUnit>,
+    bell: Arc<Bell>,
+    /// None: it has ended.
+    thread: Option<JoinHandle<Option<Left>>>,
+    /// What found no room in the ring.
+    waiting: VecDeque<ToUnit>,
+    /// When it heard what time it is, and whether it got packets since.
+    told_ns: u64,
+    is_used: bool,
+    ordered: Instant,
+    is_ready: bool,
+    through: u64,
+}
+
+/// Units cannot be set up on threads.
+#[derive(Debug, thiserror::Error)]
+pub enum ThreadsError {
+    /// The router refuses what it is told.
+    #[error(transparent)]
+    Router(#[from] router::RouterError),
+    /// Too many units.
+    #[error("up to {THREADS_MAX} units run on threads of their own, not {0}")]
+    Units(u16),
+    /// More flows than units can number.
+    #[error(
+        "units know up to {FLOWS_MAX} flows, and the policy asks for {0}: say `settings {{ flows: ... }}`"
+    )]
+    Flows(u32),
+    /// A chain cannot be made.
+    #[error("cannot make a chain for a unit: {0}")]
+    Chain(String),
+    /// A thread cannot be started.
+    #[error("cannot start a thread for a unit: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+impl Threads {
+    /// Units that run chains like this one, which itself gets none of their packets. It has no flows yet.
+    ///
+    /// # Errors
+    /// If the configuration makes no sense, or a thread cannot be started.
+    pub fn new(config: UnitsConfig, front: &mut Chain, make: Maker) -> Result<Threads, ThreadsError> {
+        if config.units_max > THREADS_MAX {
+            return Err(ThreadsError::Units(config.units_max));
+        }
+        if front.options().flows_max > FLOWS_MAX {
+            return Err(ThreadsError::Flows(front.options().flows_max));
+        }
+        let router = Router::new(config.router_of_threads(front.options()))?;
+        let (returns, returned) = sync_channel(RETURNS);
+        let (mailboxes, mails) = (0..config.units_max)
+            .map(|_| {
+                let (sender, receiver) = sync_channel(MAILS);
+                (Mailbox { sender, bell: Arc::new(Bell::default()) }, Some(receiver))
+            })
+            .unzip();
+        let mut epochs =
+            Epochs::new(config.epoch_ns, u64::MAX, config.units_max, config.capacity_bps).keeping(EPOCHS_MAX);
+        for number in 0..config.units_min {
+            epochs.set_on(0, UnitId(number), true);
+            epochs.set_ready(0, UnitId(number), true);
+        }
+        let mut threads = Threads {
+            make,
+            commands: Vec::new(),
+            commons: front.share(),
+            router,
+            lanes: (0..config.units_max).map(|_| None).collect(),
+            mailboxes,
+            mails,
+            returned,
+            returns,
+            left: Vec::new(),
+            epochs,
+            began_ns: None,
+            now_ns: 0,
+            told_ns: 0,
+            ns_per_byte: 8e9 / config.capacity_bps as f64,
+            orders: Vec::new(),
+            again: Vec::new(),
+            sent: 0,
+            through: 0,
+            has_new: false,
+            flows_peak: 0,
+            effects: Vec::new(),
+            batches: VecDeque::new(),
+            starts_ns: Vec::new(),
+            stage: Stage::Runs,
+            config,
+        };
+        for number in 0..config.units_min {
+            let chain = (threads.make)().map_err(ThreadsError::Chain)?;
+            threads.spawn(UnitId(number), Some(chain))?;
+        }
+        Ok(threads)
+    }
+
+    /// Gives packets to units, and takes what has become of others. `front` parses, and has what is of no flow.
+    pub fn process(
+        &mut self,
+        front: &mut Chain,
+        batch: &mut Vec<Packet>,
+        out: &mut Vec<Packet>,
+        pool: &mut Pool,
+    ) {
+        front.admit(batch);
+        if let Some(first) = batch.first() {
+            self.batches.push_back((first.meta().transit.sequence, Instant::now()));
+        }
+        batch.iter().for_each(|packet| self.router.prefetch(packet.meta().hash));
+        batch.iter().for_each(|packet| self.router.prefetch_flow(packet.meta().hash));
+        for packet in batch.drain(..) {
+            self.packet(front, packet, out, pool);
+        }
+        front.advance(self.now_ns, pool);
+        self.tell_time();
+        self.take_returns(front, out, pool);
+        while self.is_full() {
+            std::thread::yield_now();
+            self.take_returns(front, out, pool);
+        }
+    }
+
+    /// Lets time pass, to get buffers back that wait for it.
+    pub fn advance(&mut self, front: &mut Chain, now_ns: u64, out: &mut Vec<Packet>, pool: &mut Pool) {
+        self.now_ns = self.now_ns.max(now_ns);
+        self.pass_time();
+        front.advance(self.now_ns, pool);
+        self.settle(front, out, pool);
+    }
+
+    /// Waits until every packet that was given to units is through.
+    pub fn settle(&mut self, front: &mut Chain, out: &mut Vec<Packet>, pool: &mut Pool) {
+        self.take_returns(front, out, pool);
+        while self.sent > self.through {
+            std::thread::yield_now();
+            self.take_returns(front, out, pool);
+        }
+        self.has_new = false;
+    }
+
+    /// The run is over: ends all flows, as far as there is room for what their ends bring about. False if it is to be called again,
+    /// when that has been taken.
+    pub fn finish(&mut self, front: &mut Chain, out: &mut Vec<Packet>, pool: &mut Pool) -> bool {
+        if self.stage == Stage::Runs {
+            self.settle(front, out, pool);
+            self.close_epochs();
+            self.count_mails(0, None);
+        }
+        self.take_returns(front, out, pool);
+        if self.stage == Stage::Ends && self.lanes.iter().flatten().all(|lane| lane.thread.is_none()) {
+            front.part();
+            return true;
+        }
+        std::thread::yield_now();
+        false
+    }
+
+    /// An operator's command to a function, which has understood it: to that of each unit, and of those that will be started.
+    pub fn control(&mut self, stage: usize, command: &str) {
+        self.commands.push((stage, command.to_owned()));
+        for lane in self.lanes.iter_mut().flatten() {
+            lane.push(ToUnit::Control(stage, command.into()));
+        }
+    }
+
+    /// What units put out beside packets, to be taken.
+    pub fn effects_mut(&mut self) -> &mut Vec<Effects> {
+        &mut self.effects
+    }
+
+    /// What the units did.
+    pub fn report(&self) -> UnitsReport {
+        let counters = self.left.iter().map(|left| &left.counters);
+        let report = UnitsReport::of(&self.config, self.router.counters(), counters, &self.epochs);
+        let mut starts_ns = self.starts_ns.clone();
+        starts_ns.sort_unstable();
+        UnitsReport { start_ns: starts_ns.get(starts_ns.len() / 2).copied(), ..report }
+    }
+
+    /// Adds what the units' chains have counted to a report, once the run is over.
+    pub fn add_to(&self, report: &mut Report, names: &[String]) {
+        for left in &self.left {
+            let of_unit = Report::of(&report.policy, report.seed, &left.chain, names);
+            report.add(of_unit);
+            report.flows.live += left.flows_live;
+        }
+        report.flows.peak = u64::from(self.flows_peak);
+    }
+
+    /// The epochs that are over.
+    pub fn epochs(&self) -> &[Epoch] {
+        self.epochs.done()
+    }
+
+    /// Each unit that runs: its load, as a share of its capacity, and its flows.
+    pub fn loads(&self) -> impl Iterator<Item = (UnitId, f64, u32)> + '_ {
+        loads(&self.router, self.config.capacity_bps)
+    }
+
+    /// Time from when packets' batches came until now, when they leave.
+    pub fn record(&mut self, out: &[Packet], latency: &mut Histogram<u64>) {
+        let now = Instant::now();
+        for packet in out {
+            let sequence = packet.meta().transit.sequence;
+            let batch = self.batches.partition_point(|&(first, _)| first <= sequence);
+            if let Some(&(_, came)) = batch.checked_sub(1).and_then(|batch| self.batches.get(batch)) {
+                let took_ns = now.duration_since(came).as_nanos().min(u128::from(u64::MAX));
+                latency.saturating_record(took_ns as u64);
+            }
+        }
+        // More batches than packets are under way there cannot be.
+        let surplus = self.batches.len().saturating_sub(IN_FLIGHT_MAX as usize + 1);
+        self.batches.drain(..surplus);
+    }
+
+    fn since_ns(&self, now_ns: u64) -> u64 {
+        now_ns - self.began_ns.unwrap_or(now_ns)
+    }
+
+    /// Whether packets have to wait until others are through, or until there is room in rings.
+    fn is_full(&self) -> bool {
+        self.sent - self.through >= IN_FLIGHT_MAX
+            || self.lanes.iter().flatten().any(|lane| !lane.waiting.is_empty())
+    }
+
+    /// A packet that was admitted.
+    fn packet(&mut self, front: &mut Chain, mut packet: Packet, out: &mut Vec<Packet>, pool: &mut Pool) {
+        let class = packet.meta().class;
+        if class == Class::NotIp && front.is_refused(&packet) {
+            return front.process_aside(packet, out, pool);
+        }
+        self.now_ns = self.now_ns.max(packet.meta().transit.timestamp_ns);
+        if self.now_ns >= self.router.due_ns() || self.began_ns.is_none() {
+            self.pass_time();
+        }
+        self.epochs.came(packet.meta().wire_len);
+        let meta = packet.meta();
+        let is_known = class == Class::Whole && self.router.flow(meta.hash, &meta.key).is_some();
+        if !is_known {
+            if self.has_new {
+                self.settle(front, out, pool);
+            }
+            self.has_new = true;
+        }
+        let way = match class {
+            Class::Whole => Way::Flow { key: packet.meta().key, hash: packet.meta().hash },
+            _ => front.way(&mut packet),
+        };
+        let meta = packet.meta();
+        let (key, hash) = match way {
+            Way::Flow { key, hash } => (key, hash),
+            Way::Either { .. } if self.router.flow(meta.hash, &meta.key).is_some() => (meta.key, meta.hash),
+            Way::Either { key, hash } => (key, hash),
+            Way::Aside => return front.process_aside(packet, out, pool),
+        };
+        let arrival = Arrival { key: &key, hash, len: packet.meta().wire_len };
+        let routed = self.router.route(self.now_ns, arrival, &mut self.orders);
+        self.carry_out();
+        match routed {
+            Routed::To { unit, stamp } => self.give(unit, stamp, packet),
+            Routed::Refused => front.drop_admitted(packet, DropReason::FlowTableFull, pool),
+        }
+    }
+
+    fn give(&mut self, unit: UnitId, stamp: Stamp, packet: Packet) {
+        let work_ns = (f64::from(packet.meta().wire_len) * self.ns_per_byte) as u64;
+        self.epochs.given(unit, work_ns);
+        self.epochs.processed();
+        let Some(lane) = &mut self.lanes[unit.index()] else { return };
+        self.sent += 1;
+        lane.is_used = true;
+        lane.push(ToUnit::Packet(self.now_ns, stamp, packet));
+    }
+
+    /// Does what is due by now.
+    fn pass_time(&mut self) {
+        let began_ns = *self.began_ns.get_or_insert(self.now_ns);
+        self.epochs.pass(self.now_ns - began_ns, self.router.counters().flowlets());
+        self.router.advance(self.now_ns, &mut self.orders);
+        self.flows_peak = self.flows_peak.max(self.router.flows());
+        self.carry_out();
+    }
+
+    /// Lets units know what time it is.
+    fn tell_time(&mut self) {
+        if self.now_ns < self.told_ns.saturating_add(TIME_NS) {
+            return;
+        }
+        self.told_ns = self.now_ns;
+        for lane in self.lanes.iter_mut().flatten() {
+            let every_ns = if lane.is_used { TIME_NS } else { IDLE_TIME_NS };
+            if self.now_ns >= lane.told_ns.saturating_add(every_ns) {
+                (lane.told_ns, lane.is_used) = (self.now_ns, false);
+                lane.push(ToUnit::Time(self.now_ns));
+            }
+        }
+    }
+
+    /// Carries out the router's orders.
+    fn carry_out(&mut self) {
+        let mut orders = std::mem::take(&mut self.orders);
+        for order in orders.drain(..) {
+            let since_ns = self.since_ns(self.now_ns);
+            match order {
+                Order::Send { to, message } => {
+                    if let Some(lane) = &mut self.lanes[to.index()] {
+                        lane.push(ToUnit::Message(self.now_ns, message));
+                    }
+                }
+                Order::Start(unit) => self.start(unit),
+                Order::Stop(unit) => {
+                    self.epochs.set_ready(since_ns, unit, false);
+                    self.epochs.set_on(since_ns, unit, false);
+                }
+            }
+        }
+        self.orders = orders;
+    }
+
+    /// Starts a unit. One that was stopped before still has its thread, which sleeps. If there can be no thread the others go on
+    /// without it.
+    fn start(&mut self, unit: UnitId) {
+        let since_ns = self.since_ns(self.now_ns);
+        match &mut self.lanes[unit.index()] {
+            Some(lane) => {
+                if lane.is_ready {
+                    self.epochs.set_on(since_ns, unit, true);
+                    self.set_ready(unit);
+                }
+            }
+            None => {
+                if self.spawn(unit, None).is_ok() {
+                    self.epochs.set_on(since_ns, unit, true);
+                }
+            }
+        }
+    }
+
+    fn set_ready(&mut self, unit: UnitId) {
+        let since_ns = self.since_ns(self.now_ns);
+        self.epochs.set_ready(since_ns, unit, true);
+        self.router.started(self.now_ns, unit);
+    }
+
+    /// Starts a unit's thread, which makes its chain if there is none yet.
+    fn spawn(&mut self, id: UnitId, chain: Option<Box<Chain>>) -> std::io::Result<()> {
+        let (ring, inbox) = rtrb::RingBuffer::new(RING);
+        let Some(mails) = self.mails[id.index()].take() else { return Ok(()) };
+        let (mailboxes, returns) = (self.mailboxes.clone(), self.returns.clone());
+        let (make, commons, commands) = (Arc::clone(&self.make), self.commons.clone(), self.commands.clone());
+        let bell = Arc::clone(&self.mailboxes[id.index()].bell);
+        let (config, rung) = (self.config, Arc::clone(&bell));
+        let work = move || {
+            pin(id);
+            let mut chain = match chain {
+                Some(chain) => chain,
+                None => make().ok()?,
+            };
+            chain.join(commons);
+            commands.iter().for_each(|(stage, command)| control(&mut chain, *stage, command));
+            let slots = config.router_of_threads(chain.options()).flows_max;
+            let unit = Unit::new(config.unit_on_thread(id), ChainEngine::new(chain, slots));
+            Some(Worker { id, unit, inbox, mails, mailboxes, returns, bell: rung }.run())
+        };
+        let thread = std::thread::Builder::new().name(format!("unit-{}", id.0)).spawn(work)?;
+        self.lanes[id.index()] = Some(Lane {
+            ring,
+            bell,
+            thread: Some(thread),
+            waiting: VecDeque::new(),
+            told_ns: 0,
+            is_used: false,
+            ordered: Instant::now(),
+            is_ready: false,
+            through: 0,
+        });
+        Ok(())
+    }
+
+    /// Takes what units have sent.
+    fn take_returns(&mut self, front: &mut Chain, out: &mut Vec<Packet>, pool: &mut Pool) {
+        self.lanes.iter_mut().flatten().for_each(Lane::pump);
+        while let Ok(back) = self.returned.try_recv() {
+            self.take(*back, front, out, pool);
+        }
+        let mut failed = None;
+        for (unit, lane) in (0..).map(UnitId).zip(&mut self.lanes) {
+            let Some(lane) = lane else { continue };
+            if lane.thread.as_ref().is_some_and(JoinHandle::is_finished)
+                && let Some(thread) = lane.thread.take()
+            {
+                match thread.join() {
+                    Ok(Some(left)) => self.left.push(left),
+                    Ok(None) => failed = Some(unit),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+        }
+        // It could not be started: the others go on without it.
+        if let Some(unit) = failed {
+            self.lanes[unit.index()] = None;
+            if let Stage::Settles { round, .. } = self.stage {
+                self.count_mails(round + 1, None);
+            }
+        }
+        // What a thread sent right before it ended.
+        while let Ok(back) = self.returned.try_recv() {
+            self.take(*back, front, out, pool);
+        }
+        for mut packet in std::mem::take(&mut self.again) {
+            match front.way(&mut packet) {
+                Way::Flow { .. } => self.packet(front, packet, out, pool),
+                Way::Either { .. } | Way::Aside => front.process_aside(packet, out, pool),
+            }
+        }
+    }
+
+    /// What has become of packets at a unit.
+    fn take(&mut self, back: Return, front: &mut Chain, out: &mut Vec<Packet>, pool: &mut Pool) {
+        let Return {
+            unit,
+            is_ready,
+            aliases,
+            fragments,
+            messages,
+            out: leaving,
+            buffers,
+            effects,
+            through,
+            mails,
+        } = back;
+        if is_ready && let Some(lane) = &mut self.lanes[unit.index()] {
+            lane.is_ready = true;
+            self.starts_ns.push(lane.ordered.elapsed().as_nanos() as u64);
+            self.set_ready(unit);
+        }
+        for (flow, key, hash) in aliases {
+            self.set_alias(flow, &key, hash);
+        }
+        if !fragments.is_empty() {
+            front.advance(self.now_ns, pool);
+        }
+        for (datagram, passed) in fragments {
+            front.learn_first(datagram, passed, &mut self.again);
+        }
+        for message in messages {
+            self.router.receive(self.now_ns, unit, message, &mut self.orders);
+        }
+        self.carry_out();
+        out.extend(leaving);
+        buffers.into_iter().for_each(|packet| pool.give(packet));
+        self.effects.extend(effects.map(|effects| *effects));
+        if let Some(lane) = &mut self.lanes[unit.index()] {
+            self.through += through - lane.through;
+            lane.through = through;
+        }
+        if let Some((round, counted)) = mails {
+            self.mails_counted(round, counted);
+        }
+    }
+
+    /// A flow's alias is known to the router before the packet that created it leaves (DESIGN 3.8). A flow that has it already is
+    /// one that nobody waits for: a NAT, say, gives out no port that is in use.
+    fn set_alias(&mut self, flow: FlowId, key: &FlowKey, hash: u64) {
+        if let Err(taken) = self.router.set_alias(flow, key, hash) {
+            self.router.give_up_key(taken.by, key, &mut self.orders);
+            let _ = self.router.set_alias(flow, key, hash); // Nobody else has it now.
+        }
+    }
+
+    fn close_epochs(&mut self) {
+        let Some(began_ns) = self.began_ns else { return };
+        let (behind_ns, flowlets) = (self.now_ns - began_ns + 1, self.router.counters().flowlets());
+        self.epochs.pass(behind_ns - 1, flowlets);
+        self.epochs.end_at(behind_ns);
+        self.epochs.pass(behind_ns, flowlets);
+    }
+
+    /// Asks all units for the mails that they sent and received.
+    fn count_mails(&mut self, round: u32, before: Option<[u64; 2]>) {
+        self.stage = Stage::Settles { round, answered: 0, mails: [0; 2], before };
+        self.lanes.iter_mut().flatten().for_each(|lane| lane.push(ToUnit::Count(round)));
+    }
+
+    /// A unit has counted its mails. If all that were sent have been received, and none since they were counted before, there are none
+    /// under way (Mattern, 1987): every flow is at one unit.
+    fn mails_counted(&mut self, of_round: u32, counted: [u64; 2]) {
+        let Stage::Settles { round, answered, mails, before } = &mut self.stage else { return };
+        if *round != of_round {
+            return;
+        }
+        *answered += 1;
+        *mails = [mails[0] + counted[0], mails[1] + counted[1]];
+        if *answered < self.lanes.iter().flatten().count() {
+            return;
+        }
+        let (round, mails, before) = (*round, *mails, *before);
+        if before != Some(mails) || mails[0] != mails[1] {
+            return self.count_mails(round + 1, Some(mails));
+        }
+        self.stage = Stage::Ends;
+        self.lanes.iter_mut().flatten().for_each(|lane| lane.push(ToUnit::Finish));
+    }
+}
+
+impl Lane {
+    /// Gives something to the unit, behind all that it was given before; if its ring is full it waits here.
+    fn push(&mut self, given: ToUnit) {
+        self.waiting.push_back(given);
+        self.pump();
+    }
+
+    /// Moves what waits into the ring, as far as there is room.
+    fn pump(&mut self) {
+        let mut pushed = false;
+        while let Some(given) = self.waiting.pop_front() {
+            if let Err(rtrb::PushError::Full(given)) = self.ring.push(given) {
+                self.waiting.push_front(given);
+                break;
+            }
+            pushed = true;
+        }
+        if pushed {
+            self.bell.ring();
+        }
+    }
+}
+
+/// Carries out a command that the same function of another chain has understood.
+fn control(chain: &mut Chain, stage: usize, command: &str) {
+    if let Some(function) = chain.stage_mut(stage) {
+        let understood = function.control(command);
+        debug_assert!(understood.is_ok(), "{understood:?}");
+    }
+}
+
+/// Lets a unit's thread run on one core, if there are enough: the router's is the first. Where that is not allowed it runs anywhere.
+fn pin(unit: UnitId) {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if cores > 2 {
+        let mut set = rustix::thread::CpuSet::new();
+        set.set(1 + unit.index() % (cores - 1));
+        let _ = rustix::thread::sched_setaffinity(None, &set);
+    }
+}

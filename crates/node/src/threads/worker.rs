@@ -1,0 +1,320 @@
+//! A unit's thread.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
+use std::time::Duration;
+
+use packet::{DropReason, Packet};
+use proto::{Message, UnitId};
+use unit::{Counters, Dropped, Outbox, Unit};
+
+use super::control;
+use super::engine::ChainEngine;
+use super::lane::{Bell, Mail, Mailbox, Return, ToUnit};
+
+/// Packets and messages that are taken at a time.
+const CHUNK: usize = 64;
+
+/// How often a thread looks for work before it lets others run, and then before it sleeps.
+const LOOKS: u32 = 64;
+
+/// How long a thread sleeps at most.
+const SLEEP: Duration = Duration::from_millis(50);
+
+/// Buffers that a unit keeps, for packets that functions make.
+const BUFFERS: usize = 256;
+
+/// What a unit's thread works with.
+pub(super) struct Worker {
+    pub id: UnitId,
+    pub unit: Unit<ChainEngine>,
+    pub inbox: rtrb::Consumer<ToUnit>,
+    pub mails: Receiver<Mail>,
+    pub mailboxes: Vec<Mailbox>,
+    pub returns: SyncSender<Box<Return>>,
+    pub bell: Arc<Bell>,
+}
+
+/// What is left of a unit.
+pub(super) struct Left {
+    pub chain: Box<chain::Chain>,
+    pub counters: Counters,
+    /// Flows that it had when the run was over.
+    pub flows_live: u64,
+}
+
+/// A worker that runs.
+struct Running {
+    worker: Worker,
+    outbox: Outbox<Packet>,
+    now_ns: u64,
+    next: Box<Return>,
+    /// What the last one said of that.
+    through: u64,
+    /// What is to be sent, in order: a state goes to another unit only behind what its packets brought about here.
+    waiting: VecDeque<Sending>,
+    mails_sent: u64,
+    mails_received: u64,
+    /// The router wants to know of these.
+    asked: Option<u32>,
+    is_over: bool,
+}
+
+enum Sending {
+    Return(Box<Return>),
+    Mail(UnitId, Mail),
+}
+
+impl Worker {
+    /// Works until the run is over.
+    pub fn run(self) -> Left {
+        self.bell.watch();
+        let next = Box::new(Return { unit: self.id, is_ready: true, ..Return::default() });
+        let mut running = Running {
+            worker: self,
+            outbox: Outbox::default(),
+            now_ns: 0,
+            next,
+            through: 0,
+            waiting: VecDeque::new(),
+            mails_sent: 0,
+            mails_received: 0,
+            asked: None,
+            is_over: false,
+        };
+        running.ship();
+        let mut idle = 0;
+        while !running.is_over {
+            let worked = running.step();
+            idle = if worked { 0 } else { idle + 1 };
+            running.rest(idle);
+        }
+        running.end()
+    }
+}
+
+impl Running {
+    /// Does what there is to do, and says whether there was anything.
+    fn step(&mut self) -> bool {
+        let mut work = 0;
+        while work < CHUNK
+            && let Ok(mail) = self.worker.mails.try_recv()
+        {
+            self.mails_received += 1;
+            work += 1;
+            self.mail(mail);
+        }
+        let count = self.worker.inbox.slots().min(CHUNK);
+        work += count;
+        for _ in 0..count {
+            if let Ok(given) = self.worker.inbox.pop() {
+                self.take(given);
+            }
+        }
+        if work > 0 || !self.waiting.is_empty() {
+            self.ship();
+        }
+        work > 0
+    }
+
+    /// Nothing was found to do so many times.
+    fn rest(&mut self, idle: u32) {
+        match idle {
+            0..LOOKS => std::hint::spin_loop(),
+            _ if idle < 2 * LOOKS || !self.waiting.is_empty() => std::thread::yield_now(),
+            _ => self.sleep(),
+        }
+    }
+
+    fn sleep(&mut self) {
+        self.worker.bell.lie_down();
+        match self.worker.mails.try_recv() {
+            Ok(mail) => {
+                self.mails_received += 1;
+                self.mail(mail);
+                self.ship();
+            }
+            Err(_) if self.worker.inbox.is_empty() => std::thread::park_timeout(SLEEP),
+            Err(_) => {}
+        }
+        self.worker.bell.get_up();
+    }
+
+    fn take(&mut self, given: ToUnit) {
+        let unit = &mut self.worker.unit;
+        match given {
+            ToUnit::Time(now_ns) => self.pass_time(now_ns),
+            ToUnit::Packet(now_ns, stamp, packet) => {
+                self.now_ns = now_ns;
+                unit.packet(now_ns, stamp, packet, &mut self.outbox);
+                self.collect();
+            }
+            ToUnit::Message(now_ns, message) => {
+                self.now_ns = now_ns;
+                unit.receive(now_ns, None, message, &mut self.outbox);
+                self.collect();
+            }
+            ToUnit::Control(stage, command) => {
+                let engine = unit.engine_mut();
+                engine.flush();
+                control(&mut engine.chain, stage, &command);
+            }
+            ToUnit::Count(round) => self.asked = Some(round),
+            ToUnit::Finish => self.is_over = true,
+        }
+    }
+
+    fn mail(&mut self, mail: Mail) {
+        let unit = &mut self.worker.unit;
+        match mail {
+            Mail::Message(from, message) => unit.receive(self.now_ns, Some(from), message, &mut self.outbox),
+            Mail::Packet(stamp, packet) => unit.packet(self.now_ns, stamp, packet, &mut self.outbox),
+        }
+        self.collect();
+    }
+
+    fn pass_time(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+        let unit = &mut self.worker.unit;
+        unit.engine_mut().advance(now_ns);
+        if unit.due_ns() <= now_ns {
+            unit.advance(now_ns, &mut self.outbox);
+            self.collect();
+        }
+    }
+
+    /// Takes what the unit wants sent.
+    fn collect(&mut self) {
+        if self.outbox.is_empty() {
+            return;
+        }
+        if !self.outbox.to_units.is_empty() || !self.outbox.forwarded.is_empty() {
+            for (_, message) in &self.outbox.to_units {
+                if let Message::State { flow, .. } = message {
+                    self.worker.unit.engine_mut().sent(*flow);
+                }
+            }
+            // What packets brought about here goes before.
+            self.ship_return();
+        }
+        self.next.messages.append(&mut self.outbox.to_router);
+        let id = self.worker.id;
+        for (to, message) in self.outbox.to_units.drain(..) {
+            self.waiting.push_back(Sending::Mail(to, Mail::Message(id, message)));
+        }
+        for message in self.outbox.to_all.drain(..) {
+            for to in (0..self.worker.mailboxes.len() as u16).map(UnitId).filter(|&to| to != id) {
+                self.waiting.push_back(Sending::Mail(to, Mail::Message(id, message.clone())));
+            }
+        }
+        for (to, stamp, packet) in self.outbox.forwarded.drain(..) {
+            self.waiting.push_back(Sending::Mail(to, Mail::Packet(stamp, packet)));
+        }
+        let ChainEngine { chain, pool, .. } = self.worker.unit.engine_mut();
+        for (why, _, packet) in self.outbox.dropped.drain(..) {
+            // Nothing is lost on the way, and there are never as many packets under way as may wait: so none comes twice, or
+            // finds no room.
+            let reason = match why {
+                Dropped::Ended => DropReason::FlowEnded,
+                Dropped::Old | Dropped::Full | Dropped::Refused => DropReason::Internal,
+            };
+            chain.drop_admitted(packet, reason, pool);
+        }
+    }
+
+    /// Tells the router what has become of packets, and others what is for them.
+    fn ship(&mut self) {
+        self.ship_return();
+        while let Some(sending) = self.waiting.pop_front() {
+            if let Some(sending) = self.send(sending) {
+                return self.waiting.push_front(sending);
+            }
+        }
+        if let Some(round) = self.asked.take() {
+            self.next.mails = Some((round, [self.mails_sent, self.mails_received]));
+            self.ship();
+        }
+    }
+
+    fn ship_return(&mut self) {
+        self.take_changes();
+        let engine = self.worker.unit.engine_mut();
+        let next = &mut self.next;
+        next.out.append(&mut engine.out);
+        engine.pool.take_surplus(BUFFERS, &mut next.buffers);
+        engine.pool.fill(BUFFERS / 2);
+        let effects = engine.chain.effects_mut();
+        if !(effects.alerts.is_empty() && effects.events.is_empty() && effects.reports.is_empty()) {
+            next.effects = Some(Box::new(effects.take()));
+        }
+        let counted = engine.chain.counters();
+        next.through = counted.packets_out + counted.dropped() - counted.packets_made;
+        if !next.is_empty(self.through) {
+            self.through = next.through;
+            let empty = Box::new(Return { unit: self.worker.id, ..Return::default() });
+            self.waiting.push_back(Sending::Return(std::mem::replace(&mut self.next, empty)));
+        }
+    }
+
+    /// What became of flows in the chain.
+    fn take_changes(&mut self) {
+        let engine = self.worker.unit.engine_mut();
+        engine.flush();
+        let mut changes = std::mem::take(engine.chain.changes_mut());
+        for change in changes.drain(..) {
+            let engine = self.worker.unit.engine();
+            let Some(home) = self.next.note(change, |home| engine.flow_at(home)) else { continue };
+            if let Some(flow) = engine.flow_at(home).filter(|_| !engine.has(home)) {
+                self.worker.unit.propose_end(self.now_ns, flow, &mut self.outbox);
+                self.next.messages.append(&mut self.outbox.to_router);
+            }
+        }
+        *self.worker.unit.engine_mut().chain.changes_mut() = changes;
+    }
+
+    /// Sends; gives back what there is no room for now.
+    fn send(&mut self, sending: Sending) -> Option<Sending> {
+        match sending {
+            Sending::Return(back) => match self.worker.returns.try_send(back) {
+                Ok(()) => None,
+                Err(TrySendError::Full(back)) => Some(Sending::Return(back)),
+                // The router is gone: so is all that there is to do.
+                Err(TrySendError::Disconnected(_)) => {
+                    self.is_over = true;
+                    None
+                }
+            },
+            Sending::Mail(to, mail) => {
+                let mailbox = self.worker.mailboxes.get(to.index())?;
+                match mailbox.sender.try_send(mail) {
+                    Ok(()) => {
+                        self.mails_sent += 1;
+                        mailbox.bell.ring();
+                        None
+                    }
+                    Err(TrySendError::Full(mail)) => Some(Sending::Mail(to, mail)),
+                    Err(TrySendError::Disconnected(_)) => None, // It is over there, too.
+                }
+            }
+        }
+    }
+
+    /// The run is over: all flows end.
+    fn end(mut self) -> Left {
+        let flows_live = self.worker.unit.engine().chain.counters().flows_live;
+        let mut is_done = false;
+        while !is_done {
+            let ChainEngine { chain, pool, .. } = self.worker.unit.engine_mut();
+            is_done = chain.finish(pool);
+            chain.changes_mut().clear();
+            self.ship();
+            while !self.waiting.is_empty() {
+                std::thread::yield_now();
+                self.ship();
+            }
+        }
+        let counters = *self.worker.unit.counters();
+        Left { chain: self.worker.unit.into_engine().chain, counters, flows_live }
+    }
+}

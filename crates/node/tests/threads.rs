@@ -1,0 +1,247 @@
+//! Units on threads of their own: what comes out is what a single unit makes of the same packets, flow by flow.
+#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use io::traffic::Payload;
+use node::threads::{Maker, THREADS_MAX};
+use node::units::UnitsConfig;
+use node::{Assembly, Report, Runner};
+use packet::Class;
+use router::Mode;
+
+use support::packets::{fragments, frame, udp, v4};
+use support::{Arriving, SEED, Sink, assembly, assembly_of, conversation, counted, play, profile, receive};
+
+const MODES: [Mode; 4] =
+    [Mode::Flowlet, Mode::Flow, Mode::Packet, Mode::Rss { buckets: 64, every_ns: Some(20_000_000) }];
+
+fn config(mode: Mode, units_min: u16, copies: u8) -> UnitsConfig {
+    UnitsConfig { mode, units_min, units_max: 4, capacity_bps: 20_000_000, copies, ..UnitsConfig::default() }
+}
+
+fn on_threads(name: &str, assemble: &Assemble, config: UnitsConfig) -> Runner {
+    let make: Maker = {
+        let assemble = Arc::clone(assemble);
+        Arc::new(move || Ok(assemble().chain))
+    };
+    Runner::on_threads(assemble(), name, config, make).unwrap()
+}
+
+type Assemble = Arc<dyn Fn() -> Assembly + Send + Sync>;
+
+/// A policy of the examples.
+fn example(name: &'static str) -> Assemble {
+    Arc::new(move || assembly(name))
+}
+
+fn policy(text: &'static str) -> Assemble {
+    Arc::new(move || assembly_of("test.rvl", text))
+}
+
+/// What left, by port, addresses and protocol: packets of one connection that go one way, in order.
+fn by_flow(sink: &Sink) -> BTreeMap<(u16, Vec<u8>), Vec<&Vec<u8>>> {
+    let mut flows: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for (port, _, data) in &sink.sent {
+        let mut packet = packet::Packet::from_bytes(data);
+        packet::Parser::new(packet::FlowHasher::new(0)).parse(&mut packet).unwrap();
+        let meta = packet.meta();
+        // A later fragment has no ports: which flow it is of cannot be told.
+        let key = match meta.class {
+            Class::LaterFragment => data.clone(),
+            _ => format!("{:?} {}", meta.key, meta.reversed).into_bytes(),
+        };
+        flows.entry((*port, key)).or_default().push(data);
+    }
+    flows
+}
+
+fn sorted(mut told: Vec<String>) -> Vec<String> {
+    told.sort();
+    told
+}
+
+/// All of it, whatever order flows are in.
+fn check(name: &str, assemble: &Assemble, frames: &[Arriving], config: UnitsConfig) -> Report {
+    let (expected, single) = play(Runner::new(assemble(), name), frames);
+    let (got, report) = play(on_threads(name, assemble, config), frames);
+    let (flows, expected_flows) = (by_flow(&got), by_flow(&expected));
+    for (flow, packets) in &expected_flows {
+        assert_eq!(flows.get(flow), Some(packets), "{name}, {config:?}");
+    }
+    assert_eq!(flows.len(), expected_flows.len(), "{name}, {config:?}");
+    // The numbers of alerts' packets and the order of flows' ends are those of threads.
+    assert_eq!(sorted(got.told), sorted(expected.told), "{name}, {config:?}");
+    assert_eq!(counted(&report), counted(&single), "{name}, {config:?}");
+    assert!(report.adds_up());
+    report
+}
+
+fn check_all(name: &'static str, payload: Payload) {
+    let frames = conversation(name, &profile(payload, 4_000, 20_000.0, SEED));
+    for mode in MODES {
+        let report = check(name, &example(name), &frames, config(mode, 1, 0));
+        let units = report.units.unwrap();
+        println!("{name} {}: {} moves, {} states", units.mode, units.moved, units.states_moved);
+        if mode == Mode::Packet {
+            assert!(units.states_moved > 100, "too few moves to show anything");
+        }
+    }
+    check(name, &example(name), &frames, config(Mode::Flowlet, 4, 2));
+}
+
+#[test]
+fn a_nat() {
+    check_all("nat.rvl", Payload::Random);
+}
+
+#[test]
+fn a_load_balancer() {
+    check_all("lb.rvl", Payload::Random);
+}
+
+#[test]
+fn a_monitor() {
+    check_all("monitor.rvl", Payload::Random);
+}
+
+#[test]
+fn http() {
+    check_all("http.rvl", Payload::Http);
+}
+
+#[test]
+fn an_ids() {
+    check_all("ids.rvl", Payload::Http);
+}
+
+#[test]
+fn a_firewall() {
+    check_all("firewall.rvl", Payload::Random);
+}
+
+#[test]
+fn a_policer() {
+    check_all("policer.rvl", Payload::Random);
+}
+
+#[test]
+fn a_whitelist() {
+    check_all("whitelist.rvl", Payload::Random);
+}
+
+#[test]
+fn all_functions_in_one_chain() {
+    check_all("all.rvl", Payload::Http);
+}
+
+/// Which flows find no room depends on no unit; and where old ones go instead, every packet is accounted for, also of those whose slots
+/// others have while their states are under way.
+#[test]
+fn a_full_table_is_full_for_all_units_together() {
+    let refuse = policy(
+        "settings { flows: 40, when_full: refuse-new } Port<0> a; Port<1> b; Monitor m {}; pipelet { a <-> m <-> b; }",
+    );
+    let evict =
+        policy("settings { flows: 40 } Port<0> a; Port<1> b; Monitor m {}; pipelet { a <-> m <-> b; }");
+    let frames = conversation("monitor.rvl", &profile(Payload::Random, 4_000, 20_000.0, SEED));
+    for mode in MODES {
+        let report = check("full", &refuse, &frames, config(mode, 2, 0));
+        assert!(report.drops["flow-table-full"] > 0, "the table was never full");
+    }
+    // Slower, so that there are flows which have been silent for a second, and may go.
+    let frames = conversation("monitor.rvl", &profile(Payload::Random, 4_000, 40.0, SEED));
+    for mode in MODES {
+        let (_, report) = play(on_threads("full", &evict, config(mode, 2, 0)), &frames);
+        assert!(report.adds_up() && !report.drops.contains_key("internal"), "{mode:?}: {:?}", report.drops);
+        assert!(report.flows.ended["evicted"] > 100, "{mode:?}: {:?}", report.flows);
+        assert_eq!(
+            report.flows.started,
+            report.flows.ended.values().sum::<u64>(),
+            "{mode:?}: each flow ends once"
+        );
+    }
+}
+
+/// Fragments that come before their first one wait for it, and go where that went; with those that never get one, buffers run out.
+#[test]
+fn fragments_wait_for_their_first_one() {
+    let (client, server) = (v4(10, 0, 0, 1, 1000), v4(192, 0, 2, 1, 53));
+    let monitor = policy(
+        "settings { fragments: 10000 } Port<0> a; Port<1> b; Monitor m {}; pipelet { a <-> m <-> b; }",
+    );
+    let arriving = |number: u16, data: &[u8]| Arriving {
+        timestamp_ns: 1_700_000_000_000_000_000 + u64::from(number) * 10_000,
+        port: 0,
+        data: frame(data),
+    };
+    let mut frames = Vec::new();
+    for number in 0..12_000 {
+        let whole = fragments(&udp(client, server, &[7; 64]), number, 32);
+        frames.push(arriving(number, &whole[1]));
+        if number % 100 == 0 {
+            frames.push(arriving(number, &whole[0]));
+            frames.push(arriving(number, &whole[2]));
+        }
+    }
+    let report = check("fragments", &monitor, &frames, config(Mode::Packet, 3, 0));
+    assert!(report.drops["no-buffer"] > 0 || report.drops["fragment-table-full"] > 0);
+}
+
+/// A command reaches every unit, at its place among the packets, and units that start later.
+#[test]
+fn commands_reach_all_units() {
+    let frames = conversation("lb.rvl", &profile(Payload::Random, 3_000, 20_000.0, SEED));
+    let play = |mut runner: Runner| {
+        let mut sink = Sink::default();
+        for (number, frame) in frames.iter().enumerate() {
+            if number == 500 {
+                runner.settle(&mut sink).unwrap();
+                runner.control(0, "server web1 down").unwrap();
+                assert!(
+                    runner.control(0, "server web1 sideways").is_err() && runner.control(9, "x").is_err()
+                );
+            }
+            receive(&mut runner, frame, &mut sink);
+        }
+        (runner.finish(&mut sink).unwrap(), sink)
+    };
+    let (single, expected) = play(Runner::new(assembly("lb.rvl"), "lb.rvl"));
+    let (report, got) = play(on_threads("lb.rvl", &example("lb.rvl"), config(Mode::Packet, 1, 0)));
+    assert_eq!(by_flow(&got), by_flow(&expected));
+    assert_eq!(counted(&report), counted(&single));
+    assert!(report.units.unwrap().units_started > 0, "no unit came later");
+}
+
+#[test]
+fn what_cannot_run_is_refused() {
+    let many = UnitsConfig { units_max: THREADS_MAX + 1, ..UnitsConfig::default() };
+    let make: Maker = Arc::new(|| Ok(assembly("nat.rvl").chain));
+    let Err(error) = Runner::on_threads(assembly("nat.rvl"), "nat", many, make) else {
+        panic!("so many threads")
+    };
+    assert!(error.to_string().contains("up to 64"), "{error}");
+    let make: Maker = Arc::new(|| Err("no memory".to_owned()));
+    let runner = Runner::on_threads(assembly("nat.rvl"), "nat", UnitsConfig::default(), make);
+    assert!(runner.is_err_and(|error| error.to_string().contains("no memory")));
+}
+
+/// Units that cannot be started later are done without.
+#[test]
+fn units_that_cannot_start_are_done_without() {
+    let first = std::sync::atomic::AtomicBool::new(true);
+    let make: Maker = Arc::new(move || match first.swap(false, std::sync::atomic::Ordering::Relaxed) {
+        true => Ok(assembly("nat.rvl").chain),
+        false => Err("no memory".to_owned()),
+    });
+    let frames = conversation("nat.rvl", &profile(Payload::Random, 2_000, 20_000.0, SEED));
+    let config = config(Mode::Flowlet, 1, 0);
+    let runner = Runner::on_threads(assembly("nat.rvl"), "nat", config, make).unwrap();
+    let (got, report) = play(runner, &frames);
+    let (expected, single) = play(Runner::new(assembly("nat.rvl"), "nat"), &frames);
+    assert_eq!(by_flow(&got), by_flow(&expected));
+    assert_eq!(counted(&report), counted(&single));
+}
