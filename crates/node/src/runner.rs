@@ -7,7 +7,7 @@ use nf::{Alert, ControlError, Effects, Event, FlowReport};
 use packet::{DropReason, LinkType, Packet, Pool, parse};
 
 use crate::assembly::Assembly;
-use crate::report::{PortReport, Report};
+use crate::report::{PortReport, Report, new_histogram};
 use crate::threads::{Maker, Threads, ThreadsError};
 use crate::units::{Units, UnitsConfig, UnitsError};
 
@@ -407,13 +407,6 @@ impl Told<'_> {
         effects.events.clear();
         effects.reports.drain(..).try_for_each(|report| output.flow(&report, self.now_ns))
     }
-}
-
-/// Latencies from 1 ns to 10 s with two significant digits.
-#[allow(clippy::expect_used)]
-fn new_histogram() -> Histogram<u64> {
-    // Proof: the bounds are constants that the histogram accepts; `runner` tests make one.
-    Histogram::new_with_bounds(1, 10_000_000_000, 2).expect("constant bounds are valid")
 }
 
 fn port_report(ports: &mut [(u16, PortReport)], number: u16) -> &mut PortReport {

@@ -10,7 +10,7 @@ use packet::FlowKey;
 use router::Mode;
 
 use crate::policies::Kind;
-use crate::run::{Outcome, Sent, run, run_on_units};
+use crate::run::{Outcome, Sent, run, run_on_threads, run_on_units};
 use crate::sums;
 use crate::traces::{self, Capture};
 
@@ -33,6 +33,7 @@ fn each(kind: Kind) {
             read_again(capture, &outcome);
             same_again(&policy, capture, &outcome);
             same_on_units(&policy, capture, &outcome);
+            same_on_threads(&policy, capture, &outcome);
             (outcome.report.packets_in, outcome.report.dropped(), changed)
         }));
         match judged {
@@ -135,6 +136,26 @@ fn same_on_units(policy: &str, capture: &Capture, first: &Outcome) {
         let differ = first.iter().zip(&other).find(|(first, other)| first != other);
         assert!(first.len() == other.len() && differ.is_none(), "{}: told otherwise: {differ:#?}", context());
     }
+}
+
+/// The same packets come out of units on threads, in each unit's own order, and are counted alike.
+fn same_on_threads(policy: &str, capture: &Capture, first: &Outcome) {
+    let config = UnitsConfig {
+        units_min: 2,
+        units_max: 3,
+        capacity_bps: 2_000_000,
+        mode: Mode::Packet,
+        ..UnitsConfig::default()
+    };
+    let other = run_on_threads(policy, &capture.records, config);
+    assert!(sorted(&first.sent) == sorted(&other.sent), "{}: other packets on threads", capture.name);
+    let counted = |outcome: &Outcome| {
+        let mut report = outcome.lasting_report();
+        // How many flows there are at once is looked at now and then.
+        report["flows"].as_object_mut().unwrap().remove("peak");
+        report
+    };
+    assert_eq!(counted(first), counted(&other), "{} on threads", capture.name);
 }
 
 /// The same input and seed give the same output, byte for byte; and so they do one packet at a time, but for the order

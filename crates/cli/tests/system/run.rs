@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use nf::{Alert, Event, EventValue, FlowReport};
 use node::units::UnitsConfig;
@@ -71,6 +72,14 @@ pub fn run(policy: &str, records: &[Recorded], batch: usize) -> Outcome {
 /// The same on units that come and go.
 pub fn run_on_units(policy: &str, records: &[Recorded], config: UnitsConfig) -> Outcome {
     play(Runner::on_units(assembly(policy).unwrap(), "test", config).unwrap(), records, node::BATCH)
+}
+
+/// The same on units with threads of their own.
+pub fn run_on_threads(policy: &str, records: &[Recorded], config: UnitsConfig) -> Outcome {
+    let text = policy.to_owned();
+    let make = Arc::new(move || Ok(assembly(&text).unwrap().chain));
+    let runner = Runner::on_threads(assembly(policy).unwrap(), "test", config, make).unwrap();
+    play(runner, records, node::BATCH)
 }
 
 fn play(mut runner: Runner, records: &[Recorded], batch: usize) -> Outcome {

@@ -36,7 +36,7 @@ use router::{Arrival, Order, Routed, Router};
 use unit::Unit;
 use usage::{Epoch, Epochs};
 
-use crate::report::Report;
+use crate::report::{Report, new_histogram, percentiles};
 use crate::units::{EPOCHS_MAX, FLOWS_MAX, UnitsConfig, UnitsReport, loads};
 use engine::ChainEngine;
 use lane::{Bell, Mail, Mailbox, Return, ToUnit};
@@ -287,7 +287,13 @@ impl Threads {
         let report = UnitsReport::of(&self.config, self.router.counters(), counters, &self.epochs);
         let mut starts_ns = self.starts_ns.clone();
         starts_ns.sort_unstable();
-        UnitsReport { start_ns: starts_ns.get(starts_ns.len() / 2).copied(), ..report }
+        let mut pulls = new_histogram();
+        for left in &self.left {
+            let added = pulls.add(&left.pulls);
+            debug_assert!(added.is_ok(), "all have the same bounds");
+        }
+        let pull_ns = (!pulls.is_empty()).then(|| percentiles(&pulls));
+        UnitsReport { start_ns: starts_ns.get(starts_ns.len() / 2).copied(), pull_ns, ..report }
     }
 
     /// Adds what the units' chains have counted to a report, once the run is over.

@@ -1,17 +1,19 @@
 //! A unit's thread.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use hdrhistogram::Histogram;
 use packet::{DropReason, Packet};
-use proto::{Message, UnitId};
+use proto::{FlowId, Message, UnitId};
 use unit::{Counters, Dropped, Outbox, Unit};
 
 use super::control;
 use super::engine::ChainEngine;
 use super::lane::{Bell, Mail, Mailbox, Return, ToUnit};
+use crate::report::new_histogram;
 
 /// Packets and messages that are taken at a time.
 const CHUNK: usize = 64;
@@ -42,6 +44,8 @@ pub(super) struct Left {
     pub counters: Counters,
     /// Flows that it had when the run was over.
     pub flows_live: u64,
+    /// How long it took to fetch states from other units.
+    pub pulls: Histogram<u64>,
 }
 
 /// A worker that runs.
@@ -56,6 +60,9 @@ struct Running {
     waiting: VecDeque<Sending>,
     mails_sent: u64,
     mails_received: u64,
+    /// States that were asked for, and when; how long others took to come.
+    pulled: HashMap<FlowId, Instant>,
+    pulls: Histogram<u64>,
     /// The router wants to know of these.
     asked: Option<u32>,
     is_over: bool,
@@ -80,6 +87,8 @@ impl Worker {
             waiting: VecDeque::new(),
             mails_sent: 0,
             mails_received: 0,
+            pulled: HashMap::new(),
+            pulls: new_histogram(),
             asked: None,
             is_over: false,
         };
@@ -168,7 +177,16 @@ impl Running {
     fn mail(&mut self, mail: Mail) {
         let unit = &mut self.worker.unit;
         match mail {
-            Mail::Message(from, message) => unit.receive(self.now_ns, Some(from), message, &mut self.outbox),
+            Mail::Message(from, message) => {
+                let state = match &message {
+                    Message::State { flow, .. } => Some(*flow),
+                    _ => None,
+                };
+                unit.receive(self.now_ns, Some(from), message, &mut self.outbox);
+                if let Some(asked) = state.and_then(|flow| self.pulled.remove(&flow)) {
+                    self.pulls.saturating_record(asked.elapsed().as_nanos() as u64);
+                }
+            }
             Mail::Packet(stamp, packet) => unit.packet(self.now_ns, stamp, packet, &mut self.outbox),
         }
         self.collect();
@@ -191,8 +209,12 @@ impl Running {
         }
         if !self.outbox.to_units.is_empty() || !self.outbox.forwarded.is_empty() {
             for (_, message) in &self.outbox.to_units {
-                if let Message::State { flow, .. } = message {
-                    self.worker.unit.engine_mut().sent(*flow);
+                match message {
+                    Message::State { flow, .. } => self.worker.unit.engine_mut().sent(*flow),
+                    Message::Pull { flow, .. } => {
+                        self.pulled.insert(*flow, Instant::now());
+                    }
+                    _ => {}
                 }
             }
             // What packets brought about here goes before.
@@ -315,6 +337,6 @@ impl Running {
             }
         }
         let counters = *self.worker.unit.counters();
-        Left { chain: self.worker.unit.into_engine().chain, counters, flows_live }
+        Left { chain: self.worker.unit.into_engine().chain, counters, flows_live, pulls: self.pulls }
     }
 }

@@ -1,5 +1,7 @@
 //! What units did.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use usage::{Bill, Epoch, Epochs, Tariff, Tracking};
 
@@ -39,6 +41,9 @@ pub struct UnitsReport {
     /// How long a unit took to start, in nanoseconds (median), where each has a thread of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_ns: Option<u64>,
+    /// Time from when a state was asked for until it was there, in nanoseconds, by percentile, where each has a thread of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pull_ns: Option<BTreeMap<&'static str, u64>>,
     /// Share of changes for which a copy was there; none if there were no changes.
     pub seamless_share: Option<f64>,
     /// States that were handed over.
@@ -90,6 +95,7 @@ impl UnitsReport {
             seamless: units.seamless,
             pulls: units.pulls_sent,
             start_ns: None,
+            pull_ns: None,
             seamless_share: (changes > 0).then(|| units.seamless as f64 / changes as f64),
             states_moved: units.states_taken,
             state_bytes: units.state_bytes_sent,
