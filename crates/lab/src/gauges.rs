@@ -39,6 +39,8 @@ gauges! {
     OVER = "over", Bits, |r| Some(tracking(r).over_bits);
     /// Demand beyond capacity, over time.
     UNDER = "under", Bits, |r| Some(tracking(r).under_bits);
+    /// Both: the area between provision and demand.
+    AREA = "area", Bits, |r| Some(tracking(r).over_bits + tracking(r).under_bits);
     /// Units in the mean.
     UNITS = "units", Count, |r| Some(tracking(r).units_mean);
     /// Unit-seconds.

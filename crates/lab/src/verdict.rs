@@ -20,6 +20,8 @@ pub struct Claim {
 pub struct Finding {
     /// Whether it does.
     pub holds: bool,
+    /// Whether it could not have been otherwise: what was run was made such that it holds.
+    pub is_by_fit: bool,
     /// The figures.
     pub why: String,
 }
@@ -58,24 +60,23 @@ impl<'a> Figures<'a> {
 impl Finding {
     /// It holds, or does not, because of this.
     pub fn new(holds: bool, why: impl Into<String>) -> Finding {
-        Finding { holds, why: why.into() }
+        Finding { holds, is_by_fit: false, why: why.into() }
+    }
+
+    /// The same of something that was made such that it holds.
+    pub fn by_fit(self, of: &str) -> Finding {
+        Finding { is_by_fit: true, why: format!("{}; by the fit of {of}: shows nothing", self.why), ..self }
     }
 
     /// All of them hold.
     pub fn all(findings: impl IntoIterator<Item = Finding>) -> Finding {
-        let (mut holds, mut whys) = (true, Vec::new());
+        let (mut holds, mut is_by_fit, mut whys) = (true, false, Vec::new());
         for finding in findings {
             holds &= finding.holds;
+            is_by_fit |= finding.is_by_fit;
             whys.push(finding.why);
         }
-        Finding { holds, why: whys.join("; ") }
-    }
-
-    /// At least one of them holds: that one, or else all of them.
-    pub fn any(findings: impl IntoIterator<Item = Finding>) -> Finding {
-        let findings: Vec<Finding> = findings.into_iter().collect();
-        let first = findings.iter().find(|finding| finding.holds).cloned();
-        first.unwrap_or_else(|| Finding { holds: false, ..Finding::all(findings) })
+        Finding { holds, is_by_fit, why: whys.join("; ") }
     }
 }
 
@@ -85,6 +86,9 @@ impl Finding {
 pub enum Answer {
     /// It does.
     Yes,
+    /// It does, but some of it because what was run was made such that it does.
+    #[serde(rename = "by fit")]
+    ByFit,
     /// It does not.
     No,
     /// Nothing is asked for.
@@ -116,24 +120,29 @@ impl Verdict {
     pub fn of(claims: &[Claim], tables: &[Table]) -> Verdict {
         let judge = |claim: &Claim| {
             let finding = (claim.test)(&Figures(tables));
-            let finding = finding.unwrap_or_else(|missing| Finding::new(false, missing.to_string()));
-            Judged { text: claim.text, holds: finding.holds, why: finding.why }
+            finding.unwrap_or_else(|missing| Finding::new(false, missing.to_string()))
         };
-        let claims: Vec<Judged> = claims.iter().map(judge).collect();
-        let answer = match (claims.is_empty(), claims.iter().all(|claim| claim.holds)) {
-            (true, _) => Answer::None,
-            (false, true) => Answer::Yes,
-            (false, false) => Answer::No,
+        let findings: Vec<Finding> = claims.iter().map(judge).collect();
+        let all = Finding::all(findings.iter().cloned());
+        let answer = match (claims.is_empty(), all.holds, all.is_by_fit) {
+            (true, ..) => Answer::None,
+            (false, false, _) => Answer::No,
+            (false, true, true) => Answer::ByFit,
+            (false, true, false) => Answer::Yes,
         };
-        Verdict { answer, claims }
+        let judged = claims.iter().zip(findings);
+        let judged =
+            judged.map(|(claim, Finding { holds, why, .. })| Judged { text: claim.text, holds, why });
+        Verdict { answer, claims: judged.collect() }
     }
 }
 
 impl Answer {
-    /// `yes`, `no` or `none`.
+    /// `yes`, `by fit`, `no` or `none`.
     pub fn name(self) -> &'static str {
         match self {
             Answer::Yes => "yes",
+            Answer::ByFit => "by fit",
             Answer::No => "no",
             Answer::None => "none",
         }
@@ -182,9 +191,18 @@ mod tests {
     fn findings_come_together() {
         let [yes, no] = [Finding::new(true, "a"), Finding::new(false, "b")];
         assert_eq!(Finding::all([yes.clone(), no.clone()]), Finding::new(false, "a; b"));
-        assert_eq!(Finding::any([no.clone(), yes.clone()]), yes);
-        assert_eq!(Finding::any([no.clone(), no]), Finding::new(false, "b; b"));
-        assert!(!Finding::any([]).holds);
+    }
+
+    #[test]
+    fn what_was_made_to_hold_shows_nothing() {
+        let real = Claim { text: "fast is fast", test: |f| below(f, "fast", "slow") };
+        let fitted = Claim { text: "as fitted", test: |f| Ok(below(f, "fast", "slow")?.by_fit("a trace")) };
+        let vague = Claim { text: "who knows", test: |f| below(f, "fast", "both") };
+        let of = |claims: &[Claim]| Verdict::of(claims, &[table()]);
+        assert_eq!(of(&[real, fitted]).answer, Answer::ByFit);
+        assert_eq!(of(&[fitted, vague]).answer, Answer::No);
+        assert_eq!(of(&[fitted]).claims[0].why, "fast; by the fit of a trace: shows nothing");
+        assert_eq!(Answer::ByFit.name(), serde_json::to_value(Answer::ByFit).unwrap());
     }
 
     #[test]

@@ -60,7 +60,7 @@ fn files_have_what_tables_have() {
 
     let json = serde_json::to_value(&outcome).unwrap();
     assert_eq!((json["id"].as_str(), json["beat"].as_str()), (Some("X4"), Some("none")));
-    assert!(["yes", "no"].contains(&json["match"].as_str().unwrap()));
+    assert!(["by fit", "no"].contains(&json["match"].as_str().unwrap()));
     let rows = json["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 4);
     let figure = &rows[3]["figures"]["flowlets per flow"];

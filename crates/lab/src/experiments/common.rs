@@ -99,9 +99,12 @@ pub const RSS: &str = "rss:128:100ms";
 pub const PREDICTED: &str = "plus: predicted target";
 /// Flowlets, and the router fills units to 9/10 only.
 pub const HEADROOM: &str = "plus: headroom of 10 %";
-
 /// Flowlets, and the last 5 ms of load count on their own, too.
 pub const ALARM: &str = "plus: fast alarm";
+/// Flowlets, and those behind a cut by size stay where they are if there is room.
+pub const STAYS: &str = "plus: stays behind a cut";
+/// Flowlets, and states are copied before a cut by size is to come.
+pub const PUSHED: &str = "plus: pushed before a cut";
 
 /// The baselines that assign flows.
 pub const FLOW_MODES: [&str; 3] = [FLOW, SMART_100, SMART_50];
@@ -122,6 +125,8 @@ pub fn in_mode(setup: &Setup, mode: &str) -> Subject {
             (Kind::Plus, setup)
         }
         ALARM => (Kind::Plus, setup.with("router.mode", FLOWLET).with("router.alarm_buckets", 10)),
+        STAYS => (Kind::Plus, setup.with("router.mode", FLOWLET).with("router.stays", toml("true"))),
+        PUSHED => (Kind::Plus, setup.with("router.mode", FLOWLET).with("router.push_at", 0.9)),
         mode => (Kind::Baseline, setup.with("router.mode", mode)),
     };
     Subject::new(mode, kind, setup)
@@ -196,10 +201,51 @@ pub fn below_all(
     Ok(Finding::all(findings?))
 }
 
-/// Names of the rows of a table that have something of our own, and can be judged.
-pub fn plus_rows<'a>(f: &Figures<'a>, table: usize) -> impl Iterator<Item = &'a str> {
-    let rows = f.0.get(table).into_iter().flat_map(|table| &table.rows);
-    rows.filter(|row| row.kind == Kind::Plus && row.failures.is_empty()).map(|row| row.name.as_str())
+/// What counts as no more, seed by seed: chance alone makes a difference of a few hundredths.
+pub const NO_MORE: f64 = 1.02;
+
+/// Of a metric, one row has at most this share of what another one has, seed by seed, with the whole interval.
+pub fn at_most_of(
+    f: &Figures<'_>,
+    row: &str,
+    base: &str,
+    metric: &str,
+    limit: f64,
+) -> Result<Finding, Missing> {
+    let share = f.get(row, metric)?.over(f.get(base, metric)?);
+    let holds = share.as_ref().is_some_and(|share| share.is_at_most(limit));
+    let shown = share.map_or_else(|| "-".to_owned(), |share| show(&share, 1.0, ""));
+    Ok(Finding::new(holds, format!("{row} has {shown} of the {metric} of {base}, asked is at most {limit}")))
+}
+
+/// With no seed does one row drop more packets than another: what drops packets is not fast.
+pub fn drops_no_more(f: &Figures<'_>, table: usize, row: &str, against: &str) -> Result<Finding, Missing> {
+    let (ours, theirs) = (f.of(table, row, "dropped")?, f.of(table, against, "dropped")?);
+    let holds = ours.values.iter().zip(&theirs.values).all(|(ours, theirs)| ours <= theirs);
+    let why = format!("{row} drops {}, {against} {}", show(ours, 1.0, ""), show(theirs, 1.0, ""));
+    Ok(Finding::new(holds, why))
+}
+
+/// A row drops nothing.
+pub fn drops_nothing(f: &Figures<'_>, row: &str) -> Result<Finding, Missing> {
+    let dropped = f.get(row, "dropped")?;
+    Ok(Finding::new(dropped.is_at_most(0.0), format!("drops {}", show(dropped, 1.0, ""))))
+}
+
+/// All of a row's interval is at or below this, and it drops nothing.
+pub fn as_fast_as(
+    f: &Figures<'_>,
+    row: &str,
+    metric: &str,
+    limit: f64,
+    per: f64,
+) -> Result<Finding, Missing> {
+    Ok(Finding::all([at_most(f, row, metric, limit, per)?, drops_nothing(f, row)?]))
+}
+
+/// One row's latency is below another's, and the intervals do not overlap; and it drops no more.
+pub fn faster(f: &Figures<'_>, low: &str, high: &str, metric: &str, per: f64) -> Result<Finding, Missing> {
+    Ok(Finding::all([below(f, low, high, metric, per)?, drops_no_more(f, 0, low, high)?]))
 }
 
 /// Medians of these metrics, a series for each row.
@@ -224,5 +270,36 @@ pub fn percentile_chart(table: &Table) -> Chart {
         x: Axis::names("percentile of packets", PERCENTILES),
         y: Axis::logarithmic("latency at the unit, us"),
         series: series_of_rows(table, &PERCENTILES, 1e3, Mark::Bars),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::{Metric, Profile, Row, Unit};
+
+    #[test]
+    fn a_claim_has_to_be_shown() {
+        let metric = |name| Metric { name, unit: Unit::Count };
+        let row = |name: &str, cost: [f64; 3], dropped: [f64; 3]| {
+            Row::of(name, Kind::Plus, vec![cost.to_vec(), dropped.to_vec()])
+        };
+        let tables = [Table {
+            title: String::new(),
+            profile: Profile::Paper,
+            metrics: vec![metric("cost"), metric("dropped")],
+            rows: vec![
+                row("theirs", [5.0, 6.0, 8.0], [0.0, 7.0, 0.0]),
+                row("same", [5.0, 6.0, 8.0], [0.0, 7.0, 0.0]),
+                // Its interval overlaps with theirs; but it costs more with one seed, and drops more with another.
+                row("vague", [4.0, 6.0, 9.0], [0.0, 1.0, 1.0]),
+            ],
+        }];
+        let f = Figures(&tables);
+        let no_more = |row| at_most_of(&f, row, "theirs", "cost", NO_MORE).unwrap().holds;
+        assert_eq!([no_more("same"), no_more("vague")], [true, false]);
+        let drops = |row| drops_no_more(&f, 0, row, "theirs").unwrap().holds;
+        assert_eq!([drops("same"), drops("vague")], [true, false]);
+        assert!(!drops_nothing(&f, "same").unwrap().holds);
     }
 }

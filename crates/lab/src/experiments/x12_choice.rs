@@ -18,7 +18,8 @@ pub const X12: Experiment = Experiment {
     id: "X12",
     title: "What it costs to give a flowlet to a unit",
     published: "S102: about 1 us for a flowlet",
-    workload: "the router alone, in this process, on whatever runs this: packets of 1,000 flows, of which all or none begin a flowlet",
+    workload: "the router alone, in this process, on whatever runs this: packets of 1,000 flows, of which all or none begin a flowlet, to \
+               units that are nearly full",
     matches: &[Claim {
         text: "at most 1 us for a flowlet with 100 units, its packet included",
         test: |f| at_most(f, "router, 100 units", "first packet", 1_000.0, 1.0),
@@ -40,16 +41,29 @@ pub const X12: Experiment = Experiment {
     measure,
 };
 
-const METRICS: [Metric; 3] = [
+const METRICS: [Metric; 4] = [
     Metric { name: "later packet", unit: Unit::Ns },
     Metric { name: "first packet", unit: Unit::Ns },
     Metric { name: "choice", unit: Unit::Ns },
+    Metric { name: "units with room", unit: Unit::Share },
 ];
 
 const UNITS: [u16; 3] = [16, 100, 1_000];
 
 /// Flows whose packets are routed in turn.
 const FLOWS: u32 = 1_000;
+
+/// What a unit takes: some twenty flowlets of the mean size at once.
+const CAPACITY_BPS: u64 = 160_000_000;
+
+/// T, over which a lone packet counts.
+const GAP_NS: u64 = 500_000;
+
+/// Buckets of the load meter: fewer than usual, so that it is soon full.
+const BUCKETS: usize = 20;
+
+/// All units' load, as a share of their capacity: so much that nearly all are full, and hardly a flowlet finds no room.
+const LOAD: f64 = 0.93;
 
 /// Times that each thing is measured, in turn with the others: many short ones, so that most are not disturbed by whatever else
 /// the machine does. Seeds do not matter here.
@@ -67,15 +81,23 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     for units in UNITS {
         let (mut later, mut first, mut scans) = (Vec::new(), Vec::new(), Vec::new());
         let (mut keeping, mut cutting) = (Bench::new(units, false), Bench::new(units, true));
-        let mut scan = Scan::new(units);
+        let (mut scan, mut with_room) = (Scan::default(), Vec::new());
         for _ in 0..ROUNDS {
             later.extend(keeping.as_mut().map(|bench| per_item(packets, |n| bench.route(n))));
             first.extend(cutting.as_mut().map(|bench| per_item(packets, |n| bench.route(n))));
+            if let Some(bench) = &cutting {
+                scan.read(bench);
+                with_room.push(scan.share_with_room());
+            }
             scans.push(per_item(packets / PACKETS_PER_SCAN, |n| scan.choose(n)));
         }
         let choice = first.iter().zip(&later).map(|(first, later)| first - later).collect();
-        rows.push(Row::of(format!("router, {units} units"), Kind::Faithful, vec![later, first, choice]));
-        let scan = vec![Vec::new(), Vec::new(), scans];
+        rows.push(Row::of(
+            format!("router, {units} units"),
+            Kind::Faithful,
+            vec![later, first, choice, with_room],
+        ));
+        let scan = vec![Vec::new(), Vec::new(), scans, Vec::new()];
         rows.push(Row::of(format!("linear scan, {units} units"), Kind::Baseline, scan));
     }
     let table = Table {
@@ -108,7 +130,9 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
             "a packet that begins a flowlet chooses a unit among all and draws three targets; choice is the difference to one that \
              does not. Keys are at hand: nothing is parsed"
                 .to_owned(),
-            "the linear scan looks at each unit's load for the most utilised one with room, and does nothing else".to_owned(),
+            "the linear scan looks at each unit's load for the most utilised one with room, and does nothing else; loads are \
+             those that the router's units have, and flowlets the same. Units with room: for a flowlet of the mean size"
+                .to_owned(),
             "`rivulet bench router-flowlet --units N` measures the same with packets that are copied and parsed".to_owned(),
         ],
     }
@@ -124,77 +148,107 @@ fn per_item(count: u32, run: impl FnOnce(u32)) -> f64 {
 /// A router with flows.
 struct Bench {
     router: Router,
-    flows: Vec<(FlowKey, u64)>,
+    flows: Vec<Flow>,
     next: usize,
     orders: Vec<Order>,
-    now_ns: u64,
+    now_ns: f64,
+    /// From a packet to the next.
+    step_ns: f64,
+}
+
+/// A flow, all of whose packets are alike.
+struct Flow {
+    key: FlowKey,
+    hash: u64,
+    len: u32,
 }
 
 impl Bench {
-    /// A router with so many units, all active, of which one is nearly enough; each packet begins a flowlet, or none does.
-    /// None if there is no memory for it.
+    /// A router with so many units, all active, and so much traffic that nearly all of them are nearly full and few have room;
+    /// each packet begins a flowlet, or none does. None if there is no memory for it.
     fn new(units: u16, cuts: bool) -> Option<Bench> {
         let config = Config {
-            gap_ns: if cuts { Config::default().gap_ns } else { u64::MAX },
+            gap_ns: if cuts { GAP_NS } else { u64::MAX },
             size_max: if cuts { 1 } else { u64::MAX },
-            capacity_bps: 10_000_000_000,
+            capacity_bps: CAPACITY_BPS,
             units_min: units,
             units_max: units,
             idle_ns: u64::MAX,
+            buckets: BUCKETS,
             flows_max: FLOWS,
             ..Config::default()
         };
         let hasher = FlowHasher::new(1);
+        let mut state = 7;
         let flow = |number: u32| {
             let client = (number.to_be_bytes(), 40_000u16.to_be_bytes());
             let key = FlowKey::of_ipv4(client, ([198, 18, 0, 1], 443u16.to_be_bytes()), 6, 0).0;
-            (key, hasher.hash(&key))
+            // 200 to 1,500 bytes.
+            Flow { key, hash: hasher.hash(&key), len: 200 + (split_mix(&mut state) % 1_301) as u32 }
         };
+        let flows: Vec<Flow> = (0..FLOWS).map(flow).collect();
+        let bits = flows.iter().map(|flow| f64::from(flow.len) * 8.0).sum::<f64>() / f64::from(FLOWS);
+        let total_bps = LOAD * f64::from(units) * CAPACITY_BPS as f64;
         let mut bench = Bench {
             router: Router::new(config).ok()?,
-            flows: (0..FLOWS).map(flow).collect(),
+            flows,
             next: 0,
             orders: Vec::new(),
-            now_ns: 1_000_000_000,
+            now_ns: 1e9,
+            step_ns: bits * 1e9 / total_bps,
         };
-        bench.route(10 * FLOWS);
+        // Until the load meter has forgotten how it began.
+        let window_ns = BUCKETS as f64 * Config::default().bucket_ns as f64;
+        bench.route((1.5 * window_ns / bench.step_ns) as u32);
         Some(bench)
     }
 
     fn route(&mut self, packets: u32) {
         for _ in 0..packets {
-            let (key, hash) = &self.flows[self.next];
+            let Flow { key, hash, len } = &self.flows[self.next];
             self.next = (self.next + 1) % self.flows.len();
-            let arrival = Arrival { key, hash: *hash, len: 64 };
-            let _ = black_box(self.router.route(self.now_ns, arrival, &mut self.orders));
-            self.now_ns += 100;
-            if self.now_ns >= self.router.due_ns() {
-                self.router.advance(self.now_ns, &mut self.orders);
+            let arrival = Arrival { key, hash: *hash, len: *len };
+            let now_ns = self.now_ns as u64;
+            let _ = black_box(self.router.route(now_ns, arrival, &mut self.orders));
+            self.now_ns += self.step_ns;
+            if now_ns >= self.router.due_ns() {
+                self.router.advance(now_ns, &mut self.orders);
             }
             black_box(&mut self.orders).clear();
         }
     }
 }
 
-/// Units' loads in a row.
+/// Units' loads in a row, and what flowlets are expected to bring: the same as in a router.
+#[derive(Default)]
 struct Scan {
     loads: Vec<f32>,
-    state: u64,
+    needs: Vec<f32>,
+    next: usize,
 }
 
 impl Scan {
-    fn new(units: u16) -> Scan {
-        let mut state = 7;
-        let load = |_| (split_mix(&mut state) % 1_000) as f32 * 1.1e-3;
-        Scan { loads: (0..units).map(load).collect(), state: 1 }
+    /// As the router has it now.
+    fn read(&mut self, bench: &Bench) {
+        let bps = |flow: &Flow| flow.len as f32 * 8e9 / GAP_NS as f32;
+        self.loads = bench.router.units().map(|unit| unit.load_bps).collect();
+        self.needs = bench.flows.iter().map(bps).collect();
+    }
+
+    /// Share of units that have room for the mean flowlet.
+    fn share_with_room(&self) -> f64 {
+        let need = self.needs.iter().sum::<f32>() / self.needs.len().max(1) as f32;
+        let with_room = self.loads.iter().filter(|&&load| load + need < CAPACITY_BPS as f32).count();
+        with_room as f64 / self.loads.len().max(1) as f64
     }
 
     fn choose(&mut self, times: u32) {
         for _ in 0..times {
-            let need = (split_mix(&mut self.state) % 100) as f32 * 1e-4;
+            let need = self.needs.get(self.next).copied().unwrap_or_default();
+            self.next = if self.next + 1 < self.needs.len() { self.next + 1 } else { 0 };
             let mut best = (None, 0.0);
             for (unit, &load) in self.loads.iter().enumerate() {
-                if load + need <= 1.0 && load >= best.1 {
+                if load + need < CAPACITY_BPS as f32 && load > best.1 {
                     best = (Some(unit), load);
                 }
             }
