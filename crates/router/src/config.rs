@@ -56,6 +56,12 @@ pub struct Config {
     pub units_max: u16,
     /// When all active units' loads are above this part of their capacity, one more is started (S42); above 0, up to 1.
     pub start_at: f32,
+    /// Units are as many as all that comes asks for: such that they are loaded to this share of their capacity; above 0, up to 1.
+    /// One is started when it takes more, and the last one is drained when it took less for a while, idle or not; a flowlet that
+    /// has no room starts none, and stays where it is unless its unit is full. None: as in the papers, where what counts as room
+    /// is what a flowlet brings while it lasts, and that is two hundred times what it adds to a load over
+    /// [`buckets`](Config::buckets): units start at four fifths of their load (S35, S42, S43).
+    pub follow_at: Option<f32>,
     /// A unit that got no packet for so long is drained, in ns (S43). At least 1.
     pub idle_ns: u64,
     /// Time of one bucket of the load meter, in ns (S40). At least 1.
@@ -95,6 +101,7 @@ impl Default for Config {
             units_min: 1,
             units_max: 10, // S41
             start_at: 0.9, // S42
+            follow_at: None,
             idle_ns: 200_000_000,
             bucket_ns: 500_000, // S40
             buckets: 200,       // S40
@@ -268,6 +275,8 @@ impl Config {
             self.start_at.into(),
             self.start_at > 0.0 && self.start_at <= 1.0,
         )?;
+        let follow_at = self.follow_at.unwrap_or(1.0);
+        in_range("follow_at", "above 0, up to 1", follow_at.into(), follow_at > 0.0 && follow_at <= 1.0)?;
         in_range(
             "targets_count",
             "0 to 11",

@@ -40,7 +40,8 @@ pub struct Counters {
     pub assignments_moved: u64,
     /// Of these, times that it was one that the state was to be copied to (S95).
     pub assignments_moved_to_target: u64,
-    /// Times that no active unit had room, and the least loaded one was chosen (S44).
+    /// Times that no active unit had room, and the least loaded one was chosen (S44); or, if provision
+    /// [follows demand](crate::Config::follow_at) and the flow's own was not full, that one.
     pub assignments_without_room: u64,
 
     /// Packets that say that the state is to be copied at once (S62).

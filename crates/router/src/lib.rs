@@ -20,6 +20,7 @@ mod counters;
 mod flow;
 mod flowlet;
 mod flows;
+mod follow;
 mod key;
 mod load;
 mod loads;

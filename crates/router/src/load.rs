@@ -145,13 +145,14 @@ impl Meter {
         }
     }
 
-    /// Moves the window on to the bucket that `now_ns` is in.
-    pub fn roll(&mut self, now_ns: u64) {
+    /// Moves the window on to the bucket that `now_ns` is in: by so many buckets.
+    pub fn roll(&mut self, now_ns: u64) -> u64 {
         if self.ends_ns == 0 {
-            return self.begin(now_ns);
+            self.begin(now_ns);
+            return 0;
         }
         if now_ns < self.ends_ns {
-            return;
+            return 0;
         }
         let passed = (now_ns - self.ends_ns) / self.bucket_ns + 1;
         (0..passed.min(self.buckets as u64)).for_each(|_| self.turn());
@@ -159,6 +160,7 @@ impl Meter {
         self.ends_ns = self.starts_ns.saturating_add(self.bucket_ns);
         self.reckon();
         self.units_numbered().for_each(|unit| self.reckon_one(unit, now_ns));
+        passed
     }
 
     /// The first bucket begins now, and the units that are active are so from now on.

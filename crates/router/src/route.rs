@@ -52,7 +52,10 @@ impl Router {
     /// A bucket of the load meter is over.
     #[cold]
     pub(crate) fn roll(&mut self, now_ns: u64) {
-        self.meter.roll(now_ns);
+        let buckets = self.meter.roll(now_ns);
+        if let Some(follow) = &mut self.follow {
+            follow.turn(buckets, self.counters.bytes);
+        }
         self.flows.expect_flowlets(self.counters.flowlets(), self.counters.packets);
     }
 
@@ -188,7 +191,7 @@ impl Router {
         }
         let chosen = self.choose(estimate_bps, found.hash, Some((owner, targets)))?;
         if !chosen.fits {
-            self.start_one(orders); // There is nowhere to go: it stays (S88).
+            self.start_for_room(orders); // There is nowhere to go: it stays (S88).
             return None;
         }
         Some(chosen)
@@ -214,14 +217,26 @@ impl Router {
         let some_have = so_far.filter(|(_, targets)| !targets.is_all());
         let having_state =
             some_have.into_iter().flat_map(|(owner, targets)| std::iter::once(owner).chain(targets.units()));
-        self.assigner.choose(self.meter.loads(), estimate_bps, having_state, active.len())
+        let chosen = self.assigner.choose(self.meter.loads(), estimate_bps, having_state, active.len())?;
+        match so_far {
+            Some((owner, _)) if !chosen.fits && self.may_stay(owner) => {
+                Some(Chosen { unit: owner, ..chosen })
+            }
+            _ => Some(chosen),
+        }
+    }
+
+    /// Whether a flowlet that has no room anywhere is better off where its state is: units are not started for it, and its unit is
+    /// active and not full.
+    fn may_stay(&self, owner: UnitId) -> bool {
+        self.follow.is_some() && self.meter.loads().of(owner) < self.config.capacity_bps as f32
     }
 
     fn count_assignment(&mut self, chosen: Chosen, orders: &mut Vec<Order>) {
         self.counters.assignments += 1;
         if !chosen.fits {
             self.counters.assignments_without_room += 1;
-            self.start_one(orders); // S42, S44
+            self.start_for_room(orders);
         }
     }
 

@@ -8,6 +8,7 @@ use crate::config::{Config, Mode, RouterError};
 use crate::counters::Counters;
 use crate::flowlet::Demand;
 use crate::flows::{AliasTaken, Flows, NoAlias};
+use crate::follow::Follow;
 use crate::load::Meter;
 use crate::rss::Rss;
 use crate::sweep::Sweep;
@@ -22,6 +23,8 @@ pub struct Router {
     pub(crate) assigner: Assigner,
     pub(crate) counters: Counters,
     pub(crate) rss: Option<Rss>,
+    /// None: units are started when flowlets find no room.
+    pub(crate) follow: Option<Follow>,
     pub(crate) demand: Demand,
     /// The latest time that was given: time does not go back.
     now_ns: u64,
@@ -100,6 +103,7 @@ impl Router {
             assigner: Assigner::new(&config),
             counters: Counters::default(),
             rss,
+            follow: Follow::new(&config),
             demand: Demand::new(&config),
             now_ns: 0,
             due_ns: 0,

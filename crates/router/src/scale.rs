@@ -31,8 +31,16 @@ impl Router {
         if let Some(rss) = &mut self.rss {
             self.counters.buckets_moved += rss.balance(now_ns, self.units.active());
         }
-        self.start_ahead(orders);
-        self.drain_idle(now_ns, orders);
+        match &self.follow {
+            Some(follow) => {
+                let (wanted, kept) = (follow.wanted(), follow.kept());
+                self.follow_demand(now_ns, wanted, kept, orders);
+            }
+            None => {
+                self.start_ahead(orders);
+                self.drain_idle(now_ns, orders);
+            }
+        }
         self.move_flows(orders);
         self.ask_again(now_ns, orders);
         self.forget(now_ns, orders);
@@ -104,6 +112,25 @@ impl Router {
         orders.push(Order::Stop(from));
     }
 
+    /// Starts a unit if more are wanted, or drains the last one if fewer are to be kept; one at a time.
+    fn follow_demand(&mut self, now_ns: u64, wanted: usize, kept: usize, orders: &mut Vec<Order>) {
+        let active = self.units.active();
+        if wanted > active.len() {
+            return self.start_one(orders);
+        }
+        let kept = kept.max(self.config.units_min.into());
+        if let Some(&last) = active.last().filter(|_| active.len() > kept && self.units.draining() == 0) {
+            self.drain(now_ns, last, orders);
+        }
+    }
+
+    /// A flowlet had no room: starts a unit (S42, S44), unless provision follows demand as a whole.
+    pub(crate) fn start_for_room(&mut self, orders: &mut Vec<Order>) {
+        if self.follow.is_none() {
+            self.start_one(orders);
+        }
+    }
+
     /// Starts a unit if all active ones are nearly full (S42).
     fn start_ahead(&mut self, orders: &mut Vec<Order>) {
         let from_bps = self.config.start_at * self.config.capacity_bps as f32;
@@ -113,7 +140,7 @@ impl Router {
     }
 
     /// Starts the first unit that is off, if none is starting already and something would come to it.
-    pub(crate) fn start_one(&mut self, orders: &mut Vec<Order>) {
+    fn start_one(&mut self, orders: &mut Vec<Order>) {
         if self.units.starting() > 0 || self.rss.as_ref().is_some_and(|rss| !rss.is_balanced()) {
             return;
         }
@@ -140,15 +167,20 @@ impl Router {
         if total_bps / (active.len() - 1) as f32 > up_to_bps {
             return;
         }
-        self.units.set_state(idle, UnitState::Draining);
-        self.units.set_asked_ns(idle, Some(now_ns));
-        self.meter.deactivate(idle);
+        self.drain(now_ns, idle, orders);
+    }
+
+    /// The unit gets no packets any more, and is told to hand over its flows.
+    fn drain(&mut self, now_ns: u64, unit: UnitId, orders: &mut Vec<Order>) {
+        self.units.set_state(unit, UnitState::Draining);
+        self.units.set_asked_ns(unit, Some(now_ns));
+        self.meter.deactivate(unit);
         self.assigner.set_active(self.units.active());
         if let Some(rss) = &mut self.rss {
-            self.counters.buckets_moved += rss.clear_out(idle, self.units.active());
+            self.counters.buckets_moved += rss.clear_out(unit, self.units.active());
         }
         self.counters.units_drained += 1;
-        orders.push(Order::Send { to: idle, message: Message::Drain });
+        orders.push(Order::Send { to: unit, message: Message::Drain });
     }
 
     /// Gives flows of units that drain to others, without waiting for packets of theirs: as many as stand in so many slots.

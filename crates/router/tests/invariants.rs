@@ -67,13 +67,14 @@ proptest! {
         ends_oldest: bool,
         stays in any::<bool>(),
         push_at in prop_oneof![Just(None), Just(Some(0.3f32)), Just(Some(0.9))],
+        follow_at in prop_oneof![Just(None), Just(Some(0.5f32)), Just(Some(1.0))],
         forget_after_ns in prop_oneof![Just(None), Just(Some(DISPLACED_AFTER_NS))],
         alarm_buckets in prop_oneof![Just(0usize), Just(3), Just(20)],
         seed: u64,
         steps in prop::collection::vec(step(), 1..400),
     ) {
         let config = Config {
-            mode, targets, choice, units_min, units_max: units_min + more_units, seed, stays, push_at, alarm_buckets, forget_after_ns,
+            mode, targets, choice, units_min, units_max: units_min + more_units, seed, stays, push_at, alarm_buckets, follow_at, forget_after_ns,
             when_full: if ends_oldest { WhenFull::EndOldest } else { WhenFull::RefuseNew },
             flows_max: 30,
             capacity_bps: 20_000_000,

@@ -198,3 +198,57 @@ fn buckets_are_balanced_over_units_that_come_and_go() {
     let counters = bench.router.counters();
     assert_eq!((counters.units_started, counters.buckets_moved, counters.assignments_moved), (0, 0, 0));
 }
+
+/// As many units as all that comes asks for, to be loaded to nine tenths.
+fn following() -> Config {
+    Config { units_max: 3, targets: TargetChoice::None, follow_at: Some(0.9), ..Config::default() }
+}
+
+#[test]
+fn a_flowlet_without_room_starts_no_unit_that_demand_does_not_ask_for() {
+    // S35, S42: 14 KB within T count as 224 Mbit/s, and add 1.12 Mbit/s to a load over 100 ms.
+    let started = |config: Config| {
+        let mut bench = Bench::new(config);
+        for bucket in 0..400u64 {
+            let now = bucket * MS / 2;
+            (0..2).for_each(|flow| bench.feed(now, 10 * flow + bucket as u32 % 10, 14_000));
+            (0..3).for_each(|flow| bench.feed(now, 100 + flow, 8_000));
+            bench.advance(now);
+        }
+        bench.router.counters().units_started
+    };
+    assert_eq!(started(Config { follow_at: None, ..following() }), 1, "832 Mbit/s do not fit, as published");
+    assert_eq!(started(following()), 0);
+}
+
+#[test]
+fn units_come_and_go_with_all_that_comes() {
+    let mut bench = Bench::new(following());
+    let mut now = 0;
+    let mut run = |bench: &mut Bench, buckets: u64, len: u32| {
+        let mut orders = Vec::new();
+        for _ in 0..buckets {
+            now += MS / 2;
+            (0..20).for_each(|flow| bench.feed(now, flow, len));
+            bench.advance(now);
+            for order in bench.take() {
+                match order {
+                    Order::Start(unit) => bench.router.started(now, unit),
+                    Order::Send { to, message: Message::Drain } => bench.receive(now, to, Message::Drained),
+                    _ => {}
+                }
+                orders.push(order);
+            }
+        }
+        orders
+    };
+    // 1.28 Gbit/s.
+    assert!(run(&mut bench, 100, 4_000).contains(&Order::Start(UnitId(1))));
+    assert_eq!([bench.state(1), bench.state(2)], [UnitState::Active, UnitState::Off]);
+    // 640 Mbit/s, of which each unit has its share: none is idle.
+    let orders = run(&mut bench, 140, 2_000);
+    assert!(orders.contains(&send(1, Message::Drain)), "{orders:?}");
+    run(&mut bench, 20, 2_000);
+    assert_eq!(bench.state(1), UnitState::Off);
+    assert_eq!(bench.packet(200 * MS, 3, 100).0, UnitId(0));
+}

@@ -39,6 +39,8 @@ pub struct Router {
     pub capacity: Option<Rate>,
     /// Units are started ahead when all are loaded to this share: 0.9 (S42).
     pub start_at: Share,
+    /// Units are as many as all that comes asks for, loaded to this share, whether flowlets find room or not. None: as published.
+    pub follow_at: Option<Share>,
     /// A unit without a packet for so long is stopped: 200 ms (S43).
     pub idle: Time,
     /// Load is measured in buckets of this time: 500 us (S40).
@@ -136,6 +138,7 @@ impl Default for Router {
             stays: false,
             capacity: None,
             start_at: Share(0.9),
+            follow_at: None,
             idle: ms(200),
             bucket: Time(500_000),
             buckets: 200,
