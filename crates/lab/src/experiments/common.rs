@@ -105,6 +105,8 @@ pub const ALARM: &str = "plus: fast alarm";
 pub const STAYS: &str = "plus: stays behind a cut";
 /// Flowlets, and states are copied before a cut by size is to come.
 pub const PUSHED: &str = "plus: pushed before a cut";
+/// Flowlets, and there are as many units as all that comes asks for.
+pub const FOLLOWS: &str = "plus: follows demand";
 
 /// The baselines that assign flows.
 pub const FLOW_MODES: [&str; 3] = [FLOW, SMART_100, SMART_50];
@@ -127,6 +129,7 @@ pub fn in_mode(setup: &Setup, mode: &str) -> Subject {
         ALARM => (Kind::Plus, setup.with("router.mode", FLOWLET).with("router.alarm_buckets", 10)),
         STAYS => (Kind::Plus, setup.with("router.mode", FLOWLET).with("router.stays", toml("true"))),
         PUSHED => (Kind::Plus, setup.with("router.mode", FLOWLET).with("router.push_at", 0.9)),
+        FOLLOWS => (Kind::Plus, setup.with("router.mode", FLOWLET).with("router.follow_at", 1.0)),
         mode => (Kind::Baseline, setup.with("router.mode", mode)),
     };
     Subject::new(mode, kind, setup)

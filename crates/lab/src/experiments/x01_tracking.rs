@@ -3,8 +3,8 @@
 use sim::Report;
 
 use super::common::{
-    ALARM, FLOW, FLOW_MODES, FLOWLET, HEADROOM, PACKET, PREDICTED, RSS, SMART_50, SMART_100, at_least,
-    at_most_of, below_all, in_mode, in_modes, paper, up_and_down,
+    ALARM, FLOW, FLOW_MODES, FLOWLET, FOLLOWS, HEADROOM, PACKET, PREDICTED, RSS, SMART_50, SMART_100,
+    at_least, at_most_of, below_all, in_mode, in_modes, paper, up_and_down,
 };
 use super::{Experiment, Measured};
 use crate::chart::{Axis, Chart, Mark, Series};
@@ -31,11 +31,11 @@ pub const X1: Experiment = Experiment {
         },
     ],
     beats: &[Claim {
-        text: "with states only where a flowlet would go, provision is within 1 unit of the demand in 95 % of epochs, with at most \
+        text: "if units follow demand, provision is within 1 unit of the demand in 95 % of epochs, with at most \
                0.8 of the flowlets' area between provision and demand, seed by seed",
         test: |f| {
-            let near = at_least(f, PREDICTED, "within 1 unit", 0.95, 1.0)?;
-            Ok(Finding::all([near, at_most_of(f, PREDICTED, FLOWLET, "area", 0.8)?]))
+            let near = at_least(f, FOLLOWS, "within 1 unit", 0.95, 1.0)?;
+            Ok(Finding::all([near, at_most_of(f, FOLLOWS, FLOWLET, "area", 0.8)?]))
         },
     }],
     measure,
@@ -57,7 +57,8 @@ const GAUGES: &[&Gauge] = &[
 pub const ORACLE: &str = "oracle";
 
 /// The modes of X1, X2 and X3.
-pub const MODES: [&str; 9] = [FLOWLET, FLOW, SMART_100, SMART_50, PACKET, RSS, PREDICTED, HEADROOM, ALARM];
+pub const MODES: [&str; 10] =
+    [FLOWLET, FLOW, SMART_100, SMART_50, PACKET, RSS, PREDICTED, HEADROOM, ALARM, FOLLOWS];
 
 /// The scenario of X1, X2 and X3: their runs are the same.
 pub fn base(length: Length) -> Setup {
@@ -69,7 +70,8 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     let mut table =
         Table::measure(lab, "provision and demand", Profile::Paper, GAUGES, &in_modes(&setup, &MODES));
     table.rows.extend(oracle_row(lab, &setup, GAUGES));
-    let charts = [FLOWLET, FLOW, SMART_100, SMART_50].iter().filter_map(|mode| chart(lab, &setup, mode));
+    let charts =
+        [FLOWLET, FLOW, SMART_100, SMART_50, FOLLOWS].iter().filter_map(|mode| chart(lab, &setup, mode));
     Measured {
         charts: charts.collect(),
         tables: vec![table],
@@ -77,6 +79,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
             "the oracle knows each epoch's demand before, and has just as many units as can hold it".to_owned(),
             "rss:128:100ms stands for RSS++-like schemes: 128 buckets of flows, moved every 100 ms to balance load"
                 .to_owned(),
+            "follows demand: its settings were chosen with seeds 1001 to 1005, on which nothing is measured here".to_owned(),
             "the figure shows seed 1".to_owned(),
         ],
     }

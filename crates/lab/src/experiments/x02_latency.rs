@@ -1,8 +1,8 @@
 //! X2: how long packets take, by mode and by load.
 
 use super::common::{
-    ALARM, FLOW, FLOWLET, NO_MORE, SMART_50, SMART_100, as_fast_as, at, at_load, at_most, at_most_of,
-    drops_no_more, faster, here, in_modes, paper, percentile_chart, show, strict, up_and_down,
+    ALARM, FLOW, FLOWLET, FOLLOWS, NO_MORE, SMART_50, SMART_100, as_fast_as, at, at_load, at_most,
+    at_most_of, drops_no_more, faster, here, in_modes, paper, percentile_chart, show, strict, up_and_down,
 };
 use super::x01_tracking::{MODES, base};
 use super::{Experiment, Measured};
@@ -48,11 +48,14 @@ pub const X2: Experiment = Experiment {
             test: ratios,
         },
     ],
-    beats: &[Claim {
-        text: "with an alarm for short bursts, p99 is at most 1.4 ms, and below that of flowlets, with no more packets dropped, and at \
-               most 1.02 times the unit-seconds, seed by seed",
-        test: beats,
-    }],
+    beats: &[
+        Claim {
+            text: "with an alarm for short bursts, p99 is at most 1.4 ms, and below that of flowlets, with no more packets dropped, and \
+                   at most 1.02 times the unit-seconds, seed by seed",
+            test: |f| beats(f, ALARM),
+        },
+        Claim { text: "the same if units follow demand, without an alarm", test: |f| beats(f, FOLLOWS) },
+    ],
     measure,
 };
 
@@ -74,7 +77,7 @@ const SWEEP_GAUGES: &[&Gauge] =
 const SWEEP_MODES: [&str; 4] = [FLOWLET, FLOW, SMART_100, SMART_50];
 
 /// Modes with strict servers.
-const SERVER_MODES: [&str; 5] = [FLOWLET, FLOW, SMART_100, SMART_50, ALARM];
+const SERVER_MODES: [&str; 6] = [FLOWLET, FLOW, SMART_100, SMART_50, ALARM, FOLLOWS];
 
 /// The demand of X1, times these; 1 is in both.
 const LOADS_FULL: [f64; 6] = [0.25, 0.5, 0.75, 1.0, 1.5, 2.0];
@@ -110,11 +113,11 @@ fn ratios(f: &Figures<'_>) -> Result<Finding, Missing> {
     Ok(Finding { why: format!("at {load} times the demand: {}", finding.why), ..finding })
 }
 
-fn beats(f: &Figures<'_>) -> Result<Finding, Missing> {
+fn beats(f: &Figures<'_>, ours: &str) -> Result<Finding, Missing> {
     Ok(Finding::all([
-        at_most(f, ALARM, "p99", 1.4e6, 1e6)?,
-        faster(f, ALARM, FLOWLET, "p99", 1e6)?,
-        at_most_of(f, ALARM, FLOWLET, "unit-seconds", NO_MORE)?,
+        at_most(f, ours, "p99", 1.4e6, 1e6)?,
+        faster(f, ours, FLOWLET, "p99", 1e6)?,
+        at_most_of(f, ours, FLOWLET, "unit-seconds", NO_MORE)?,
     ]))
 }
 
