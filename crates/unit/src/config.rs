@@ -1,6 +1,8 @@
 //! What a unit is told when it starts.
 
-use proto::UnitId;
+use proto::{Targets, UnitId};
+
+use crate::timers::NEVER_NS;
 
 /// The most slots of flows that a unit knows. What belongs to a slot beyond them is refused and counted.
 pub const SLOTS_MAX: u32 = 1 << 22;
@@ -42,6 +44,12 @@ pub struct Config {
 }
 
 impl Config {
+    /// After how much silence something is due for a flow whose state is here and goes to these targets: a copy, or its end.
+    pub(crate) fn silence_ns(&self, targets: &Targets) -> u64 {
+        let copy_ns = self.replicate_after_ns.filter(|_| *targets != Targets::NONE);
+        copy_ns.unwrap_or(NEVER_NS).min(self.expire_after_ns.unwrap_or(NEVER_NS))
+    }
+
     /// How long to wait after something was said once, and so many times more.
     pub(crate) fn again_ns(&self, times: u32) -> u64 {
         self.pull_again_ns.saturating_mul(1 << times.min(AGAIN_DOUBLINGS))

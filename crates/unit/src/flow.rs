@@ -12,7 +12,7 @@ use std::{
 use proto::{Epoch, FlowId, FlowRecord, Message, Stamp, Targets, UnitId, Watermark};
 
 use crate::{
-    Dropped, Engine,
+    Config, Dropped, Engine,
     context::Context,
     held::Held,
     replicas::is_exact,
@@ -33,6 +33,8 @@ pub(crate) struct Flow<P> {
     held: Held<P>,
     /// Where a copy is to go: what the last packet says (S54).
     targets: Targets,
+    /// After so much silence behind a packet something is due; as [`Config::silence_ns`] says.
+    silence_ns: u64,
     /// When the last packet was processed, or else the state came.
     seen_ns: u64,
     /// The clock that the last copy covers.
@@ -74,13 +76,14 @@ pub(crate) struct Refused;
 
 impl<P> Flow<P> {
     /// One that nothing is known of but whether it is over.
-    pub fn new(id: FlowId, over_since_ns: Option<u64>) -> Flow<P> {
+    pub fn new(id: FlowId, over_since_ns: Option<u64>, config: &Config) -> Flow<P> {
         Flow {
             id,
             tenures: VecDeque::new(),
             state: None,
             held: Held::default(),
             targets: Targets::NONE,
+            silence_ns: config.silence_ns(&Targets::NONE),
             seen_ns: 0,
             copied: 0,
             proposed_ns: None,
@@ -136,14 +139,21 @@ impl<P> Flow<P> {
         self.state.filter(|_| is_owner).map(|state| (state.epoch, state.mark))
     }
 
+    /// The next packet is here, the caller processes it, and there is nothing else to do: from when on something may be due.
+    /// None: it is not so, and nothing has changed.
+    #[inline]
+    pub fn pass(&mut self, now_ns: u64, stamp: &Stamp, config: &Config) -> Option<u64> {
+        let state = self.state.filter(|_| self.is_calm)?;
+        let is_next = state.epoch == stamp.epoch && state.mark.contiguous + 1 == stamp.clock;
+        if !is_next || stamp.targets.is_some_and(|targets| targets.are_at_once()) {
+            return None;
+        }
+        self.cover(now_ns, stamp, config);
+        Some(now_ns.saturating_add(self.silence_ns.max(1)))
+    }
+
     /// A packet of an epoch that is this unit's.
     pub fn packet<E: Engine<Packet = P>>(&mut self, stamp: Stamp, packet: P, cx: &mut Context<'_, E>) {
-        if let Some(state) = self.state.filter(|_| self.is_calm)
-            && state.epoch == stamp.epoch
-            && state.mark.contiguous + 1 == stamp.clock
-        {
-            return self.process(stamp, packet, cx);
-        }
         if self.state.is_none_or(|state| state.epoch != stamp.epoch) {
             if self.is_past(stamp.epoch) {
                 return cx.drop(Dropped::Old, stamp, packet);

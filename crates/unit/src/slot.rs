@@ -3,7 +3,7 @@
 use proto::{Epoch, FlowId, FlowRecord, Handover, Message, Stamp, UnitId, Watermark};
 
 use crate::{
-    Dropped, Engine,
+    Config, Dropped, Engine,
     context::Context,
     flow::{Flow, Refused},
     replicas::{Handle, Kept},
@@ -126,7 +126,15 @@ impl<P> Slot<P> {
 
     fn flow<E: Engine<Packet = P>>(&mut self, id: FlowId, cx: &Context<'_, E>) -> &mut Flow<P> {
         let over_since_ns = self.is_over.then_some(cx.now_ns);
-        self.flow.get_or_insert_with(|| Box::new(Flow::new(id, over_since_ns)))
+        self.flow.get_or_insert_with(|| Box::new(Flow::new(id, over_since_ns, cx.config)))
+    }
+
+    /// The flow's next packet comes to its owner, and the state and nothing else changes by it: from when on something may be due
+    /// once it is processed. None: more is to be seen to, and nothing has changed.
+    #[inline]
+    pub fn pass(&mut self, now_ns: u64, stamp: &Stamp, config: &Config) -> Option<u64> {
+        let flow = self.flow.as_mut().filter(|_| stamp.epoch > self.done)?;
+        flow.pass(now_ns, stamp, config)
     }
 
     pub fn packet<E: Engine<Packet = P>>(&mut self, stamp: Stamp, packet: P, cx: &mut Context<'_, E>) {

@@ -32,6 +32,13 @@ impl<P> Slots<P> {
         self.slots.get(place as usize)
     }
 
+    /// The same, to be changed.
+    #[inline]
+    pub fn find_mut(&mut self, slot: u32) -> Option<&mut Slot<P>> {
+        let place = self.places.get(slot as usize)?.checked_sub(1)?;
+        self.slots.get_mut(place as usize)
+    }
+
     /// A slot.
     #[inline]
     pub fn get_mut(&mut self, slot: u32) -> &mut Slot<P> {

@@ -26,13 +26,23 @@ impl Timers {
         })
     }
 
+    /// Moves a flow's time if something is due earlier. A time that has moved back is looked at again when it comes: packets
+    /// that come in order touch no timer.
+    #[inline]
+    pub fn bring_forward(&mut self, flow: FlowId, armed_ns: &mut u64, due_ns: u64) {
+        if due_ns < *armed_ns {
+            self.set(flow, armed_ns, due_ns);
+        }
+    }
+
     /// Moves a flow's time.
-    pub fn set(&mut self, flow: FlowId, from_ns: u64, to_ns: u64) {
-        if from_ns != NEVER_NS {
-            self.0.remove(&(from_ns, flow));
+    pub fn set(&mut self, flow: FlowId, armed_ns: &mut u64, due_ns: u64) {
+        if *armed_ns != NEVER_NS {
+            self.0.remove(&(*armed_ns, flow));
         }
-        if to_ns != NEVER_NS {
-            self.0.insert((to_ns, flow));
+        if due_ns != NEVER_NS {
+            self.0.insert((due_ns, flow));
         }
+        *armed_ns = due_ns;
     }
 }

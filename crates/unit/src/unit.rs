@@ -60,7 +60,25 @@ impl<E: Engine> Unit<E> {
 
     /// A packet, from the router, or sent on by a unit ([`Outbox::forwarded`]). It may make several be processed: those that
     /// waited for it, too, in the order of their clocks.
+    ///
+    /// Nearly always it is the next packet of a flow whose state is here, and of which nothing else is under way: then that
+    /// is all that happens.
+    #[inline]
     pub fn packet(&mut self, now_ns: u64, stamp: Stamp, packet: E::Packet, out: &mut Outbox<E::Packet>) {
+        let id = stamp.flow;
+        if let Some(slot) = self.slots.find_mut(id.slot).filter(|slot| slot.is_of(id))
+            && let Some(due_ns) = slot.pass(now_ns, &stamp, &self.config)
+        {
+            self.counters.processed += 1;
+            self.engine.process(now_ns, id, packet);
+            return self.timers.bring_forward(id, &mut slot.armed_ns, due_ns);
+        }
+        self.packet_aside(now_ns, stamp, packet, out);
+    }
+
+    /// A packet that is not just the next one of its flow.
+    #[inline(never)]
+    fn packet_aside(&mut self, now_ns: u64, stamp: Stamp, packet: E::Packet, out: &mut Outbox<E::Packet>) {
         if stamp.flow.slot >= SLOTS_MAX || stamp.clock == 0 || stamp.epoch == 0 {
             self.counters.drop(Dropped::Refused);
             out.dropped.push((Dropped::Refused, stamp, packet));
@@ -231,10 +249,9 @@ impl<E: Engine> Unit<E> {
         act(slot, &mut cx);
         slot.copy = cx.copy;
         let due_ns = slot.settle(&cx).max(now_ns.saturating_add(1));
-        // A time that has moved back is looked at again when it comes: packets that come in order touch no timer.
-        if due_ns < slot.armed_ns || !slot.is_here() {
-            self.timers.set(id, slot.armed_ns, due_ns);
-            slot.armed_ns = due_ns;
+        match slot.is_here() {
+            true => self.timers.bring_forward(id, &mut slot.armed_ns, due_ns),
+            false => self.timers.set(id, &mut slot.armed_ns, due_ns),
         }
         match (was_here, slot.is_here()) {
             (false, true) => self.here += 1,

@@ -3,7 +3,7 @@
 use proto::{Stamp, Watermark};
 
 use super::{Flow, State};
-use crate::{Dropped, Engine, context::Context, held::Waiting};
+use crate::{Config, Dropped, Engine, context::Context, held::Waiting};
 
 impl<P> Flow<P> {
     /// Does all that can be done now: processes what is next, gives up what has been waited for long enough, and hands the
@@ -66,13 +66,22 @@ impl<P> Flow<P> {
         packet: P,
         cx: &mut Context<'_, E>,
     ) {
-        self.state = Some(State { epoch: stamp.epoch, mark: Watermark::up_to(stamp.clock) });
-        self.targets = stamp.targets.unwrap_or(self.targets);
-        self.seen_ns = cx.now_ns;
+        self.cover(cx.now_ns, &stamp, cx.config);
         cx.counters.processed += 1;
         cx.engine.process(cx.now_ns, self.id, packet);
         if stamp.targets.is_some_and(|targets| targets.are_at_once()) {
             self.copy_ahead(cx); // The flowlet is about to be cut by its size: no silence will come (S62).
+        }
+    }
+
+    /// The state covers the packet that is next.
+    #[inline]
+    pub(super) fn cover(&mut self, now_ns: u64, stamp: &Stamp, config: &Config) {
+        self.state = Some(State { epoch: stamp.epoch, mark: Watermark::up_to(stamp.clock) });
+        self.seen_ns = now_ns;
+        if let Some(targets) = stamp.targets {
+            self.targets = targets;
+            self.silence_ns = config.silence_ns(&targets);
         }
     }
 
