@@ -1,7 +1,7 @@
 //! Packets of one flow that wait.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::VecDeque,
     hash::{Hash, Hasher},
 };
 
@@ -9,11 +9,7 @@ use proto::{Epoch, Stamp};
 
 /// Packets of one flow that wait, in the order of their clocks; hence of their epochs, too.
 #[derive(Clone, Debug)]
-pub(crate) struct Held<P> {
-    by_clock: BTreeMap<u64, Waiting<P>>,
-    /// Epoch, since when, clock: who of an epoch has waited longest.
-    by_age: BTreeSet<(Epoch, u64, u64)>,
-}
+pub(crate) struct Held<P>(VecDeque<Place<P>>);
 
 /// A packet that waits.
 #[derive(Clone, Debug)]
@@ -23,38 +19,50 @@ pub(crate) struct Waiting<P> {
     pub since_ns: u64,
 }
 
+/// Where a packet waits.
+#[derive(Clone, Debug)]
+struct Place<P> {
+    waiting: Waiting<P>,
+    /// Since when that waits which has waited longest, of this one and those of its epoch behind it. What is added has waited
+    /// least: it changes nothing for those before it, and they go first.
+    oldest_ns: u64,
+}
+
 impl<P> Default for Held<P> {
     fn default() -> Held<P> {
-        Held { by_clock: BTreeMap::new(), by_age: BTreeSet::new() }
+        Held(VecDeque::new())
     }
 }
 
 impl<P> Held<P> {
+    #[inline]
     pub fn len(&self) -> usize {
-        self.by_clock.len()
+        self.0.len()
     }
 
     /// Whether the packet with this clock is among them.
     pub fn has(&self, clock: u64) -> bool {
-        self.by_clock.contains_key(&clock)
+        self.0.get(self.place_of(clock)).is_some_and(|place| place.waiting.stamp.clock == clock)
     }
 
     /// The caller has seen to it that none with this clock is there.
     pub fn add(&mut self, waiting: Waiting<P>) {
-        self.by_age.insert(waiting.age());
-        self.by_clock.insert(waiting.stamp.clock, waiting);
+        let at = self.place_of(waiting.stamp.clock);
+        let next = self.0.get(at).filter(|next| next.waiting.stamp.epoch == waiting.stamp.epoch);
+        let oldest_ns = next.map_or(waiting.since_ns, |next| next.oldest_ns.min(waiting.since_ns));
+        self.0.insert(at, Place { waiting, oldest_ns });
     }
 
     /// The lowest clock of an epoch, if none of an earlier epoch is held.
     pub fn first_of(&self, epoch: Epoch) -> Option<u64> {
-        let (clock, waiting) = self.by_clock.first_key_value()?;
-        (waiting.stamp.epoch == epoch).then_some(*clock)
+        let first = &self.0.front()?.waiting.stamp;
+        (first.epoch == epoch).then_some(first.clock)
     }
 
-    /// Since when that of an epoch waits which has waited longest.
+    /// Since when that of an epoch waits which has waited longest, if none of an earlier epoch is held.
     pub fn oldest_of(&self, epoch: Epoch) -> Option<u64> {
-        let &(of, since_ns, _) = self.by_age.range((epoch, 0, 0)..).next()?;
-        (of == epoch).then_some(since_ns)
+        let first = self.0.front().filter(|first| first.waiting.stamp.epoch == epoch)?;
+        Some(first.oldest_ns)
     }
 
     /// Takes out the first one if its clock is at most this.
@@ -72,26 +80,30 @@ impl<P> Held<P> {
         self.take_if(|_| true)
     }
 
-    fn take_if(&mut self, is_wanted: impl FnOnce(&Waiting<P>) -> bool) -> Option<Waiting<P>> {
-        let first = self.by_clock.first_entry()?;
-        if !is_wanted(first.get()) {
-            return None;
+    /// Where the packet with this clock is, or would be: behind all others, nearly always.
+    fn place_of(&self, clock: u64) -> usize {
+        match self.0.back() {
+            Some(last) if last.waiting.stamp.clock >= clock => {
+                self.0.partition_point(|place| place.waiting.stamp.clock < clock)
+            }
+            _ => self.0.len(),
         }
-        let waiting = first.remove();
-        self.by_age.remove(&waiting.age());
-        Some(waiting)
     }
-}
 
-impl<P> Waiting<P> {
-    fn age(&self) -> (Epoch, u64, u64) {
-        (self.stamp.epoch, self.since_ns, self.stamp.clock)
+    /// Keeps no memory when nothing waits: flows do so now and then.
+    fn take_if(&mut self, is_wanted: impl FnOnce(&Waiting<P>) -> bool) -> Option<Waiting<P>> {
+        let first = self.0.pop_front_if(|first| is_wanted(&first.waiting))?;
+        if self.0.is_empty() {
+            self.0 = VecDeque::new();
+        }
+        Some(first.waiting)
     }
 }
 
 impl<P: Hash> Hash for Held<P> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.by_clock.hash(state);
+        self.0.len().hash(state);
+        self.0.iter().for_each(|place| place.waiting.hash(state));
     }
 }
 
@@ -100,5 +112,59 @@ impl<P: Hash> Hash for Waiting<P> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.stamp.epoch, self.stamp.clock, self.since_ns).hash(state);
         self.packet.hash(state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use proto::{FlowId, Handover};
+
+    use super::*;
+
+    fn waiting(clock: u64, since_ns: u64) -> Waiting<()> {
+        let flow = FlowId { slot: 0, generation: 0 };
+        let stamp = Stamp { flow, clock, epoch: epoch(clock), handover: Handover::None, targets: None };
+        Waiting { stamp, packet: (), since_ns }
+    }
+
+    /// Epochs of ten packets.
+    fn epoch(clock: u64) -> Epoch {
+        (clock / 10) as Epoch + 1
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_a_list_in_the_order_of_clocks(
+            steps in prop::collection::vec(prop_oneof![
+                3 => (1u64..40).prop_map(Some),
+                1 => Just(None),
+            ], 1..100),
+        ) {
+            let (mut held, mut model) = (Held::default(), Vec::new());
+            for (now_ns, step) in (0..).zip(steps) {
+                match step {
+                    Some(clock) => {
+                        let is_there = model.iter().any(|&(of, _)| of == clock);
+                        prop_assert_eq!(held.has(clock), is_there);
+                        if !is_there {
+                            held.add(waiting(clock, now_ns));
+                            model.push((clock, now_ns));
+                            model.sort();
+                        }
+                    }
+                    None => {
+                        let first = (!model.is_empty()).then(|| model.remove(0));
+                        prop_assert_eq!(held.take().map(|first| (first.stamp.clock, first.since_ns)), first);
+                    }
+                }
+                prop_assert_eq!(held.len(), model.len());
+                let Some(&(first, _)) = model.first() else { continue };
+                let of = epoch(first);
+                let oldest = model.iter().filter(|&&(clock, _)| epoch(clock) == of).map(|&(_, ns)| ns).min();
+                prop_assert_eq!((held.first_of(of), held.oldest_of(of)), (Some(first), oldest));
+                prop_assert_eq!((held.first_of(of + 1), held.oldest_of(of + 1)), (None, None));
+            }
+        }
     }
 }
