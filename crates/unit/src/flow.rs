@@ -152,6 +152,16 @@ impl<P> Flow<P> {
         Some(now_ns.saturating_add(self.silence_ns.max(1)))
     }
 
+    /// Where a packet waits for a state that is not here, and of whose epoch it is known where it comes from: it has been seen
+    /// to that it comes. None: more is to be seen to, or no more may wait.
+    pub fn queue_of(&mut self, stamp: &Stamp, config: &Config) -> Option<&mut Held<P>> {
+        if self.state.is_some() || self.is_over() || self.held.len() >= config.held_per_flow_max {
+            return None;
+        }
+        let tenure = self.find(stamp.epoch).filter(|tenure| tenure.start != Start::Unknown)?;
+        (tenure.may_have(stamp.clock) && !self.held.has(stamp.clock)).then_some(&mut self.held)
+    }
+
     /// A packet of an epoch that is this unit's.
     pub fn packet<E: Engine<Packet = P>>(&mut self, stamp: Stamp, packet: P, cx: &mut Context<'_, E>) {
         if self.state.is_none_or(|state| state.epoch != stamp.epoch) {

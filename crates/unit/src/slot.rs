@@ -6,6 +6,7 @@ use crate::{
     Config, Dropped, Engine,
     context::Context,
     flow::{Flow, Refused},
+    held::Held,
     replicas::{Handle, Kept},
     tenure::Start,
     timers::NEVER_NS,
@@ -135,6 +136,11 @@ impl<P> Slot<P> {
     pub fn pass(&mut self, now_ns: u64, stamp: &Stamp, config: &Config) -> Option<u64> {
         let flow = self.flow.as_mut().filter(|_| stamp.epoch > self.done)?;
         flow.pass(now_ns, stamp, config)
+    }
+
+    /// Where a packet waits for the flow's state if that has been asked for already: nothing else changes by it.
+    pub fn queue_of(&mut self, stamp: &Stamp, config: &Config) -> Option<&mut Held<P>> {
+        self.flow.as_mut().filter(|_| stamp.epoch > self.done)?.queue_of(stamp, config)
     }
 
     pub fn packet<E: Engine<Packet = P>>(&mut self, stamp: Stamp, packet: P, cx: &mut Context<'_, E>) {

@@ -5,8 +5,8 @@ use std::hash::{Hash, Hasher};
 use proto::{Epoch, FlowId, Message, Stamp, UnitId, Watermark};
 
 use crate::{
-    Config, Counters, Dropped, Engine, Outbox, PAST_MAX, SLOTS_MAX, context::Context, past::Past,
-    replicas::Replicas, slot::Slot, slots::Slots, timers::Timers,
+    Config, Counters, Dropped, Engine, Outbox, PAST_MAX, SLOTS_MAX, context::Context, held::Waiting,
+    past::Past, replicas::Replicas, slot::Slot, slots::Slots, timers::Timers,
 };
 
 /// A compute unit: decides when its engine gets which packet, and where the flows' states are. See the crate.
@@ -76,9 +76,17 @@ impl<E: Engine> Unit<E> {
         self.packet_aside(now_ns, stamp, packet, out);
     }
 
-    /// A packet that is not just the next one of its flow.
+    /// A packet that is not just the next one of its flow. Most of them wait for its state, as others do that came before.
     #[inline(never)]
     fn packet_aside(&mut self, now_ns: u64, stamp: Stamp, packet: E::Packet, out: &mut Outbox<E::Packet>) {
+        if self.held < self.config.held_max
+            && let Some(slot) = self.slots.find_mut(stamp.flow.slot).filter(|slot| slot.is_of(stamp.flow))
+            && let Some(held) = slot.queue_of(&stamp, &self.config)
+        {
+            self.held += 1;
+            self.counters.held += 1;
+            return held.add(Waiting { stamp, packet, since_ns: now_ns });
+        }
         if stamp.flow.slot >= SLOTS_MAX || stamp.clock == 0 || stamp.epoch == 0 {
             self.counters.drop(Dropped::Refused);
             out.dropped.push((Dropped::Refused, stamp, packet));
