@@ -168,19 +168,19 @@ impl Checks {
     #[inline]
     pub fn processed(&mut self, unit: UnitId, done: &Processed) -> Result<(), Violation> {
         let (flow, clock) = (done.flow, done.packet.clock);
-        self.fate(flow, clock)?;
-        let Some(account) = self.account(flow) else { return Err(Violation::Fates { flow, clock }) };
-        let last = account.last;
-        if clock <= last {
-            return Err(Violation::OutOfOrder { flow, clock, last, unit });
-        }
-        if done.before != account.state {
-            return Err(Violation::WrongState { flow, clock, last, unit });
-        }
-        account.last = clock;
-        account.state = fold(account.state, clock);
+        self.fate(flow, clock, |account| {
+            let last = account.last;
+            if clock <= last {
+                return Err(Violation::OutOfOrder { flow, clock, last, unit });
+            }
+            if done.before != account.state {
+                return Err(Violation::WrongState { flow, clock, last, unit });
+            }
+            account.last = clock;
+            account.state = fold(account.state, clock);
+            Ok(())
+        })?;
         self.counts.processed += 1;
-        self.settle(flow);
         Ok(())
     }
 
@@ -190,9 +190,7 @@ impl Checks {
     /// If it had another fate before.
     pub fn dropped(&mut self, flow: FlowId, clock: u64) -> Result<(), Violation> {
         self.counts.dropped += 1;
-        self.fate(flow, clock)?;
-        self.settle(flow);
-        Ok(())
+        self.fate(flow, clock, |_| Ok(()))
     }
 
     /// A link has lost a packet.
@@ -201,9 +199,7 @@ impl Checks {
     /// If it had another fate before.
     pub fn lost(&mut self, flow: FlowId, clock: u64) -> Result<(), Violation> {
         self.counts.lost += 1;
-        self.fate(flow, clock)?;
-        self.settle(flow);
-        Ok(())
+        self.fate(flow, clock, |_| Ok(()))
     }
 
     /// A flow has ended with this state.
@@ -212,14 +208,15 @@ impl Checks {
     /// If that is not the oracle's.
     pub fn ended(&mut self, flow: FlowId, state: u64) -> Result<(), Violation> {
         self.counts.states += 1;
-        match self.account(flow) {
-            Some(account) if account.state == state => {
-                account.is_over = true;
-                self.settle(flow);
-                Ok(())
-            }
-            _ => Err(Violation::WrongEnd { flow }),
+        let (account, is_past) = self
+            .account(flow)
+            .filter(|(account, _)| account.state == state)
+            .ok_or(Violation::WrongEnd { flow })?;
+        account.is_over = true;
+        if is_past && account.is_done() {
+            self.past.remove(&flow);
         }
+        Ok(())
     }
 
     /// Packets whose fate is not known.
@@ -234,7 +231,7 @@ impl Checks {
     /// If a packet is not accounted for, or a flow has not exactly one state, or not the oracle's.
     pub fn finish(mut self, states: impl Iterator<Item = (FlowId, u64)>) -> Result<Checked, Violation> {
         for (flow, state) in states {
-            let Some(account) = self.account(flow) else { return Err(Violation::States { flow, states: 1 }) };
+            let (account, _) = self.account(flow).ok_or(Violation::States { flow, states: 1 })?;
             if account.state != state {
                 return Err(Violation::WrongEnd { flow });
             }
@@ -257,34 +254,34 @@ impl Checks {
         Ok(self.counts)
     }
 
+    /// A flow's account, and whether it had its slot before another.
     #[inline]
-    fn account(&mut self, flow: FlowId) -> Option<&mut Account> {
+    fn account(&mut self, flow: FlowId) -> Option<(&mut Account, bool)> {
         match self.flows.get_mut(flow.slot as usize) {
-            Some(account) if account.generation == flow.generation => Some(account),
-            _ => self.past.get_mut(&flow),
+            Some(account) if account.generation == flow.generation => Some((account, false)),
+            _ => self.past.get_mut(&flow).map(|account| (account, true)),
         }
     }
 
-    /// Forgets a flow that had its slot before, if it is done with: what is said of it from now on is a mistake.
+    /// A packet's fate is known, and goes into its flow's account. One that had its slot before another is forgotten if it is
+    /// done with: what is said of it from now on is a mistake.
     #[inline]
-    fn settle(&mut self, flow: FlowId) {
-        if !self.past.is_empty() && self.past.get(&flow).is_some_and(Account::is_done) {
+    fn fate(
+        &mut self,
+        flow: FlowId,
+        clock: u64,
+        note: impl FnOnce(&mut Account) -> Result<(), Violation>,
+    ) -> Result<(), Violation> {
+        let open = self.account(flow).filter(|(account, _)| account.open > 0);
+        let (account, is_past) = open.ok_or(Violation::Fates { flow, clock })?;
+        account.open -= 1;
+        account.balance = account.balance.wrapping_sub(scramble(clock));
+        note(account)?;
+        if is_past && account.is_done() {
             self.past.remove(&flow);
         }
-    }
-
-    /// A packet's fate is known.
-    #[inline]
-    fn fate(&mut self, flow: FlowId, clock: u64) -> Result<(), Violation> {
-        match self.account(flow) {
-            Some(account) if account.open > 0 => {
-                account.open -= 1;
-                account.balance = account.balance.wrapping_sub(scramble(clock));
-                self.under_way -= 1;
-                Ok(())
-            }
-            _ => Err(Violation::Fates { flow, clock }),
-        }
+        self.under_way -= 1;
+        Ok(())
     }
 }
 

@@ -89,16 +89,16 @@ impl Counting {
         self.free_ns
     }
 
-    /// What was processed since the last call goes to `out`.
+    /// What was processed since the last call, in place of an empty list, which is used from now on.
     #[inline]
-    pub fn take_processed(&mut self, out: &mut Vec<Processed>) {
-        out.append(&mut self.processed);
+    pub fn take_processed(&mut self, empty: Vec<Processed>) -> Vec<Processed> {
+        std::mem::replace(&mut self.processed, empty)
     }
 
-    /// Flows that ended since the last call, with their states, go to `out`.
+    /// Flows that ended since the last call, with their states; the same.
     #[inline]
-    pub fn take_ended(&mut self, out: &mut Vec<(FlowId, u64)>) {
-        out.append(&mut self.ended);
+    pub fn take_ended(&mut self, empty: Vec<(FlowId, u64)>) -> Vec<(FlowId, u64)> {
+        std::mem::replace(&mut self.ended, empty)
     }
 
     /// The state that a packet left, as it is saved.
@@ -254,7 +254,7 @@ mod tests {
     fn a_state_moves_and_time_passes() {
         let units = Units { packet_cost: None, byte_cost: None, ..Units::default() };
         let engine = || Counting::new(Service::of(&units).unwrap(), 64);
-        let (mut here, mut there, mut bytes, mut done) = (engine(), engine(), Vec::new(), Vec::new());
+        let (mut here, mut there, mut bytes) = (engine(), engine(), Vec::new());
         here.process(100, flow(3, 0), packet(1));
         here.process(100, flow(3, 0), packet(2));
         assert_eq!((here.done_ns(), here.free_ns()), (2_100, 2_100));
@@ -263,7 +263,7 @@ mod tests {
         there.restore(0, flow(3, 0), &bytes).unwrap();
         here.forget(0, flow(3, 0), false);
         there.process(200, flow(3, 0), packet(3));
-        there.take_processed(&mut done);
+        let done = there.take_processed(Vec::new());
         assert_eq!((done[0].before, done[0].done_ns), (fold(fold(0, 1), 2), 1_200));
         assert_eq!((here.states().count(), there.states().count()), (0, 1));
         assert!(there.restore(0, flow(3, 0), &bytes[1..]).is_err());
@@ -280,9 +280,7 @@ mod tests {
         engine.forget(0, flow(7, 0), true);
         engine.process(0, flow(7, 1), packet(3));
         engine.forget(0, flow(7, 1), true);
-        let mut ended = Vec::new();
-        engine.take_ended(&mut ended);
-        assert_eq!(ended, [of[0], (flow(7, 1), fold(of[1].1, 3))]);
+        assert_eq!(engine.take_ended(Vec::new()), [of[0], (flow(7, 1), fold(of[1].1, 3))]);
         assert_eq!(engine.states().count(), 0);
     }
 }

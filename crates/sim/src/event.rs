@@ -1,33 +1,47 @@
 //! The queue of what is going to happen.
 
-/// Buckets: one for events at the present moment, and one for each highest bit in which a later time may differ from it.
-const BUCKETS: usize = 65;
+/// Bits of a time's digit.
+const DIGIT_BITS: u32 = 6;
+
+/// What a digit may be.
+const DIGITS: usize = 1 << DIGIT_BITS;
+
+/// Digits of a time.
+const LEVELS: usize = u64::BITS.div_ceil(DIGIT_BITS) as usize;
 
 /// Events in order of time; those of one moment in the order in which they were added.
 ///
-/// A radix heap: time never goes back, so an event lies in the bucket of the highest bit in which its time differs from
-/// the present, and only moves to lower ones. That is a handful of appends for each event, whatever the number of events.
-/// Events of one moment are always in the same bucket, and buckets keep their order: hence no sequence numbers.
+/// A radix heap: time never goes back, so an event lies in the bucket of the highest digit in which its time differs from
+/// the present, and of what that digit is, and only moves to lower ones. That is a few appends for each event, whatever the
+/// number of events. Events of one moment are always in the same bucket, and buckets keep their order: hence no sequence
+/// numbers.
 #[derive(Clone, Debug)]
 pub struct EventQueue<T> {
-    buckets: [Vec<(u64, T)>; BUCKETS],
-    /// Which buckets have events: bit `i` for bucket `i` + 1.
-    filled: u64,
-    /// Events of bucket 0 that have been taken already.
+    /// By digit, level after level; those of the present moment are on the lowest level.
+    buckets: Box<[Vec<(u64, T)>; LEVELS * DIGITS]>,
+    /// Which buckets of each level have events. They are all behind the present's.
+    filled: [u64; LEVELS],
+    /// Which levels have such buckets.
+    levels: u16,
+    /// Events of the present moment that have been taken already.
     taken: usize,
     /// The time of the event that was taken last.
     now_ns: u64,
     /// The time of the next one; `u64::MAX`: there is none.
     next_ns: u64,
-    /// A bucket while its events are moved, to keep its memory.
-    moving: Vec<(u64, T)>,
 }
 
 impl<T: Copy> EventQueue<T> {
     /// None, at time 0.
     pub fn new() -> EventQueue<T> {
-        let buckets = std::array::from_fn(|_| Vec::new());
-        EventQueue { buckets, filled: 0, taken: 0, now_ns: 0, next_ns: u64::MAX, moving: Vec::new() }
+        EventQueue {
+            buckets: Box::new(std::array::from_fn(|_| Vec::new())),
+            filled: [0; LEVELS],
+            levels: 0,
+            taken: 0,
+            now_ns: 0,
+            next_ns: u64::MAX,
+        }
     }
 
     /// Adds an event. One of the past happens now.
@@ -47,46 +61,73 @@ impl<T: Copy> EventQueue<T> {
     /// Takes the next event. Its time is the present from then on.
     #[inline]
     pub fn pop(&mut self) -> Option<(u64, T)> {
-        if self.taken == self.buckets[0].len() {
+        if self.present().len() == self.taken {
             self.advance();
         }
-        let next = *self.buckets[0].get(self.taken)?;
+        let (taken, present) = (self.taken, self.present());
+        let (next, is_last) = (*present.get(taken)?, taken + 1 == present.len());
         self.taken += 1;
-        if self.taken == self.buckets[0].len() {
-            let first = self.lowest().and_then(|lowest| self.buckets[lowest].iter().map(|&(ns, _)| ns).min());
-            self.next_ns = first.unwrap_or(u64::MAX);
+        if is_last {
+            self.next_ns = self.first_ns();
         }
         Some(next)
     }
 
+    /// The events of the present moment, or of the last one that there was something at.
+    #[inline]
+    fn present(&mut self) -> &mut Vec<(u64, T)> {
+        &mut self.buckets[self.now_ns as usize % DIGITS]
+    }
+
     #[inline]
     fn add(&mut self, at_ns: u64, event: T) {
-        let bucket = (u64::BITS - (at_ns ^ self.now_ns).leading_zeros()) as usize;
-        self.buckets[bucket].push((at_ns, event));
-        // Bit 0 of this is bucket 0, which needs none.
-        self.filled |= ((1u128 << bucket) >> 1) as u64;
-    }
-
-    /// The lowest bucket that has events, other than bucket 0.
-    #[inline]
-    fn lowest(&self) -> Option<usize> {
-        (self.filled != 0).then(|| self.filled.trailing_zeros() as usize + 1)
-    }
-
-    /// The present becomes the time of the next event: all of the lowest bucket move to lower ones.
-    fn advance(&mut self) {
-        self.buckets[0].clear();
-        self.taken = 0;
-        let Some(lowest) = self.lowest() else { return };
-        self.filled &= self.filled - 1;
-        std::mem::swap(&mut self.moving, &mut self.buckets[lowest]);
-        self.now_ns = self.next_ns;
-        for i in 0..self.moving.len() {
-            let (at_ns, event) = self.moving[i];
-            self.add(at_ns, event);
+        let differs = at_ns ^ self.now_ns;
+        let level = (u64::BITS - 1 - (differs | 1).leading_zeros()) / DIGIT_BITS;
+        let digit = (at_ns >> (level * DIGIT_BITS)) as usize % DIGITS;
+        self.buckets[level as usize * DIGITS + digit].push((at_ns, event));
+        if differs != 0 {
+            self.filled[level as usize] |= 1 << digit;
+            self.levels |= 1 << level;
         }
-        self.moving.clear();
-        std::mem::swap(&mut self.moving, &mut self.buckets[lowest]);
+    }
+
+    /// The level and the digit of the bucket that is next.
+    #[inline]
+    fn lowest(&self) -> Option<(usize, usize)> {
+        let level = self.levels.trailing_zeros() as usize;
+        (self.levels != 0).then(|| (level, self.filled[level].trailing_zeros() as usize))
+    }
+
+    /// The time of the first event behind the present.
+    #[inline]
+    fn first_ns(&self) -> u64 {
+        match self.lowest() {
+            None => u64::MAX,
+            Some((0, digit)) => self.now_ns - self.now_ns % DIGITS as u64 + digit as u64,
+            Some((level, digit)) => {
+                let times = self.buckets[level * DIGITS + digit].iter().map(|&(at_ns, _)| at_ns);
+                times.min().unwrap_or(u64::MAX)
+            }
+        }
+    }
+
+    /// The present becomes the time of the next event: all of its bucket move to lower ones.
+    #[inline]
+    fn advance(&mut self) {
+        self.present().clear();
+        self.taken = 0;
+        let Some((level, digit)) = self.lowest() else { return };
+        self.filled[level] &= !(1 << digit);
+        if self.filled[level] == 0 {
+            self.levels &= !(1 << level);
+        }
+        self.now_ns = self.next_ns;
+        if level > 0 {
+            let at = level * DIGITS + digit;
+            let mut moving = std::mem::take(&mut self.buckets[at]);
+            moving.drain(..).for_each(|(at_ns, event)| self.add(at_ns, event));
+            self.buckets[at] = moving; // It keeps its memory.
+        }
     }
 }
 

@@ -19,8 +19,8 @@ pub struct Server {
     pub wake_ns: u64,
     /// When the unit's timer is looked at next; `u64::MAX`: it needs none.
     pub timer_ns: u64,
-    /// What waits, in the order in which it came.
-    queue: VecDeque<u32>,
+    /// What waits, in the order in which it came, and since when.
+    queue: VecDeque<(u32, u64)>,
     /// Messages that wait for the unit to be done with a packet.
     inbox: VecDeque<u32>,
 }
@@ -46,8 +46,8 @@ impl Server {
 
     /// Adds a parcel to the queue.
     #[inline]
-    pub fn queue(&mut self, parcel: u32) {
-        self.queue.push_back(parcel);
+    pub fn queue(&mut self, parcel: u32, now_ns: u64) {
+        self.queue.push_back((parcel, now_ns));
     }
 
     /// Adds a message that goes before the queue.
@@ -55,10 +55,10 @@ impl Server {
         self.inbox.push_back(parcel);
     }
 
-    /// What the unit does next.
+    /// What the unit does next, and since when that has been in the queue; `u64::MAX`: it has not, or not any more.
     #[inline]
-    pub fn next(&mut self) -> Option<u32> {
-        self.inbox.pop_front().or_else(|| self.queue.pop_front())
+    pub fn next(&mut self) -> Option<(u32, u64)> {
+        self.inbox.pop_front().map(|parcel| (parcel, u64::MAX)).or_else(|| self.queue.pop_front())
     }
 
     /// Whether a message is next.

@@ -24,7 +24,9 @@ use crate::workload::{Packets, Statistics, WorkloadStatistics};
 /// What is going to happen.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A parcel arrives at a unit, and goes behind what waits there.
+    /// A packet arrives at a unit, and goes behind what waits there.
+    Arrived { unit: UnitId, parcel: u32 },
+    /// A message arrives at a unit, and goes behind what waits there.
     Queued { unit: UnitId, parcel: u32 },
     /// A message arrives at a unit, and goes before its queue.
     Delivered { unit: UnitId, parcel: u32 },
@@ -264,7 +266,7 @@ impl World {
         let packet =
             Packet { came_ns: self.now_ns, at_unit_ns: u64::MAX, clock: stamp.clock, len: arriving.len };
         let parcel = self.parcels.add(Parcel::Packet { stamp, packet, has_read: false });
-        self.events.push(arrives_ns, Event::Queued { unit, parcel });
+        self.events.push(arrives_ns, Event::Arrived { unit, parcel });
         Ok(())
     }
 
@@ -311,6 +313,7 @@ impl World {
     /// The next event happens.
     fn happen(&mut self) -> Result<(), Violation> {
         match self.events.pop() {
+            Some((_, Event::Arrived { unit, parcel })) => self.arrive_at_unit(unit, parcel),
             Some((_, Event::Queued { unit, parcel })) => self.queue(unit, parcel),
             Some((_, Event::Delivered { unit, parcel })) => {
                 self.servers[unit.index()].deliver(parcel);
@@ -343,19 +346,21 @@ impl World {
         }
     }
 
-    /// A parcel arrives at a unit.
+    /// A packet arrives at a unit.
+    fn arrive_at_unit(&mut self, unit: UnitId, parcel: u32) -> Result<(), Violation> {
+        if self.servers[unit.index()].queued() < self.queue_max {
+            return self.queue(unit, parcel);
+        }
+        let Some(Parcel::Packet { stamp, .. }) = self.parcels.take(parcel) else { return Ok(()) };
+        self.tally.queue_full += 1;
+        self.checks.dropped(stamp.flow, stamp.clock)
+    }
+
+    /// A parcel goes into a unit's queue.
+    #[inline]
     fn queue(&mut self, unit: UnitId, parcel: u32) -> Result<(), Violation> {
         let server = &mut self.servers[unit.index()];
-        if let Some(Parcel::Packet { packet, stamp, .. }) = self.parcels.get_mut(parcel) {
-            if server.queued() >= self.queue_max {
-                let (flow, clock) = (stamp.flow, stamp.clock);
-                self.parcels.take(parcel);
-                self.tally.queue_full += 1;
-                return self.checks.dropped(flow, clock);
-            }
-            packet.at_unit_ns = packet.at_unit_ns.min(self.now_ns);
-        }
-        server.queue(parcel);
+        server.queue(parcel, self.now_ns);
         self.epochs.queued(server.queued());
         self.serve(unit)
     }
@@ -382,9 +387,9 @@ impl World {
             if !has_message && server.unit.due_ns() <= now_ns {
                 server.unit.advance(now_ns, &mut self.outbox);
                 self.follow_up(unit)?;
-            } else if let Some(parcel) = server.next() {
-                if self.store.is_none() || has_message || !self.waits_for_store(unit, parcel) {
-                    self.handle(unit, parcel)?;
+            } else if let Some((parcel, since_ns)) = server.next() {
+                if self.store.is_none() || has_message || !self.waits_for_store(unit, parcel, since_ns) {
+                    self.handle(unit, parcel, since_ns)?;
                 }
             } else {
                 break;
@@ -394,12 +399,13 @@ impl World {
         Ok(())
     }
 
-    /// The unit gets what was sent to it.
+    /// The unit gets what was sent to it, and was in its queue since then.
     #[inline]
-    fn handle(&mut self, unit: UnitId, parcel: u32) -> Result<(), Violation> {
+    fn handle(&mut self, unit: UnitId, parcel: u32, since_ns: u64) -> Result<(), Violation> {
         let (now_ns, server) = (self.now_ns, &mut self.servers[unit.index()]);
         match self.parcels.take(parcel) {
-            Some(Parcel::Packet { stamp, packet, has_read }) => {
+            Some(Parcel::Packet { stamp, mut packet, has_read }) => {
+                packet.at_unit_ns = packet.at_unit_ns.min(since_ns);
                 server.unit.packet(now_ns, stamp, packet, &mut self.outbox);
                 self.follow_up(unit)?;
                 if has_read {
@@ -443,10 +449,9 @@ impl World {
     #[inline]
     fn follow_up(&mut self, unit: UnitId) -> Result<(), Violation> {
         let engine = self.servers[unit.index()].unit.engine_mut();
-        engine.take_processed(&mut self.processed);
-        engine.take_ended(&mut self.ended);
         let done_ns = engine.done_ns().max(self.now_ns);
-        let mut processed = std::mem::take(&mut self.processed);
+        let mut processed = engine.take_processed(std::mem::take(&mut self.processed));
+        let mut ended = engine.take_ended(std::mem::take(&mut self.ended));
         for done in processed.drain(..) {
             self.checks.processed(unit, &done)?;
             self.epochs.processed();
@@ -455,12 +460,13 @@ impl World {
             }
         }
         self.processed = processed;
-        for (flow, state) in self.ended.drain(..) {
+        for (flow, state) in ended.drain(..) {
             self.checks.ended(flow, state)?;
             if let Some(store) = &mut self.store {
                 store.end(flow);
             }
         }
+        self.ended = ended;
         if self.outbox.is_empty() {
             return Ok(());
         }
@@ -505,7 +511,7 @@ impl World {
             match self.links.packet_between(now_ns, unit, to) {
                 Carried::At(arrives_ns) => {
                     let parcel = self.parcels.add(Parcel::Packet { stamp, packet, has_read: false });
-                    self.events.push(arrives_ns, Event::Queued { unit: to, parcel });
+                    self.events.push(arrives_ns, Event::Arrived { unit: to, parcel });
                 }
                 Carried::Lost => {
                     self.tally.lost += 1;
@@ -615,13 +621,9 @@ mod tests {
     #[test]
     fn a_packet_that_comes_twice_is_found_if_units_process_it_twice() {
         let mut world = world();
-        let done = Processed {
-            flow: world.servers[0].unit.engine().states().next().unwrap().0,
-            packet: Packet { came_ns: 0, at_unit_ns: 0, clock: 1, len: 1_000 },
-            before: 0,
-            done_ns: 0,
-        };
-        world.processed.push(done);
+        let engine = world.servers[0].unit.engine_mut();
+        let (flow, _) = engine.states().next().unwrap();
+        engine.process(0, flow, Packet { came_ns: 0, at_unit_ns: 0, clock: 1, len: 1_000 });
         assert!(matches!(
             world.follow_up(UnitId(0)),
             Err(Violation::OutOfOrder { .. } | Violation::Fates { .. })

@@ -15,11 +15,14 @@ use crate::server::Parcel;
 use crate::store::{Fetch, Request};
 
 impl World {
-    /// Whether what a unit takes from its queue has to wait for the store, or behind what does.
-    pub(super) fn waits_for_store(&mut self, unit: UnitId, parcel: u32) -> bool {
+    /// Whether what a unit takes from its queue, where it was since then, has to wait for the store, or behind what does.
+    pub(super) fn waits_for_store(&mut self, unit: UnitId, parcel: u32, since_ns: u64) -> bool {
         let Some(store) = &mut self.store else { return false };
-        let flow = match self.parcels.get(parcel) {
-            Some(Parcel::Packet { stamp, .. }) => stamp.flow,
+        let flow = match self.parcels.get_mut(parcel) {
+            Some(Parcel::Packet { stamp, packet, .. }) => {
+                packet.at_unit_ns = packet.at_unit_ns.min(since_ns);
+                stamp.flow
+            }
             Some(Parcel::Message {
                 message: Message::Release { flow, .. } | Message::End { flow } | Message::Pull { flow, .. },
                 ..
