@@ -1,0 +1,115 @@
+//! What the router has to do with: packets and messages that come to it, and what it orders.
+
+use proto::{Message, Targets, UnitId};
+use router::{Arrival, Order, Routed};
+use unit::Unit;
+
+use super::{Event, World};
+use crate::arrivals::Coming;
+use crate::checks::Violation;
+use crate::engine::{Counting, Packet};
+use crate::link::Carried;
+use crate::server::Parcel;
+use crate::store::Store;
+
+impl World {
+    /// A packet comes to the router.
+    pub(super) fn arrive(&mut self) -> Result<(), Violation> {
+        let Some(Coming { arriving, key, hash }) = self.arrivals.next(&self.router) else {
+            return Ok(());
+        };
+        self.workload.add(&arriving);
+        self.epochs.came(arriving.len);
+        let begins_ns = self.now_ns.max(self.router_busy_until_ns);
+        let arrival = Arrival { key: &key, hash, len: arriving.len };
+        let assignments = self.router.counters().assignments;
+        let routed = self.router.route(begins_ns, arrival, &mut self.orders);
+        let sent_ns = begins_ns + self.routing_ns(self.router.counters().assignments - assignments);
+        self.router_busy_until_ns = sent_ns;
+        self.carry_out_orders(sent_ns);
+        let Routed::To { unit, mut stamp } = routed else {
+            self.tally.refused += 1;
+            return Ok(());
+        };
+        if self.store.as_ref().is_some_and(Store::is_told_early) {
+            // What would go to all goes to the store.
+            stamp.targets = stamp.targets.map(|_| Targets::ALL);
+        }
+        self.checks.stamped(stamp.flow, stamp.clock);
+        self.epochs.given(unit, self.service.load_ns(arriving.len));
+        let Carried::At(arrives_ns) = self.links.packet(sent_ns, unit) else {
+            self.tally.lost += 1;
+            return self.checks.lost(stamp.flow, stamp.clock);
+        };
+        let packet =
+            Packet { came_ns: self.now_ns, at_unit_ns: u64::MAX, clock: stamp.clock, len: arriving.len };
+        let parcel = self.parcels.add(Parcel::Packet { stamp, packet, has_read: false });
+        self.events.push(arrives_ns, Event::Arrived { unit, parcel });
+        Ok(())
+    }
+
+    /// What the router takes for a packet, and for so many assignments.
+    #[inline]
+    fn routing_ns(&self, assignments: u64) -> u64 {
+        let [packet, flowlet] = self.router_cost;
+        (packet.0 + flowlet.0 * assignments + 500) / 1_000
+    }
+
+    /// What the router wants done, in order.
+    #[inline]
+    pub(super) fn carry_out_orders(&mut self, now_ns: u64) {
+        if self.orders.is_empty() {
+            return;
+        }
+        let mut orders = std::mem::take(&mut self.orders);
+        for order in orders.drain(..) {
+            match order {
+                Order::Send { to, message } => self.send_to_unit(now_ns, to, message),
+                Order::Start(unit) => {
+                    self.switch_on(unit);
+                    self.events.push(now_ns + self.start_ns, Event::Ready(unit));
+                }
+                Order::Stop(unit) => self.switch_off(unit),
+            }
+        }
+        self.orders = orders;
+    }
+
+    /// What must stay behind packets that were sent before goes into the queue with them; the rest passes it (S18).
+    fn send_to_unit(&mut self, now_ns: u64, unit: UnitId, message: Message) {
+        let stays_behind = matches!(message, Message::Release { .. } | Message::End { .. } | Message::Drain);
+        let arrives_ns = self.links.message(now_ns, unit);
+        let parcel = self.add_message(None, message);
+        self.events.push(arrives_ns, Event::to_unit(unit, parcel, stays_behind));
+    }
+
+    /// A message arrives at the router.
+    pub(super) fn come_back(&mut self, parcel: u32) {
+        if let Some(Parcel::Message { from: Some(from), message }) = self.parcels.take(parcel) {
+            self.messages -= 1;
+            self.router.receive(self.now_ns, from, message, &mut self.orders);
+            self.carry_out_orders(self.now_ns);
+        }
+    }
+
+    /// The unit costs from now on. It is a new one: what was there before has handed over all it had.
+    pub(super) fn switch_on(&mut self, unit: UnitId) {
+        let server = &mut self.servers[unit.index()];
+        self.tally.add_unit(server.unit.counters());
+        let config = unit::Config { id: unit, ..self.config };
+        server.unit = Unit::new(config, Counting::new(self.service, self.state_len));
+        self.epochs.set_on(self.now_ns, unit, true);
+    }
+
+    pub(super) fn make_ready(&mut self, unit: UnitId) {
+        self.servers[unit.index()].is_ready = true;
+        self.epochs.set_ready(self.now_ns, unit, true);
+    }
+
+    /// The unit costs no more. What is still on its way to it finds it, and is sent on.
+    fn switch_off(&mut self, unit: UnitId) {
+        self.servers[unit.index()].is_ready = false;
+        self.epochs.set_ready(self.now_ns, unit, false);
+        self.epochs.set_on(self.now_ns, unit, false);
+    }
+}

@@ -1,0 +1,79 @@
+//! What units send, and what becomes of packets that they do not process.
+
+use proto::{Message, UnitId};
+use unit::Dropped;
+
+use super::{Event, World};
+use crate::checks::Violation;
+use crate::link::Carried;
+use crate::server::Parcel;
+
+impl World {
+    pub(super) fn send_outbox(&mut self, now_ns: u64, unit: UnitId) -> Result<(), Violation> {
+        let mut outbox = std::mem::take(&mut self.outbox);
+        for message in outbox.to_router.drain(..) {
+            let arrives_ns = self.links.message_to_router(now_ns, unit);
+            let parcel = self.add_message(Some(unit), message);
+            self.events.push(arrives_ns, Event::Returned { parcel });
+        }
+        for (to, message) in outbox.to_units.drain(..) {
+            if let Some(message) = self.send_by_store(now_ns, unit, to, message) {
+                self.send_between(now_ns, unit, to, message);
+            }
+        }
+        for message in outbox.to_all.drain(..) {
+            if self.store.is_some() {
+                if let Message::Replica { flow, record, .. } = message {
+                    self.push(now_ns, unit, flow, record);
+                }
+                continue;
+            }
+            for to in (0..self.servers.len() as u16).map(UnitId) {
+                if to != unit && self.servers[to.index()].is_ready {
+                    self.send_between(now_ns, unit, to, message.clone());
+                }
+            }
+        }
+        for (to, stamp, packet) in outbox.forwarded.drain(..) {
+            match self.links.packet_between(now_ns, unit, to) {
+                Carried::At(arrives_ns) => {
+                    let parcel = self.parcels.add(Parcel::Packet { stamp, packet, has_read: false });
+                    self.events.push(arrives_ns, Event::Arrived { unit: to, parcel });
+                }
+                Carried::Lost => {
+                    self.tally.lost += 1;
+                    self.checks.lost(stamp.flow, stamp.clock)?;
+                }
+            }
+        }
+        for (reason, stamp, _) in outbox.dropped.drain(..) {
+            // DESIGN 3.10: a move loses nothing.
+            if reason == Dropped::Old && self.is_in_order {
+                return Err(Violation::Late { flow: stamp.flow, clock: stamp.clock });
+            }
+            self.checks.dropped(stamp.flow, stamp.clock)?;
+        }
+        self.outbox = outbox;
+        Ok(())
+    }
+
+    pub(super) fn send_between(&mut self, now_ns: u64, from: UnitId, to: UnitId, message: Message) {
+        let state = match &message {
+            Message::State { record, .. } | Message::Replica { record, .. } => Some(record.bytes.len()),
+            _ => None,
+        };
+        if let (Message::Replica { .. }, Some(bytes)) = (&message, state) {
+            self.tally.replicas += 1;
+            self.tally.replica_bytes += bytes as u64;
+        }
+        let arrives_ns = self.links.message_between(now_ns, from, to, state);
+        let stays_behind = matches!(message, Message::Pull { again: true, .. });
+        let parcel = self.add_message(Some(from), message);
+        self.events.push(arrives_ns, Event::to_unit(to, parcel, stays_behind));
+    }
+
+    pub(super) fn add_message(&mut self, from: Option<UnitId>, message: Message) -> u32 {
+        self.messages += 1;
+        self.parcels.add(Parcel::Message { from, message })
+    }
+}

@@ -1,0 +1,137 @@
+//! What units do, one thing after the other, and when they are done.
+
+use proto::{Message, UnitId};
+
+use super::{Event, World};
+use crate::checks::Violation;
+use crate::engine::Processed;
+use crate::server::Parcel;
+
+impl World {
+    /// A packet arrives at a unit.
+    pub(super) fn arrive_at_unit(&mut self, unit: UnitId, parcel: u32) -> Result<(), Violation> {
+        if self.servers[unit.index()].queued() < self.queue_max {
+            return self.queue(unit, parcel);
+        }
+        let Some(Parcel::Packet { stamp, .. }) = self.parcels.take(parcel) else { return Ok(()) };
+        self.tally.queue_full += 1;
+        self.checks.dropped(stamp.flow, stamp.clock)
+    }
+
+    /// A parcel goes into a unit's queue.
+    #[inline]
+    pub(super) fn queue(&mut self, unit: UnitId, parcel: u32) -> Result<(), Violation> {
+        let server = &mut self.servers[unit.index()];
+        server.queue(parcel, self.now_ns);
+        self.epochs.queued(server.queued());
+        self.serve(unit)
+    }
+
+    /// The unit does what it has to, one thing after the other, until one takes time.
+    pub(super) fn serve(&mut self, unit: UnitId) -> Result<(), Violation> {
+        let now_ns = self.now_ns;
+        loop {
+            let server = &mut self.servers[unit.index()];
+            if server.free_ns() > now_ns {
+                break;
+            }
+            // Messages first: what they say may be what a timer is for.
+            let has_message = server.has_message();
+            if !has_message && server.unit.due_ns() <= now_ns {
+                server.unit.advance(now_ns, &mut self.outbox);
+                self.follow_up(unit)?;
+            } else if let Some((parcel, since_ns)) = server.next() {
+                if self.store.is_none() || has_message || !self.waits_for_store(unit, parcel, since_ns) {
+                    self.handle(unit, parcel, since_ns)?;
+                }
+            } else {
+                break;
+            }
+        }
+        self.set_alarms(unit);
+        Ok(())
+    }
+
+    /// The unit gets what was sent to it, and was in its queue since then.
+    #[inline]
+    fn handle(&mut self, unit: UnitId, parcel: u32, since_ns: u64) -> Result<(), Violation> {
+        let (now_ns, server) = (self.now_ns, &mut self.servers[unit.index()]);
+        match self.parcels.take(parcel) {
+            Some(Parcel::Packet { stamp, mut packet, has_read }) => {
+                packet.at_unit_ns = packet.at_unit_ns.min(since_ns);
+                server.unit.packet(now_ns, stamp, packet, &mut self.outbox);
+                self.follow_up(unit)?;
+                if has_read {
+                    self.accessed(unit, stamp.flow);
+                }
+                Ok(())
+            }
+            Some(Parcel::Message { from, message }) => {
+                self.messages -= 1;
+                let released = match message {
+                    Message::Release { flow, epoch, owner, last } => Some((flow, (epoch, owner, last))),
+                    _ => None,
+                };
+                server.unit.receive(now_ns, from, message, &mut self.outbox);
+                if let Some((flow, next)) = released {
+                    self.flush(unit, flow, next);
+                }
+                self.follow_up(unit)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// When the unit is to be looked at again.
+    #[inline]
+    fn set_alarms(&mut self, unit: UnitId) {
+        let server = &mut self.servers[unit.index()];
+        let free_ns = server.free_ns().max(self.now_ns);
+        if server.has_next() && server.wake_ns > free_ns {
+            server.wake_ns = free_ns;
+            self.events.push(free_ns, Event::Wake(unit));
+        }
+        let due_ns = server.unit.due_ns();
+        if due_ns != u64::MAX && server.timer_ns > due_ns.max(free_ns) {
+            server.timer_ns = due_ns.max(free_ns);
+            self.events.push(server.timer_ns, Event::Timer(unit));
+        }
+    }
+
+    /// What the unit did has consequences, when it is done.
+    #[inline]
+    pub(super) fn follow_up(&mut self, unit: UnitId) -> Result<(), Violation> {
+        let engine = self.servers[unit.index()].unit.engine_mut();
+        let done_ns = engine.done_ns().max(self.now_ns);
+        let mut processed = engine.take_processed(std::mem::take(&mut self.processed));
+        let mut ended = engine.take_ended(std::mem::take(&mut self.ended));
+        for done in processed.drain(..) {
+            self.checks.processed(unit, &done)?;
+            self.epochs.processed();
+            if self.store.is_none() || !self.writes(unit, &done) {
+                self.released(&done, done.done_ns);
+            }
+        }
+        self.processed = processed;
+        for (flow, state) in ended.drain(..) {
+            self.checks.ended(flow, state)?;
+            if let Some(store) = &mut self.store {
+                store.end(flow);
+            }
+        }
+        self.ended = ended;
+        if self.outbox.is_empty() {
+            return Ok(());
+        }
+        self.send_outbox(done_ns, unit)
+    }
+
+    /// A packet is done with, and leaves its unit.
+    #[inline]
+    pub(super) fn released(&mut self, done: &Processed, at_ns: u64) {
+        if done.packet.came_ns >= self.run.warm_up.0 {
+            self.at_unit.add(at_ns - done.packet.at_unit_ns.min(at_ns));
+            self.end_to_end.add(at_ns - done.packet.came_ns);
+        }
+    }
+}
