@@ -86,10 +86,12 @@ impl Replicas {
         is_exact(&record, last).then_some(record)
     }
 
-    /// Takes out the copy of a flow's state.
+    /// Takes out the copy of a flow's state. If it was evicted, what is in its place now may be of the slot's next flow: the
+    /// handle leads nowhere from now on.
     pub fn remove(&mut self, slot: u32, handle: &mut Handle) -> Option<FlowRecord> {
-        self.get(slot, *handle)?;
-        self.take(mem::take(handle))
+        let handle = mem::take(handle);
+        self.get(slot, handle)?;
+        self.take(handle)
     }
 
     #[inline]
@@ -168,6 +170,20 @@ mod tests {
 
     fn record(contiguous: u64, bytes: usize) -> FlowRecord {
         FlowRecord { watermark: Watermark::up_to(contiguous), bytes: vec![0; bytes] }
+    }
+
+    #[test]
+    fn who_has_removed_a_copy_does_not_find_another_in_its_place() {
+        let (mut replicas, mut evicted, mut others) = (Replicas::default(), 0, [0; 2]);
+        let max = cost(&record(1, 10));
+        assert_eq!(replicas.keep((1, &mut evicted), 1, record(1, 10), max), Kept::Yes { evicted: 0 });
+        assert_eq!(replicas.keep((2, &mut others[0]), 1, record(1, 10), max), Kept::Yes { evicted: 1 });
+        assert!(replicas.remove(1, &mut evicted).is_none());
+        assert_eq!(replicas.remove(2, &mut others[0]), Some(record(1, 10)));
+        // The slot's next flow.
+        assert_eq!(replicas.keep((1, &mut others[1]), 1, record(2, 10), max), Kept::Yes { evicted: 0 });
+        assert!(replicas.remove(1, &mut evicted).is_none());
+        assert_eq!(replicas.remove(1, &mut others[1]), Some(record(2, 10)));
     }
 
     #[test]
