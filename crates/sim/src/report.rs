@@ -89,10 +89,14 @@ pub struct State {
     pub replicas: u64,
     /// Bytes of them.
     pub replica_bytes: u64,
+    /// Bytes that units keep of copies at the end, with what each takes besides its state.
+    pub replicas_kept_bytes: u64,
     /// States read from the store.
     pub store_reads: u64,
     /// States written there.
     pub store_writes: u64,
+    /// For how long the store would have gone on, at the end, with what it had been asked. Nobody waits for that.
+    pub store_behind_ns: u64,
     /// Bits per second of copies and states (S103), or of what is read and written.
     pub rate_bps: f64,
     /// Pulls and states that were sent once more, as nothing had come back.
@@ -105,6 +109,10 @@ pub struct State {
     pub forwarded: u64,
     /// Packets that were waited for, and given up for lost.
     pub given_up: u64,
+    /// Flows that were over, and whose states were waited for in vain.
+    pub ends_given_up: u64,
+    /// Flows that were over, and that units had no room to remember ([`unit::PAST_MAX`]).
+    pub past_forgotten: u64,
 }
 
 impl Report {
@@ -151,14 +159,18 @@ impl Report {
                 moved_bytes: tally.state_bytes,
                 replicas: tally.replicas,
                 replica_bytes: tally.replica_bytes,
+                replicas_kept_bytes: tally.replicas_kept_bytes,
                 store_reads: tally.store.reads,
                 store_writes: tally.store.writes,
+                store_behind_ns: tally.store_behind_ns,
                 rate_bps: state_bytes as f64 * 8e9 / time_ns.max(1) as f64,
                 repeated: tally.repeated,
                 held: tally.held,
                 held_mean_ns: tally.held_ns as f64 / tally.held.max(1) as f64,
                 forwarded: tally.forwarded,
                 given_up: tally.given_up,
+                ends_given_up: tally.ends_given_up,
+                past_forgotten: tally.past_forgotten,
             },
             drops,
             latency_at_unit: at_unit,

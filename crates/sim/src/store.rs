@@ -75,6 +75,14 @@ pub struct Fetch {
     pub last: u64,
 }
 
+impl Request {
+    /// Whether a run goes on until it is dealt with: somebody waits for it.
+    #[inline]
+    pub fn is_awaited(&self) -> bool {
+        !matches!(self, Request::Push { .. })
+    }
+}
+
 impl Store {
     /// An empty one.
     pub fn new(use_: scenario::State) -> Store {
@@ -104,6 +112,11 @@ impl Store {
     pub fn serve(&mut self, now_ns: u64) -> u64 {
         self.busy_until_ns = self.busy_until_ns.max(now_ns) + self.use_.store_time.0;
         self.busy_until_ns
+    }
+
+    /// For how long it goes on with what it has been asked.
+    pub fn behind_ns(&self, now_ns: u64) -> u64 {
+        self.busy_until_ns.saturating_sub(now_ns)
     }
 
     /// Whether a state that covers this clock is news to the store; it is written then.

@@ -17,6 +17,8 @@ pub struct Tally {
     pub replicas: u64,
     /// Bytes of state in them.
     pub replica_bytes: u64,
+    /// Bytes that units keep of them at the end.
+    pub replicas_kept_bytes: u64,
     /// Handovers for which the state was there already.
     pub seamless: u64,
     /// States that had to be asked for.
@@ -31,14 +33,20 @@ pub struct Tally {
     pub repeated: u64,
     /// Packets that had to wait for a state, or for packets before them.
     pub held: u64,
-    /// What was asked of the store.
-    pub store: Accesses,
     /// How long, all together.
     pub held_ns: u64,
+    /// What was asked of the store.
+    pub store: Accesses,
+    /// For how long the store would have gone on at the end.
+    pub store_behind_ns: u64,
     /// Packets that came late, and were sent on.
     pub forwarded: u64,
     /// Packets that units gave up for lost.
     pub given_up: u64,
+    /// Flows that were over, and whose states units waited for in vain.
+    pub ends_given_up: u64,
+    /// Flows that were over, and that units had no room to remember.
+    pub past_forgotten: u64,
     /// Packets that units dropped, by reason: in the order of [`REASONS`].
     pub dropped: [u64; REASONS.len()],
 }
@@ -64,6 +72,8 @@ impl Tally {
         self.held_ns += unit.held_ns;
         self.forwarded += unit.forwarded;
         self.given_up += unit.given_up;
+        self.ends_given_up += unit.ends_given_up;
+        self.past_forgotten += unit.past_forgotten;
         for (count, (reason, _)) in self.dropped.iter_mut().zip(REASONS) {
             *count += unit.dropped(reason);
         }

@@ -76,7 +76,7 @@ pub struct World {
     is_in_order: bool,
     links: Links,
     parcels: Slab<Parcel>,
-    /// Messages among the parcels, and requests.
+    /// Messages among the parcels, and requests that somebody waits for.
     messages: u64,
     /// If states are in one.
     store: Option<Store>,
@@ -206,8 +206,12 @@ impl World {
         }
         for server in &self.servers {
             self.tally.add_unit(server.unit.counters());
+            self.tally.replicas_kept_bytes += server.unit.replica_bytes() as u64;
         }
-        self.tally.store = self.store.as_ref().map(|store| store.counters).unwrap_or_default();
+        if let Some(store) = &self.store {
+            self.tally.store = store.counters;
+            self.tally.store_behind_ns = store.behind_ns(self.now_ns);
+        }
         let states = self.servers.iter().flat_map(|server| server.unit.engine().states());
         Ok(Outcome {
             workload: self.workload.finish(self.run.time.0),

@@ -221,6 +221,31 @@ fn packets_wait_for_the_store() {
     assert_eq!((store.store_reads, store.store_writes), (249, 250));
 }
 
+/// Packets are done with 73 us after the last; states are written 250 us behind them, and each takes the store 1 ms.
+#[test]
+fn a_run_does_not_wait_for_what_is_written_behind_its_packets() {
+    let report = run(
+        r#"
+        [workload.steady]
+        rate = "900Mbps"
+        flows = 300
+        [units]
+        count = "1"
+        [state]
+        where = "store"
+        store_time = "1ms"
+        reread = false
+        [run]
+        time = "100ms"
+        patience = "100us"
+        "#,
+        1,
+    );
+    assert_eq!(report.checked.processed, report.workload.packets);
+    assert!(report.state.store_writes > 1_000 && report.state.store_behind_ns > 1_000_000_000);
+    assert!(report.end_ns < 100_100_000);
+}
+
 /// Every flow's owner changes now and then: what an owner would be asked for, it has written to the store.
 #[test]
 fn states_go_by_way_of_the_store() {

@@ -63,7 +63,7 @@ impl World {
 
     fn ask_store(&mut self, now_ns: u64, unit: UnitId, request: Request) {
         let arrives_ns = self.links.request(now_ns, unit);
-        self.messages += 1;
+        self.messages += u64::from(request.is_awaited());
         let request = self.requests.add(request);
         self.events.push(arrives_ns, Event::AtStore { request });
     }
@@ -124,7 +124,7 @@ impl World {
     pub(super) fn at_store(&mut self, request: u32) {
         let (Some(store), Some(asked)) = (&mut self.store, self.requests.take(request)) else { return };
         let done_ns = store.serve(self.now_ns);
-        self.messages -= 1;
+        self.messages -= u64::from(asked.is_awaited());
         let (back, ready) = match asked {
             Request::Read { .. } => {
                 store.read(self.state_len);
