@@ -26,7 +26,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct Flow<P> {
     id: FlowId,
-    /// In the order of their epochs.
+    /// In the order of their epochs. Few flows ever have more than one at a time.
     tenures: VecDeque<Tenure>,
     /// If there is one, it is that of the first tenure.
     state: Option<State>,
@@ -79,7 +79,7 @@ impl<P> Flow<P> {
     pub fn new(id: FlowId, over_since_ns: Option<u64>, config: &Config) -> Flow<P> {
         Flow {
             id,
-            tenures: VecDeque::new(),
+            tenures: VecDeque::with_capacity(1),
             state: None,
             held: Held::default(),
             targets: Targets::NONE,
