@@ -211,6 +211,11 @@ impl Chain {
             self.end_in_time(record, pool);
         }
         self.due = due;
+        self.expire_fragments(pool);
+    }
+
+    /// Drops fragments whose first one has not come in time.
+    fn expire_fragments(&mut self, pool: &mut Pool) {
         if self.fragments.is_empty() {
             return;
         }

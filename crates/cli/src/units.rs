@@ -2,7 +2,7 @@
 
 use node::units::UnitsReport;
 
-use crate::output::{rate, thousands};
+use crate::output::{duration, rate, thousands};
 use crate::picture;
 
 /// Demand and capacity over time, and what became of flowlets and states.
@@ -36,6 +36,11 @@ pub fn summary(report: &UnitsReport) -> String {
         thousands(report.seamless),
         thousands(report.pulls)
     );
+    if let Some(start_ns) = report.start_ns {
+        let pulled = report.pull_ns.as_ref().and_then(|pull_ns| pull_ns.get("p50"));
+        let pulled = pulled.map_or_else(String::new, |&ns| format!(", states came in {}", duration(ns)));
+        text += &format!("threads: units started in {}{pulled} (medians)\n", duration(start_ns));
+    }
     text += &format!(
         "bill: {:.3e} per packet, {:.3e} with flowlets, {:.3e} by time; the units cost {:.3e}\n",
         bill.total.per_packet, bill.total.per_packet_and_flowlet, bill.total.per_unit_time, bill.total.cost

@@ -187,27 +187,28 @@ impl Chain {
         let has_home = self.home_of(&packet).is_some();
         let passed = self.walk(packet, run).then_some((key, reversed));
         if has_home {
-            self.changes.push(Change::FirstFragment { datagram, passed });
+            self.changes.push(Change::FirstFragment { datagram, passed, at_ns: self.now_ns });
         }
         let mut waited = std::mem::take(&mut self.waited);
-        self.learn_first(datagram, passed, &mut waited);
+        self.learn_first(datagram, passed, self.now_ns, &mut waited);
         for packet in waited.drain(..) {
             self.later_fragment(packet, run);
         }
         self.waited = waited;
     }
 
-    /// The first fragment of a datagram passed, as one of the flow with this key, or was dropped. Those that waited for it are
+    /// The first fragment of a datagram passed then, as one of the flow with this key, or was dropped. Those that waited for it are
     /// added to `waited`.
     pub fn learn_first(
         &mut self,
         datagram: Datagram,
         passed: Option<(FlowKey, bool)>,
+        at_ns: u64,
         waited: &mut Vec<Packet>,
     ) {
         let first = passed.map_or(First::Dropped, |(key, reversed)| First::Passed { key, reversed });
         let before = waited.len();
-        self.fragments.first(datagram, first, self.now_ns, waited);
+        self.fragments.first(datagram, first, at_ns, waited);
         self.counters.packets_held -= (waited.len() - before) as u64;
     }
 

@@ -41,6 +41,8 @@ pub enum Change {
         datagram: Datagram,
         /// The flow's key, and whether it is reversed; none: it was dropped.
         passed: Option<(FlowKey, bool)>,
+        /// When that was.
+        at_ns: u64,
     },
     /// A flow of this home ended, in this table.
     Ended {
@@ -150,8 +152,12 @@ impl Chain {
     }
 
     /// Which flow an admitted packet goes with. A later fragment has that flow's key from now on.
-    pub fn way(&self, packet: &mut Packet) -> Way {
+    pub fn way(&mut self, packet: &mut Packet, pool: &mut Pool) -> Way {
         let meta = packet.meta();
+        if meta.class == Class::LaterFragment {
+            self.now_ns = self.now_ns.max(meta.transit.timestamp_ns);
+            self.expire_fragments(pool);
+        }
         match meta.class {
             Class::Whole | Class::FirstFragment => Way::Flow { key: meta.key, hash: meta.hash },
             Class::IcmpError => {
@@ -205,7 +211,7 @@ impl Chain {
     pub fn drop_admitted(&mut self, packet: Packet, reason: DropReason, pool: &mut Pool) {
         if packet.meta().class == Class::FirstFragment {
             let mut waited = Vec::new();
-            self.learn_first(Datagram::of(&packet), None, &mut waited);
+            self.learn_first(Datagram::of(&packet), None, self.now_ns, &mut waited);
             for packet in waited {
                 self.drop_admitted(packet, DropReason::FragmentOfDropped, pool);
             }

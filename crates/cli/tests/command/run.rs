@@ -82,6 +82,26 @@ fn units_come_and_go_and_what_comes_out_is_the_same() {
 }
 
 #[test]
+fn units_have_threads_and_the_same_is_counted() {
+    let place = place_with_traffic("--packets 3000 --rate 20kpps");
+    let run = "run nat.rvl --read in.pcapng --seed 7";
+    let options = "--threads --mode packet --units-max 3 --unit-capacity 20Mbps";
+    let plain = place.json(&format!("{run} -o json"));
+    let threads = place.json(&format!("{run} -o json {options}"));
+    assert_adds_up(&threads);
+    for what in ["packets_in", "packets_out", "drops", "bytes_out", "functions", "ports"] {
+        assert_eq!(plain[what], threads[what], "{what}");
+    }
+    let told = &threads["units"];
+    assert!(told["start_ns"].as_u64().unwrap() > 0 && told["pull_ns"]["p50"].as_u64().unwrap() > 0, "{told}");
+    let text = place.stdout(&format!("{run} {options}"));
+    assert!(text.contains("threads: units started in ") && text.contains("states came in "), "{text}");
+    let refused = place.run("run nat.rvl --read in.pcapng --threads --units-max 65");
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("up to 64 units"), "{refused:?}");
+}
+
+#[test]
 fn alerts_say_what_became_of_their_packets() {
     let place = place_with_traffic("--packets 2000");
     // What the first firewall allows the second may deny: an alert of either says what became of the packet.

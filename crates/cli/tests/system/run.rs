@@ -82,6 +82,11 @@ pub fn run_on_threads(policy: &str, records: &[Recorded], config: UnitsConfig) -
     play(runner, records, node::BATCH)
 }
 
+/// Whether flows share what makes their order matter.
+pub fn is_order_felt(policy: &str) -> bool {
+    assembly(policy).unwrap().chain.is_order_felt()
+}
+
 fn play(mut runner: Runner, records: &[Recorded], batch: usize) -> Outcome {
     let mut collected = Collected::default();
     for (number, record) in records.iter().enumerate() {

@@ -24,6 +24,8 @@ pub const RETURNS: usize = 256;
 pub(super) enum ToUnit {
     /// Time goes by.
     Time(u64),
+    /// The same; and the router wants to know that it has been heard.
+    Step(u64),
     /// A packet.
     Packet(u64, Stamp, Packet),
     /// A message.
@@ -55,7 +57,7 @@ pub(super) struct Return {
     /// Further keys of flows.
     pub aliases: Vec<(FlowId, FlowKey, u64)>,
     /// First fragments, see [`Change::FirstFragment`].
-    pub fragments: Vec<(Datagram, Option<(FlowKey, bool)>)>,
+    pub fragments: Vec<FirstFragment>,
     /// Messages.
     pub messages: Vec<Message>,
     /// Packets that leave.
@@ -66,9 +68,14 @@ pub(super) struct Return {
     pub effects: Option<Box<Effects>>,
     /// How many packets that the router sent have left or were dropped here, ever.
     pub through: u64,
+    /// It has heard what time it is.
+    pub has_stepped: bool,
     /// Mails that were sent and received, ever, if that was asked for in this round.
     pub mails: Option<(u32, [u64; 2])>,
 }
+
+/// A first fragment's datagram, its flow's key if it passed, and when.
+pub(super) type FirstFragment = (Datagram, Option<(FlowKey, bool)>, u64);
 
 /// How a thread is woken that sleeps because there is nothing to do.
 #[derive(Default)]
@@ -128,8 +135,8 @@ impl Return {
                 self.aliases.extend(flow_at(home).map(|flow| (flow, key, hash)));
                 None
             }
-            Change::FirstFragment { datagram, passed } => {
-                self.fragments.push((datagram, passed));
+            Change::FirstFragment { datagram, passed, at_ns } => {
+                self.fragments.push((datagram, passed, at_ns));
                 None
             }
             Change::Ended { home, .. } => Some(home),
@@ -146,6 +153,7 @@ impl Return {
             && self.out.is_empty()
             && self.buffers.is_empty()
             && self.effects.is_none()
+            && !self.has_stepped
             && self.mails.is_none()
     }
 }

@@ -49,9 +49,12 @@ pub const THREADS_MAX: u16 = 64;
 /// Packets that are with units at most. Then the router waits.
 pub const IN_FLIGHT_MAX: u64 = 4096;
 
-/// How often units hear what time it is that get packets, in nanoseconds of the run; and those that do not.
+/// How often units hear what time it is that get packets, in nanoseconds of the run.
 const TIME_NS: u64 = 100_000;
-const IDLE_TIME_NS: u64 = 10_000_000;
+
+/// So far time goes by, in nanoseconds of the run, until all units have come along: then nothing is under way. In a capture that is
+/// played as fast as possible, minutes may pass while a state is under way, and it would be over before it is there.
+const STEP_NS: u64 = 1_000_000;
 
 /// Makes a chain of the policy's functions: for each unit one.
 pub type Maker = Arc<dyn Fn() -> Result<Box<Chain>, String> + Send + Sync>;
@@ -75,6 +78,7 @@ pub struct Threads {
     began_ns: Option<u64>,
     now_ns: u64,
     told_ns: u64,
+    stepped_ns: u64,
     ns_per_byte: f64,
     orders: Vec<Order>,
     /// Fragments that waited for their first one, which is through.
@@ -116,9 +120,10 @@ struct Lane {
     thread: Option<JoinHandle<Option<Left>>>,
     /// What found no room in the ring.
     waiting: VecDeque<ToUnit>,
-    /// When it heard what time it is, and whether it got packets since.
-    told_ns: u64,
+    /// Whether it got packets since it heard what time it is.
     is_used: bool,
+    /// Whether it has not answered yet that it has heard of it.
+    is_behind: bool,
     ordered: Instant,
     is_ready: bool,
     through: u64,
@@ -187,6 +192,7 @@ impl Threads {
             began_ns: None,
             now_ns: 0,
             told_ns: 0,
+            stepped_ns: 0,
             ns_per_byte: 8e9 / config.capacity_bps as f64,
             orders: Vec::new(),
             again: Vec::new(),
@@ -238,7 +244,7 @@ impl Threads {
         self.now_ns = self.now_ns.max(now_ns);
         self.pass_time();
         front.advance(self.now_ns, pool);
-        self.settle(front, out, pool);
+        self.step(front, out, pool);
     }
 
     /// Waits until every packet that was given to units is through.
@@ -255,7 +261,7 @@ impl Threads {
     /// when that has been taken.
     pub fn finish(&mut self, front: &mut Chain, out: &mut Vec<Packet>, pool: &mut Pool) -> bool {
         if self.stage == Stage::Runs {
-            self.settle(front, out, pool);
+            self.step(front, out, pool);
             self.close_epochs();
             self.count_mails(0, None);
         }
@@ -303,7 +309,7 @@ impl Threads {
             report.add(of_unit);
             report.flows.live += left.flows_live;
         }
-        report.flows.peak = u64::from(self.flows_peak);
+        report.flows.peak = u64::from(self.flows_peak).min(report.flows.started);
     }
 
     /// The epochs that are over.
@@ -349,6 +355,9 @@ impl Threads {
             return front.process_aside(packet, out, pool);
         }
         self.now_ns = self.now_ns.max(packet.meta().transit.timestamp_ns);
+        if self.now_ns >= self.stepped_ns.saturating_add(STEP_NS) {
+            self.step(front, out, pool);
+        }
         if self.now_ns >= self.router.due_ns() || self.began_ns.is_none() {
             self.pass_time();
         }
@@ -363,7 +372,7 @@ impl Threads {
         }
         let way = match class {
             Class::Whole => Way::Flow { key: packet.meta().key, hash: packet.meta().hash },
-            _ => front.way(&mut packet),
+            _ => front.way(&mut packet, pool),
         };
         let meta = packet.meta();
         let (key, hash) = match way {
@@ -374,6 +383,9 @@ impl Threads {
         };
         let arrival = Arrival { key: &key, hash, len: packet.meta().wire_len };
         let routed = self.router.route(self.now_ns, arrival, &mut self.orders);
+        if !is_known {
+            self.flows_peak = self.flows_peak.max(self.router.flows());
+        }
         self.carry_out();
         match routed {
             Routed::To { unit, stamp } => self.give(unit, stamp, packet),
@@ -396,7 +408,6 @@ impl Threads {
         let began_ns = *self.began_ns.get_or_insert(self.now_ns);
         self.epochs.pass(self.now_ns - began_ns, self.router.counters().flowlets());
         self.router.advance(self.now_ns, &mut self.orders);
-        self.flows_peak = self.flows_peak.max(self.router.flows());
         self.carry_out();
     }
 
@@ -407,11 +418,23 @@ impl Threads {
         }
         self.told_ns = self.now_ns;
         for lane in self.lanes.iter_mut().flatten() {
-            let every_ns = if lane.is_used { TIME_NS } else { IDLE_TIME_NS };
-            if self.now_ns >= lane.told_ns.saturating_add(every_ns) {
-                (lane.told_ns, lane.is_used) = (self.now_ns, false);
+            if std::mem::take(&mut lane.is_used) {
                 lane.push(ToUnit::Time(self.now_ns));
             }
+        }
+    }
+
+    /// Waits until all that is under way is through, and until all units have heard what time it is.
+    fn step(&mut self, front: &mut Chain, out: &mut Vec<Packet>, pool: &mut Pool) {
+        self.settle(front, out, pool);
+        self.stepped_ns = self.now_ns;
+        for lane in self.lanes.iter_mut().flatten().filter(|lane| lane.is_ready) {
+            lane.is_behind = true;
+            lane.push(ToUnit::Step(self.now_ns));
+        }
+        while self.lanes.iter().flatten().any(|lane| lane.is_behind) {
+            std::thread::yield_now();
+            self.take_returns(front, out, pool);
         }
     }
 
@@ -487,8 +510,8 @@ impl Threads {
             bell,
             thread: Some(thread),
             waiting: VecDeque::new(),
-            told_ns: 0,
             is_used: false,
+            is_behind: false,
             ordered: Instant::now(),
             is_ready: false,
             through: 0,
@@ -527,7 +550,7 @@ impl Threads {
             self.take(*back, front, out, pool);
         }
         for mut packet in std::mem::take(&mut self.again) {
-            match front.way(&mut packet) {
+            match front.way(&mut packet, pool) {
                 Way::Flow { .. } => self.packet(front, packet, out, pool),
                 Way::Either { .. } | Way::Aside => front.process_aside(packet, out, pool),
             }
@@ -546,6 +569,7 @@ impl Threads {
             buffers,
             effects,
             through,
+            has_stepped,
             mails,
         } = back;
         if is_ready && let Some(lane) = &mut self.lanes[unit.index()] {
@@ -556,11 +580,8 @@ impl Threads {
         for (flow, key, hash) in aliases {
             self.set_alias(flow, &key, hash);
         }
-        if !fragments.is_empty() {
-            front.advance(self.now_ns, pool);
-        }
-        for (datagram, passed) in fragments {
-            front.learn_first(datagram, passed, &mut self.again);
+        for (datagram, passed, at_ns) in fragments {
+            front.learn_first(datagram, passed, at_ns, &mut self.again);
         }
         for message in messages {
             self.router.receive(self.now_ns, unit, message, &mut self.orders);
@@ -572,6 +593,9 @@ impl Threads {
         if let Some(lane) = &mut self.lanes[unit.index()] {
             self.through += through - lane.through;
             lane.through = through;
+        }
+        if has_stepped && let Some(lane) = &mut self.lanes[unit.index()] {
+            lane.is_behind = false;
         }
         if let Some((round, counted)) = mails {
             self.mails_counted(round, counted);

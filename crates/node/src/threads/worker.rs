@@ -154,6 +154,11 @@ impl Running {
         let unit = &mut self.worker.unit;
         match given {
             ToUnit::Time(now_ns) => self.pass_time(now_ns),
+            ToUnit::Step(now_ns) => {
+                self.pass_time(now_ns);
+                self.ship_return();
+                self.next.has_stepped = true;
+            }
             ToUnit::Packet(now_ns, stamp, packet) => {
                 self.now_ns = now_ns;
                 unit.packet(now_ns, stamp, packet, &mut self.outbox);

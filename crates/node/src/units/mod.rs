@@ -263,7 +263,10 @@ impl Units {
     fn alone(&mut self, mut packet: Packet) {
         self.deliver_routed();
         self.flush();
-        let way = self.machine.borrow().chain.way(&mut packet);
+        let way = {
+            let Machine { chain, pool, .. } = &mut *self.machine.borrow_mut();
+            chain.way(&mut packet, pool)
+        };
         let meta = packet.meta();
         let (key, hash) = match way {
             Way::Flow { key, hash } => (key, hash),
