@@ -2,7 +2,7 @@
 //!
 //! - *ring hop*: something as large as a packet's place in a ring goes to another thread and back; half of that.
 //! - *state transfer*: one flow whose every packet goes to the other of two units: from when the state is asked for until it is there.
-//! - *throughput*: the same packets on one thread, and with units on others. Rounds are interleaved.
+//! - *throughput*: the same packets, a million in a second, on one thread, and with units on others. Rounds are interleaved.
 //!
 //! Threads that spin need a core each: with fewer, all of this measures the scheduler.
 #![allow(clippy::unwrap_used)] // A measurement that cannot go on has failed.
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use io::traffic::{Generator, Profile};
+use io::traffic::{Generator, Profile, Rate};
 use nf::{Alert, Event, FlowReport};
 use node::threads::{Maker, RING};
 use node::units::UnitsConfig;
@@ -122,7 +122,9 @@ fn state_transfer(packets: u64) -> Report {
 }
 
 fn ns_per_packet(mut runner: Runner, packets: u64) -> u64 {
-    let profile = Profile { packets: Some(packets), flows: 1_000, replies: false, ..Profile::default() };
+    let rate = Rate::PacketsPerSecond(1e6);
+    let profile =
+        Profile { packets: Some(packets), flows: 1_000, rate, replies: false, ..Profile::default() };
     let mut generator = Generator::new(&profile).unwrap();
     let mut frames = Vec::new();
     while let Some(frame) = generator.next() {

@@ -68,6 +68,8 @@ pub(super) struct Return {
     pub effects: Option<Box<Effects>>,
     /// How many packets that the router sent have left or were dropped here, ever.
     pub through: u64,
+    /// When it has something to do, whatever comes.
+    pub due_ns: u64,
     /// It has heard what time it is.
     pub has_stepped: bool,
     /// Mails that were sent and received, ever, if that was asked for in this round.

@@ -52,7 +52,7 @@ pub const IN_FLIGHT_MAX: u64 = 4096;
 /// How often units hear what time it is that get packets, in nanoseconds of the run.
 const TIME_NS: u64 = 100_000;
 
-/// So far time goes by, in nanoseconds of the run, until all units have come along: then nothing is under way. In a capture that is
+/// So far time goes by, in nanoseconds of the run, until nothing is under way, and units have done what is due. In a capture that is
 /// played as fast as possible, minutes may pass while a state is under way, and it would be over before it is there.
 const STEP_NS: u64 = 1_000_000;
 
@@ -118,12 +118,14 @@ struct Lane {
     bell: Arc<Bell>,
     /// None: it has ended.
     thread: Option<JoinHandle<Option<Left>>>,
-    /// What found no room in the ring.
+    /// What is not in the ring yet.
     waiting: VecDeque<ToUnit>,
     /// Whether it got packets since it heard what time it is.
     is_used: bool,
     /// Whether it has not answered yet that it has heard of it.
     is_behind: bool,
+    /// When it has something to do next.
+    due_ns: u64,
     ordered: Instant,
     is_ready: bool,
     through: u64,
@@ -424,11 +426,12 @@ impl Threads {
         }
     }
 
-    /// Waits until all that is under way is through, and until all units have heard what time it is.
+    /// Waits until all that is under way is through, and until all units that have something to do by now have done it.
     fn step(&mut self, front: &mut Chain, out: &mut Vec<Packet>, pool: &mut Pool) {
         self.settle(front, out, pool);
         self.stepped_ns = self.now_ns;
-        for lane in self.lanes.iter_mut().flatten().filter(|lane| lane.is_ready) {
+        let is_due = |lane: &&mut Lane| lane.is_ready && lane.due_ns <= self.now_ns;
+        for lane in self.lanes.iter_mut().flatten().filter(is_due) {
             lane.is_behind = true;
             lane.push(ToUnit::Step(self.now_ns));
         }
@@ -512,6 +515,7 @@ impl Threads {
             waiting: VecDeque::new(),
             is_used: false,
             is_behind: false,
+            due_ns: 0,
             ordered: Instant::now(),
             is_ready: false,
             through: 0,
@@ -569,6 +573,7 @@ impl Threads {
             buffers,
             effects,
             through,
+            due_ns,
             has_stepped,
             mails,
         } = back;
@@ -593,6 +598,7 @@ impl Threads {
         if let Some(lane) = &mut self.lanes[unit.index()] {
             self.through += through - lane.through;
             lane.through = through;
+            lane.due_ns = due_ns;
         }
         if has_stepped && let Some(lane) = &mut self.lanes[unit.index()] {
             lane.is_behind = false;
@@ -647,10 +653,10 @@ impl Threads {
 }
 
 impl Lane {
-    /// Gives something to the unit, behind all that it was given before; if its ring is full it waits here.
+    /// Gives something to the unit, behind all that it was given before. It waits here until it goes with the rest of its batch, or
+    /// until there is room in the ring.
     fn push(&mut self, given: ToUnit) {
         self.waiting.push_back(given);
-        self.pump();
     }
 
     /// Moves what waits into the ring, as far as there is room.

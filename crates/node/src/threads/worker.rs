@@ -266,6 +266,7 @@ impl Running {
 
     fn ship_return(&mut self) {
         self.take_changes();
+        let unit_due_ns = self.worker.unit.due_ns();
         let engine = self.worker.unit.engine_mut();
         let next = &mut self.next;
         next.out.append(&mut engine.out);
@@ -277,6 +278,7 @@ impl Running {
         }
         let counted = engine.chain.counters();
         next.through = counted.packets_out + counted.dropped() - counted.packets_made;
+        next.due_ns = engine.chain.due_ns().min(unit_due_ns);
         if !next.is_empty(self.through) {
             self.through = next.through;
             let empty = Box::new(Return { unit: self.worker.id, ..Return::default() });
