@@ -191,6 +191,42 @@ fn fragments_wait_for_their_first_one() {
     assert!(report.drops["no-buffer"] > 0 || report.drops["fragment-table-full"] > 0);
 }
 
+/// One that waited for its first one has come once.
+#[test]
+fn every_packet_is_in_an_epoch() {
+    let (client, server) = (v4(10, 0, 0, 1, 1000), v4(192, 0, 2, 1, 53));
+    let pieces = fragments(&udp(client, server, &[7; 64]), 1, 32);
+    let arriving = |piece: &Vec<u8>| Arriving { timestamp_ns: 1_000_000_000, port: 0, data: frame(piece) };
+    let frames: Vec<Arriving> = pieces.iter().rev().map(arriving).collect();
+    let report = check("monitor.rvl", &example("monitor.rvl"), &frames, config(Mode::Flowlet, 2, 0));
+    let epochs = report.units.unwrap().epochs;
+    assert_eq!(epochs.iter().map(|epoch| epoch.packets).sum::<u64>(), frames.len() as u64);
+}
+
+/// A runner that is not wanted any more takes its threads with it.
+#[test]
+fn threads_end_with_their_runner() {
+    let assemble = example("nat.rvl");
+    let (made, alive) = (Arc::clone(&assemble), Arc::new(()));
+    let weak = Arc::downgrade(&alive);
+    let make: Maker = Arc::new(move || {
+        let _alive = &alive;
+        Ok(made().chain)
+    });
+    let mut runner =
+        Runner::on_threads(assemble(), "nat", config(Mode::Packet, 3, 0), Arc::clone(&make)).unwrap();
+    drop(make);
+    for frame in &conversation("nat.rvl", &profile(Payload::Random, 500, 20_000.0, SEED)) {
+        receive(&mut runner, frame, &mut Sink::default());
+    }
+    drop(runner);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while weak.upgrade().is_some() {
+        assert!(std::time::Instant::now() < deadline, "threads go on without their runner");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
 /// A command reaches every unit, at its place among the packets, and units that start later.
 #[test]
 fn commands_reach_all_units() {

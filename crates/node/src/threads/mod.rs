@@ -31,7 +31,7 @@ use chain::{Chain, Way};
 use hdrhistogram::Histogram;
 use nf::{Common, Effects};
 use packet::{Class, DropReason, FlowKey, Packet, Pool};
-use proto::{FlowId, Stamp, UnitId};
+use proto::{FlowId, UnitId};
 use router::{Arrival, Order, Routed, Router};
 use unit::Unit;
 use usage::{Epoch, Epochs};
@@ -351,9 +351,8 @@ impl Threads {
     }
 
     /// A packet that was admitted.
-    fn packet(&mut self, front: &mut Chain, mut packet: Packet, out: &mut Vec<Packet>, pool: &mut Pool) {
-        let class = packet.meta().class;
-        if class == Class::NotIp && front.is_refused(&packet) {
+    fn packet(&mut self, front: &mut Chain, packet: Packet, out: &mut Vec<Packet>, pool: &mut Pool) {
+        if packet.meta().class == Class::NotIp && front.is_refused(&packet) {
             return front.process_aside(packet, out, pool);
         }
         self.now_ns = self.now_ns.max(packet.meta().transit.timestamp_ns);
@@ -364,7 +363,12 @@ impl Threads {
             self.pass_time();
         }
         self.epochs.came(packet.meta().wire_len);
-        let meta = packet.meta();
+        self.route(front, packet, out, pool);
+    }
+
+    /// Gives a packet to the unit that it is for.
+    fn route(&mut self, front: &mut Chain, mut packet: Packet, out: &mut Vec<Packet>, pool: &mut Pool) {
+        let (class, meta) = (packet.meta().class, packet.meta());
         let is_known = class == Class::Whole && self.router.flow(meta.hash, &meta.key).is_some();
         if !is_known {
             if self.has_new {
@@ -389,20 +393,18 @@ impl Threads {
             self.flows_peak = self.flows_peak.max(self.router.flows());
         }
         self.carry_out();
-        match routed {
-            Routed::To { unit, stamp } => self.give(unit, stamp, packet),
-            Routed::Refused => front.drop_admitted(packet, DropReason::FlowTableFull, pool),
-        }
-    }
-
-    fn give(&mut self, unit: UnitId, stamp: Stamp, packet: Packet) {
+        let Routed::To { unit, stamp } = routed else {
+            return front.drop_admitted(packet, DropReason::FlowTableFull, pool);
+        };
         let work_ns = (f64::from(packet.meta().wire_len) * self.ns_per_byte) as u64;
-        self.epochs.given(unit, work_ns);
-        self.epochs.processed();
-        let Some(lane) = &mut self.lanes[unit.index()] else { return };
-        self.sent += 1;
+        let Some(lane) = &mut self.lanes[unit.index()] else {
+            return front.drop_admitted(packet, DropReason::Internal, pool); // Those that get packets have threads.
+        };
         lane.is_used = true;
         lane.push(ToUnit::Packet(self.now_ns, stamp, packet));
+        self.sent += 1;
+        self.epochs.given(unit, work_ns);
+        self.epochs.processed();
     }
 
     /// Does what is due by now.
@@ -553,11 +555,8 @@ impl Threads {
         while let Ok(back) = self.returned.try_recv() {
             self.take(*back, front, out, pool);
         }
-        for mut packet in std::mem::take(&mut self.again) {
-            match front.way(&mut packet, pool) {
-                Way::Flow { .. } => self.packet(front, packet, out, pool),
-                Way::Either { .. } | Way::Aside => front.process_aside(packet, out, pool),
-            }
+        for packet in std::mem::take(&mut self.again) {
+            self.route(front, packet, out, pool);
         }
     }
 

@@ -98,6 +98,8 @@ impl Worker {
             let worked = running.step();
             idle = if worked { 0 } else { idle + 1 };
             running.rest(idle);
+            // The router is gone: so is all that there is to do.
+            running.is_over |= !worked && running.worker.inbox.is_abandoned();
         }
         running.end()
     }
@@ -308,11 +310,7 @@ impl Running {
             Sending::Return(back) => match self.worker.returns.try_send(back) {
                 Ok(()) => None,
                 Err(TrySendError::Full(back)) => Some(Sending::Return(back)),
-                // The router is gone: so is all that there is to do.
-                Err(TrySendError::Disconnected(_)) => {
-                    self.is_over = true;
-                    None
-                }
+                Err(TrySendError::Disconnected(_)) => None, // The router is gone.
             },
             Sending::Mail(to, mail) => {
                 let mailbox = self.worker.mailboxes.get(to.index())?;
