@@ -1,7 +1,7 @@
 //! Meters: a little state by key that flows share, such as a subscriber's token bucket.
 //!
-//! An instance's meters are its own, as the items of a pool are (DESIGN 3): where a function has several instances, each
-//! holds a share of what its meters allow. A meter begins zeroed when its key is first used. Its function says after
+//! An instance's meters are its own, or common to instances on several threads (see [`crate::Common`]), as the items of a pool
+//! are. On several machines each is to hold a share of what its meters allow (DESIGN 3). A meter begins zeroed when its key is first used. Its function says after
 //! which time without use a meter is as good as new; only such a meter is ever forgotten, so forgetting changes nothing.
 
 use packet::FlowHasher;

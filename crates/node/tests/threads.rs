@@ -166,6 +166,45 @@ fn a_full_table_is_full_for_all_units_together() {
     }
 }
 
+/// Packets that leave no flow in the chain take no room at the router.
+#[test]
+fn a_wire_has_no_flows() {
+    let wire =
+        policy("settings { flows: 10, when_full: refuse-new } Port<0> a; Port<1> b; pipelet { a <-> b; }");
+    let frames = conversation("monitor.rvl", &profile(Payload::Random, 1_000, 20_000.0, SEED));
+    let report = check("wire", &wire, &frames, config(Mode::Flowlet, 2, 0));
+    assert_eq!(report.packets_in, report.packets_out);
+}
+
+/// Two connections that go to one server from one port of the client have the same reverse key. A chain refuses the second one. Units
+/// that have one each do not know of it: then the second one gets the answers. Nothing is stuck when both move.
+#[test]
+fn two_flows_want_one_key() {
+    let balance = policy(
+        "Port<0> a; Port<1> b; LoadBalancer lb { services: [ \
+           { name: one, vip: 203.0.113.1, port: 80, protocol: udp, servers: [ { name: s, address: 10.0.0.1 } ] }, \
+           { name: two, vip: 203.0.113.2, port: 80, protocol: udp, servers: [ { name: s, address: 10.0.0.1 } ] } ] }; \
+         pipelet { a <-> lb <-> b; }",
+    );
+    let frame_to = |number: u64| {
+        let client = v4(198, 51, 100, 1, 1_000 + (number / 2 % 50) as u16);
+        let vip = v4(203, 0, 113, 1 + (number % 2) as u8, 80);
+        Arriving {
+            timestamp_ns: 1_000_000_000 + number * 10_000,
+            port: 0,
+            data: frame(&udp(client, vip, &vec![7; 100 + (number * 7919 % 1_000) as usize])),
+        }
+    };
+    let frames: Vec<Arriving> = (0..10_000).map(frame_to).collect();
+    let mut lost = 0;
+    for mode in [Mode::Packet, Mode::Rss { buckets: 64, every_ns: Some(1_000_000) }] {
+        let (_, report) = play(on_threads("balance", &balance, config(mode, 4, 0)), &frames);
+        assert!(report.adds_up() && report.packets_out >= 1_000, "{:?}", report.drops);
+        lost += report.units.unwrap().states_lost.unwrap();
+    }
+    assert!(lost > 0, "no two such flows met");
+}
+
 /// Fragments that come before their first one wait for it, and go where that went; with those that never get one, buffers run out.
 #[test]
 fn fragments_wait_for_their_first_one() {

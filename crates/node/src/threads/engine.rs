@@ -26,6 +26,10 @@ pub(super) struct ChainEngine {
     older: HashMap<FlowId, u32>,
     /// Homes from here on are those of such flows.
     slots: u32,
+    /// Homes of packets that left no flow in the chain: it had no room, or begins none.
+    pub without_flow: Vec<u32>,
+    /// States that could not be taken over.
+    pub states_lost: u64,
 }
 
 impl ChainEngine {
@@ -40,6 +44,8 @@ impl ChainEngine {
             generations: Vec::new(),
             older: HashMap::new(),
             slots,
+            without_flow: Vec::new(),
+            states_lost: 0,
         }
     }
 
@@ -47,7 +53,9 @@ impl ChainEngine {
     pub fn flush(&mut self) {
         if !self.waiting.is_empty() {
             self.chain.process_admitted(&mut self.waiting, &self.homes, &mut self.out, &mut self.pool);
-            self.homes.clear();
+            let chain = &self.chain;
+            let has_none = |&home: &u32| chain.flows_of(home).next().is_none();
+            self.without_flow.extend(self.homes.drain(..).filter(has_none));
         }
     }
 
@@ -144,7 +152,11 @@ impl Engine for ChainEngine {
     fn restore(&mut self, _now_ns: u64, flow: FlowId, state: &[u8]) -> Result<(), Unreadable> {
         self.flush();
         let home = self.home(flow);
-        restore(&mut self.chain, home, state, &mut self.pool)
+        // It cannot be sent once more, as it is not kept where it comes from: the flow begins anew.
+        if restore(&mut self.chain, home, state, &mut self.pool).is_err() {
+            self.states_lost += 1;
+        }
+        Ok(())
     }
 
     fn forget(&mut self, _now_ns: u64, flow: FlowId, ended: bool) {

@@ -24,16 +24,16 @@ pub const RETURNS: usize = 256;
 pub(super) enum ToUnit {
     /// Time goes by.
     Time(u64),
-    /// The same; and the router wants to know that it has been heard.
+    /// The same; to be answered.
     Step(u64),
+    /// To be answered.
+    Answer,
     /// A packet.
     Packet(u64, Stamp, Packet),
     /// A message.
     Message(u64, Message),
     /// A command to the function with this number in the chain.
     Control(usize, Box<str>),
-    /// How many mails have been sent and received? In this round of asking.
-    Count(u32),
     /// The run is over: what is left ends.
     Finish,
 }
@@ -70,10 +70,8 @@ pub(super) struct Return {
     pub through: u64,
     /// When it has something to do, whatever comes.
     pub due_ns: u64,
-    /// It has heard what time it is.
-    pub has_stepped: bool,
-    /// Mails that were sent and received, ever, if that was asked for in this round.
-    pub mails: Option<(u32, [u64; 2])>,
+    /// It answers.
+    pub has_answered: bool,
 }
 
 /// A first fragment's datagram, its flow's key if it passed, and when.
@@ -145,9 +143,9 @@ impl Return {
         }
     }
 
-    /// Whether there is anything to tell, other than what was told before.
-    pub fn is_empty(&self, through: u64) -> bool {
-        self.through == through
+    /// Whether there is nothing to tell, but that so many packets are through, and when it has something to do, as was told before.
+    pub fn is_empty(&self, (through, due_ns): (u64, u64)) -> bool {
+        (self.through, self.due_ns) == (through, due_ns)
             && !self.is_ready
             && self.aliases.is_empty()
             && self.fragments.is_empty()
@@ -155,7 +153,6 @@ impl Return {
             && self.out.is_empty()
             && self.buffers.is_empty()
             && self.effects.is_none()
-            && !self.has_stepped
-            && self.mails.is_none()
+            && !self.has_answered
     }
 }

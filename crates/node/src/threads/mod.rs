@@ -3,8 +3,8 @@
 //! The thread that brings packets is the router's. Each unit has a chain of its own; what functions share beside counters, their
 //! chains have in common (see [`nf::Common`]), so that a NAT's port is given once and a rate is that of all units together.
 //! Packets of a flow leave in the order in which they came; those of different flows may not. One that is not a plain packet of a known
-//! flow waits until all before it are through, if there is another such among them: it may be the answer to what that sent, and go by
-//! the alias that came of it, or be the fragment behind it.
+//! flow waits until all before it are through: it may be the answer to what one of them sent, and go by the alias that came of it, or
+//! be the fragment behind it.
 //!
 //! ```text
 //!            ring of packets and messages            one queue of what became of them
@@ -23,6 +23,7 @@ mod worker;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -86,30 +87,16 @@ pub struct Threads {
     /// Packets that were given to units, ever, and of these those that are through.
     sent: u64,
     through: u64,
-    /// Whether one of those that are under way is not a plain packet of a flow that was known.
-    has_new: bool,
     flows_peak: u32,
     effects: Vec<Effects>,
     /// When batches came: by their first packets' numbers.
     batches: VecDeque<(u64, Instant)>,
     /// How long units took to start.
     starts_ns: Vec<u64>,
-    stage: Stage,
-}
-
-/// How far the run is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    Runs,
-    /// No packet is under way any more; messages may be. In this round so many units have answered, with so many mails sent and
-    /// received in all, which the round before were so many.
-    Settles {
-        round: u32,
-        answered: usize,
-        mails: [u64; 2],
-        before: Option<[u64; 2]>,
-    },
-    Ends,
+    /// Mails that units have for each other, and that those have not dealt with.
+    mails_under_way: Arc<AtomicU64>,
+    /// Units were told that the run is over.
+    is_over: bool,
 }
 
 /// A unit's thread.
@@ -124,6 +111,8 @@ struct Lane {
     is_used: bool,
     /// Whether it has not answered yet that it has heard of it.
     is_behind: bool,
+    /// Whether it got messages since it answered last.
+    has_messages: bool,
     /// When it has something to do next.
     due_ns: u64,
     ordered: Instant,
@@ -200,12 +189,12 @@ impl Threads {
             again: Vec::new(),
             sent: 0,
             through: 0,
-            has_new: false,
             flows_peak: 0,
             effects: Vec::new(),
             batches: VecDeque::new(),
             starts_ns: Vec::new(),
-            stage: Stage::Runs,
+            mails_under_way: Arc::default(),
+            is_over: false,
             config,
         };
         for number in 0..config.units_min {
@@ -256,19 +245,20 @@ impl Threads {
             std::thread::yield_now();
             self.take_returns(front, out, pool);
         }
-        self.has_new = false;
     }
 
     /// The run is over: ends all flows, as far as there is room for what their ends bring about. False if it is to be called again,
     /// when that has been taken.
     pub fn finish(&mut self, front: &mut Chain, out: &mut Vec<Packet>, pool: &mut Pool) -> bool {
-        if self.stage == Stage::Runs {
+        if !self.is_over {
+            // Once no flow is on its way, each ends at its unit.
             self.step(front, out, pool);
             self.close_epochs();
-            self.count_mails(0, None);
+            self.lanes.iter_mut().flatten().for_each(|lane| lane.push(ToUnit::Finish));
+            self.is_over = true;
         }
         self.take_returns(front, out, pool);
-        if self.stage == Stage::Ends && self.lanes.iter().flatten().all(|lane| lane.thread.is_none()) {
+        if self.lanes.iter().flatten().all(|lane| lane.thread.is_none()) {
             front.part();
             return true;
         }
@@ -301,7 +291,8 @@ impl Threads {
             debug_assert!(added.is_ok(), "all have the same bounds");
         }
         let pull_ns = (!pulls.is_empty()).then(|| percentiles(&pulls));
-        UnitsReport { start_ns: starts_ns.get(starts_ns.len() / 2).copied(), pull_ns, ..report }
+        let states_lost = Some(self.left.iter().map(|left| left.states_lost).sum());
+        UnitsReport { start_ns: starts_ns.get(starts_ns.len() / 2).copied(), pull_ns, states_lost, ..report }
     }
 
     /// Adds what the units' chains have counted to a report, once the run is over.
@@ -371,10 +362,7 @@ impl Threads {
         let (class, meta) = (packet.meta().class, packet.meta());
         let is_known = class == Class::Whole && self.router.flow(meta.hash, &meta.key).is_some();
         if !is_known {
-            if self.has_new {
-                self.settle(front, out, pool);
-            }
-            self.has_new = true;
+            self.settle(front, out, pool);
         }
         let way = match class {
             Class::Whole => Way::Flow { key: packet.meta().key, hash: packet.meta().hash },
@@ -428,19 +416,38 @@ impl Threads {
         }
     }
 
-    /// Waits until all that is under way is through, and until all units that have something to do by now have done it.
+    /// Lets time go on for units that have something to do by now, when nothing is under way: no packet, no message, no state. A flow
+    /// whose time is over ends where it is, then, and nowhere else.
     fn step(&mut self, front: &mut Chain, out: &mut Vec<Packet>, pool: &mut Pool) {
         self.settle(front, out, pool);
         self.stepped_ns = self.now_ns;
-        let is_due = |lane: &&mut Lane| lane.is_ready && lane.due_ns <= self.now_ns;
-        for lane in self.lanes.iter_mut().flatten().filter(is_due) {
-            lane.is_behind = true;
-            lane.push(ToUnit::Step(self.now_ns));
+        self.ask(|lane| std::mem::take(&mut lane.has_messages).then_some(ToUnit::Answer));
+        self.await_answers(front, out, pool);
+        let now_ns = self.now_ns;
+        self.ask(|lane| (lane.due_ns <= now_ns).then_some(ToUnit::Step(now_ns)));
+        self.await_answers(front, out, pool);
+    }
+
+    /// Gives units something that they answer.
+    fn ask(&mut self, question: impl Fn(&mut Lane) -> Option<ToUnit>) {
+        for lane in self.lanes.iter_mut().flatten().filter(|lane| lane.is_ready) {
+            if let Some(question) = question(lane) {
+                lane.is_behind = true;
+                lane.push(question);
+            }
         }
-        while self.lanes.iter().flatten().any(|lane| lane.is_behind) {
+    }
+
+    /// Waits until units have answered, and until what they have for each other has come.
+    fn await_answers(&mut self, front: &mut Chain, out: &mut Vec<Packet>, pool: &mut Pool) {
+        let is_behind = |threads: &Threads| threads.lanes.iter().flatten().any(|lane| lane.is_behind);
+        self.take_returns(front, out, pool);
+        while is_behind(self) || self.mails_under_way.load(Ordering::Acquire) > 0 {
             std::thread::yield_now();
             self.take_returns(front, out, pool);
         }
+        // What units sent before they had dealt with the last mail.
+        self.take_returns(front, out, pool);
     }
 
     /// Carries out the router's orders.
@@ -451,6 +458,7 @@ impl Threads {
             match order {
                 Order::Send { to, message } => {
                     if let Some(lane) = &mut self.lanes[to.index()] {
+                        lane.has_messages = true;
                         lane.push(ToUnit::Message(self.now_ns, message));
                     }
                 }
@@ -496,7 +504,7 @@ impl Threads {
         let (mailboxes, returns) = (self.mailboxes.clone(), self.returns.clone());
         let (make, commons, commands) = (Arc::clone(&self.make), self.commons.clone(), self.commands.clone());
         let bell = Arc::clone(&self.mailboxes[id.index()].bell);
-        let (config, rung) = (self.config, Arc::clone(&bell));
+        let (config, rung, under_way) = (self.config, Arc::clone(&bell), Arc::clone(&self.mails_under_way));
         let work = move || {
             pin(id);
             let mut chain = match chain {
@@ -507,7 +515,7 @@ impl Threads {
             commands.iter().for_each(|(stage, command)| control(&mut chain, *stage, command));
             let slots = config.router_of_threads(chain.options()).flows_max;
             let unit = Unit::new(config.unit_on_thread(id), ChainEngine::new(chain, slots));
-            Some(Worker { id, unit, inbox, mails, mailboxes, returns, bell: rung }.run())
+            Some(Worker { id, unit, inbox, mails, mailboxes, under_way, returns, bell: rung }.run())
         };
         let thread = std::thread::Builder::new().name(format!("unit-{}", id.0)).spawn(work)?;
         self.lanes[id.index()] = Some(Lane {
@@ -517,6 +525,7 @@ impl Threads {
             waiting: VecDeque::new(),
             is_used: false,
             is_behind: false,
+            has_messages: false,
             due_ns: 0,
             ordered: Instant::now(),
             is_ready: false,
@@ -547,9 +556,8 @@ impl Threads {
         // It could not be started: the others go on without it.
         if let Some(unit) = failed {
             self.lanes[unit.index()] = None;
-            if let Stage::Settles { round, .. } = self.stage {
-                self.count_mails(round + 1, None);
-            }
+            let since_ns = self.since_ns(self.now_ns);
+            self.epochs.set_on(since_ns, unit, false);
         }
         // What a thread sent right before it ended.
         while let Ok(back) = self.returned.try_recv() {
@@ -573,8 +581,7 @@ impl Threads {
             effects,
             through,
             due_ns,
-            has_stepped,
-            mails,
+            has_answered,
         } = back;
         if is_ready && let Some(lane) = &mut self.lanes[unit.index()] {
             lane.is_ready = true;
@@ -599,16 +606,13 @@ impl Threads {
             lane.through = through;
             lane.due_ns = due_ns;
         }
-        if has_stepped && let Some(lane) = &mut self.lanes[unit.index()] {
+        if has_answered && let Some(lane) = &mut self.lanes[unit.index()] {
             lane.is_behind = false;
-        }
-        if let Some((round, counted)) = mails {
-            self.mails_counted(round, counted);
         }
     }
 
-    /// A flow's alias is known to the router before the packet that created it leaves (DESIGN 3.8). A flow that has it already is
-    /// one that nobody waits for: a NAT, say, gives out no port that is in use.
+    /// A flow's alias is known to the router before the packet that created it leaves (DESIGN 3.8). The unit's chain has looked among
+    /// its own flows only: if one at another unit has the key, the one that came last gets it.
     fn set_alias(&mut self, flow: FlowId, key: &FlowKey, hash: u64) {
         if let Err(taken) = self.router.set_alias(flow, key, hash) {
             self.router.give_up_key(taken.by, key, &mut self.orders);
@@ -622,32 +626,6 @@ impl Threads {
         self.epochs.pass(behind_ns - 1, flowlets);
         self.epochs.end_at(behind_ns);
         self.epochs.pass(behind_ns, flowlets);
-    }
-
-    /// Asks all units for the mails that they sent and received.
-    fn count_mails(&mut self, round: u32, before: Option<[u64; 2]>) {
-        self.stage = Stage::Settles { round, answered: 0, mails: [0; 2], before };
-        self.lanes.iter_mut().flatten().for_each(|lane| lane.push(ToUnit::Count(round)));
-    }
-
-    /// A unit has counted its mails. If all that were sent have been received, and none since they were counted before, there are none
-    /// under way (Mattern, 1987): every flow is at one unit.
-    fn mails_counted(&mut self, of_round: u32, counted: [u64; 2]) {
-        let Stage::Settles { round, answered, mails, before } = &mut self.stage else { return };
-        if *round != of_round {
-            return;
-        }
-        *answered += 1;
-        *mails = [mails[0] + counted[0], mails[1] + counted[1]];
-        if *answered < self.lanes.iter().flatten().count() {
-            return;
-        }
-        let (round, mails, before) = (*round, *mails, *before);
-        if before != Some(mails) || mails[0] != mails[1] {
-            return self.count_mails(round + 1, Some(mails));
-        }
-        self.stage = Stage::Ends;
-        self.lanes.iter_mut().flatten().for_each(|lane| lane.push(ToUnit::Finish));
     }
 }
 
@@ -682,7 +660,7 @@ fn control(chain: &mut Chain, stage: usize, command: &str) {
     }
 }
 
-/// Lets a unit's thread run on one core, if there are enough: the router's is the first. Where that is not allowed it runs anywhere.
+/// Lets a unit's thread run on one core, if there are enough: they are counted from the second on. Where that is not allowed it runs anywhere.
 fn pin(unit: UnitId) {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     if cores > 2 {

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 use std::time::{Duration, Instant};
 
@@ -25,7 +26,7 @@ const LOOKS: u32 = 64;
 const SLEEP: Duration = Duration::from_millis(50);
 
 /// Buffers that a unit keeps, for packets that functions make.
-const BUFFERS: usize = 256;
+const BUFFERS: usize = 64;
 
 /// What a unit's thread works with.
 pub(super) struct Worker {
@@ -34,6 +35,8 @@ pub(super) struct Worker {
     pub inbox: rtrb::Consumer<ToUnit>,
     pub mails: Receiver<Mail>,
     pub mailboxes: Vec<Mailbox>,
+    /// Mails of all units that have not been dealt with.
+    pub under_way: Arc<AtomicU64>,
     pub returns: SyncSender<Box<Return>>,
     pub bell: Arc<Bell>,
 }
@@ -44,6 +47,8 @@ pub(super) struct Left {
     pub counters: Counters,
     /// Flows that it had when the run was over.
     pub flows_live: u64,
+    /// States that came and could not be read or had no room: their flows began anew.
+    pub states_lost: u64,
     /// How long it took to fetch states from other units.
     pub pulls: Histogram<u64>,
 }
@@ -54,17 +59,15 @@ struct Running {
     outbox: Outbox<Packet>,
     now_ns: u64,
     next: Box<Return>,
-    /// What the last one said of that.
-    through: u64,
+    /// What the last one said of how many packets are through, and of when there is something to do.
+    told: (u64, u64),
     /// What is to be sent, in order: a state goes to another unit only behind what its packets brought about here.
     waiting: VecDeque<Sending>,
-    mails_sent: u64,
-    mails_received: u64,
+    /// Mails that were dealt with; what comes of them is not all sent yet.
+    dealt_with: u64,
     /// States that were asked for, and when; how long others took to come.
     pulled: HashMap<FlowId, Instant>,
     pulls: Histogram<u64>,
-    /// The router wants to know of these.
-    asked: Option<u32>,
     is_over: bool,
 }
 
@@ -83,13 +86,11 @@ impl Worker {
             outbox: Outbox::default(),
             now_ns: 0,
             next,
-            through: 0,
+            told: (0, 0),
             waiting: VecDeque::new(),
-            mails_sent: 0,
-            mails_received: 0,
+            dealt_with: 0,
             pulled: HashMap::new(),
             pulls: new_histogram(),
-            asked: None,
             is_over: false,
         };
         running.ship();
@@ -112,7 +113,6 @@ impl Running {
         while work < CHUNK
             && let Ok(mail) = self.worker.mails.try_recv()
         {
-            self.mails_received += 1;
             work += 1;
             self.mail(mail);
         }
@@ -142,7 +142,6 @@ impl Running {
         self.worker.bell.lie_down();
         match self.worker.mails.try_recv() {
             Ok(mail) => {
-                self.mails_received += 1;
                 self.mail(mail);
                 self.ship();
             }
@@ -159,7 +158,11 @@ impl Running {
             ToUnit::Step(now_ns) => {
                 self.pass_time(now_ns);
                 self.ship_return();
-                self.next.has_stepped = true;
+                self.next.has_answered = true;
+            }
+            ToUnit::Answer => {
+                self.ship_return();
+                self.next.has_answered = true;
             }
             ToUnit::Packet(now_ns, stamp, packet) => {
                 self.now_ns = now_ns;
@@ -176,12 +179,12 @@ impl Running {
                 engine.flush();
                 control(&mut engine.chain, stage, &command);
             }
-            ToUnit::Count(round) => self.asked = Some(round),
             ToUnit::Finish => self.is_over = true,
         }
     }
 
     fn mail(&mut self, mail: Mail) {
+        self.dealt_with += 1;
         let unit = &mut self.worker.unit;
         match mail {
             Mail::Message(from, message) => {
@@ -224,7 +227,9 @@ impl Running {
                     _ => {}
                 }
             }
-            // What packets brought about here goes before.
+            // What packets brought about here goes before; and the router is to know then that there is more.
+            let mails = self.outbox.to_units.len() + self.outbox.forwarded.len();
+            self.worker.under_way.fetch_add(mails as u64, Ordering::Release);
             self.ship_return();
         }
         self.next.messages.append(&mut self.outbox.to_router);
@@ -232,11 +237,7 @@ impl Running {
         for (to, message) in self.outbox.to_units.drain(..) {
             self.waiting.push_back(Sending::Mail(to, Mail::Message(id, message)));
         }
-        for message in self.outbox.to_all.drain(..) {
-            for to in (0..self.worker.mailboxes.len() as u16).map(UnitId).filter(|&to| to != id) {
-                self.waiting.push_back(Sending::Mail(to, Mail::Message(id, message.clone())));
-            }
-        }
+        debug_assert!(self.outbox.to_all.is_empty(), "copies go to units that are named");
         for (to, stamp, packet) in self.outbox.forwarded.drain(..) {
             self.waiting.push_back(Sending::Mail(to, Mail::Packet(stamp, packet)));
         }
@@ -260,9 +261,8 @@ impl Running {
                 return self.waiting.push_front(sending);
             }
         }
-        if let Some(round) = self.asked.take() {
-            self.next.mails = Some((round, [self.mails_sent, self.mails_received]));
-            self.ship();
+        if self.dealt_with > 0 {
+            self.worker.under_way.fetch_sub(std::mem::take(&mut self.dealt_with), Ordering::Release);
         }
     }
 
@@ -273,7 +273,7 @@ impl Running {
         let next = &mut self.next;
         next.out.append(&mut engine.out);
         engine.pool.take_surplus(BUFFERS, &mut next.buffers);
-        engine.pool.fill(BUFFERS / 2);
+        engine.pool.fill(BUFFERS);
         let effects = engine.chain.effects_mut();
         if !(effects.alerts.is_empty() && effects.events.is_empty() && effects.reports.is_empty()) {
             next.effects = Some(Box::new(effects.take()));
@@ -281,8 +281,8 @@ impl Running {
         let counted = engine.chain.counters();
         next.through = counted.packets_out + counted.dropped() - counted.packets_made;
         next.due_ns = engine.chain.due_ns().min(unit_due_ns);
-        if !next.is_empty(self.through) {
-            self.through = next.through;
+        if !next.is_empty(self.told) {
+            self.told = (next.through, next.due_ns);
             let empty = Box::new(Return { unit: self.worker.id, ..Return::default() });
             self.waiting.push_back(Sending::Return(std::mem::replace(&mut self.next, empty)));
         }
@@ -293,15 +293,21 @@ impl Running {
         let engine = self.worker.unit.engine_mut();
         engine.flush();
         let mut changes = std::mem::take(engine.chain.changes_mut());
+        let mut ended = std::mem::take(&mut engine.without_flow);
         for change in changes.drain(..) {
             let engine = self.worker.unit.engine();
-            let Some(home) = self.next.note(change, |home| engine.flow_at(home)) else { continue };
+            ended.extend(self.next.note(change, |home| engine.flow_at(home)));
+        }
+        for home in ended.drain(..) {
+            let engine = self.worker.unit.engine();
             if let Some(flow) = engine.flow_at(home).filter(|_| !engine.has(home)) {
                 self.worker.unit.propose_end(self.now_ns, flow, &mut self.outbox);
                 self.next.messages.append(&mut self.outbox.to_router);
             }
         }
-        *self.worker.unit.engine_mut().chain.changes_mut() = changes;
+        let engine = self.worker.unit.engine_mut();
+        *engine.chain.changes_mut() = changes;
+        engine.without_flow = ended;
     }
 
     /// Sends; gives back what there is no room for now.
@@ -316,7 +322,6 @@ impl Running {
                 let mailbox = self.worker.mailboxes.get(to.index())?;
                 match mailbox.sender.try_send(mail) {
                     Ok(()) => {
-                        self.mails_sent += 1;
                         mailbox.bell.ring();
                         None
                     }
@@ -336,12 +341,13 @@ impl Running {
             is_done = chain.finish(pool);
             chain.changes_mut().clear();
             self.ship();
-            while !self.waiting.is_empty() {
+            while !self.waiting.is_empty() && !self.worker.inbox.is_abandoned() {
                 std::thread::yield_now();
                 self.ship();
             }
         }
         let counters = *self.worker.unit.counters();
-        Left { chain: self.worker.unit.into_engine().chain, counters, flows_live, pulls: self.pulls }
+        let engine = self.worker.unit.into_engine();
+        Left { chain: engine.chain, counters, flows_live, states_lost: engine.states_lost, pulls: self.pulls }
     }
 }

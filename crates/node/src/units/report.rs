@@ -38,6 +38,9 @@ pub struct UnitsReport {
     pub seamless: u64,
     /// Changes for which the state was asked for.
     pub pulls: u64,
+    /// States that could not be taken over, so that their flows began anew, where each unit has a thread of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub states_lost: Option<u64>,
     /// How long a unit took to start, in nanoseconds (median), where each has a thread of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_ns: Option<u64>,
@@ -94,6 +97,7 @@ impl UnitsReport {
             units_stopped: router.units_stopped,
             seamless: units.seamless,
             pulls: units.pulls_sent,
+            states_lost: None,
             start_ns: None,
             pull_ns: None,
             seamless_share: (changes > 0).then(|| units.seamless as f64 / changes as f64),
