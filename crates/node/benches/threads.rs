@@ -32,8 +32,9 @@ fn main() {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     println!("{cores} cores");
     println!("ring hop: {} ns (median)", ring_hop(200_000 / scale));
-    let pulls = state_transfer(20_000 / scale as u64).units.unwrap().pull_ns.unwrap();
-    println!("state transfer: {} ns (median), {} ns (p99)", pulls["p50"], pulls["p99"]);
+    let units = state_transfer(20_000 / scale as u64).units.unwrap();
+    let (pulls, len) = (units.pull_ns.unwrap(), units.state_bytes / units.states_moved);
+    println!("state transfer: {} ns (median), {} ns (p99), of {len} bytes", pulls["p50"], pulls["p99"]);
     for (name, units) in [("one unit", 1), ("two units", 2)] {
         let (mut alone, mut threads) = (Vec::new(), Vec::new());
         for _ in 0..if is_test { 1 } else { ROUNDS } {
