@@ -154,6 +154,15 @@ impl Router {
         Ok(())
     }
 
+    /// The same for who knows better whose the key is: another flow that has it gives it up.
+    pub fn take_alias(&mut self, flow: FlowId, alias: &FlowKey, hash: u64, orders: &mut Vec<Order>) {
+        if let Err(taken) = self.set_alias(flow, alias, hash) {
+            self.give_up_key(taken.by, alias, orders);
+            let taken_again = self.set_alias(flow, alias, hash).is_err();
+            debug_assert!(!taken_again, "nobody else has it now");
+        }
+    }
+
     /// The flow with this key, or with this alias.
     pub fn flow(&self, hash: u64, key: &FlowKey) -> Option<FlowId> {
         self.flows.find(hash, key).map(|found| self.flows.id(found.slot))
@@ -165,9 +174,8 @@ impl Router {
         self.flows.live(id).map(|_| id)
     }
 
-    /// The flow has this key no more, whoever says so knows better: it loses its alias, or, if the key is the one that it began
-    /// with, it ends.
-    pub fn give_up_key(&mut self, flow: FlowId, key: &FlowKey, orders: &mut Vec<Order>) {
+    /// The flow has this key no more: it loses its alias, or, if the key is the one that it began with, it ends.
+    fn give_up_key(&mut self, flow: FlowId, key: &FlowKey, orders: &mut Vec<Order>) {
         match self.flows.live(flow) {
             Some(_) if self.flows.began_with(flow.slot, key) => self.end(flow.slot, orders),
             Some(_) => self.flows.drop_alias(flow.slot),

@@ -218,9 +218,11 @@ impl Epochs {
         (self.bits, self.packets, self.processed, self.queue_peak) = (0, 0, 0, 0);
     }
 
-    /// There are no epochs behind this time.
-    pub fn end_at(&mut self, end_ns: u64) {
-        self.end_ns = end_ns;
+    /// Nothing comes behind this time: closes the last epoch, which ends right behind it.
+    pub fn finish(&mut self, last_ns: u64, flowlets: u64) {
+        self.pass(last_ns, flowlets);
+        self.end_ns = last_ns + 1;
+        self.pass(self.end_ns, flowlets);
     }
 
     /// Makes one of each two epochs, and those to come twice as long.
@@ -323,8 +325,7 @@ mod tests {
         }
         let done = epochs.done();
         assert!(done.len() < 9 && done.windows(2).all(|w| w[0].start_ns + w[0].length_ns == w[1].start_ns));
-        epochs.end_at(1_000_000_000_010_000);
-        epochs.pass(1_000_000_000_010_000, 101);
+        epochs.finish(1_000_000_000_009_999, 101);
         let done = epochs.done();
         assert_eq!(done.iter().map(|epoch| epoch.packets).sum::<u64>(), 101);
         assert_eq!(done.iter().map(|epoch| epoch.flowlets).sum::<u64>(), 101);

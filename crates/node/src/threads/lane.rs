@@ -1,14 +1,18 @@
 //! What goes between the router's thread and those of units, and how a thread that sleeps is woken.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, OnceLock};
-use std::thread::Thread;
+use std::thread::{JoinHandle, Thread};
+use std::time::Instant;
 
 use chain::{Change, Datagram};
 use nf::Effects;
 use packet::{FlowKey, Packet};
 use proto::{FlowId, Message, Stamp, UnitId};
+
+use super::worker::Left;
 
 /// Packets and messages on their way from the router to a unit at most. More wait at the router.
 pub const RING: usize = 1024;
@@ -154,5 +158,49 @@ impl Return {
             && self.buffers.is_empty()
             && self.effects.is_none()
             && !self.has_answered
+    }
+}
+
+/// A unit's thread.
+pub(super) struct Lane {
+    pub ring: rtrb::Producer<ToUnit>,
+    pub bell: Arc<Bell>,
+    /// None: it has ended.
+    pub thread: Option<JoinHandle<Option<Left>>>,
+    /// What is not in the ring yet.
+    pub waiting: VecDeque<ToUnit>,
+    /// Whether it got packets since it heard what time it is.
+    pub is_used: bool,
+    /// Whether it has not answered yet that it has heard of it.
+    pub is_behind: bool,
+    /// Whether it got messages since it answered last.
+    pub has_messages: bool,
+    /// When it has something to do next.
+    pub due_ns: u64,
+    pub ordered: Instant,
+    pub is_ready: bool,
+    pub through: u64,
+}
+
+impl Lane {
+    /// Gives something to the unit, behind all that it was given before. It waits here until it goes with the rest of its batch, or
+    /// until there is room in the ring.
+    pub fn push(&mut self, given: ToUnit) {
+        self.waiting.push_back(given);
+    }
+
+    /// Moves what waits into the ring, as far as there is room.
+    pub fn pump(&mut self) {
+        let mut pushed = false;
+        while let Some(given) = self.waiting.pop_front() {
+            if let Err(rtrb::PushError::Full(given)) = self.ring.push(given) {
+                self.waiting.push_front(given);
+                break;
+            }
+            pushed = true;
+        }
+        if pushed {
+            self.bell.ring();
+        }
     }
 }

@@ -31,8 +31,8 @@ use std::time::Instant;
 use chain::{Chain, Way};
 use hdrhistogram::Histogram;
 use nf::{Common, Effects};
-use packet::{Class, DropReason, FlowKey, Packet, Pool};
-use proto::{FlowId, UnitId};
+use packet::{Class, DropReason, Packet, Pool};
+use proto::UnitId;
 use router::{Arrival, Order, Routed, Router};
 use unit::Unit;
 use usage::{Epoch, Epochs};
@@ -40,9 +40,9 @@ use usage::{Epoch, Epochs};
 use crate::report::{Report, new_histogram, percentiles};
 use crate::units::{EPOCHS_MAX, FLOWS_MAX, UnitsConfig, UnitsReport, loads};
 use engine::ChainEngine;
-use lane::{Bell, Mail, Mailbox, Return, ToUnit};
+use lane::{Bell, Lane, Mail, Mailbox, Return, ToUnit};
 pub use lane::{MAILS, RETURNS, RING};
-use worker::{Left, Worker};
+use worker::{Left, Worker, control, pin};
 
 /// The most units that run on threads of their own.
 pub const THREADS_MAX: u16 = 64;
@@ -97,27 +97,6 @@ pub struct Threads {
     mails_under_way: Arc<AtomicU64>,
     /// Units were told that the run is over.
     is_over: bool,
-}
-
-/// A unit's thread.
-struct Lane {
-    ring: rtrb::Producer<ToUnit>,
-    bell: Arc<Bell>,
-    /// None: it has ended.
-    thread: Option<JoinHandle<Option<Left>>>,
-    /// What is not in the ring yet.
-    waiting: VecDeque<ToUnit>,
-    /// Whether it got packets since it heard what time it is.
-    is_used: bool,
-    /// Whether it has not answered yet that it has heard of it.
-    is_behind: bool,
-    /// Whether it got messages since it answered last.
-    has_messages: bool,
-    /// When it has something to do next.
-    due_ns: u64,
-    ordered: Instant,
-    is_ready: bool,
-    through: u64,
 }
 
 /// Units cannot be set up on threads.
@@ -253,7 +232,9 @@ impl Threads {
         if !self.is_over {
             // Once no flow is on its way, each ends at its unit.
             self.step(front, out, pool);
-            self.close_epochs();
+            if self.began_ns.is_some() {
+                self.epochs.finish(self.since_ns(self.now_ns), self.router.counters().flowlets());
+            }
             self.lanes.iter_mut().flatten().for_each(|lane| lane.push(ToUnit::Finish));
             self.is_over = true;
         }
@@ -588,8 +569,10 @@ impl Threads {
             self.starts_ns.push(lane.ordered.elapsed().as_nanos() as u64);
             self.set_ready(unit);
         }
+        // Known to the router before the packet that created it leaves (DESIGN 3.8). The unit's chain has looked among its own flows
+        // only: if one at another unit has the key, the one that came last gets it.
         for (flow, key, hash) in aliases {
-            self.set_alias(flow, &key, hash);
+            self.router.take_alias(flow, &key, hash, &mut self.orders);
         }
         for (datagram, passed, at_ns) in fragments {
             front.learn_first(datagram, passed, at_ns, &mut self.again);
@@ -609,63 +592,5 @@ impl Threads {
         if has_answered && let Some(lane) = &mut self.lanes[unit.index()] {
             lane.is_behind = false;
         }
-    }
-
-    /// A flow's alias is known to the router before the packet that created it leaves (DESIGN 3.8). The unit's chain has looked among
-    /// its own flows only: if one at another unit has the key, the one that came last gets it.
-    fn set_alias(&mut self, flow: FlowId, key: &FlowKey, hash: u64) {
-        if let Err(taken) = self.router.set_alias(flow, key, hash) {
-            self.router.give_up_key(taken.by, key, &mut self.orders);
-            let _ = self.router.set_alias(flow, key, hash); // Nobody else has it now.
-        }
-    }
-
-    fn close_epochs(&mut self) {
-        let Some(began_ns) = self.began_ns else { return };
-        let (behind_ns, flowlets) = (self.now_ns - began_ns + 1, self.router.counters().flowlets());
-        self.epochs.pass(behind_ns - 1, flowlets);
-        self.epochs.end_at(behind_ns);
-        self.epochs.pass(behind_ns, flowlets);
-    }
-}
-
-impl Lane {
-    /// Gives something to the unit, behind all that it was given before. It waits here until it goes with the rest of its batch, or
-    /// until there is room in the ring.
-    fn push(&mut self, given: ToUnit) {
-        self.waiting.push_back(given);
-    }
-
-    /// Moves what waits into the ring, as far as there is room.
-    fn pump(&mut self) {
-        let mut pushed = false;
-        while let Some(given) = self.waiting.pop_front() {
-            if let Err(rtrb::PushError::Full(given)) = self.ring.push(given) {
-                self.waiting.push_front(given);
-                break;
-            }
-            pushed = true;
-        }
-        if pushed {
-            self.bell.ring();
-        }
-    }
-}
-
-/// Carries out a command that the same function of another chain has understood.
-fn control(chain: &mut Chain, stage: usize, command: &str) {
-    if let Some(function) = chain.stage_mut(stage) {
-        let understood = function.control(command);
-        debug_assert!(understood.is_ok(), "{understood:?}");
-    }
-}
-
-/// Lets a unit's thread run on one core, if there are enough: they are counted from the second on. Where that is not allowed it runs anywhere.
-fn pin(unit: UnitId) {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    if cores > 2 {
-        let mut set = rustix::thread::CpuSet::new();
-        set.set(1 + unit.index() % (cores - 1));
-        let _ = rustix::thread::sched_setaffinity(None, &set);
     }
 }

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 use std::time::{Duration, Instant};
 
+use chain::Chain;
 use hdrhistogram::Histogram;
 use packet::{DropReason, Packet};
 use proto::{FlowId, Message, UnitId};
 use unit::{Counters, Dropped, Outbox, Unit};
 
-use super::control;
 use super::engine::ChainEngine;
 use super::lane::{Bell, Mail, Mailbox, Return, ToUnit};
 use crate::report::new_histogram;
@@ -43,7 +43,7 @@ pub(super) struct Worker {
 
 /// What is left of a unit.
 pub(super) struct Left {
-    pub chain: Box<chain::Chain>,
+    pub chain: Box<Chain>,
     pub counters: Counters,
     /// Flows that it had when the run was over.
     pub flows_live: u64,
@@ -188,12 +188,14 @@ impl Running {
         let unit = &mut self.worker.unit;
         match mail {
             Mail::Message(from, message) => {
-                let state = match &message {
-                    Message::State { flow, .. } => Some(*flow),
+                // What was asked for: it comes, or there is none.
+                let asked = match &message {
+                    Message::State { flow, .. } | Message::End { flow } => self.pulled.remove(flow),
                     _ => None,
                 };
+                let is_state = matches!(message, Message::State { .. });
                 unit.receive(self.now_ns, Some(from), message, &mut self.outbox);
-                if let Some(asked) = state.and_then(|flow| self.pulled.remove(&flow)) {
+                if let Some(asked) = asked.filter(|_| is_state) {
                     self.pulls.saturating_record(asked.elapsed().as_nanos() as u64);
                 }
             }
@@ -310,7 +312,7 @@ impl Running {
         engine.without_flow = ended;
     }
 
-    /// Sends; gives back what there is no room for now.
+    /// Sends; gives back what finds no room.
     fn send(&mut self, sending: Sending) -> Option<Sending> {
         match sending {
             Sending::Return(back) => match self.worker.returns.try_send(back) {
@@ -349,5 +351,24 @@ impl Running {
         let counters = *self.worker.unit.counters();
         let engine = self.worker.unit.into_engine();
         Left { chain: engine.chain, counters, flows_live, states_lost: engine.states_lost, pulls: self.pulls }
+    }
+}
+
+/// Carries out a command that the same function of another chain has understood.
+pub(super) fn control(chain: &mut Chain, stage: usize, command: &str) {
+    if let Some(function) = chain.stage_mut(stage) {
+        let understood = function.control(command);
+        debug_assert!(understood.is_ok(), "{understood:?}");
+    }
+}
+
+/// Lets a unit's thread run on one core, counted from the second on, if there are more than two. Where that is not allowed it runs
+/// anywhere.
+pub(super) fn pin(unit: UnitId) {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if cores > 2 {
+        let mut set = rustix::thread::CpuSet::new();
+        set.set(1 + unit.index() % (cores - 1));
+        let _ = rustix::thread::sched_setaffinity(None, &set);
     }
 }

@@ -167,11 +167,9 @@ impl Units {
 
     /// The run is over: closes the last epoch, which ends behind the last packet.
     pub fn finish(&mut self) {
-        let Some(began_ns) = self.began_ns else { return };
-        let (behind_ns, flowlets) = (self.now_ns - began_ns + 1, self.router.counters().flowlets());
-        self.epochs.pass(behind_ns - 1, flowlets);
-        self.epochs.end_at(behind_ns);
-        self.epochs.pass(behind_ns, flowlets);
+        if self.began_ns.is_some() {
+            self.epochs.finish(self.since_ns(self.now_ns), self.router.counters().flowlets());
+        }
     }
 
     /// What the units did.
@@ -375,11 +373,7 @@ impl Units {
     /// A flow's alias is known to the router before anything else is routed (DESIGN 3.8). The chain knows best whose it is.
     fn set_alias(&mut self, home: u32, key: &FlowKey, hash: u64) {
         let Some(flow) = self.router.flow_in(home) else { return };
-        if let Err(taken) = self.router.set_alias(flow, key, hash) {
-            self.router.give_up_key(taken.by, key, &mut self.orders);
-            // It has the key no more, and no other flow can have it.
-            let _ = self.router.set_alias(flow, key, hash);
-        }
+        self.router.take_alias(flow, key, hash, &mut self.orders);
     }
 
     /// A flow ended in the chain: if it has not begun anew since, there is nothing left of it.
