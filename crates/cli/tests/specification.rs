@@ -88,6 +88,7 @@ fn limits_are_those_of_the_code() {
         router::DISPLACED_AFTER_NS,
         router::FLOWS_MAX,
         router::FORGOTTEN_PER_BUCKET,
+        router::MOVES_PER_BUCKET,
         router::RSS_BUCKETS_MAX,
         router::SLOTS_PER_BUCKET,
         router::TARGETS_COUNT_MAX,

@@ -1,5 +1,7 @@
 //! The flow table: whose a flow is and how far it has come, found by its key or by its alias.
 
+use std::ops::Range;
+
 use nf::index::Index;
 use packet::FlowKey;
 use packet::memory::{OutOfMemory, Zeroed, prefetch};
@@ -8,6 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::flow::{Flow, Flowlet};
 use crate::key::ShortKey;
+use crate::owners::Owners;
 
 /// The flows of a router.
 pub(crate) struct Flows {
@@ -16,6 +19,7 @@ pub(crate) struct Flows {
     /// Those keys of which a part stands in the slot: pages of the table that none needs take no memory.
     keys: Zeroed<WholeKey>,
     backs: Zeroed<Back>,
+    owners: Owners,
     index: Index,
     flows_max: u32,
     /// Slots that were ever used.
@@ -103,6 +107,7 @@ impl Flows {
             flowlets: Zeroed::new(count)?,
             keys: Zeroed::new(count)?,
             backs: Zeroed::new(count)?,
+            owners: Owners::new(count)?,
             index: Index::new(2 * count)?,
             flows_max,
             used: 0,
@@ -242,16 +247,32 @@ impl Flows {
         let short = ShortKey::of(key);
         *flow = Flow::new(short, flow.generation, owner, now_ns);
         self.flowlets[slot as usize] = Flowlet::first(hash, now_ns);
+        self.owners.set(slot, Some(owner));
         if !short.is_all() {
             self.keys[slot as usize].key = *key;
         }
         Some(slot)
     }
 
+    /// The flow is another unit's from now on; false, and nothing is done, if it had as many owners as can be counted.
+    pub fn hand_to(&mut self, slot: u32, unit: UnitId) -> bool {
+        let is_handed = self.slots[slot as usize].hand_to(unit);
+        if is_handed {
+            self.owners.set(slot, Some(unit));
+        }
+        is_handed
+    }
+
+    /// The first of these slots, which must be the table's, with a flow of this unit.
+    pub fn first_of(&self, unit: UnitId, slots: Range<u32>) -> Option<u32> {
+        self.owners.first_of(unit, slots)
+    }
+
     /// Forgets the flow; whether its slot may have another.
     pub fn remove(&mut self, slot: u32) -> bool {
         self.drop_alias(slot);
         self.index.remove(self.hash(slot), by_key(slot));
+        self.owners.set(slot, None);
         self.live -= 1;
         let flow = &mut self.slots[slot as usize];
         flow.epoch = 0;

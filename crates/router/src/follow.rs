@@ -7,8 +7,8 @@ use crate::load::rate_bps;
 /// more, and it is late.
 const RATE_BUCKETS: usize = 60;
 
-/// A unit that was wanted within so many buckets is kept: 20 ms.
-const HELD_BUCKETS: usize = 40;
+/// A unit that was wanted within so many buckets is kept: 5 ms.
+const HELD_BUCKETS: usize = 10;
 
 /// What came within the last buckets, and how many units it asked for. It is the same whatever unit it went to, so that neither how
 /// full single units are nor how new they are makes a difference.
@@ -83,8 +83,8 @@ mod tests {
             assert_eq!(follow.wanted(), 3, "{bucket}");
         }
         assert_eq!(follow.kept(), 3);
-        // Half of that: after half of the window, three quarters.
-        for _ in 0..RATE_BUCKETS / 2 {
+        // Half of that: after a third of the window, five sixths.
+        for _ in 0..RATE_BUCKETS / 3 + HELD_BUCKETS / 2 {
             bytes += 60_000;
             follow.turn(1, bytes);
         }

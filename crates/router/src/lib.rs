@@ -25,6 +25,7 @@ mod key;
 mod load;
 mod loads;
 mod lottery;
+mod owners;
 mod route;
 mod router;
 mod rss;
@@ -39,7 +40,7 @@ pub use config::{
 pub use counters::Counters;
 pub use flows::AliasTaken;
 pub use router::{Arrival, Order, Routed, Router};
-pub use scale::{DRAIN_BELOW, SLOTS_PER_BUCKET};
+pub use scale::{DRAIN_BELOW, MOVES_PER_BUCKET, SLOTS_PER_BUCKET};
 pub use sweep::FORGOTTEN_PER_BUCKET;
 pub use units::{UnitState, UnitStatus};
 

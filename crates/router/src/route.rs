@@ -253,11 +253,11 @@ impl Router {
     /// is done, if the flow had as many owners as can be counted.
     pub(crate) fn hand_over(&mut self, slot: u32, to: UnitId, orders: &mut Vec<Order>) -> Option<Epoch> {
         let id = self.flows.id(slot);
-        let flow = self.flows.get_mut(slot);
-        if !flow.hand_to(to) {
+        if !self.flows.hand_to(slot, to) {
             self.counters.epochs_exhausted += 1;
             return None;
         }
+        let flow = self.flows.get(slot);
         self.units.loses(flow.previous());
         self.units.gains(to);
         let message = Message::Release { flow: id, epoch: flow.epoch, owner: to, last: flow.last };

@@ -11,13 +11,16 @@ use crate::units::UnitState;
 pub const DRAIN_BELOW: f32 = 0.8;
 
 /// Slots of the flow table that are searched for flows of units that drain, with every bucket of the load meter.
-pub const SLOTS_PER_BUCKET: u32 = 4096;
+pub const SLOTS_PER_BUCKET: u32 = 65_536;
+
+/// Flows of units that drain that are given to others at most with every bucket of the load meter.
+pub const MOVES_PER_BUCKET: u32 = 4096;
 
 impl Router {
     /// Does what time asks for: moves the load meter's window on, starts a unit ahead, drains idle ones, moves their flows,
     /// balances buckets of flows, and ends flows that are silent for too long. To be called at [`due_ns`](Router::due_ns); earlier, it does nothing.
     ///
-    /// Adds at most two orders for each of [`SLOTS_PER_BUCKET`] flows, and three for each unit; and for each of
+    /// Adds at most two orders for each of [`MOVES_PER_BUCKET`] flows, and three for each unit; and for each of
     /// [`FORGOTTEN_PER_BUCKET`](crate::FORGOTTEN_PER_BUCKET) flows one to each unit that has its state or a copy.
     pub fn advance(&mut self, now_ns: u64, orders: &mut Vec<Order>) {
         let now_ns = self.at(now_ns);
@@ -183,19 +186,25 @@ impl Router {
         orders.push(Order::Send { to: unit, message: Message::Drain });
     }
 
-    /// Gives flows of units that drain to others, without waiting for packets of theirs: as many as stand in so many slots.
+    /// Gives flows of units that drain to others, without waiting for packets of theirs: [`MOVES_PER_BUCKET`] of those that stand
+    /// in the next [`SLOTS_PER_BUCKET`].
     fn move_flows(&mut self, orders: &mut Vec<Order>) {
-        let used = self.flows.used();
-        let mut left = self.draining().map(|unit| self.units.flows(unit)).sum::<u32>();
-        for _ in 0..SLOTS_PER_BUCKET.min(used) {
-            if left == 0 {
-                return;
-            }
-            self.hand = if self.hand + 1 < used { self.hand + 1 } else { 0 };
-            let flow = self.flows.get(self.hand);
-            if flow.is_live() && !self.units.is_active(flow.owner()) {
-                self.move_flow(self.hand, orders);
-                left -= 1;
+        let (mut slots_left, mut moves_left) = (SLOTS_PER_BUCKET.min(self.flows.used()), MOVES_PER_BUCKET);
+        loop {
+            let Some(unit) = self.draining().find(|&unit| self.units.flows(unit) > 0) else { return };
+            while self.units.flows(unit) > 0 {
+                if slots_left == 0 || moves_left == 0 {
+                    return;
+                }
+                let from = if self.hand < self.flows.used() { self.hand } else { 0 };
+                let until = self.flows.used().min(from + slots_left);
+                let found = self.flows.first_of(unit, from..until);
+                self.hand = found.map_or(until, |slot| slot + 1);
+                slots_left -= self.hand - from;
+                if let Some(slot) = found {
+                    self.move_flow(slot, orders);
+                    moves_left -= 1;
+                }
             }
         }
     }

@@ -1,10 +1,12 @@
 //! Flows that nobody ends: silent for longer than any unit waits, and hence known to none.
 
 use crate::router::{Order, Router};
-use crate::scale::SLOTS_PER_BUCKET;
 
 /// Flows that are forgotten at most with every bucket of the load meter.
 pub const FORGOTTEN_PER_BUCKET: u32 = 256;
+
+/// Slots of the flow table that are looked at for such flows with every bucket.
+const SLOTS_SWEPT: u32 = 4096;
 
 /// How often, within the time that a flow may be silent, the flow table is looked through.
 const ROUNDS: u64 = 4;
@@ -28,7 +30,7 @@ impl Router {
         if now_ns < self.sweep.due_ns {
             return;
         }
-        let until = self.flows.used().min(self.sweep.hand.saturating_add(SLOTS_PER_BUCKET));
+        let until = self.flows.used().min(self.sweep.hand.saturating_add(SLOTS_SWEPT));
         let mut left = FORGOTTEN_PER_BUCKET;
         while self.sweep.hand < until && left > 0 {
             if self.flows.is_silent(self.sweep.hand, now_ns, silent_ns) {

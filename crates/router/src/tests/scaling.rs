@@ -147,7 +147,7 @@ fn many_flows_move_a_part_at_a_time() {
     }
     moved.retain(|&moved| moved > 0);
     assert_eq!(moved.len(), 3);
-    assert!(moved.iter().all(|&moved| moved <= SLOTS_PER_BUCKET as usize), "{moved:?}");
+    assert!(moved.iter().all(|&moved| moved <= MOVES_PER_BUCKET as usize), "{moved:?}");
     assert_eq!(moved.iter().sum::<usize>(), 9_999);
     assert_eq!(bench.orders.last(), Some(&send(1, Message::Drain)), "it is asked again");
     bench.receive(now + 1, UnitId(1), Message::Drained);
