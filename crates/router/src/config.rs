@@ -45,9 +45,10 @@ pub struct Config {
     /// (S62). With 15 KB and packets of 1,500 bytes, 0.9 marks the last one. Above 0, below 1; none: no packet, as in the
     /// papers.
     pub push_at: Option<f32>,
-    /// A flowlet that begins because the one before was cut by its size stays with its unit as long as that has room: its state
-    /// could not be elsewhere in time (S62). False in the papers, where such a flowlet is assigned like any other.
-    pub stays: bool,
+    /// A flowlet of a known flow stays with its unit, without a choice, as long as that one is loaded to less than this share of its
+    /// capacity; above 0, up to 1. No room is asked for: what the flow brings is in that load already. And where it stays, its state is,
+    /// which for one behind a cut by size could not be elsewhere in time (S62). None: it is assigned anew, as in the papers.
+    pub stay_below: Option<f32>,
     /// What a unit can take, in bits per second on the wire (S41). At least 1.
     pub capacity_bps: u64,
     /// So many units are active from the beginning, and never fewer. At least 1.
@@ -96,7 +97,7 @@ impl Default for Config {
             targets: TargetChoice::Weighted,
             targets_count: 3, // S55
             push_at: None,
-            stays: false,
+            stay_below: None,
             capacity_bps: 1_000_000_000, // S41
             units_min: 1,
             units_max: 10, // S41
@@ -275,6 +276,8 @@ impl Config {
             self.start_at.into(),
             self.start_at > 0.0 && self.start_at <= 1.0,
         )?;
+        let stay_below = self.stay_below.unwrap_or(1.0);
+        in_range("stay_below", "above 0, up to 1", stay_below.into(), stay_below > 0.0 && stay_below <= 1.0)?;
         let follow_at = self.follow_at.unwrap_or(1.0);
         in_range("follow_at", "above 0, up to 1", follow_at.into(), follow_at > 0.0 && follow_at <= 1.0)?;
         in_range(

@@ -7,7 +7,6 @@ use crate::config::Mode;
 use crate::flow::TargetList;
 use crate::flowlet::{self, Cut};
 use crate::flows::Found;
-use crate::loads::Room;
 use crate::router::{Arrival, Order, Routed, Router};
 use crate::units::UnitState;
 
@@ -177,11 +176,9 @@ impl Router {
         targets: &TargetList,
         orders: &mut Vec<Order>,
     ) -> Option<Chosen> {
-        if self.config.stays && cut == Cut::Size {
-            let room = Room { estimate_bps, capacity_bps: self.config.capacity_bps as f32 };
-            if room.is_at(self.meter.loads().of(owner)) {
-                return Some(Chosen { unit: owner, fits: true });
-            }
+        let is_free = matches!(cut, Cut::Gap | Cut::Size);
+        if is_free && self.meter.loads().of(owner) < self.stay_below_bps {
+            return Some(Chosen { unit: owner, fits: true });
         }
         if !matches!(self.config.mode, Mode::SmartFlow { .. }) || cut == Cut::Drain {
             return self.choose(estimate_bps, found.hash, Some((owner, targets)));

@@ -34,6 +34,8 @@ pub struct Router {
     pub(crate) sweep: Sweep,
     /// A flowlet with more bytes than this is likely to be cut by its size (S62); the highest number: none is.
     pub(crate) push_above: u64,
+    /// Flowlets of a unit that is loaded to less than this stay with it, in bits per second.
+    pub(crate) stay_below_bps: f32,
     /// Whose turn it is, of the active units, when packets are sprayed.
     pub(crate) turn: usize,
 }
@@ -110,6 +112,7 @@ impl Router {
             hand: 0,
             sweep: Sweep::default(),
             push_above: config.push_above(),
+            stay_below_bps: config.stay_below.unwrap_or(0.0) * config.capacity_bps as f32,
             turn: 0,
             config,
         };

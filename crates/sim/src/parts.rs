@@ -28,7 +28,7 @@ pub fn router_config(scenario: &Scenario, seed: u64) -> router::Config {
             Targets::Predicted => router::TargetChoice::Predicted,
         },
         targets_count: router.targets_count,
-        stays: router.stays,
+        stay_below: router.stay_below.map(|share| share.0 as f32),
         follow_at: router.follow_at.map(|share| share.0 as f32),
         push_at: router.push_at.map(|share| share.0 as f32),
         capacity_bps: router.capacity.unwrap_or(units.capacity).0,

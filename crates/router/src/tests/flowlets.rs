@@ -105,19 +105,21 @@ fn a_burst_keeps_flowlets_away_where_there_is_an_alarm() {
 }
 
 #[test]
-fn a_flowlet_behind_a_cut_by_size_stays_if_it_is_to_and_has_room() {
-    // S62. Unit 0 is full when the flow begins at unit 1, and empty, and so the choice, when its next flowlet begins.
-    let second = |stays: bool, after_ns: u64| {
-        let config = Config { stays, choice: Choice::LowestId, lambda: 0.0, ..fixed(2) };
+fn a_flowlet_stays_where_it_is_if_it_is_to_as_long_as_its_unit_is_not_full() {
+    // Unit 0 is full when the flow begins at unit 1, which has 12 Mbit/s, and empty, and so the choice, when its next flowlet begins.
+    let second = |stay_below: Option<f32>, after_ns: u64| {
+        let config = Config { stay_below, choice: Choice::LowestId, lambda: 0.0, ..fixed(2) };
         let mut bench = Bench::new(config);
         bench.feed(0, 2, 13_000_000);
         assert_eq!(bench.packet(1, 1, 50).0, UnitId(1));
-        (1..=255).for_each(|i| bench.feed(i * 400_000, 1, 50));
-        bench.packet(255 * 400_000 + after_ns, 1, 5_000).0
+        (1..=255).for_each(|i| bench.feed(i * 400_000, 1, 600));
+        bench.packet(255 * 400_000 + after_ns, 1, 15_000).0
     };
-    let (by_size_ns, by_gap_ns) = (1_000, 600_000);
-    assert_eq!([second(false, by_size_ns), second(true, by_size_ns)], [UnitId(0), UnitId(1)]);
-    assert_eq!([second(false, by_gap_ns), second(true, by_gap_ns)], [UnitId(0), UnitId(0)]);
+    for after_ns in [1_000, 600_000] {
+        // Behind a cut by size (S62), and behind a gap.
+        let seconds = [None, Some(0.5), Some(0.01)].map(|share| second(share, after_ns));
+        assert_eq!(seconds, [UnitId(0), UnitId(1), UnitId(0)]);
+    }
 }
 
 #[test]

@@ -32,8 +32,8 @@ pub struct Router {
     pub targets_count: u8,
     /// From this share of B on, a flowlet's packets say that its state is to be copied at once (S62). None: no packet does.
     pub push_at: Option<Share>,
-    /// Whether a flowlet behind a cut by size stays with its unit as long as that has room.
-    pub stays: bool,
+    /// A flowlet stays with its unit as long as that is loaded to less than this share. None: it is assigned anew, as published.
+    pub stay_below: Option<Share>,
     /// What it takes a unit to process; unless said, what that is (S41). Less leaves room for bursts that its load meter does
     /// not see (S105).
     pub capacity: Option<Rate>,
@@ -135,7 +135,7 @@ impl Default for Router {
             targets: Targets::Weighted,
             targets_count: 3,
             push_at: None,
-            stays: false,
+            stay_below: None,
             capacity: None,
             start_at: Share(0.9),
             follow_at: None,
