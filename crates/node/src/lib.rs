@@ -8,6 +8,7 @@ pub mod report;
 mod runner;
 mod saved;
 mod settings;
+pub mod stored;
 pub mod threads;
 pub mod units;
 
