@@ -2,7 +2,8 @@
 //!
 //! An [`Experiment`] runs scenarios of [`sim`] with several seeds, puts what came of them beside the published figures, and
 //! says whether it matches them, and whether something of our own is better: claims are code ([`Claim`]), and hold only if
-//! the intervals of the figures do not overlap. This crate reads and writes no files.
+//! the intervals of the figures do not overlap. This crate reads and writes
+//! no files; one experiment runs a Redis of its own, if that is installed.
 //!
 //! ```
 //! use lab::{Lab, Length, experiments};
@@ -21,6 +22,7 @@ mod outcome;
 mod runs;
 mod setup;
 mod statistics;
+mod store;
 mod table;
 mod verdict;
 

@@ -28,6 +28,8 @@ pub struct Outcome {
     pub matched: Verdict,
     /// Whether it is better.
     pub beaten: Verdict,
+    /// Whether what was measured where it ran, beside what was simulated, is as is asked; none if it was not.
+    pub real: Verdict,
     /// What one has to know to read the tables.
     pub notes: Vec<String>,
     /// What it looks like.
@@ -106,8 +108,10 @@ impl Serialize for Outcome {
             seeds: self.seeds,
             matched: self.matched.answer,
             beaten: self.beaten.answer,
+            real: self.real.answer,
             match_claims: &self.matched.claims,
             beat_claims: &self.beaten.claims,
+            real_claims: &self.real.claims,
             notes: &self.notes,
             rows: rows.collect(),
         };
@@ -125,8 +129,10 @@ struct Json<'a> {
     matched: Answer,
     #[serde(rename = "beat")]
     beaten: Answer,
+    real: Answer,
     match_claims: &'a [Judged],
     beat_claims: &'a [Judged],
+    real_claims: &'a [Judged],
     notes: &'a [String],
     rows: Vec<JsonRow<'a>>,
 }

@@ -1,6 +1,6 @@
 //! Outcomes as a page.
 
-use ::lab::{Judged, Outcome, Verdict};
+use ::lab::{Answer, Judged, Outcome, Verdict};
 
 use super::show;
 
@@ -16,7 +16,7 @@ pub fn page(outcomes: &[Outcome], options: &str) -> String {
 }
 
 fn section(outcome: &Outcome, options: &str) -> String {
-    let Outcome { id, title, published, seeds, tables, matched, beaten, notes, .. } = outcome;
+    let Outcome { id, title, published, seeds, tables, matched, beaten, real, notes, .. } = outcome;
     let mut text = format!(
         "\n## {id}\n\n**{title}.** Published: {published}. Made by `rivulet lab run {id}{options}`.\n"
     );
@@ -32,6 +32,9 @@ fn section(outcome: &Outcome, options: &str) -> String {
     }
     text += &verdict("match", matched);
     text += &verdict("beat", beaten);
+    if real.answer != Answer::None {
+        text += &verdict("real", real);
+    }
     if !notes.is_empty() {
         text += "\nNotes:\n\n";
     }

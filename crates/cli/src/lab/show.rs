@@ -1,12 +1,12 @@
 //! An experiment's outcome, for people.
 
-use ::lab::{Estimate, Judged, Metric, Outcome, Profile, Table, Unit, Verdict};
+use ::lab::{Answer, Estimate, Judged, Metric, Outcome, Profile, Table, Unit, Verdict};
 
 use crate::output;
 
 /// What an experiment has shown.
 pub fn outcome(outcome: &Outcome) -> String {
-    let Outcome { id, title, published, seeds, tables, matched, beaten, notes, .. } = outcome;
+    let Outcome { id, title, published, seeds, tables, matched, beaten, real, notes, .. } = outcome;
     let mut text = format!("{id}  {title}\npublished: {published}\n");
     for shown in tables {
         text += &format!("\n{}\n", caption(shown, *seeds));
@@ -18,6 +18,9 @@ pub fn outcome(outcome: &Outcome) -> String {
     }
     text += &verdict("match", matched);
     text += &verdict("beat", beaten);
+    if real.answer != Answer::None {
+        text += &verdict("real", real);
+    }
     for note in notes {
         text += &format!("note: {note}\n");
     }

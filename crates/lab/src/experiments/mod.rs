@@ -5,6 +5,7 @@ mod x01_tracking;
 mod x02_latency;
 mod x03_utilisation;
 mod x04_flowlets;
+mod x05_real;
 mod x05_storage;
 mod x06_adversary;
 mod x10_size;
@@ -18,7 +19,7 @@ use serde::Serialize;
 use crate::chart::Chart;
 use crate::outcome::Outcome;
 use crate::runs::Lab;
-use crate::table::Table;
+use crate::table::{Profile, Table};
 use crate::verdict::{Claim, Verdict};
 
 /// An experiment: what is published, how it is measured again, and what is asked of the result.
@@ -36,6 +37,8 @@ pub struct Experiment {
     pub matches: &'static [Claim],
     /// What is asked of something of our own to be better.
     pub beats: &'static [Claim],
+    /// What is asked of what is measured where it runs, beside what is simulated: judged apart from that.
+    pub real: &'static [Claim],
     #[serde(skip)]
     measure: fn(&mut Lab<'_>) -> Measured,
 }
@@ -68,6 +71,7 @@ impl Experiment {
     /// Runs it, and judges what came of it.
     pub fn run(&self, lab: &mut Lab<'_>) -> Outcome {
         let Measured { tables, charts, notes } = (self.measure)(lab);
+        let is_real = tables.iter().any(|table| table.profile == Profile::Real);
         Outcome {
             id: self.id,
             title: self.title,
@@ -75,6 +79,7 @@ impl Experiment {
             seeds: lab.seeds(),
             matched: Verdict::of(self.matches, &tables),
             beaten: Verdict::of(self.beats, &tables),
+            real: Verdict::of(if is_real { self.real } else { &[] }, &tables),
             tables,
             notes,
             charts,

@@ -38,6 +38,7 @@ pub const X1: Experiment = Experiment {
             Ok(Finding::all([near, at_most_of(f, FOLLOWS, FLOWLET, "area", 0.8)?]))
         },
     }],
+    real: &[],
     measure,
 };
 

@@ -56,6 +56,7 @@ pub const X2: Experiment = Experiment {
         },
         Claim { text: "the same if units follow demand, without an alarm", test: |f| beats(f, FOLLOWS) },
     ],
+    real: &[],
     measure,
 };
 

@@ -35,6 +35,7 @@ pub const X3: Experiment = Experiment {
             Ok(Finding::all([cheap?, kind?]))
         },
     }],
+    real: &[],
     measure,
 };
 

@@ -39,6 +39,7 @@ pub const X4: Experiment = Experiment {
         },
     ],
     beats: &[],
+    real: &[],
     measure,
 };
 

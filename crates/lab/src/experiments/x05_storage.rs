@@ -2,9 +2,9 @@
 
 use super::common::{
     FLOWLET, PERCENTILES, PREDICTED, PUSHED, STAYS, as_fast_as, at_least, at_most_of, drops_no_more, flat,
-    in_mode, paper, series_of_rows, show,
+    in_mode, paper, percentile_chart, series_of_rows, show,
 };
-use super::{Experiment, Measured};
+use super::{Experiment, Measured, x05_real};
 use crate::chart::{Axis, Chart, Mark};
 use crate::gauges;
 use crate::runs::Lab;
@@ -18,7 +18,8 @@ pub const X5: Experiment = Experiment {
     title: "Where states are kept, and how they travel",
     published: "S93, of a NAT: medians 0.67, 0.61 and 0.44 us, tails 168.18, 132.74 and 11.01 us with an external store, with states \
                 fetched on demand, and with states copied ahead; S95: 90.43 % of changes without waiting",
-    workload: "W-B at 4 Gbit/s, P-paper; five functions by the sizes of their states and their costs",
+    workload: "W-B at 4 Gbit/s, P-paper; five functions by the sizes of their states and their costs; and, on whatever runs this, \
+               generated packets through a real NAT, with states in a Redis, at another thread, or in the unit",
     matches: &[
         Claim {
             text: "NAT: a median of at most 0.67 us with states copied ahead, and no packets dropped",
@@ -46,6 +47,7 @@ pub const X5: Experiment = Experiment {
             Ok(Finding::all([share, at_most_of(f, &ours, &row("NAT", AHEAD), "states", 0.5)?]))
         },
     }],
+    real: x05_real::CLAIMS,
     measure,
 };
 
@@ -72,15 +74,15 @@ const FUNCTIONS: [(&str, u32, &str); 5] = [
     ("policer", 48, "440ns"),
 ];
 
-const AHEAD: &str = "ahead";
-const ON_DEMAND: &str = "on demand";
-const NAIVE: &str = "naive store";
-const STORE: &str = "external store";
+pub(super) const AHEAD: &str = "ahead";
+pub(super) const ON_DEMAND: &str = "on demand";
+pub(super) const NAIVE: &str = "naive store";
+pub(super) const STORE: &str = "external store";
 
 /// What of ours is measured with the first function only.
 const OF_THE_FIRST: [&str; 2] = [STAYS, PUSHED];
 
-fn row(function: &str, manner: &str) -> String {
+pub(super) fn row(function: &str, manner: &str) -> String {
     format!("{function}, {manner}")
 }
 
@@ -137,18 +139,23 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         y: Axis::logarithmic("latency at the unit, us"),
         series: series_of_rows(&of_nat, &PERCENTILES, 1e3, Mark::Bars),
     };
+    let real = x05_real::measure(lab.length());
+    let real_chart = real.as_ref().map(|table| Chart {
+        title: "NAT, measured: time of a packet at the unit".to_owned(),
+        ..percentile_chart(table)
+    });
     Measured {
-        tables: vec![table],
-        charts: vec![chart],
+        charts: [chart].into_iter().chain(real_chart).collect(),
         notes: vec![
-            "external store: states are read when a flowlet begins and written when the flow falls silent, over a link as between units, \
-             100 ns for a request; \
-             naive: before and after every packet. The store is simulated: a run against a real one is not among these experiments"
+            "external store: states are read when a flowlet begins and written when the flow falls silent; naive: before and after every \
+             packet. Simulated, over a link as between units, 100 ns for a request"
                 .to_owned(),
+            x05_real::note(real.is_some()),
             "costs of a packet are published for a NAT only: the other functions that look at headers count as much, the IDS five \
              times that"
                 .to_owned(),
             "the papers do not say which percentile the tail is; here it is the 99th".to_owned(),
         ],
+        tables: [table].into_iter().chain(real).collect(),
     }
 }

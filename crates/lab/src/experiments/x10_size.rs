@@ -30,6 +30,7 @@ pub const X10: Experiment = Experiment {
                with no more packets dropped, and at most 1.02 times the units, seed by seed",
         test: beats,
     }],
+    real: &[],
     measure,
 };
 

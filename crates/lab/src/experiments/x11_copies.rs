@@ -38,6 +38,7 @@ pub const X11: Experiment = Experiment {
                three, at lambda = 0.25 and at 0.75",
         test: beats,
     }],
+    real: &[],
     measure,
 };
 

@@ -38,6 +38,7 @@ pub const X12: Experiment = Experiment {
             Ok(Finding::all([limit, Finding::new(ours.is_below(scan), why)]))
         },
     }],
+    real: &[],
     measure,
 };
 

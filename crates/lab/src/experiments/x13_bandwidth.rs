@@ -26,6 +26,7 @@ pub const X13: Experiment = Experiment {
                of changes that go without waiting, seed by seed",
         test: beats,
     }],
+    real: &[],
     measure,
 };
 

@@ -39,6 +39,7 @@ pub const X14: Experiment = Experiment {
             Ok(Finding::new(ours.is_at_least(1.0) && theirs.is_below(ours), why))
         },
     }],
+    real: &[],
     measure,
 };
 

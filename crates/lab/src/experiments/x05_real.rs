@@ -1,0 +1,342 @@
+//! X5 with a real store: packets through a NAT whose flows' states are in a Redis of this machine, or at another unit on a thread of
+//! its own. Measured, not simulated.
+
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::hint::{black_box, spin_loop};
+use std::time::Instant;
+
+use hdrhistogram::Histogram;
+use io::traffic::{Generator, Profile as Traffic, Protocols, Rate, Responder};
+use node::stored::{Accesses, Habit, Peer, Store, Stored};
+use node::{Assembly, Frame, From, Output, Runner};
+use packet::{LinkType, Packet, Pool, Side};
+use policy::{Colour, Policy};
+
+use super::common::show;
+use super::x05_storage::{AHEAD, NAIVE, ON_DEMAND, STORE, row};
+use crate::runs::Length;
+use crate::store::{PROGRAM, Server, ServerError};
+use crate::table::{Kind, Metric, Profile, Row, Table, Unit};
+use crate::verdict::{Claim, Figures, Finding, Missing};
+
+/// What S93 says, of what is measured: in ratios, as the machine is another one.
+pub(super) const CLAIMS: &[Claim] = &[
+    Claim {
+        text: "NAT: the tail (p99) with states copied ahead is a 12th of that with states fetched on demand from another thread",
+        test: |f| tail(f, ON_DEMAND, 12.0),
+    },
+    Claim {
+        text: "NAT: it is a 15th of that with a Redis, which is read when a flowlet begins and written when its flow falls silent",
+        test: |f| tail(f, STORE, 15.0),
+    },
+];
+
+/// The table, among those of the experiment.
+const TABLE: usize = 1;
+
+/// States that do not leave the unit: what all others are compared with.
+const LOCAL: &str = "in the unit";
+
+const PERCENTILES: [(&str, f64); 6] =
+    [("p1", 1.0), ("p25", 25.0), ("p50", 50.0), ("p75", 75.0), ("p99", 99.0), ("p99.9", 99.9)];
+
+/// Beside the percentiles.
+const OTHERS: [Metric; 4] = [
+    Metric { name: "mean", unit: Unit::Ns },
+    Metric { name: "seamless", unit: Unit::Share },
+    Metric { name: "requests a packet", unit: Unit::Ratio },
+    Metric { name: "bytes a packet", unit: Unit::Ratio },
+];
+
+/// Times that each is measured, in turn with the others.
+const ROUNDS: usize = 10;
+
+/// T, in nanoseconds (S30).
+const GAP_NS: u64 = 500_000;
+
+/// What takes longer counts as this, in nanoseconds.
+const LATENCY_MAX_NS: u64 = 10_000_000_000;
+
+/// A NAT for TCP and UDP.
+const POLICY: &str = "settings { flows: 4096 } Port<0> inside; Port<1> outside; \
+     NAT n { external: [203.0.113.1-203.0.113.4] }; pipelet main { inside <-> n <-> outside; }";
+
+fn tail(f: &Figures<'_>, manner: &str, least: f64) -> Result<Finding, Missing> {
+    let theirs = f.of(TABLE, &row("NAT", manner), "p99")?;
+    let ratio = theirs.over(f.of(TABLE, &row("NAT", AHEAD), "p99")?);
+    let holds = ratio.as_ref().is_some_and(|ratio| ratio.is_at_least(least));
+    let shown = ratio.map_or_else(|| "-".to_owned(), |ratio| show(&ratio, 1.0, ""));
+    Ok(Finding::new(holds, format!("{shown} times as long, asked is {least}")))
+}
+
+/// The table; none if no server is installed.
+pub(super) fn measure(length: Length) -> Option<Table> {
+    let rows = match Server::start() {
+        Ok(server) => rows(&server, length),
+        Err(ServerError::NotInstalled) => return None,
+        Err(error) => Err(error.to_string()),
+    };
+    let failed = |why| {
+        let row =
+            Row::of(row("NAT", STORE), Kind::Baseline, vec![Vec::new(); PERCENTILES.len() + OTHERS.len()]);
+        vec![Row { failures: vec![why], ..row }]
+    };
+    let percentiles = PERCENTILES.map(|(name, _)| Metric { name, unit: Unit::Ns });
+    Some(Table {
+        title: format!("time of a packet at the unit; intervals over {ROUNDS} rounds in turn"),
+        profile: Profile::Real,
+        metrics: percentiles.into_iter().chain(OTHERS).collect(),
+        rows: rows.unwrap_or_else(failed),
+    })
+}
+
+/// What one has to know of the table, or why there is none.
+pub(super) fn note(is_there: bool) -> String {
+    match is_there {
+        true => "REAL: generated packets, both directions, through a NAT, one after the other, each at its time or when the one before \
+                 it is through: the time of a packet is that of the NAT and of what it waits for, not that of others before it. The \
+                 Redis is on the same machine, behind a Unix socket. On demand, and ahead: as if every flowlet came from another unit, on \
+                 a thread of its own, which sleeps when it has nothing to do"
+            .to_owned(),
+        false => format!("REAL is left out: there is no `{PROGRAM}` here; Debian's package `redis-server` has it"),
+    }
+}
+
+/// Its rows.
+///
+/// # Errors
+/// If something cannot be measured, or what leaves the NAT is not what it is to be.
+fn rows(server: &Server, length: Length) -> Result<Vec<Row>, String> {
+    let packets = match length {
+        Length::Smoke => 500,
+        Length::Quick => 5_000,
+        Length::Full => 20_000,
+    };
+    let trace = Trace::new(packets)?;
+    let mut rows: Vec<(&str, Kind, Vec<Vec<f64>>)> = vec![
+        (NAIVE, Kind::Baseline, Vec::new()),
+        (STORE, Kind::Baseline, Vec::new()),
+        (ON_DEMAND, Kind::Baseline, Vec::new()),
+        (AHEAD, Kind::Faithful, Vec::new()),
+        (LOCAL, Kind::Bound, Vec::new()),
+    ];
+    for _ in 0..ROUNDS {
+        for (manner, _, values) in &mut rows {
+            let figures = trace.measure(manner, server).map_err(|why| format!("{manner}: {why}"))?;
+            values.resize(figures.len(), Vec::new());
+            values.iter_mut().zip(figures).for_each(|(values, figure)| values.extend(figure));
+        }
+    }
+    Ok(rows.into_iter().map(|(manner, kind, values)| Row::of(row("NAT", manner), kind, values)).collect())
+}
+
+/// Packets from both sides, and what is to become of them.
+struct Trace {
+    frames: Vec<Arriving>,
+    /// The bytes of the packets that leave, in order.
+    expected: Vec<Vec<u8>>,
+}
+
+/// A packet that comes in.
+struct Arriving {
+    at_ns: u64,
+    port: u16,
+    data: Vec<u8>,
+}
+
+impl Trace {
+    /// So many packets of a few flows from the inside, what the NAT alone makes of them, and what servers answer to that.
+    fn new(packets: u64) -> Result<Trace, String> {
+        let traffic = Traffic {
+            packets: Some(packets),
+            flows: 16,
+            rate: Rate::PacketsPerSecond(50_000.0),
+            protocols: Protocols { tcp: 0.75, udp: 0.25, icmp: 0.0, fragments: 0.0 },
+            ipv6_share: 0.0,
+            replies: false,
+            ..Traffic::default()
+        };
+        let mut generator = Generator::new(&traffic).map_err(|error| error.to_string())?;
+        let mut responder = Responder::new(traffic.answer);
+        let mut runner = Runner::new(assembly()?, "NAT");
+        let mut trace = Trace { frames: Vec::new(), expected: Vec::new() };
+        while let Some(frame) = generator.next() {
+            let mut arriving =
+                Some(Arriving { at_ns: frame.timestamp_ns, port: 0, data: frame.data.to_vec() });
+            while let Some(Arriving { at_ns, port, data }) = arriving.take() {
+                let mut sent = Sent::default();
+                let frame = Frame {
+                    timestamp_ns: at_ns,
+                    link: LinkType::Ethernet,
+                    wire_len: data.len() as u32,
+                    data: &data,
+                };
+                let Ok(()) = runner.receive(frame, From::Port(port), &mut sent);
+                let Ok(()) = runner.flush(&mut sent);
+                let to_servers = sent.packets.iter().find(|(port, _)| *port == 1);
+                let answer = to_servers.and_then(|(_, sent)| responder.respond(sent).ok());
+                arriving = answer.map(|answer| Arriving { at_ns, port: 1, data: answer.to_vec() });
+                trace.expected.extend(sent.packets.into_iter().map(|(_, data)| data));
+                trace.frames.push(Arriving { at_ns, port, data });
+            }
+        }
+        Ok(trace)
+    }
+
+    /// Plays it once, with states where this manner has them: a value for each metric, if there is one.
+    fn measure(&self, manner: &str, server: &Server) -> Result<Vec<Option<f64>>, String> {
+        let chain = assembly()?.chain;
+        let states = || server.states().map_err(|error| error.to_string());
+        let peer = |is_ahead| Peer::start(assembly()?.chain, is_ahead).map_err(|error| error.to_string());
+        let (latency, accesses) = match manner {
+            NAIVE => self.play(stored(chain, states()?, Habit::EveryPacket)?),
+            STORE => self.play(stored(chain, states()?, Habit::EveryFlowlet)?),
+            ON_DEMAND => self.play(stored(chain, peer(false)?, Habit::EveryFlowlet)?),
+            AHEAD => self.play(stored(chain, peer(true)?, Habit::EveryFlowlet)?),
+            _ => self.play(stored(chain, HashMap::new(), Habit::Never)?),
+        }?;
+        let Accesses { reads, at_hand, writes, bytes } = accesses;
+        let packets = self.frames.len() as f64;
+        let percentiles =
+            PERCENTILES.map(|(_, percentile)| Some(latency.value_at_percentile(percentile) as f64));
+        let seamless = (reads > 0).then(|| at_hand as f64 / reads as f64);
+        let others = [
+            Some(latency.mean()),
+            seamless,
+            Some((reads + writes) as f64 / packets),
+            Some(bytes as f64 / packets),
+        ];
+        Ok(percentiles.into_iter().chain(others).collect())
+    }
+
+    /// Plays it once through a unit, each packet at its time, or when the one before it is through: how long each took there, and
+    /// what was asked of the store.
+    fn play<S: Store<Error: Display>>(
+        &self,
+        mut unit: Stored<S>,
+    ) -> Result<(Histogram<u64>, Accesses), String> {
+        let mut latency =
+            Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).map_err(|error| error.to_string())?;
+        let (mut pool, mut out) = (Pool::new(64), Vec::new());
+        let mut expected = self.expected.iter();
+        let first_ns = self.frames.first().map_or(0, |frame| frame.at_ns);
+        let began = Instant::now();
+        for frame in &self.frames {
+            loop {
+                let now_ns = first_ns + began.elapsed().as_nanos() as u64;
+                unit.pass_time(now_ns.min(frame.at_ns)).map_err(|error| error.to_string())?;
+                if now_ns >= frame.at_ns {
+                    break;
+                }
+                spin_loop();
+            }
+            let packet = frame.packet(&mut pool).ok_or("there is no buffer for a packet")?;
+            let start = Instant::now();
+            unit.process(packet, &mut out, &mut pool).map_err(|error| error.to_string())?;
+            latency.saturating_record(black_box(start.elapsed()).as_nanos() as u64);
+            for packet in out.drain(..) {
+                if expected.next().is_none_or(|expected| expected != packet.data()) {
+                    return Err("a packet leaves that the chain alone does not send".to_owned());
+                }
+                pool.give(packet);
+            }
+        }
+        match expected.next() {
+            None => Ok((latency, unit.accesses())),
+            Some(_) => Err("a packet does not leave that the chain alone sends".to_owned()),
+        }
+    }
+}
+
+impl Arriving {
+    /// It is received.
+    fn packet(&self, pool: &mut Pool) -> Option<Packet> {
+        let mut packet = pool.take(&self.data)?;
+        let meta = packet.meta_mut();
+        meta.transit.timestamp_ns = self.at_ns;
+        meta.transit.ingress = self.port;
+        meta.transit.side = if self.port == 0 { Side::Inside } else { Side::Outside };
+        meta.wire_len = self.data.len() as u32;
+        meta.link = LinkType::Ethernet;
+        Some(packet)
+    }
+}
+
+fn stored<S: Store>(chain: Box<chain::Chain>, store: S, habit: Habit) -> Result<Stored<S>, String> {
+    Stored::new(chain, store, habit, GAP_NS).map_err(|error| error.to_string())
+}
+
+fn assembly() -> Result<Assembly, String> {
+    let policy = Policy::read("nat", POLICY, &mut |_| Err(String::new()));
+    let policy = policy.map_err(|report| report.render(Colour::Off))?;
+    node::assemble(&policy, &functions::registry(), 1, None).map_err(|wrong| format!("{wrong:?}"))
+}
+
+/// Packets that left, with their ports.
+#[derive(Default)]
+struct Sent {
+    packets: Vec<(u16, Vec<u8>)>,
+}
+
+impl Output for Sent {
+    type Error = std::convert::Infallible;
+
+    fn packet(&mut self, port: u16, packet: &Packet) -> Result<(), Self::Error> {
+        self.packets.push((port, packet.data().to_vec()));
+        Ok(())
+    }
+
+    fn alert(&mut self, _function: &str, _alert: &nf::Alert) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    fn event(&mut self, _function: &str, _event: nf::Event<'_>) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    fn flow(&mut self, _report: &nf::FlowReport, _now_ns: u64) -> Result<(), Self::Error> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What leaves is compared with what the chain alone sends, whenever this is measured: so there are no failures.
+    #[test]
+    fn states_in_a_real_store_change_nothing() {
+        let Some(table) = measure(Length::Smoke) else {
+            assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{}", note(false));
+            return println!("SKIPPED: {}", note(false));
+        };
+        assert_eq!(table.rows.len(), 5, "{table:?}");
+        assert!(table.rows.iter().all(|row| row.failures.is_empty()), "{table:?}");
+        let get = |manner: &str, metric: &str| table.get(&row("NAT", manner), metric).unwrap();
+        let requests = [NAIVE, STORE, ON_DEMAND, LOCAL].map(|manner| get(manner, "requests a packet").median);
+        assert_eq!((requests[0], requests[3]), (2.0, 0.0));
+        assert_eq!(requests[1], requests[2], "the same flowlets");
+        assert!(0.0 < requests[1] && requests[1] < 1.0, "{requests:?}");
+        assert_eq!(get(STORE, "seamless").median, 0.0);
+        // Two requests to another process take more than a microsecond, whatever the machine.
+        let naive = ["p1", "p50", "p99", "mean"].map(|metric| get(NAIVE, metric).low);
+        assert!(naive.iter().all(|&ns| ns > 1e3), "{naive:?}");
+        let slowest = get(STORE, "p99.9").low;
+        assert!(slowest > get(LOCAL, "p50").high && slowest > 1e3, "{slowest}");
+    }
+
+    #[test]
+    fn what_leaves_is_compared() {
+        let mut trace = Trace::new(50).unwrap();
+        let play = |trace: &Trace| {
+            let unit = stored(assembly().unwrap().chain, HashMap::new(), Habit::EveryPacket).unwrap();
+            trace.play(unit).map(|(latency, _)| latency.len())
+        };
+        assert_eq!(play(&trace), Ok(trace.frames.len() as u64));
+        let last = trace.expected.pop().unwrap();
+        assert!(play(&trace).unwrap_err().contains("does not send"));
+        trace.expected.extend([last.clone(), last]);
+        assert!(play(&trace).unwrap_err().contains("does not leave"));
+    }
+}
