@@ -101,12 +101,14 @@ pub const PREDICTED: &str = "plus: predicted target";
 pub const HEADROOM: &str = "plus: headroom of 10 %";
 /// Flowlets, and the last 5 ms of load count on their own, too.
 pub const ALARM: &str = "plus: fast alarm";
-/// Flowlets, and those behind a cut by size stay where they are if there is room.
-pub const STAYS: &str = "plus: stays behind a cut";
+/// Flowlets, and they stay with their units as long as these are not full.
+pub const STAYS: &str = "plus: flowlets stay";
 /// Flowlets, and states are copied before a cut by size is to come.
 pub const PUSHED: &str = "plus: pushed before a cut";
 /// Flowlets, and there are as many units as all that comes asks for.
 pub const FOLLOWS: &str = "plus: follows demand";
+/// Both, and a tenth more units than that: what `rivulet run` does unless it is told otherwise.
+pub const BOTH: &str = "plus: follows, and flowlets stay";
 
 /// The baselines that assign flows.
 pub const FLOW_MODES: [&str; 3] = [FLOW, SMART_100, SMART_50];
@@ -127,9 +129,13 @@ pub fn in_mode(setup: &Setup, mode: &str) -> Subject {
             (Kind::Plus, setup)
         }
         ALARM => (Kind::Plus, setup.with("router.mode", FLOWLET).with("router.alarm_buckets", 10)),
-        STAYS => (Kind::Plus, setup.with("router.mode", FLOWLET).with("router.stays", toml("true"))),
+        STAYS => (Kind::Plus, setup.with("router.mode", FLOWLET).with("router.stay_below", 0.95)),
         PUSHED => (Kind::Plus, setup.with("router.mode", FLOWLET).with("router.push_at", 0.9)),
         FOLLOWS => (Kind::Plus, setup.with("router.mode", FLOWLET).with("router.follow_at", 1.0)),
+        BOTH => {
+            let setup = setup.with("router.mode", FLOWLET);
+            (Kind::Plus, setup.with("router.follow_at", 0.9).with("router.stay_below", 0.95))
+        }
         mode => (Kind::Baseline, setup.with("router.mode", mode)),
     };
     Subject::new(mode, kind, setup)

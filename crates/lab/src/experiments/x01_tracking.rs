@@ -3,8 +3,8 @@
 use sim::Report;
 
 use super::common::{
-    ALARM, FLOW, FLOW_MODES, FLOWLET, FOLLOWS, HEADROOM, PACKET, PREDICTED, RSS, SMART_50, SMART_100,
-    at_least, at_most_of, below_all, in_mode, in_modes, paper, up_and_down,
+    ALARM, BOTH, FLOW, FLOW_MODES, FLOWLET, FOLLOWS, HEADROOM, PACKET, PREDICTED, RSS, SMART_50, SMART_100,
+    STAYS, at_least, at_most_of, below_all, in_mode, in_modes, paper, up_and_down,
 };
 use super::{Experiment, Measured};
 use crate::chart::{Axis, Chart, Mark, Series};
@@ -58,8 +58,8 @@ const GAUGES: &[&Gauge] = &[
 pub const ORACLE: &str = "oracle";
 
 /// The modes of X1, X2 and X3.
-pub const MODES: [&str; 10] =
-    [FLOWLET, FLOW, SMART_100, SMART_50, PACKET, RSS, PREDICTED, HEADROOM, ALARM, FOLLOWS];
+pub const MODES: [&str; 12] =
+    [FLOWLET, FLOW, SMART_100, SMART_50, PACKET, RSS, PREDICTED, HEADROOM, ALARM, FOLLOWS, STAYS, BOTH];
 
 /// The scenario of X1, X2 and X3: their runs are the same.
 pub fn base(length: Length) -> Setup {
@@ -80,7 +80,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
             "the oracle knows each epoch's demand before, and has just as many units as can hold it".to_owned(),
             "rss:128:100ms stands for RSS++-like schemes: 128 buckets of flows, moved every 100 ms to balance load"
                 .to_owned(),
-            "follows demand: its settings were chosen with seeds 1001 to 1005, on which nothing is measured here".to_owned(),
+            "follows demand, flowlets stay: their settings were chosen with seeds 1001 to 1005, on which nothing is measured here".to_owned(),
             "the figure shows seed 1".to_owned(),
         ],
     }

@@ -1,8 +1,9 @@
 //! X2: how long packets take, by mode and by load.
 
 use super::common::{
-    ALARM, FLOW, FLOWLET, FOLLOWS, NO_MORE, SMART_50, SMART_100, as_fast_as, at, at_load, at_most,
-    at_most_of, drops_no_more, faster, here, in_modes, paper, percentile_chart, show, strict, up_and_down,
+    ALARM, BOTH, FLOW, FLOWLET, FOLLOWS, NO_MORE, SMART_50, SMART_100, STAYS, as_fast_as, at, at_load,
+    at_most, at_most_of, drops_no_more, faster, here, in_modes, paper, percentile_chart, show, strict,
+    up_and_down,
 };
 use super::x01_tracking::{MODES, base};
 use super::{Experiment, Measured};
@@ -78,7 +79,7 @@ const SWEEP_GAUGES: &[&Gauge] =
 const SWEEP_MODES: [&str; 4] = [FLOWLET, FLOW, SMART_100, SMART_50];
 
 /// Modes with strict servers.
-const SERVER_MODES: [&str; 6] = [FLOWLET, FLOW, SMART_100, SMART_50, ALARM, FOLLOWS];
+const SERVER_MODES: [&str; 8] = [FLOWLET, FLOW, SMART_100, SMART_50, ALARM, FOLLOWS, STAYS, BOTH];
 
 /// The demand of X1, times these; 1 is in both.
 const LOADS_FULL: [f64; 6] = [0.25, 0.5, 0.75, 1.0, 1.5, 2.0];

@@ -1,7 +1,7 @@
 //! X11: to how many units states are copied ahead, and what having one is worth.
 
 use super::common::{
-    FLOWLET, PUSHED, STAYS, drops_no_more, faster, in_mode, paper, predicted, show, up_and_down,
+    BOTH, FLOWLET, PUSHED, STAYS, drops_no_more, faster, in_mode, paper, predicted, show, up_and_down,
 };
 use super::{Experiment, Measured};
 use crate::chart::{Axis, Chart, Mark, Series};
@@ -102,7 +102,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         Subject::new(ours(lambda), Kind::Plus, predicted(setup.clone()).with("router.lambda", lambda))
     }));
     // With the published K and lambda.
-    subjects.extend([STAYS, PUSHED].map(|mode| in_mode(&setup, mode)));
+    subjects.extend([STAYS, PUSHED, BOTH].map(|mode| in_mode(&setup, mode)));
     let table = Table::measure(lab, "by K and lambda", Profile::Paper, GAUGES, &subjects)
         .paper(&row(3, 0.0), "p99", 107e3)
         .paper(&row(3, HIGH), "p99", 6.8e3)
