@@ -78,6 +78,16 @@ pub fn prefetch<T>(address: *const T) {
     let _ = address;
 }
 
+/// Asks for all cache lines of a value, as [`prefetch`] does for one.
+#[inline(always)]
+pub fn prefetch_all<T>(value: *const T) {
+    let bytes = value.cast::<u8>();
+    (0..size_of::<T>()).step_by(LINE).for_each(|at| prefetch(bytes.wrapping_add(at)));
+    if align_of::<T>() < LINE {
+        prefetch(bytes.wrapping_add(size_of::<T>().saturating_sub(1)));
+    }
+}
+
 /// Which of eight words equal `wanted`: bits `2 * i` and `2 * i + 1` are set if word `i` does.
 #[inline(always)]
 pub fn equal_mask(words: &[u32; 8], wanted: u32) -> u32 {

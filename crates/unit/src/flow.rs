@@ -97,8 +97,7 @@ impl<P> Flow<P> {
     /// All of it is on its way to the cache.
     #[inline]
     pub fn prefetch(&self) {
-        let line = std::ptr::from_ref(self).cast::<[u8; 64]>();
-        (0..size_of::<Self>().div_ceil(64)).for_each(|at| packet::memory::prefetch(line.wrapping_add(at)));
+        packet::memory::prefetch_all(self);
     }
 
     /// Whether the unit has nothing to do with the flow any more.

@@ -12,8 +12,9 @@ use crate::{
     timers::NEVER_NS,
 };
 
-/// What a unit knows of the flow that has a slot, whether or not it has anything to do with it now.
+/// What a unit knows of the flow that has a slot, whether or not it has anything to do with it now: a cache line.
 #[derive(Clone, Debug, Hash)]
+#[repr(align(64))]
 pub(crate) struct Slot<P> {
     generation: u32,
     /// The flow of this generation is over: its state ends where it is, or comes.
@@ -49,6 +50,8 @@ impl Gone {
         cx.out.forwarded.push((self.owner, Stamp { epoch: self.epoch, handover, ..stamp }, packet));
     }
 }
+
+const _: () = assert!(size_of::<Slot<()>>() == 64);
 
 impl<P> Default for Slot<P> {
     fn default() -> Slot<P> {

@@ -25,6 +25,14 @@ impl<P> Slots<P> {
         packet::memory::prefetch(self.places.as_ptr().wrapping_add(slot as usize));
     }
 
+    /// A slot is on its way to the cache, if anything is known of it.
+    #[inline]
+    pub fn prefetch_slot(&self, slot: u32) {
+        if let Some(slot) = self.get(slot) {
+            packet::memory::prefetch_all(slot);
+        }
+    }
+
     /// A slot; none if nothing is known of it.
     #[inline]
     pub fn get(&self, slot: u32) -> Option<&Slot<P>> {

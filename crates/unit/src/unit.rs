@@ -50,7 +50,13 @@ impl<E: Engine> Unit<E> {
         self.slots.prefetch(slot);
     }
 
-    /// Second pass: so is the flow itself.
+    /// Second pass, if there are so many packets that it pays: so is the slot.
+    #[inline]
+    pub fn prefetch_slot(&self, slot: u32) {
+        self.slots.prefetch_slot(slot);
+    }
+
+    /// Last pass: so is the flow itself.
     #[inline]
     pub fn prefetch_flow(&self, slot: u32) {
         if let Some(slot) = self.slots.get(slot) {
