@@ -140,6 +140,12 @@ impl Account {
 }
 
 impl Checks {
+    /// The account of the flow in this slot is on its way to the cache.
+    #[inline]
+    pub fn prefetch(&self, slot: u32) {
+        packet::memory::prefetch_all(self.flows.as_ptr().wrapping_add(slot as usize));
+    }
+
     /// The router has numbered a packet.
     #[inline]
     pub fn stamped(&mut self, flow: FlowId, clock: u64) {

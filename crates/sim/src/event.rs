@@ -1,5 +1,7 @@
 //! The queue of what is going to happen.
 
+use std::ops::RangeInclusive;
+
 /// Bits of a time's digit.
 const DIGIT_BITS: u32 = 6;
 
@@ -8,6 +10,9 @@ const DIGITS: usize = 1 << DIGIT_BITS;
 
 /// Digits of a time.
 const LEVELS: usize = u64::BITS.div_ceil(DIGIT_BITS) as usize;
+
+/// So many events that move together are shown: few enough for the cache, and enough that what they are about comes in time.
+const SHOWN: RangeInclusive<usize> = 4..=256;
 
 /// Events in order of time; those of one moment in the order in which they were added.
 ///
@@ -58,11 +63,15 @@ impl<T: Copy> EventQueue<T> {
         self.next_ns
     }
 
-    /// Takes the next event. Its time is the present from then on.
+    /// Takes the next event. Its time is the present from then on. Most events are shown a few of them ahead, several at a
+    /// time, so that what they are about may be brought to the cache.
     #[inline]
-    pub fn pop(&mut self) -> Option<(u64, T)> {
-        if self.present().len() == self.taken {
-            self.advance();
+    pub fn pop(&mut self, show: impl FnMut(&[(u64, T)])) -> Option<(u64, T)> {
+        if self.present().len() == self.taken
+            && let Some(alone) = self.advance(show)
+        {
+            self.next_ns = self.first_ns();
+            return Some(alone);
         }
         let (taken, present) = (self.taken, self.present());
         let (next, is_last) = (*present.get(taken)?, taken + 1 == present.len());
@@ -111,23 +120,31 @@ impl<T: Copy> EventQueue<T> {
         }
     }
 
-    /// The present becomes the time of the next event: all of its bucket move to lower ones.
+    /// The present becomes the time of the next event: all of its bucket move to lower ones; one that is alone there is taken.
     #[inline]
-    fn advance(&mut self) {
+    fn advance(&mut self, mut show: impl FnMut(&[(u64, T)])) -> Option<(u64, T)> {
         self.present().clear();
         self.taken = 0;
-        let Some((level, digit)) = self.lowest() else { return };
+        let (level, digit) = self.lowest()?;
         self.filled[level] &= !(1 << digit);
         if self.filled[level] == 0 {
             self.levels &= !(1 << level);
         }
         self.now_ns = self.next_ns;
-        if level > 0 {
-            let at = level * DIGITS + digit;
-            let mut moving = std::mem::take(&mut self.buckets[at]);
-            moving.drain(..).for_each(|(at_ns, event)| self.add(at_ns, event));
-            self.buckets[at] = moving; // It keeps its memory.
+        if level == 0 {
+            return None;
         }
+        let at = level * DIGITS + digit;
+        if self.buckets[at].len() == 1 {
+            return self.buckets[at].pop();
+        }
+        let mut moving = std::mem::take(&mut self.buckets[at]);
+        if SHOWN.contains(&moving.len()) {
+            show(&moving);
+        }
+        moving.drain(..).for_each(|(at_ns, event)| self.add(at_ns, event));
+        self.buckets[at] = moving; // It keeps its memory.
+        None
     }
 }
 
@@ -163,7 +180,7 @@ mod tests {
                     None => {
                         let first = model.iter().copied().min();
                         prop_assert_eq!(queue.next_ns(), first.map_or(u64::MAX, |(at, _)| at));
-                        prop_assert_eq!(queue.pop(), first);
+                        prop_assert_eq!(queue.pop(|_| {}), first);
                         model.retain(|&event| Some(event) != first);
                         now = first.map_or(now, |(at, _)| at);
                     }
@@ -176,8 +193,8 @@ mod tests {
     fn what_should_have_happened_happens_now() {
         let mut queue = EventQueue::new();
         queue.push(10, 'a');
-        assert_eq!(queue.pop(), Some((10, 'a')));
+        assert_eq!(queue.pop(|_| {}), Some((10, 'a')));
         queue.push(3, 'b');
-        assert_eq!((queue.pop(), queue.pop()), (Some((10, 'b')), None));
+        assert_eq!((queue.pop(|_| {}), queue.pop(|_| {})), (Some((10, 'b')), None));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use proto::UnitId;
+use proto::{Message, UnitId};
 use unit::Unit;
 
 use crate::engine::{Counting, Packet};
@@ -19,10 +19,20 @@ pub struct Server {
     pub wake_ns: u64,
     /// When the unit's timer is looked at next; `u64::MAX`: it needs none.
     pub timer_ns: u64,
-    /// What waits, in the order in which it came, and since when.
-    queue: VecDeque<(u32, u64)>,
+    /// What waits, in the order in which it came.
+    queue: VecDeque<Waiting>,
     /// Messages that wait for the unit to be done with a packet.
-    inbox: VecDeque<u32>,
+    inbox: VecDeque<Waiting>,
+}
+
+/// A parcel that waits.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    parcel: u32,
+    /// The slot of its flow.
+    slot: u32,
+    /// Since when it is in the queue; `u64::MAX`: it is not, or not any more.
+    since_ns: u64,
 }
 
 impl Server {
@@ -44,21 +54,46 @@ impl Server {
         self.unit.engine().free_ns()
     }
 
-    /// Adds a parcel to the queue.
+    /// Adds a parcel to the queue, of the flow in this slot.
     #[inline]
-    pub fn queue(&mut self, parcel: u32, now_ns: u64) {
-        self.queue.push_back((parcel, now_ns));
+    pub fn queue(&mut self, parcel: u32, slot: u32, now_ns: u64) {
+        self.queue.push_back(Waiting { parcel, slot, since_ns: now_ns });
     }
 
-    /// Adds a message that goes before the queue.
-    pub fn deliver(&mut self, parcel: u32) {
-        self.inbox.push_back(parcel);
+    /// Adds a parcel that goes before the queue, of the flow in this slot.
+    #[inline]
+    pub fn deliver(&mut self, parcel: u32, slot: u32) {
+        self.inbox.push_back(Waiting { parcel, slot, since_ns: u64::MAX });
     }
 
     /// What the unit does next, and since when that has been in the queue; `u64::MAX`: it has not, or not any more.
     #[inline]
     pub fn next(&mut self) -> Option<(u32, u64)> {
-        self.inbox.pop_front().map(|parcel| (parcel, u64::MAX)).or_else(|| self.queue.pop_front())
+        let next = self.inbox.pop_front().or_else(|| self.queue.pop_front())?;
+        Some((next.parcel, next.since_ns))
+    }
+
+    /// What waits, from the first one on.
+    #[inline]
+    fn waiting(&self, place: usize) -> Option<&Waiting> {
+        let in_queue = place.checked_sub(self.inbox.len());
+        in_queue.map_or_else(|| self.inbox.get(place), |place| self.queue.get(place))
+    }
+
+    /// The next ones of what waits, and what the unit knows of their flows, are on their way to the cache. Where one thing says
+    /// where the next is, that is asked for when the unit has come one further.
+    #[inline]
+    pub fn prefetch(&self, parcels: &Slab<Parcel>) {
+        if let Some(third) = self.waiting(2) {
+            parcels.prefetch(third.parcel);
+            self.unit.prefetch(third.slot);
+        }
+        if let Some(second) = self.waiting(1) {
+            self.unit.prefetch_slot(second.slot);
+        }
+        if let Some(first) = self.waiting(0) {
+            self.unit.prefetch_flow(first.slot);
+        }
     }
 
     /// Whether a message is next.
@@ -80,8 +115,9 @@ impl Server {
     }
 }
 
-/// What is on its way to a unit, or waits there.
+/// What is on its way to a unit, or waits there. On cache lines of its own: so many come that each line counts.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub enum Parcel {
     /// A packet.
     Packet {
@@ -97,8 +133,29 @@ pub enum Parcel {
         /// From a unit; none: the router.
         from: Option<UnitId>,
         /// The message.
-        message: proto::Message,
+        message: Message,
     },
+}
+
+impl Parcel {
+    /// The slot of the flow that it is of or about, if it is one.
+    #[inline]
+    pub fn slot(&self) -> Option<u32> {
+        match self {
+            Parcel::Packet { stamp, .. } => Some(stamp.flow.slot),
+            Parcel::Message { message, .. } => match message {
+                Message::Release { flow, .. }
+                | Message::Adopt { flow, .. }
+                | Message::Pull { flow, .. }
+                | Message::State { flow, .. }
+                | Message::Taken { flow, .. }
+                | Message::Replica { flow, .. }
+                | Message::Expire { flow, .. }
+                | Message::End { flow } => Some(flow.slot),
+                Message::Drain | Message::Drained => None,
+            },
+        }
+    }
 }
 
 /// Things under way, by number.
@@ -129,6 +186,12 @@ impl<T> Slab<T> {
                 (self.things.len() - 1) as u32
             }
         }
+    }
+
+    /// The one with this number is on its way to the cache.
+    #[inline]
+    pub fn prefetch(&self, number: u32) {
+        packet::memory::prefetch_all(self.things.as_ptr().wrapping_add(number as usize));
     }
 
     /// The one with this number.

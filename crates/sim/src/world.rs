@@ -1,5 +1,6 @@
 //! The loop: what happens next, and what follows from it.
 
+mod ahead;
 mod routing;
 mod sending;
 mod serving;
@@ -11,6 +12,7 @@ use router::{Order, Router};
 use unit::{Outbox, Unit};
 use usage::{Epoch, Epochs};
 
+use self::ahead::Ahead;
 use crate::arrivals::Arrivals;
 use crate::checks::{Checked, Checks, Violation};
 use crate::engine::{Counting, Packet, Processed};
@@ -55,6 +57,17 @@ impl Event {
             false => Event::Delivered { unit, parcel },
         }
     }
+
+    /// What arrives, and at which unit, if it does at one.
+    #[inline]
+    fn arrival(self) -> Option<(UnitId, u32)> {
+        match self {
+            Event::Arrived { unit, parcel }
+            | Event::Queued { unit, parcel }
+            | Event::Delivered { unit, parcel } => Some((unit, parcel)),
+            _ => None,
+        }
+    }
 }
 
 /// Everything, at one moment.
@@ -92,6 +105,7 @@ pub struct World {
     outbox: Outbox<Packet>,
     processed: Vec<Processed>,
     ended: Vec<(proto::FlowId, u64)>,
+    coming: Vec<(UnitId, u32)>,
 }
 
 /// What a run has come to.
@@ -153,6 +167,7 @@ impl World {
             outbox: Outbox::default(),
             processed: Vec::new(),
             ended: Vec::new(),
+            coming: Vec::new(),
         };
         for unit in (0..units.count.min).map(UnitId) {
             world.switch_on(unit);
@@ -244,11 +259,17 @@ impl World {
 
     /// The next event happens.
     fn happen(&mut self) -> Result<(), Violation> {
-        match self.events.pop() {
+        let mut ahead = Ahead {
+            parcels: &self.parcels,
+            servers: &self.servers,
+            checks: &self.checks,
+            coming: &mut self.coming,
+        };
+        match self.events.pop(|events| ahead.show(events)) {
             Some((_, Event::Arrived { unit, parcel })) => self.arrive_at_unit(unit, parcel),
             Some((_, Event::Queued { unit, parcel })) => self.queue(unit, parcel),
             Some((_, Event::Delivered { unit, parcel })) => {
-                self.servers[unit.index()].deliver(parcel);
+                self.deliver(unit, parcel);
                 self.serve(unit)
             }
             Some((_, Event::Returned { parcel })) => {

@@ -1,5 +1,7 @@
 //! Packets of a made-up trace.
 
+use packet::memory::prefetch;
+
 use super::Arriving;
 use super::profile::{Fitted, Shape};
 use super::rate::Warp;
@@ -152,7 +154,11 @@ impl Iterator for TracePackets {
             self.begin(self.next_flow_ns, bytes, bytes);
             self.next_flow_ns += self.until_next_flow();
         }
-        let (natural_ns, place) = self.queue.pop()?;
+        let flows = self.flows.as_ptr();
+        let show = |events: &[(u64, u32)]| {
+            events.iter().for_each(|&(_, place)| prefetch(flows.wrapping_add(place as usize)));
+        };
+        let (natural_ns, place) = self.queue.pop(show)?;
         let (flow, len, until_next_ns) = self.send(place);
         match until_next_ns {
             Some(until_ns) => self.queue.push(natural_ns + until_ns as u64, place),

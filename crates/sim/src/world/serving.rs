@@ -21,10 +21,24 @@ impl World {
     /// A parcel goes into a unit's queue.
     #[inline]
     pub(super) fn queue(&mut self, unit: UnitId, parcel: u32) -> Result<(), Violation> {
+        let slot = self.slot_of(parcel);
         let server = &mut self.servers[unit.index()];
-        server.queue(parcel, self.now_ns);
+        server.queue(parcel, slot, self.now_ns);
         self.epochs.queued(server.queued());
         self.serve(unit)
+    }
+
+    /// A parcel goes before a unit's queue.
+    #[inline]
+    pub(super) fn deliver(&mut self, unit: UnitId, parcel: u32) {
+        let slot = self.slot_of(parcel);
+        self.servers[unit.index()].deliver(parcel, slot);
+    }
+
+    /// The slot of a parcel's flow; any if it is of none.
+    #[inline]
+    fn slot_of(&self, parcel: u32) -> u32 {
+        self.parcels.get(parcel).and_then(Parcel::slot).unwrap_or_default()
     }
 
     /// The unit does what it has to, one thing after the other, until one takes time.
@@ -41,6 +55,7 @@ impl World {
                 server.unit.advance(now_ns, &mut self.outbox);
                 self.follow_up(unit)?;
             } else if let Some((parcel, since_ns)) = server.next() {
+                server.prefetch(&self.parcels);
                 if self.store.is_none() || has_message || !self.waits_for_store(unit, parcel, since_ns) {
                     self.handle(unit, parcel, since_ns)?;
                 }

@@ -161,7 +161,7 @@ impl World {
                 if let Some(Parcel::Packet { has_read, .. }) = self.parcels.get_mut(parcel) {
                     *has_read = true;
                 }
-                self.servers[unit.index()].deliver(parcel);
+                self.deliver(unit, parcel);
                 self.serve(unit)
             }
             Request::Write { unit, done, .. } => {
@@ -180,7 +180,7 @@ impl World {
         }
         while let Some(parcel) = self.store.as_mut().and_then(|store| store.next_in_line(unit, flow)) {
             if !self.reads(unit, parcel) {
-                self.servers[unit.index()].deliver(parcel);
+                self.deliver(unit, parcel);
             }
         }
     }

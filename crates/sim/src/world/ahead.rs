@@ -1,0 +1,35 @@
+//! What is going to happen is looked at ahead, so that what it is about is in the cache by then: a hundred units have more
+//! flows than the cache has room for.
+
+use proto::UnitId;
+
+use super::Event;
+use crate::checks::Checks;
+use crate::server::{Parcel, Server, Slab};
+
+/// What events are about.
+pub(super) struct Ahead<'a> {
+    pub parcels: &'a Slab<Parcel>,
+    pub servers: &'a [Server],
+    pub checks: &'a Checks,
+    /// Which slots of which units; for its memory.
+    pub coming: &'a mut Vec<(UnitId, u32)>,
+}
+
+impl Ahead<'_> {
+    /// These events are going to happen. Where one thing says where the next is, all that are first are asked for before those
+    /// that are next.
+    pub fn show(&mut self, events: &[(u64, Event)]) {
+        let arrivals = || events.iter().filter_map(|(_, event)| event.arrival());
+        arrivals().for_each(|(_, parcel)| self.parcels.prefetch(parcel));
+        let slots = arrivals().filter_map(|(unit, parcel)| Some((unit, self.parcels.get(parcel)?.slot()?)));
+        self.coming.clear();
+        self.coming.extend(slots);
+        for &(unit, slot) in &*self.coming {
+            self.checks.prefetch(slot);
+            self.servers[unit.index()].unit.prefetch(slot);
+        }
+        self.coming.iter().for_each(|&(unit, slot)| self.servers[unit.index()].unit.prefetch_slot(slot));
+        self.coming.iter().for_each(|&(unit, slot)| self.servers[unit.index()].unit.prefetch_flow(slot));
+    }
+}
