@@ -90,6 +90,12 @@ impl Counting {
         self.free_ns
     }
 
+    /// Whether something was processed, or has ended, that has not been taken.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        !(self.processed.is_empty() && self.ended.is_empty())
+    }
+
     /// What was processed since the last call, in place of an empty list, which is used from now on.
     #[inline]
     pub fn take_processed(&mut self, empty: Vec<Processed>) -> Vec<Processed> {

@@ -209,8 +209,8 @@ impl<T> Slab<T> {
     /// Takes the one with this number out.
     #[inline]
     pub fn take(&mut self, number: u32) -> Option<T> {
-        let thing = self.things.get_mut(number as usize)?.take()?;
+        let thing = self.things.get_mut(number as usize).filter(|thing| thing.is_some())?;
         self.free.push(number);
-        Some(thing)
+        thing.take()
     }
 }

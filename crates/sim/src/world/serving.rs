@@ -118,6 +118,19 @@ impl World {
     pub(super) fn follow_up(&mut self, unit: UnitId) -> Result<(), Violation> {
         let engine = self.servers[unit.index()].unit.engine_mut();
         let done_ns = engine.done_ns().max(self.now_ns);
+        if engine.has_news() {
+            self.note_news(unit)?;
+        }
+        if self.outbox.is_empty() {
+            return Ok(());
+        }
+        self.send_outbox(done_ns, unit)
+    }
+
+    /// A unit has processed packets, or ended flows.
+    #[inline]
+    fn note_news(&mut self, unit: UnitId) -> Result<(), Violation> {
+        let engine = self.servers[unit.index()].unit.engine_mut();
         let mut processed = engine.take_processed(std::mem::take(&mut self.processed));
         let mut ended = engine.take_ended(std::mem::take(&mut self.ended));
         for done in processed.drain(..) {
@@ -135,10 +148,7 @@ impl World {
             }
         }
         self.ended = ended;
-        if self.outbox.is_empty() {
-            return Ok(());
-        }
-        self.send_outbox(done_ns, unit)
+        Ok(())
     }
 
     /// A packet is done with, and leaves its unit.
