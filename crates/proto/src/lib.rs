@@ -24,11 +24,13 @@
 //! [`clock`]: Stamp::clock
 //! [`epoch`]: Stamp::epoch
 
+mod delta;
 mod ids;
 mod message;
 mod stamp;
 mod watermark;
 
+pub use delta::{Damaged, Delta, Version};
 pub use ids::{Epoch, FlowId, UnitId};
 pub use message::{FlowRecord, Message};
 pub use stamp::{Handover, Stamp, TARGETS_MAX, Targets};

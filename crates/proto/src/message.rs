@@ -1,6 +1,6 @@
 //! Messages about flows between routers and units.
 
-use crate::{Epoch, FlowId, UnitId, Watermark};
+use crate::{Delta, Epoch, FlowId, UnitId, Version, Watermark};
 
 /// A flow's state on its way, as bytes (S19).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,6 +73,24 @@ pub enum Message {
         /// The state.
         record: FlowRecord,
     },
+    /// The same, to a unit that seems to have an older copy: what has changed since.
+    Changes {
+        /// The flow.
+        flow: FlowId,
+        /// The owner's number.
+        epoch: Epoch,
+        /// Which of the flow's packets the state covers.
+        watermark: Watermark,
+        /// What has changed.
+        delta: Delta,
+    },
+    /// The answer of a unit that has no such copy: it is to get the whole state.
+    Lacking {
+        /// The flow.
+        flow: FlowId,
+        /// Of which state the changes came.
+        version: Version,
+    },
     /// From the owner to the router: the flow's time is over. Nothing ends before the router has said so.
     Expire {
         /// The flow.
@@ -92,4 +110,15 @@ pub enum Message {
     Drain,
     /// From that unit to the router: it has none left.
     Drained,
+}
+
+impl Message {
+    /// Bytes of state in it, or of what has changed in one.
+    pub fn state_bytes(&self) -> Option<usize> {
+        match self {
+            Message::State { record, .. } | Message::Replica { record, .. } => Some(record.bytes.len()),
+            Message::Changes { delta, .. } => Some(delta.len()),
+            _ => None,
+        }
+    }
 }

@@ -73,6 +73,8 @@ impl Router {
             | Message::State { .. }
             | Message::Taken { .. }
             | Message::Replica { .. }
+            | Message::Changes { .. }
+            | Message::Lacking { .. }
             | Message::End { .. }
             | Message::Drain => {}
         }

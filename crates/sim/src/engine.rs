@@ -6,6 +6,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use proto::FlowId;
 use unit::{Engine, Unreadable};
 
+use crate::scenario::Units;
 use crate::service::{Service, Spent};
 
 /// A packet at a unit.
@@ -47,8 +48,7 @@ pub struct Processed {
 pub struct Counting {
     service: Service,
     spent: Spent,
-    /// Bytes of a saved state.
-    state_len: usize,
+    len: StateLen,
     states: States,
     /// When the last packet was done, or is.
     done_ns: u64,
@@ -60,16 +60,45 @@ pub struct Counting {
     ended: Vec<(FlowId, u64)>,
 }
 
-/// The least bytes of a saved state.
-const STATE_MIN: usize = size_of::<u64>();
+/// Bytes of a saved state. They are made up, of what a packet has made of those before, and of the flow's number; none is
+/// likely to be zero, or to be the same by chance.
+#[derive(Clone, Copy, Debug)]
+pub struct StateLen {
+    /// All of them.
+    pub all: usize,
+    /// Those that each packet changes; the others stay as they are as long as the flow.
+    pub changes: usize,
+}
+
+impl StateLen {
+    /// The least bytes of a saved state, which each packet changes.
+    const MIN: usize = size_of::<u64>();
+
+    /// As these units have it.
+    pub fn of(units: &Units) -> StateLen {
+        let all = (units.state.0 as usize).max(StateLen::MIN);
+        let changes = units.changes.map_or(all, |size| (size.0 as usize).clamp(StateLen::MIN, all));
+        StateLen { all, changes }
+    }
+
+    /// All bytes but the first eight, piece by piece.
+    fn rest(self, flow: FlowId, fold: u64) -> impl Iterator<Item = ([u8; 8], usize)> {
+        let mut constant = u64::from(flow.slot) << 32 | u64::from(flow.generation);
+        let constant = packet::split_mix(&mut constant).to_be_bytes();
+        let pieces =
+            |len: usize, bytes: [u8; 8]| (0..len).step_by(8).map(move |at| (bytes, (len - at).min(8)));
+        let changing = pieces(self.changes - StateLen::MIN, fold.to_be_bytes());
+        changing.chain(pieces(self.all - self.changes, constant))
+    }
+}
 
 impl Counting {
-    /// An engine whose flows have so many bytes of state; not fewer than 8.
-    pub fn new(service: Service, state_len: usize) -> Counting {
+    /// An engine whose flows have so many bytes of state.
+    pub fn new(service: Service, len: StateLen) -> Counting {
         Counting {
             service,
             spent: Spent::default(),
-            state_len: state_len.max(STATE_MIN),
+            len,
             states: States::default(),
             done_ns: 0,
             free_ns: 0,
@@ -111,14 +140,14 @@ impl Counting {
     /// The state that a packet left, as it is saved.
     pub fn bytes_after(&self, done: &Processed) -> Vec<u8> {
         let mut bytes = Vec::new();
-        self.write(fold(done.before, done.packet.clock), &mut bytes);
+        self.write(done.flow, fold(done.before, done.packet.clock), &mut bytes);
         bytes
     }
 
-    fn write(&self, fold: u64, out: &mut Vec<u8>) {
-        out.reserve_exact(self.state_len);
+    fn write(&self, flow: FlowId, fold: u64, out: &mut Vec<u8>) {
+        out.reserve_exact(self.len.all);
         out.extend_from_slice(&fold.to_be_bytes());
-        out.resize(out.len() + self.state_len - STATE_MIN, 0);
+        self.len.rest(flow, fold).for_each(|(bytes, len)| out.extend_from_slice(&bytes[..len]));
     }
 
     /// All flows that have a state here, with it.
@@ -143,7 +172,7 @@ impl Engine for Counting {
 
     fn save(&mut self, flow: FlowId, out: &mut Vec<u8>) {
         if let Some(&state) = self.states.get(&flow) {
-            self.write(state, out);
+            self.write(flow, state, out);
         }
     }
 
@@ -152,11 +181,15 @@ impl Engine for Counting {
             self.states.remove(&flow);
             return Ok(());
         }
-        let (fold, rest) = state.split_first_chunk().ok_or(Unreadable)?;
-        if rest.len() != self.state_len - STATE_MIN {
+        let (fold, mut rest) = state.split_first_chunk().ok_or(Unreadable)?;
+        let fold = u64::from_be_bytes(*fold);
+        for (bytes, len) in self.len.rest(flow, fold) {
+            rest = rest.strip_prefix(&bytes[..len]).ok_or(Unreadable)?;
+        }
+        if !rest.is_empty() {
             return Err(Unreadable);
         }
-        self.states.insert(flow, u64::from_be_bytes(*fold));
+        self.states.insert(flow, fold);
         Ok(())
     }
 
@@ -195,7 +228,7 @@ impl Hasher for FlowHash {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::Units;
+    use crate::scenario::Size;
 
     fn packet(clock: u64) -> Packet {
         Packet { came_ns: 0, at_unit_ns: 0, clock, len: 125 }
@@ -215,7 +248,7 @@ mod tests {
     #[test]
     fn a_state_moves_and_time_passes() {
         let units = Units { packet_cost: None, byte_cost: None, ..Units::default() };
-        let engine = || Counting::new(Service::of(&units).unwrap(), 64);
+        let engine = || Counting::new(Service::of(&units).unwrap(), StateLen::of(&units));
         let (mut here, mut there, mut bytes) = (engine(), engine(), Vec::new());
         here.process(100, flow(3, 0), packet(1));
         here.process(100, flow(3, 0), packet(2));
@@ -229,11 +262,28 @@ mod tests {
         assert_eq!((done[0].before, done[0].done_ns), (fold(fold(0, 1), 2), 1_200));
         assert_eq!((here.states().count(), there.states().count()), (0, 1));
         assert!(there.restore(0, flow(3, 0), &bytes[1..]).is_err());
+        bytes[40] ^= 1;
+        assert!(there.restore(0, flow(3, 0), &bytes).is_err());
+    }
+
+    #[test]
+    fn packets_change_so_many_bytes_of_a_state() {
+        let units = Units { state: Size(100), changes: Some(Size(21)), ..Units::default() };
+        let mut engine = Counting::new(Service::of(&units).unwrap(), StateLen::of(&units));
+        let (mut before, mut after) = (Vec::new(), Vec::new());
+        engine.process(0, flow(3, 0), packet(1));
+        engine.save(flow(3, 0), &mut before);
+        engine.process(0, flow(3, 0), packet(2));
+        engine.save(flow(3, 0), &mut after);
+        assert_eq!((before.len(), after.len()), (100, 100));
+        assert!(before.iter().zip(&after).enumerate().all(|(at, (a, b))| (a != b) == (at < 21)));
+        assert!(after.iter().all(|&byte| byte != 0));
     }
 
     #[test]
     fn flows_of_one_slot_do_not_disturb_each_other() {
-        let mut engine = Counting::new(Service::of(&Units::default()).unwrap(), 8);
+        let len = StateLen { all: 8, changes: 8 };
+        let mut engine = Counting::new(Service::of(&Units::default()).unwrap(), len);
         engine.process(0, flow(7, 0), packet(1));
         engine.process(0, flow(7, 1), packet(1));
         engine.process(0, flow(7, 1), packet(2));

@@ -71,6 +71,7 @@ pub fn unit_config(scenario: &Scenario) -> unit::Config {
         replicate_after_ns: scenario
             .copies()
             .then(|| units.replicate_after.map_or(router.gap.0 / 2, |time| time.0)),
+        deltas: units.deltas && !scenario.state.place.is_store(),
         order_ns: units.order.0,
         pull_again_ns: units.pull_again.0,
         held_max: units.held_max,

@@ -89,6 +89,10 @@ pub struct State {
     pub replicas: u64,
     /// Bytes of them.
     pub replica_bytes: u64,
+    /// Of these copies, those that told only what had changed.
+    pub deltas: u64,
+    /// Of those, the ones whose units did not have what they rested on, and asked for the whole.
+    pub deltas_missed: u64,
     /// Bytes that units keep of copies at the end, with what each takes besides its state.
     pub replicas_kept_bytes: u64,
     /// States read from the store.
@@ -159,6 +163,8 @@ impl Report {
                 moved_bytes: tally.state_bytes,
                 replicas: tally.replicas,
                 replica_bytes: tally.replica_bytes,
+                deltas: tally.deltas,
+                deltas_missed: tally.deltas_missed,
                 replicas_kept_bytes: tally.replicas_kept_bytes,
                 store_reads: tally.store.reads,
                 store_writes: tally.store.writes,

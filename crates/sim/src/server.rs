@@ -150,6 +150,8 @@ impl Parcel {
                 | Message::State { flow, .. }
                 | Message::Taken { flow, .. }
                 | Message::Replica { flow, .. }
+                | Message::Changes { flow, .. }
+                | Message::Lacking { flow, .. }
                 | Message::Expire { flow, .. }
                 | Message::End { flow } => Some(flow.slot),
                 Message::Drain | Message::Drained => None,

@@ -15,8 +15,12 @@ pub struct Tally {
     pub lost: u64,
     /// Copies of states that were sent ahead, one for each unit that they went to.
     pub replicas: u64,
-    /// Bytes of state in them.
+    /// Bytes of state in them, or of what has changed.
     pub replica_bytes: u64,
+    /// Of these copies, those that told what had changed.
+    pub deltas: u64,
+    /// Of those, the ones whose units did not have what they rested on.
+    pub deltas_missed: u64,
     /// Bytes that units keep of them at the end.
     pub replicas_kept_bytes: u64,
     /// Handovers for which the state was there already.
@@ -65,6 +69,7 @@ impl Tally {
         self.seamless += unit.seamless;
         self.pulls += unit.pulls_sent;
         self.overtaken += unit.overtaken;
+        self.deltas_missed += unit.deltas_missed;
         self.states += unit.states_sent;
         self.state_bytes += unit.state_bytes_sent;
         self.repeated += unit.pulls_again + unit.states_again;

@@ -15,7 +15,7 @@ use usage::{Epoch, Epochs};
 use self::ahead::Ahead;
 use crate::arrivals::Arrivals;
 use crate::checks::{Checked, Checks, Violation};
-use crate::engine::{Counting, Packet, Processed};
+use crate::engine::{Counting, Packet, Processed, StateLen};
 use crate::event::EventQueue;
 use crate::latency::{Latencies, Latency};
 use crate::link::Links;
@@ -82,7 +82,7 @@ pub struct World {
     router_busy_until_ns: u64,
     servers: Vec<Server>,
     config: unit::Config,
-    state_len: usize,
+    state_len: StateLen,
     service: Service,
     queue_max: usize,
     /// Whether packets reach units without loss, and those of a unit in order.
@@ -134,7 +134,7 @@ impl World {
         let units = &scenario.units;
         let config = crate::parts::unit_config(scenario);
         let service = Service::of(units)?;
-        let state_len = units.state.0 as usize;
+        let state_len = StateLen::of(units);
         let server =
             |id| Server::new(Unit::new(unit::Config { id, ..config }, Counting::new(service, state_len)));
         let mut world = World {

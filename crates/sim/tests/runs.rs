@@ -179,6 +179,54 @@ fn packet_by_packet_states_are_always_on_their_way() {
     assert!(report.latency_at_unit.p50_ns > 200_000, "{:?}", report.latency_at_unit);
 }
 
+/// What is decided does not depend on what copies are made of, and they are smaller.
+#[test]
+fn copies_of_what_has_changed_do_what_whole_ones_do() {
+    let copies = |units: &str| {
+        run(
+            &format!(
+                r#"
+                [workload.trace]
+                curve = [["0s", "1Gbps"], ["100ms", "5Gbps"]]
+                [units]
+                count = "1..6"
+                state = "96B"
+                changes = "8B"
+                {units}
+                [links]
+                router_to_unit = {{ loss = 0.001, reorder = 0.01 }}
+                bandwidth = "1000Gbps"
+                [run]
+                time = "100ms"
+                "#
+            ),
+            1,
+        )
+    };
+    let [whole, changes] = ["", "deltas = true"].map(copies);
+    let same = |report: &Report| {
+        let state = &report.state;
+        (
+            report.checked,
+            report.assignment.clone(),
+            state.seamless,
+            state.pulls,
+            state.replicas,
+            report.latency.clone(),
+        )
+    };
+    assert_eq!(same(&whole), same(&changes));
+    assert_eq!((whole.state.deltas, changes.state.deltas_missed), (0, 0));
+    let rest = changes.state.replica_bytes - 96 * (changes.state.replicas - changes.state.deltas);
+    assert!(changes.state.deltas * 3 > changes.state.replicas, "{:?}", changes.state);
+    assert!((12..16).contains(&(rest / changes.state.deltas)), "{:?}", changes.state);
+
+    // Units that have little room forget copies, and those that know of them ask for the whole.
+    let forgetful = copies("deltas = true\nreplicas_max = \"20KB\"");
+    assert!(forgetful.state.deltas_missed > 0 && forgetful.state.deltas > 0, "{:?}", forgetful.state);
+    assert_eq!(forgetful.checked.processed, whole.checked.processed);
+}
+
 /// A flow with a packet each 2 ms, and one unit.
 fn sparse(state: &str) -> Report {
     run(
@@ -326,6 +374,7 @@ proptest! {
         (start, idle, expire) in (0..3u64, 1..10u64, prop::sample::select(vec!["", "expire_after = \"4ms\""])),
         (queue, flows_max) in (prop::sample::select(vec![20, 100_000]), prop::sample::select(vec![50, 10_000])),
         load in 1..3u64,
+        (deltas, replicas_max) in (any::<bool>(), prop::sample::select(vec!["2KB", "256MB"])),
         (held_per_flow, pull_again) in (prop::sample::select(vec![3, 4_096]), prop::sample::select(vec!["200us", "10ms"])),
         service in prop::sample::select(vec!["", "service = \"quota\"\nquota_period = \"5ms\"\npacket_cost = \"440ns\""]),
     ) {
@@ -344,6 +393,9 @@ proptest! {
             count = "1..6"
             queue = {queue}
             held_per_flow_max = {held_per_flow}
+            deltas = {deltas}
+            changes = "8B"
+            replicas_max = "{replicas_max}"
             pull_again = "{pull_again}"
             {service}
             start = "{start}ms"

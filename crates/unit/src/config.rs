@@ -28,6 +28,8 @@ pub struct Config {
     pub id: UnitId,
     /// After how much silence a flow's state is copied ahead, ns: 250,000 by default (S51). `None`: never.
     pub replicate_after_ns: Option<u64>,
+    /// Whether copies tell only what has changed since one that the other unit has, as far as is known; else they are whole.
+    pub deltas: bool,
     /// How long a packet that comes out of order waits for those before it, ns. Then they are given up.
     pub order_ns: u64,
     /// After how long a state that is awaited is asked for once more, and one that was not acknowledged is sent once more, ns.
@@ -37,7 +39,7 @@ pub struct Config {
     pub held_max: usize,
     /// The most packets held of one flow; beyond, the same.
     pub held_per_flow_max: usize,
-    /// The most bytes of copied states kept. Beyond, the oldest go.
+    /// The most bytes of copied states kept, with those that tell what has changed since. Beyond, the oldest go.
     pub replicas_max_bytes: usize,
     /// After how much silence a flow's end is proposed to the router, ns, and proposed again. `None`: never.
     pub expire_after_ns: Option<u64>,
@@ -60,6 +62,7 @@ impl Config {
         Config {
             id,
             replicate_after_ns: Some(250_000), // S51
+            deltas: false,
             order_ns: 1_000_000,
             pull_again_ns: 10_000_000,
             held_max: 65_536,

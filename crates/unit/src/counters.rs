@@ -21,12 +21,16 @@ pub struct Counters {
     pub held_ns: u64,
     /// Copies sent; one to all units counts as one (S51).
     pub replicas_sent: u64,
-    /// Bytes of state in them.
+    /// Bytes of state in them, or of what has changed.
     pub replica_bytes_sent: u64,
+    /// Of these copies, those that tell what has changed.
+    pub deltas_sent: u64,
     /// Copies received.
     pub replicas_received: u64,
-    /// Bytes of state in them.
+    /// Bytes of state in them, or of what has changed.
     pub replica_bytes_received: u64,
+    /// Copies that told what had changed in one that is not here. The whole was asked for.
+    pub deltas_missed: u64,
     /// Copies that were of no use: not newer than what was here, unreadable, or too large.
     pub replicas_refused: u64,
     /// Copies that had to make room for others.

@@ -1,5 +1,6 @@
 //! One flow at one unit.
 
+mod copies;
 mod going;
 mod packets;
 mod tenures;
@@ -15,7 +16,6 @@ use crate::{
     Config, Dropped, Engine,
     context::Context,
     held::Held,
-    replicas::is_exact,
     slot::Gone,
     tenure::{Start, Tenure},
     timers::NEVER_NS,
@@ -254,29 +254,6 @@ impl<P> Flow<P> {
         self.take(epoch, mark, cx);
         cx.out.to_units.push((from, Message::Taken { flow: self.id, epoch }));
         self.pump(cx);
-    }
-
-    /// A copy has come: it is used if it is just what is awaited (S53), and given back otherwise.
-    pub fn replica<E: Engine<Packet = P>>(
-        &mut self,
-        epoch: Epoch,
-        record: FlowRecord,
-        cx: &mut Context<'_, E>,
-    ) -> Option<FlowRecord> {
-        let found = self.tenures.iter().rev().find_map(|tenure| match tenure.start {
-            Start::From { previous, last } if tenure.epoch > epoch && is_exact(&record, last) => {
-                Some((tenure.epoch, previous)).filter(|_| previous != cx.id() && !self.is_past(tenure.epoch))
-            }
-            _ => None,
-        });
-        let Some((epoch, previous)) = found.filter(|_| self.restore(&record.bytes, cx)) else {
-            return Some(record);
-        };
-        cx.counters.overtaken += 1;
-        self.take(epoch, record.watermark, cx);
-        cx.out.to_units.push((previous, Message::Taken { flow: self.id, epoch }));
-        self.pump(cx);
-        None
     }
 
     /// The owner of this epoch has the state. What waits for an earlier one goes there.

@@ -9,6 +9,9 @@
 //! What is given up as lost counts as covered, so that a state is always one of *all* packets up to a clock, and no packet
 //! can be applied twice. (DESIGN 3.1-3.5, 3.9; S48-S61.)
 //!
+//! With [`Config::deltas`], a copy may tell only what has changed since one that the other unit has. Units forget copies, and
+//! messages may be lost: who has not that very one asks for the whole, and nobody waits for it.
+//!
 //! A flow ends where its state is: an owner that hears of the end while the state is on its way goes on waiting for it, and
 //! ends the flow when it comes, even if another flow has the slot by then. What units say to each other may be lost, and is said
 //! again.

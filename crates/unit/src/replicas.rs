@@ -1,13 +1,14 @@
-//! Copies of states that other units own.
+//! Copies of states: those that other units own, and those that were sent to them last.
 
 use std::{
     hash::{Hash, Hasher},
     mem,
 };
 
-use proto::{Epoch, FlowRecord};
+use proto::{FlowRecord, Targets, Version};
 
-/// Copies of states that other units own: the newest of each flow, within a number of bytes. The oldest make room.
+/// Copies of states, of each flow one: of a flow that another unit owns, the newest that came; of one that is owned here, what
+/// other units have, if they are to be told only what has changed. Within a number of bytes; the oldest make room.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Replicas {
     places: Vec<Place>,
@@ -33,8 +34,10 @@ struct Place {
 /// A copy of a flow's state.
 #[derive(Clone, Debug)]
 struct Replica {
-    epoch: Epoch,
+    version: Version,
     record: FlowRecord,
+    /// Other units that have the same, as far as is known.
+    elsewhere: Targets,
 }
 
 /// Whether a copy was kept.
@@ -52,17 +55,16 @@ impl Replicas {
         self.bytes
     }
 
-    /// Keeps a copy if it is newer than the one that is here.
+    /// Keeps a copy if it is newer than the one that is here, and notes which other units have it.
     pub fn keep(
         &mut self,
         (slot, handle): (u32, &mut Handle),
-        epoch: Epoch,
+        version: Version,
         record: FlowRecord,
+        elsewhere: Targets,
         max_bytes: usize,
     ) -> Kept {
-        let age = |epoch: Epoch, record: &FlowRecord| (epoch, record.watermark.contiguous);
-        let is_newer = |old: &Replica| age(old.epoch, &old.record) < age(epoch, &record);
-        if !self.get(slot, *handle).is_none_or(is_newer) || cost(&record) > max_bytes {
+        if self.get(slot, *handle).is_some_and(|old| version <= old.version) || cost(&record) > max_bytes {
             return Kept::No;
         }
         self.remove(slot, handle);
@@ -72,18 +74,40 @@ impl Replicas {
             evicted += 1;
         }
         self.bytes += cost(&record);
-        *handle = self.append(slot, Replica { epoch, record });
+        *handle = self.append(slot, Replica { version, record, elsewhere });
         Kept::Yes { evicted }
     }
 
-    /// Takes out the copy that covers all up to this clock and nothing else. One that covers less goes, too: it is worth
-    /// nothing any more.
-    pub fn take_exact(&mut self, slot: u32, handle: &mut Handle, last: u64) -> Option<FlowRecord> {
-        if self.get(slot, *handle)?.record.watermark.contiguous > last {
+    /// The copy of a flow's state, and which other units have it.
+    pub fn copy(&self, slot: u32, handle: Handle) -> Option<(Version, &FlowRecord, &Targets)> {
+        self.get(slot, handle).map(|copy| (copy.version, &copy.record, &copy.elsewhere))
+    }
+
+    /// It is not known any more which other units have the same.
+    pub fn forget_elsewhere(&mut self, slot: u32, handle: Handle) {
+        if self.get(slot, handle).is_some()
+            && let Some(replica) = &mut self.places[handle as usize - 1].replica
+        {
+            replica.elsewhere = Targets::NONE;
+        }
+    }
+
+    /// Takes out the copy that covers all up to this clock and nothing else. One that covers less goes, too, unless what has
+    /// changed since may still come: else it is worth nothing any more.
+    pub fn take_exact(
+        &mut self,
+        slot: u32,
+        handle: &mut Handle,
+        last: u64,
+        deltas: bool,
+    ) -> Option<(Version, FlowRecord)> {
+        let Replica { version, record, .. } = self.get(slot, *handle)?;
+        let (version, is_exact) = (*version, is_exact(record, last));
+        if !is_exact && (deltas || version.clock > last) {
             return None;
         }
         let record = self.remove(slot, handle)?;
-        is_exact(&record, last).then_some(record)
+        is_exact.then_some((version, record))
     }
 
     /// Takes out the copy of a flow's state. If it was evicted, what is in its place now may be of the slot's next flow: the
@@ -154,8 +178,9 @@ impl Hash for Replicas {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let mut handle = self.oldest;
         while let Some(place) = (handle as usize).checked_sub(1).and_then(|at| self.places.get(at)) {
-            if let Some(Replica { epoch, record }) = &place.replica {
-                (place.slot, epoch, record.watermark, &record.bytes).hash(state);
+            if let Some(Replica { version, record, elsewhere }) = &place.replica {
+                (place.slot, version, record.watermark, &record.bytes).hash(state);
+                (elsewhere.is_all(), elsewhere.units()).hash(state);
             }
             handle = place.newer;
         }
@@ -164,7 +189,7 @@ impl Hash for Replicas {
 
 #[cfg(test)]
 mod tests {
-    use proto::Watermark;
+    use proto::{Epoch, Watermark};
 
     use super::*;
 
@@ -172,16 +197,27 @@ mod tests {
         FlowRecord { watermark: Watermark::up_to(contiguous), bytes: vec![0; bytes] }
     }
 
+    fn keep(
+        replicas: &mut Replicas,
+        at: (u32, &mut Handle),
+        epoch: Epoch,
+        record: FlowRecord,
+        max: usize,
+    ) -> Kept {
+        let version = Version { epoch, clock: record.watermark.contiguous };
+        replicas.keep(at, version, record, Targets::NONE, max)
+    }
+
     #[test]
     fn who_has_removed_a_copy_does_not_find_another_in_its_place() {
         let (mut replicas, mut evicted, mut others) = (Replicas::default(), 0, [0; 2]);
         let max = cost(&record(1, 10));
-        assert_eq!(replicas.keep((1, &mut evicted), 1, record(1, 10), max), Kept::Yes { evicted: 0 });
-        assert_eq!(replicas.keep((2, &mut others[0]), 1, record(1, 10), max), Kept::Yes { evicted: 1 });
+        assert_eq!(keep(&mut replicas, (1, &mut evicted), 1, record(1, 10), max), Kept::Yes { evicted: 0 });
+        assert_eq!(keep(&mut replicas, (2, &mut others[0]), 1, record(1, 10), max), Kept::Yes { evicted: 1 });
         assert!(replicas.remove(1, &mut evicted).is_none());
         assert_eq!(replicas.remove(2, &mut others[0]), Some(record(1, 10)));
         // The slot's next flow.
-        assert_eq!(replicas.keep((1, &mut others[1]), 1, record(2, 10), max), Kept::Yes { evicted: 0 });
+        assert_eq!(keep(&mut replicas, (1, &mut others[1]), 1, record(2, 10), max), Kept::Yes { evicted: 0 });
         assert!(replicas.remove(1, &mut evicted).is_none());
         assert_eq!(replicas.remove(1, &mut others[1]), Some(record(2, 10)));
     }
@@ -190,30 +226,32 @@ mod tests {
     fn the_newest_of_a_flow_is_kept_and_the_oldest_of_all_go() {
         let (mut replicas, mut at) = (Replicas::default(), [0; 6]);
         let max = 3 * cost(&record(0, 10));
-        assert_eq!(replicas.keep((1, &mut at[1]), 1, record(5, 10), max), Kept::Yes { evicted: 0 });
-        assert_eq!(replicas.keep((1, &mut at[1]), 1, record(5, 10), max), Kept::No, "the same again");
-        assert_eq!(replicas.keep((1, &mut at[1]), 1, record(4, 10), max), Kept::No, "an older one");
-        assert_eq!(replicas.keep((2, &mut at[2]), 1, record(1, 10), max), Kept::Yes { evicted: 0 });
-        assert_eq!(replicas.keep((3, &mut at[3]), 1, record(1, 10), max), Kept::Yes { evicted: 0 });
+        assert_eq!(keep(&mut replicas, (1, &mut at[1]), 1, record(5, 10), max), Kept::Yes { evicted: 0 });
+        assert_eq!(keep(&mut replicas, (1, &mut at[1]), 1, record(5, 10), max), Kept::No, "the same again");
+        assert_eq!(keep(&mut replicas, (1, &mut at[1]), 1, record(4, 10), max), Kept::No, "an older one");
+        assert_eq!(keep(&mut replicas, (2, &mut at[2]), 1, record(1, 10), max), Kept::Yes { evicted: 0 });
+        assert_eq!(keep(&mut replicas, (3, &mut at[3]), 1, record(1, 10), max), Kept::Yes { evicted: 0 });
         assert_eq!(
-            replicas.keep((1, &mut at[1]), 2, record(5, 10), max),
+            keep(&mut replicas, (1, &mut at[1]), 2, record(5, 10), max),
             Kept::Yes { evicted: 0 },
             "it takes its own place"
         );
         assert_eq!(replicas.bytes(), max);
         assert_eq!(
-            replicas.keep((4, &mut at[4]), 1, record(1, 11), max),
+            keep(&mut replicas, (4, &mut at[4]), 1, record(1, 11), max),
             Kept::Yes { evicted: 2 },
             "2 and 3 came before 1's newest"
         );
-        assert_eq!(replicas.keep((5, &mut at[5]), 1, record(1, max), max), Kept::No, "too large");
+        assert_eq!(keep(&mut replicas, (5, &mut at[5]), 1, record(1, max), max), Kept::No, "too large");
         assert!(
-            replicas.take_exact(1, &mut at[1], 4).is_none(),
+            replicas.take_exact(1, &mut at[1], 4, false).is_none(),
             "newer than what is wanted: it may be of use later"
         );
-        assert!(replicas.take_exact(1, &mut at[1], 6).is_none(), "stale (S60)");
+        assert!(replicas.take_exact(1, &mut at[1], 6, true).is_none(), "stale, but something may rest on it");
+        assert!(replicas.take_exact(1, &mut at[1], 6, false).is_none(), "stale (S60)");
         assert!(replicas.remove(1, &mut at[1]).is_none(), "and gone");
-        assert_eq!(replicas.take_exact(4, &mut at[4], 1), Some(record(1, 11)));
+        let version = Version { epoch: 1, clock: 1 };
+        assert_eq!(replicas.take_exact(4, &mut at[4], 1, false), Some((version, record(1, 11))));
         assert_eq!(replicas.bytes(), 0);
     }
 }

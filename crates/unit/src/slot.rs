@@ -1,6 +1,8 @@
 //! One slot of the router's table at one unit: a flow, and those before it.
 
-use proto::{Epoch, FlowId, FlowRecord, Handover, Message, Stamp, UnitId, Watermark};
+use proto::{
+    Damaged, Delta, Epoch, FlowId, FlowRecord, Handover, Message, Stamp, Targets, UnitId, Version, Watermark,
+};
 
 use crate::{
     Config, Dropped, Engine,
@@ -177,7 +179,13 @@ impl<P> Slot<P> {
                 self.end_without_state(id.slot, cx);
                 Ok(())
             }
-            (Message::Replica { .. } | Message::Adopt { .. }, _) if self.is_over => {
+            (
+                Message::Replica { .. }
+                | Message::Changes { .. }
+                | Message::Lacking { .. }
+                | Message::Adopt { .. },
+                _,
+            ) if self.is_over => {
                 cx.counters.messages_stale += 1;
                 Ok(())
             }
@@ -192,7 +200,28 @@ impl<P> Slot<P> {
                 Ok(())
             }
             (Message::Replica { epoch, record, .. }, Some(_)) => {
-                self.replica(id, epoch, record, cx);
+                cx.counters.replica_bytes_received += record.bytes.len() as u64;
+                let version = Version { epoch, clock: record.watermark.contiguous };
+                match self.wants(version, cx) {
+                    true => self.replica(id, version, record, cx),
+                    false => cx.counters.replicas_refused += 1,
+                }
+                Ok(())
+            }
+            (Message::Changes { epoch, watermark, delta, .. }, Some(from)) => {
+                cx.counters.replica_bytes_received += delta.len() as u64;
+                let version = Version { epoch, clock: watermark.contiguous };
+                match self.wants(version, cx) {
+                    true => self.changes(id, version, (watermark, &delta), from, cx),
+                    false => cx.counters.replicas_refused += 1,
+                }
+                Ok(())
+            }
+            (Message::Lacking { version, .. }, Some(from)) => {
+                match &self.flow {
+                    Some(flow) => flow.send_whole(version, from, cx),
+                    None => cx.counters.messages_stale += 1,
+                }
                 Ok(())
             }
             (Message::State { epoch, .. }, Some(from)) if self.is_past(epoch) => {
@@ -235,30 +264,61 @@ impl<P> Slot<P> {
         }
     }
 
-    /// A copy: never in place of the owner's state, and never of what this unit has given away.
+    /// Whether a copy that has come is one to use or to keep: never in place of the owner's state, and never of what this unit has
+    /// given away.
+    fn wants<E: Engine<Packet = P>>(&self, version: Version, cx: &mut Context<'_, E>) -> bool {
+        cx.counters.replicas_received += 1;
+        self.gone.is_none_or(|gone| version.clock >= gone.last)
+            && self.flow.as_ref().is_none_or(|flow| !flow.is_past(version.epoch))
+    }
+
+    /// A copy: it is used or kept.
     fn replica<E: Engine<Packet = P>>(
         &mut self,
         id: FlowId,
-        epoch: Epoch,
+        version: Version,
         record: FlowRecord,
         cx: &mut Context<'_, E>,
     ) {
-        cx.counters.replicas_received += 1;
-        cx.counters.replica_bytes_received += record.bytes.len() as u64;
-        let is_stale = self.gone.is_some_and(|gone| record.watermark.contiguous < gone.last)
-            || self.flow.as_ref().is_some_and(|flow| flow.is_past(epoch));
-        if is_stale {
-            cx.counters.replicas_refused += 1;
-            return;
-        }
         let left = match &mut self.flow {
-            Some(flow) => flow.replica(epoch, record, cx),
+            Some(flow) => flow.replica(version, record, cx),
             None => Some(record),
         };
         let Some(record) = left else { return };
-        match cx.replicas.keep((id.slot, &mut cx.copy), epoch, record, cx.config.replicas_max_bytes) {
+        let (at, max_bytes) = ((id.slot, &mut cx.copy), cx.config.replicas_max_bytes);
+        match cx.replicas.keep(at, version, record, Targets::NONE, max_bytes) {
             Kept::Yes { evicted } => cx.counters.replicas_evicted += evicted,
             Kept::No => cx.counters.replicas_refused += 1,
+        }
+    }
+
+    /// What has changed since a copy: if that very one is here, that makes a copy. If it is not, who sent this is to send the whole.
+    fn changes<E: Engine<Packet = P>>(
+        &mut self,
+        id: FlowId,
+        version: Version,
+        (watermark, delta): (Watermark, &Delta),
+        from: UnitId,
+        cx: &mut Context<'_, E>,
+    ) {
+        let max_bytes = cx.config.replicas_max_bytes;
+        let made = match (delta.base(version), cx.replicas.copy(id.slot, cx.copy)) {
+            (_, Some((here, ..))) if version <= here => {
+                cx.counters.replicas_refused += 1;
+                return;
+            }
+            (Err(damaged), _) => Err(damaged),
+            (Ok(Version::BEGINNING), _) => delta.apply(&[], max_bytes),
+            (Ok(base), Some((here, old, _))) if base == here => delta.apply(&old.bytes, max_bytes),
+            _ => {
+                cx.counters.deltas_missed += 1;
+                cx.out.to_units.push((from, Message::Lacking { flow: id, version }));
+                return;
+            }
+        };
+        match made {
+            Ok(bytes) => self.replica(id, version, FlowRecord { watermark, bytes }, cx),
+            Err(Damaged) => cx.counters.replicas_refused += 1,
         }
     }
 

@@ -119,6 +119,8 @@ impl<E: Engine> Unit<E> {
                 | Message::State { flow, .. }
                 | Message::Taken { flow, .. }
                 | Message::Replica { flow, .. }
+                | Message::Changes { flow, .. }
+                | Message::Lacking { flow, .. }
                 | Message::End { flow },
                 Some(from),
             ) if from != self.config.id => *flow,
@@ -170,7 +172,7 @@ impl<E: Engine> Unit<E> {
         self.held
     }
 
-    /// How many bytes the copies of states take that others own.
+    /// How many bytes the copies of states take: of those that others own, and of what others have of those that are owned here.
     pub fn replica_bytes(&self) -> usize {
         self.replicas.bytes()
     }

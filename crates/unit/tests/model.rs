@@ -37,7 +37,13 @@ struct Faults {
 
 /// Goes through all that can happen; how many different worlds that are.
 fn explore(units: u16, steps: &[Step], copies: Targets, faults: Faults) -> usize {
+    explore_with(units, steps, copies, false, faults)
+}
+
+/// The same; copies may tell only what has changed.
+fn explore_with(units: u16, steps: &[Step], copies: Targets, deltas: bool, faults: Faults) -> usize {
     let mut world = World::new(units, |id| Config {
+        deltas,
         replicate_after_ns: (copies != Targets::NONE).then_some(150),
         order_ns: 100,
         pull_again_ns: if faults.mute + faults.early > 0 { 1_000 } else { u64::MAX },
@@ -153,6 +159,17 @@ fn a_flow_comes_back() {
     report("back", explore(2, &steps, Targets::NONE, Faults { lost: 1, twice: 1, ..NONE }));
     let steps = [Packets(0, 1), Packets(1, 1), Packets(0, 1)];
     report("back, with copies", explore(2, &steps, Targets::ALL, NONE));
+}
+
+#[test]
+fn copies_tell_what_has_changed() {
+    let steps = [Packets(0, 2), Packets(1, 1)];
+    let faults = Faults { twice: 1, ..NONE };
+    report("changes", explore_with(2, &steps, Targets::ALL, true, faults));
+    let faults = Faults { mute: 1, early: 1, ..NONE };
+    report("changes, lost messages", explore_with(2, &steps, Targets::ALL, true, faults));
+    let steps = [Packets(0, 2), Packets(1, 1), Packets(0, 1)];
+    report("changes, and back", explore_with(2, &steps, Targets::ALL, true, NONE));
 }
 
 #[test]

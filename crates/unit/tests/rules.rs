@@ -1,6 +1,9 @@
 //! Each rule of the protocol by itself, at one unit.
+#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
-use proto::{Epoch, FlowId, FlowRecord, Handover, Message, Stamp, Targets, UnitId, Watermark};
+use proto::{
+    Delta, Epoch, FlowId, FlowRecord, Handover, Message, Stamp, Targets, UnitId, Version, Watermark,
+};
 use unit::{Config, Dropped, OFFER_AFTER_ORDERS, Outbox, SLOTS_MAX, TENURES_MAX, Unit};
 
 use common::{Ledger, bytes};
@@ -39,6 +42,24 @@ fn state(epoch: Epoch, clocks: &[u64], contiguous: u64) -> Message {
 
 fn replica(epoch: Epoch, clocks: &[u64], contiguous: u64) -> Message {
     Message::Replica { flow: FLOW, epoch, record: record(clocks, contiguous) }
+}
+
+/// What has changed since this many packets: states with their clocks, all from 1 on. None: since the flow began.
+fn changes(epoch: Epoch, base: Option<(Epoch, u64)>, clock: u64) -> Message {
+    let of = |clock: u64| bytes(&(1..=clock).collect::<Vec<_>>());
+    let base = base.map_or(Version::BEGINNING, |(epoch, clock)| Version { epoch, clock });
+    let version = Version { epoch, clock };
+    let delta = Delta::of((base, &of(base.clock)), (version, &of(clock))).unwrap();
+    Message::Changes { flow: FLOW, epoch, watermark: Watermark::up_to(clock), delta }
+}
+
+fn lacking(epoch: Epoch, clock: u64) -> Message {
+    Message::Lacking { flow: FLOW, version: Version { epoch, clock } }
+}
+
+/// A copy of the state that packets up to this one have made.
+fn replica_up_to(epoch: Epoch, clock: u64) -> Message {
+    replica(epoch, &(1..=clock).collect::<Vec<_>>(), clock)
 }
 
 fn release(epoch: Epoch, owner: UnitId, last: u64) -> Message {
@@ -247,6 +268,141 @@ fn an_owner_copies_at_once_before_a_cut_by_size() {
     assert_eq!(b.sent(), newer);
     b.wait(10 * SILENCE_NS);
     assert!(b.out.is_empty(), "nothing has come since");
+}
+
+fn with_deltas() -> Config {
+    Config { deltas: true, ..config() }
+}
+
+#[test]
+fn who_has_a_copy_is_told_only_what_has_changed() {
+    let mut b = Bench::new(with_deltas());
+    b.targets.add(X);
+    b.first([1]);
+    b.wait(SILENCE_NS);
+    assert_eq!(b.sent(), [(X, changes(1, None, 1))]);
+    b.first(2..=4);
+    b.wait(SILENCE_NS);
+    assert_eq!(b.sent(), [(X, changes(1, Some((1, 1)), 4))]);
+    b.targets.add(Y);
+    b.first(5..=6);
+    b.wait(SILENCE_NS);
+    let sent = [changes(1, Some((1, 4)), 6), changes(1, None, 6)];
+    let lens = sent.each_ref().map(|message| message.state_bytes().unwrap());
+    assert!(lens[0] < lens[1] && lens[1] < 6 * 8);
+    assert_eq!(b.sent(), [(X, sent[0].clone()), (Y, sent[1].clone())]);
+    b.targets = Targets::ALL;
+    b.first([7]);
+    b.wait(SILENCE_NS);
+    b.first([8]);
+    b.wait(SILENCE_NS);
+    assert_eq!(b.out.to_all, [changes(1, None, 7), changes(1, Some((1, 7)), 8)]);
+    let counters = b.unit.counters();
+    assert_eq!((counters.replicas_sent, counters.deltas_sent), (6, 6));
+    assert!(b.unit.replica_bytes() > 8 * 8, "what others have is kept here");
+}
+
+#[test]
+fn what_has_changed_makes_a_copy_of_the_very_one_that_it_rests_on() {
+    let mut b = Bench::new(with_deltas());
+    b.peer(X, replica_up_to(1, 2));
+    b.peer(X, changes(1, Some((1, 2)), 4));
+    b.peer(X, changes(1, Some((1, 4)), 5));
+    b.packet(2, from(X, 5), 6);
+    assert_eq!((b.state(), b.unit.counters().seamless), (&[1, 2, 3, 4, 5, 6][..], 1));
+    assert_eq!((b.unit.counters().deltas_missed, b.unit.counters().replicas_refused), (0, 0));
+}
+
+#[test]
+fn who_has_no_such_copy_asks_for_the_whole() {
+    let mut b = Bench::new(with_deltas());
+    b.peer(X, replica_up_to(1, 2));
+    b.peer(X, changes(1, Some((1, 3)), 5));
+    assert_eq!(b.sent(), [(X, lacking(1, 5))], "an older one is here");
+    b.peer(X, replica_up_to(1, 4));
+    b.peer(X, changes(1, Some((1, 3)), 5));
+    assert_eq!(b.sent(), [(X, lacking(1, 5))], "a later one is here");
+    b.peer(X, replica_up_to(1, 5));
+    b.peer(X, changes(1, Some((1, 2)), 3));
+    assert!(b.out.is_empty(), "older than what is here");
+    assert_eq!((b.unit.counters().deltas_missed, b.unit.counters().replicas_refused), (2, 1));
+    b.peer(X, changes(1, None, 6));
+    b.packet(2, from(X, 6), 7);
+    assert_eq!(b.state().len(), 7, "how a flow begins is known everywhere");
+
+    let mut b = Bench::new(with_deltas());
+    b.targets.add(X);
+    b.first(1..=3);
+    b.wait(SILENCE_NS);
+    b.first([4]);
+    b.wait(SILENCE_NS);
+    b.sent();
+    b.peer(X, lacking(1, 3));
+    assert!(b.out.is_empty(), "there is a later one");
+    b.peer(X, lacking(1, 4));
+    assert_eq!(b.sent(), [(X, replica_up_to(1, 4))]);
+    b.first([5]);
+    b.wait(SILENCE_NS);
+    assert_eq!(b.sent(), [(X, changes(1, Some((1, 4)), 5))]);
+    b.router(release(2, Y, 5));
+    b.peer(Y, taken(2));
+    b.peer(X, lacking(1, 5));
+    assert!(b.out.is_empty(), "it is not the owner's any more");
+    assert_eq!(b.unit.counters().messages_stale, 2);
+}
+
+#[test]
+fn what_has_changed_is_waited_for_and_used() {
+    // S53
+    let mut b = Bench::new(with_deltas());
+    b.peer(X, replica_up_to(1, 3));
+    b.packet(2, from(X, 4), 5);
+    assert_eq!(b.sent(), [(X, pull(2, 4))]);
+    b.peer(X, changes(1, Some((1, 3)), 4));
+    assert_eq!((b.state(), b.unit.counters().overtaken), (&[1, 2, 3, 4, 5][..], 1));
+}
+
+#[test]
+fn who_took_a_copy_over_knows_that_the_owner_before_has_it() {
+    let mut b = Bench::new(with_deltas());
+    b.targets.add(X);
+    b.targets.add(Y);
+    b.peer(X, replica_up_to(1, 3));
+    b.packet(2, from(X, 3), 4);
+    b.wait(SILENCE_NS);
+    assert_eq!(b.sent(), [(X, taken(2)), (X, changes(2, Some((1, 3)), 4)), (Y, changes(2, None, 4))]);
+    // And when it goes back, what was sent there last is what goes on there.
+    b.router(release(3, X, 4));
+    b.peer(X, taken(3));
+    b.peer(X, changes(3, Some((2, 4)), 5));
+    b.packet(4, from(X, 5), 6);
+    assert_eq!((b.state().len(), b.unit.counters().seamless), (6, 2));
+    b.wait(SILENCE_NS);
+    let sent = [(X, taken(4)), (X, changes(4, Some((3, 5)), 6)), (Y, changes(4, None, 6))];
+    assert_eq!(b.sent(), sent, "who had what in an earlier epoch says nothing about now");
+}
+
+#[test]
+fn without_memory_for_copies_they_are_told_since_the_flow_began() {
+    let mut b = Bench::new(Config { replicas_max_bytes: 0, ..with_deltas() });
+    b.targets.add(X);
+    for clock in 3..6 {
+        b.first(1..=clock);
+        b.wait(SILENCE_NS);
+        assert_eq!(b.sent(), [(X, changes(1, None, clock))]);
+    }
+    assert_eq!((b.unit.replica_bytes(), b.unit.counters().replicas_evicted), (0, 0));
+}
+
+#[test]
+fn changes_that_make_no_state_are_refused() {
+    let mut b = Bench::new(Config { replicas_max_bytes: 150, ..with_deltas() });
+    b.peer(X, changes(1, None, 20));
+    assert_eq!((b.unit.replica_bytes(), b.unit.counters().replicas_refused), (0, 1), "too many bytes");
+    b.router(END);
+    b.peer(X, changes(1, None, 4));
+    b.peer(X, lacking(1, 4));
+    assert_eq!((b.unit.replica_bytes(), b.unit.counters().messages_stale), (0, 2), "it is over");
 }
 
 #[test]

@@ -32,18 +32,23 @@ struct Nature {
     order_ns: Option<u64>,
     held_per_flow_max: usize,
     replicas_max_bytes: usize,
+    replicate_after_ns: u64,
+    /// Per 1,000 packets, those that say that the state is to be copied at once.
+    at_once: u64,
+    deltas: bool,
     seed: [u8; 32],
 }
 
 impl Nature {
     fn config(&self, id: UnitId) -> Config {
         Config {
-            replicate_after_ns: Some(500),
+            replicate_after_ns: Some(self.replicate_after_ns),
             order_ns: self.order_ns.unwrap_or(u64::MAX / 64),
             pull_again_ns: 5_000,
             held_max: 3 * self.held_per_flow_max,
             held_per_flow_max: self.held_per_flow_max,
             replicas_max_bytes: self.replicas_max_bytes,
+            deltas: self.deltas,
             ..Config::new(id)
         }
     }
@@ -52,8 +57,9 @@ impl Nature {
 prop_compose! {
     fn network()(
         (units, flows, steps) in (2u16..=4, 1u32..=3, 1usize..250),
-        (router_fifo, peers_fifo) in any::<(bool, bool)>(),
-        (twice, new_owner) in (0u64..200, 0u64..500),
+        (router_fifo, peers_fifo, deltas) in any::<(bool, bool, bool)>(),
+        (twice, new_owner) in (0u64..200, prop_oneof![0u64..50, 0u64..500]),
+        (replicate_after_ns, at_once) in (prop_oneof![Just(10), Just(500)], prop_oneof![Just(0), 0u64..1_000]),
         pace_ns in 0u64..300,
         replicas_max_bytes in prop_oneof![Just(0), Just(400), Just(1 << 20)],
         seed in any::<[u8; 32]>(),
@@ -61,7 +67,7 @@ prop_compose! {
         let (loss, mute, end, order_ns, held_per_flow_max) = (0, 0, 0, None, 1 << 10);
         Nature {
             units, flows, steps, router_fifo, peers_fifo, loss, mute, twice, new_owner, end, pace_ns, order_ns,
-            held_per_flow_max, replicas_max_bytes, seed,
+            held_per_flow_max, replicas_max_bytes, replicate_after_ns, at_once, deltas, seed,
         }
     }
 }
@@ -141,7 +147,10 @@ impl Play {
                 some
             }
         };
-        (0..=below(random, 3)).for_each(|_| flow.packet(targets, world));
+        for _ in 0..=below(random, 3) {
+            let is_at_once = below(random, 1_000) < self.nature.at_once;
+            flow.packet(if is_at_once { targets.at_once() } else { targets }, world);
+        }
     }
 
     /// Something arrives, or does not.

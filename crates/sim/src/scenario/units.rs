@@ -29,6 +29,10 @@ pub struct Units {
     pub start: Time,
     /// Bytes of a flow's state.
     pub state: Size,
+    /// How many of these bytes each packet changes, at least 8; unless said, all.
+    pub changes: Option<Size>,
+    /// Whether copies tell only what has changed since one that the other unit has.
+    pub deltas: bool,
     /// A flow's state is copied ahead when the flow has been silent for this long; unless said, T/2 (S51).
     pub replicate_after: Option<Time>,
     /// How long a packet waits for those before it.
@@ -57,6 +61,8 @@ impl Default for Units {
             queue: 1 << 20,
             start: Time(0),
             state: Size(64),
+            changes: None,
+            deltas: false,
             replicate_after: None,
             order: Time(1_000_000),
             pull_again: Time(10_000_000),

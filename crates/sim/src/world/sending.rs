@@ -58,13 +58,11 @@ impl World {
     }
 
     pub(super) fn send_between(&mut self, now_ns: u64, from: UnitId, to: UnitId, message: Message) {
-        let state = match &message {
-            Message::State { record, .. } | Message::Replica { record, .. } => Some(record.bytes.len()),
-            _ => None,
-        };
-        if let (Message::Replica { .. }, Some(bytes)) = (&message, state) {
+        let state = message.state_bytes();
+        if let Message::Replica { .. } | Message::Changes { .. } = message {
             self.tally.replicas += 1;
-            self.tally.replica_bytes += bytes as u64;
+            self.tally.replica_bytes += state.unwrap_or(0) as u64;
+            self.tally.deltas += u64::from(matches!(message, Message::Changes { .. }));
         }
         let arrives_ns = self.links.message_between(now_ns, from, to, state);
         let stays_behind = matches!(message, Message::Pull { again: true, .. });

@@ -127,7 +127,7 @@ impl World {
         self.messages -= u64::from(asked.is_awaited());
         let (back, ready) = match asked {
             Request::Read { .. } => {
-                store.read(self.state_len);
+                store.read(self.state_len.all);
                 (Some(asked), Vec::new())
             }
             Request::Write { unit, done, record } => {

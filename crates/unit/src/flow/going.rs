@@ -44,29 +44,6 @@ impl<P> Flow<P> {
         cx.out.to_units.push((next.owner, Message::State { flow: self.id, epoch, record }));
     }
 
-    /// Sends copies of the state to where the flow may go on (S51, S54).
-    pub(super) fn copy_ahead<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
-        let Some(state) = self.state else { return };
-        let (flow, epoch, record) = (self.id, state.epoch, self.record(cx));
-        let bytes = record.bytes.len() as u64;
-        self.copied = state.mark.contiguous;
-        if self.targets.is_all() {
-            cx.counters.replicas_sent += 1;
-            cx.counters.replica_bytes_sent += bytes;
-            cx.out.to_all.push(Message::Replica { flow, epoch, record });
-            return;
-        }
-        let mut units = self.targets.units().iter().copied().filter(|&unit| unit != cx.config.id);
-        let Some(last) = units.next_back() else { return };
-        let mut send = |unit, record| {
-            cx.counters.replicas_sent += 1;
-            cx.counters.replica_bytes_sent += bytes;
-            cx.out.to_units.push((unit, Message::Replica { flow, epoch, record }));
-        };
-        units.for_each(|unit| send(unit, record.clone()));
-        send(last, record);
-    }
-
     /// Asks the router whether the flow is over (DESIGN 3.9).
     pub fn propose_end<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
         let Some(state) = self.state else { return };

@@ -67,11 +67,12 @@ impl<P> Flow<P> {
                 self.succession(epoch, previous, last, cx)?.released_ns.get_or_insert(now_ns);
             }
             Start::From { previous, last } => {
-                let copy = cx.replicas.take_exact(self.id.slot, &mut cx.copy, last);
-                if let Some(record) = copy {
+                let copy = cx.replicas.take_exact(self.id.slot, &mut cx.copy, last, cx.config.deltas);
+                if let Some((version, record)) = copy {
                     if self.restore(&record.bytes, cx) {
                         cx.counters.seamless += 1;
                         self.take(epoch, record.watermark, cx);
+                        self.keep_taken(version, record, (epoch, previous), cx);
                         cx.out.to_units.push((previous, Message::Taken { flow: self.id, epoch }));
                         return Ok(());
                     }
@@ -131,6 +132,7 @@ impl<P> Flow<P> {
         self.seen_ns = cx.now_ns;
         self.copied = mark.contiguous;
         self.proposed_ns = None;
+        cx.replicas.forget_elsewhere(self.id.slot, cx.copy);
         self.drop_before(epoch, cx);
     }
 

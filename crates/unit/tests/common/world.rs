@@ -261,6 +261,10 @@ fn print(item: &Item) -> u64 {
             Message::Replica { flow, epoch, record } => {
                 (6, flow, epoch, record.watermark, &record.bytes).hash(&mut hasher)
             }
+            Message::Changes { flow, epoch, watermark, delta } => {
+                (11, flow, epoch, watermark, delta).hash(&mut hasher)
+            }
+            Message::Lacking { flow, version } => (12, flow, version).hash(&mut hasher),
             Message::Expire { flow, epoch, clock } => (7, flow, epoch, clock).hash(&mut hasher),
             Message::End { flow } => (8, flow).hash(&mut hasher),
             Message::Drain => 9.hash(&mut hasher),
