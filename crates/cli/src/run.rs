@@ -67,6 +67,9 @@ pub struct Args {
     /// To how many units a flow's state is copied when it falls silent: none; on one thread, copies only take time
     #[arg(long, value_name = "K", help_heading = "Units", value_parser = clap::value_parser!(u8).range(0..=11))]
     pub copies: Option<u8>,
+    /// Let copies tell only what has changed since one that the other unit has
+    #[arg(long, help_heading = "Units", requires = "copies")]
+    pub deltas: bool,
     /// Run each unit on a thread of its own
     ///
     /// Packets of different flows may come out in another order than without.
@@ -156,6 +159,7 @@ fn runner(args: &Args, assembly: Assembly, maker: Option<Maker>) -> anyhow::Resu
         capacity_bps: args.unit_capacity.map_or(defaults.capacity_bps, |rate| rate.0),
         gap_ns: args.gap.map_or(defaults.gap_ns, |time| time.0),
         copies: args.copies.unwrap_or(defaults.copies),
+        deltas: args.deltas,
         ..defaults
     };
     match maker {

@@ -90,7 +90,10 @@ fn check_all(name: &'static str, payload: Payload) {
             assert!(units.states_moved > 100, "too few moves to show anything");
         }
     }
-    check(name, &example(name), &frames, config(Mode::Flowlet, 4, 2));
+    for deltas in [false, true] {
+        let config = UnitsConfig { deltas, ..config(Mode::Flowlet, 4, 2) };
+        check(name, &example(name), &frames, config);
+    }
 }
 
 #[test]

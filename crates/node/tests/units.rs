@@ -18,6 +18,11 @@ fn config(mode: Mode, units_max: u16, capacity_bps: u64, copies: u8) -> UnitsCon
     UnitsConfig { mode, units_max, capacity_bps, copies, ..UnitsConfig::default() }
 }
 
+/// The same, and copies tell only what has changed.
+fn with_deltas(config: UnitsConfig) -> UnitsConfig {
+    UnitsConfig { deltas: true, ..config }
+}
+
 fn check(name: &str, frames: &[Arriving], config: UnitsConfig) -> Report {
     check_assembled(name, || assembly(name), frames, config)
 }
@@ -72,7 +77,19 @@ fn check_all(name: &str, payload: Payload) {
                 assert!(units.states_moved > 100, "too few moves to show anything");
             }
         }
-        check(name, &frames, config(Mode::Flowlet, 6, 20_000_000, 3));
+        let copies = config(Mode::Flowlet, 6, 20_000_000, 3);
+        let [whole, changes] =
+            [copies, with_deltas(copies)].map(|config| check(name, &frames, config).units.unwrap());
+        println!(
+            "{name}: {} copies of {:.1} bytes; with deltas {} of {:.1}, {} of them deltas",
+            whole.replicas,
+            whole.replica_bytes as f64 / whole.replicas as f64,
+            changes.replicas,
+            changes.replica_bytes as f64 / changes.replicas as f64,
+            changes.deltas
+        );
+        assert_eq!((whole.replicas, whole.deltas), (changes.replicas, 0));
+        assert!(changes.deltas <= changes.replicas && changes.replica_bytes <= whole.replica_bytes * 4 / 5);
     }
 }
 
@@ -218,10 +235,11 @@ proptest! {
         mode in prop::sample::select(MODES.to_vec()),
         units_max in 1u16..12,
         capacity_mbps in 1u64..60,
-        copies in 0u8..5,
+        (copies, deltas) in (0u8..5, any::<bool>()),
         name in prop::sample::select(vec!["nat.rvl", "all.rvl", "lb.rvl"]),
     ) {
         let frames = conversation(name, &profile(Payload::Random, 600, rate, seed));
-        check(name, &frames, config(mode, units_max, capacity_mbps * 1_000_000, copies));
+        let config = config(mode, units_max, capacity_mbps * 1_000_000, copies);
+        check(name, &frames, UnitsConfig { deltas, ..config });
     }
 }

@@ -69,6 +69,9 @@ pub struct Args {
     /// To how many units a flow's state is copied when it falls silent; on one thread, copies only take time
     #[arg(long, value_name = "K", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=11))]
     pub copies: u8,
+    /// Let copies tell only what has changed since one that the other unit has
+    #[arg(long, requires = "copies")]
+    pub deltas: bool,
     /// Seed of all that is random
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -101,6 +104,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         capacity_bps: args.unit_capacity.0,
         gap_ns: GAP_NS,
         copies: args.copies,
+        deltas: args.deltas,
         ..UnitsConfig::default()
     };
     let tide = Tide::new(args.seconds * 1_000_000_000);

@@ -24,6 +24,8 @@ pub struct UnitsConfig {
     /// To how many units a flow's state is copied when it falls silent (K, S55). On one thread a state is there as soon as it is
     /// asked for, and copies only take time.
     pub copies: u8,
+    /// Whether copies tell only what has changed since one that the other unit has.
+    pub deltas: bool,
     /// Demand and capacity are told for each epoch of this length, in nanoseconds (S47).
     pub epoch_ns: u64,
 }
@@ -37,6 +39,7 @@ impl Default for UnitsConfig {
             capacity_bps: 1_000_000_000,
             gap_ns: 500_000,
             copies: 0,
+            deltas: false,
             epoch_ns: 100_000_000,
         }
     }
@@ -81,6 +84,7 @@ impl UnitsConfig {
     pub(super) fn unit(&self, id: UnitId) -> unit::Config {
         unit::Config {
             replicate_after_ns: (self.copies > 0).then_some(self.gap_ns / 2), // S51
+            deltas: self.deltas,
             expire_after_ns: None,
             ..unit::Config::new(id)
         }

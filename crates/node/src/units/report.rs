@@ -57,6 +57,8 @@ pub struct UnitsReport {
     pub replicas: u64,
     /// Bytes of them.
     pub replica_bytes: u64,
+    /// Of these copies, those that told only what had changed.
+    pub deltas: u64,
     /// How what was there followed what was wanted.
     pub tracking: Tracking,
     /// What it earns and costs, at the default prices.
@@ -79,6 +81,7 @@ impl UnitsReport {
             state_bytes_sent: sum.state_bytes_sent + unit.state_bytes_sent,
             replicas_received: sum.replicas_received + unit.replicas_received,
             replica_bytes_received: sum.replica_bytes_received + unit.replica_bytes_received,
+            deltas_sent: sum.deltas_sent + unit.deltas_sent,
             ..sum
         });
         let changes = units.seamless + units.pulls_sent;
@@ -105,6 +108,7 @@ impl UnitsReport {
             state_bytes: units.state_bytes_sent,
             replicas: units.replicas_received,
             replica_bytes: units.replica_bytes_received,
+            deltas: units.deltas_sent,
             tracking: Tracking::of(epochs.done()),
             bill: Bill::of(&Tariff::default(), epochs.done()),
             epochs: epochs.done().to_vec(),
