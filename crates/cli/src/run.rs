@@ -16,6 +16,7 @@ use crate::output::{self, Format, Table, duration, thousands};
 use crate::policies;
 use crate::sinks::Sinks;
 use crate::sources::{self, PortFile, Sources};
+use crate::units::ShareOrNone;
 
 /// Runs a policy over captures. Packets of several captures are taken in order of time.
 ///
@@ -64,6 +65,12 @@ pub struct Args {
     /// Silence of a flow behind which a flowlet begins: 500us; slower units want a longer one
     #[arg(long, value_name = "TIME", help_heading = "Units")]
     pub gap: Option<Time>,
+    /// Load that there are units for, as a share of theirs; none: as published, one more for flowlets without room: 0.9
+    #[arg(long, value_name = "SHARE", help_heading = "Units")]
+    pub follow_at: Option<ShareOrNone>,
+    /// Load of a unit, as a share of its capacity, up to which flows stay with it; none: as published, flowlets are assigned anew: 0.95
+    #[arg(long, value_name = "SHARE", help_heading = "Units")]
+    pub stay_below: Option<ShareOrNone>,
     /// To how many units a flow's state is copied when it falls silent: none; on one thread, copies only take time
     #[arg(long, value_name = "K", help_heading = "Units", value_parser = clap::value_parser!(u8).range(0..=11))]
     pub copies: Option<u8>,
@@ -148,6 +155,8 @@ fn runner(args: &Args, assembly: Assembly, maker: Option<Maker>) -> anyhow::Resu
         && args.units_max.is_none()
         && args.unit_capacity.is_none()
         && args.gap.is_none()
+        && args.follow_at.is_none()
+        && args.stay_below.is_none()
         && args.copies.is_none();
     if is_one {
         return Ok(Runner::new(assembly, &name));
@@ -158,6 +167,8 @@ fn runner(args: &Args, assembly: Assembly, maker: Option<Maker>) -> anyhow::Resu
         units_max: args.units_max.unwrap_or(defaults.units_max),
         capacity_bps: args.unit_capacity.map_or(defaults.capacity_bps, |rate| rate.0),
         gap_ns: args.gap.map_or(defaults.gap_ns, |time| time.0),
+        follow_at: args.follow_at.map_or(defaults.follow_at, |share| share.0),
+        stay_below: args.stay_below.map_or(defaults.stay_below, |share| share.0),
         copies: args.copies.unwrap_or(defaults.copies),
         deltas: args.deltas,
         ..defaults

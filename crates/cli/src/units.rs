@@ -1,9 +1,29 @@
 //! What units did, for people.
 
+use std::str::FromStr;
+
 use node::units::UnitsReport;
 
 use crate::output::{duration, rate, thousands};
 use crate::picture;
+
+/// A share above 0 and up to 1, or `none`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ShareOrNone(pub Option<f32>);
+
+impl FromStr for ShareOrNone {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ShareOrNone, String> {
+        if text == "none" {
+            return Ok(ShareOrNone(None));
+        }
+        match text.parse() {
+            Ok(share) if share > 0.0 && share <= 1.0 => Ok(ShareOrNone(Some(share))),
+            _ => Err(format!("expected a number above 0 and up to 1, such as 0.9, or none; found {text:?}")),
+        }
+    }
+}
 
 /// Demand and capacity over time, and what became of flowlets and states.
 pub fn summary(report: &UnitsReport) -> String {

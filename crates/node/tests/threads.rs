@@ -20,7 +20,14 @@ const MODES: [Mode; 4] =
     [Mode::Flowlet, Mode::Flow, Mode::Packet, Mode::Rss { buckets: 64, every_ns: Some(20_000_000) }];
 
 fn config(mode: Mode, units_min: u16, copies: u8) -> UnitsConfig {
-    UnitsConfig { mode, units_min, units_max: 4, capacity_bps: 20_000_000, copies, ..UnitsConfig::default() }
+    UnitsConfig {
+        mode,
+        units_min,
+        units_max: 4,
+        capacity_bps: 20_000_000,
+        copies,
+        ..UnitsConfig::as_published()
+    }
 }
 
 fn on_threads(name: &str, assemble: &Assemble, config: UnitsConfig) -> Runner {
@@ -296,7 +303,7 @@ fn commands_reach_all_units() {
 
 #[test]
 fn what_cannot_run_is_refused() {
-    let many = UnitsConfig { units_max: THREADS_MAX + 1, ..UnitsConfig::default() };
+    let many = UnitsConfig { units_max: THREADS_MAX + 1, ..UnitsConfig::as_published() };
     let make: Maker = Arc::new(|| Ok(assembly("nat.rvl").chain));
     let Err(error) = Runner::on_threads(assembly("nat.rvl"), "nat", many, make) else {
         panic!("so many threads")

@@ -15,7 +15,7 @@ use support::{Arriving, SEED, assembly, assembly_of, conversation, counted, play
 
 /// Units as many as there can be for such traffic, which go from hand to hand.
 fn config(mode: Mode, units_max: u16, capacity_bps: u64, copies: u8) -> UnitsConfig {
-    UnitsConfig { mode, units_max, capacity_bps, copies, ..UnitsConfig::default() }
+    UnitsConfig { mode, units_max, capacity_bps, copies, ..UnitsConfig::as_published() }
 }
 
 /// The same, and copies tell only what has changed.
@@ -61,8 +61,9 @@ const MODES: [Mode; 6] = [
 fn check_all(name: &str, payload: Payload) {
     for (packets, rate) in [(4_000, 20_000.0), (3_000, 4.0)] {
         let frames = conversation(name, &profile(payload, packets, rate, SEED));
-        for mode in MODES {
-            let report = check(name, &frames, config(mode, 6, 20_000_000, 0));
+        let by_default = UnitsConfig { units_max: 6, capacity_bps: 20_000_000, ..UnitsConfig::default() };
+        for config in MODES.map(|mode| config(mode, 6, 20_000_000, 0)).into_iter().chain([by_default]) {
+            let report = check(name, &frames, config);
             let units = report.units.unwrap();
             println!(
                 "{name} {}: {} packets, {} flows, {} flowlets, {} moves, {:.1} units",
@@ -73,7 +74,7 @@ fn check_all(name: &str, payload: Payload) {
                 units.states_moved,
                 units.tracking.units_mean
             );
-            if mode == Mode::Packet && rate > 100.0 {
+            if config.mode == Mode::Packet && rate > 100.0 {
                 assert!(units.states_moved > 100, "too few moves to show anything");
             }
         }

@@ -18,6 +18,7 @@ use crate::policies;
 use crate::sinks::Sinks;
 use crate::sources::{self, PortFile};
 use crate::traffic::{Pps, count};
+use crate::units::ShareOrNone;
 use sample::{History, Outcome};
 use view::Screen;
 use world::{START_NS, Tide, World};
@@ -66,6 +67,12 @@ pub struct Args {
     /// Units at most
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=i64::from(UNITS_MAX)))]
     pub units_max: u16,
+    /// Load that there are units for, as a share of theirs; none: as published, one more for flowlets without room
+    #[arg(long, value_name = "SHARE", default_value = "0.9")]
+    pub follow_at: ShareOrNone,
+    /// Load of a unit, as a share of its capacity, up to which flows stay with it; none: as published, flowlets are assigned anew
+    #[arg(long, value_name = "SHARE", default_value = "0.95")]
+    pub stay_below: ShareOrNone,
     /// To how many units a flow's state is copied when it falls silent; on one thread, copies only take time
     #[arg(long, value_name = "K", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=11))]
     pub copies: u8,
@@ -103,6 +110,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         units_max: args.units_max,
         capacity_bps: args.unit_capacity.0,
         gap_ns: GAP_NS,
+        follow_at: args.follow_at.0,
+        stay_below: args.stay_below.0,
         copies: args.copies,
         deltas: args.deltas,
         ..UnitsConfig::default()

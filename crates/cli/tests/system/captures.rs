@@ -114,7 +114,8 @@ fn read_again(capture: &Capture, outcome: &Outcome) {
 /// The same comes out of units, whatever is given to them; but what flows' ends tell stands in each unit's own order.
 fn same_on_units(policy: &str, capture: &Capture, first: &Outcome) {
     for mode in [Mode::Flowlet, Mode::Packet] {
-        let config = UnitsConfig { mode, units_max: 5, capacity_bps: 2_000_000, ..UnitsConfig::default() };
+        let config =
+            UnitsConfig { mode, units_max: 5, capacity_bps: 2_000_000, ..UnitsConfig::as_published() };
         let other = run_on_units(policy, &capture.records, config);
         let context = || format!("{} on units, {mode}", capture.name);
         assert!(first.sent == other.sent, "{}: other packets", context());
@@ -145,7 +146,7 @@ fn same_on_threads(policy: &str, capture: &Capture, first: &Outcome) {
         units_max: 3,
         capacity_bps: 2_000_000,
         mode: Mode::Packet,
-        ..UnitsConfig::default()
+        ..UnitsConfig::as_published()
     };
     let other = run_on_threads(policy, &capture.records, config);
     if is_order_felt(policy) {

@@ -7,7 +7,8 @@ use router::{Mode, TargetChoice};
 /// The most units of a machine.
 pub const UNITS_MAX: u16 = 1_000;
 
-/// How many units there are, and what is given to them. The rest is as the papers have it; see [`router::Config`].
+/// How many units there are, and what is given to them. The rest is as the papers have it; see [`router::Config`]. The default is
+/// what takes fewest units and moves fewest states; [`UnitsConfig::as_published`] is what the papers have.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UnitsConfig {
     /// What is given to a unit at a time.
@@ -21,6 +22,12 @@ pub struct UnitsConfig {
     /// T: a longer gap between two packets of a flow begins a new flowlet, in nanoseconds (S30). With units that are slower than
     /// usual it should be longer: a flowlet of the greatest size within T would fill one.
     pub gap_ns: u64,
+    /// Units are as many as all that comes asks for, loaded to this share, above 0 and up to 1; none: one more is started for
+    /// flowlets that find no room, and one stopped that is idle. Of flowlets only.
+    pub follow_at: Option<f32>,
+    /// A flowlet stays with its flow's unit as long as that is loaded to less than this share, above 0 and up to 1; none: it is
+    /// assigned anew. Of flowlets only.
+    pub stay_below: Option<f32>,
     /// To how many units a flow's state is copied when it falls silent (K, S55). On one thread a state is there as soon as it is
     /// asked for, and copies only take time.
     pub copies: u8,
@@ -38,6 +45,8 @@ impl Default for UnitsConfig {
             units_max: 10,
             capacity_bps: 1_000_000_000,
             gap_ns: 500_000,
+            follow_at: Some(0.9),
+            stay_below: Some(0.95),
             copies: 0,
             deltas: false,
             epoch_ns: 100_000_000,
@@ -55,6 +64,11 @@ const NEVER_NS: u64 = u64::MAX >> 8;
 pub const FLOWS_MAX: u32 = unit::SLOTS_MAX / ROUTER_FLOWS;
 
 impl UnitsConfig {
+    /// The default, but with flowlets and units as in the papers (S35, S42, S43).
+    pub fn as_published() -> UnitsConfig {
+        UnitsConfig { follow_at: None, stay_below: None, ..UnitsConfig::default() }
+    }
+
     /// The router, over a chain with these options.
     pub(crate) fn router(&self, options: &Options) -> router::Config {
         router::Config {
@@ -63,6 +77,8 @@ impl UnitsConfig {
             gap_ns: self.gap_ns,
             units_min: self.units_min,
             units_max: self.units_max,
+            follow_at: self.follow_at.filter(|_| self.mode == Mode::Flowlet),
+            stay_below: self.stay_below.filter(|_| self.mode == Mode::Flowlet),
             targets: if self.copies == 0 { TargetChoice::None } else { TargetChoice::Weighted },
             targets_count: self.copies,
             flows_max: options.flows_max * ROUTER_FLOWS,
