@@ -67,3 +67,17 @@ pub fn summary(report: &UnitsReport) -> String {
     );
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_one_or_none() {
+        let share = |text: &str| text.parse::<ShareOrNone>().ok();
+        assert_eq!([share("none"), share("1")], [Some(ShareOrNone(None)), Some(ShareOrNone(Some(1.0)))]);
+        for wrong in ["0", "-0.5", "1.1", "nan", "inf", "None", "", "0.9 "] {
+            assert_eq!(share(wrong), None, "{wrong}");
+        }
+    }
+}

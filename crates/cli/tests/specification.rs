@@ -75,6 +75,7 @@ fn limits_are_those_of_the_code() {
         policy::MAX_RESOLVED_BYTES,
         policy::MAX_SOURCE_BYTES,
         proto::AHEAD_MAX,
+        proto::CHANGING_MAX,
         proto::TARGETS_MAX,
         node::threads::IN_FLIGHT_MAX,
         node::threads::MAILS,

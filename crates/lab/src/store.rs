@@ -18,6 +18,9 @@ const SOCKET: &str = "socket";
 /// How long it may take to start.
 const START: Duration = Duration::from_secs(10);
 
+/// And so long for an answer.
+const ANSWER: Duration = Duration::from_secs(5);
+
 /// Runs the server until the shell's input ends, and clears its folder away: so it ends with who started it, however that ends.
 const UNTIL_INPUT_ENDS: &str = r#"
     trap "" HUP INT TERM
@@ -94,7 +97,11 @@ impl Server {
 
     fn connect(&self) -> Result<Connection, RedisError> {
         let socket = self.folder.path().join(SOCKET);
-        redis::Client::open(format!("unix://{}", socket.display()))?.get_connection()
+        let client = redis::Client::open(format!("unix://{}", socket.display()))?;
+        let connection = client.get_connection_with_timeout(ANSWER)?;
+        connection.set_read_timeout(Some(ANSWER))?;
+        connection.set_write_timeout(Some(ANSWER))?;
+        Ok(connection)
     }
 }
 

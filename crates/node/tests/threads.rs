@@ -101,6 +101,12 @@ fn check_all(name: &'static str, payload: Payload) {
         let config = UnitsConfig { deltas, ..config(Mode::Flowlet, 4, 2) };
         check(name, &example(name), &frames, config);
     }
+    let by_default = UnitsConfig { units_max: 4, capacity_bps: 20_000_000, ..UnitsConfig::default() };
+    let units = check(name, &example(name), &frames, by_default).units.unwrap();
+    assert!(
+        units.units_started > 0 && (1..units.flowlets).contains(&units.moved),
+        "some stay, and some move"
+    );
 }
 
 #[test]

@@ -237,10 +237,12 @@ proptest! {
         units_max in 1u16..12,
         capacity_mbps in 1u64..60,
         (copies, deltas) in (0u8..5, any::<bool>()),
+        follow_at in prop_oneof![Just(None), Just(Some(0.5f32)), Just(Some(1.0))],
+        stay_below in prop_oneof![Just(None), Just(Some(0.5f32)), Just(Some(1.0))],
         name in prop::sample::select(vec!["nat.rvl", "all.rvl", "lb.rvl"]),
     ) {
         let frames = conversation(name, &profile(Payload::Random, 600, rate, seed));
         let config = config(mode, units_max, capacity_mbps * 1_000_000, copies);
-        check(name, &frames, UnitsConfig { deltas, ..config });
+        check(name, &frames, UnitsConfig { deltas, follow_at, stay_below, ..config });
     }
 }

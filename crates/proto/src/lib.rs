@@ -30,7 +30,7 @@ mod message;
 mod stamp;
 mod watermark;
 
-pub use delta::{Damaged, Delta, Version};
+pub use delta::{CHANGING_MAX, Damaged, Delta, Version};
 pub use ids::{Epoch, FlowId, UnitId};
 pub use message::{FlowRecord, Message};
 pub use stamp::{Handover, Stamp, TARGETS_MAX, Targets};

@@ -83,7 +83,7 @@ mod tests {
             assert_eq!(follow.wanted(), 3, "{bucket}");
         }
         assert_eq!(follow.kept(), 3);
-        // Half of that: after a third of the window, five sixths.
+        // Half of that: after five twelfths of the window, 19 of 24.
         for _ in 0..RATE_BUCKETS / 3 + HELD_BUCKETS / 2 {
             bytes += 60_000;
             follow.turn(1, bytes);

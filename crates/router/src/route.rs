@@ -83,13 +83,17 @@ impl Router {
         self.flows.get(slot).bytes.saturating_add(len.into()) > self.push_above
     }
 
-    /// The flowlet's targets as far as they are still active, to be copied to at once; none if it has none.
+    /// The flowlet's targets as far as they are still active, to be copied to at once; none if it has none. One of them may have
+    /// become the owner, if the flow's unit was drained.
     #[cold]
     fn targets_at_once(&mut self, slot: u32) -> Option<Targets> {
+        let owner = self.flows.get(slot).owner();
         let list = &self.flows.flowlet(slot).targets;
         let targets = match list.is_all() {
             true => Targets::ALL,
-            false => Targets::of_distinct(list.units().filter(|&unit| self.units.is_active(unit))),
+            false => {
+                Targets::of_distinct(list.units().filter(|&unit| unit != owner && self.units.is_active(unit)))
+            }
         };
         if targets == Targets::NONE {
             return None;
@@ -178,7 +182,7 @@ impl Router {
     ) -> Option<Chosen> {
         let is_free = matches!(cut, Cut::Gap | Cut::Size);
         if is_free && self.meter.loads().of(owner) < self.stay_below_bps {
-            return Some(Chosen { unit: owner, fits: true });
+            return None;
         }
         if !matches!(self.config.mode, Mode::SmartFlow { .. }) || cut == Cut::Drain {
             return self.choose(estimate_bps, found.hash, Some((owner, targets)));

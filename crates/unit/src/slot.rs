@@ -301,15 +301,14 @@ impl<P> Slot<P> {
         from: UnitId,
         cx: &mut Context<'_, E>,
     ) {
-        let max_bytes = cx.config.replicas_max_bytes;
         let made = match (delta.base(version), cx.replicas.copy(id.slot, cx.copy)) {
             (_, Some((here, ..))) if version <= here => {
                 cx.counters.replicas_refused += 1;
                 return;
             }
             (Err(damaged), _) => Err(damaged),
-            (Ok(Version::BEGINNING), _) => delta.apply(&[], max_bytes),
-            (Ok(base), Some((here, old, _))) if base == here => delta.apply(&old.bytes, max_bytes),
+            (Ok(Version::BEGINNING), _) => delta.apply(&[]),
+            (Ok(base), Some((here, old, _))) if base == here => delta.apply(&old.bytes),
             _ => {
                 cx.counters.deltas_missed += 1;
                 cx.out.to_units.push((from, Message::Lacking { flow: id, version }));

@@ -7,8 +7,8 @@ use router::{Mode, TargetChoice};
 /// The most units of a machine.
 pub const UNITS_MAX: u16 = 1_000;
 
-/// How many units there are, and what is given to them. The rest is as the papers have it; see [`router::Config`]. The default is
-/// what takes fewest units and moves fewest states; [`UnitsConfig::as_published`] is what the papers have.
+/// How many units there are, and what is given to them. The rest is as the papers have it; see [`router::Config`]. The default
+/// takes fewer units than what is published, and moves fewer states; [`UnitsConfig::as_published`] is that.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UnitsConfig {
     /// What is given to a unit at a time.

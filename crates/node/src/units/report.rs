@@ -59,6 +59,8 @@ pub struct UnitsReport {
     pub replica_bytes: u64,
     /// Of these copies, those that told only what had changed.
     pub deltas: u64,
+    /// And of those, the ones whose base was not there: the whole state was sent after them.
+    pub deltas_missed: u64,
     /// How what was there followed what was wanted.
     pub tracking: Tracking,
     /// What it earns and costs, at the default prices.
@@ -82,6 +84,7 @@ impl UnitsReport {
             replicas_received: sum.replicas_received + unit.replicas_received,
             replica_bytes_received: sum.replica_bytes_received + unit.replica_bytes_received,
             deltas_sent: sum.deltas_sent + unit.deltas_sent,
+            deltas_missed: sum.deltas_missed + unit.deltas_missed,
             ..sum
         });
         let changes = units.seamless + units.pulls_sent;
@@ -109,6 +112,7 @@ impl UnitsReport {
             replicas: units.replicas_received,
             replica_bytes: units.replica_bytes_received,
             deltas: units.deltas_sent,
+            deltas_missed: units.deltas_missed,
             tracking: Tracking::of(epochs.done()),
             bill: Bill::of(&Tariff::default(), epochs.done()),
             epochs: epochs.done().to_vec(),

@@ -155,6 +155,28 @@ fn many_flows_move_a_part_at_a_time() {
 }
 
 #[test]
+fn no_owner_is_its_own_target_when_its_flow_was_moved() {
+    // S62. A long flowlet of unit 1 goes on at unit 0, to which it was to be copied.
+    let config = Config {
+        mode: Mode::Flowlet,
+        gap_ns: 1_000 * MS,
+        push_at: Some(0.5),
+        size_max: 1_000_000,
+        ..growing()
+    };
+    let mut bench = Bench::new(Config { targets: TargetChoice::First, targets_count: 1, ..config });
+    bench.packet(0, 1, 20_000_000);
+    bench.packet(1, 2, 100);
+    bench.router.started(2, UnitId(1));
+    let (unit, stamp) = bench.packet(3, 3, 100);
+    assert_eq!((unit, stamp.targets.unwrap().units()), (UnitId(1), &[UnitId(0)][..]));
+    bench.advance(300 * MS);
+    bench.take();
+    let (unit, stamp) = bench.packet(300 * MS, 3, 600_000);
+    assert_eq!((unit, stamp.epoch, stamp.targets), (UnitId(0), 2, None));
+}
+
+#[test]
 fn one_that_does_not_answer_is_asked_again() {
     let mut bench = with_two_units();
     bench.advance(300 * MS);

@@ -83,7 +83,7 @@ impl<P> Flow<P> {
         (epoch, previous): (Epoch, UnitId),
         cx: &mut Context<'_, E>,
     ) {
-        if cx.config.deltas && version.epoch + 1 == epoch {
+        if cx.config.deltas && version.epoch.checked_add(1) == Some(epoch) {
             self.keep(version, record, Targets::of_distinct([previous].into_iter()), cx);
         }
     }
