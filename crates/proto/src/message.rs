@@ -113,6 +113,23 @@ pub enum Message {
 }
 
 impl Message {
+    /// The flow that it is about; none: all of a unit's.
+    pub fn flow(&self) -> Option<FlowId> {
+        match self {
+            Message::Release { flow, .. }
+            | Message::Adopt { flow, .. }
+            | Message::Pull { flow, .. }
+            | Message::State { flow, .. }
+            | Message::Taken { flow, .. }
+            | Message::Replica { flow, .. }
+            | Message::Changes { flow, .. }
+            | Message::Lacking { flow, .. }
+            | Message::Expire { flow, .. }
+            | Message::End { flow } => Some(*flow),
+            Message::Drain | Message::Drained => None,
+        }
+    }
+
     /// Bytes of state in it, or of what has changed in one.
     pub fn state_bytes(&self) -> Option<usize> {
         match self {

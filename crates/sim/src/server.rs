@@ -143,19 +143,7 @@ impl Parcel {
     pub fn slot(&self) -> Option<u32> {
         match self {
             Parcel::Packet { stamp, .. } => Some(stamp.flow.slot),
-            Parcel::Message { message, .. } => match message {
-                Message::Release { flow, .. }
-                | Message::Adopt { flow, .. }
-                | Message::Pull { flow, .. }
-                | Message::State { flow, .. }
-                | Message::Taken { flow, .. }
-                | Message::Replica { flow, .. }
-                | Message::Changes { flow, .. }
-                | Message::Lacking { flow, .. }
-                | Message::Expire { flow, .. }
-                | Message::End { flow } => Some(flow.slot),
-                Message::Drain | Message::Drained => None,
-            },
+            Parcel::Message { message, .. } => message.flow().map(|flow| flow.slot),
         }
     }
 }

@@ -109,27 +109,25 @@ impl<E: Engine> Unit<E> {
         message: Message,
         out: &mut Outbox<E::Packet>,
     ) {
-        let flow = match (&message, from) {
+        let is_for_us = match (&message, from) {
             (Message::Drain, None) => return self.drain(out),
-            (Message::Release { flow, .. } | Message::Adopt { flow, .. } | Message::End { flow }, None) => {
-                *flow
-            }
+            (Message::Release { .. } | Message::Adopt { .. } | Message::End { .. }, None) => true,
             (
-                Message::Pull { flow, .. }
-                | Message::State { flow, .. }
-                | Message::Taken { flow, .. }
-                | Message::Replica { flow, .. }
-                | Message::Changes { flow, .. }
-                | Message::Lacking { flow, .. }
-                | Message::End { flow },
+                Message::Pull { .. }
+                | Message::State { .. }
+                | Message::Taken { .. }
+                | Message::Replica { .. }
+                | Message::Changes { .. }
+                | Message::Lacking { .. }
+                | Message::End { .. },
                 Some(from),
-            ) if from != self.config.id => *flow,
-            _ => return self.counters.messages_refused += 1,
+            ) => from != self.config.id,
+            _ => false,
         };
-        if flow.slot >= SLOTS_MAX {
+        let Some(flow) = message.flow().filter(|flow| is_for_us && flow.slot < SLOTS_MAX) else {
             self.counters.messages_refused += 1;
             return;
-        }
+        };
         self.at(now_ns, flow, out, |slot, cx| slot.receive(flow, from, message, cx));
     }
 
