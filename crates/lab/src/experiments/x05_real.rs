@@ -13,22 +13,21 @@ use node::{Assembly, Frame, From, Output, Runner};
 use packet::{LinkType, Packet, Pool, Side};
 use policy::{Colour, Policy};
 
-use super::common::show;
-use super::x05_storage::{AHEAD, NAIVE, ON_DEMAND, STORE, row};
+use super::x05_storage::{AHEAD, NAIVE, ON_DEMAND, STORE, row, times_as_long};
 use crate::runs::Length;
 use crate::store::{PROGRAM, Server, ServerError};
 use crate::table::{Kind, Metric, Profile, Row, Table, Unit};
-use crate::verdict::{Claim, Figures, Finding, Missing};
+use crate::verdict::Claim;
 
 /// What S93 says, of what is measured: in ratios, as the machine is another one.
 pub(super) const CLAIMS: &[Claim] = &[
     Claim {
         text: "NAT: the tail (p99) with states copied ahead is a 12th of that with states fetched on demand from another thread",
-        test: |f| tail(f, ON_DEMAND, 12.0),
+        test: |f| times_as_long(f, TABLE, "NAT", (AHEAD, ON_DEMAND), 12.0),
     },
     Claim {
         text: "NAT: it is a 15th of that with a Redis, which is read when a flowlet begins and written when its flow falls silent",
-        test: |f| tail(f, STORE, 15.0),
+        test: |f| times_as_long(f, TABLE, "NAT", (AHEAD, STORE), 15.0),
     },
 ];
 
@@ -61,14 +60,6 @@ const LATENCY_MAX_NS: u64 = 10_000_000_000;
 /// A NAT for TCP and UDP.
 const POLICY: &str = "settings { flows: 4096 } Port<0> inside; Port<1> outside; \
      NAT n { external: [203.0.113.1-203.0.113.4] }; pipelet main { inside <-> n <-> outside; }";
-
-fn tail(f: &Figures<'_>, manner: &str, least: f64) -> Result<Finding, Missing> {
-    let theirs = f.of(TABLE, &row("NAT", manner), "p99")?;
-    let ratio = theirs.over(f.of(TABLE, &row("NAT", AHEAD), "p99")?);
-    let holds = ratio.as_ref().is_some_and(|ratio| ratio.is_at_least(least));
-    let shown = ratio.map_or_else(|| "-".to_owned(), |ratio| show(&ratio, 1.0, ""));
-    Ok(Finding::new(holds, format!("{shown} times as long, asked is {least}")))
-}
 
 /// The table; none if no server is installed.
 pub(super) fn measure(length: Length) -> Option<Table> {

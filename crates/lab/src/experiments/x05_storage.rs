@@ -107,12 +107,23 @@ fn tails(f: &Figures<'_>, manner: &str, least: f64) -> Result<Finding, Missing> 
 
 /// A function's tail in another manner is at least so many times as long as in ours, which drops no more.
 fn tail(f: &Figures<'_>, function: &str, ours: &str, other: &str, least: f64) -> Result<Finding, Missing> {
-    let (ours, other) = (row(function, ours), row(function, other));
-    let ratio = f.get(&other, "p99")?.over(f.get(&ours, "p99")?);
+    let ratio = times_as_long(f, 0, function, (ours, other), least)?;
+    Ok(Finding::all([ratio, drops_no_more(f, 0, &row(function, ours), &row(function, other))?]))
+}
+
+/// In a table, a function's tail (p99) in the second manner is at least so many times as long as in the first one.
+pub(super) fn times_as_long(
+    f: &Figures<'_>,
+    table: usize,
+    function: &str,
+    (ours, other): (&str, &str),
+    least: f64,
+) -> Result<Finding, Missing> {
+    let p99 = |manner| f.of(table, &row(function, manner), "p99");
+    let ratio = p99(other)?.over(p99(ours)?);
     let holds = ratio.as_ref().is_some_and(|ratio| ratio.is_at_least(least));
     let shown = ratio.map_or_else(|| "-".to_owned(), |ratio| show(&ratio, 1.0, ""));
-    let ratio = Finding::new(holds, format!("{function}: {shown} times as long, asked is {least}"));
-    Ok(Finding::all([ratio, drops_no_more(f, 0, &ours, &other)?]))
+    Ok(Finding::new(holds, format!("{function}: {shown} times as long, asked is {least}")))
 }
 
 /// States in a store, which takes 100 ns for a request: as one that has several cores to itself.
