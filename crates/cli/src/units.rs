@@ -1,5 +1,6 @@
 //! What units did, for people.
 
+use std::fmt;
 use std::str::FromStr;
 
 use node::units::UnitsReport;
@@ -10,6 +11,15 @@ use crate::picture;
 /// A share above 0 and up to 1, or `none`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ShareOrNone(pub Option<f32>);
+
+impl fmt::Display for ShareOrNone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(share) => share.fmt(f),
+            None => f.write_str("none"),
+        }
+    }
+}
 
 impl FromStr for ShareOrNone {
     type Err = String;

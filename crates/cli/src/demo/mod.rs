@@ -68,10 +68,10 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=i64::from(UNITS_MAX)))]
     pub units_max: u16,
     /// Load that there are units for, as a share of theirs; none: as published, one more for flowlets without room
-    #[arg(long, value_name = "SHARE", default_value = "0.9")]
+    #[arg(long, value_name = "SHARE", default_value_t = ShareOrNone(UnitsConfig::default().follow_at))]
     pub follow_at: ShareOrNone,
     /// Load of a unit, as a share of its capacity, up to which flows stay with it; none: as published, flowlets are assigned anew
-    #[arg(long, value_name = "SHARE", default_value = "0.95")]
+    #[arg(long, value_name = "SHARE", default_value_t = ShareOrNone(UnitsConfig::default().stay_below))]
     pub stay_below: ShareOrNone,
     /// To how many units a flow's state is copied when it falls silent; on one thread, copies only take time
     #[arg(long, value_name = "K", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=11))]

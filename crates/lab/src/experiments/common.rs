@@ -1,5 +1,7 @@
 //! What several experiments share: profiles, workloads, modes, and the manner of their claims.
 
+use node::units::UnitsConfig;
+
 use crate::chart::{Axis, Chart, Mark, Series};
 use crate::runs::Length;
 use crate::setup::{Setup, toml};
@@ -133,8 +135,13 @@ pub fn in_mode(setup: &Setup, mode: &str) -> Subject {
         PUSHED => (Kind::Plus, setup.with("router.mode", FLOWLET).with("router.push_at", 0.9)),
         FOLLOWS => (Kind::Plus, setup.with("router.mode", FLOWLET).with("router.follow_at", 1.0)),
         BOTH => {
-            let setup = setup.with("router.mode", FLOWLET);
-            (Kind::Plus, setup.with("router.follow_at", 0.9).with("router.stay_below", 0.95))
+            let UnitsConfig { follow_at, stay_below, .. } = UnitsConfig::default();
+            let shares = [("router.follow_at", follow_at), ("router.stay_below", stay_below)];
+            let with = |setup: Setup, (key, share): (_, Option<f32>)| match share {
+                Some(share) => setup.with(key, toml(share.to_string())),
+                None => setup,
+            };
+            (Kind::Plus, shares.into_iter().fold(setup.with("router.mode", FLOWLET), with))
         }
         mode => (Kind::Baseline, setup.with("router.mode", mode)),
     };
