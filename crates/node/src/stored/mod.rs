@@ -128,7 +128,8 @@ impl<S: Store> Stored<S> {
         })
     }
 
-    /// Writes the states of flows that have fallen silent by now.
+    /// Writes the states of flows that have fallen silent by now. To be called before each packet: what has to be looked at until then
+    /// grows with packets.
     ///
     /// # Errors
     /// If the store fails.
@@ -277,13 +278,15 @@ impl<S: Store> Stored<S> {
                 Change::FirstFragment { .. } => {} // There is one chain, which has learnt it.
             }
         }
-        for order in std::mem::take(&mut self.orders) {
+        let mut orders = std::mem::take(&mut self.orders);
+        for order in orders.drain(..) {
             if let Order::Send { message: Message::End { flow }, .. } = order {
                 self.chain.end_flows_of(flow.slot, pool);
                 self.flow(flow).is_news = false;
                 self.store.forget(flow).map_err(StoredError::Store)?;
             }
         }
+        self.orders = orders;
         // That flows of theirs end is what the router has just said.
         changes.append(self.chain.changes_mut());
         changes.clear();
