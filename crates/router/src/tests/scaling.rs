@@ -177,6 +177,25 @@ fn no_owner_is_its_own_target_when_its_flow_was_moved() {
 }
 
 #[test]
+fn flows_of_a_unit_that_drains_are_found_a_part_of_the_table_at_a_time() {
+    let mut bench = Bench::new(Config { flows_max: 70_000, ..growing() });
+    (0..SLOTS_PER_BUCKET).for_each(|flow| assert_eq!(bench.packet(0, flow, 100).0, UnitId(0)));
+    assert_eq!(bench.take(), [Order::Start(UnitId(1))]);
+    bench.router.started(1, UnitId(1));
+    (0..10).for_each(|flow| assert_eq!(bench.packet(2, SLOTS_PER_BUCKET + flow, 100).0, UnitId(1)));
+    let flows = |bench: &Bench| bench.router.units().nth(1).unwrap().flows;
+    bench.advance(300 * MS);
+    assert_eq!(
+        (bench.state(1), flows(&bench)),
+        (UnitState::Draining, 10),
+        "all before them were looked through"
+    );
+    let due_ns = bench.router.due_ns();
+    bench.advance(due_ns);
+    assert_eq!(flows(&bench), 0);
+}
+
+#[test]
 fn one_that_does_not_answer_is_asked_again() {
     let mut bench = with_two_units();
     bench.advance(300 * MS);
