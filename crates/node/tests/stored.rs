@@ -3,13 +3,17 @@
 
 mod support;
 
+use std::cell::RefCell;
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::fmt::Display;
+use std::rc::Rc;
 
 use io::traffic::Payload;
 use node::stored::{Accesses, Habit, Peer, Store, Stored};
 use node::{Frame, From, Runner};
 use packet::{LinkType, Pool};
+use proto::{Delta, FlowId, Version};
 
 use support::{Arriving, SEED, assembly, conversation, play, profile};
 
@@ -76,5 +80,60 @@ fn states_at_another_unit() {
             println!("{name}: {accesses:?}");
             assert!(accesses.reads > 10 && (is_ahead || accesses.at_hand == 0));
         }
+    }
+}
+
+/// States, and of each that replaces another one the bytes of the whole and of what has changed.
+#[derive(Default)]
+struct Changing {
+    states: HashMap<FlowId, Vec<u8>>,
+    told: Rc<RefCell<Vec<(usize, usize)>>>,
+}
+
+impl Store for Changing {
+    type Error = Infallible;
+
+    fn read(&mut self, flow: FlowId, state: &mut Vec<u8>) -> Result<bool, Infallible> {
+        self.states.read(flow, state)
+    }
+
+    fn write(&mut self, flow: FlowId, state: &[u8]) -> Result<(), Infallible> {
+        self.push(flow, state)
+    }
+
+    fn push(&mut self, flow: FlowId, state: &[u8]) -> Result<(), Infallible> {
+        if let Some(old) = self.states.insert(flow, state.to_vec()) {
+            let [before, after] = [1, 2].map(|clock| Version { epoch: 1, clock });
+            let changes = Delta::of((before, &old), (after, state));
+            self.told.borrow_mut().push((state.len(), changes.map_or(state.len(), |delta| delta.len())));
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self, flow: FlowId) -> Result<(), Infallible> {
+        self.states.forget(flow)
+    }
+}
+
+/// What decision 18 and X13 say of deltas rests on this.
+#[test]
+fn what_changes_in_a_state_from_flowlet_to_flowlet() {
+    let small = ["nat.rvl", "lb.rvl", "firewall.rvl", "whitelist.rvl", "policer.rvl", "monitor.rvl"];
+    let functions = small.map(|name| (name, Payload::Random)).into_iter();
+    for (name, payload) in functions.chain([("http.rvl", Payload::Http), ("ids.rvl", Payload::Http)]) {
+        let frames = conversation(name, &profile(payload, 3_000, 20_000.0, SEED));
+        let store = Changing::default();
+        let told = Rc::clone(&store.told);
+        check(name, &frames, Habit::EveryFlowlet, store);
+        let told = told.borrow();
+        let mean =
+            |of: fn(&(usize, usize)) -> usize| told.iter().map(of).sum::<usize>() as f64 / told.len() as f64;
+        let (whole, changes) = (mean(|told| told.0), mean(|told| told.1));
+        let most = told.iter().map(|told| told.1).max().unwrap();
+        println!(
+            "{name}: {} states of {whole:.0} bytes, of which {changes:.1} tell what has changed, {most} at most",
+            told.len()
+        );
+        assert!(changes < whole && (!small.contains(&name) || changes * 3.0 < whole), "{name}");
     }
 }

@@ -44,8 +44,8 @@ struct Function {
     /// Bytes of a flow's state, as `rivulet nf list` shows them.
     state: u32,
     /// Of these, what changes from copy to copy: so much that what tells of it is as large as the largest of our functions'
-    /// ([decision 18](../../../../docs/decisions/0018-copies-tell-what-has-changed.md)); of an IDS, whose deltas are of any size, two thirds:
-    /// between what changes since a copy there, and what all deltas took.
+    /// ([decision 18](../../../../docs/decisions/0018-copies-tell-what-has-changed.md)); of an IDS, whose deltas are of any size, two thirds, where
+    /// half is what tells of it there.
     changes: u32,
     /// What is published for K = 3, in bit/s.
     published_bps: f64,
