@@ -46,9 +46,15 @@ pub struct Config {
     /// papers.
     pub push_at: Option<f32>,
     /// A flowlet of a known flow stays with its unit, without a choice, as long as that one is loaded to less than this share of its
-    /// capacity; above 0, up to 1. No room is asked for: what the flow brings is in that load already. And where it stays, its state is,
-    /// which for one behind a cut by size could not be elsewhere in time (S62). None: it is assigned anew, as in the papers.
+    /// capacity; above 0, up to 1. No room is asked for: what the flow brings is in that load already. From that load on, one behind a
+    /// gap goes to the least loaded unit that has its state and is itself loaded to less, if there is one; one behind a cut by size,
+    /// whose state could not be elsewhere in time (S62), stays until the unit has more than it can take. None: it is assigned anew,
+    /// as in the papers.
     pub stay_below: Option<f32>,
+    /// Only states of flowlets whose units are loaded to this share of their capacity or more are copied ahead; above 0, up to
+    /// [`stay_below`](Config::stay_below), without which it means nothing: the others' flowlets stay where they are, and nobody
+    /// would ask for the copies. None: all are (S51).
+    pub copy_from: Option<f32>,
     /// What a unit can take, in bits per second on the wire (S41). At least 1.
     pub capacity_bps: u64,
     /// So many units are active from the beginning, and never fewer. At least 1.
@@ -98,6 +104,7 @@ impl Default for Config {
             targets_count: 3, // S55
             push_at: None,
             stay_below: None,
+            copy_from: None,
             capacity_bps: 1_000_000_000, // S41
             units_min: 1,
             units_max: 10, // S41
@@ -278,6 +285,15 @@ impl Config {
         )?;
         let stay_below = self.stay_below.unwrap_or(1.0);
         in_range("stay_below", "above 0, up to 1", stay_below.into(), stay_below > 0.0 && stay_below <= 1.0)?;
+        let copy_from = self.copy_from.unwrap_or(stay_below);
+        in_range(
+            "copy_from",
+            "above 0, up to stay_below, which must be given",
+            copy_from.into(),
+            copy_from > 0.0
+                && copy_from <= stay_below
+                && (self.copy_from.is_none() || self.stay_below.is_some()),
+        )?;
         let follow_at = self.follow_at.unwrap_or(1.0);
         in_range("follow_at", "above 0, up to 1", follow_at.into(), follow_at > 0.0 && follow_at <= 1.0)?;
         in_range(

@@ -180,9 +180,19 @@ impl Router {
         targets: &TargetList,
         orders: &mut Vec<Order>,
     ) -> Option<Chosen> {
-        let is_free = matches!(cut, Cut::Gap | Cut::Size);
-        if is_free && self.meter.loads().of(owner) < self.stay_below_bps {
-            return None;
+        if let Some(below_bps) = self.stay_below_bps {
+            let load_bps = self.meter.loads().of(owner);
+            match cut {
+                Cut::Gap | Cut::Size if load_bps < below_bps => return None,
+                // Its state could not be elsewhere in time.
+                Cut::Size if load_bps <= self.config.capacity_bps as f32 => return None,
+                Cut::Gap => {
+                    if let Some(unit) = self.copy_below(below_bps, targets) {
+                        return Some(Chosen { unit, fits: true });
+                    }
+                }
+                Cut::Size | Cut::Mode | Cut::Drain => {}
+            }
         }
         if !matches!(self.config.mode, Mode::SmartFlow { .. }) || cut == Cut::Drain {
             return self.choose(estimate_bps, found.hash, Some((owner, targets)));
@@ -196,6 +206,13 @@ impl Router {
             return None;
         }
         Some(chosen)
+    }
+
+    /// Of the targets, the one with the least load, if that is below this; the first of equal ones.
+    fn copy_below(&self, below_bps: f32, targets: &TargetList) -> Option<UnitId> {
+        let loads = self.meter.loads();
+        let least = targets.units().min_by(|&a, &b| loads.of(a).total_cmp(&loads.of(b)))?;
+        (loads.of(least) < below_bps).then_some(least)
     }
 
     /// The unit for a flowlet that is expected to bring so much; none if no unit is active.
@@ -241,10 +258,14 @@ impl Router {
         }
     }
 
-    /// The targets of a flowlet that begins with a packet of this length (S54).
+    /// The targets of a flowlet that begins with a packet of this length (S54); none if its unit has room enough for the next one, too.
     fn choose_targets(&mut self, slot: u32, len: u32) -> Targets {
         let (flow, flowlet) = self.flows.both_mut(slot);
         let active = self.units.active();
+        if self.meter.loads().of(flow.owner()) < self.copy_from_bps {
+            flowlet.targets = TargetList::NONE; // The next one stays.
+            return Targets::NONE;
+        }
         flowlet.targets = self.assigner.targets(flow.owner(), flow.estimate_bps, active, &mut self.meter);
         let targets = flowlet.targets.into();
         if self.is_near_its_end(slot, len) { self.targets_at_once(slot).unwrap_or(targets) } else { targets }

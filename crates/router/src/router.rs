@@ -34,8 +34,10 @@ pub struct Router {
     pub(crate) sweep: Sweep,
     /// A flowlet with more bytes than this is likely to be cut by its size (S62); the highest number: none is.
     pub(crate) push_above: u64,
-    /// Flowlets of a unit that is loaded to less than this stay with it, in bits per second.
-    pub(crate) stay_below_bps: f32,
+    /// Flowlets of a unit that is loaded to less than this stay with it, in bits per second; none: they are assigned anew.
+    pub(crate) stay_below_bps: Option<f32>,
+    /// States of flowlets of a unit that is loaded to less than this are not copied ahead, in bits per second.
+    pub(crate) copy_from_bps: f32,
     /// Whose turn it is, of the active units, when packets are sprayed.
     pub(crate) turn: usize,
 }
@@ -112,7 +114,8 @@ impl Router {
             hand: 0,
             sweep: Sweep::default(),
             push_above: config.push_above(),
-            stay_below_bps: config.stay_below.unwrap_or(0.0) * config.capacity_bps as f32,
+            stay_below_bps: config.stay_below.map(|share| share * config.capacity_bps as f32),
+            copy_from_bps: config.copy_from.unwrap_or(0.0) * config.capacity_bps as f32,
             turn: 0,
             config,
         };

@@ -47,6 +47,15 @@ fn targets() -> impl Strategy<Value = TargetChoice> {
     ]
 }
 
+fn staying() -> impl Strategy<Value = (Option<f32>, Option<f32>)> {
+    prop_oneof![
+        Just((None, None)),
+        Just((Some(0.5), None)),
+        Just((Some(1.0), Some(0.3))),
+        Just((Some(0.5), Some(0.5))),
+    ]
+}
+
 fn run(config: &Config, steps: &[Step]) -> Vec<String> {
     let mut trial = Trial::new(config.clone());
     trial.log = Some(Vec::new());
@@ -65,7 +74,7 @@ proptest! {
         units_min in 1u16..4,
         more_units in 0u16..5,
         ends_oldest: bool,
-        stay_below in prop_oneof![Just(None), Just(Some(0.5f32)), Just(Some(1.0))],
+        (stay_below, copy_from) in staying(),
         push_at in prop_oneof![Just(None), Just(Some(0.3f32)), Just(Some(0.9))],
         follow_at in prop_oneof![Just(None), Just(Some(0.5f32)), Just(Some(1.0))],
         forget_after_ns in prop_oneof![Just(None), Just(Some(DISPLACED_AFTER_NS))],
@@ -74,7 +83,7 @@ proptest! {
         steps in prop::collection::vec(step(), 1..400),
     ) {
         let config = Config {
-            mode, targets, choice, units_min, units_max: units_min + more_units, seed, stay_below, push_at, alarm_buckets, follow_at, forget_after_ns,
+            mode, targets, choice, units_min, units_max: units_min + more_units, seed, stay_below, copy_from, push_at, alarm_buckets, follow_at, forget_after_ns,
             when_full: if ends_oldest { WhenFull::EndOldest } else { WhenFull::RefuseNew },
             flows_max: 30,
             capacity_bps: 20_000_000,

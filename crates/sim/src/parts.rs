@@ -29,6 +29,7 @@ pub fn router_config(scenario: &Scenario, seed: u64) -> router::Config {
         },
         targets_count: router.targets_count,
         stay_below: router.stay_below.map(|share| share.0 as f32),
+        copy_from: router.copy_from.map(|share| share.0 as f32),
         follow_at: router.follow_at.map(|share| share.0 as f32),
         push_at: router.push_at.map(|share| share.0 as f32),
         capacity_bps: router.capacity.unwrap_or(units.capacity).0,

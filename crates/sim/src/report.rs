@@ -79,7 +79,7 @@ pub struct State {
     pub pulls: u64,
     /// Of these, those that a copy under way was there for before the answer (S53).
     pub overtaken: u64,
-    /// Share of changes without waiting (S95); none if there were none.
+    /// Share of changes without waiting (S95), behind the warm-up; none if there were none.
     pub seamless_share: Option<f64>,
     /// States that were handed over, on demand or unasked.
     pub moved: u64,
@@ -121,7 +121,7 @@ pub struct State {
 
 impl Report {
     pub(crate) fn new(scenario: &Scenario, seed: u64, outcome: Outcome) -> Report {
-        let Outcome { workload, router, tally, at_unit, end_to_end, epochs, checked, end_ns } = outcome;
+        let Outcome { workload, router, tally, warm, at_unit, end_to_end, epochs, checked, end_ns } = outcome;
         let mut drops: BTreeMap<_, _> =
             REASONS.iter().zip(tally.dropped).map(|(&(_, name), count)| (name, count)).collect();
         drops.extend([
@@ -135,7 +135,8 @@ impl Report {
             true => tally.store.bytes,
             false => tally.replica_bytes + tally.state_bytes,
         };
-        let changes = tally.seamless + tally.pulls;
+        let (seamless, pulls) = (tally.seamless - warm.seamless, tally.pulls - warm.pulls);
+        let changes = seamless + pulls;
         Report {
             seed,
             mode: scenario.router.mode.to_string(),
@@ -158,7 +159,7 @@ impl Report {
                 seamless: tally.seamless,
                 pulls: tally.pulls,
                 overtaken: tally.overtaken,
-                seamless_share: (changes > 0).then(|| tally.seamless as f64 / changes as f64),
+                seamless_share: (changes > 0).then(|| seamless as f64 / changes as f64),
                 moved: tally.states,
                 moved_bytes: tally.state_bytes,
                 replicas: tally.replicas,

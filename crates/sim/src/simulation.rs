@@ -116,6 +116,9 @@ impl Simulation {
         let mut until_ns = 0;
         let (seed, mut at_ns) = (self.seed, 0);
         let fail = |at_ns| move |violation| Failed { seed, at_ns, violation };
+        let is_over = self.world.advance_to(run.warm_up.0.min(last_ns));
+        is_over.map_err(fail(self.world.now_ns()))?;
+        self.world.end_warm_up();
         loop {
             until_ns = last_ns.min(until_ns + run.epoch.0);
             let is_over = self.world.advance_to(until_ns);

@@ -55,6 +55,15 @@ pub struct Tally {
     pub dropped: [u64; REASONS.len()],
 }
 
+/// Changes of flows' units.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Those for which the state was there already.
+    pub seamless: u64,
+    /// Those for which it had to be asked for.
+    pub pulls: u64,
+}
+
 /// Why units drop packets.
 pub const REASONS: [(Dropped, &str); 4] = [
     (Dropped::Old, "old"),

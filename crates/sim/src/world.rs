@@ -23,7 +23,7 @@ use crate::scenario::{Cost, Link, Run, Scenario};
 use crate::server::{Parcel, Server, Slab};
 use crate::service::Service;
 use crate::store::{Request, Store};
-use crate::tally::Tally;
+use crate::tally::{Changes, Tally};
 use crate::workload::{Packets, Statistics, WorkloadStatistics};
 
 /// What is going to happen.
@@ -100,6 +100,8 @@ pub struct World {
     end_to_end: Latencies,
     epochs: Epochs,
     tally: Tally,
+    /// Changes within the warm-up.
+    warm: Changes,
     // What is used again from event to event, for its memory.
     orders: Vec<Order>,
     outbox: Outbox<Packet>,
@@ -116,6 +118,8 @@ pub struct Outcome {
     pub router: router::Counters,
     /// What the units and the links counted.
     pub tally: Tally,
+    /// Of that, changes within the warm-up.
+    pub warm: Changes,
     /// From a packet's arrival at its unit.
     pub at_unit: Latency,
     /// From its arrival at the router.
@@ -163,6 +167,7 @@ impl World {
             end_to_end: Latencies::new(),
             epochs: Epochs::new(scenario.run.epoch.0, scenario.run.time.0, units.count.max, units.capacity.0),
             tally: Tally::default(),
+            warm: Changes::default(),
             orders: Vec::new(),
             outbox: Outbox::default(),
             processed: Vec::new(),
@@ -213,6 +218,13 @@ impl World {
         }
     }
 
+    /// The warm-up is over: how often states were there, or not, does not count until here.
+    pub fn end_warm_up(&mut self) {
+        let mut tally = self.tally;
+        self.servers.iter().for_each(|server| tally.add_unit(server.unit.counters()));
+        self.warm = Changes { seamless: tally.seamless, pulls: tally.pulls };
+    }
+
     /// The end: everything is checked once more.
     pub fn finish(mut self) -> Result<Outcome, Violation> {
         if (self.checks.under_way(), self.messages) != (0, 0) {
@@ -232,6 +244,7 @@ impl World {
             workload: self.workload.finish(self.run.time.0),
             router: *self.router.counters(),
             tally: self.tally,
+            warm: self.warm,
             at_unit: self.at_unit.finish(),
             end_to_end: self.end_to_end.finish(),
             epochs: self.epochs.done().to_vec(),

@@ -36,6 +36,28 @@ fn units_come_and_go_with_the_demand() {
     assert_eq!(report.checked.processed + total, report.workload.packets);
 }
 
+/// A cold start: one unit has to do with what takes five, and nothing is copied yet.
+#[test]
+fn changes_within_the_warm_up_do_not_count() {
+    let share = |warm_up: &str| {
+        let scenario = format!(
+            "[workload.trace]\ncurve = [[\"0s\", \"4Gbps\"]]\n[router]\nstay_below = 0.95\n[units]\ncount = \"1..20\"\n\
+             [run]\ntime = \"300ms\"\nwarm_up = \"{warm_up}\""
+        );
+        run(&scenario, 1).state
+    };
+    let (cold, warm) = (share("0s"), share("100ms"));
+    assert_eq!(
+        (cold.seamless, cold.pulls),
+        (warm.seamless, warm.pulls),
+        "both are counted from the beginning"
+    );
+    let share_of_all = cold.seamless as f64 / (cold.seamless + cold.pulls) as f64;
+    assert_eq!(cold.seamless_share, Some(share_of_all));
+    assert!(share_of_all < 0.9, "{cold:?}");
+    assert_eq!(warm.seamless_share, None, "flows stay once there are units enough");
+}
+
 /// One unit, Poisson arrivals, each packet takes 8 us: the mean wait is rho * service / (2 (1 - rho))
 /// (Pollaczek and Khinchine).
 #[test]
@@ -364,6 +386,7 @@ proptest! {
         ]),
         choice in prop::sample::select(vec!["most-utilised", "lowest-id"]),
         targets in prop::sample::select(vec!["weighted", "first", "least-loaded", "all", "none", "predicted"]),
+        staying in prop::sample::select(vec!["", "stay_below = 0.9", "stay_below = 0.8\ncopy_from = 0.5"]),
         workload in prop::sample::select(vec![
             "[workload.trace]\ncurve = [[\"0s\", \"500Mbps\"], [\"15ms\", \"4Gbps\"], [\"30ms\", \"100Mbps\"]]",
             "[workload.trace]\nprofile = \"W-A\"\nadversary = { every = 5 }",
@@ -385,6 +408,7 @@ proptest! {
             mode = "{mode}"
             choice = "{choice}"
             targets = "{targets}"
+            {staying}
             bucket = "{load}00us"
             buckets = 20
             idle = "{idle}ms"

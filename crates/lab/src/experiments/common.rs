@@ -105,6 +105,8 @@ pub const HEADROOM: &str = "plus: headroom of 10 %";
 pub const ALARM: &str = "plus: fast alarm";
 /// Flowlets, and they stay with their units as long as these are not full.
 pub const STAYS: &str = "plus: flowlets stay";
+/// The same, and states are copied only from units that are nearly full, to the one that is loaded least.
+pub const FEW_COPIES: &str = "plus: flowlets stay, few copies";
 /// Flowlets, and states are copied before a cut by size is to come.
 pub const PUSHED: &str = "plus: pushed before a cut";
 /// Flowlets, and there are as many units as all that comes asks for.
@@ -131,7 +133,8 @@ pub fn in_mode(setup: &Setup, mode: &str) -> Subject {
             (Kind::Plus, setup)
         }
         ALARM => (Kind::Plus, setup.with("router.mode", FLOWLET).with("router.alarm_buckets", 10)),
-        STAYS => (Kind::Plus, setup.with("router.mode", FLOWLET).with("router.stay_below", 0.95)),
+        STAYS => (Kind::Plus, stays(setup.with("router.mode", FLOWLET))),
+        FEW_COPIES => (Kind::Plus, few_copies(setup.with("router.mode", FLOWLET))),
         PUSHED => (Kind::Plus, setup.with("router.mode", FLOWLET).with("router.push_at", 0.9)),
         FOLLOWS => (Kind::Plus, setup.with("router.mode", FLOWLET).with("router.follow_at", 1.0)),
         BOTH => {
@@ -146,6 +149,16 @@ pub fn in_mode(setup: &Setup, mode: &str) -> Subject {
         mode => (Kind::Baseline, setup.with("router.mode", mode)),
     };
     Subject::new(mode, kind, setup)
+}
+
+fn stays(setup: Setup) -> Setup {
+    setup.with("router.stay_below", 0.95)
+}
+
+/// Flowlets stay, and states are copied only from units that are nearly full, to the one that is loaded least.
+pub fn few_copies(setup: Setup) -> Setup {
+    let few = stays(setup).with("router.copy_from", 0.8);
+    few.with("router.targets", "least-loaded").with("router.targets_count", 1)
 }
 
 /// States go to the one unit that would be chosen now.

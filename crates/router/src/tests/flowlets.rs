@@ -115,11 +115,61 @@ fn a_flowlet_stays_where_it_is_if_it_is_to_as_long_as_its_unit_is_not_full() {
         (1..=255).for_each(|i| bench.feed(i * 400_000, 1, 600));
         bench.packet(255 * 400_000 + after_ns, 1, 15_000).0
     };
-    for after_ns in [1_000, 600_000] {
-        // Behind a cut by size (S62), and behind a gap.
-        let seconds = [None, Some(0.5), Some(0.01)].map(|share| second(share, after_ns));
-        assert_eq!(seconds, [UnitId(0), UnitId(1), UnitId(0)]);
+    let behind_gap = [None, Some(0.5), Some(0.01)].map(|share| second(share, 600_000));
+    assert_eq!(behind_gap, [UnitId(0), UnitId(1), UnitId(0)]);
+    let behind_size = [None, Some(0.5), Some(0.01)].map(|share| second(share, 1_000));
+    assert_eq!(
+        behind_size,
+        [UnitId(0), UnitId(1), UnitId(1)],
+        "its state could not be elsewhere in time (S62)"
+    );
+}
+
+/// Four units, of which the first one has flow 1, whose state is copied to the two behind it. By `now_ns`, with what others have
+/// sent, units are loaded to so many Mbit/s.
+fn with_copies(config: Config, now_ns: u64, mbps: [u64; 4]) -> Bench {
+    let mut bench = Bench::new(Config { targets: TargetChoice::First, targets_count: 2, ..config });
+    let (unit, stamp) = bench.packet(0, 1, 1_000);
+    assert_eq!((unit, stamp.targets.unwrap().units()), (UnitId(0), &[UnitId(1), UnitId(2)][..]));
+    bench.advance(now_ns);
+    for (unit, mbps) in (0..).zip(mbps) {
+        let sent = if unit == 0 { 1_000 } else { 0 };
+        bench.router.meter.add(UnitId(unit), mbps * now_ns / 8_000 - sent, now_ns);
     }
+    bench
+}
+
+#[test]
+fn what_leaves_a_full_unit_goes_where_its_state_is() {
+    let next = |stay_below, mbps| {
+        let config = Config { stay_below: Some(stay_below), ..fixed(4) };
+        with_copies(config, 600_000, mbps).packet(600_000, 1, 100).0
+    };
+    assert_eq!(next(0.95, [940, 300, 200, 100]), UnitId(0), "it is not full");
+    assert_eq!(next(0.95, [960, 300, 200, 100]), UnitId(2), "of the two the less loaded one");
+    assert_eq!(next(0.2, [1_000, 300, 200, 100]), UnitId(1), "both are loaded to that: the published choice");
+}
+
+#[test]
+fn behind_a_cut_by_size_it_leaves_a_unit_that_has_more_than_it_can_take() {
+    // S62
+    let next = |mbps| {
+        let config = Config { stay_below: Some(0.5), ..fixed(4) };
+        with_copies(config, 500_000, [mbps, 300, 200, 100]).packet(500_000, 1, 14_500).0
+    };
+    assert_eq!([next(600), next(1_000), next(1_001)], [UnitId(0), UnitId(0), UnitId(1)]);
+}
+
+#[test]
+fn states_are_not_copied_from_units_with_room_enough() {
+    let targets = |copy_from, mbps: u64| {
+        let config = Config { stay_below: Some(0.95), copy_from: Some(copy_from), ..fixed(4) };
+        let mut bench = Bench::new(config);
+        bench.router.meter.add(UnitId(0), mbps * 125 / 2, 0);
+        bench.packet(0, 1, 100).1.targets.unwrap().units().len()
+    };
+    assert_eq!(targets(0.8, 700), 0, "the next flowlet stays");
+    assert_eq!(targets(0.8, 850), 3);
 }
 
 #[test]

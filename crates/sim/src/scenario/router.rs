@@ -34,6 +34,8 @@ pub struct Router {
     pub push_at: Option<Share>,
     /// A flowlet stays with its unit as long as that is loaded to less than this share. None: it is assigned anew, as published.
     pub stay_below: Option<Share>,
+    /// Only states of flowlets whose units are loaded to this share or more are copied ahead. None: all are, as published.
+    pub copy_from: Option<Share>,
     /// What it takes a unit to process; unless said, what that is (S41). Less leaves room for bursts that its load meter does
     /// not see (S105).
     pub capacity: Option<Rate>,
@@ -136,6 +138,7 @@ impl Default for Router {
             targets_count: 3,
             push_at: None,
             stay_below: None,
+            copy_from: None,
             capacity: None,
             start_at: Share(0.9),
             follow_at: None,
