@@ -30,6 +30,7 @@ mod route;
 mod router;
 mod rss;
 mod scale;
+mod shelves;
 mod sweep;
 mod units;
 

@@ -53,7 +53,7 @@ impl Meter {
     pub fn new(config: &Config) -> Result<Meter, OutOfMemory> {
         let units = usize::from(config.units_max);
         Ok(Meter {
-            loads: Loads::new(config.units_max),
+            loads: Loads::new(config.units_max, config.capacity_bps as f32),
             units: vec![Sent::default(); units],
             stale: Vec::with_capacity(units),
             ring: Zeroed::new(units.saturating_mul(config.buckets))?,

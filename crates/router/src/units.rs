@@ -36,6 +36,7 @@ pub(crate) struct Units {
     active: Vec<UnitId>,
     starting: u16,
     draining: u16,
+    first_off: Option<UnitId>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -48,12 +49,15 @@ struct Unit {
 
 impl Units {
     pub fn new(units_max: u16) -> Units {
-        Units {
+        let mut units = Units {
             units: vec![Unit::default(); usize::from(units_max)],
             active: Vec::with_capacity(usize::from(units_max)),
             starting: 0,
             draining: 0,
-        }
+            first_off: None,
+        };
+        units.count();
+        units
     }
 
     /// Every unit's number.
@@ -91,7 +95,7 @@ impl Units {
 
     /// The first one that is off.
     pub fn first_off(&self) -> Option<UnitId> {
-        self.all().find(|&unit| self.state(unit) == UnitState::Off)
+        self.first_off
     }
 
     pub fn set_state(&mut self, unit: UnitId, state: UnitState) {
@@ -108,6 +112,7 @@ impl Units {
     fn count(&mut self) {
         let count = |state| self.units.iter().filter(|unit| unit.state == state).count() as u16;
         (self.starting, self.draining) = (count(UnitState::Starting), count(UnitState::Draining));
+        self.first_off = self.all().find(|&unit| self.state(unit) == UnitState::Off);
         self.active.clear();
         let active = (0..).zip(&self.units).filter(|(_, unit)| unit.state == UnitState::Active);
         self.active.extend(active.map(|(number, _)| UnitId(number)));

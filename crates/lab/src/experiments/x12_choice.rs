@@ -63,7 +63,8 @@ const GAP_NS: u64 = 500_000;
 /// Buckets of the load meter: fewer than usual, so that it is soon full.
 const BUCKETS: usize = 20;
 
-/// All units' load, as a share of their capacity: so much that nearly all are full, and hardly a flowlet finds no room.
+/// All units' load, as a share of their capacity: so much that nearly all are full, and that for a third to a half of all flowlets
+/// none has room, which is a choice, too: the least loaded one gets them.
 const LOAD: f64 = 0.93;
 
 /// Times that each thing is measured, in turn with the others: many short ones, so that most are not disturbed by whatever else

@@ -9,7 +9,7 @@ fn assigner(choice: Choice, lambda: f32, targets: TargetChoice, targets_count: u
 }
 
 fn loads(loads_bps: &[f32]) -> Loads {
-    let mut loads = Loads::new(loads_bps.len() as u16);
+    let mut loads = Loads::new(loads_bps.len() as u16, 100.0);
     (0..).map(UnitId).zip(loads_bps).for_each(|(unit, &load_bps)| loads.set(unit, load_bps));
     loads
 }
