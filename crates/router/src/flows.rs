@@ -82,6 +82,15 @@ pub(crate) struct Found {
     pub hash: u64,
 }
 
+/// Which flow a hash probably stands for, and whether by its key or by its alias; or none.
+#[derive(Clone, Copy, Debug)]
+pub struct Guess(u32);
+
+impl Guess {
+    /// No entry of the index has this number.
+    const NONE: Guess = Guess(u32::MAX);
+}
+
 /// Flows that are looked at when one has to go.
 const DISPLACEMENT_SAMPLE: u32 = 16;
 
@@ -126,9 +135,9 @@ impl Flows {
 
     /// Second step: the flow that it probably is.
     #[inline]
-    pub fn prefetch_flow(&self, hash: u64) {
+    pub fn prefetch_flow(&self, hash: u64) -> Guess {
         let Some(number) = self.index.guess(hash) else {
-            return;
+            return Guess::NONE;
         };
         let slot = (number >> 1) as usize;
         prefetch(self.slots.as_ptr().wrapping_add(slot));
@@ -138,6 +147,7 @@ impl Flows {
         if number & 1 == 1 {
             prefetch(self.backs.as_ptr().wrapping_add(slot));
         }
+        Guess(number)
     }
 
     /// So many flowlets and packets there were so far: what comes will be like what came since this was said last.
@@ -145,6 +155,23 @@ impl Flows {
         let (flowlets_before, packets_before) = self.ahead.said_at;
         self.ahead.flowlets = (flowlets - flowlets_before) * PACKETS_PER_FLOWLET >= packets - packets_before;
         self.ahead.said_at = (flowlets, packets);
+    }
+
+    /// The slot of the flow that was guessed.
+    #[inline(always)]
+    pub fn guessed(&self, guess: Guess) -> Option<u32> {
+        Some(guess.0 >> 1).filter(|&slot| slot < self.used)
+    }
+
+    /// The same, if that flow has this key or alias.
+    #[inline(always)]
+    pub fn find_guessed(&self, guess: Guess, key: &FlowKey) -> Option<u32> {
+        let slot = self.guessed(guess)?;
+        let is_it = match guess.0 & 1 {
+            0 => self.is_at(slot as usize, ShortKey::of(key), key),
+            _ => self.backs[slot as usize].alias == *key,
+        };
+        is_it.then_some(slot)
     }
 
     /// The flow with this key or alias.

@@ -39,7 +39,7 @@ pub use config::{
     TARGETS_COUNT_MAX, TargetChoice, WhenFull,
 };
 pub use counters::Counters;
-pub use flows::AliasTaken;
+pub use flows::{AliasTaken, Guess};
 pub use router::{Arrival, Order, Routed, Router};
 pub use scale::{DRAIN_BELOW, MOVES_PER_BUCKET, SLOTS_PER_BUCKET};
 pub use sweep::FORGOTTEN_PER_BUCKET;

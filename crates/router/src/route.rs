@@ -6,7 +6,7 @@ use crate::assign::Chosen;
 use crate::config::Mode;
 use crate::flow::TargetList;
 use crate::flowlet::{self, Cut};
-use crate::flows::Found;
+use crate::flows::{Found, Guess};
 use crate::router::{Arrival, Order, Routed, Router};
 use crate::units::UnitState;
 
@@ -41,11 +41,28 @@ impl Router {
         Some(match self.cut(now_ns, found, arrival.len) {
             None if self.is_near_its_end(found.slot, arrival.len) => {
                 let targets = self.targets_at_once(found.slot);
-                self.stamp(now_ns, found, arrival.len, targets)
+                self.send(now_ns, found, arrival.len, targets)
             }
-            None => self.stamp(now_ns, found, arrival.len, None),
+            None => self.send(now_ns, found, arrival.len, None),
             Some(cut) => self.begin_flowlet(now_ns, found, arrival.len, cut, orders),
         })
+    }
+
+    /// The same for a packet in the midst of a flowlet, as most are, of the flow that was [guessed](Router::guess): where it goes, and
+    /// there are no orders. None, and nothing is done, if it is not such a packet: it is one for the others.
+    #[inline(always)]
+    pub fn route_on(&mut self, now_ns: u64, arrival: Arrival<'_>, guess: Guess) -> Option<(UnitId, Stamp)> {
+        let now_ns = self.at(now_ns);
+        if self.config.mode != Mode::Flowlet || now_ns >= self.meter.ends_ns() {
+            return None;
+        }
+        let slot = self.flows.find_guessed(guess, arrival.key)?;
+        let flow = self.flows.get(slot);
+        let is_cut = flowlet::cut(flow, now_ns, arrival.len, &self.config).is_some();
+        if is_cut || !self.units.is_active(flow.owner()) || self.is_near_its_end(slot, arrival.len) {
+            return None;
+        }
+        Some(self.stamp(now_ns, slot, arrival.len, None))
     }
 
     /// A bucket of the load meter is over.
@@ -134,7 +151,7 @@ impl Router {
         self.units.gains(chosen.unit);
         self.flows.get_mut(found.slot).estimate_bps = estimate_bps;
         let targets = self.choose_targets(found.slot, arrival.len);
-        self.stamp(now_ns, found, arrival.len, Some(targets))
+        self.send(now_ns, found, arrival.len, Some(targets))
     }
 
     /// A flowlet of a known flow begins with this packet.
@@ -167,7 +184,7 @@ impl Router {
             }
         }
         let targets = self.choose_targets(found.slot, len);
-        self.stamp(now_ns, found, len, Some(targets))
+        self.send(now_ns, found, len, Some(targets))
     }
 
     /// The unit for a known flow's next flowlet; none if it stays where it is without a choice.
@@ -287,11 +304,21 @@ impl Router {
         Some(flow.epoch)
     }
 
-    /// Counts the packet, and says what is written on it (S13, S58); `targets` if it begins a flowlet.
+    /// Sends the packet to the owner of its flow; `targets` if it begins a flowlet.
     #[inline(always)]
-    fn stamp(&mut self, now_ns: u64, found: Found, len: u32, targets: Option<Targets>) -> Routed {
-        let id = self.flows.id(found.slot);
-        let flow = self.flows.get_mut(found.slot);
+    fn send(&mut self, now_ns: u64, found: Found, len: u32, targets: Option<Targets>) -> Routed {
+        if let Some(rss) = &mut self.rss {
+            rss.add(found.hash, len.into());
+        }
+        let (unit, stamp) = self.stamp(now_ns, found.slot, len, targets);
+        Routed::To { unit, stamp }
+    }
+
+    /// Counts the packet, and says whose it is and what is written on it (S13, S58).
+    #[inline(always)]
+    fn stamp(&mut self, now_ns: u64, slot: u32, len: u32, targets: Option<Targets>) -> (UnitId, Stamp) {
+        let id = self.flows.id(slot);
+        let flow = self.flows.get_mut(slot);
         flow.clock += 1;
         flow.last_seen_ns = now_ns;
         flow.bytes = flow.bytes.saturating_add(len.into());
@@ -304,10 +331,7 @@ impl Router {
         self.counters.packets += 1;
         self.counters.bytes += u64::from(len);
         self.meter.add(unit, len.into(), now_ns);
-        if let Some(rss) = &mut self.rss {
-            rss.add(found.hash, len.into());
-        }
-        Routed::To { unit, stamp }
+        (unit, stamp)
     }
 
     /// The flow is over; its owner, the one before, and those that have copies of this flowlet's beginning are told. What others

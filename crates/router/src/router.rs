@@ -7,7 +7,7 @@ use crate::assign::Assigner;
 use crate::config::{Config, Mode, RouterError};
 use crate::counters::Counters;
 use crate::flowlet::Demand;
-use crate::flows::{AliasTaken, Flows, NoAlias};
+use crate::flows::{AliasTaken, Flows, Guess, NoAlias};
 use crate::follow::Follow;
 use crate::load::Meter;
 use crate::rss::Rss;
@@ -134,7 +134,19 @@ impl Router {
     /// Second pass over a batch: the flow that this hash probably stands for is on its way to the cache.
     #[inline]
     pub fn prefetch_flow(&self, hash: u64) {
-        self.flows.prefetch_flow(hash);
+        self.guess(hash);
+    }
+
+    /// The same; and which flow it probably is, for [`route_on`](Router::route_on).
+    #[inline]
+    pub fn guess(&self, hash: u64) -> Guess {
+        self.flows.prefetch_flow(hash)
+    }
+
+    /// The slot of the flow that was guessed, and which unit it is at now.
+    #[inline]
+    pub fn whereabouts(&self, guess: Guess) -> Option<(UnitId, u32)> {
+        self.flows.guessed(guess).map(|slot| (self.flows.get(slot).owner(), slot))
     }
 
     /// When [`advance`](Router::advance) has something to do next; `u64::MAX`: not before another packet comes.

@@ -2,5 +2,6 @@
 
 mod bench;
 mod flowlets;
+mod guesses;
 mod reference;
 mod scaling;

@@ -66,20 +66,31 @@ impl<E: Engine> Unit<E> {
 
     /// A packet, from the router, or sent on by a unit ([`Outbox::forwarded`]). It may make several be processed: those that
     /// waited for it, too, in the order of their clocks.
-    ///
-    /// Nearly always it is the next packet of a flow whose state is here, and of which nothing else is under way: then that
-    /// is all that happens.
     #[inline]
     pub fn packet(&mut self, now_ns: u64, stamp: Stamp, packet: E::Packet, out: &mut Outbox<E::Packet>) {
-        let id = stamp.flow;
-        if let Some(slot) = self.slots.find_mut(id.slot).filter(|slot| slot.is_of(id))
-            && let Some(due_ns) = slot.pass(now_ns, &stamp, &self.config)
-        {
-            self.counters.processed += 1;
-            self.engine.process(now_ns, id, packet);
-            return self.timers.bring_forward(id, &mut slot.armed_ns, due_ns);
+        if let Err(packet) = self.pass(now_ns, &stamp, packet) {
+            self.packet_aside(now_ns, stamp, packet, out);
         }
-        self.packet_aside(now_ns, stamp, packet, out);
+    }
+
+    /// The same for the next packet of a flow whose state is here, and of which nothing else is under way, as nearly always: it is
+    /// processed, and that is all that happens.
+    ///
+    /// # Errors
+    /// The packet, and nothing has changed, if it is not such a one: it is one for [`packet`](Unit::packet).
+    #[inline(always)]
+    pub fn pass(&mut self, now_ns: u64, stamp: &Stamp, packet: E::Packet) -> Result<(), E::Packet> {
+        let id = stamp.flow;
+        let Some(slot) = self.slots.find_mut(id.slot).filter(|slot| slot.is_of(id)) else {
+            return Err(packet);
+        };
+        let Some(due_ns) = slot.pass(now_ns, stamp, &self.config) else {
+            return Err(packet);
+        };
+        self.counters.processed += 1;
+        self.engine.process(now_ns, id, packet);
+        self.timers.bring_forward(id, &mut slot.armed_ns, due_ns);
+        Ok(())
     }
 
     /// A packet that is not just the next one of its flow. Most of them wait for its state, as others do that came before.

@@ -21,7 +21,7 @@ use std::rc::Rc;
 use chain::{Chain, ChainError, Change, Options, Way};
 use packet::{Class, DropReason, FlowKey, Packet, Pool};
 use proto::{Message, Stamp, UnitId};
-use router::{Arrival, Order, Routed, Router, UnitState};
+use router::{Arrival, Guess, Order, Routed, Router, UnitState};
 use unit::{Outbox, Unit};
 use usage::{Epoch, Epochs};
 
@@ -31,6 +31,10 @@ pub use report::UnitsReport;
 
 /// The most epochs that are told of: an hour of the usual ones. Then they become twice as long.
 pub const EPOCHS_MAX: usize = 36_000;
+
+/// So many packets ahead, what units know of their flows is brought to the cache: so that it comes in time, and does not have to
+/// make room again for what is needed first.
+const AHEAD: usize = 16;
 
 /// The units of a machine, and their router.
 pub struct Units {
@@ -54,8 +58,8 @@ pub struct Units {
     waiting: Vec<UnitId>,
     /// Where in the machine's `out`, and in the chain's alerts and events, what is in order ends.
     in_order: [usize; 3],
-    /// Packets that are on their way to their units.
-    routed: Vec<(u64, UnitId, Stamp, Packet)>,
+    /// Which flow each packet of a batch probably belongs to.
+    guesses: Vec<Guess>,
     orders: Vec<Order>,
     outbox: Outbox<Packet>,
     todo: VecDeque<Todo>,
@@ -130,7 +134,7 @@ impl Units {
             last: None,
             waiting: Vec::new(),
             in_order: [0; 3],
-            routed: Vec::new(),
+            guesses: Vec::new(),
             orders: Vec::new(),
             outbox: Outbox::default(),
             todo: VecDeque::new(),
@@ -148,11 +152,19 @@ impl Units {
         self.lend(chain, out, pool);
         self.machine.borrow_mut().chain.admit(batch);
         batch.iter().for_each(|packet| self.router.prefetch(packet.meta().hash));
-        batch.iter().for_each(|packet| self.router.prefetch_flow(packet.meta().hash));
-        for packet in batch.drain(..) {
-            self.packet(packet);
+        let mut guesses = std::mem::take(&mut self.guesses);
+        guesses.extend(batch.iter().map(|packet| self.router.guess(packet.meta().hash)));
+        let mut packets = batch.drain(..);
+        for guesses in guesses.chunks(AHEAD) {
+            let coming = || guesses.iter().filter_map(|&guess| self.router.whereabouts(guess));
+            coming().for_each(|(unit, slot)| self.units[unit.index()].prefetch_flow(slot));
+            for (&guess, packet) in guesses.iter().zip(packets.by_ref()) {
+                self.packet(packet, guess);
+            }
         }
-        self.deliver_routed();
+        drop(packets);
+        guesses.clear();
+        self.guesses = guesses;
         self.flush();
         self.lend(chain, out, pool);
     }
@@ -208,13 +220,12 @@ impl Units {
 
     /// A packet that was admitted.
     #[inline]
-    fn packet(&mut self, packet: Packet) {
+    fn packet(&mut self, packet: Packet, guess: Guess) {
         if packet.meta().class == Class::NotIp && self.machine.borrow().chain.is_refused(&packet) {
             return self.alone(packet); // As in the chain, no time goes by with what cannot be read.
         }
         self.now_ns = self.now_ns.max(packet.meta().transit.timestamp_ns);
         if self.now_ns >= self.due_ns {
-            self.deliver_routed();
             self.flush();
             self.pass_time();
         }
@@ -224,42 +235,31 @@ impl Units {
             return self.alone(packet);
         }
         let arrival = Arrival { key: &meta.key, hash: meta.hash, len: meta.wire_len };
-        match self.router.route_known(self.now_ns, arrival, &mut self.orders) {
-            Some(Routed::To { unit, stamp }) => {
-                self.units[unit.index()].prefetch(stamp.flow.slot);
-                let has_orders = !self.orders.is_empty();
-                self.routed.push((self.now_ns, unit, stamp, packet));
-                if has_orders {
-                    self.deliver_routed();
-                }
-            }
-            Some(Routed::Refused) | None => self.alone(packet),
+        match self.router.route_on(self.now_ns, arrival, guess) {
+            Some((unit, stamp)) => self.deliver(unit, stamp, packet),
+            None => self.apart(packet),
         }
     }
 
-    /// Gives packets that were routed to their units: several, so that what units know of their flows is there by then. What the
-    /// router has ordered is to be done before the last of them.
-    fn deliver_routed(&mut self) {
-        self.due_ns = self.due_ns.min(self.router.due_ns());
-        let mut routed = std::mem::take(&mut self.routed);
-        for (_, unit, stamp, _) in &routed {
-            self.units[unit.index()].prefetch_flow(stamp.flow.slot);
-        }
-        let last = routed.len().saturating_sub(1);
-        for (number, (at_ns, unit, stamp, packet)) in routed.drain(..).enumerate() {
-            if number == last {
+    /// A packet that is not one in the midst of a flowlet.
+    #[inline(never)]
+    fn apart(&mut self, packet: Packet) {
+        let meta = packet.meta();
+        let arrival = Arrival { key: &meta.key, hash: meta.hash, len: meta.wire_len };
+        match self.router.route_known(self.now_ns, arrival, &mut self.orders) {
+            Some(Routed::To { unit, stamp }) => {
+                self.due_ns = self.due_ns.min(self.router.due_ns());
                 self.carry_out();
+                self.deliver(unit, stamp, packet);
             }
-            self.deliver(at_ns, unit, stamp, packet);
+            Some(Routed::Refused) | None => self.alone(packet),
         }
-        self.routed = routed;
     }
 
     /// A packet that is not a plain one of a known flow: it is routed when all before it are through, and processed before
     /// any behind it.
     #[cold]
     fn alone(&mut self, mut packet: Packet) {
-        self.deliver_routed();
         self.flush();
         let way = {
             let Machine { chain, pool, .. } = &mut *self.machine.borrow_mut();
@@ -283,7 +283,7 @@ impl Units {
         self.carry_out();
         match routed {
             Routed::To { unit, stamp } => {
-                self.deliver(self.now_ns, unit, stamp, packet);
+                self.deliver(unit, stamp, packet);
                 self.flush();
                 // The chain may have had no room for it.
                 self.ended(unit.0, stamp.flow.slot);
@@ -308,24 +308,34 @@ impl Units {
     }
 
     /// Gives a packet to its unit.
-    #[inline]
-    fn deliver(&mut self, at_ns: u64, unit: UnitId, stamp: Stamp, packet: Packet) {
+    #[inline(always)]
+    fn deliver(&mut self, unit: UnitId, stamp: Stamp, packet: Packet) {
         if self.order_felt && self.last != Some(unit) {
             self.flush();
         }
         self.last = Some(unit);
-        self.epochs.given(unit, (f64::from(packet.meta().wire_len) * self.ns_per_byte) as u64);
+        // As a signed number, which is quicker to make.
+        let work_ns = (f64::from(packet.meta().wire_len) * self.ns_per_byte) as i64;
+        self.epochs.given(unit, work_ns.cast_unsigned());
         self.epochs.processed();
         let to = &mut self.units[unit.index()];
         if to.engine().is_empty() {
             self.waiting.push(unit);
         }
-        to.packet(at_ns, stamp, packet, &mut self.outbox);
-        self.due_ns = self.due_ns.min(to.due_ns());
-        if !self.outbox.is_empty() {
-            self.collect(unit);
-            self.carry_out();
+        match to.pass(self.now_ns, &stamp, packet) {
+            Ok(()) => self.due_ns = self.due_ns.min(to.due_ns()),
+            Err(packet) => self.deliver_aside(unit, stamp, packet),
         }
+    }
+
+    /// Gives a packet to its unit that is not just the next one of its flow there.
+    #[inline(never)]
+    fn deliver_aside(&mut self, unit: UnitId, stamp: Stamp, packet: Packet) {
+        let to = &mut self.units[unit.index()];
+        to.packet(self.now_ns, stamp, packet, &mut self.outbox);
+        self.due_ns = self.due_ns.min(to.due_ns());
+        self.collect(unit);
+        self.carry_out();
     }
 
     /// What waits crosses the chain, and what comes of that becomes known.
