@@ -23,22 +23,29 @@ use crate::{
 
 /// One flow at one unit: the epochs that the unit is the owner of and has not done with, the state of the first of them if
 /// it is here, and the packets that wait.
+///
+/// In the order of what is needed most often: nearly every packet needs the first cache line only, and the first one of a flowlet the
+/// second as well.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Flow<P> {
-    id: FlowId,
-    /// In the order of their epochs. Few flows ever have more than one at a time.
-    tenures: VecDeque<Tenure>,
     /// If there is one, it is that of the first tenure.
     state: Option<State>,
-    held: Held<P>,
-    /// Where a copy is to go: what the last packet says (S54).
-    targets: Targets,
-    /// After so much silence behind a packet something is due; as [`Config::silence_ns`] says.
-    silence_ns: u64,
     /// When the last packet was processed, or else the state came.
     seen_ns: u64,
+    /// After so much silence behind a packet something is due; as [`Config::silence_ns`] says.
+    silence_ns: u64,
+    /// The state is here, nothing is held, and no other epoch is known of: the next packet can be processed, and there is
+    /// nothing else to do. So it is nearly always, and then the rest need not be looked at.
+    is_calm: bool,
+    id: FlowId,
     /// The clock that the last copy covers.
     copied: u64,
+    /// Where a copy is to go: what the last packet says (S54).
+    targets: Targets,
+    /// In the order of their epochs. Few flows ever have more than one at a time.
+    tenures: VecDeque<Tenure>,
+    held: Held<P>,
     /// When the flow's end was proposed last.
     proposed_ns: Option<u64>,
     /// When the state of the first tenure was asked for last.
@@ -47,10 +54,12 @@ pub(crate) struct Flow<P> {
     over_since_ns: Option<u64>,
     /// The epoch whose state ended here.
     ended: Option<Epoch>,
-    /// The state is here, nothing is held, and no other epoch is known of: the next packet can be processed, and there is
-    /// nothing else to do. So it is nearly always, and then the rest need not be looked at.
-    is_calm: bool,
 }
+
+/// Cache lines of a flow that most packets need.
+const LINES: usize = 2;
+
+const _: () = assert!(std::mem::offset_of!(Flow<()>, copied) == 64);
 
 /// The state that is here.
 #[derive(Clone, Copy, Debug, Hash)]
@@ -94,10 +103,10 @@ impl<P> Flow<P> {
         }
     }
 
-    /// All of it is on its way to the cache.
+    /// What most packets need of it is on its way to the cache.
     #[inline]
     pub fn prefetch(&self) {
-        packet::memory::prefetch_all(self);
+        packet::memory::prefetch_all(std::ptr::from_ref(self).cast::<[[u8; 64]; LINES]>());
     }
 
     /// Whether the unit has nothing to do with the flow any more.
