@@ -64,6 +64,14 @@ impl Flows {
         Some(record)
     }
 
+    /// The same for a flow with this home.
+    #[inline]
+    pub fn prefetch_home(&self, home: u32) -> Option<u32> {
+        let record = self.homes.newest(home)?;
+        self.records.prefetch_header(record);
+        Some(record)
+    }
+
     /// The flow with this key or alias.
     pub fn find(&self, hash: u64, key: &FlowKey, reversed: bool) -> Option<(u32, Direction)> {
         let mut direction = None;

@@ -55,10 +55,15 @@ impl Homes {
         Some(home)
     }
 
+    /// The home's newest record: nearly always the only one.
+    #[inline]
+    pub fn newest(&self, home: u32) -> Option<u32> {
+        self.first.get(home as usize).copied().filter(|&record| record != NONE)
+    }
+
     /// The home's records, the newest first.
     pub fn records(&self, home: u32) -> impl Iterator<Item = u32> + '_ {
-        let first = self.first.get(home as usize).copied().filter(|&record| record != NONE);
-        std::iter::successors(first, |&record| {
+        std::iter::successors(self.newest(home), |&record| {
             self.of.get(record as usize).map(|link| link.next).filter(|&next| next != NONE)
         })
     }

@@ -46,21 +46,25 @@ impl Chain {
     /// Parses packets, and looks up which flow each probably belongs to. All asks for memory go out before any is used.
     pub(super) fn look_up(&mut self, batch: &mut [Packet]) {
         self.parse(batch, |flows, meta| flows.prefetch_index(meta.hash));
-        self.look_up_records(batch);
+        self.look_up_with(batch, |flows, _, meta| flows.prefetch_record(meta.hash));
     }
 
-    /// The same for packets that were parsed before.
-    pub(super) fn look_up_parsed(&mut self, batch: &mut [Packet]) {
-        batch.iter().for_each(|packet| self.flows.prefetch_index(packet.meta().hash));
-        self.look_up_records(batch);
+    /// The same for packets that were parsed before, of flows with these homes, one for each.
+    pub(super) fn look_up_homes(&mut self, batch: &mut [Packet], homes: &[u32]) {
+        debug_assert_eq!(batch.len(), homes.len());
+        self.homes.clear();
+        let sequences = batch.iter().map(|packet| packet.meta().transit.sequence);
+        self.homes.extend(sequences.zip(homes.iter().copied()));
+        self.look_up_with(batch, |flows, number, _| flows.prefetch_home(*homes.get(number)?));
     }
 
+    /// Looks up which flow each probably belongs to: as `record` says for the packet of this number.
     #[inline(always)]
-    fn look_up_records(&mut self, batch: &mut [Packet]) {
+    fn look_up_with(&mut self, batch: &mut [Packet], record: impl Fn(&Flows, usize, &Meta) -> Option<u32>) {
         let mut sides = [false; 2];
-        for packet in batch {
+        for (number, packet) in batch.iter_mut().enumerate() {
             let meta = packet.meta_mut();
-            meta.transit.flow = self.flows.prefetch_record(meta.hash).unwrap_or(NO_RECORD);
+            meta.transit.flow = record(&self.flows, number, meta).unwrap_or(NO_RECORD);
             sides[meta.transit.side as usize] = true;
         }
         self.mixed = sides == [true; 2];

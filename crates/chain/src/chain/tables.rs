@@ -189,10 +189,7 @@ impl Chain {
             let mut run = Run { out, pool, observer: None };
             return batch.drain(..).for_each(|packet| self.pass(packet, &mut run));
         }
-        self.homes.clear();
-        let sequences = batch.iter().map(|packet| packet.meta().transit.sequence);
-        self.homes.extend(sequences.zip(homes.iter().copied()));
-        self.look_up_parsed(batch);
+        self.look_up_homes(batch, homes);
         self.run(batch, &mut Run { out, pool, observer: None });
     }
 
