@@ -32,8 +32,8 @@ use chain::{Chain, Way};
 use hdrhistogram::Histogram;
 use nf::{Common, Effects};
 use packet::{Class, DropReason, Packet, Pool};
-use proto::UnitId;
-use router::{Arrival, Order, Routed, Router};
+use proto::{Stamp, UnitId};
+use router::{Arrival, Guess, Order, Routed, Router};
 use unit::Unit;
 use usage::{Epoch, Epochs};
 
@@ -81,6 +81,8 @@ pub struct Threads {
     told_ns: u64,
     stepped_ns: u64,
     ns_per_byte: f64,
+    /// Which flow each packet of a batch probably belongs to.
+    guesses: Vec<Guess>,
     orders: Vec<Order>,
     /// Fragments that waited for their first one, which is through.
     again: Vec<Packet>,
@@ -164,6 +166,7 @@ impl Threads {
             told_ns: 0,
             stepped_ns: 0,
             ns_per_byte: 8e9 / config.capacity_bps as f64,
+            guesses: Vec::new(),
             orders: Vec::new(),
             again: Vec::new(),
             sent: 0,
@@ -196,10 +199,12 @@ impl Threads {
             self.batches.push_back((first.meta().transit.sequence, Instant::now()));
         }
         batch.iter().for_each(|packet| self.router.prefetch(packet.meta().hash));
-        batch.iter().for_each(|packet| self.router.prefetch_flow(packet.meta().hash));
-        for packet in batch.drain(..) {
-            self.packet(front, packet, out, pool);
+        let mut guesses = std::mem::take(&mut self.guesses);
+        guesses.extend(batch.iter().map(|packet| self.router.guess(packet.meta().hash)));
+        for (packet, guess) in batch.drain(..).zip(guesses.drain(..)) {
+            self.packet(front, packet, guess, out, pool);
         }
+        self.guesses = guesses;
         front.advance(self.now_ns, pool);
         self.tell_time();
         self.take_returns(front, out, pool);
@@ -323,7 +328,14 @@ impl Threads {
     }
 
     /// A packet that was admitted.
-    fn packet(&mut self, front: &mut Chain, packet: Packet, out: &mut Vec<Packet>, pool: &mut Pool) {
+    fn packet(
+        &mut self,
+        front: &mut Chain,
+        packet: Packet,
+        guess: Guess,
+        out: &mut Vec<Packet>,
+        pool: &mut Pool,
+    ) {
         if packet.meta().class == Class::NotIp && front.is_refused(&packet) {
             return front.process_aside(packet, out, pool);
         }
@@ -334,7 +346,14 @@ impl Threads {
         if self.now_ns >= self.router.due_ns() || self.began_ns.is_none() {
             self.pass_time();
         }
-        self.epochs.came(packet.meta().wire_len);
+        let meta = packet.meta();
+        self.epochs.came(meta.wire_len);
+        let arrival = Arrival { key: &meta.key, hash: meta.hash, len: meta.wire_len };
+        if meta.class == Class::Whole
+            && let Some((unit, stamp)) = self.router.route_on(self.now_ns, arrival, guess)
+        {
+            return self.give(unit, stamp, packet, front, pool);
+        }
         self.route(front, packet, out, pool);
     }
 
@@ -365,6 +384,12 @@ impl Threads {
         let Routed::To { unit, stamp } = routed else {
             return front.drop_admitted(packet, DropReason::FlowTableFull, pool);
         };
+        self.give(unit, stamp, packet, front, pool);
+    }
+
+    /// Gives a packet to its unit.
+    #[inline]
+    fn give(&mut self, unit: UnitId, stamp: Stamp, packet: Packet, front: &mut Chain, pool: &mut Pool) {
         let work_ns = (f64::from(packet.meta().wire_len) * self.ns_per_byte) as u64;
         let Some(lane) = &mut self.lanes[unit.index()] else {
             return front.drop_admitted(packet, DropReason::Internal, pool); // Those that get packets have threads.
