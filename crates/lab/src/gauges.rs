@@ -58,8 +58,8 @@ gauges! {
     FLOWLETS = "flowlets per flow", Ratio, |r| Some(r.assignment.flowlets_per_flow);
     /// Flows.
     FLOWS = "flows", Count, |r| Some(r.assignment.flows as f64);
-    /// Share of changes of a unit for which the state was there (S95).
-    SEAMLESS = "seamless", Share, |r| r.state.seamless_share;
+    /// Share of changes of a unit for which the state was there (S95); all, if no flow changed its unit.
+    SEAMLESS = "seamless", Share, |r| Some(r.state.seamless_share.unwrap_or(1.0));
     /// States that had to be fetched.
     PULLS = "pulls", Count, |r| Some(r.state.pulls as f64);
     /// States on links (S103).

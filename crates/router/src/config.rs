@@ -48,12 +48,12 @@ pub struct Config {
     /// A flowlet of a known flow stays with its unit, without a choice, as long as that one is loaded to less than this share of its
     /// capacity; above 0, up to 1. No room is asked for: what the flow brings is in that load already. From that load on, one behind a
     /// gap goes to the least loaded unit that has its state and is itself loaded to less, if there is one; one behind a cut by size,
-    /// whose state could not be elsewhere in time (S62), stays until the unit has more than it can take. None: it is assigned anew,
-    /// as in the papers.
+    /// whose state could not be elsewhere in time (S62) unless it is [pushed](Config::push_at), stays until the unit has more than it
+    /// can take. None: it is assigned anew, as in the papers.
     pub stay_below: Option<f32>,
     /// Only states of flowlets whose units are loaded to this share of their capacity or more are copied ahead; above 0, up to
     /// [`stay_below`](Config::stay_below), without which it means nothing: the others' flowlets stay where they are, and nobody
-    /// would ask for the copies. None: all are (S51).
+    /// would ask for the copies. Of flowlets only ([`Mode::Flowlet`]). None: all are (S51).
     pub copy_from: Option<f32>,
     /// What a unit can take, in bits per second on the wire (S41). At least 1.
     pub capacity_bps: u64,

@@ -169,7 +169,7 @@ impl Flows {
         let slot = self.guessed(guess)?;
         let is_it = match guess.0 & 1 {
             0 => self.is_at(slot as usize, ShortKey::of(key), key),
-            _ => self.backs[slot as usize].alias == *key,
+            _ => self.get(slot).is_live() && self.backs[slot as usize].alias == *key,
         };
         is_it.then_some(slot)
     }

@@ -4,9 +4,11 @@
 //! [`Order`]s. The same configuration and the same calls give the same answers.
 //!
 //! ```text
-//! batch of packets -> prefetch -> prefetch_flow -> route -> [orders first] -> packet and stamp to its unit
+//! batch of packets -> prefetch -> guess -> route_on -> packet and stamp to its unit
+//!                                            | if it is not in the midst of a flowlet
+//!                                            +-> route -> [orders first] -> packet and stamp to its unit
 //!                                  timer, at due_ns -> advance -> orders
-//!                              a unit's message -> receive -> orders
+//!                                a unit's message -> receive -> orders
 //! ```
 //!
 //! Orders are to be carried out in order, and before the packet whose routing gave them: a [`Release`] travels behind the

@@ -69,6 +69,9 @@ impl Loads {
 
     /// The unit with the highest load that has room, the lowest number of equal ones; and that load.
     pub fn fullest(&self, room: Room) -> Option<(UnitId, f32)> {
+        if room.estimate_bps >= room.capacity_bps {
+            return None;
+        }
         // Rounding may let a little more fit.
         let mut from = self.shelves.of((room.capacity_bps - room.estimate_bps).max(0.0)) + 1;
         while let Some(shelf) = self.shelves.highest(from) {

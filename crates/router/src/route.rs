@@ -199,16 +199,17 @@ impl Router {
     ) -> Option<Chosen> {
         if let Some(below_bps) = self.stay_below_bps {
             let load_bps = self.meter.loads().of(owner);
+            let is_copied = cut == Cut::Gap || self.push_above < u64::MAX;
             match cut {
                 Cut::Gap | Cut::Size if load_bps < below_bps => return None,
-                // Its state could not be elsewhere in time.
-                Cut::Size if load_bps <= self.config.capacity_bps as f32 => return None,
-                Cut::Gap => {
+                Cut::Gap | Cut::Size if is_copied => {
                     if let Some(unit) = self.copy_below(below_bps, targets) {
                         return Some(Chosen { unit, fits: true });
                     }
                 }
-                Cut::Size | Cut::Mode | Cut::Drain => {}
+                // Its state could not be elsewhere in time.
+                Cut::Size if load_bps <= self.config.capacity_bps as f32 => return None,
+                Cut::Gap | Cut::Size | Cut::Mode | Cut::Drain => {}
             }
         }
         if !matches!(self.config.mode, Mode::SmartFlow { .. }) || cut == Cut::Drain {
@@ -225,10 +226,13 @@ impl Router {
         Some(chosen)
     }
 
-    /// Of the targets, the one with the least load, if that is below this; the first of equal ones.
+    /// Of the units that the state was to be copied to, the one with the least load, if that is below this; the first of equal ones.
     fn copy_below(&self, below_bps: f32, targets: &TargetList) -> Option<UnitId> {
         let loads = self.meter.loads();
-        let least = targets.units().min_by(|&a, &b| loads.of(a).total_cmp(&loads.of(b)))?;
+        let least = match targets.is_all() {
+            true => loads.least_loaded()?,
+            false => targets.units().min_by(|&a, &b| loads.of(a).total_cmp(&loads.of(b)))?,
+        };
         (loads.of(least) < below_bps).then_some(least)
     }
 

@@ -115,7 +115,8 @@ impl Router {
             sweep: Sweep::default(),
             push_above: config.push_above(),
             stay_below_bps: config.stay_below.map(|share| share * config.capacity_bps as f32),
-            copy_from_bps: config.copy_from.unwrap_or(0.0) * config.capacity_bps as f32,
+            copy_from_bps: config.copy_from.filter(|_| config.mode == Mode::Flowlet).unwrap_or(0.0)
+                * config.capacity_bps as f32,
             turn: 0,
             config,
         };

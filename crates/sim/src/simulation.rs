@@ -116,11 +116,15 @@ impl Simulation {
         let mut until_ns = 0;
         let (seed, mut at_ns) = (self.seed, 0);
         let fail = |at_ns| move |violation| Failed { seed, at_ns, violation };
-        let is_over = self.world.advance_to(run.warm_up.0.min(last_ns));
-        is_over.map_err(fail(self.world.now_ns()))?;
-        self.world.end_warm_up();
+        let mut is_warm = false;
         loop {
             until_ns = last_ns.min(until_ns + run.epoch.0);
+            if !is_warm && run.warm_up.0 <= until_ns {
+                let is_over = self.world.advance_to(run.warm_up.0);
+                is_over.map_err(fail(self.world.now_ns()))?;
+                self.world.end_warm_up();
+                is_warm = true;
+            }
             let is_over = self.world.advance_to(until_ns);
             at_ns = self.world.now_ns().max(at_ns);
             let is_over = is_over.map_err(fail(at_ns))?;
@@ -128,6 +132,9 @@ impl Simulation {
             if is_over || until_ns == last_ns {
                 break;
             }
+        }
+        if !is_warm {
+            self.world.end_warm_up();
         }
         let outcome = self.world.finish().map_err(fail(at_ns))?;
         Ok(Report::new(&self.scenario, self.seed, outcome))

@@ -183,6 +183,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
              times that"
                 .to_owned(),
             "the papers do not say which percentile the tail is; here it is the 99th".to_owned(),
+            "seamless: behind the warm-up, and 100 % where no flow changes its unit; pulls: of the whole run".to_owned(),
         ],
         tables: [table].into_iter().chain(real).collect(),
     }

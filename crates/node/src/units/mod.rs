@@ -479,6 +479,7 @@ impl Units {
             self.epochs.set_on(since_ns, unit, true);
             self.epochs.set_ready(since_ns, unit, true);
             self.router.started(self.now_ns, unit);
+            self.due_ns = self.due_ns.min(self.router.due_ns());
         }
     }
 

@@ -151,6 +151,35 @@ fn what_leaves_a_full_unit_goes_where_its_state_is() {
 }
 
 #[test]
+fn what_leaves_a_full_unit_goes_to_the_least_loaded_one_if_all_have_its_state() {
+    let mut bench = Bench::new(Config { stay_below: Some(0.95), targets: TargetChoice::All, ..fixed(4) });
+    assert_eq!(bench.packet(0, 1, 100).0, UnitId(0));
+    bench.advance(600_000);
+    for (unit, mbps) in [(0, 990), (1, 300), (2, 200), (3, 100)] {
+        bench.router.meter.add(UnitId(unit), mbps * 75, 600_000);
+    }
+    assert_eq!(bench.packet(600_000, 1, 100).0, UnitId(3));
+}
+
+#[test]
+fn behind_a_cut_by_size_it_goes_where_its_state_was_pushed() {
+    // S62
+    let config = Config { stay_below: Some(0.5), push_at: Some(0.9), ..fixed(4) };
+    let mut bench = with_copies(config, 500_000, [600, 300, 200, 100]);
+    assert_eq!(bench.packet(500_000, 1, 14_500).0, UnitId(2));
+}
+
+#[test]
+fn copies_of_few_need_flows_that_stay() {
+    let with = |stay_below, copy_from| Router::new(Config { stay_below, copy_from, ..fixed(1) }).is_ok();
+    assert!(with(Some(0.9), Some(0.9)) && with(None, None));
+    assert!(!with(None, Some(0.5)) && !with(Some(0.5), Some(0.6)) && !with(Some(0.5), Some(f32::NAN)));
+    let packets = Config { mode: Mode::Packet, stay_below: Some(0.9), copy_from: Some(0.8), ..fixed(6) };
+    let targets = Bench::new(packets).packet(0, 1, 100).1.targets.unwrap();
+    assert_eq!(targets.units().len(), 3, "these leave whatever their units' loads are");
+}
+
+#[test]
 fn behind_a_cut_by_size_it_leaves_a_unit_that_has_more_than_it_can_take() {
     // S62
     let next = |mbps| {

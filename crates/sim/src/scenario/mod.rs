@@ -43,7 +43,7 @@ pub struct Scenario {
 pub struct Run {
     /// Packets arrive until this time; what is under way then is still processed.
     pub time: Time,
-    /// Packets that arrive before this time do not count for latencies (R7).
+    /// Packets that arrive before this time do not count for latencies, nor changes of units for the share without waiting (R7).
     pub warm_up: Time,
     /// Demand and capacity are reported for each epoch of this length: 100 ms (S47).
     pub epoch: Time,
