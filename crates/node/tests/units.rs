@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use router::Mode;
 
 use support::packets::{fragments, frame, udp, unreachable, v4};
-use support::{Arriving, SEED, assembly, assembly_of, conversation, counted, play, profile};
+use support::{Arriving, SEED, Sink, assembly, assembly_of, conversation, counted, play, profile, receive};
 
 /// Units as many as there can be for such traffic, which go from hand to hand.
 fn config(mode: Mode, units_max: u16, capacity_bps: u64, copies: u8) -> UnitsConfig {
@@ -222,6 +222,48 @@ fn every_packet_is_in_an_epoch() {
         let epochs = report.units.unwrap().epochs;
         assert_eq!(epochs.iter().map(|epoch| epoch.packets).sum::<u64>(), count as u64);
         assert_eq!(epochs.is_empty(), count == 0);
+    }
+}
+
+/// Packets may come one by one or many at once: units start, stop and get flows at the same times.
+#[test]
+fn batches_of_any_size_are_alike() {
+    let frames = conversation("nat.rvl", &profile(Payload::Random, 3_000, 20_000.0, SEED));
+    // All the time; and now and then, behind a silence in which all units but one stop: three within one bucket of the load meter,
+    // and one behind it.
+    let burst = [0, 100_000, 200_000, 700_000];
+    let pause_ns = |number: u64| number / 4 * 3_000_000_000 + burst[(number % 4) as usize];
+    let paces: [(u64, &dyn Fn(u64) -> u64); 2] =
+        [(2_000_000, &|number| number * 500_000), (50_000, &pause_ns)];
+    for (capacity_bps, pace) in paces {
+        let at = |number| 1_000_000_000 + pace(number);
+        let frames: Vec<Arriving> = (0..)
+            .zip(&frames)
+            .map(|(number, frame)| Arriving {
+                timestamp_ns: at(number),
+                port: frame.port,
+                data: frame.data.clone(),
+            })
+            .collect();
+        for follow_at in [None, Some(0.9)] {
+            let config = UnitsConfig { follow_at, ..config(Mode::Flowlet, 6, capacity_bps, 0) };
+            let units = |batch: usize| {
+                let mut runner = Runner::on_units(assembly("nat.rvl"), "nat.rvl", config).unwrap();
+                let mut sink = Sink::default();
+                for (number, frame) in frames.iter().enumerate() {
+                    receive(&mut runner, frame, &mut sink);
+                    if (number + 1) % batch == 0 {
+                        runner.flush(&mut sink).unwrap();
+                    }
+                }
+                serde_json::to_value(runner.finish(&mut sink).unwrap().units).unwrap()
+            };
+            let expected = units(1);
+            assert!(expected["units_started"].as_u64() > Some(2), "{expected}");
+            for batch in [2, 7, 64] {
+                assert_eq!(units(batch), expected, "{batch}, {config:?}");
+            }
+        }
     }
 }
 
