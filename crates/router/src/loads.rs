@@ -73,7 +73,7 @@ impl Loads {
             return None;
         }
         // Rounding may let a little more fit.
-        let mut from = self.shelves.of((room.capacity_bps - room.estimate_bps).max(0.0)) + 1;
+        let mut from = self.shelves.of(room.capacity_bps - room.estimate_bps) + 1;
         while let Some(shelf) = self.shelves.highest(from) {
             let fitting = self.on(shelf).filter(|&(_, load)| room.is_at(load));
             let best = fitting.reduce(|a, b| if b.1 > a.1 || b.1 == a.1 && b.0 < a.0 { b } else { a });

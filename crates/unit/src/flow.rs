@@ -56,7 +56,7 @@ pub(crate) struct Flow<P> {
     ended: Option<Epoch>,
 }
 
-/// Cache lines of a flow that most packets need.
+/// Cache lines of a flow that are brought ahead: what most packets need, and what the first one of a flowlet does.
 const LINES: usize = 2;
 
 const _: () = assert!(std::mem::offset_of!(Flow<()>, copied) == 64);
@@ -103,7 +103,7 @@ impl<P> Flow<P> {
         }
     }
 
-    /// What most packets need of it is on its way to the cache.
+    /// What most packets need of it, and the first one of a flowlet, is on its way to the cache.
     #[inline]
     pub fn prefetch(&self) {
         packet::memory::prefetch_all(std::ptr::from_ref(self).cast::<[[u8; 64]; LINES]>());
