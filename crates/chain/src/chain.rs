@@ -17,6 +17,7 @@
 mod cross;
 mod enter;
 mod moving;
+mod replaying;
 mod settle;
 mod subscribed;
 mod tables;
@@ -37,6 +38,8 @@ use crate::observer::Observer;
 use crate::queue::Queue;
 use crate::{Counters, Options};
 pub use moving::RestoreError;
+use replaying::Aside;
+pub use replaying::{NoHistory, history_len};
 use subscribed::Subscribed;
 use tables::Tables;
 pub use tables::{Change, Way};
@@ -81,6 +84,10 @@ pub struct Chain {
     /// The homes of the batch's flows, by the packets' numbers, if the chain was told.
     homes: Vec<(u64, u32)>,
     changes: Vec<Change>,
+    /// Where goes what comes of packets that others have; none if there were none so far.
+    aside: Option<Box<Aside>>,
+    /// Whether the packets under way are such.
+    is_replaying: bool,
 }
 
 /// A chain could not be set up.
@@ -142,6 +149,8 @@ impl Chain {
             answers: Vec::new(),
             homes: Vec::new(),
             changes: Vec::new(),
+            aside: None,
+            is_replaying: false,
             stages,
         })
     }

@@ -14,7 +14,7 @@ mod queue;
 pub mod streams;
 mod wheel;
 
-pub use chain::{Chain, ChainError, Change, GROUP_MAX, RestoreError, Way};
+pub use chain::{Chain, ChainError, Change, GROUP_MAX, NoHistory, RestoreError, Way, history_len};
 pub use fragments::Datagram;
 pub use observer::Observer;
 pub use options::{Counters, NotIp, Options, Timeouts, WhenFull};

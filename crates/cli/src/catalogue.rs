@@ -97,6 +97,7 @@ struct Shown {
     #[serde(skip_serializing_if = "Option::is_none")]
     map: Option<Map>,
     keeps_flows: bool,
+    recomputes: bool,
     cycles_per_packet: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     readme: Option<&'static str>,
@@ -158,6 +159,7 @@ impl Shown {
             shared: d.shared.iter().copied().map(shared).collect(),
             map: d.map.map(|map| Map { entries: map.entries, value_bytes: map.value_len }),
             keeps_flows: d.keeps_flows,
+            recomputes: d.recomputes,
             cycles_per_packet: d.cycles_per_packet,
             readme,
         }
@@ -183,6 +185,7 @@ impl Shown {
             line("map of a flow", format!("{} entries of {} bytes", map.entries, map.value_bytes));
         }
         line("keeps flows", if self.keeps_flows { "yes" } else { "as long as the chain does" }.to_owned());
+        line("recomputes flows", if self.recomputes { "from headers" } else { "no" }.to_owned());
         line("cost", format!("about {} cycles a packet", thousands(self.cycles_per_packet.into())));
         for attribute in &self.attributes {
             line(

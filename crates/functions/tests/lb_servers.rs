@@ -118,6 +118,7 @@ static LOSSY: Descriptor = Descriptor {
     buffers: None,
     stream: false,
     keeps_flows: false,
+    recomputes: false,
     cycles_per_packet: 1,
 };
 

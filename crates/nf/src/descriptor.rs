@@ -35,6 +35,10 @@ pub struct Descriptor {
     pub stream: bool,
     /// Whether it says how long flows live; if no function of a chain does, the chain's own timeouts count.
     pub keeps_flows: bool,
+    /// Whether a flow's state follows from the headers, lengths, times and order of its packets alone: not from payloads, nor from
+    /// what flows share, other than counters, nor from packets that functions make. Then units may recompute it, each for itself, from
+    /// what they are told of packets that others get; see [`crate::NetworkFunction::recomputes`].
+    pub recomputes: bool,
     /// Estimated cost in cycles per packet of a known flow, for sizing before anything was measured (E4).
     pub cycles_per_packet: u32,
 }

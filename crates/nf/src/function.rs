@@ -59,6 +59,12 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
         false
     }
 
+    /// Whether a flow's state [follows from its packets' headers](Descriptor::recomputes) with this configuration, too, once it has begun.
+    /// Asked only of functions whose descriptor says so.
+    fn recomputes(&self) -> bool {
+        true
+    }
+
     /// Carries out an operator's command, such as `server web1 down`; the words are the function's own.
     fn control(&mut self, command: &str) -> Result<(), ControlError> {
         Err(ControlError(format!("`{}` takes no commands, got `{command}`", Self::DESCRIPTOR.name)))

@@ -2,6 +2,8 @@
 //!
 //! One call through the trait object processes a batch; within it everything is monomorphic.
 
+use std::mem::swap;
+
 use packet::memory::{OutOfMemory, Part};
 use packet::{DropReason, Packet, Side, Transit};
 
@@ -113,6 +115,13 @@ pub trait Stage: Send {
 
     /// Processes the group's packets whose verdict is still to forward.
     fn process(&mut self, group: &mut Group<'_>);
+
+    /// The same for packets that other units have, of which the headers are here: only the flows' states change. Nothing is
+    /// counted; what comes out is the caller's to throw away.
+    fn replay(&mut self, group: &mut Group<'_>);
+
+    /// Whether [`replay`](Stage::replay) makes the same of a flow's state as [`process`](Stage::process).
+    fn recomputes(&self) -> bool;
 
     /// A flow begins with the packet that is here.
     fn flow_start(&mut self, packet: Transit, env: &mut Env<'_>);
@@ -261,6 +270,7 @@ pub fn load<N: NetworkFunction>(config: N::Config, mut setup: Setup) -> Result<B
         },
         state: None,
         counters: StageCounters::default(),
+        uncounted: Uncounted::default(),
     }))
 }
 
@@ -270,6 +280,25 @@ struct Loaded<N: NetworkFunction> {
     /// Where its state stands in records, once it has its place.
     state: Option<Part<N::State>>,
     counters: StageCounters,
+    uncounted: Uncounted,
+}
+
+/// Where what is not to be counted goes.
+#[derive(Default)]
+struct Uncounted {
+    counters: Vec<u64>,
+    groups: Vec<CounterGroup>,
+}
+
+impl Uncounted {
+    /// Takes the place of what is counted there, or gives it back.
+    fn swap(&mut self, shared: &mut SharedState) {
+        if self.counters.len() != shared.counters.len() || self.groups.len() != shared.groups.len() {
+            (self.counters, self.groups) = (shared.counters.clone(), shared.groups.clone());
+        }
+        swap(&mut self.counters, &mut shared.counters);
+        swap(&mut self.groups, &mut shared.groups);
+    }
 }
 
 impl<N: NetworkFunction> Loaded<N> {
@@ -402,6 +431,21 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
             recording => self.process_group(group, recording),
         }
         self.instance.close();
+    }
+
+    fn replay(&mut self, group: &mut Group<'_>) {
+        self.uncounted.swap(&mut self.instance.shared);
+        let drops = self.counters.drops;
+        self.process_group(group, None);
+        self.counters.drops = drops;
+        self.instance.close();
+        self.uncounted.swap(&mut self.instance.shared);
+    }
+
+    fn recomputes(&self) -> bool {
+        let Descriptor { recomputes, payload, stream, buffers, .. } = N::DESCRIPTOR;
+        let by_headers = *payload == crate::Access::Ignore && !stream && buffers.is_none();
+        *recomputes && by_headers && self.function.recomputes()
     }
 
     fn flow_start(&mut self, transit: Transit, env: &mut Env<'_>) {

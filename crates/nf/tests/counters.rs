@@ -24,6 +24,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     buffers: None,
     stream: false,
     keeps_flows: false,
+    recomputes: false,
     cycles_per_packet: 1,
 };
 

@@ -120,7 +120,10 @@ impl Chain {
                 .unwrap_or_default(),
             recording: recording.as_mut(),
         };
-        self.stages[stage].process(&mut group);
+        match self.is_replaying {
+            false => self.stages[stage].process(&mut group),
+            true => self.stages[stage].replay(&mut group),
+        }
         let parted = group.parted;
         if let (Some(cycles), Some(started)) = (self.options.cycles, started) {
             self.cycles[stage] += cycles().wrapping_sub(started);

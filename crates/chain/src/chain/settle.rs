@@ -79,7 +79,7 @@ impl Chain {
     }
 
     /// A packet of the flow passed: the flow lives on, and its alias is learned when it is new.
-    fn accept(&mut self, record: u32, packet: &Packet, pool: &mut Pool) -> Result<(), DropReason> {
+    pub(super) fn accept(&mut self, record: u32, packet: &Packet, pool: &mut Pool) -> Result<(), DropReason> {
         let meta = packet.meta();
         let known = self.flows.records.header(record).has(Header::FLAG_ACCEPTED);
         if known && !meta.transit.realias {

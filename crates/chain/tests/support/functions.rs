@@ -43,6 +43,7 @@ const BASE: Descriptor = Descriptor {
     buffers: None,
     stream: false,
     keeps_flows: false,
+    recomputes: false,
     cycles_per_packet: 10,
 };
 

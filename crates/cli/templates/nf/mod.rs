@@ -67,6 +67,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     buffers: None,
     stream: false,
     keeps_flows: false,
+    recomputes: false,
     cycles_per_packet: 20,
 };
 

@@ -56,6 +56,7 @@ impl NetworkFunction for Recorder {
         buffers: None,
         stream: true,
         keeps_flows: false,
+        recomputes: false,
         cycles_per_packet: 10,
     };
     type Config = ();

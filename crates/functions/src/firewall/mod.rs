@@ -124,6 +124,7 @@ impl NetworkFunction for Firewall {
         buffers: None,
         stream: false,
         keeps_flows: false,
+        recomputes: true,
         cycles_per_packet: 20,
     };
 
@@ -169,6 +170,11 @@ impl NetworkFunction for Firewall {
     /// SpeedyBox's event of an access control list: what was recorded under other rules is stale (B7, B23).
     fn event_holds(&self, event: EventCondition, _state: &State) -> bool {
         event != self.validity(false) || event.id == EVERY_PACKET
+    }
+
+    /// Whom rejects tell, and how often, flows share.
+    fn recomputes(&self) -> bool {
+        self.default != Action::Reject && self.rules.iter().all(|rule| rule.action != Action::Reject)
     }
 
     /// `default allow|deny|reject`, `rule N|NAME enable|disable`.

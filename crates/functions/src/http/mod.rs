@@ -180,6 +180,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     map: None,
     buffers: Some(BufferSpec { count: buffer::COUNT, len_max: BUFFER_MAX, memory: BUFFER_MEMORY }),
     keeps_flows: false,
+    recomputes: false,
     cycles_per_packet: 400,
 };
 

@@ -109,6 +109,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     buffers: Some(BufferSpec { count: state::KEPT, len_max: 2 * BODY_MAX as usize, memory: MEMORY }),
     stream: true,
     keeps_flows: false,
+    recomputes: false,
     cycles_per_packet: 3000,
 };
 

@@ -103,6 +103,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     buffers: None,
     stream: false,
     keeps_flows: false,
+    recomputes: true,
     cycles_per_packet: 50,
 };
 
@@ -175,6 +176,11 @@ impl NetworkFunction for LoadBalancer {
             Role::RESTORE => count_packet(context, state.number, of_server::REPLY_PACKETS, packet.ip_len()),
             _ => {}
         }
+    }
+
+    /// A flow whose service rewrites addresses keeps its server. What is wrapped, and answers to pings, depends on payloads.
+    fn recomputes(&self) -> bool {
+        !self.answer_ping && self.services.all_rewrite()
     }
 
     fn event_holds(&self, event: EventCondition, state: &State) -> bool {

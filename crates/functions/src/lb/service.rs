@@ -69,6 +69,11 @@ pub struct Services {
 }
 
 impl Services {
+    /// Whether all packets to servers are rewritten, none wrapped.
+    pub fn all_rewrite(&self) -> bool {
+        self.services.iter().all(|service| service.mode == Mode::Nat)
+    }
+
     /// Checks a configuration and makes the tables.
     pub fn new(config: &Config, tunnel: &Tunnel, seed: u64) -> Result<Services, ConfigError> {
         check::config(config, tunnel)?;

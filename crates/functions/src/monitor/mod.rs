@@ -120,6 +120,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     buffers: None,
     stream: false,
     keeps_flows: false,
+    recomputes: true,
     cycles_per_packet: 25,
 };
 

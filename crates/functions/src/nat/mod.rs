@@ -129,6 +129,7 @@ const DESCRIPTOR: &Descriptor = &Descriptor {
     buffers: None,
     stream: false,
     keeps_flows: true,
+    recomputes: false,
     cycles_per_packet: 40,
 };
 

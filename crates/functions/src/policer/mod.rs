@@ -110,6 +110,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     map: None,
     buffers: None,
     keeps_flows: false,
+    recomputes: true,
     cycles_per_packet: 30,
 };
 
@@ -167,6 +168,11 @@ impl NetworkFunction for Policer {
 
     fn event_holds(&self, _event: EventCondition, _state: &State) -> bool {
         true
+    }
+
+    /// Buckets of connections are in their flows' states; others are shared.
+    fn recomputes(&self) -> bool {
+        self.per == Per::Connection
     }
 
     /// `KEY AMOUNT` for `rate`, `burst`, `excess_burst`, `peak_rate` and `peak_burst`: what was spent stays spent, up to the new burst.

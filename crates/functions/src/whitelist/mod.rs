@@ -117,6 +117,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     map: None,
     buffers: None,
     keeps_flows: false,
+    recomputes: false,
     cycles_per_packet: 60,
 };
 

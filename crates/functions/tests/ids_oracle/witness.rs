@@ -148,6 +148,7 @@ impl NetworkFunction for Witness {
         buffers: None,
         stream: true,
         keeps_flows: false,
+        recomputes: false,
         cycles_per_packet: 10,
     };
     type Config = ();

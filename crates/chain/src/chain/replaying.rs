@@ -1,0 +1,87 @@
+//! Packets of a flow that other units have: of which only the headers come here, to bring the flow's state to where it would be if the
+//! packets themselves had.
+//!
+//! So several units can have a flow's packets in turn, each with the state that a single unit would have had, if what the functions
+//! keep of a flow follows from headers ([`Chain::recomputes`]).
+
+use std::mem::swap;
+
+use nf::stage::Load;
+use nf::{Effects, Verdict};
+use packet::{Class, Packet, Pool};
+
+use super::{Chain, Run};
+use crate::Counters;
+
+/// What comes of packets that others have, until it is thrown away: they let it out.
+#[derive(Default)]
+pub(super) struct Aside {
+    effects: Effects,
+    counters: Counters,
+}
+
+/// A packet is no history of a flow that is here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a packet that another unit has is of no flow that is here")]
+pub struct NoHistory;
+
+/// How many bytes of a packet, from the first one on, those need who only [replay](Chain::replay) it: its headers, or, if they are not
+/// of the commonest shape, all. None if it can be no history: it does not say itself which flow it is of. It must have been parsed.
+pub fn history_len(packet: &Packet) -> Option<usize> {
+    let meta = packet.meta();
+    match meta.class {
+        Class::Whole if meta.is_plain() => Some(usize::from(meta.payload)),
+        Class::NotIp | Class::LaterFragment => None,
+        _ => Some(packet.len()),
+    }
+}
+
+impl Chain {
+    /// Whether flows' states follow from their packets' headers, whatever else there is in the chain: then units that have them in
+    /// common may [replay](Chain::replay) what others process. A flow's first packet is always processed where the flow begins.
+    pub fn recomputes(&self) -> bool {
+        self.stages.iter().all(|stage| stage.recomputes())
+    }
+
+    /// Changes a flow's state as this packet does, or its first [`history_len`] bytes, and nothing else: another unit has it, counts it
+    /// and lets out what comes of it. The metadata is to be as for [`Chain::process`], with the length on the wire that the packet had.
+    ///
+    /// # Errors
+    /// If its flow is not here.
+    pub fn replay(&mut self, packet: &mut Packet, pool: &mut Pool) -> Result<(), NoHistory> {
+        self.parser.parse(packet).map_err(|_| NoHistory)?;
+        self.now_ns = self.now_ns.max(packet.meta().transit.timestamp_ns);
+        self.advance(self.now_ns, pool);
+        let meta = packet.meta_mut();
+        let (record, direction) = self.flows.find(meta.hash, &meta.key, meta.reversed).ok_or(NoHistory)?;
+        (meta.transit.flow, meta.transit.direction) = (record, direction);
+        self.joining.join(meta, self.flows.records.header_mut(record));
+        let verdict = self.cross_aside(packet, pool);
+        if !matches!(verdict, Verdict::Drop(_)) {
+            // That it may not have its alias was said where the packet is.
+            let _ = self.accept(record, packet, pool);
+        }
+        Ok(())
+    }
+
+    /// Takes a packet through the functions, and throws away what comes of it but the verdict.
+    fn cross_aside(&mut self, packet: &mut Packet, pool: &mut Pool) -> Verdict {
+        let mut aside = self.aside.take().unwrap_or_default();
+        swap(&mut self.effects, &mut aside.effects);
+        swap(&mut self.counters, &mut aside.counters);
+        self.is_replaying = true;
+        let mut verdict = Verdict::Forward;
+        let (packets, verdicts) = (std::slice::from_mut(packet), std::slice::from_mut(&mut verdict));
+        let loads = Load::by_side(packets, verdicts);
+        self.cross(packets, verdicts, loads, &mut Run { out: &mut Vec::new(), pool, observer: None });
+        self.answers.drain(..).for_each(|answer| pool.give(answer));
+        self.is_replaying = false;
+        swap(&mut self.effects, &mut aside.effects);
+        swap(&mut self.counters, &mut aside.counters);
+        aside.effects.alerts.clear();
+        aside.effects.events.clear();
+        aside.effects.reports.clear();
+        self.aside = Some(aside);
+        verdict
+    }
+}

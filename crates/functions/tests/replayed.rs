@@ -1,0 +1,251 @@
+//! Had in turn is had by one: units that share a flow's packets, each of which replays the headers of those that it does not get,
+//! process them as a single unit would.
+#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+
+use chain::{Chain, NoHistory, Options, history_len};
+use io::traffic::{Addresses, Generator, Payload, Prefix, Profile, Protocols, Rate, Responder};
+use nf::stage::Stage;
+use nf::{Alert, Registry, Setup};
+use packet::{Packet, Parser, Pool, Side, split_mix};
+
+const FLOWS: u32 = 4096;
+const SEED: u64 = 7;
+const UNITS: usize = 4;
+
+const FIREWALL: (&str, &str) =
+    ("firewall", r#"{"rules": "allow out\nallow in udp to any port 5000-6000", "tcp": "strict"}"#);
+const MONITOR: (&str, &str) = ("monitor", r#"{"active_timeout": "20ms"}"#);
+const POLICER: (&str, &str) =
+    ("policer", r#"{"rate": "20kbps", "yellow": {"remark": "af12"}, "burst": "2KB", "excess_burst": "2KB"}"#);
+const BALANCER: (&str, &str) = (
+    "lb",
+    r#"{"services": [{"name": "web", "vip": "198.18.0.1", "servers": [
+        {"name": "one", "address": "198.51.100.1"}, {"name": "two", "address": "198.51.100.2", "weight": 2}]}]}"#,
+);
+
+/// A chain with what it works with.
+struct Unit {
+    chain: Chain,
+    pool: Pool,
+    out: Vec<Packet>,
+    /// What others had since its last packet.
+    history: Vec<Header>,
+}
+
+/// What is told of a packet that another unit has.
+#[derive(Clone)]
+struct Header {
+    at_ns: u64,
+    side: Side,
+    bytes: Vec<u8>,
+    wire_len: u32,
+}
+
+/// What came of a packet: the packets that left, then alerts and flow reports.
+#[derive(Debug, Default, PartialEq)]
+struct Outcome {
+    sent: Vec<(Side, Vec<u8>)>,
+    told: Vec<String>,
+}
+
+impl Unit {
+    fn new(functions: &[(&str, &str)]) -> Unit {
+        let options = Options { flows_max: FLOWS, seed: SEED, ..Options::default() };
+        let chain = Chain::new(stages(functions), options).unwrap();
+        Unit { chain, pool: Pool::new(64), out: vec![], history: vec![] }
+    }
+
+    /// Replays what others had, and processes this one.
+    fn process(&mut self, at_ns: u64, side: Side, frame: &[u8]) -> Outcome {
+        self.catch_up();
+        let mut packet = self.pool.take(frame).unwrap();
+        packet.meta_mut().transit.timestamp_ns = at_ns;
+        packet.meta_mut().transit.side = side;
+        self.chain.process(&mut vec![packet], &mut self.out, &mut self.pool);
+        let mut outcome = Outcome::default();
+        for packet in self.out.drain(..) {
+            outcome.sent.push((packet.meta().transit.side, packet.data().to_vec()));
+            self.pool.give(packet);
+        }
+        let effects = self.chain.effects_mut();
+        let alerts = effects.alerts.drain(..).map(|alert| format!("{:?}", Alert { sequence: 0, ..alert }));
+        outcome.told.extend(alerts);
+        outcome.told.extend(effects.reports.drain(..).map(|report| format!("{report:?}")));
+        outcome
+    }
+
+    fn catch_up(&mut self) {
+        for header in std::mem::take(&mut self.history) {
+            let mut packet = self.pool.take(&header.bytes).unwrap();
+            packet.meta_mut().transit.timestamp_ns = header.at_ns;
+            packet.meta_mut().transit.side = header.side;
+            packet.meta_mut().wire_len = header.wire_len;
+            self.chain.replay(&mut packet, &mut self.pool).unwrap();
+            self.pool.give(packet);
+        }
+    }
+
+    /// The flow that a packet is of, if it is here; and its header.
+    fn flow_of(&mut self, at_ns: u64, side: Side, frame: &[u8]) -> (Option<u32>, Option<Header>) {
+        let mut packet = self.pool.take(frame).unwrap();
+        let parsed = Parser::new(packet::FlowHasher::new(SEED)).parse(&mut packet);
+        let meta = packet.meta();
+        let flow = parsed.ok().and_then(|()| self.chain.flow(meta.hash, &meta.key, meta.reversed));
+        let header = history_len(&packet).map(|len| {
+            let bytes = frame[..len].to_vec();
+            Header { at_ns, side, bytes, wire_len: frame.len() as u32 }
+        });
+        self.pool.give(packet);
+        (flow, header)
+    }
+
+    fn saved(&mut self, flow: u32) -> Vec<u8> {
+        let mut saved = vec![];
+        self.chain.save_flow(flow, &mut saved);
+        saved
+    }
+
+    /// What functions counted of flows, and what came through them.
+    fn counters(&self) -> Vec<u64> {
+        let of = |stage: &dyn Stage| {
+            let shared = stage.shared();
+            let groups = shared.groups.iter().flat_map(|group| group.values.clone());
+            let own = stage.counters();
+            let all = shared.counters.iter().copied().chain(groups);
+            all.chain([own.packets, own.bytes, own.drops]).collect::<Vec<_>>()
+        };
+        let chain = self.chain.counters();
+        let all = [chain.packets_in, chain.bytes_in, chain.packets_out, chain.bytes_out, chain.packets_made];
+        let functions = self.chain.stages().iter().flat_map(|stage| of(&**stage));
+        all.into_iter().chain(chain.drops).chain([chain.flows_started]).chain(functions).collect()
+    }
+}
+
+fn stages(functions: &[(&str, &str)]) -> Vec<Box<dyn Stage>> {
+    let registry: Registry<serde_json::Value> = functions::registry();
+    let make = |(name, config): &(&str, &str)| {
+        let config = serde_json::from_str(config).unwrap();
+        registry.find(name).unwrap().make(&config, Setup::new(SEED, FLOWS)).unwrap()
+    };
+    functions.iter().map(make).collect()
+}
+
+/// A few dozen flows of all kinds, within seconds: none is silent for so long that it ends. Later fragments do not say which flow
+/// they are of.
+fn profile() -> Profile {
+    Profile {
+        seed: SEED,
+        start_ns: 1_700_000_000_000_000_000,
+        packets: Some(6_000),
+        flows: 60,
+        rate: Rate::PacketsPerSecond(1_000.0),
+        protocols: Protocols { fragments: 0.0, ..Profile::default().protocols },
+        addresses: Addresses {
+            servers_v4: Prefix { address: [198, 18, 0, 0].into(), length: 30 },
+            ..Addresses::default()
+        },
+        payload: Payload::Random,
+        replies: false,
+        ..Profile::default()
+    }
+}
+
+/// Plays traffic to servers that answer what they get, through one unit and through several that have the packets of each flow at
+/// random; how many packets were replayed.
+fn check(functions: &[(&str, &str)]) -> u64 {
+    let names: Vec<&str> = functions.iter().map(|(name, _)| *name).collect();
+    let mut single = Unit::new(functions);
+    let mut units: [Unit; UNITS] = std::array::from_fn(|_| Unit::new(functions));
+    assert!(single.chain.recomputes());
+    let profile = profile();
+    let mut responder = Responder::new(profile.answer);
+    let mut generator = Generator::new(&profile).unwrap();
+    let (mut number, mut told, mut replayed, mut random) = (0, 0, 0, SEED);
+    while let Some(frame) = generator.next() {
+        let mut arrivals = vec![(Side::Inside, frame.data.to_vec())];
+        while let Some((side, data)) = arrivals.pop() {
+            let at_ns = frame.timestamp_ns;
+            let (known, header) = single.flow_of(at_ns, side, &data);
+            let expected = single.process(at_ns, side, &data);
+            // What begins a flow, or may, is the first unit's.
+            let turn = known.map_or(0, |_| split_mix(&mut random) as usize % UNITS);
+            let outcome = units[turn].process(at_ns, side, &data);
+            assert_eq!(outcome, expected, "packet {number} of {names:?}");
+            told += expected.told.len();
+            let begun = match known {
+                Some(_) => None,
+                None => units[turn].flow_of(at_ns, side, &data).0.map(|flow| units[turn].saved(flow)),
+            };
+            for other in units.iter_mut().enumerate().filter(|(i, _)| *i != turn).map(|(_, unit)| unit) {
+                if known.is_some() {
+                    other.history.push(header.clone().unwrap());
+                    replayed += 1;
+                } else if let Some(saved) = &begun {
+                    other.catch_up(); // Else its aliases of flows before would be younger.
+                    other.chain.restore_flow(saved, &mut other.pool).unwrap();
+                }
+            }
+            for (_, sent) in expected.sent.iter().filter(|(side, _)| *side == Side::Outside) {
+                arrivals.extend(responder.respond(sent).ok().map(|answer| (Side::Outside, answer.to_vec())));
+            }
+            number += 1;
+        }
+    }
+    units.iter_mut().for_each(Unit::catch_up);
+    let sum = |a: Vec<u64>, unit: &Unit| a.iter().zip(unit.counters()).map(|(a, b)| a + b).collect();
+    let counted = single.counters();
+    assert_eq!(units.iter().fold(vec![0; counted.len()], sum), counted, "counters of {names:?} add up");
+    println!("{names:?}: {number} packets, {replayed} replays, {told} alerts and reports");
+    replayed
+}
+
+#[test]
+fn packets_of_a_monitor() {
+    assert!(check(&[MONITOR]) > 10_000);
+}
+
+#[test]
+fn packets_of_a_firewall() {
+    assert!(check(&[FIREWALL]) > 10_000);
+}
+
+#[test]
+fn packets_of_a_policer() {
+    assert!(check(&[POLICER]) > 10_000);
+}
+
+#[test]
+fn packets_of_a_load_balancer() {
+    assert!(check(&[BALANCER]) > 10_000);
+}
+
+#[test]
+fn packets_of_a_chain() {
+    assert!(check(&[MONITOR, POLICER, FIREWALL, BALANCER]) > 10_000);
+}
+
+/// Functions say so whose flows depend on more, be it by what they are or by how they are set.
+#[test]
+fn others_cannot_be_replayed() {
+    let cases = [
+        ("nat", r#"{"external": ["203.0.113.1"]}"#),
+        ("http", "{}"),
+        ("ids", r#"{"rules": "alert tcp any any -> any any (msg:\"any\"; sid:1;)"}"#),
+        ("whitelist", "{}"),
+        ("firewall", r#"{"rules": "allow out", "default": "reject"}"#),
+        ("policer", r#"{"rate": "1Mbps", "per": "source"}"#),
+    ];
+    for function in cases {
+        assert!(!Unit::new(&[function]).chain.recomputes(), "{function:?}");
+        assert!(!Unit::new(&[MONITOR, function]).chain.recomputes(), "{function:?}");
+    }
+}
+
+#[test]
+fn a_packet_of_no_flow_here_is_no_history() {
+    let mut unit = Unit::new(&[MONITOR]);
+    let mut generator = Generator::new(&profile()).unwrap();
+    let mut packet = unit.pool.take(generator.next().unwrap().data).unwrap();
+    assert_eq!(unit.chain.replay(&mut packet, &mut unit.pool), Err(NoHistory));
+    assert_eq!(unit.chain.counters().flows_started, 0);
+}
