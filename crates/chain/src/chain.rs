@@ -38,7 +38,6 @@ use crate::observer::Observer;
 use crate::queue::Queue;
 use crate::{Counters, Options};
 pub use moving::RestoreError;
-use replaying::Aside;
 pub use replaying::{NoHistory, history_len};
 use subscribed::Subscribed;
 use tables::Tables;
@@ -85,7 +84,7 @@ pub struct Chain {
     homes: Vec<(u64, u32)>,
     changes: Vec<Change>,
     /// Where goes what comes of packets that others have; none if there were none so far.
-    aside: Option<Box<Aside>>,
+    aside: Option<Box<Effects>>,
     /// Whether the packets under way are such.
     is_replaying: bool,
 }

@@ -1,6 +1,6 @@
 //! Messages about flows between routers and units.
 
-use crate::{Delta, Epoch, FlowId, UnitId, Version, Watermark};
+use crate::{Delta, Epoch, FlowId, Header, Targets, UnitId, Version, Watermark};
 
 /// A flow's state on its way, as bytes (S19).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,6 +91,65 @@ pub enum Message {
         /// Of which state the changes came.
         version: Version,
     },
+    /// From the router to the owner, behind its last packet: in the next epoch other units have packets of the flow, too, and are to
+    /// get the state that covers this clock.
+    Spread {
+        /// The flow.
+        flow: FlowId,
+        /// The epoch in which it is so.
+        epoch: Epoch,
+        /// The last clock before it.
+        last: u64,
+        /// The other units.
+        helpers: Targets,
+    },
+    /// From the router to the anchor of such an epoch: what its next packets were like, those that went to the anchor itself
+    /// included.
+    Told {
+        /// The flow.
+        flow: FlowId,
+        /// The epoch.
+        epoch: Epoch,
+        /// The clock of the first one. It follows that of the last one told before.
+        first: u64,
+        /// The packets.
+        headers: Vec<Header>,
+        /// These are the last ones: the next epoch is the anchor's alone.
+        is_last: bool,
+    },
+    /// From the anchor to a helper: the state.
+    Share {
+        /// The flow.
+        flow: FlowId,
+        /// The epoch.
+        epoch: Epoch,
+        /// The state.
+        record: FlowRecord,
+    },
+    /// From a helper to the anchor: a state is wanted that covers this clock.
+    Ask {
+        /// The flow.
+        flow: FlowId,
+        /// The epoch.
+        epoch: Epoch,
+        /// The clock.
+        last: u64,
+    },
+    /// From the router to a helper, behind its last packet of the epoch: what is done is to be forgotten. From the anchor: there is no
+    /// state of that epoch any more.
+    Part {
+        /// The flow.
+        flow: FlowId,
+        /// The epoch.
+        epoch: Epoch,
+    },
+    /// From a helper to the router: nothing of that epoch is left.
+    Parted {
+        /// The flow.
+        flow: FlowId,
+        /// The epoch.
+        epoch: Epoch,
+    },
     /// From the owner to the router: the flow's time is over. Nothing ends before the router has said so.
     Expire {
         /// The flow.
@@ -124,6 +183,12 @@ impl Message {
             | Message::Replica { flow, .. }
             | Message::Changes { flow, .. }
             | Message::Lacking { flow, .. }
+            | Message::Spread { flow, .. }
+            | Message::Told { flow, .. }
+            | Message::Share { flow, .. }
+            | Message::Ask { flow, .. }
+            | Message::Part { flow, .. }
+            | Message::Parted { flow, .. }
             | Message::Expire { flow, .. }
             | Message::End { flow } => Some(*flow),
             Message::Drain | Message::Drained => None,
@@ -133,7 +198,9 @@ impl Message {
     /// Bytes of state in it, or of what has changed in one.
     pub fn state_bytes(&self) -> Option<usize> {
         match self {
-            Message::State { record, .. } | Message::Replica { record, .. } => Some(record.bytes.len()),
+            Message::State { record, .. }
+            | Message::Replica { record, .. }
+            | Message::Share { record, .. } => Some(record.bytes.len()),
             Message::Changes { delta, .. } => Some(delta.len()),
             _ => None,
         }

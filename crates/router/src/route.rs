@@ -164,6 +164,11 @@ impl Router {
         cut: Cut,
         orders: &mut Vec<Order>,
     ) -> Routed {
+        if self.spreads.is_some()
+            && let Some(routed) = self.route_spread(now_ns, found, len, orders)
+        {
+            return routed;
+        }
         let counter = match cut {
             Cut::Gap => &mut self.counters.flowlets_by_gap,
             Cut::Size => &mut self.counters.flowlets_by_size,
@@ -296,6 +301,10 @@ impl Router {
     /// is done, if the flow had as many owners as can be counted.
     pub(crate) fn hand_over(&mut self, slot: u32, to: UnitId, orders: &mut Vec<Order>) -> Option<Epoch> {
         let id = self.flows.id(slot);
+        self.end_spread(self.now_ns(), id, orders);
+        if self.is_helping(id, to) {
+            return None; // It goes elsewhere, or later.
+        }
         if !self.flows.hand_to(slot, to) {
             self.counters.epochs_exhausted += 1;
             return None;
@@ -341,6 +350,7 @@ impl Router {
     /// The flow is over; its owner, the one before, and those that have copies of this flowlet's beginning are told. What others
     /// keep of it is worth nothing, and goes with the next flow that has the slot.
     pub(crate) fn end(&mut self, slot: u32, orders: &mut Vec<Order>) {
+        self.end_spread(self.now_ns(), self.flows.id(slot), orders);
         let message = Message::End { flow: self.flows.id(slot) };
         let (flow, flowlet) = (self.flows.get(slot), self.flows.flowlet(slot));
         self.demand.measure(flow, flowlet);

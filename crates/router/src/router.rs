@@ -11,6 +11,7 @@ use crate::flows::{AliasTaken, Flows, Guess, NoAlias};
 use crate::follow::Follow;
 use crate::load::Meter;
 use crate::rss::Rss;
+use crate::spread::Spreads;
 use crate::sweep::Sweep;
 use crate::units::{UnitState, UnitStatus, Units};
 
@@ -25,6 +26,8 @@ pub struct Router {
     pub(crate) rss: Option<Rss>,
     /// None: units are started when flowlets find no room.
     pub(crate) follow: Option<Follow>,
+    /// None: no flow is spread over several units.
+    pub(crate) spreads: Option<Spreads>,
     pub(crate) demand: Demand,
     /// The latest time that was given: time does not go back.
     now_ns: u64,
@@ -60,6 +63,13 @@ pub struct Arrival<'a> {
 pub enum Routed {
     /// It goes to a unit.
     To {
+        /// Which one.
+        unit: UnitId,
+        /// What is written on it.
+        stamp: Stamp,
+    },
+    /// It goes to a unit that has packets of this flow in turn with others, with what [`Router::history`] says.
+    Spread {
         /// Which one.
         unit: UnitId,
         /// What is written on it.
@@ -108,6 +118,7 @@ impl Router {
             counters: Counters::default(),
             rss,
             follow: Follow::new(&config),
+            spreads: Spreads::new(&config),
             demand: Demand::new(&config),
             now_ns: 0,
             due_ns: 0,
@@ -220,6 +231,11 @@ impl Router {
     /// How many flows there are.
     pub fn flows(&self) -> u32 {
         self.flows.count()
+    }
+
+    /// The latest time that was given.
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.now_ns
     }
 
     /// Now, but never before an earlier now.

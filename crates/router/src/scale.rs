@@ -5,6 +5,7 @@ use proto::{Epoch, FlowId, Message, UnitId};
 use crate::config::{Choice, DISPLACED_AFTER_NS};
 use crate::flow::Flow;
 use crate::router::{Order, Router};
+use crate::spread::Spreads;
 use crate::units::UnitState;
 
 /// No unit is drained if the load of the rest would then be, on average, above this part of what starts one.
@@ -44,6 +45,7 @@ impl Router {
                 self.drain_idle(now_ns, orders);
             }
         }
+        self.see_to_spreads(now_ns, orders);
         self.move_flows(orders);
         self.ask_again(now_ns, orders);
         self.forget(now_ns, orders);
@@ -67,6 +69,7 @@ impl Router {
         match message {
             Message::Expire { flow, epoch, clock } => self.expire(now_ns, from, (flow, epoch, clock), orders),
             Message::Drained => self.drained(from, orders),
+            Message::Parted { flow, epoch } => self.parted(from, flow, epoch),
             Message::Release { .. }
             | Message::Adopt { .. }
             | Message::Pull { .. }
@@ -75,6 +78,11 @@ impl Router {
             | Message::Replica { .. }
             | Message::Changes { .. }
             | Message::Lacking { .. }
+            | Message::Spread { .. }
+            | Message::Told { .. }
+            | Message::Share { .. }
+            | Message::Ask { .. }
+            | Message::Part { .. }
             | Message::End { .. }
             | Message::Drain => {}
         }
@@ -265,6 +273,7 @@ impl Router {
     /// Whether time alone, without packets, brings something to do.
     fn has_more_to_do(&self) -> bool {
         self.units.draining() > 0
+            || self.spreads.as_ref().is_some_and(Spreads::has_some)
             || self.units.active().len() > usize::from(self.config.units_min)
             || self.units.active().iter().any(|&unit| self.meter.sustained_bps(unit) > 0.0)
     }

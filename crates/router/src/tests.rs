@@ -5,3 +5,4 @@ mod flowlets;
 mod guesses;
 mod reference;
 mod scaling;
+mod spreading;

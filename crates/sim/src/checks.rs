@@ -3,12 +3,15 @@
 //! The oracle is a single unit that processes what was processed, in that order. It is the simplest thing that can be
 //! right: for each flow, the clock and the state after its last packet.
 
+mod spread;
+
 use std::collections::BTreeMap;
 
 use packet::split_mix;
 use proto::{FlowId, UnitId};
 use serde::Serialize;
 
+use self::spread::{Spreads, Wrong};
 use crate::engine::{Processed, fold};
 
 /// What has been found to be right so far.
@@ -18,6 +21,8 @@ pub struct Checks {
     flows: Vec<Account>,
     /// Flows that had slots before, and that are not done with.
     past: BTreeMap<FlowId, Account>,
+    /// Flows that several units have had in turn.
+    spreads: BTreeMap<FlowId, Spreads>,
     counts: Checked,
     /// Packets whose fate is not known.
     under_way: u64,
@@ -167,6 +172,12 @@ impl Checks {
         self.under_way += 1;
     }
 
+    /// The same for a packet of a flow that several units have in turn since the packet with clock `base`: see [`spread`].
+    pub fn stamped_spread(&mut self, flow: FlowId, clock: u64, base: u64) {
+        self.stamped(flow, clock);
+        self.spreads.entry(flow).or_default().stamped(base, clock);
+    }
+
     /// A unit has processed a packet.
     ///
     /// # Errors
@@ -174,7 +185,21 @@ impl Checks {
     #[inline]
     pub fn processed(&mut self, unit: UnitId, done: &Processed) -> Result<(), Violation> {
         let (flow, clock) = (done.flow, done.packet.clock);
-        self.fate(flow, clock, |account| {
+        let mut spreads = match self.spreads.is_empty() {
+            true => None,
+            false => self.spreads.remove(&flow),
+        };
+        let processed = self.fate(flow, clock, |account| {
+            if let Some(spreads) = &mut spreads {
+                if spreads.has(clock) {
+                    let done = spreads.processed(unit, clock, done.before, account.state);
+                    return done.map_err(|wrong| match wrong {
+                        Wrong::Order(last) => Violation::OutOfOrder { flow, clock, last, unit },
+                        Wrong::State => Violation::WrongState { flow, clock, last: clock - 1, unit },
+                    });
+                }
+                spreads.fold_up_to(clock, &mut account.last, &mut account.state);
+            }
             let last = account.last;
             if clock <= last {
                 return Err(Violation::OutOfOrder { flow, clock, last, unit });
@@ -185,7 +210,11 @@ impl Checks {
             account.last = clock;
             account.state = fold(account.state, clock);
             Ok(())
-        })?;
+        });
+        if let Some(spreads) = spreads {
+            self.spreads.insert(flow, spreads);
+        }
+        processed?;
         self.counts.processed += 1;
         Ok(())
     }
@@ -214,6 +243,7 @@ impl Checks {
     /// If that is not the oracle's.
     pub fn ended(&mut self, flow: FlowId, state: u64) -> Result<(), Violation> {
         self.counts.states += 1;
+        self.fold_spreads(flow);
         let (account, is_past) = self
             .account(flow)
             .filter(|(account, _)| account.state == state)
@@ -236,6 +266,8 @@ impl Checks {
     /// # Errors
     /// If a packet is not accounted for, or a flow has not exactly one state, or not the oracle's.
     pub fn finish(mut self, states: impl Iterator<Item = (FlowId, u64)>) -> Result<Checked, Violation> {
+        let spread: Vec<FlowId> = self.spreads.keys().copied().collect();
+        spread.into_iter().for_each(|flow| self.fold_spreads(flow));
         for (flow, state) in states {
             let (account, _) = self.account(flow).ok_or(Violation::States { flow, states: 1 })?;
             if account.state != state {
@@ -258,6 +290,15 @@ impl Checks {
             }
         }
         Ok(self.counts)
+    }
+
+    /// What several units have had of a flow is over.
+    fn fold_spreads(&mut self, flow: FlowId) {
+        let Some(mut spreads) = self.spreads.remove(&flow) else { return };
+        if let Some((account, _)) = self.account(flow) {
+            spreads.fold_up_to(u64::MAX, &mut account.last, &mut account.state);
+        }
+        self.spreads.insert(flow, spreads);
     }
 
     /// A flow's account, and whether it had its slot before another.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use proto::FlowId;
+use proto::{FlowId, Header};
 use unit::{Engine, Unreadable};
 
 use crate::scenario::Units;
@@ -54,6 +54,8 @@ pub struct Counting {
     done_ns: u64,
     /// From when on it can do something else.
     free_ns: u64,
+    /// What replaying took that makes no whole nanosecond.
+    replayed_ps: u64,
     /// What was processed since it was taken last.
     processed: Vec<Processed>,
     /// Flows that ended, with their states, since they were taken last.
@@ -102,6 +104,7 @@ impl Counting {
             states: States::default(),
             done_ns: 0,
             free_ns: 0,
+            replayed_ps: 0,
             processed: Vec::new(),
             ended: Vec::new(),
         }
@@ -168,6 +171,16 @@ impl Engine for Counting {
         self.done_ns = begin_ns.saturating_add(self.service.ns(packet.len));
         self.free_ns = self.service.spend(&mut self.spent, begin_ns, packet.len).max(self.done_ns);
         self.processed.push(Processed { flow, packet, before, done_ns: self.done_ns });
+    }
+
+    fn replay(&mut self, now_ns: u64, flow: FlowId, clock: u64, _header: &Header) {
+        let state = self.states.entry(flow).or_default();
+        *state = fold(*state, clock);
+        self.replayed_ps += self.service.replay_ps();
+        let whole_ns = self.replayed_ps / 1_000;
+        self.replayed_ps %= 1_000;
+        self.done_ns = self.free_ns.max(now_ns).saturating_add(whole_ns);
+        self.free_ns = self.done_ns;
     }
 
     fn save(&mut self, flow: FlowId, out: &mut Vec<u8>) {

@@ -125,6 +125,8 @@ pub enum Parcel {
         stamp: proto::Stamp,
         /// The packet.
         packet: Packet,
+        /// What goes with it, if other units have packets of its flow, too.
+        history: Option<Box<proto::History>>,
         /// The state that it works on has been read from the store for it.
         has_read: bool,
     },

@@ -198,7 +198,7 @@ impl World {
             let next_ns = self.arrival_ns().min(event_ns).min(router_ns);
             if next_ns >= self.run.time.0 {
                 self.close_epochs(self.run.time.0);
-                if (self.checks.under_way(), self.messages) == (0, 0) {
+                if (self.checks.under_way(), self.messages, self.router.spreads()) == (0, 0, 0) {
                     return Ok(true);
                 }
             }

@@ -1,6 +1,6 @@
 //! What a unit runs.
 
-use proto::FlowId;
+use proto::{FlowId, Header};
 
 /// What a unit runs: the states of flows, and what packets do to them. The unit decides when, this decides what.
 ///
@@ -11,6 +11,10 @@ pub trait Engine {
 
     /// The next packet of a flow; begins the flow if it has no state here.
     fn process(&mut self, now_ns: u64, flow: FlowId, packet: Self::Packet);
+
+    /// What the packet with this clock, which another unit has, does to the flow's state, and nothing else; it is the next one, and of it
+    /// there is only this. An engine of flows that are never spread over units needs none.
+    fn replay(&mut self, _now_ns: u64, _flow: FlowId, _clock: u64, _header: &Header) {}
 
     /// Appends the flow's whole state to `out`; nothing if it has none here.
     fn save(&mut self, flow: FlowId, out: &mut Vec<u8>);

@@ -3,6 +3,7 @@
 mod copies;
 mod going;
 mod packets;
+mod spread;
 mod tenures;
 
 use std::{
@@ -15,6 +16,7 @@ use proto::{Epoch, FlowId, FlowRecord, Message, Stamp, Targets, UnitId, Watermar
 use crate::{
     Config, Dropped, Engine,
     context::Context,
+    flow::spread::Spread,
     held::Held,
     slot::Gone,
     tenure::{Start, Tenure},
@@ -46,6 +48,8 @@ pub(crate) struct Flow<P> {
     /// In the order of their epochs. Few flows ever have more than one at a time.
     tenures: VecDeque<Tenure>,
     held: Held<P>,
+    /// Epochs in which other units have packets of the flow, too, as far as they are not past.
+    spreads: Vec<Spread>,
     /// When the flow's end was proposed last.
     proposed_ns: Option<u64>,
     /// When the state of the first tenure was asked for last.
@@ -91,6 +95,7 @@ impl<P> Flow<P> {
             tenures: VecDeque::with_capacity(1),
             state: None,
             held: Held::default(),
+            spreads: Vec::new(),
             targets: Targets::NONE,
             silence_ns: config.silence_ns(&Targets::NONE),
             seen_ns: 0,
@@ -144,7 +149,8 @@ impl<P> Flow<P> {
     /// Whose the state is that is here and has not been released, and what it covers.
     pub fn owned(&self) -> Option<(Epoch, Watermark)> {
         let is_owner = self.is_calm || self.tenures.front()?.next.is_none();
-        self.state.filter(|_| is_owner).map(|state| (state.epoch, state.mark))
+        let is_alone = |state: &State| self.spreads.is_empty() || !self.is_spread(state.epoch);
+        self.state.filter(|_| is_owner).filter(is_alone).map(|state| (state.epoch, state.mark))
     }
 
     /// The next packet is here, the caller processes it, and there is nothing else to do: from when on something may be due.
@@ -310,6 +316,7 @@ impl<P> Flow<P> {
         if !self.is_calm || self.held.len() > 0 {
             let is_alone =
                 self.tenures.len() == 1 && self.tenures.front().is_some_and(|first| first.next.is_none());
+            let is_alone = is_alone && self.spreads.is_empty();
             self.is_calm = is_alone && self.state.is_some() && self.held.len() == 0 && !self.is_over();
         }
         if let Some((epoch, _, _)) = self.awaited(cx)
@@ -329,6 +336,9 @@ impl<P> Flow<P> {
             let times = [self.ask_again_ns(cx), self.end_given_up_ns(cx)];
             return times.into_iter().flatten().min().unwrap_or(NEVER_NS);
         };
+        if self.is_spread(state.epoch) && !tenure.next.is_some_and(|next| state.mark.covers(next.last)) {
+            return self.spread_due_ns(cx).unwrap_or(NEVER_NS);
+        }
         let gap_ns = self.held.oldest_of(state.epoch).map(|ns| ns.saturating_add(cx.config.order_ns));
         let times = match tenure.next {
             Some(next) if state.mark.covers(next.last) => [self.offer_ns(cx), None, None],
@@ -360,7 +370,7 @@ impl<P> Flow<P> {
 
 impl<P: Hash> Hash for Flow<P> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.id, &self.tenures, self.state, &self.held).hash(state);
+        (self.id, &self.tenures, self.state, &self.held, &self.spreads).hash(state);
         (self.targets.is_all(), self.targets.units()).hash(state);
         (self.seen_ns, self.copied, self.proposed_ns, self.asked, self.over_since_ns).hash(state);
     }

@@ -5,7 +5,7 @@ use std::{
     hash::{Hash, Hasher},
 };
 
-use proto::{Epoch, Stamp};
+use proto::{Epoch, History, Stamp};
 
 /// Packets of one flow that wait, in the order of their clocks; hence of their epochs, too.
 #[derive(Clone, Debug)]
@@ -17,6 +17,8 @@ pub(crate) struct Waiting<P> {
     pub stamp: Stamp,
     pub packet: P,
     pub since_ns: u64,
+    /// If other units have packets of its epoch, too.
+    pub history: Option<Box<History>>,
 }
 
 /// Where a packet waits.
@@ -57,6 +59,13 @@ impl<P> Held<P> {
     pub fn first_of(&self, epoch: Epoch) -> Option<u64> {
         let first = &self.0.front()?.waiting.stamp;
         (first.epoch == epoch).then_some(first.clock)
+    }
+
+    /// The first one of an epoch in which other units have packets, too, if none of an earlier epoch is held.
+    pub fn first_history(&self, epoch: Epoch) -> Option<(Stamp, &History)> {
+        let first = &self.0.front()?.waiting;
+        let history = first.history.as_deref()?;
+        (first.stamp.epoch == epoch).then_some((first.stamp, history))
     }
 
     /// Since when that of an epoch waits which has waited longest, if none of an earlier epoch is held.
@@ -125,7 +134,7 @@ mod tests {
     fn waiting(clock: u64, since_ns: u64) -> Waiting<()> {
         let flow = FlowId { slot: 0, generation: 0 };
         let stamp = Stamp { flow, clock, epoch: epoch(clock), handover: Handover::None, targets: None };
-        Waiting { stamp, packet: (), since_ns }
+        Waiting { stamp, packet: (), since_ns, history: None }
     }
 
     /// Epochs of ten packets.

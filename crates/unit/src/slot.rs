@@ -1,7 +1,8 @@
 //! One slot of the router's table at one unit: a flow, and those before it.
 
 use proto::{
-    Damaged, Delta, Epoch, FlowId, FlowRecord, Handover, Message, Stamp, Targets, UnitId, Version, Watermark,
+    Damaged, Delta, Epoch, FlowId, FlowRecord, Handover, History, Message, Stamp, Targets, UnitId, Version,
+    Watermark,
 };
 
 use crate::{
@@ -162,6 +163,40 @@ impl<P> Slot<P> {
         }
     }
 
+    /// A packet of an epoch in which other units have packets, too. One that comes late is no other unit's: it was replayed.
+    pub fn spread_packet<E: Engine<Packet = P>>(
+        &mut self,
+        stamp: Stamp,
+        history: Box<History>,
+        packet: P,
+        cx: &mut Context<'_, E>,
+    ) {
+        if self.is_over {
+            return cx.drop(Dropped::Ended, stamp, packet);
+        }
+        if stamp.epoch <= self.done || self.gone.is_some_and(|gone| stamp.epoch <= gone.epoch) {
+            return cx.drop(Dropped::Old, stamp, packet);
+        }
+        self.flow(stamp.flow, cx).spread_packet(stamp, history, packet, cx);
+    }
+
+    /// Nothing of an epoch in which this unit was a helper will come any more.
+    fn part<E: Engine<Packet = P>>(
+        &mut self,
+        flow: FlowId,
+        epoch: Epoch,
+        from: Option<UnitId>,
+        cx: &mut Context<'_, E>,
+    ) {
+        let is_helper = self.flow.as_mut().is_some_and(|flow| flow.part(epoch, from.is_some(), cx));
+        if !is_helper && from.is_none() {
+            if self.flow.is_none() {
+                self.done = self.done.max(epoch); // Should a packet come after all, it is late.
+            }
+            cx.out.to_router.push(Message::Parted { flow, epoch });
+        }
+    }
+
     /// A message about this flow, from the router or from a unit.
     pub fn receive<E: Engine<Packet = P>>(
         &mut self,
@@ -183,7 +218,9 @@ impl<P> Slot<P> {
                 Message::Replica { .. }
                 | Message::Changes { .. }
                 | Message::Lacking { .. }
-                | Message::Adopt { .. },
+                | Message::Adopt { .. }
+                | Message::Spread { .. }
+                | Message::Share { .. },
                 _,
             ) if self.is_over => {
                 cx.counters.messages_stale += 1;
@@ -237,6 +274,44 @@ impl<P> Slot<P> {
                 _,
             ) if self.is_past(epoch) => {
                 cx.counters.messages_stale += 1;
+                Ok(())
+            }
+            (Message::Part { epoch, .. }, from) => {
+                self.part(id, epoch, from, cx);
+                Ok(())
+            }
+            (Message::Spread { epoch, last, helpers, .. }, None) => {
+                self.flow(id, cx).spread(epoch, last, &helpers, cx)
+            }
+            (Message::Told { epoch, first, headers, is_last, .. }, None) => match &mut self.flow {
+                Some(flow) => flow.told(epoch, first, headers, is_last, cx),
+                None => Err(Refused),
+            },
+            (Message::Share { epoch, record, .. }, Some(from)) if epoch > self.done => {
+                // Who shares its state has taken that of the epoch before.
+                if self.done + 1 < epoch && self.flow.as_ref().is_some_and(|flow| flow.is_of_before(epoch)) {
+                    self.gone = Some(self.flow(id, cx).leave(epoch - 1, from, cx));
+                    self.done = epoch - 1;
+                }
+                self.flow(id, cx).shared(epoch, &record, cx)
+            }
+            (Message::Share { .. }, Some(_)) => {
+                cx.counters.messages_stale += 1;
+                Ok(())
+            }
+            (Message::Ask { epoch, .. }, Some(from))
+                if self.is_over
+                    || epoch <= self.done
+                    || self.flow.as_ref().is_some_and(|f| f.is_past(epoch + 1)) =>
+            {
+                cx.out.to_units.push((from, Message::Part { flow: id, epoch }));
+                Ok(())
+            }
+            (Message::Ask { epoch, last, .. }, Some(from)) => {
+                match &mut self.flow {
+                    Some(flow) => flow.ask_for(epoch, last, from, cx),
+                    None => cx.counters.messages_stale += 1,
+                }
                 Ok(())
             }
             (Message::Release { epoch, owner, last, .. }, None) => {

@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use proto::{Epoch, FlowId, Message, Stamp, UnitId, Watermark};
+use proto::{Epoch, FlowId, History, Message, Stamp, UnitId, Watermark};
 
 use crate::{
     Config, Counters, Dropped, Engine, Outbox, PAST_MAX, SLOTS_MAX, context::Context, held::Waiting,
@@ -102,7 +102,7 @@ impl<E: Engine> Unit<E> {
         {
             self.held += 1;
             self.counters.held += 1;
-            return held.add(Waiting { stamp, packet, since_ns: now_ns });
+            return held.add(Waiting { stamp, packet, since_ns: now_ns, history: None });
         }
         if stamp.flow.slot >= SLOTS_MAX || stamp.clock == 0 || stamp.epoch == 0 {
             self.counters.drop(Dropped::Refused);
@@ -110,6 +110,24 @@ impl<E: Engine> Unit<E> {
             return;
         }
         self.at(now_ns, stamp.flow, out, |slot, cx| slot.packet(stamp, packet, cx));
+    }
+
+    /// The same for a packet of a flow that several units have in turn, with what the router gives with it. It is processed on the state
+    /// that all packets of the flow before it make, whoever has them.
+    pub fn packet_with_history(
+        &mut self,
+        now_ns: u64,
+        stamp: Stamp,
+        history: Box<History>,
+        packet: E::Packet,
+        out: &mut Outbox<E::Packet>,
+    ) {
+        if stamp.flow.slot >= SLOTS_MAX || stamp.clock == 0 || stamp.epoch == 0 {
+            self.counters.drop(Dropped::Refused);
+            out.dropped.push((Dropped::Refused, stamp, packet));
+            return;
+        }
+        self.at(now_ns, stamp.flow, out, |slot, cx| slot.spread_packet(stamp, history, packet, cx));
     }
 
     /// A message, from the router (`from`: none) or from a unit.
@@ -122,7 +140,15 @@ impl<E: Engine> Unit<E> {
     ) {
         let is_for_us = match (&message, from) {
             (Message::Drain, None) => return self.drain(out),
-            (Message::Release { .. } | Message::Adopt { .. } | Message::End { .. }, None) => true,
+            (
+                Message::Release { .. }
+                | Message::Adopt { .. }
+                | Message::Spread { .. }
+                | Message::Told { .. }
+                | Message::Part { .. }
+                | Message::End { .. },
+                None,
+            ) => true,
             (
                 Message::Pull { .. }
                 | Message::State { .. }
@@ -130,6 +156,9 @@ impl<E: Engine> Unit<E> {
                 | Message::Replica { .. }
                 | Message::Changes { .. }
                 | Message::Lacking { .. }
+                | Message::Share { .. }
+                | Message::Ask { .. }
+                | Message::Part { .. }
                 | Message::End { .. },
                 Some(from),
             ) => from != self.config.id,

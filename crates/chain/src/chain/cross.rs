@@ -187,7 +187,7 @@ impl Chain {
     /// the side that it leaves by. To them it is a packet of the flow that it answers, in the other direction; it does not
     /// count in the flow's clock.
     fn answer(&mut self, made: Made, packets: &[Packet], run: &mut Run<'_, '_>) {
-        self.counters.packets_made += 1;
+        self.counters.packets_made += u64::from(!self.is_replaying);
         let mut packet = made.packet;
         if let Err(reason) = self.parser.parse(&mut packet) {
             return self.drop_packet(packet, reason, run);

@@ -6,19 +6,11 @@
 
 use std::mem::swap;
 
+use nf::Verdict;
 use nf::stage::Load;
-use nf::{Effects, Verdict};
 use packet::{Class, Packet, Pool};
 
 use super::{Chain, Run};
-use crate::Counters;
-
-/// What comes of packets that others have, until it is thrown away: they let it out.
-#[derive(Default)]
-pub(super) struct Aside {
-    effects: Effects,
-    counters: Counters,
-}
 
 /// A packet is no history of a flow that is here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -67,8 +59,7 @@ impl Chain {
     /// Takes a packet through the functions, and throws away what comes of it but the verdict.
     fn cross_aside(&mut self, packet: &mut Packet, pool: &mut Pool) -> Verdict {
         let mut aside = self.aside.take().unwrap_or_default();
-        swap(&mut self.effects, &mut aside.effects);
-        swap(&mut self.counters, &mut aside.counters);
+        swap(&mut self.effects, &mut aside);
         self.is_replaying = true;
         let mut verdict = Verdict::Forward;
         let (packets, verdicts) = (std::slice::from_mut(packet), std::slice::from_mut(&mut verdict));
@@ -76,11 +67,10 @@ impl Chain {
         self.cross(packets, verdicts, loads, &mut Run { out: &mut Vec::new(), pool, observer: None });
         self.answers.drain(..).for_each(|answer| pool.give(answer));
         self.is_replaying = false;
-        swap(&mut self.effects, &mut aside.effects);
-        swap(&mut self.counters, &mut aside.counters);
-        aside.effects.alerts.clear();
-        aside.effects.events.clear();
-        aside.effects.reports.clear();
+        swap(&mut self.effects, &mut aside);
+        aside.alerts.clear();
+        aside.events.clear();
+        aside.reports.clear();
         self.aside = Some(aside);
         verdict
     }

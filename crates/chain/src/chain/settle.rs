@@ -175,7 +175,9 @@ impl Chain {
     }
 
     pub(super) fn drop_packet(&mut self, packet: Packet, reason: DropReason, run: &mut Run<'_, '_>) {
-        self.counters.drops[reason.index()] += 1;
+        if !self.is_replaying {
+            self.counters.drops[reason.index()] += 1;
+        }
         if let Some(observer) = &mut run.observer {
             observer.dropped(&packet, reason);
         }

@@ -252,7 +252,8 @@ impl Units {
                 self.carry_out();
                 self.deliver(unit, stamp, packet);
             }
-            Some(Routed::Refused) | None => self.alone(packet),
+            // No flow is spread here.
+            Some(Routed::Spread { .. } | Routed::Refused) | None => self.alone(packet),
         }
     }
 
@@ -289,7 +290,7 @@ impl Units {
                 self.ended(unit.0, stamp.flow.slot);
                 self.carry_out();
             }
-            Routed::Refused => {
+            Routed::Spread { .. } | Routed::Refused => {
                 let Machine { chain, pool, .. } = &mut *self.machine.borrow_mut();
                 chain.drop_admitted(packet, DropReason::FlowTableFull, pool);
             }

@@ -12,7 +12,7 @@ use usage::Tariff;
 
 pub use links::{Link, Links};
 pub use quantity::{Cost, QuantityError, Rate, Share, Size, Time};
-pub use router::{Choice, Mode, ModeError, Router, Targets, WhenFull};
+pub use router::{Choice, Mode, ModeError, Router, Spread, Targets, WhenFull};
 pub use state::{Place, State};
 pub use units::{Count, CountError, ServiceKind, UNITS_MAX, Units};
 pub use workload::{Adversary, Profile, Spacing, Steady, Trace, Workload};

@@ -84,6 +84,8 @@ pub struct Steady {
     pub packet_size: Size,
     /// Flows that send them.
     pub flows: NonZeroU32,
+    /// One flow more sends at this rate, evenly.
+    pub elephant: Option<Rate>,
     /// What lies between packets.
     pub spacing: Spacing,
     /// No packet comes after this time; unless said, as long as the run takes.
@@ -96,6 +98,7 @@ impl Default for Steady {
             rate: Rate(500_000_000),
             packet_size: Size(1_000),
             flows: const { NonZeroU32::new(100).unwrap() },
+            elephant: None,
             spacing: Spacing::Even,
             until: None,
         }

@@ -17,6 +17,20 @@ pub struct SteadyPackets {
     sent: u64,
     /// When the next one comes.
     next_ns: f64,
+    elephant: Option<Elephant>,
+}
+
+/// One flow more, of packets at even distances.
+#[derive(Clone, Debug)]
+struct Elephant {
+    gap_ns: f64,
+    sent: u64,
+}
+
+impl Elephant {
+    fn next_ns(&self) -> f64 {
+        self.sent as f64 * self.gap_ns
+    }
 }
 
 impl SteadyPackets {
@@ -32,6 +46,9 @@ impl SteadyPackets {
             random: Random::new(seed, "steady"),
             sent: 0,
             next_ns: 0.0,
+            elephant: steady
+                .elephant
+                .map(|rate| Elephant { gap_ns: len as f64 * 8e9 / rate.0 as f64, sent: 0 }),
         };
         packets.step();
         packets
@@ -50,6 +67,17 @@ impl Iterator for SteadyPackets {
 
     #[inline]
     fn next(&mut self) -> Option<Arriving> {
+        if let Some(elephant) = &mut self.elephant
+            && elephant.next_ns() <= self.next_ns
+        {
+            let time_ns = elephant.next_ns() as u64;
+            elephant.sent += 1;
+            return (time_ns < self.until_ns).then_some(Arriving {
+                time_ns,
+                flow: self.flows,
+                len: self.len,
+            });
+        }
         let time_ns = self.next_ns as u64;
         if time_ns >= self.until_ns {
             return None;
@@ -75,6 +103,7 @@ mod tests {
             packet_size: Size(1_000),
             flows: 10.try_into().unwrap(),
             spacing,
+            elephant: None,
             until: Some(Time(80_000_000)),
         }
     }

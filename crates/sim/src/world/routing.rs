@@ -1,6 +1,6 @@
 //! What the router has to do with: packets and messages that come to it, and what it orders.
 
-use proto::{Message, Targets, UnitId};
+use proto::{Handover, Header, Message, Targets, UnitId};
 use router::{Arrival, Order, Routed};
 use unit::Unit;
 
@@ -27,15 +27,27 @@ impl World {
         let sent_ns = begins_ns + self.routing_ns(self.router.counters().assignments - assignments);
         self.router_busy_until_ns = sent_ns;
         self.carry_out_orders(sent_ns);
-        let Routed::To { unit, mut stamp } = routed else {
-            self.tally.refused += 1;
-            return Ok(());
+        let (unit, mut stamp, history) = match routed {
+            Routed::To { unit, stamp } => (unit, stamp, None),
+            Routed::Spread { unit, stamp } => {
+                let header = Header { at_ns: self.now_ns, len: arriving.len, bytes: Vec::new() };
+                (unit, stamp, Some(Box::new(self.router.history(unit, &stamp, header))))
+            }
+            Routed::Refused => {
+                self.tally.refused += 1;
+                return Ok(());
+            }
         };
         if self.store.as_ref().is_some_and(Store::is_told_early) {
             // What would go to all goes to the store.
             stamp.targets = stamp.targets.map(|_| Targets::ALL);
         }
-        self.checks.stamped(stamp.flow, stamp.clock);
+        match (&history, stamp.handover) {
+            (Some(_), Handover::From { last, .. }) => {
+                self.checks.stamped_spread(stamp.flow, stamp.clock, last);
+            }
+            _ => self.checks.stamped(stamp.flow, stamp.clock),
+        }
         self.epochs.given(unit, self.service.load_ns(arriving.len));
         let Carried::At(arrives_ns) = self.links.packet(sent_ns, unit) else {
             self.tally.lost += 1;
@@ -43,7 +55,7 @@ impl World {
         };
         let packet =
             Packet { came_ns: self.now_ns, at_unit_ns: u64::MAX, clock: stamp.clock, len: arriving.len };
-        let parcel = self.parcels.add(Parcel::Packet { stamp, packet, has_read: false });
+        let parcel = self.parcels.add(Parcel::Packet { stamp, packet, history, has_read: false });
         self.events.push(arrives_ns, Event::Arrived { unit, parcel });
         Ok(())
     }
@@ -77,7 +89,15 @@ impl World {
 
     /// What must stay behind packets that were sent before goes into the queue with them; the rest passes it (S18).
     fn send_to_unit(&mut self, now_ns: u64, unit: UnitId, message: Message) {
-        let stays_behind = matches!(message, Message::Release { .. } | Message::End { .. } | Message::Drain);
+        let stays_behind = matches!(
+            message,
+            Message::Release { .. }
+                | Message::Spread { .. }
+                | Message::Told { .. }
+                | Message::Part { .. }
+                | Message::End { .. }
+                | Message::Drain
+        );
         let arrives_ns = self.links.message(now_ns, unit);
         let parcel = self.add_message(None, message);
         self.events.push(arrives_ns, Event::to_unit(unit, parcel, stays_behind));

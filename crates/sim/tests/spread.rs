@@ -1,0 +1,117 @@
+//! A flow bigger than a unit: several units have its packets in turn, and every run holds its checks.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use proptest::prelude::*;
+use sim::{Report, Scenario, Simulation};
+
+fn run(scenario: &str, seed: u64) -> Report {
+    let scenario = Scenario::parse(scenario).unwrap_or_else(|error| panic!("{error}"));
+    Simulation::new(scenario, seed).unwrap().run().unwrap_or_else(|failed| panic!("{failed}"))
+}
+
+/// An elephant of three and a half units' capacity, beside mice.
+fn elephant(router: &str) -> String {
+    format!(
+        r#"
+        [workload.steady]
+        rate = "1Gbps"
+        flows = 200
+        spacing = "poisson"
+        elephant = "3500Mbps"
+        until = "300ms"
+        {router}
+        [units]
+        count = "8"
+        state = "256B"
+        [run]
+        time = "400ms"
+        "#
+    )
+}
+
+#[test]
+fn units_have_an_elephant_in_turn() {
+    let alone = run(&elephant("[router]\nstay_below = 0.95"), 1);
+    let spread = run(&elephant("[router]\nstay_below = 0.95\nspread = {}"), 1);
+    println!("{:?}\n{:?}", spread.spread, spread.latency_at_unit);
+    println!("{:?}", alone.latency_at_unit);
+    let of = spread.spread.as_ref().unwrap();
+    assert!(of.times >= 1 && of.packets * 10 > 9 * 3_500 / 8 * 300, "{of:?}");
+    assert!(spread.drops.is_empty(), "{:?}", spread.drops);
+    assert_eq!(spread.checked.processed, spread.workload.packets);
+    // Nearly all packets are done as soon as those of a flow that fits; alone, the elephant waits, longer and longer.
+    assert!(spread.latency_at_unit.p99_ns < 1_000_000, "{:?}", spread.latency_at_unit);
+    assert!(alone.latency_at_unit.p75_ns > 50_000_000, "{:?}", alone.latency_at_unit);
+}
+
+#[test]
+fn without_an_elephant_nothing_is_spread() {
+    let mice = |router: &str| {
+        let text = elephant(router).replace("elephant = \"3500Mbps\"", "");
+        Report { spread: None, ..run(&text, 2) }
+    };
+    assert_eq!(mice("[router]\nspread = {}"), mice(""));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever is lost and overtaken, however few headers are kept: the run holds its checks, and all packets have a fate.
+    #[test]
+    fn all_is_right_on_any_links(
+        seed in any::<u64>(),
+        (units_min, units_more) in (1u16..=6, 0u16..=6),
+        (elephant_mbps, mice_mbps) in (300u32..6_000, 10u32..1_500),
+        (units_max, repeats, more) in (2u8..=12, 0u8..=3, 0u16..=64),
+        (loss, reorder) in (prop_oneof![Just(0.0), 0.0..0.2], prop_oneof![Just(0.0), 0.0..0.2]),
+        (begin, end) in (0.3..1.0, 0.05..0.29),
+        window_us in 500u32..5_000,
+        order_us in 10u32..2_000,
+        (expire, bounded) in any::<(bool, bool)>(),
+    ) {
+        let history_max = u16::from(units_max) * (u16::from(repeats) + 1) + more;
+        let expire = if expire { "expire_after = \"3ms\"" } else { "" };
+        let held = if bounded { "held_per_flow_max = 16" } else { "" };
+        let report = run(
+            &format!(
+                r#"
+                [workload.steady]
+                rate = "{mice_mbps}Mbps"
+                flows = 20
+                spacing = "poisson"
+                elephant = "{elephant_mbps}Mbps"
+                until = "40ms"
+                [router]
+                idle = "5ms"
+                [router.spread]
+                units_max = {units_max}
+                repeats = {repeats}
+                history_max = {history_max}
+                begin_at = {begin}
+                end_at = {end}
+                window = "{window_us}us"
+                [units]
+                count = "{units_min}..{}"
+                order = "{order_us}us"
+                {expire}
+                {held}
+                [links]
+                router_to_unit = {{ loss = {loss}, reorder = {reorder}, jitter = "20us" }}
+                [run]
+                time = "80ms"
+                patience = "60s"
+                "#,
+                units_min + units_more,
+            ),
+            seed,
+        );
+        let total: u64 = report.drops.values().sum();
+        prop_assert_eq!(report.checked.processed + total, report.workload.packets);
+        if loss == 0.0 && reorder == 0.0 && !bounded {
+            // An anchor that is far behind lets its helpers wait for the state that they begin with.
+            let waited = |(&reason, _): (&&str, &u64)| reason == "held-full" || reason == "lapsed";
+            prop_assert!(report.drops.iter().all(waited), "{:?}", report.drops);
+        }
+    }
+}
