@@ -95,13 +95,13 @@ impl Spreads {
         rate_bps * (own + (1.0 - own) * self.config.replay_share)
     }
 
-    /// So many units a flow of this rate takes, and what each is asked for.
+    /// So many units a flow of this rate takes, and what each is asked for: no more than it is to have, even if there are too few.
     fn wanted(&self, rate_bps: f32) -> (usize, f32) {
         let most_bps = self.config.begin_at * self.capacity_bps;
         let units_max = usize::from(self.config.units_max);
         let fits = |&units: &usize| self.share_bps(rate_bps, units) <= most_bps;
         let units = (1..units_max).find(fits).unwrap_or(units_max);
-        (units, self.share_bps(rate_bps, units))
+        (units, self.share_bps(rate_bps, units).min(most_bps))
     }
 }
 
@@ -259,13 +259,16 @@ impl Router {
         !helpers.is_empty() && self.hand_to_several(now_ns, found, helpers, orders)
     }
 
-    /// Up to so many active units beside the owner that have room for a share of this rate: the least loaded ones.
+    /// Up to so many active units beside the owner that have room for a share of a flow: the least loaded ones. If none has, these all
+    /// the same, as a flowlet without room goes to the least loaded one (S44): what the flow has brought so far may be what fills them.
     fn helpers(&mut self, owner: UnitId, count: usize, share_bps: f32) -> Vec<UnitId> {
         self.meter.reckon();
         let mut list = TargetList::NONE;
         self.meter.loads().least(count, owner, &mut list);
         let capacity_bps = self.config.capacity_bps as f32;
-        list.units().filter(|&unit| self.meter.loads().of(unit) + share_bps <= capacity_bps).collect()
+        let has_room = |unit: &UnitId| self.meter.loads().of(*unit) + share_bps <= capacity_bps;
+        let with_room: Vec<UnitId> = list.units().filter(has_room).collect();
+        if with_room.is_empty() { list.units().collect() } else { with_room }
     }
 
     /// The next epoch of the flow is its owner's and these helpers'.

@@ -45,6 +45,39 @@ fn units_have_an_elephant_in_turn() {
     assert!(alone.latency_at_unit.p75_ns > 50_000_000, "{:?}", alone.latency_at_unit);
 }
 
+/// A flow that asks for four fifths of what all units have, alone. A header takes 550 ns, a packet 8 us: four units can do 0.83 of four times what
+/// one does.
+#[test]
+fn units_do_together_four_fifths_of_what_they_do_apart() {
+    for units in [2, 4] {
+        let report = run(
+            &format!(
+                r#"
+                [workload.steady]
+                rate = "1Mbps"
+                flows = 2
+                elephant = "{}Mbps"
+                [router]
+                spread = {{}}
+                [units]
+                count = "{units}"
+                [run]
+                time = "400ms"
+                "#,
+                800 * units,
+            ),
+            1,
+        );
+        let processed: u64 = report.epochs[1..].iter().map(|epoch| epoch.processed).sum();
+        let of_capacity = processed as f64 * 8_000.0 / (300e6 * f64::from(units));
+        println!(
+            "{units} units: {of_capacity:.3} of what they can {:?} {:?}",
+            report.spread, report.latency_at_unit
+        );
+        assert!(of_capacity > 0.79 && report.drops.is_empty(), "{units}: {of_capacity}, {:?}", report.drops);
+    }
+}
+
 #[test]
 fn without_an_elephant_nothing_is_spread() {
     let mice = |router: &str| {
