@@ -89,7 +89,8 @@ impl Router {
     }
 
     /// A flow ends if its owner has seen all of it (DESIGN 3.9), or all that will come: of a flow that is silent for
-    /// [`DISPLACED_AFTER_NS`], what the owner has not seen was lost. An owner that asks again has not heard that it ended.
+    /// [`DISPLACED_AFTER_NS`], what the owner has not seen was lost. An owner that asks again has not heard that it ended. Of a flow that is
+    /// spread the owner sees headers: helpers may still have its packets.
     fn expire(
         &mut self,
         now_ns: u64,
@@ -97,9 +98,10 @@ impl Router {
         (id, epoch, clock): (FlowId, Epoch, u64),
         orders: &mut Vec<Order>,
     ) {
+        let is_spread = self.spreads.as_ref().is_some_and(|spreads| spreads.is_known(id));
         let is_all = |flow: &Flow| flow.clock == clock || now_ns - flow.last_seen_ns >= DISPLACED_AFTER_NS;
         match self.flows.live(id) {
-            Some(flow) if flow.owner() == from && flow.epoch == epoch && is_all(flow) => {
+            Some(flow) if flow.owner() == from && flow.epoch == epoch && is_all(flow) && !is_spread => {
                 self.counters.flows_expired += 1;
                 self.end(id.slot, orders);
             }

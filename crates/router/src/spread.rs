@@ -80,7 +80,8 @@ impl Spreads {
         self.sessions.iter().find(over).is_some_and(|session| session.has(unit))
     }
 
-    fn is_known(&self, flow: FlowId) -> bool {
+    /// Whether the flow is spread, or was, and helpers have not done yet.
+    pub fn is_known(&self, flow: FlowId) -> bool {
         self.sessions.iter().any(|session| session.flow == flow)
     }
 

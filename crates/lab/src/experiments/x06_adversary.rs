@@ -142,7 +142,8 @@ fn elephant(lab: &Lab<'_>, mbps: u32, others: &str, units: u32) -> Setup {
 /// A flow of 3.5 units' capacity beside others; and one that asks for four fifths of what there is.
 fn elephants(lab: &mut Lab<'_>) -> [Table; 2] {
     let spread = |setup: Setup| setup.with("router.spread", toml("{}"));
-    let beside = elephant(lab, 3_500, "1Gbps", 10);
+    // Filled to four fifths, so that units can make up for what waits.
+    let beside = elephant(lab, 3_500, "1Gbps", 10).with("router.capacity", "800Mbps");
     let subjects = [
         Subject::new(ALONE, Kind::Baseline, beside.clone()),
         Subject::new(SPREAD, Kind::Plus, spread(beside)),

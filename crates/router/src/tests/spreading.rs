@@ -157,16 +157,25 @@ fn a_flow_that_asks_for_more_gets_more_units() {
 }
 
 #[test]
-fn a_flow_ends_whether_it_is_spread_or_not() {
+fn a_flow_ends_when_no_helper_has_its_packets_any_more() {
     let mut bench = bench(Spread::default());
     let (now, (anchor, stamp, _)) = begun(&mut bench);
     let helpers = helpers(&mut bench, anchor, (stamp.epoch, stamp.clock - 1));
-    let expire = Message::Expire { flow: stamp.flow, epoch: stamp.epoch, clock: stamp.clock };
-    bench.receive(now, anchor, expire);
+    let expire = |epoch| Message::Expire { flow: stamp.flow, epoch, clock: stamp.clock };
+    bench.receive(now, anchor, expire(stamp.epoch));
+    assert_eq!((bench.take(), bench.router.counters().expiries_refused), (vec![], 1), "it has seen headers");
+    bench.advance(now + 50 * MS);
     let orders = bench.take();
     assert!(matches!(orders[0], Order::Send { message: Message::Told { is_last: true, .. }, .. }));
-    assert!(matches!(orders.last(), Some(Order::Send { message: Message::End { .. }, .. })), "{orders:?}");
-    assert_eq!(orders.iter().filter(|order| is_part(order)).count(), helpers);
+    let parting: Vec<UnitId> = orders.iter().filter(|order| is_part(order)).map(to).collect();
+    assert_eq!(parting.len(), helpers);
+    bench.receive(now + 50 * MS, anchor, expire(stamp.epoch + 1));
+    assert_eq!(bench.take(), [], "helpers have not done");
+    for unit in parting {
+        bench.receive(now + 51 * MS, unit, Message::Parted { flow: stamp.flow, epoch: stamp.epoch });
+    }
+    bench.receive(now + 52 * MS, anchor, expire(stamp.epoch + 1));
+    assert!(matches!(bench.take().last(), Some(Order::Send { message: Message::End { .. }, .. })));
 }
 
 #[test]
