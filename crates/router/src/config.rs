@@ -56,7 +56,8 @@ pub struct Config {
     /// would ask for the copies. Of flowlets only ([`Mode::Flowlet`]). None: all are (S51).
     pub copy_from: Option<f32>,
     /// A flow that asks for more than a unit has is spread over several; only flowlets' flows, in [`Mode::Flowlet`], of chains whose states
-    /// can be recomputed from headers (`chain::Chain::recomputes`). None: no flow is, as in the papers.
+    /// can be recomputed from headers (`chain::Chain::recomputes`). Needs [`size_max`](Config::size_max), by whose cuts a flow is measured.
+    /// None: no flow is, as in the papers.
     pub spread: Option<Spread>,
     /// What a unit can take, in bits per second on the wire (S41). At least 1.
     pub capacity_bps: u64,
@@ -266,6 +267,9 @@ pub enum RouterError {
         /// `units_max`.
         max: u16,
     },
+    /// Flows are to be spread, and flowlets are not cut by size: then nothing would be looked at of a flow without silence.
+    #[error("spread needs flowlets that are cut by size: size_max must not be none")]
+    SpreadUncut,
     /// There is no memory for the tables.
     #[error(transparent)]
     OutOfMemory(#[from] OutOfMemory),
@@ -359,6 +363,9 @@ impl Config {
             forget_after_ns >= DISPLACED_AFTER_NS,
         )?;
         if let Some(spread) = self.spread {
+            if self.mode == Mode::Flowlet && self.size_max == u64::MAX {
+                return Err(RouterError::SpreadUncut);
+            }
             let Spread { units_max, begin_at, end_at, replay_share, window_ns, repeats, history_max } =
                 spread;
             let is_share = (0.0..=1.0).contains(&replay_share);

@@ -190,4 +190,8 @@ fn what_makes_no_sense_is_refused() {
     for spread in wrong {
         assert!(Router::new(Config { spread: Some(spread), ..fixed(4) }).is_err(), "{spread:?}");
     }
+    // Nothing would be cut of a flow without silence, so that nobody would see how big it is.
+    let uncut = Config { spread: Some(Spread::default()), size_max: u64::MAX, ..fixed(4) };
+    assert!(matches!(Router::new(uncut.clone()), Err(RouterError::SpreadUncut)));
+    assert!(Router::new(Config { mode: Mode::Flow, ..uncut }).is_ok(), "flows are not spread in other modes");
 }
