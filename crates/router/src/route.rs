@@ -301,8 +301,7 @@ impl Router {
     /// is done, if the flow had as many owners as can be counted.
     pub(crate) fn hand_over(&mut self, slot: u32, to: UnitId, orders: &mut Vec<Order>) -> Option<Epoch> {
         let id = self.flows.id(slot);
-        self.end_spread(self.now_ns(), id, orders);
-        if self.is_helping(id, to) {
+        if self.spreads.is_some() && !self.may_go_to(to, id, orders) {
             return None; // It goes elsewhere, or later.
         }
         if !self.flows.hand_to(slot, to) {

@@ -165,10 +165,11 @@ impl Router {
         self.spreads.as_ref().map_or(0, |spreads| spreads.sessions.len())
     }
 
-    /// Whether the unit may have packets of this flow still, from an epoch that is over in which it was a helper: then it gets none of a
-    /// later one.
-    pub(crate) fn is_helping(&self, flow: FlowId, unit: UnitId) -> bool {
-        self.spreads.as_ref().is_some_and(|spreads| spreads.is_helping(flow, unit))
+    /// Lets the flow be its anchor's alone, if it is spread, so that another unit can have it. False if this one may have packets of it
+    /// still, from an epoch in which it was a helper: then it gets none of a later one.
+    pub(crate) fn may_go_to(&mut self, unit: UnitId, flow: FlowId, orders: &mut Vec<Order>) -> bool {
+        self.end_spread(self.now_ns(), flow, orders);
+        !self.spreads.as_ref().is_some_and(|spreads| spreads.is_helping(flow, unit))
     }
 
     /// A packet that seems to begin a flowlet, if its flow is spread, or is from now on; `orders` are to be carried out before.

@@ -336,12 +336,10 @@ impl<P> Flow<P> {
             let times = [self.ask_again_ns(cx), self.end_given_up_ns(cx)];
             return times.into_iter().flatten().min().unwrap_or(NEVER_NS);
         };
-        if self.is_spread(state.epoch) && !tenure.next.is_some_and(|next| state.mark.covers(next.last)) {
-            return self.spread_due_ns(cx).unwrap_or(NEVER_NS);
-        }
         let gap_ns = self.held.oldest_of(state.epoch).map(|ns| ns.saturating_add(cx.config.order_ns));
         let times = match tenure.next {
             Some(next) if state.mark.covers(next.last) => [self.offer_ns(cx), None, None],
+            _ if self.is_spread(state.epoch) => [self.spread_due_ns(cx), None, None],
             Some(next) => [gap_ns, next.released_ns.map(|ns| ns.saturating_add(cx.config.order_ns)), None],
             None => [gap_ns, self.copy_ns(cx), self.expiry_ns(cx)],
         };

@@ -2,7 +2,7 @@
 
 use proto::{Stamp, Watermark};
 
-use super::{Flow, State};
+use super::{Flow, State, spread};
 use crate::{Config, Dropped, Engine, context::Context, held::Waiting};
 
 impl<P> Flow<P> {
@@ -11,7 +11,9 @@ impl<P> Flow<P> {
     pub(super) fn pump<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
         loop {
             self.process_held(cx);
-            self.pump_spread(cx);
+            if !self.spreads.is_empty() {
+                self.pump_spread(cx);
+            }
             let (is_last, is_over) = (self.tenures.len() == 1, self.is_over());
             let Some((state, tenure)) = self.state.as_mut().zip(self.tenures.front()) else { return };
             if is_over {
@@ -31,11 +33,9 @@ impl<P> Flow<P> {
                 }
                 return;
             }
-            let epoch = state.epoch;
-            if self.is_spread(epoch) {
+            if spread::is_among(&self.spreads, state.epoch) {
                 return; // Nothing is given up: what is missing is told.
             }
-            let Some(state) = self.state.as_mut() else { return };
             let is_due = |since: u64| since.saturating_add(cx.config.order_ns) <= cx.now_ns;
             let before_first = self.held.first_of(state.epoch).map(|first| first - 1);
             let released = tenure.next.filter(|next| next.released_ns.is_some_and(is_due));
@@ -52,8 +52,8 @@ impl<P> Flow<P> {
     /// Processes the packets held that are next.
     pub(super) fn process_held<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
         while let Some(state) = self.state
-            && !self.is_spread(state.epoch)
             && self.held.first_of(state.epoch).is_some()
+            && !self.is_spread(state.epoch)
             && let Some(waiting) = self.held.take_up_to(state.mark.contiguous + 1)
         {
             *cx.held -= 1;

@@ -79,7 +79,7 @@ impl<P> Flow<P> {
     /// Whether other units have packets of this epoch, too.
     #[inline]
     pub(super) fn is_spread(&self, epoch: Epoch) -> bool {
-        self.spreads.iter().any(|spread| spread.epoch == epoch)
+        is_among(&self.spreads, epoch)
     }
 
     /// Whether the state that is here is one of several, which ends without a trace.
@@ -503,9 +503,18 @@ impl<P> Flow<P> {
     }
 
     /// Forgets spread epochs before this one.
+    #[inline]
     pub(super) fn forget_spreads_before(&mut self, epoch: Epoch) {
-        self.spreads.retain(|spread| spread.epoch >= epoch);
+        if !self.spreads.is_empty() {
+            self.spreads.retain(|spread| spread.epoch >= epoch);
+        }
     }
+}
+
+/// Whether one of these is this epoch.
+#[inline]
+pub(super) fn is_among(spreads: &[Spread], epoch: Epoch) -> bool {
+    spreads.iter().any(|spread| spread.epoch == epoch)
 }
 
 /// Whether the headers of all packets behind a clock and before another are here.
