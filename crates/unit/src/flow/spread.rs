@@ -229,13 +229,13 @@ impl<P> Flow<P> {
         is_last: bool,
         cx: &mut Context<'_, E>,
     ) -> Result<(), Refused> {
-        let until = from + headers.len() as u64 - 1;
         let spread = self.spreads.iter_mut().find(|spread| spread.epoch == epoch).ok_or(Refused)?;
         let Role::Anchor { first, told, last, .. } = &mut spread.role else { return Err(Refused) };
         if from != *first + told.len() as u64 {
             return Err(Refused); // The router's messages come in order.
         }
         told.extend(headers);
+        let until = *first + told.len() as u64 - 1;
         if is_last {
             *last = Some(until);
             let (owner, now_ns) = (cx.id(), cx.now_ns);
@@ -279,7 +279,7 @@ impl<P> Flow<P> {
         Ok(())
     }
 
-    /// A helper wants a state that covers this clock; false if the state here is not one of that epoch.
+    /// A helper wants a state that covers this clock; stale if the state here is not one of that epoch.
     pub fn ask_for<E: Engine<Packet = P>>(
         &mut self,
         epoch: Epoch,
@@ -287,13 +287,12 @@ impl<P> Flow<P> {
         helper: UnitId,
         cx: &mut Context<'_, E>,
     ) {
-        if let Some((state, Spread { epoch: of, role: Role::Anchor { asking, .. }, .. })) = self.here_mut()
+        if let Some((_, Spread { epoch: of, role: Role::Anchor { asking, .. }, .. })) = self.here_mut()
             && *of == epoch
             && !asking.contains(&(helper, clock))
         {
             asking.retain(|(unit, _)| *unit != helper);
             asking.push((helper, clock));
-            debug_assert!(state.epoch == epoch);
         } else {
             cx.counters.messages_stale += 1;
         }
