@@ -3,6 +3,8 @@
 //! Checksums are updated incrementally (RFC 1624), so that a right one stays right and a wrong one stays wrong: a
 //! function in the middle must not hide what went wrong before it.
 
+mod ends;
+
 use crate::checksum::{self, Delta};
 use crate::parse::{self, protocol};
 use crate::{Addr, Class, Endpoint, LinkType, Meta, Packet};
@@ -26,6 +28,8 @@ impl End {
         }
     }
 }
+
+pub use ends::NewEnds;
 
 /// The packet could not be changed as asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -324,6 +324,43 @@ proptest! {
         }
     }
 
+    /// Writes that were put together do what they do one after the other, on packets with the ends for which they were and on
+    /// others if it is looked at those.
+    #[test]
+    fn writes_put_together_are_those_in_turn(
+        network_bytes in prop_oneof![plain(), tunnelled()],
+        writes in prop::collection::vec((any::<bool>(), any::<u128>(), any::<u16>()), 0..4),
+        other: bool,
+        flip: u16,
+        inner: bool,
+    ) {
+        let mut packet = frame(&(LinkType::RawIp, vec![], vec![]), &network_bytes, &[], inner);
+        let is_icmp = matches!(packet.meta().protocol, protocol::ICMP | protocol::ICMPV6);
+        // Both ends of an ICMP query have one identifier.
+        let writes = writes.into_iter().filter(|&(source, ..)| source || !is_icmp);
+        let writes: Vec<(End, Endpoint)> = writes
+            .map(|(source, a, p)| {
+                (if source { End::Source } else { End::Destination }, endpoint(&packet, a, p))
+            })
+            .collect();
+        if packet.meta().class == Class::Whole && packet.meta().protocol == protocol::UDP {
+            // Right and wrong checksums, and none.
+            let at = packet.meta().l4 as usize + 6;
+            let sum = word(packet.data(), at) ^ flip;
+            packet.data_mut()[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+        }
+        let mut new = NewEnds::new(parse::ends(&packet), writes.iter().copied());
+        if other {
+            let (source, destination) = parse::ends(&packet);
+            new = NewEnds::new((destination, source), writes.iter().copied());
+        }
+        let mut in_turn = Packet::from_bytes(packet.data());
+        *in_turn.meta_mut() = packet.meta().clone();
+        let wanted = writes.iter().try_for_each(|&(end, to)| in_turn.set_end(end, to));
+        prop_assert_eq!(packet.set_ends(&new, !other), wanted);
+        prop_assert_eq!(packet.data(), in_turn.data());
+    }
+
     /// A packet that a capture cut is changed like the whole one, as far as it goes.
     #[test]
     fn cut_packets_change_like_whole_ones(network_bytes in plain(), change in change(), keep in 0usize..80) {

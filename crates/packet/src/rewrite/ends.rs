@@ -1,0 +1,106 @@
+//! New ends for all packets of one direction of a flow: what several functions write becomes one write, and checksums are
+//! changed once, by sums that were made in advance (B15, B16).
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::{End, RewriteError, fold};
+use crate::{Endpoint, Packet, parse};
+
+/// The ends that packets get that all had the same ones before.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct NewEnds {
+    source: Endpoint,
+    destination: Endpoint,
+    /// What the writes together add to the sum of an IPv4 header, and to that of a segment or datagram; as it stands in memory.
+    network_sum: u16,
+    transport_sum: u16,
+    /// Bits of the ends that are written: see [`bit`].
+    written: u8,
+    /// Whether all are IPv4 addresses.
+    is_v4: u8,
+}
+
+/// The bit of an end.
+const fn bit(end: End) -> u8 {
+    match end {
+        End::Source => 1,
+        End::Destination => 2,
+    }
+}
+
+impl NewEnds {
+    /// What becomes of packets from `source` to `destination`, if these writes are done one after the other.
+    pub fn new(
+        (source, destination): (Endpoint, Endpoint),
+        writes: impl IntoIterator<Item = (End, Endpoint)>,
+    ) -> NewEnds {
+        let mut new = NewEnds { source, destination, is_v4: 1, ..NewEnds::default() };
+        let (mut network, mut transport) = (0, 0);
+        for (end, to) in writes {
+            let old = match end {
+                End::Source => std::mem::replace(&mut new.source, to),
+                End::Destination => std::mem::replace(&mut new.destination, to),
+            };
+            let word = |endpoint: Endpoint| u32::from_ne_bytes(endpoint.addr.v4_bytes());
+            let address = u64::from(!word(old)) + u64::from(word(to));
+            network += address;
+            transport += address + u64::from(!old.port.to_be()) + u64::from(to.port.to_be());
+            new.written |= bit(end);
+            new.is_v4 &= u8::from(old.addr.is_v4() && to.addr.is_v4());
+        }
+        (new.network_sum, new.transport_sum) = (!fold(network), !fold(transport));
+        new
+    }
+
+    /// Which ends are written, with what.
+    fn writes(&self) -> impl Iterator<Item = (End, Endpoint)> {
+        let ends = [(End::Source, self.source), (End::Destination, self.destination)];
+        ends.into_iter().filter(|&(end, _)| self.written & bit(end) != 0)
+    }
+}
+
+impl Packet {
+    /// Writes new ends. The packet has those that the ones for which these were made had, as far as `known`; else what it
+    /// has is looked at.
+    #[inline(always)]
+    pub fn set_ends(&mut self, new: &NewEnds, known: bool) -> Result<(), RewriteError> {
+        if known && self.set_ends_plain(new) { Ok(()) } else { self.set_ends_any(new) }
+    }
+
+    #[inline(never)]
+    fn set_ends_any(&mut self, new: &NewEnds) -> Result<(), RewriteError> {
+        new.writes().try_for_each(|(end, to)| self.set_end(end, to))
+    }
+
+    /// The common case in one go, as in `set_end_plain`. False: nothing was changed.
+    #[inline(always)]
+    fn set_ends_plain(&mut self, new: &NewEnds) -> bool {
+        let (data, meta) = self.parts_mut();
+        let is_udp = meta.protocol == parse::protocol::UDP;
+        let Some((h, rest)) = data.get_mut(meta.l3 as usize..).and_then(<[u8]>::split_first_chunk_mut::<24>)
+        else {
+            return false;
+        };
+        let Some(checksum) = (if is_udp { rest.get_mut(2..4) } else { rest.get_mut(12..14) }) else {
+            return false;
+        };
+        if !meta.is_plain() || new.is_v4 == 0 {
+            return false;
+        }
+        h[12..16].copy_from_slice(&new.source.addr.v4_bytes());
+        h[16..20].copy_from_slice(&new.destination.addr.v4_bytes());
+        h[20..22].copy_from_slice(&new.source.port.to_be_bytes());
+        h[22..24].copy_from_slice(&new.destination.port.to_be_bytes());
+        let sum = fold(u64::from(new.network_sum) + u64::from(!u16::from_ne_bytes([h[10], h[11]])));
+        h[10..12].copy_from_slice(&sum.to_ne_bytes());
+        let old_sum = u16::from_ne_bytes([checksum[0], checksum[1]]);
+        if is_udp && old_sum == 0 {
+            return true; // The sender computed none.
+        }
+        let sum = fold(u64::from(new.transport_sum) + u64::from(!old_sum));
+        let sum = if is_udp && sum == 0 { 0xffff } else { sum };
+        checksum.copy_from_slice(&sum.to_ne_bytes());
+        true
+    }
+}
