@@ -8,12 +8,13 @@
 //! `Gathering`).
 //!
 //! So the result is that of one packet after the other, however they are batched, but for four things: flow reports of
-//! one group stand in the order of functions, not of packets; when the memory of all streams, or of all growing buffers of
+//! one group stand in the order of functions and programs, not of packets; when the memory of all streams, or of all growing buffers of
 //! a function, is used up, another of them may be the one that gets none; and a packet that a function makes, or the first one that it turns back, in the
 //! midst of a known flow may reach the functions on its way back after packets that came behind it.
 //!
 //! Time is the latest time stamp that any packet had: a packet with an earlier one is late, and comes now.
 
+mod consolidated;
 mod cross;
 mod enter;
 mod moving;
@@ -35,8 +36,12 @@ use crate::fragments::Fragments;
 use crate::gathering::Gathering;
 use crate::joining::Joining;
 use crate::observer::Observer;
+use crate::program::Course;
 use crate::queue::Queue;
-use crate::{Counters, Options};
+use crate::rules::Rules;
+use crate::{Counters, FastPath, Options};
+use consolidated::Consolidation;
+use enter::Gathered;
 pub use moving::RestoreError;
 pub use replaying::{NoHistory, history_len};
 use subscribed::Subscribed;
@@ -60,8 +65,13 @@ pub struct Chain {
     fragments: Fragments,
     effects: Effects,
     counters: Counters,
+    fast_path: FastPath,
     cycles: Vec<u64>,
     joining: Joining,
+    /// What is to be done with the packets of a group.
+    courses: [Course; GROUP_MAX],
+    /// What the fast path needs, if there is one.
+    consolidation: Option<Consolidation>,
     /// The flows' TCP streams, if a function wants them.
     subscribed: Option<Subscribed>,
     /// The latest time that any packet had.
@@ -114,12 +124,16 @@ impl Chain {
         let flows_max = if stages.is_empty() { 1 } else { options.flows_max };
         let keeps_flows = stages.iter().any(|stage| stage.descriptor().keeps_flows);
         let order_felt = stages.iter().any(|stage| stage.shared().is_order_felt());
+        let consolidation = if options.consolidate { Consolidation::new(&stages) } else { None };
+        let flows = Flows::new(flows_max, layout.clone(), hasher, consolidation.is_some())?;
         Ok(Chain {
             cycles: vec![0; stages.len()],
             joining: Joining { timeouts: options.timeouts, keeps_flows, tags: tag_bit > 0 },
+            courses: [Course::WALK; GROUP_MAX],
+            consolidation,
+            subscribed,
             // What a packet says about how long its flow is kept is heeded when its group is through: so no group takes
             // longer than the shortest that a flow can be kept.
-            subscribed,
             group_span_ns: if keeps_flows {
                 1_000_000
             } else {
@@ -133,13 +147,14 @@ impl Chain {
                 verify_ipv4_checksum: options.verify_ipv4_checksum,
             },
             fingerprint: moving::fingerprint(&stages, &layout),
-            flows: Flows::new(flows_max, layout.clone(), hasher)?,
+            flows,
             tables: Tables::default(),
             layout,
             fragments: Fragments::new(options.fragments_max, options.fragment_timeout_ns),
             options,
             effects: Effects::default(),
             counters: Counters::default(),
+            fast_path: FastPath::default(),
             now_ns: 0,
             settled_ns: 0,
             refused: VecDeque::new(),
@@ -171,14 +186,23 @@ impl Chain {
     fn run(&mut self, batch: &mut Vec<Packet>, run: &mut Run<'_, '_>) {
         let mut queue = Queue::enter(batch);
         while queue.rest_len() > 0 {
-            let load = self.gather(queue.rest());
+            let Gathered { load, course, uniform } = match self.consolidation {
+                None => self.gather::<false>(queue.rest()),
+                Some(_) => self.gather::<true>(queue.rest()),
+            };
             let count = load.packets as usize;
             if count > 0 {
                 let verdicts = &mut [Verdict::Forward; GROUP_MAX][..count];
                 let packets = &mut queue.rest()[..count];
                 let loads = if self.mixed { Load::by_side(packets, verdicts) } else { load.of(packets) };
-                self.cross(packets, verdicts, loads, run);
+                if uniform {
+                    self.cross(packets, verdicts, loads, course.program(), run);
+                } else {
+                    self.cross_mixed(packets, verdicts, run);
+                }
                 self.settle_group(&mut queue, verdicts, run);
+            } else if course == Course::REVIEW {
+                self.review(&queue.rest()[0]);
             } else if let Some(packet) = queue.next(run.out) {
                 let parsed = self.parsed(&packet);
                 self.alone(packet, parsed, run);
@@ -267,6 +291,11 @@ impl Chain {
         }
     }
 
+    /// How packets went through.
+    pub fn fast_path(&self) -> FastPath {
+        self.fast_path
+    }
+
     /// Flows in all tables.
     fn live(&self) -> u64 {
         u64::from(self.flows.records.live()) + self.tables.parked_flows()
@@ -301,6 +330,8 @@ impl Chain {
 
     /// A function, to be commanded.
     pub fn stage_mut(&mut self, stage: usize) -> Option<&mut (dyn Stage + 'static)> {
+        let tables = self.tables.parked_mut().iter_mut().chain([&mut self.flows]);
+        tables.filter_map(|flows| flows.rules.as_mut()).for_each(Rules::raise_version);
         self.stages.get_mut(stage).map(|stage| &mut **stage)
     }
 

@@ -8,6 +8,7 @@ use zerocopy::FromBytes;
 
 use crate::chain::RestoreError;
 use crate::homes::Homes;
+use crate::rules::Rules;
 use crate::wheel::Wheel;
 
 /// The flows of a chain: records, the index over their keys and aliases, and their timers.
@@ -19,6 +20,8 @@ pub(crate) struct Flows {
     /// Where the search for a flow to evict goes on.
     hand: u32,
     pub homes: Homes,
+    /// What stands for walks through the chain, if it consolidates.
+    pub rules: Option<Rules>,
 }
 
 /// The index names a record by its key or by its alias; no number stands in it twice.
@@ -38,7 +41,12 @@ pub(crate) const AS_LONG_AS_BEFORE: u32 = nf::KEEP_MS_MAX + 1;
 const EVICTION_SAMPLE: u32 = 16;
 
 impl Flows {
-    pub fn new(flows_max: u32, layout: Layout, hasher: FlowHasher) -> Result<Flows, OutOfMemory> {
+    pub fn new(
+        flows_max: u32,
+        layout: Layout,
+        hasher: FlowHasher,
+        consolidates: bool,
+    ) -> Result<Flows, OutOfMemory> {
         let flows_max = flows_max.clamp(1, u32::MAX / 4);
         Ok(Flows {
             records: Records::new(flows_max, layout)?,
@@ -47,6 +55,7 @@ impl Flows {
             hasher,
             hand: 0,
             homes: Homes::new(flows_max),
+            rules: if consolidates { Rules::new(flows_max)? } else { None },
         })
     }
 
@@ -60,7 +69,7 @@ impl Flows {
     #[inline]
     pub fn prefetch_record(&self, hash: u64) -> Option<u32> {
         let record = self.index.guess(hash)? >> 1;
-        self.records.prefetch_header(record);
+        self.prefetch(record);
         Some(record)
     }
 
@@ -68,8 +77,16 @@ impl Flows {
     #[inline]
     pub fn prefetch_home(&self, home: u32) -> Option<u32> {
         let record = self.homes.newest(home)?;
-        self.records.prefetch_header(record);
+        self.prefetch(record);
         Some(record)
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, record: u32) {
+        self.records.prefetch_header(record);
+        if let Some(rules) = &self.rules {
+            rules.prefetch(record);
+        }
     }
 
     /// The flow with this key or alias.
@@ -84,7 +101,7 @@ impl Flows {
 
     /// Makes a record for the flow that this packet begins at `now_ns`, or none if the table is full.
     pub fn create(&mut self, packet: &Packet, now_ns: u64) -> Option<u32> {
-        let record = self.records.allocate()?;
+        let record = self.allocate()?;
         let meta = packet.meta();
         let header = self.records.header_mut(record);
         header.flags = Header::FLAG_LIVE;
@@ -98,6 +115,22 @@ impl Flows {
             return None;
         }
         Some(record)
+    }
+
+    /// A record for a flow, which has no rules yet.
+    fn allocate(&mut self) -> Option<u32> {
+        let record = self.records.allocate()?;
+        if let Some(rules) = &mut self.rules {
+            rules.reset(record);
+        }
+        Some(record)
+    }
+
+    /// What was known of the flow's packets holds no more.
+    pub fn forget_rules(&mut self, record: u32) {
+        if let Some(rules) = &mut self.rules {
+            rules.forget(record);
+        }
     }
 
     /// Whether the record is that of a flow.
@@ -120,7 +153,7 @@ impl Flows {
     /// Makes a record of the bytes of one that was elsewhere.
     pub fn take_over(&mut self, bytes: &[u8]) -> Result<u32, RestoreError> {
         let keys = self.check(bytes)?;
-        let record = self.records.allocate().ok_or(RestoreError::TableFull)?;
+        let record = self.allocate().ok_or(RestoreError::TableFull)?;
         self.records.load(record, bytes);
         // There is room: the index holds two entries per record.
         let numbers = [by_key(record), by_alias(record)];
@@ -134,6 +167,7 @@ impl Flows {
 
     /// Notes the key that the flow's packets have after the chain, or says which other flow has it.
     pub fn set_alias(&mut self, record: u32, alias: FlowKey, reversed: bool) -> Result<(), u32> {
+        self.forget_rules(record);
         self.drop_alias(record);
         let header = self.records.header(record);
         if header.key == alias {

@@ -22,7 +22,9 @@ impl Joining {
     #[inline]
     pub fn join(&self, meta: &mut Meta, header: &mut Header) {
         if meta.class == Class::Whole && meta.protocol == header.key.protocol {
-            return self.join_whole(meta, header);
+            let connection =
+                header.connection.after_whole(meta.protocol, meta.tcp_flags, meta.transit.direction);
+            return self.join_whole(meta, header, connection);
         }
         let connection = header.connection.after(meta, meta.transit.direction);
         self.number(meta, header, connection);
@@ -32,10 +34,9 @@ impl Joining {
         header.connection = connection;
     }
 
-    /// The same for a whole packet of the flow's own protocol.
+    /// The same for a whole packet of the flow's own protocol, which brings the connection to this.
     #[inline(always)]
-    pub fn join_whole(&self, meta: &mut Meta, header: &mut Header) {
-        let connection = header.connection.after_whole(meta.protocol, meta.tcp_flags, meta.transit.direction);
+    pub fn join_whole(&self, meta: &mut Meta, header: &mut Header, connection: Connection) {
         self.number(meta, header, connection);
         meta.transit.keep_ms = self.keep_ms(meta, header, connection);
         header.connection = connection;

@@ -10,11 +10,13 @@ mod homes;
 mod joining;
 mod observer;
 mod options;
+mod program;
 mod queue;
+mod rules;
 pub mod streams;
 mod wheel;
 
 pub use chain::{Chain, ChainError, Change, GROUP_MAX, NoHistory, RestoreError, Way, history_len};
 pub use fragments::Datagram;
 pub use observer::Observer;
-pub use options::{Counters, NotIp, Options, Timeouts, WhenFull};
+pub use options::{Counters, FastPath, NotIp, Options, Timeouts, WhenFull};

@@ -27,6 +27,8 @@ pub struct Options {
     pub fragment_timeout_ns: u64,
     /// How TCP streams are put together, if a function wants them.
     pub streams: StreamOptions,
+    /// Whether packets that are known to be treated as others of their flow take the fast path (B3). What comes out is the same.
+    pub consolidate: bool,
     /// Seed of all that is random.
     pub seed: u64,
     /// A counter of processor cycles, to measure stages with; none: they are not measured.
@@ -45,6 +47,7 @@ impl Default for Options {
             fragments_max: 1024,
             fragment_timeout_ns: 30_000_000_000,
             streams: StreamOptions::default(),
+            consolidate: true,
             seed: 0,
             cycles: None,
         }
@@ -121,6 +124,17 @@ impl Timeouts {
         };
         ms.min(KEEP_MS_MAX)
     }
+}
+
+/// How packets went through a chain. It depends on how they were batched, as nothing else does that is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FastPath {
+    /// Packets that took the fast path: they followed a rule.
+    pub packets: u64,
+    /// Packets that were recorded as they walked, to make rules of.
+    pub recorded: u64,
+    /// Of these, those of which no rule could be made.
+    pub failed: u64,
 }
 
 /// What a chain has counted. At all times `packets_in + packets_made = packets_out + dropped + held`.

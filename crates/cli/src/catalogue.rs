@@ -98,6 +98,7 @@ struct Shown {
     map: Option<Map>,
     keeps_flows: bool,
     recomputes: bool,
+    consolidates: bool,
     cycles_per_packet: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     readme: Option<&'static str>,
@@ -160,6 +161,7 @@ impl Shown {
             map: d.map.map(|map| Map { entries: map.entries, value_bytes: map.value_len }),
             keeps_flows: d.keeps_flows,
             recomputes: d.recomputes,
+            consolidates: d.consolidates,
             cycles_per_packet: d.cycles_per_packet,
             readme,
         }
@@ -186,6 +188,10 @@ impl Shown {
         }
         line("keeps flows", if self.keeps_flows { "yes" } else { "as long as the chain does" }.to_owned());
         line("recomputes flows", if self.recomputes { "from headers" } else { "no" }.to_owned());
+        line(
+            "sees",
+            if self.consolidates { "packets that differ from others" } else { "every packet" }.to_owned(),
+        );
         line("cost", format!("about {} cycles a packet", thousands(self.cycles_per_packet.into())));
         for attribute in &self.attributes {
             line(

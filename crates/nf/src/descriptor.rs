@@ -39,6 +39,16 @@ pub struct Descriptor {
     /// what flows share, other than counters, nor from packets that functions make. Then units may recompute it, each for itself, from
     /// what they are told of packets that others get; see [`crate::NetworkFunction::recomputes`].
     pub recomputes: bool,
+    /// Whether what it does to a flow's packets can be told from one of them (B3, B11): then a chain may record that one and
+    /// treat the next ones alike without the function, until an event that was recorded holds. These are whole packets without
+    /// SYN, FIN or RST, of the same direction, from the same side, found by the same key, and the flow's connection is in the same
+    /// phase. They may differ in all else: length, payload, time to live, other flags, ICMP type.
+    ///
+    /// Header actions are recorded by themselves. Whatever else it does for each packet (counts, puts, alerts, events, reports,
+    /// changes of state, sets, meters, buffers) it must have recorded as state functions, which do it then. A packet that is not
+    /// like the next ones it marks (see [`crate::PacketView::differs`]); flow tags must be those that packets of both directions
+    /// have. A function that does not say so, or that wants streams, sees every packet.
+    pub consolidates: bool,
     /// Estimated cost in cycles per packet of a known flow, for sizing before anything was measured (E4).
     pub cycles_per_packet: u32,
 }

@@ -44,17 +44,20 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     /// The flow's record has come from another unit and is processed here from now on.
     fn flow_moved(&self, _state: &mut Self::State, _context: &mut Context<'_>) {}
 
-    /// Runs one of the state functions that it recorded (B22).
+    /// Runs one of the state functions that it recorded (B22), for a packet that otherwise would come to
+    /// [`NetworkFunction::process`]. What becomes of packet and flow says the rule: what is asked for here with
+    /// [`Context::keep_flow_ms`], [`Context::tag_packet`] or [`Context::rewrites_changed`] does not count.
     fn state_function(
         &self,
         _id: u16,
-        _packet: &mut PacketView<'_>,
+        _packet: &PacketView<'_>,
         _state: &mut Self::State,
         _context: &mut Context<'_>,
     ) {
     }
 
-    /// Whether a condition that it recorded holds now (B7, B23).
+    /// Whether a condition that it recorded holds now (B7, B23): then the flow's next packet comes to
+    /// [`NetworkFunction::process`], and is recorded anew.
     fn event_holds(&self, _event: crate::EventCondition, _state: &Self::State) -> bool {
         false
     }

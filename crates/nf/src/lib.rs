@@ -38,7 +38,7 @@ pub use event::{EVENT_FIELDS_MAX, EVENT_TEXTS_MAX, EVENTS_MAX, Event, EventField
 pub use function::{ControlError, NetworkFunction, Setup, UpgradeError};
 pub use map::{PutError, StateMap};
 pub use meters::{METERS_LOOKED_AT, MeterKey, MeterValue, Meters};
-pub use recording::{EventCondition, HeaderAction, RECORD_MAX, Recording, StateFunction};
+pub use recording::{Cause, EventCondition, HeaderAction, RECORD_MAX, Recording, StateFunction};
 pub use registry::{ConfigSource, Entry, MakeError, Registry};
 pub use set::Set;
 pub use verdict::{EndReason, Verdict};

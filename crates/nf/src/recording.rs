@@ -1,7 +1,7 @@
 //! What a function does to a packet, written down while it does it (B5, B11, B21-B23): the Local MAT's entries.
 //!
-//! Functions write through [`crate::PacketView`], which records; those that want control add entries themselves. The plain
-//! chain only shows the record (`rivulet explain`); consolidation replays it.
+//! Functions write through [`crate::PacketView`], which records; those that want control add entries themselves.
+//! `rivulet explain` shows the record; a chain that consolidates makes rules of it for the flow's next packets.
 
 use packet::{DropReason, End, Endpoint};
 
@@ -48,6 +48,8 @@ pub struct StateFunction {
     pub id: u16,
     /// What it does with the payload.
     pub access: Access,
+    /// Header fields that it reads as they are behind the functions before its own.
+    pub reads: &'static [Field],
 }
 
 /// A condition that, once it holds, makes what was recorded of the flow stale (B7, B23).
@@ -57,6 +59,19 @@ pub struct EventCondition {
     pub id: u16,
     /// An argument of the function's own.
     pub argument: u64,
+    /// What it may come to hold by.
+    pub cause: Cause,
+}
+
+/// What an event may come by, and so when its condition is to be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// An operator's command, or another configuration. It is looked at with the flow's next packet after each command, once: if it
+    /// holds, it must do so for as long as what was recorded before is stale.
+    Command,
+    /// A packet, of this flow or of another: it is looked at before every packet. While it holds, each packet is recorded: note it no
+    /// more.
+    Packet,
 }
 
 /// What one function recorded for one packet, in order (B19).
@@ -68,11 +83,39 @@ pub struct Recording {
     pub functions: Vec<StateFunction>,
     /// Events.
     pub events: Vec<EventCondition>,
-    /// Entries beyond [`RECORD_MAX`], which were not kept. A recording that lost entries must not be replayed.
+    /// Entries beyond [`RECORD_MAX`], which were not kept. A recording that lost entries says nothing about other packets.
     pub lost: u32,
+    /// The function did to this packet what it will not do to the next ones.
+    pub differs: bool,
+    /// Whether it is of no use once the packet differs from others.
+    for_rules: bool,
 }
 
 impl Recording {
+    /// One to make rules of: if the packet differs from others, no header actions are added any more.
+    pub fn for_rules() -> Recording {
+        Recording { for_rules: true, ..Recording::default() }
+    }
+
+    /// Whether header actions are still to be added.
+    #[inline]
+    pub(crate) fn wants_actions(&self) -> bool {
+        !(self.for_rules && self.differs)
+    }
+
+    /// Whether it holds for the flow's next packets.
+    pub fn repeats(&self) -> bool {
+        self.lost == 0 && !self.differs
+    }
+
+    /// Makes it empty, and keeps its memory.
+    pub fn clear(&mut self) {
+        self.actions.clear();
+        self.functions.clear();
+        self.events.clear();
+        (self.lost, self.differs) = (0, false);
+    }
+
     pub(crate) fn action(&mut self, action: HeaderAction) {
         add(&mut self.actions, action, &mut self.lost);
     }

@@ -123,6 +123,13 @@ pub trait Stage: Send {
     /// Whether [`replay`](Stage::replay) makes the same of a flow's state as [`process`](Stage::process).
     fn recomputes(&self) -> bool;
 
+    /// Runs state functions of those numbers, in this order, for each of the group's packets whose verdict is still to forward, in
+    /// place of [`Stage::process`] (B17-B19).
+    fn run_functions(&mut self, group: &mut Group<'_>, functions: &[u16]);
+
+    /// Counts packets that it would have had to forward untouched, and that many that it would have dropped.
+    fn pass(&mut self, load: Load, drops: u64);
+
     /// A flow begins with the packet that is here.
     fn flow_start(&mut self, packet: Transit, env: &mut Env<'_>);
 
@@ -301,6 +308,59 @@ impl Uncounted {
     }
 }
 
+/// What is done with a packet by a function. A trait, not a closure, so that it can be said that it is inlined.
+trait Call<N: NetworkFunction> {
+    /// Whether it may change what becomes of packet and flow: a rule says that if state functions run.
+    const DECIDES: bool;
+
+    fn on(
+        &self,
+        function: &N,
+        packet: &mut PacketView<'_>,
+        state: &mut N::State,
+        context: &mut Context<'_>,
+    ) -> Verdict;
+}
+
+/// It is processed.
+struct Process;
+
+/// State functions of these numbers run.
+struct Functions<'f>(&'f [u16]);
+
+impl<N: NetworkFunction> Call<N> for Process {
+    const DECIDES: bool = true;
+
+    #[inline(always)]
+    fn on(
+        &self,
+        function: &N,
+        packet: &mut PacketView<'_>,
+        state: &mut N::State,
+        context: &mut Context<'_>,
+    ) -> Verdict {
+        function.process(packet, state, context)
+    }
+}
+
+impl<N: NetworkFunction> Call<N> for Functions<'_> {
+    const DECIDES: bool = false;
+
+    #[inline(always)]
+    fn on(
+        &self,
+        function: &N,
+        packet: &mut PacketView<'_>,
+        state: &mut N::State,
+        context: &mut Context<'_>,
+    ) -> Verdict {
+        for &id in self.0 {
+            function.state_function(id, packet, state, context);
+        }
+        Verdict::Forward
+    }
+}
+
 impl<N: NetworkFunction> Loaded<N> {
     const STATE_LEN: usize = size_of::<N::State>().next_multiple_of(8);
     const MAP: MapSpec = match N::DESCRIPTOR.map {
@@ -357,8 +417,14 @@ impl<N: NetworkFunction> Loaded<N> {
         Some(then(&mut self.instance, Self::map_of(states.at(record)?.2)?))
     }
 
+    /// Does this to each of the group's packets that is still to be forwarded.
     #[inline(always)]
-    fn process_group(&mut self, group: &mut Group<'_>, mut recording: Option<&mut Recording>) {
+    fn for_each<C: Call<N>>(
+        &mut self,
+        group: &mut Group<'_>,
+        mut recording: Option<&mut Recording>,
+        call: C,
+    ) {
         let Group { packets, verdicts, side, parted, env, deliveries, .. } = group;
         // If the records are not what the layout says, as `with_flow` has it, no packet finds its state.
         let mut states = self.state.and_then(|part| env.records.states_mut(part));
@@ -384,10 +450,12 @@ impl<N: NetworkFunction> Loaded<N> {
                     if N::DESCRIPTOR.stream {
                         view = view.with_streams(deliveries, number);
                     }
-                    let decided = self.function.process(&mut view, state, &mut context);
-                    let Transit { tags, keep_ms, realias, .. } = context.transit;
-                    let transit = &mut packet.meta_mut().transit;
-                    (transit.tags, transit.keep_ms, transit.realias) = (tags, keep_ms, realias);
+                    let decided = call.on(&self.function, &mut view, state, &mut context);
+                    if C::DECIDES {
+                        let Transit { tags, keep_ms, realias, .. } = context.transit;
+                        let transit = &mut packet.meta_mut().transit;
+                        (transit.tags, transit.keep_ms, transit.realias) = (tags, keep_ms, realias);
+                    }
                     decided
                 }
                 None => Verdict::Drop(DropReason::Internal),
@@ -423,12 +491,11 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
     }
 
     fn process(&mut self, group: &mut Group<'_>) {
-        self.counters.packets += group.load.packets;
-        self.counters.bytes += group.load.bytes;
+        self.pass(group.load, 0);
         // Twice the same code, once without all that recording needs.
         match group.recording.take() {
-            None => self.process_group(group, None),
-            recording => self.process_group(group, recording),
+            None => self.for_each(group, None, Process),
+            recording => self.for_each(group, recording, Process),
         }
         self.instance.close();
     }
@@ -436,7 +503,7 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
     fn replay(&mut self, group: &mut Group<'_>) {
         self.uncounted.swap(&mut self.instance.shared);
         let drops = self.counters.drops;
-        self.process_group(group, None);
+        self.for_each(group, None, Process);
         self.counters.drops = drops;
         self.instance.close();
         self.uncounted.swap(&mut self.instance.shared);
@@ -446,6 +513,18 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
         let Descriptor { recomputes, payload, stream, buffers, .. } = N::DESCRIPTOR;
         let by_headers = *payload == crate::Access::Ignore && !stream && buffers.is_none();
         *recomputes && by_headers && self.function.recomputes()
+    }
+
+    fn run_functions(&mut self, group: &mut Group<'_>, functions: &[u16]) {
+        self.pass(group.load, 0);
+        self.for_each(group, None, Functions(functions));
+        self.instance.close();
+    }
+
+    fn pass(&mut self, load: Load, drops: u64) {
+        self.counters.packets += load.packets;
+        self.counters.bytes += load.bytes;
+        self.counters.drops += drops;
     }
 
     fn flow_start(&mut self, transit: Transit, env: &mut Env<'_>) {

@@ -2,9 +2,9 @@
 
 use packet::{End, Endpoint, Meta, Packet, RewriteError, parse};
 
+use crate::Field;
 use crate::recording::{EventCondition, HeaderAction, Recording, StateFunction};
 use crate::stream::{Deliveries, Stream};
-use crate::{Access, Field};
 
 /// A packet in a function's hands. All changes go through it, so that they can be recorded (see [`Recording`]).
 pub struct PacketView<'a> {
@@ -142,6 +142,7 @@ impl<'a> PacketView<'a> {
 
     /// Cuts link-layer padding away, as is needed before the packet is wrapped.
     pub fn trim_trailer(&mut self) {
+        self.differs();
         self.packet.trim_trailer();
     }
 
@@ -150,7 +151,7 @@ impl<'a> PacketView<'a> {
     pub fn network_mut(&mut self) -> &mut [u8] {
         let l3 = self.meta().l3 as usize;
         self.packet.meta_mut().plain_len = 0; // Nobody knows what will stand there.
-        self.note_function(StateFunction { id: u16::MAX, access: Access::Write });
+        self.differs();
         self.packet.data_mut().get_mut(l3..).unwrap_or_default()
     }
 
@@ -160,7 +161,8 @@ impl<'a> PacketView<'a> {
         self.recording.is_some()
     }
 
-    /// Adds a header action to the record (B21); the packet is not changed.
+    /// Adds a header action to the record (B21); the packet is not changed. What is written through this view, and a verdict to drop, are
+    /// recorded anyhow.
     pub fn note_action(&mut self, action: HeaderAction) {
         self.note(|| action);
     }
@@ -179,9 +181,17 @@ impl<'a> PacketView<'a> {
         }
     }
 
+    /// Says that what is done to this packet tells nothing about the flow's next ones: no rule is made of it.
+    #[inline]
+    pub fn differs(&mut self) {
+        if let Some(recording) = &mut self.recording {
+            recording.differs = true;
+        }
+    }
+
     #[inline(always)]
     fn note(&mut self, action: impl FnOnce() -> HeaderAction) {
-        if let Some(recording) = &mut self.recording {
+        if let Some(recording) = self.recording.as_mut().filter(|recording| recording.wants_actions()) {
             recording.action(action());
         }
     }

@@ -31,6 +31,8 @@ pub struct Settings {
     pub timeouts: TimeoutSettings,
     /// How TCP streams are put together, for functions that look into them.
     pub streams: StreamSettings,
+    /// Whether packets that are known to be treated as others of their flow take the fast path.
+    pub consolidate: bool,
     /// Seed of all that is random; without it, one is drawn for the run (and shown in its report).
     pub seed: Option<u64>,
 }
@@ -168,6 +170,7 @@ impl Default for Settings {
             fragment_timeout: Nanos(options.fragment_timeout_ns),
             timeouts: TimeoutSettings::default(),
             streams: StreamSettings::default(),
+            consolidate: options.consolidate,
             seed: None,
         }
     }
@@ -201,6 +204,7 @@ impl Settings {
             fragments_max: self.fragments as usize,
             fragment_timeout_ns: self.fragment_timeout.0,
             streams: self.streams.options(),
+            consolidate: self.consolidate,
             seed: self.seed.unwrap_or(seed),
             cycles: None,
         }

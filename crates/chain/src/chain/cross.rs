@@ -6,29 +6,95 @@ use nf::{Made, Recording, Verdict};
 use packet::{DropReason, Packet, Side};
 
 use super::subscribed::Subscribed;
-use super::{Chain, Run};
+use super::{Chain, GROUP_MAX, Run};
+use crate::program::{Course, ProgramId};
+
+/// How far packets that entered by one side have come.
+pub(super) struct Crossing {
+    pub side: Side,
+    /// Those that are still to be forwarded.
+    pub load: Load,
+    /// Whether what they brought to streams is at hand.
+    assembled: bool,
+    /// A bit for each packet of the group, of either side, that turned back.
+    turned: u64,
+}
 
 impl Chain {
-    /// Takes packets, of each side so many, through the functions, those from inside before those from outside, and leaves
-    /// what was decided about each in `verdicts`.
+    /// Takes packets, of each side so many, through the functions, those from inside before those from outside, or through the
+    /// steps of a program, and leaves what was decided about each in `verdicts`.
     #[inline(never)]
     pub(super) fn cross(
         &mut self,
         packets: &mut [Packet],
         verdicts: &mut [Verdict],
         loads: [Load; 2],
+        program: Option<ProgramId>,
         run: &mut Run<'_, '_>,
     ) {
         let (alerts, events) = (self.effects.alerts.len(), self.effects.events.len());
-        let mut turned = 0;
-        for side in [Side::Inside, Side::Outside] {
-            let load = loads[side as usize];
-            if load.packets > 0 {
-                self.cross_from_side(side, load, packets, verdicts, &mut turned, run);
+        self.cross_sides(packets, verdicts, loads, program, run);
+        if self.effects.alerts.len() > alerts || self.effects.events.len() > events {
+            self.complete_effects(alerts, events, packets, verdicts);
+        }
+    }
+
+    /// The same for packets of which each has a course of its own: those of one program together, then those that walk. So a
+    /// flow's packets keep their order: none follows a rule behind one that walked.
+    #[inline(never)]
+    pub(super) fn cross_mixed(
+        &mut self,
+        packets: &mut [Packet],
+        verdicts: &mut [Verdict],
+        run: &mut Run<'_, '_>,
+    ) {
+        let (alerts, events) = (self.effects.alerts.len(), self.effects.events.len());
+        let courses = self.courses;
+        let mut rest = u64::MAX >> (64 - packets.len());
+        while rest != 0 {
+            // Those that walk come last.
+            let walks = |i: &usize| courses[*i] == Course::WALK;
+            let open = |i: &usize| rest >> i & 1 != 0;
+            let first = (0..packets.len()).filter(open).find(|i| !walks(i));
+            let course = first.map_or(Course::WALK, |i| courses[i]);
+            let mut own = [Verdict::Drop(DropReason::Internal); GROUP_MAX];
+            let own = &mut own[..packets.len()];
+            let mut chosen = 0;
+            for i in (0..packets.len()).filter(|&i| courses[i] == course) {
+                (own[i], chosen) = (Verdict::Forward, chosen | 1 << i);
             }
+            let loads = Load::by_side(packets, own);
+            self.cross_sides(packets, own, loads, course.program(), run);
+            for i in (0..packets.len()).filter(|i| chosen >> i & 1 != 0) {
+                verdicts[i] = own[i];
+            }
+            rest &= !chosen;
         }
         if self.effects.alerts.len() > alerts || self.effects.events.len() > events {
             self.complete_effects(alerts, events, packets, verdicts);
+        }
+    }
+
+    /// Takes those packets that are to be forwarded, from both sides in turn.
+    #[inline(always)]
+    fn cross_sides(
+        &mut self,
+        packets: &mut [Packet],
+        verdicts: &mut [Verdict],
+        loads: [Load; 2],
+        program: Option<ProgramId>,
+        run: &mut Run<'_, '_>,
+    ) {
+        let mut turned = 0;
+        for side in [Side::Inside, Side::Outside] {
+            let mut crossing = Crossing { side, load: loads[side as usize], assembled: false, turned };
+            if crossing.load.packets > 0 {
+                match program {
+                    Some(program) => self.follow_rules(program, &mut crossing, packets, verdicts, run),
+                    None => self.cross_from_side(&mut crossing, packets, verdicts, run),
+                }
+                turned = crossing.turned;
+            }
         }
     }
 
@@ -49,37 +115,48 @@ impl Chain {
         }
     }
 
-    /// The same for those that entered by `side`. `turned` has a bit for each packet that turned back.
+    /// The same for those that entered by one side, function by function.
     fn cross_from_side(
         &mut self,
-        side: Side,
-        mut load: Load,
+        crossing: &mut Crossing,
         packets: &mut [Packet],
         verdicts: &mut [Verdict],
-        turned: &mut u64,
         run: &mut Run<'_, '_>,
     ) {
         let count = self.stages.len();
-        let mut assembled = false;
         for step in 0..count {
-            let stage = if side == Side::Inside { step } else { count - 1 - step };
-            if let Some(subscribed) = &mut self.subscribed
-                && subscribed.first(side) == stage
-            {
-                subscribed.assemble(side, packets, verdicts, &mut self.flows.records);
-                assembled = true;
-            }
-            if self.run_stage(stage, side, load, packets, verdicts, assembled, run) {
-                continue;
-            }
-            for i in 0..packets.len() {
-                if verdicts[i] == Verdict::TurnBack && *turned >> i & 1 == 0 {
-                    *turned |= 1 << i;
-                    self.turn_back(&mut packets[i..=i], &mut verdicts[i..=i], stage, run);
-                }
-            }
-            load = Load::by_side(packets, verdicts)[side as usize];
+            let stage = if crossing.side == Side::Inside { step } else { count - 1 - step };
+            self.take_through(stage, crossing, packets, verdicts, run);
         }
+    }
+
+    /// Takes the packets of a crossing through one function.
+    #[inline(always)]
+    pub(super) fn take_through(
+        &mut self,
+        stage: usize,
+        crossing: &mut Crossing,
+        packets: &mut [Packet],
+        verdicts: &mut [Verdict],
+        run: &mut Run<'_, '_>,
+    ) {
+        let &mut Crossing { side, load, .. } = crossing;
+        if let Some(subscribed) = &mut self.subscribed
+            && subscribed.first(side) == stage
+        {
+            subscribed.assemble(side, packets, verdicts, &mut self.flows.records);
+            crossing.assembled = true;
+        }
+        if self.run_stage(stage, side, load, packets, verdicts, crossing.assembled, run) {
+            return;
+        }
+        for i in 0..packets.len() {
+            if verdicts[i] == Verdict::TurnBack && crossing.turned >> i & 1 == 0 {
+                crossing.turned |= 1 << i;
+                self.turn_back(&mut packets[i..=i], &mut verdicts[i..=i], stage, run);
+            }
+        }
+        crossing.load = Load::by_side(packets, verdicts)[side as usize];
     }
 
     /// Runs one function over those of the packets that entered by `side`, which are `load`, and sends what it made back;
@@ -96,14 +173,16 @@ impl Chain {
         run: &mut Run<'_, '_>,
     ) -> bool {
         let made = self.effects.made.len();
-        let mut recording = None;
+        let mut observed = None;
         if let (Some(observer), [packet, ..], [Verdict::Forward, ..]) =
             (&mut run.observer, &*packets, &*verdicts)
             && packet.meta().transit.side == side
         {
             observer.before(stage, packet);
-            recording = Some(Recording::default());
+            observed = Some(Recording::default());
         }
+        let wishes_ms = self.begin_wishes(packets);
+        let recorded = self.consolidation.as_mut().and_then(|c| c.recording_of(stage));
         let started = self.options.cycles.map(|cycles| cycles());
         let mut group = Group {
             packets,
@@ -118,24 +197,39 @@ impl Chain {
                 .filter(|_| assembled)
                 .map(Subscribed::deliveries)
                 .unwrap_or_default(),
-            recording: recording.as_mut(),
+            recording: observed.as_mut().or(recorded),
         };
         match self.is_replaying {
             false => self.stages[stage].process(&mut group),
             true => self.stages[stage].replay(&mut group),
         }
         let parted = group.parted;
-        if let (Some(cycles), Some(started)) = (self.options.cycles, started) {
-            self.cycles[stage] += cycles().wrapping_sub(started);
+        self.count_cycles(stage, started);
+        if let Some(before_ms) = wishes_ms {
+            self.end_wishes(stage, packets, before_ms);
         }
-        if let (Some(observer), Some(recording)) = (&mut run.observer, &recording) {
+        if let (Some(observer), Some(recording)) = (&mut run.observer, &observed) {
             observer.after(stage, &packets[0], verdicts[0], recording);
         }
+        self.answer_all(made, packets, run);
+        !parted
+    }
+
+    /// Sends the packets that a function made, from this number on, in answer to some of `packets`.
+    #[inline(always)]
+    pub(super) fn answer_all(&mut self, made: usize, packets: &[Packet], run: &mut Run<'_, '_>) {
         while self.effects.made.len() > made {
             let answer = self.effects.made.remove(made);
             self.answer(answer, packets, run);
         }
-        !parted
+    }
+
+    /// Adds the cycles since `started` to a function's.
+    #[inline(always)]
+    pub(super) fn count_cycles(&mut self, stage: usize, started: Option<u64>) {
+        if let (Some(cycles), Some(started)) = (self.options.cycles, started) {
+            self.cycles[stage] += cycles().wrapping_sub(started);
+        }
     }
 
     /// A function turned the packet, a group of its own now, back: it goes through the functions that it passed, in reverse,
@@ -147,6 +241,7 @@ impl Chain {
         stage: usize,
         run: &mut Run<'_, '_>,
     ) {
+        self.stop_recording();
         let meta = packet[0].meta_mut();
         let back = meta.transit.side.other();
         meta.transit.side = back;
@@ -187,6 +282,7 @@ impl Chain {
     /// the side that it leaves by. To them it is a packet of the flow that it answers, in the other direction; it does not
     /// count in the flow's clock.
     fn answer(&mut self, made: Made, packets: &[Packet], run: &mut Run<'_, '_>) {
+        self.stop_recording();
         self.counters.packets_made += u64::from(!self.is_replaying);
         let mut packet = made.packet;
         if let Err(reason) = self.parser.parse(&mut packet) {

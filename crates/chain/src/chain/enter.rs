@@ -8,7 +8,19 @@ use packet::{Class, Direction, DropReason, FlowKey, Meta, Packet, Pool, parse};
 use super::{Chain, Change, GROUP_MAX, Run};
 use crate::flows::Flows;
 use crate::fragments::{Datagram, First, Refused};
+use crate::program::Course;
+use crate::rules::{CHANGING, Likeness};
 use crate::{NotIp, WhenFull};
+
+/// Packets from the front of what is left of a batch.
+pub(super) struct Gathered {
+    /// How much they are.
+    pub load: Load,
+    /// What is to be done with them, or with the first one.
+    pub course: Course,
+    /// Whether it is the same for all.
+    pub uniform: bool,
+}
 
 /// A record number that no record has.
 const NO_RECORD: u32 = u32::MAX;
@@ -102,10 +114,11 @@ impl Chain {
         }
     }
 
-    /// Joins packets from the front of `packets` to their flows, as many as form a group; returns how much they are. The next
-    /// one begins another group, or goes alone if it would be the first.
+    /// Joins packets from the front of `packets` to their flows, as many as form a group. The next one begins another group. If it
+    /// would be the first, the course says whether it goes alone, or is to be reviewed and gathered again. `RULES`: whether there
+    /// are any.
     #[inline(never)]
-    pub(super) fn gather(&mut self, packets: &mut [Packet]) -> Load {
+    pub(super) fn gather<const RULES: bool>(&mut self, packets: &mut [Packet]) -> Gathered {
         if self.mixed {
             self.gathering.clear();
         }
@@ -113,7 +126,7 @@ impl Chain {
         let begin_ns =
             packets.first().map_or(now_ns, |packet| now_ns.max(packet.meta().transit.timestamp_ns));
         let until_ns = self.flows.due_ns().min(begin_ns.saturating_add(self.group_span_ns));
-        let mut load = Load::default();
+        let (mut load, mut course, mut uniform) = (Load::default(), Course::WALK, true);
         let most = packets.len().min(GROUP_MAX);
         for packet in &mut packets[..most] {
             let meta = packet.meta_mut();
@@ -127,21 +140,60 @@ impl Chain {
             self.flows.records.prefetch_states(meta.transit.flow);
             let Some(header) = self.flows.records.find_header_mut(meta.transit.flow) else { break };
             let (key, reversed) = (&meta.key, meta.reversed);
+            let mut by_alias = false;
             let direction = header.direction_if_common(key, reversed).or_else(|| {
+                by_alias = RULES && header.key != *key;
                 header.direction_if_any(key, reversed).filter(|_| !header.has(Header::FLAG_TURNS))
             });
             let Some(direction) = direction else { break };
-            if header.has_expired(now_ns)
-                || self.mixed && !self.gathering.add(meta.transit.flow, meta.transit.side)
-            {
+            if header.has_expired(now_ns) {
                 break;
             }
             meta.transit.direction = direction;
-            self.joining.join_whole(meta, header);
+            let connection = header.connection.after_whole(meta.protocol, meta.tcp_flags, direction);
+            let (mut keep_ms, mut to_all) = (None, true);
+            if RULES && let Some(rules) = &mut self.flows.rules {
+                let (flow, like) = (meta.transit.flow, Likeness::new(meta, by_alias, connection));
+                let mut next = rules.course(flow, direction, like);
+                if next == Course::REVIEW && self.consolidation.as_ref().is_some_and(|c| c.is_reviewed(meta))
+                {
+                    next = rules.reviewed_course(flow, direction);
+                }
+                if load.packets == 0 {
+                    course = next;
+                }
+                if next != course {
+                    if !next.mixes() || !course.mixes() {
+                        break;
+                    }
+                    uniform = false;
+                }
+                if matches!(next, Course::RECORD | Course::REVIEW) {
+                    break;
+                }
+                to_all = !next.is_alone_to_itself();
+                if next != Course::WALK {
+                    keep_ms = rules.get(flow, direction).map(|rule| rule.keep_ms);
+                }
+                self.courses[load.packets as usize % GROUP_MAX] = next;
+            }
+            if self.mixed && !self.gathering.add(meta.transit.flow, meta.transit.side, to_all) {
+                break;
+            }
+            if RULES
+                && meta.tcp_flags & CHANGING != 0
+                && let Some(rules) = &mut self.flows.rules
+            {
+                rules.forget(meta.transit.flow);
+            }
+            self.joining.join_whole(meta, header, connection);
+            if let Some(keep_ms) = keep_ms.filter(|_| self.joining.keeps_flows) {
+                meta.transit.keep_ms = keep_ms;
+            }
             load.add(packet.len());
         }
         self.now_ns = now_ns;
-        load
+        Gathered { load, course, uniform }
     }
 
     /// A packet that may begin a flow, that is not a plain packet of one, or that could not be parsed.
@@ -268,10 +320,18 @@ impl Chain {
         if begins {
             self.start_flow(&packet, run.pool);
         }
+        let begun = self.begin_recording(&packet, run.observer.is_some());
         let mut verdict = Verdict::Forward;
         let (packets, verdicts) = (std::slice::from_mut(&mut packet), std::slice::from_mut(&mut verdict));
-        self.cross(packets, verdicts, Load::by_side(packets, verdicts), run);
-        self.settle(packet, verdict, run)
+        self.cross(packets, verdicts, Load::by_side(packets, verdicts), None, run);
+        let Some(begun) = begun else { return self.settle(packet, verdict, run) };
+        let repeats = self.end_recording(&packet);
+        let protocol = packet.meta().protocol;
+        let passed = self.settle(packet, verdict, run);
+        if passed == (verdict == Verdict::Forward) {
+            self.conclude(&begun, (record, direction), protocol, verdict, repeats);
+        }
+        passed
     }
 
     /// The flow that the packet belongs to. One whose time is over is not found, and ends.

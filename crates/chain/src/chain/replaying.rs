@@ -48,6 +48,9 @@ impl Chain {
         let (record, direction) = self.flows.find(meta.hash, &meta.key, meta.reversed).ok_or(NoHistory)?;
         (meta.transit.flow, meta.transit.direction) = (record, direction);
         self.joining.join(meta, self.flows.records.header_mut(record));
+        if self.likeness(packet).is_none() {
+            self.flows.forget_rules(record);
+        }
         let verdict = self.cross_aside(packet, pool);
         if !matches!(verdict, Verdict::Drop(_)) {
             // That it may not have its alias was said where the packet is.
@@ -64,7 +67,7 @@ impl Chain {
         let mut verdict = Verdict::Forward;
         let (packets, verdicts) = (std::slice::from_mut(packet), std::slice::from_mut(&mut verdict));
         let loads = Load::by_side(packets, verdicts);
-        self.cross(packets, verdicts, loads, &mut Run { out: &mut Vec::new(), pool, observer: None });
+        self.cross(packets, verdicts, loads, None, &mut Run { out: &mut Vec::new(), pool, observer: None });
         self.answers.drain(..).for_each(|answer| pool.give(answer));
         self.is_replaying = false;
         swap(&mut self.effects, &mut aside);

@@ -55,6 +55,9 @@ impl Chain {
     /// What becomes of a packet, and of its flow, once all functions had it; whether it passed.
     pub(super) fn settle(&mut self, packet: Packet, verdict: Verdict, run: &mut Run<'_, '_>) -> bool {
         let (record, sequence) = (packet.meta().transit.flow, packet.meta().transit.sequence);
+        if packet.meta().transit.realias {
+            self.flows.forget_rules(record); // Of both directions, and even if the packet is dropped.
+        }
         self.settled_ns = self.settled_ns.max(packet.meta().transit.timestamp_ns);
         let verdict = match verdict {
             Verdict::Drop(reason) => Err(reason),

@@ -93,6 +93,11 @@ impl Tables {
         !self.parked.is_empty()
     }
 
+    /// The others.
+    pub fn parked_mut(&mut self) -> &mut [Flows] {
+        &mut self.parked
+    }
+
     /// Flows in the others.
     pub fn parked_flows(&self) -> u64 {
         self.parked_flows
@@ -120,6 +125,7 @@ impl Chain {
             self.flows.records.capacity(),
             self.layout.clone(),
             self.parser.hasher,
+            self.consolidation.is_some(),
         )?);
         tables.places.push(tables.parked.len() - 1);
         Ok((tables.places.len() - 1) as u16)
@@ -325,6 +331,7 @@ impl Chain {
     /// Gives a flow of the active table an alias, or says which flow of any has it.
     pub(super) fn set_alias(&mut self, record: u32, key: FlowKey, reversed: bool) -> Result<(), Holder> {
         if let Some(holder) = self.holder_elsewhere(record, &key) {
+            self.flows.forget_rules(record);
             self.flows.drop_alias(record);
             return Err(holder);
         }

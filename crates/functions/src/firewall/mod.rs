@@ -15,8 +15,8 @@ use std::mem::offset_of;
 
 use nf::config::ConfigError;
 use nf::{
-    Access, Affinity, Attribute, Connection, Context, ControlError, Descriptor, EventCondition, Field,
-    Maturity, NetworkFunction, PacketView, Scaling, Setup, Shared, Verdict,
+    Access, Affinity, Attribute, Cause, Connection, Context, ControlError, Descriptor, EventCondition, Field,
+    Maturity, NetworkFunction, PacketView, Scaling, Setup, Shared, StateFunction, Verdict,
 };
 use packet::parse::protocol;
 use packet::{Class, Direction, DropReason};
@@ -84,8 +84,9 @@ const ANSWERED_ALL: usize = 1;
 
 /// Event: the rules are not those of the version that is its argument.
 const RULES_CHANGED: u16 = 1;
-/// Event that always holds: every packet must be looked at.
-const EVERY_PACKET: u16 = 2;
+
+/// The state function that counts a packet of a flow that is denied.
+const REFUSED: StateFunction = StateFunction { id: 1, access: Access::Ignore, reads: &[] };
 
 impl NetworkFunction for Firewall {
     const DESCRIPTOR: &'static Descriptor = &Descriptor {
@@ -125,6 +126,7 @@ impl NetworkFunction for Firewall {
         stream: false,
         keeps_flows: false,
         recomputes: true,
+        consolidates: true,
         cycles_per_packet: 20,
     };
 
@@ -157,19 +159,33 @@ impl NetworkFunction for Firewall {
 
     #[inline]
     fn process(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
-        if packet.is_recording() {
-            packet.note_event(self.validity(is_icmp(packet.meta().protocol)));
-        }
         // A SYN may open the connection anew, from the other end.
-        if state.quick == self.quick && !is_syn(packet.meta().tcp_flags) {
-            return Verdict::Forward;
+        let verdict = if state.quick == self.quick && !is_syn(packet.meta().tcp_flags) {
+            Verdict::Forward
+        } else {
+            self.look(packet, state, context)
+        };
+        if packet.is_recording() {
+            self.note(packet, state, verdict);
         }
-        self.look(packet, state, context)
+        verdict
+    }
+
+    fn state_function(
+        &self,
+        id: u16,
+        _packet: &PacketView<'_>,
+        state: &mut State,
+        context: &mut Context<'_>,
+    ) {
+        if id == REFUSED.id {
+            context.count(if state.rule == 0 { COUNT_DEFAULT } else { COUNT_DENIED }, 1);
+        }
     }
 
     /// SpeedyBox's event of an access control list: what was recorded under other rules is stale (B7, B23).
     fn event_holds(&self, event: EventCondition, _state: &State) -> bool {
-        event != self.validity(false) || event.id == EVERY_PACKET
+        event != self.validity()
     }
 
     /// Whom rejects tell, and how often, flows share.
@@ -388,10 +404,27 @@ impl Firewall {
         }
     }
 
-    /// The event that makes what is recorded now stale. ICMP messages are of several kinds in one flow.
-    fn validity(&self, icmp: bool) -> EventCondition {
-        let id = if icmp || self.quick == NO_QUICK_WAY { EVERY_PACKET } else { RULES_CHANGED };
-        EventCondition { id, argument: u64::from(self.version) }
+    /// Records what the flow's packets have in common, if they have. ICMP messages are of several kinds in one flow; without
+    /// state, or with a strict look at TCP, each packet counts for itself.
+    #[cold]
+    fn note(&self, packet: &mut PacketView<'_>, state: &State, verdict: Verdict) {
+        packet.note_event(self.validity());
+        let denied = state.action == 1 + Action::Deny as u8;
+        match verdict {
+            Verdict::Forward if state.quick == self.quick => {}
+            Verdict::Drop(DropReason::FirewallDenied | DropReason::FirewallDefault)
+                if denied && !is_icmp(packet.meta().protocol) =>
+            {
+                packet.note_function(REFUSED);
+            }
+            _ => packet.differs(),
+        }
+    }
+
+    /// The event that makes what is recorded now stale.
+    fn validity(&self) -> EventCondition {
+        let argument = u64::from(self.version);
+        EventCondition { id: RULES_CHANGED, argument, cause: Cause::Command }
     }
 
     fn raise_version(&mut self) {

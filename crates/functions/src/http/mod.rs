@@ -19,8 +19,8 @@ use http::{Exchange, Side};
 use nf::config::ConfigError;
 use nf::stream::{StreamEvent, StreamEventKind};
 use nf::{
-    Access, Affinity, Attribute, BufferSpec, Context, Descriptor, EndReason, EventCondition, Maturity,
-    NetworkFunction, PacketView, Scaling, Setup, Shared, Verdict,
+    Access, Affinity, Attribute, BufferSpec, Context, Descriptor, EndReason, Maturity, NetworkFunction,
+    PacketView, Scaling, Setup, Shared, Verdict,
 };
 use packet::{Direction, DropReason};
 
@@ -136,9 +136,6 @@ mod attribute {
     pub const SMUGGLING: usize = 1;
 }
 
-/// Event that always holds: what becomes of a packet depends on what its stream brought.
-const EVERY_PACKET: u16 = 1;
-
 /// TCP's SYN (RFC 9293 3.1).
 const SYN: u8 = 2;
 
@@ -181,6 +178,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     buffers: Some(BufferSpec { count: buffer::COUNT, len_max: BUFFER_MAX, memory: BUFFER_MEMORY }),
     keeps_flows: false,
     recomputes: false,
+    consolidates: false,
     cycles_per_packet: 400,
 };
 
@@ -206,9 +204,6 @@ impl NetworkFunction for Http {
     // A29
     #[inline]
     fn process(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
-        if packet.is_recording() {
-            packet.note_event(EventCondition { id: EVERY_PACKET, argument: 0 });
-        }
         if packet.meta().tcp_flags & SYN != 0 {
             state.notes.opened = 1;
         }
@@ -224,10 +219,6 @@ impl NetworkFunction for Http {
 
     fn flow_end(&self, state: &mut State, _reason: EndReason, context: &mut Context<'_>) {
         self.finish(state, context);
-    }
-
-    fn event_holds(&self, _event: EventCondition, _state: &State) -> bool {
-        true
     }
 }
 

@@ -44,6 +44,14 @@ impl LoadBalancer {
         state.is_balanced() && matches!(self.standing(state), Standing::Lost(OnDown::Move | OnDown::Reset))
     }
 
+    /// Servers have changed since the flow's last packet, but its own is not lost.
+    #[cold]
+    pub(super) fn look_again(&self, state: &mut State) {
+        if state.is_balanced() && matches!(self.standing(state), Standing::Usable) {
+            state.generation = self.generation;
+        }
+    }
+
     /// The first packet of a direction: to a service, or not.
     fn open(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Done {
         let (source, destination) = ends(packet, context);

@@ -9,7 +9,7 @@ use super::balance::TELL_INTERVAL_MS;
 use super::config::Mode;
 use super::state::{Role, State};
 use super::tunnel::{Route, WrapError, reason};
-use super::{Done, LoadBalancer, NOT_REPLAYABLE, count_packet, counter, of_server};
+use super::{Done, LoadBalancer, count_packet, counter, of_server};
 
 impl LoadBalancer {
     /// Does to a packet what was decided for its direction.
@@ -74,7 +74,7 @@ impl LoadBalancer {
     ) -> Done {
         let server = state.server().addr;
         let route = Route { server, gue: role == Role::GUE, entropy: state.entropy, number: state.packets };
-        packet.note_function(NOT_REPLAYABLE);
+        packet.differs(); // Outer headers say the packet's length.
         match self.tunnel.wrap(packet, route) {
             Ok(oversize) => {
                 context.count(counter::OVERSIZE, u64::from(oversize));

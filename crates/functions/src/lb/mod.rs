@@ -17,7 +17,7 @@ mod tunnel;
 
 use nf::config::ConfigError;
 use nf::{
-    Access, Affinity, Context, ControlError, Descriptor, EndReason, EventCondition, Field, Maturity,
+    Access, Affinity, Cause, Context, ControlError, Descriptor, EndReason, EventCondition, Field, Maturity,
     NetworkFunction, PacketView, Scaling, Setup, Shared, StateFunction, Verdict,
 };
 use packet::DropReason;
@@ -62,10 +62,7 @@ mod of_server {
 const SERVER_LOST: u16 = 1;
 
 /// The state function that counts a packet (S24).
-const COUNT: StateFunction = StateFunction { id: 1, access: Access::Ignore };
-
-/// Marks that what was recorded does not hold for other packets: outer headers say the packet's length.
-const NOT_REPLAYABLE: StateFunction = StateFunction { id: u16::MAX, access: Access::Write };
+const COUNT: StateFunction = StateFunction { id: 1, access: Access::Ignore, reads: &[] };
 
 static DESCRIPTOR: Descriptor = Descriptor {
     name: "lb",
@@ -104,6 +101,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     stream: false,
     keeps_flows: false,
     recomputes: true,
+    consolidates: true,
     cycles_per_packet: 50,
 };
 
@@ -139,7 +137,8 @@ impl NetworkFunction for LoadBalancer {
         };
         state.over = u8::from(context.connection().is_over());
         if packet.is_recording() {
-            note(packet, state);
+            let settled = state.role(context.direction()) != Role::OPEN && state.announcing == 0;
+            note(packet, state, settled && done.is_ok());
         }
         match done {
             Ok(()) => Verdict::Forward,
@@ -157,19 +156,18 @@ impl NetworkFunction for LoadBalancer {
         state.generation = 0; // Generations are an instance's own.
     }
 
-    fn state_function(
-        &self,
-        id: u16,
-        packet: &mut PacketView<'_>,
-        state: &mut State,
-        context: &mut Context<'_>,
-    ) {
+    #[inline(always)]
+    fn state_function(&self, id: u16, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) {
         if id != COUNT.id {
             return;
         }
         state.packets += 1;
         state.over = u8::from(context.connection().is_over());
-        match state.role(context.direction()) {
+        let role = state.role(context.direction());
+        if role != Role::PASS && state.generation != self.generation {
+            self.look_again(state);
+        }
+        match role {
             role if role.is_to_server() => {
                 count_packet(context, state.number, of_server::PACKETS, packet.ip_len())
             }
@@ -195,12 +193,16 @@ impl NetworkFunction for LoadBalancer {
     }
 }
 
-/// Records what the flow's packets have in common beside their header actions.
+/// Records what the flow's packets have in common beside their header actions, if this one is `like_others`.
 #[cold]
-fn note(packet: &mut PacketView<'_>, state: &State) {
+fn note(packet: &mut PacketView<'_>, state: &State, like_others: bool) {
     packet.note_function(COUNT);
     if state.is_balanced() {
-        packet.note_event(EventCondition { id: SERVER_LOST, argument: u64::from(state.number) });
+        let argument = u64::from(state.number);
+        packet.note_event(EventCondition { id: SERVER_LOST, argument, cause: Cause::Command });
+    }
+    if !like_others {
+        packet.differs();
     }
 }
 

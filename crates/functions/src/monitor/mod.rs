@@ -5,7 +5,7 @@
 use nf::config::{ConfigError, Nanos};
 use nf::{
     Access, Affinity, Context, Descriptor, EndReason, Field, Maturity, NetworkFunction, PacketView, Scaling,
-    Setup, Shared, Verdict,
+    Setup, Shared, StateFunction, Verdict,
 };
 use packet::parse::protocol;
 use packet::{Class, Direction, FlowHasher, FlowKey, Meta};
@@ -81,6 +81,9 @@ mod end_reason {
     pub const LACK_OF_RESOURCES: u8 = 5;
 }
 
+/// The state function that counts a packet: all that a monitor does.
+const SEE: StateFunction = StateFunction { id: 1, access: Access::Ignore, reads: &[Field::TcpFlags] };
+
 static DESCRIPTOR: Descriptor = Descriptor {
     name: "monitor",
     aliases: &["flow-monitor"],
@@ -121,6 +124,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     stream: false,
     keeps_flows: false,
     recomputes: true,
+    consolidates: true,
     cycles_per_packet: 25,
 };
 
@@ -153,28 +157,18 @@ impl NetworkFunction for Monitor {
     // B24, A29
     #[inline(always)]
     fn process(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
-        let meta = packet.meta();
-        let bytes = packet.ip_len() as u64;
-        let traffic = traffic(meta.protocol);
-        context.count(counter::PACKETS + traffic, 1);
-        context.count(counter::BYTES + traffic, bytes);
-        if meta.class == Class::IcmpError && is_related(meta, &context.flow().key) {
-            // It is about the flow, but has a protocol and ends of its own: no packet of the flow (RFC 7011 2).
-            context.count(counter::ICMP_ERRORS, 1);
-            return Verdict::Forward;
+        if packet.is_recording() {
+            packet.note_function(SEE);
         }
-        if state.is_new() {
-            self.begin(packet, state, context);
-        }
-        if !state.is_watched() {
-            return Verdict::Forward;
-        }
-        let (direction, now_ns) = (context.direction(), context.now_ns());
-        if state.is_due(direction, now_ns, self.active_timeout_ns) {
-            report_active(state, context);
-        }
-        state.count(packet, direction, now_ns, bytes);
+        self.see(packet, state, context);
         Verdict::Forward
+    }
+
+    #[inline(always)]
+    fn state_function(&self, id: u16, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) {
+        if id == SEE.id {
+            self.see(packet, state, context);
+        }
     }
 
     fn flow_end(&self, state: &mut State, reason: EndReason, context: &mut Context<'_>) {
@@ -191,6 +185,32 @@ impl NetworkFunction for Monitor {
 }
 
 impl Monitor {
+    /// Counts a packet.
+    #[inline(always)]
+    fn see(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) {
+        let meta = packet.meta();
+        let bytes = packet.ip_len() as u64;
+        let traffic = traffic(meta.protocol);
+        context.count(counter::PACKETS + traffic, 1);
+        context.count(counter::BYTES + traffic, bytes);
+        if meta.class == Class::IcmpError && is_related(meta, &context.flow().key) {
+            // It is about the flow, but has a protocol and ends of its own: no packet of the flow (RFC 7011 2).
+            context.count(counter::ICMP_ERRORS, 1);
+            return;
+        }
+        if state.is_new() {
+            self.begin(packet, state, context);
+        }
+        if !state.is_watched() {
+            return;
+        }
+        let (direction, now_ns) = (context.direction(), context.now_ns());
+        if state.is_due(direction, now_ns, self.active_timeout_ns) {
+            report_active(state, context);
+        }
+        state.count(packet, direction, now_ns, bytes);
+    }
+
     /// The first packet of the flow that comes here: is the flow to be watched, and between which ends does it run?
     #[inline(never)]
     fn begin(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) {

@@ -25,7 +25,7 @@ impl Nat {
             return Verdict::Forward;
         }
         if !may_be_of(state, context) {
-            return self.spoofed(context);
+            return self.spoofed(packet, context);
         }
         match self.translate_error(packet, state, context) {
             Ok(verdict) => {

@@ -130,6 +130,7 @@ const DESCRIPTOR: &Descriptor = &Descriptor {
     stream: false,
     keeps_flows: true,
     recomputes: false,
+    consolidates: true,
     cycles_per_packet: 40,
 };
 
@@ -182,7 +183,7 @@ impl NetworkFunction for Nat {
         }
         let side = context.side();
         if !goes_its_way(context) || (side == Side::Outside && !is_for(packet, state.external.addr)) {
-            return self.spoofed(context);
+            return self.spoofed(packet, context);
         }
         context.keep_flow_ms(self.keep.ms(side, state.class, context.connection()));
         let (end, to) = match side {
@@ -231,7 +232,8 @@ impl Nat {
 
     /// A packet of a known flow came from where its flow never goes.
     #[cold]
-    fn spoofed(&self, context: &mut Context<'_>) -> Verdict {
+    fn spoofed(&self, packet: &mut PacketView<'_>, context: &mut Context<'_>) -> Verdict {
+        packet.differs();
         context.count(counter::SPOOFED, 1);
         Verdict::Drop(DropReason::NatFiltered)
     }

@@ -18,6 +18,22 @@ impl Nat {
         state: &mut State,
         context: &mut Context<'_>,
     ) -> Verdict {
+        let opens = state.flags == 0;
+        let verdict = self.process_any(packet, state, context);
+        // What comes from outside keeps the flow that it opens, and no other (RFC 4787 REQ-6).
+        let settled = state.has(State::PLAIN | State::PASS) && !(opens && context.side() == Side::Outside);
+        if !settled {
+            packet.differs();
+        }
+        verdict
+    }
+
+    fn process_any(
+        &self,
+        packet: &mut PacketView<'_>,
+        state: &mut State,
+        context: &mut Context<'_>,
+    ) -> Verdict {
         if state.flags == 0 {
             return self.open(packet, state, context);
         }
@@ -31,7 +47,7 @@ impl Nat {
             return Verdict::Forward;
         }
         if !may_be_of(state, context) {
-            return self.spoofed(context);
+            return self.spoofed(packet, context);
         }
         if state.has(State::HAIRPIN) {
             return self.process_hairpin(keep_ms, packet, state, context);
@@ -50,7 +66,7 @@ impl Nat {
         context: &mut Context<'_>,
     ) -> Verdict {
         if !is_for(packet, state.external.addr) {
-            return self.spoofed(context);
+            return self.spoofed(packet, context);
         }
         if !self.still_owns(state.internal, state.item, context) {
             return self.reopen(packet, state, context);

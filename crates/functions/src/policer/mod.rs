@@ -14,8 +14,8 @@ use std::num::NonZeroU8;
 
 use nf::config::{ConfigError, Quantity};
 use nf::{
-    Access, Affinity, Attribute, Context, ControlError, Descriptor, EventCondition, Field, Maturity,
-    MeterKey, NetworkFunction, PacketView, Scaling, Setup, Shared, Verdict,
+    Access, Affinity, Attribute, Context, ControlError, Descriptor, Field, Maturity, MeterKey,
+    NetworkFunction, PacketView, Scaling, Setup, Shared, Verdict,
 };
 use packet::{Addr, DropReason, Side};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -77,9 +77,6 @@ const BYTES_MAX: u64 = 1 << 30;
 /// The table of meters.
 const METERS: usize = 0;
 
-/// Event that always holds: what becomes of a packet depends on the time at which it comes.
-const EVERY_PACKET: u16 = 1;
-
 static DESCRIPTOR: Descriptor = Descriptor {
     name: "policer",
     aliases: &["police", "rate-limit", "RateLimit"],
@@ -111,6 +108,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     buffers: None,
     keeps_flows: false,
     recomputes: true,
+    consolidates: false,
     cycles_per_packet: 30,
 };
 
@@ -148,9 +146,6 @@ impl NetworkFunction for Policer {
     // S27
     #[inline(always)]
     fn process(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
-        if packet.is_recording() {
-            packet.note_event(EventCondition { id: EVERY_PACKET, argument: 0 });
-        }
         let measured = if self.plain {
             let (levels, bytes) = (&mut state.levels[context.side() as usize], packet.ip_len() as u64);
             Ok((self.colour(levels, bytes, context.now_ns(), Colour::Green), bytes))
@@ -164,10 +159,6 @@ impl NetworkFunction for Policer {
         context.count(counter::PACKETS + colour as usize, 1);
         context.count(counter::BYTES + colour as usize, bytes);
         if self.passes[colour as usize] { Verdict::Forward } else { self.act(colour, packet, context) }
-    }
-
-    fn event_holds(&self, _event: EventCondition, _state: &State) -> bool {
-        true
     }
 
     /// Buckets of connections are in their flows' states; others are shared.

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use nf::config::ConfigError;
 use nf::{
-    Access, Affinity, Context, Descriptor, EventCondition, Field, Maturity, NetworkFunction, PacketView,
-    Scaling, Setup, Shared, Verdict,
+    Access, Affinity, Context, Descriptor, Field, Maturity, NetworkFunction, PacketView, Scaling, Setup,
+    Shared, Verdict,
 };
 use packet::parse::protocol;
 use packet::{Class, DropReason, Endpoint, FlowHasher, Side};
@@ -75,9 +75,6 @@ mod counter {
 /// So long a rate above the threshold is borne with before it is a flood: a second's worth of datagrams.
 const FLOOD_NS: u64 = 1_000_000_000;
 
-/// Event that always holds: what becomes of a packet depends on what others recorded, and when.
-const EVERY_PACKET: u16 = 1;
-
 /// Keeps the members' hash apart from other uses of the run's seed.
 const MEMBER_SALT: u64 = 0x7768_6974_656c_6973;
 
@@ -118,6 +115,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     buffers: None,
     keeps_flows: false,
     recomputes: false,
+    consolidates: false,
     cycles_per_packet: 60,
 };
 
@@ -156,9 +154,6 @@ impl NetworkFunction for Whitelist {
     // S26
     #[inline(always)]
     fn process(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
-        if packet.is_recording() {
-            packet.note_event(EventCondition { id: EVERY_PACKET, argument: 0 });
-        }
         let meta = packet.meta();
         if meta.protocol != protocol::UDP {
             return if self.drops_others { self.other(packet, state, context) } else { Verdict::Forward };
@@ -176,10 +171,6 @@ impl NetworkFunction for Whitelist {
             return Verdict::Forward;
         }
         self.arrival(packet, state, context)
-    }
-
-    fn event_holds(&self, _event: EventCondition, _state: &State) -> bool {
-        true
     }
 }
 

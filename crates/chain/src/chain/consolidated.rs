@@ -1,0 +1,275 @@
+//! The fast path: packets that are known to be treated as one before them was follow a rule instead of walking through the
+//! chain (B3, B6).
+//!
+//! A packet walks alone and is recorded (`walk`); what all functions recorded is consolidated into a program, which many flows
+//! share, and into the flow's own values, its rule. Packets that follow the same program form groups, and go through its steps
+//! together (`follow_rules`). Whatever else a flow's packet walks for (a FIN, a fragment, an ICMP error) may change what functions think
+//! of the flow, and ends its rules (B10).
+
+use nf::record::Header;
+use nf::stage::{Env, Group, Load, Stage};
+use nf::{Connection, Recording, Verdict};
+use packet::parse::{self, protocol};
+use packet::{Class, Direction, Endpoint, Meta, NewEnds, Packet, Side};
+
+use super::cross::Crossing;
+use super::{Chain, Run};
+use crate::program::{Draft, ProgramId, Programs, Step};
+use crate::rules::{EVENTS_MAX, Likeness};
+
+/// What a chain needs that consolidates.
+pub(super) struct Consolidation {
+    programs: Programs,
+    /// Where programs are written.
+    draft: Draft,
+    /// By function: what it did to the packet that is recorded; none if it has to see every packet.
+    recordings: Vec<Option<Recording>>,
+    /// Whether a packet is being recorded, and what happened to it can be told of others.
+    recording: bool,
+    repeats: bool,
+    /// How long the functions that need not see every packet keep the flow for it.
+    keep_ms: u32,
+    /// A packet whose flow's events were looked at, and do not hold.
+    reviewed: Option<u64>,
+}
+
+/// What was before a packet was recorded.
+pub(super) struct Begun {
+    side: Side,
+    like: Likeness,
+    ends: (Endpoint, Endpoint),
+}
+
+impl Consolidation {
+    /// None if every function has to see every packet.
+    pub fn new(stages: &[Box<dyn Stage>]) -> Option<Consolidation> {
+        // What streams bring is every packet's own.
+        let takes_part = |stage: &dyn Stage| stage.descriptor().consolidates && !stage.descriptor().stream;
+        if !stages.iter().any(|stage| takes_part(&**stage)) {
+            return None;
+        }
+        Some(Consolidation {
+            programs: Programs::default(),
+            draft: Draft::default(),
+            recordings: stages.iter().map(|stage| takes_part(&**stage).then(Recording::for_rules)).collect(),
+            recording: false,
+            repeats: true,
+            keep_ms: 0,
+            reviewed: None,
+        })
+    }
+
+    /// Whether this packet's flow was reviewed for it.
+    pub fn is_reviewed(&self, meta: &Meta) -> bool {
+        self.reviewed == Some(meta.transit.sequence)
+    }
+
+    /// Where this function's doings are recorded, if they are.
+    pub fn recording_of(&mut self, stage: usize) -> Option<&mut Recording> {
+        if self.recording { self.recordings.get_mut(stage)?.as_mut() } else { None }
+    }
+}
+
+impl Chain {
+    /// The packet, which has joined its flow, is recorded from here on, if it could be treated as others; else what was known of its
+    /// flow counts no more.
+    pub(super) fn begin_recording(&mut self, packet: &Packet, is_observed: bool) -> Option<Begun> {
+        let like = self.likeness(packet).filter(|_| !is_observed);
+        let meta = packet.meta();
+        let Some(like) = like else {
+            self.flows.forget_rules(meta.transit.flow);
+            return None;
+        };
+        let consolidation = self.consolidation.as_mut()?;
+        self.fast_path.recorded += 1;
+        consolidation.recordings.iter_mut().flatten().for_each(Recording::clear);
+        (consolidation.recording, consolidation.repeats, consolidation.keep_ms) = (true, true, 0);
+        Some(Begun { side: meta.transit.side, like, ends: parse::ends(packet) })
+    }
+
+    /// What a packet that has joined its flow has in common with others that could be treated alike; none if none could.
+    pub(super) fn likeness(&self, packet: &Packet) -> Option<Likeness> {
+        let meta = packet.meta();
+        let header = self.flows.records.header(meta.transit.flow);
+        let connection = Connection::from_phase(meta.transit.phase);
+        let like = Likeness::new(meta, header.key != meta.key, connection);
+        let is_ordinary = meta.class == Class::Whole && like.is_ordinary();
+        (is_ordinary && !header.has(Header::FLAG_TURNS)).then_some(like)
+    }
+
+    /// Something happened to the packet that need not happen to others: it is recorded no further.
+    pub(super) fn stop_recording(&mut self) {
+        if let Some(consolidation) = &mut self.consolidation {
+            (consolidation.recording, consolidation.repeats) = (false, false);
+        }
+    }
+
+    /// The packet is through all functions: whether what was recorded holds for others like it.
+    pub(super) fn end_recording(&mut self, packet: &Packet) -> bool {
+        let Some(consolidation) = &mut self.consolidation else { return false };
+        consolidation.recording = false;
+        let transit = &packet.meta().transit;
+        let header = self.flows.records.header(transit.flow);
+        consolidation.repeats && !transit.realias && (!self.joining.tags || transit.tags == header.tags)
+    }
+
+    /// Makes a rule of what was recorded of a packet that is settled, if its flow lives and the packet was what its verdict says.
+    pub(super) fn conclude(
+        &mut self,
+        begun: &Begun,
+        (record, direction): (u32, Direction),
+        protocol: u8,
+        verdict: Verdict,
+        repeats: bool,
+    ) {
+        let header = self.flows.records.header(record);
+        if !header.has(Header::FLAG_LIVE) || !header.has(Header::FLAG_ACCEPTED) {
+            return;
+        }
+        let made = if repeats { self.make_rule(begun, protocol, verdict) } else { None };
+        let (Some(consolidation), Some(rules)) = (&self.consolidation, &mut self.flows.rules) else { return };
+        let recordings = consolidation.recordings.iter().zip(0..);
+        let events = recordings
+            .flat_map(|(recording, stage)| Some((&recording.as_ref()?.events, stage)))
+            .flat_map(|(events, stage)| events.iter().map(move |&event| (stage, event)));
+        match made {
+            Some((program, ends)) if events.clone().count() <= EVENTS_MAX => {
+                let values = (program, ends, consolidation.keep_ms);
+                rules.set(record, direction, begun.like, values, events);
+            }
+            _ => {
+                self.fast_path.failed += 1;
+                rules.give_up(record, direction, begun.like);
+            }
+        }
+    }
+
+    fn make_rule(&mut self, begun: &Begun, protocol: u8, verdict: Verdict) -> Option<(ProgramId, NewEnds)> {
+        let consolidation = self.consolidation.as_mut()?;
+        let count = self.stages.len();
+        let from_inside = begun.side == Side::Inside;
+        let path = (0..count).map(|step| if from_inside { step } else { count - 1 - step });
+        let Consolidation { draft, recordings, programs, .. } = consolidation;
+        draft.begin(begun.side);
+        draft.write(path, &self.stages, recordings, verdict)?;
+        if matches!(protocol, protocol::ICMP | protocol::ICMPV6) && draft.writes_both_ends() {
+            return None; // They have one identifier for both.
+        }
+        let ends = NewEnds::new(begun.ends, draft.writes());
+        Some((programs.number(draft.program())?, ends))
+    }
+
+    /// Looks at the rule that a packet would follow: if an event of it holds, it is none any more.
+    #[cold]
+    pub(super) fn review(&mut self, packet: &Packet) {
+        let Some(rules) = &mut self.flows.rules else { return };
+        let transit = &packet.meta().transit;
+        let (record, direction) = (transit.flow, transit.direction);
+        let records = &self.flows.records;
+        let holds = rules.events(record, direction).any(|(stage, event)| {
+            self.stages.get(stage).is_none_or(|stage| stage.event_holds(event, record, records))
+        });
+        if holds {
+            return rules.end(record, direction);
+        }
+        rules.renew(record, direction);
+        if let Some(consolidation) = &mut self.consolidation {
+            consolidation.reviewed = Some(transit.sequence);
+        }
+    }
+
+    /// A function is about to process a packet that is recorded: what it wants for the flow is told apart from others' wishes.
+    /// Gives these, for [`Chain::end_wishes`].
+    pub(super) fn begin_wishes(&self, packets: &mut [Packet]) -> Option<u32> {
+        let packet =
+            packets.first_mut().filter(|_| self.consolidation.as_ref().is_some_and(|c| c.recording))?;
+        Some(std::mem::take(&mut packet.meta_mut().transit.keep_ms))
+    }
+
+    /// The function at `stage` is done with it. What those want that see every packet they will say of every packet.
+    pub(super) fn end_wishes(&mut self, stage: usize, packets: &mut [Packet], before_ms: u32) {
+        let (Some(consolidation), Some(packet)) = (&mut self.consolidation, packets.first_mut()) else {
+            return;
+        };
+        let keep_ms = &mut packet.meta_mut().transit.keep_ms;
+        if consolidation.recordings[stage].is_some() {
+            consolidation.keep_ms = consolidation.keep_ms.max(*keep_ms);
+        }
+        *keep_ms = before_ms.max(*keep_ms);
+    }
+
+    /// Takes packets, which are `load`, through the steps of the program that the rules of all their flows name.
+    #[inline(never)]
+    pub(super) fn follow_rules(
+        &mut self,
+        program: ProgramId,
+        crossing: &mut Crossing,
+        packets: &mut [Packet],
+        verdicts: &mut [Verdict],
+        run: &mut Run<'_, '_>,
+    ) {
+        // It is back in its place before anything could ask for another one: programs are made for packets that walk.
+        self.fast_path.packets += crossing.load.packets;
+        let Some(consolidation) = &mut self.consolidation else { return };
+        let programs = std::mem::take(&mut consolidation.programs);
+        for step in programs.steps(program) {
+            self.take_step(step, crossing, packets, verdicts, run);
+        }
+        if let Some(consolidation) = &mut self.consolidation {
+            consolidation.programs = programs;
+        }
+    }
+
+    #[inline(always)]
+    fn take_step(
+        &mut self,
+        step: &Step,
+        crossing: &mut Crossing,
+        packets: &mut [Packet],
+        verdicts: &mut [Verdict],
+        run: &mut Run<'_, '_>,
+    ) {
+        let &mut Crossing { side, load, .. } = crossing;
+        match *step {
+            Step::Pass(stage) => self.stages[stage].pass(load, 0),
+            Step::Functions(stage, ref functions) => {
+                let made = self.effects.made.len();
+                let started = self.options.cycles.map(|cycles| cycles());
+                let env =
+                    Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: run.pool };
+                let mut group = Group {
+                    packets,
+                    verdicts,
+                    side,
+                    load,
+                    parted: false,
+                    env,
+                    deliveries: nf::stream::Deliveries::default(),
+                    recording: None,
+                };
+                self.stages[stage].run_functions(&mut group, functions.as_slice());
+                self.count_cycles(stage, started);
+                self.answer_all(made, packets, run);
+            }
+            Step::Process(stage) => self.take_through(stage, crossing, packets, verdicts, run),
+            Step::Rewrite { known } => {
+                let Some(rules) = &self.flows.rules else { return };
+                for (packet, verdict) in packets.iter_mut().zip(verdicts.iter_mut()) {
+                    let transit = &packet.meta().transit;
+                    let rule = rules.get(transit.flow, transit.direction);
+                    if *verdict == Verdict::Forward
+                        && let Some(rule) = rule
+                        && packet.set_ends(&rule.ends, known).is_err()
+                    {
+                        *verdict = Verdict::Drop(packet::DropReason::Internal);
+                    }
+                }
+            }
+            Step::Drop(stage, reason) => {
+                let forwarded = verdicts.iter_mut().filter(|verdict| **verdict == Verdict::Forward);
+                forwarded.for_each(|verdict| *verdict = Verdict::Drop(reason));
+                self.stages[stage].pass(Load::default(), load.packets);
+            }
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! What is done with packets in place of a walk through the chain, but for the values, which are each flow's own: few programs
+//! serve all flows (B5, B6).
+
+use nf::stage::Stage;
+use nf::{Cause, Field, HeaderAction, Recording, Verdict};
+use packet::{DropReason, End, Endpoint, Side};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Programs of a chain at most; a walk that would need another one is not made a rule.
+pub(crate) const PROGRAMS_MAX: usize = 1024;
+
+/// The number of a program, with a bit for those of which rules are looked at before every packet, and one for those whose
+/// packets form groups of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(transparent)]
+pub(crate) struct ProgramId(u16);
+
+impl ProgramId {
+    const WATCHED: u16 = 1 << 15;
+    const APART: u16 = 1 << 14;
+
+    /// Whether packets follow it as long as the rule is not touched.
+    #[inline(always)]
+    pub fn is_unwatched(self) -> bool {
+        self.0 & ProgramId::WATCHED == 0
+    }
+
+    fn index(self) -> usize {
+        usize::from(self.0 & !(ProgramId::WATCHED | ProgramId::APART))
+    }
+}
+
+/// What is to be done with a packet of a known flow: it follows a program, or one of these. Numbers that no program has, for they
+/// are compared for every packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(transparent)]
+pub(crate) struct Course(u16);
+
+impl Course {
+    /// It walks through the chain.
+    pub const WALK: Course = Course(u16::MAX);
+    /// It walks alone, and is recorded.
+    pub const RECORD: Course = Course(u16::MAX - 1);
+    /// The rule that there is is looked at first: a command, or every packet, may have ended it.
+    pub const REVIEW: Course = Course(u16::MAX - 2);
+
+    /// It follows this program.
+    #[inline(always)]
+    pub const fn follow(program: ProgramId) -> Course {
+        Course(program.0)
+    }
+
+    /// The program that it follows, if it follows one.
+    #[inline(always)]
+    pub fn program(self) -> Option<ProgramId> {
+        (self.0 < Course::REVIEW.0).then_some(ProgramId(self.0))
+    }
+
+    /// Whether such packets may be in one group with others that walk or follow programs: those who see every packet may feel the
+    /// order of packets, and so do functions' sets and meters.
+    #[inline(always)]
+    pub fn mixes(self) -> bool {
+        self == Course::WALK || self.is_alone_to_itself()
+    }
+
+    /// Whether what such a packet does matters to its own flow only.
+    #[inline(always)]
+    pub fn is_alone_to_itself(self) -> bool {
+        self.0 & (ProgramId::WATCHED | ProgramId::APART) == 0
+    }
+
+    /// Whether it is that of packets of a program that is not looked at.
+    #[inline(always)]
+    pub fn is_plain_follow(self) -> bool {
+        ProgramId(self.0).is_unwatched()
+    }
+}
+
+const _: () = assert!(PROGRAMS_MAX < (ProgramId::APART - 3) as usize, "courses have numbers of their own");
+
+/// Steps in the order in which packets take them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Program {
+    /// The side that the packets entered by.
+    side: Side,
+    steps: Vec<Step>,
+    /// Whether an event may come by any packet.
+    watched: bool,
+    /// Whether the order may be felt in which packets of several flows go through.
+    apart: bool,
+}
+
+/// A step of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// This function only counts the packet.
+    Pass(usize),
+    /// Of this function, these state functions run.
+    Functions(usize, Batch),
+    /// This function, which cannot be consolidated, processes it.
+    Process(usize),
+    /// The packet gets its new ends; `known`: those that it has are those that it came with.
+    Rewrite {
+        /// Whether no function that sees every packet had it before.
+        known: bool,
+    },
+    /// This function, which has counted it, drops it.
+    Drop(usize, DropReason),
+}
+
+/// State functions of one function, by their numbers, in order (B18, B19).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Batch {
+    ids: [u16; BATCH_MAX],
+    len: u8,
+}
+
+/// State functions of one function and packet at most; a walk with more is not made a rule.
+const BATCH_MAX: usize = 4;
+
+impl Batch {
+    fn of(recording: &Recording) -> Option<Batch> {
+        let (mut ids, len) = ([0; BATCH_MAX], recording.functions.len());
+        for (id, function) in ids.get_mut(..len)?.iter_mut().zip(&recording.functions) {
+            *id = function.id;
+        }
+        Some(Batch { ids, len: len as u8 })
+    }
+
+    /// Their numbers.
+    #[inline]
+    pub fn as_slice(&self) -> &[u16] {
+        self.ids.get(..usize::from(self.len)).unwrap_or_default()
+    }
+}
+
+/// The programs of a chain.
+#[derive(Default)]
+pub(crate) struct Programs(Vec<Program>);
+
+impl Programs {
+    /// The number of a program, new or known; none if there are too many.
+    pub fn number(&mut self, program: &Program) -> Option<ProgramId> {
+        let index = match self.0.iter().position(|known| known == program) {
+            Some(index) => index,
+            None if self.0.len() == PROGRAMS_MAX => return None,
+            None => {
+                self.0.push(program.clone());
+                self.0.len() - 1
+            }
+        };
+        let flag = |set: bool, flag: u16| if set { flag } else { 0 };
+        let Program { watched, apart, .. } = *program;
+        Some(ProgramId(index as u16 | flag(watched, ProgramId::WATCHED) | flag(apart, ProgramId::APART)))
+    }
+
+    /// The steps of a program; none if there is no such program.
+    #[inline]
+    pub fn steps(&self, id: ProgramId) -> &[Step] {
+        self.0.get(id.index()).map_or(&[], |program| &program.steps)
+    }
+}
+
+/// A program while it is written, and what its flow's packets have written into them. Its memory is used again.
+#[derive(Default)]
+pub(crate) struct Draft {
+    program: Program,
+    writes: Vec<(End, Endpoint)>,
+}
+
+impl Draft {
+    /// Begins anew, for packets that entered by this side.
+    pub fn begin(&mut self, side: Side) {
+        self.writes.clear();
+        let mut steps = std::mem::take(&mut self.program.steps);
+        steps.clear();
+        self.program = Program { side, steps, ..Program::default() };
+    }
+
+    /// Writes what packets are to go through that are treated as the one that was recorded; none if its walk cannot stand for
+    /// others. `path` has the functions, in order; `verdict` is what they decided.
+    pub fn write(
+        &mut self,
+        path: impl Iterator<Item = usize>,
+        stages: &[Box<dyn Stage>],
+        recordings: &[Option<Recording>],
+        verdict: Verdict,
+    ) -> Option<()> {
+        let Draft { program, writes } = self;
+        let mut rewrite_at = None;
+        for stage in path {
+            let Some(recording) = recordings.get(stage)? else {
+                if stages[stage].descriptor().writes.iter().any(|&field| moves_ends(field)) {
+                    return None;
+                }
+                program.steps.push(Step::Process(stage));
+                program.apart = true;
+                continue;
+            };
+            if !recording.repeats() {
+                return None;
+            }
+            program.watched |= recording.events.iter().any(|event| event.cause == Cause::Packet);
+            program.steps.push(if recording.functions.is_empty() {
+                Step::Pass(stage)
+            } else {
+                program.apart |= stages[stage].shared().is_order_felt();
+                Step::Functions(stage, Batch::of(recording)?)
+            });
+            for action in &recording.actions {
+                match *action {
+                    HeaderAction::Forward => {}
+                    // What was written before is in the packets that every one of those functions saw since.
+                    HeaderAction::SetEnd(end, to) if !seen_since(program, rewrite_at) => {
+                        writes.push((end, to));
+                        rewrite_at = Some(program.steps.len());
+                    }
+                    HeaderAction::Drop(reason) => program.steps.push(Step::Drop(stage, reason)),
+                    _ => return None,
+                }
+            }
+            if matches!(program.steps.last(), Some(Step::Drop(..))) {
+                break;
+            }
+        }
+        // One that a function dropped that sees every packet did not come to those behind.
+        let dropped = matches!(program.steps.last(), Some(Step::Drop(..)));
+        if dropped != (verdict != Verdict::Forward) || self.is_read(recordings) {
+            return None;
+        }
+        if let Some(at) = rewrite_at {
+            let steps = &mut self.program.steps;
+            let known = !steps[..at].iter().any(|step| matches!(step, Step::Process(_)));
+            steps.insert(at, Step::Rewrite { known });
+        }
+        Some(())
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// The ends that were written, in order.
+    pub fn writes(&self) -> impl Iterator<Item = (End, Endpoint)> {
+        self.writes.iter().copied()
+    }
+
+    /// Whether both ends were.
+    pub fn writes_both_ends(&self) -> bool {
+        self.writes.first().is_some_and(|&(first, _)| self.writes().any(|(end, _)| end != first))
+    }
+
+    /// Whether a state function reads what was written: it runs before or behind all writes, not where its function stood.
+    fn is_read(&self, recordings: &[Option<Recording>]) -> bool {
+        let written = |field: Field| {
+            let end = match field {
+                Field::SourceAddress | Field::SourcePort => End::Source,
+                Field::DestinationAddress | Field::DestinationPort => End::Destination,
+                _ => return false,
+            };
+            self.writes().any(|(written, _)| written == end)
+        };
+        let mut functions = recordings.iter().flatten().flat_map(|recording| &recording.functions);
+        functions.any(|function| function.reads.iter().any(|&field| written(field)))
+    }
+}
+
+/// Whether a function sees the packets behind step `at`, of those that see every packet.
+fn seen_since(program: &Program, at: Option<usize>) -> bool {
+    at.is_some_and(|at| program.steps[at..].iter().any(|step| matches!(step, Step::Process(_))))
+}
+
+/// Whether a function that writes it changes ends, or where they stand.
+fn moves_ends(field: Field) -> bool {
+    matches!(
+        field,
+        Field::SourceAddress
+            | Field::DestinationAddress
+            | Field::SourcePort
+            | Field::DestinationPort
+            | Field::Encapsulation
+    )
+}

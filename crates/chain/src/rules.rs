@@ -1,0 +1,232 @@
+//! What is known of flows' packets beside their records: a rule for each direction that stands for the walk through the chain
+//! (B6), and the events that end it (B7). A rule is of this chain and table only: a flow that moves is recorded anew.
+
+use nf::{Cause, Connection, EventCondition};
+use packet::memory::{OutOfMemory, Part, Slots};
+use packet::{Direction, Meta, NewEnds};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::program::{Course, ProgramId};
+
+/// Events that a rule can have; a walk with more is not made a rule.
+pub(crate) const EVENTS_MAX: usize = 4;
+
+/// Packets that walk after one of which no rule could be made, before another one is recorded; twice as many the next time, up to
+/// so many times.
+const WALKS_MIN: u16 = 8;
+const WALKS_DOUBLED_MAX: u8 = 7;
+
+/// Versions stand in stamps' upper halves; none is 0, which no rule has.
+const FIRST_VERSION: u64 = 1 << 32;
+
+/// Both rules of each flow, by the number of its record.
+pub(crate) struct Rules {
+    slots: Slots<[Rule; 2]>,
+    events: Part<[[Noted; EVENTS_MAX]; 2]>,
+    /// What all stamps have in common: the version, which every command raises. Rules from before hold only if none of their
+    /// events does.
+    common: u64,
+}
+
+/// What is done with packets of one direction of a flow: a cache line.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub(crate) struct Rule {
+    /// Which packets it is for; 0: it is none.
+    stamp: u64,
+    /// How long a packet keeps the flow, in milliseconds, if functions say that.
+    pub keep_ms: u32,
+    /// The ends that packets get.
+    pub ends: NewEnds,
+    /// What packets of the stamp do: follow a program, or walk.
+    course: Course,
+    /// If they walk: so many before one is recorded.
+    walks: u16,
+    /// How often none could be made in a row.
+    failures: u8,
+    spare: [u8; 5],
+}
+
+const _: () = assert!(size_of::<Rule>() == 64);
+
+/// An event that a function recorded.
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+struct Noted {
+    argument: u64,
+    id: u16,
+    stage: u16,
+    /// 0: there is none; 1: it may come by a command; 2: by a packet.
+    cause: u8,
+    spare: [u8; 3],
+}
+
+/// What a packet must have in common with the one that was recorded, beside flow and direction; with the version, a stamp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Likeness(u64);
+
+/// TCP flags that change a connection: FIN, SYN, RST.
+pub(crate) const CHANGING: u8 = 7;
+
+impl Likeness {
+    /// Of a packet whose key is the flow's alias, or not, and that has brought the connection to this.
+    #[inline(always)]
+    pub fn new(meta: &Meta, by_alias: bool, connection: Connection) -> Likeness {
+        let (side, flags) = (meta.transit.side as u64, u64::from(meta.tcp_flags & CHANGING));
+        Likeness(u64::from(connection.phase()) | side << 8 | u64::from(by_alias) << 9 | flags << 16)
+    }
+
+    /// Whether the packet could be treated as others: it does not change a connection.
+    #[inline(always)]
+    pub fn is_ordinary(self) -> bool {
+        self.0 >> 16 == 0
+    }
+}
+
+impl Rules {
+    pub fn new(flows_max: u32) -> Result<Option<Rules>, OutOfMemory> {
+        let Some(events) = Part::at(size_of::<[Rule; 2]>()) else { return Ok(None) };
+        let len = size_of::<[Rule; 2]>() + size_of::<[[Noted; EVENTS_MAX]; 2]>();
+        Ok(Some(Rules { slots: Slots::new(flows_max, len)?, events, common: FIRST_VERSION }))
+    }
+
+    /// Asks for a flow's rules to be brought to the cache.
+    #[inline(always)]
+    pub fn prefetch(&self, record: u32) {
+        self.slots.prefetch(record, 0);
+        self.slots.prefetch(record, size_of::<Rule>());
+    }
+
+    /// Operators gave a command.
+    pub fn raise_version(&mut self) {
+        self.common = self.common.wrapping_add(FIRST_VERSION).max(FIRST_VERSION);
+    }
+
+    /// The record is another flow's: nothing is known of it.
+    pub fn reset(&mut self, record: u32) {
+        if let Some(bytes) = self.slots.bytes_mut(record) {
+            bytes.fill(0);
+        }
+    }
+
+    /// The flow has no rules.
+    #[inline]
+    pub fn forget(&mut self, record: u32) {
+        if let Some(rules) = self.slots.head_mut(record) {
+            rules.iter_mut().for_each(|rule| rule.stamp = 0);
+        }
+    }
+
+    /// The rule for packets of a direction. It need not be one: [`Rules::course`] says which are.
+    #[inline(always)]
+    pub fn get(&self, record: u32, direction: Direction) -> Option<&Rule> {
+        Some(&self.slots.head(record)?[direction.index()])
+    }
+
+    #[inline(always)]
+    fn get_mut(&mut self, record: u32, direction: Direction) -> Option<&mut Rule> {
+        Some(&mut self.slots.head_mut(record)?[direction.index()])
+    }
+
+    /// What is to be done with such a packet.
+    #[inline(always)]
+    pub fn course(&mut self, record: u32, direction: Direction, like: Likeness) -> Course {
+        let stamp = self.common | like.0;
+        match self.get(record, direction) {
+            Some(rule) if rule.stamp == stamp && rule.course.is_plain_follow() => rule.course,
+            _ => self.seldom_course(record, direction, like),
+        }
+    }
+
+    /// The same for one for which there is no rule that could be followed at once.
+    #[inline(never)]
+    fn seldom_course(&mut self, record: u32, direction: Direction, like: Likeness) -> Course {
+        let stamp = self.common | like.0;
+        let Some(rule) = self.get_mut(record, direction).filter(|_| like.is_ordinary()) else {
+            return Course::WALK;
+        };
+        let follows = rule.course.program().is_some();
+        if rule.stamp != stamp {
+            let of_before = rule.stamp as u32 == stamp as u32 && rule.stamp != 0;
+            return if of_before && follows { Course::REVIEW } else { Course::RECORD };
+        }
+        if follows {
+            return Course::REVIEW; // It is watched.
+        }
+        rule.walks = rule.walks.saturating_sub(1);
+        if rule.walks == 0 { Course::RECORD } else { Course::WALK }
+    }
+
+    /// What packets do that have such a rule, which was looked at.
+    pub fn reviewed_course(&self, record: u32, direction: Direction) -> Course {
+        self.get(record, direction).map_or(Course::WALK, |rule| rule.course)
+    }
+
+    /// The rule was looked at, after a command: it holds on.
+    pub fn renew(&mut self, record: u32, direction: Direction) {
+        let common = self.common;
+        if let Some(rule) = self.get_mut(record, direction) {
+            rule.stamp = common | rule.stamp & u64::from(u32::MAX);
+        }
+    }
+
+    /// The rule is none any more.
+    pub fn end(&mut self, record: u32, direction: Direction) {
+        if let Some(rule) = self.get_mut(record, direction) {
+            rule.stamp = 0;
+        }
+    }
+
+    /// The events of a rule, by their functions' places.
+    pub fn events(&self, record: u32, direction: Direction) -> impl Iterator<Item = (usize, EventCondition)> {
+        let events = self
+            .slots
+            .get(record, self.events)
+            .map_or([Noted::default(); EVENTS_MAX], |both| both[direction.index()]);
+        events.into_iter().map_while(|Noted { argument, id, stage, cause, .. }| {
+            let cause = match cause {
+                0 => return None,
+                1 => Cause::Command,
+                _ => Cause::Packet,
+            };
+            Some((usize::from(stage), EventCondition { id, argument, cause }))
+        })
+    }
+
+    /// Such packets are treated so from now on. At most [`EVENTS_MAX`] events are kept.
+    pub fn set(
+        &mut self,
+        record: u32,
+        direction: Direction,
+        like: Likeness,
+        (program, ends, keep_ms): (ProgramId, NewEnds, u32),
+        events: impl Iterator<Item = (u16, EventCondition)>,
+    ) {
+        let stamp = self.common | like.0;
+        if let Some(rule) = self.get_mut(record, direction) {
+            let course = Course::follow(program);
+            *rule = Rule { stamp, keep_ms, ends, course, walks: 0, failures: 0, spare: [0; 5] };
+        }
+        let mut noted = [Noted::default(); EVENTS_MAX];
+        for (noted, (stage, event)) in noted.iter_mut().zip(events) {
+            let EventCondition { id, argument, cause } = event;
+            let cause = if cause == Cause::Command { 1 } else { 2 };
+            *noted = Noted { argument, id, stage, cause, spare: [0; 3] };
+        }
+        if let Some(events) = self.slots.get_mut(record, self.events) {
+            events[direction.index()] = noted;
+        }
+    }
+
+    /// No rule could be made of such a packet: some more of them walk before the next one is recorded.
+    pub fn give_up(&mut self, record: u32, direction: Direction, like: Likeness) {
+        let stamp = self.common | like.0;
+        if let Some(rule) = self.get_mut(record, direction) {
+            let failures = if rule.course == Course::WALK { rule.failures } else { 0 };
+            rule.stamp = stamp;
+            rule.course = Course::WALK;
+            rule.walks = WALKS_MIN << failures;
+            rule.failures = (failures + 1).min(WALKS_DOUBLED_MAX);
+        }
+    }
+}

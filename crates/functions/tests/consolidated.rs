@@ -1,0 +1,342 @@
+//! Consolidated is the chain: packets that follow rules come out, and leave everything behind, as if they had walked (B4).
+//!
+//! Random chains of all functions, and one of a test's own, on random traffic and on conversations, in batches of any size, with
+//! commands in between: bytes, verdicts, alerts, reports, counters and every flow's state are those of the plain chain.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "../../chain/tests/support/mod.rs"]
+mod support;
+
+use chain::{Options, WhenFull};
+use io::traffic::{Addresses, Generator, Payload, Prefix, Profile, Rate, Responder};
+use nf::config::ConfigError;
+use nf::record::Header;
+use nf::stage::{Stage, load};
+use nf::{
+    Access, Affinity, Cause, Context, Descriptor, EventCondition, Maturity, NetworkFunction, PacketView,
+    Registry, Scaling, Setup, Shared, StateFunction, Verdict,
+};
+use packet::{DropReason, Side, split_mix};
+use proptest::prelude::*;
+use support::bench::{Arrival, Bench, Outcome};
+use support::packets::{tcp, udp, v4};
+use support::traffic::traffic;
+
+const FLOWS: u32 = 512;
+
+/// Functions by name and configuration, each with commands.
+type Function = (&'static str, &'static str, &'static [&'static str]);
+
+const FUNCTIONS: &[Function] = &[
+    ("nat", r#"{"external": ["198.51.100.7"]}"#, &["drain 198.51.100.7", "resume 198.51.100.7"]),
+    (
+        "nat",
+        r#"{"external": ["198.51.100.1-198.51.100.2"], "filtering": "address-and-port-dependent",
+            "forwards": [{"protocol": "both", "external": "198.51.100.1:53", "internal": "10.0.0.3:53"}]}"#,
+        &[],
+    ),
+    (
+        "lb",
+        r#"{"services": [{"name": "web", "vip": "198.18.0.1", "servers": [
+            {"name": "one", "address": "198.51.100.11"}, {"name": "two", "address": "198.51.100.12", "weight": 2}]}]}"#,
+        &["server one down", "server one up", "server two drain", "weight two 1", "server two up"],
+    ),
+    (
+        "lb",
+        r#"{"services": [{"name": "dns", "vip": "192.0.2.1", "mode": "ipip", "servers": [
+            {"name": "far", "address": "198.51.100.21"}]}], "tunnel": {"source4": "192.0.2.254"}}"#,
+        &["server far down", "server far up"],
+    ),
+    (
+        "firewall",
+        r#"{"rules": "allow out\nallow in udp"}"#,
+        &["rule 1 disable", "rule 1 enable", "default allow"],
+    ),
+    ("firewall", r#"{"rules": "deny out tcp to any port 53\nallow", "tcp": "strict"}"#, &["rule 1 disable"]),
+    (
+        "firewall",
+        r#"{"rules": "allow", "stateful": false, "default": "reject"}"#,
+        &["rule 1 disable", "rule 1 enable"],
+    ),
+    ("monitor", r#"{"active_timeout": "20ms"}"#, &[]),
+    ("monitor", r#"{"sample": 2}"#, &[]),
+    (
+        "policer",
+        r#"{"rate": "20kbps", "yellow": {"remark": "af12"}, "burst": "2KB", "excess_burst": "2KB"}"#,
+        &["rate 100kbps"],
+    ),
+    ("whitelist", r#"{"protect": "inside"}"#, &[]),
+    ("http", r#"{"methods": ["GET", "POST"], "anomalies": "alert"}"#, &[]),
+    ("quota", "", &[]),
+    ("quota", "", &[]),
+];
+
+/// Lets so many packets of a flow pass, by what a state function counts and an event says: SpeedyBox's DoS preventer.
+struct Quota;
+
+const PACKETS_MAX: u32 = 9;
+const COUNT: StateFunction = StateFunction { id: 3, access: Access::Ignore, reads: &[] };
+const REFUSE: StateFunction = StateFunction { id: 4, access: Access::Ignore, reads: &[] };
+const USED_UP: EventCondition = EventCondition { id: 1, argument: PACKETS_MAX as u64, cause: Cause::Packet };
+
+static QUOTA: Descriptor = Descriptor {
+    name: "quota",
+    aliases: &[],
+    summary: "Lets a few packets of a flow pass.",
+    maturity: Maturity::Experimental,
+    state_version: 1,
+    attributes: &[],
+    reads: &[],
+    writes: &[],
+    payload: Access::Ignore,
+    affinity: Affinity::Flow,
+    scaling: Scaling::Servers,
+    shared: &[Shared::Counter("refused")],
+    map: None,
+    buffers: None,
+    stream: false,
+    keeps_flows: false,
+    recomputes: false,
+    consolidates: true,
+    cycles_per_packet: 1,
+};
+
+impl NetworkFunction for Quota {
+    const DESCRIPTOR: &'static Descriptor = &QUOTA;
+    type Config = ();
+    type State = [u32; 2];
+
+    fn new((): (), _: &mut Setup) -> Result<Quota, ConfigError> {
+        Ok(Quota)
+    }
+
+    fn process(
+        &self,
+        packet: &mut PacketView<'_>,
+        state: &mut [u32; 2],
+        context: &mut Context<'_>,
+    ) -> Verdict {
+        if state[0] >= PACKETS_MAX {
+            packet.note_function(REFUSE);
+            context.count(0, 1);
+            return Verdict::Drop(DropReason::PolicerRate);
+        }
+        packet.note_function(COUNT);
+        packet.note_event(USED_UP);
+        state[0] += 1;
+        Verdict::Forward
+    }
+
+    fn state_function(&self, id: u16, _: &PacketView<'_>, state: &mut [u32; 2], context: &mut Context<'_>) {
+        match id {
+            3 => state[0] += 1,
+            _ => context.count(0, 1),
+        }
+    }
+
+    fn event_holds(&self, event: EventCondition, state: &[u32; 2]) -> bool {
+        u64::from(state[0]) >= event.argument
+    }
+}
+
+fn stages(functions: &[Function]) -> Vec<Box<dyn Stage>> {
+    let registry: Registry<serde_json::Value> = functions::registry();
+    let make = |&(name, config, _): &Function| match name {
+        "quota" => load::<Quota>((), Setup::new(7, FLOWS)).unwrap(),
+        _ => {
+            let config = serde_json::from_str(config).unwrap();
+            registry
+                .find(name)
+                .unwrap()
+                .make(&config, Setup::new(7, FLOWS))
+                .unwrap_or_else(|e| panic!("{name}: {e}"))
+        }
+    };
+    functions.iter().map(make).collect()
+}
+
+/// Plays traffic in batches, and a command now and then; the same for the same seed. Also how many packets followed rules.
+fn play(functions: &[Function], options: Options, traffic: &[Arrival], mut seed: u64) -> (Outcome, u64) {
+    let mut bench = Bench::new(stages(functions), options);
+    let mut rest = traffic;
+    while !rest.is_empty() {
+        let (batch, behind) = rest.split_at(rest.len().min(1 + split_mix(&mut seed) as usize % 70));
+        bench.batch(batch);
+        rest = behind;
+        let at = split_mix(&mut seed) as usize % functions.len();
+        let commands = functions[at].2;
+        if split_mix(&mut seed).is_multiple_of(4) && !commands.is_empty() {
+            let command = commands[split_mix(&mut seed) as usize % commands.len()];
+            let _ = bench.chain.stage_mut(at).unwrap().control(command);
+        }
+    }
+    let followed = bench.chain.fast_path().packets;
+    // A growing buffer stands in a record by a number, and may have another one.
+    let buffered = bench.chain.stages().iter().any(|stage| stage.descriptor().buffers.is_some());
+    let mut outcome = bench.outcome();
+    if buffered {
+        outcome.flows.iter_mut().for_each(|(_, bytes)| bytes.truncate(size_of::<Header>()));
+    }
+    (outcome, followed)
+}
+
+/// Plays traffic through the plain chain and through the consolidated one; how many packets took the fast path.
+fn check(functions: &[Function], options: Options, traffic: &[Arrival], seed: u64) -> u64 {
+    let (plain, none) = play(functions, Options { consolidate: false, ..options }, traffic, seed);
+    let (short, followed) = play(functions, Options { consolidate: true, ..options }, traffic, seed);
+    assert_eq!(none, 0);
+    let names = || functions.iter().map(|&(name, config, _)| format!("{name} {config}")).collect::<Vec<_>>();
+    for (a, b) in short.sent.iter().zip(&plain.sent) {
+        assert_eq!(a, b, "{:#?}", names());
+    }
+    assert_eq!(short.told, plain.told, "{:#?}", names());
+    for ((record, a), (_, b)) in short.flows.iter().zip(&plain.flows) {
+        let differ: Vec<usize> = (0..a.len().min(b.len())).filter(|&i| a[i] != b[i]).collect();
+        assert!(a == b, "record {record} differs at {differ:?}: {:#?}", names());
+    }
+    assert!(short == plain, "{:#?}\n{short:#?}\n{plain:#?}", names());
+    followed
+}
+
+fn chain_of(mut seed: u64) -> Vec<Function> {
+    let count = 1 + split_mix(&mut seed) as usize % 6;
+    (0..count).map(|_| FUNCTIONS[split_mix(&mut seed) as usize % FUNCTIONS.len()]).collect()
+}
+
+fn options(bits: u8) -> Options {
+    Options {
+        flows_max: if bits & 1 != 0 { 5 } else { FLOWS },
+        when_full: if bits & 2 != 0 { WhenFull::RefuseNew } else { WhenFull::EvictOldest },
+        inner: bits & 4 != 0,
+        ..Options::default()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_packets_through_random_chains(traffic in traffic(120), seed: u64, bits: u8) {
+        check(&chain_of(seed), options(bits), &traffic, seed);
+    }
+}
+
+/// Conversations with servers that answer what leaves the plain chain.
+fn conversations(functions: &[Function], seed: u64, payload: Payload) -> Vec<Arrival> {
+    let profile = Profile {
+        seed,
+        start_ns: support::traffic::START_NS,
+        packets: Some(800),
+        flows: 12,
+        rate: Rate::PacketsPerSecond(400.0),
+        addresses: Addresses {
+            servers_v4: Prefix { address: [198, 18, 0, 0].into(), length: 30 },
+            ..Addresses::default()
+        },
+        payload,
+        replies: false,
+        ..Profile::default()
+    };
+    let mut plain = Bench::new(stages(functions), Options { consolidate: false, ..options(0) });
+    let mut responder = Responder::new(profile.answer);
+    let mut generator = Generator::new(&profile).unwrap();
+    let mut arrivals = vec![];
+    while let Some(frame) = generator.next() {
+        let mut next = vec![Arrival {
+            at_ns: frame.timestamp_ns,
+            side: Side::Inside,
+            network: frame.data[14..].to_vec(),
+        }];
+        while let Some(arrival) = next.pop() {
+            let before = plain.sent.len();
+            plain.batch(std::slice::from_ref(&arrival));
+            for (_, _, sent) in plain.sent[before..].iter().filter(|(_, side, _)| *side == Side::Outside) {
+                let answers = responder.respond(sent).ok();
+                next.extend(answers.map(|answer| Arrival {
+                    at_ns: arrival.at_ns,
+                    side: Side::Outside,
+                    network: answer[14..].to_vec(),
+                }));
+            }
+            arrivals.push(arrival);
+        }
+    }
+    arrivals
+}
+
+#[test]
+fn conversations_through_random_chains() {
+    let mut seed = 1;
+    let (mut followed, mut all) = (0, 0);
+    for case in 0..120 {
+        let seed = split_mix(&mut seed);
+        let functions = chain_of(seed);
+        let payload = if case % 2 == 0 { Payload::Random } else { Payload::Http };
+        let traffic = conversations(&functions, seed, payload);
+        followed += check(&functions, options(0), &traffic, seed);
+        all += traffic.len() as u64;
+    }
+    assert!(followed * 4 > all, "{followed} of {all} packets took the fast path: too few to show anything");
+}
+
+/// SpeedyBox's first real chain (B34), and packets that are dropped on the fast path.
+#[test]
+fn most_packets_of_the_real_chain_take_the_fast_path() {
+    let real = [FUNCTIONS[0], FUNCTIONS[2], FUNCTIONS[7], FUNCTIONS[4]]
+        .map(|(name, config, _)| (name, config, &[][..]));
+    let traffic = conversations(&real, 5, Payload::Random);
+    let followed = check(&real, options(0), &traffic, 5);
+    assert!(followed * 2 > traffic.len() as u64, "{followed} of {}", traffic.len());
+}
+
+/// A flow is moved by a packet that is dropped behind the load balancer, so that its alias stays: what the lost server still sends is
+/// no answer any more, though the rule for it was made before.
+#[test]
+fn a_flow_is_moved_by_a_packet_that_is_dropped() {
+    let policer = r#"{"rate": "8kbps", "burst": "400B"}"#;
+    let (vip, one) = (v4(198, 18, 0, 1, 80), v4(198, 51, 100, 11, 80));
+    let run = |consolidate| {
+        let functions = [FUNCTIONS[2], ("policer", policer, &[])];
+        let mut bench = Bench::new(stages(&functions), Options { consolidate, ..options(0) });
+        let said =
+            |bench: &mut Bench, side, network: &[u8]| bench.one(support::traffic::START_NS, side, network);
+        let clients: Vec<_> = (1000..1012).map(|port| v4(10, 0, 0, 1, port)).collect();
+        let mut sent = vec![];
+        for &client in &clients {
+            for flags in [2, 0x10, 0x10] {
+                sent.push(said(&mut bench, Side::Inside, &tcp(client, vip, flags, b"")));
+                let answer = if flags == 2 { 0x12 } else { 0x10 };
+                sent.push(said(&mut bench, Side::Outside, &tcp(one, client, answer, b"")));
+            }
+        }
+        bench.chain.stage_mut(0).unwrap().control("server one down").unwrap();
+        for &client in &clients {
+            let moving = said(&mut bench, Side::Inside, &tcp(client, vip, 0x10, &[0; 900]));
+            assert!(moving.is_empty(), "the policer drops it");
+            sent.push(said(&mut bench, Side::Outside, &tcp(one, client, 0x10, b"")));
+        }
+        (sent, bench.chain.fast_path().packets)
+    };
+    let ((plain, _), (fast, followed)) = (run(false), run(true));
+    assert_eq!(fast, plain);
+    assert!(followed > 0);
+}
+
+/// That no rules could be made of a record's flows before tells nothing about its flow now.
+#[test]
+fn a_record_begins_anew_with_its_flow() {
+    let options = Options { flows_max: 1, when_full: WhenFull::EvictOldest, ..options(0) };
+    let mut bench = Bench::new(stages(&[FUNCTIONS[1]]), options);
+    let (mapped, at_ns) = (v4(198, 51, 100, 1, 53), support::traffic::START_NS);
+    for port in 0..10 {
+        bench.one(at_ns, Side::Inside, &udp(v4(10, 0, 0, 3, 53), v4(192, 0, 2, 1, 1000 + port), b"x"));
+    }
+    for port in 0..10 {
+        bench.one(at_ns, Side::Outside, &udp(v4(192, 0, 2, 1, 2000 + port), mapped, b"x"));
+    }
+    let before = bench.chain.fast_path().packets;
+    for _ in 0..100 {
+        bench.one(at_ns, Side::Inside, &udp(v4(10, 0, 0, 3, 53), v4(192, 0, 2, 2, 9), b"x"));
+    }
+    assert!(bench.chain.fast_path().packets - before > 80);
+}
