@@ -42,8 +42,10 @@ pub enum Workload {
     IdsMatching,
     /// Intrusion detection: random bytes on port 80
     IdsRandom,
-    /// NAT, load balancer, monitor, firewall
+    /// NAT, load balancer, monitor, firewall; every packet walks through them
     Chain4,
+    /// The same, packets of known flows on the fast path
+    Chain4Consolidated,
     /// The router: parse, look the flow up, stamp; no packet begins a flowlet
     Router,
     /// The router, every packet begins a flowlet: estimate, assign, choose where copies go
@@ -68,6 +70,7 @@ impl Workload {
             Workload::IdsMatching => "ids-matching",
             Workload::IdsRandom => "ids-random",
             Workload::Chain4 => "chain4",
+            Workload::Chain4Consolidated => "chain4-consolidated",
             Workload::Router => "router",
             Workload::RouterFlowlet => "router-flowlet",
         }
@@ -129,11 +132,12 @@ impl Workload {
             Workload::Whitelist => "inside <-> w <-> outside",
             Workload::Http => "inside <-> h <-> outside",
             Workload::Ids | Workload::IdsMatching | Workload::IdsRandom => "inside <-> i <-> outside",
-            Workload::Chain4 => "inside <-> n <-> l <-> m <-> f <-> outside",
+            Workload::Chain4 | Workload::Chain4Consolidated => "inside <-> n <-> l <-> m <-> f <-> outside",
         };
+        let (flows_max, consolidate) = (flows.max(1), self == Workload::Chain4Consolidated);
         let mut text = format!(
-            "Port<0> inside;\nPort<1> outside;\nsettings {{ flows: {}, seed: 1 }};\npipelet {{ {line}; }}\n",
-            flows.max(1)
+            "Port<0> inside;\nPort<1> outside;\nsettings {{ flows: {flows_max}, seed: 1, consolidate: {consolidate} }};\n\
+             pipelet {{ {line}; }}\n"
         );
         if line.contains(" n ") {
             text += &nat(flows);
