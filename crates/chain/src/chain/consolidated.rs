@@ -24,8 +24,9 @@ pub(super) struct Consolidation {
     draft: Draft,
     /// By function: what it did to the packet that is recorded; none if it has to see every packet.
     recordings: Vec<Option<Recording>>,
-    /// Whether a packet is being recorded, and what happened to it can be told of others.
+    /// Whether a packet is being recorded.
     recording: bool,
+    /// Whether what happens to it can be told of others.
     repeats: bool,
     /// How long the functions that need not see every packet keep the flow for it.
     keep_ms: u32,
