@@ -5,6 +5,8 @@
 
 mod ends;
 
+pub use ends::NewEnds;
+
 use crate::checksum::{self, Delta};
 use crate::parse::{self, protocol};
 use crate::{Addr, Class, Endpoint, LinkType, Meta, Packet};
@@ -28,8 +30,6 @@ impl End {
         }
     }
 }
-
-pub use ends::NewEnds;
 
 /// The packet could not be changed as asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

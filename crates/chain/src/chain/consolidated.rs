@@ -199,7 +199,7 @@ impl Chain {
         *keep_ms = before_ms.max(*keep_ms);
     }
 
-    /// Takes packets, which are `load`, through the steps of the program that the rules of all their flows name.
+    /// Takes the packets of a crossing through the steps of the program that the rules of all their flows name.
     #[inline(never)]
     pub(super) fn follow_rules(
         &mut self,
@@ -209,9 +209,9 @@ impl Chain {
         verdicts: &mut [Verdict],
         run: &mut Run<'_, '_>,
     ) {
-        // It is back in its place before anything could ask for another one: programs are made for packets that walk.
         self.fast_path.packets += crossing.load.packets;
         let Some(consolidation) = &mut self.consolidation else { return };
+        // They are back in their place before anything could ask for them: programs are made for packets that walk.
         let programs = std::mem::take(&mut consolidation.programs);
         for step in programs.steps(program) {
             self.take_step(step, crossing, packets, verdicts, run);

@@ -98,24 +98,7 @@ impl Chain {
         }
     }
 
-    /// Puts the alerts and events from these numbers on, which these packets gave rise to, in the order of packets and
-    /// functions, and notes what was decided about the alerts' packets.
-    #[cold]
-    fn complete_effects(
-        &mut self,
-        first_alert: usize,
-        first_event: usize,
-        packets: &[Packet],
-        verdicts: &[Verdict],
-    ) {
-        self.effects.put_in_order(first_alert, first_event);
-        for alert in &mut self.effects.alerts[first_alert..] {
-            let packet = packets.iter().position(|packet| packet.meta().transit.sequence == alert.sequence);
-            alert.blocked = packet.is_some_and(|i| matches!(verdicts[i], Verdict::Drop(_)));
-        }
-    }
-
-    /// The same for those that entered by one side, function by function.
+    /// Takes the packets of a crossing through, function by function.
     fn cross_from_side(
         &mut self,
         crossing: &mut Crossing,
@@ -157,6 +140,23 @@ impl Chain {
             }
         }
         crossing.load = Load::by_side(packets, verdicts)[side as usize];
+    }
+
+    /// Puts the alerts and events from these numbers on, which these packets gave rise to, in the order of packets and
+    /// functions, and notes what was decided about the alerts' packets.
+    #[cold]
+    fn complete_effects(
+        &mut self,
+        first_alert: usize,
+        first_event: usize,
+        packets: &[Packet],
+        verdicts: &[Verdict],
+    ) {
+        self.effects.put_in_order(first_alert, first_event);
+        for alert in &mut self.effects.alerts[first_alert..] {
+            let packet = packets.iter().position(|packet| packet.meta().transit.sequence == alert.sequence);
+            alert.blocked = packet.is_some_and(|i| matches!(verdicts[i], Verdict::Drop(_)));
+        }
     }
 
     /// Runs one function over those of the packets that entered by `side`, which are `load`, and sends what it made back;
