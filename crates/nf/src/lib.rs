@@ -5,6 +5,7 @@
 
 pub mod answer;
 mod buffers;
+mod call;
 mod common;
 pub mod config;
 mod connection;

@@ -8,6 +8,7 @@ use packet::memory::{OutOfMemory, Part};
 use packet::{DropReason, Packet, Side, Transit};
 
 use crate::buffers::Buffers;
+use crate::call::{Call, Functions, Process};
 use crate::common::{Access, Common};
 use crate::config::ConfigError;
 use crate::context::{Context, CounterGroup, Instance, SharedState, TagLayout};
@@ -305,59 +306,6 @@ impl Uncounted {
         }
         swap(&mut self.counters, &mut shared.counters);
         swap(&mut self.groups, &mut shared.groups);
-    }
-}
-
-/// What is done with a packet by a function. A trait, not a closure, so that it can be said that it is inlined.
-trait Call<N: NetworkFunction> {
-    /// Whether it may change what becomes of packet and flow: a rule says that if state functions run.
-    const DECIDES: bool;
-
-    fn on(
-        &self,
-        function: &N,
-        packet: &mut PacketView<'_>,
-        state: &mut N::State,
-        context: &mut Context<'_>,
-    ) -> Verdict;
-}
-
-/// It is processed.
-struct Process;
-
-/// State functions of these numbers run.
-struct Functions<'f>(&'f [u16]);
-
-impl<N: NetworkFunction> Call<N> for Process {
-    const DECIDES: bool = true;
-
-    #[inline(always)]
-    fn on(
-        &self,
-        function: &N,
-        packet: &mut PacketView<'_>,
-        state: &mut N::State,
-        context: &mut Context<'_>,
-    ) -> Verdict {
-        function.process(packet, state, context)
-    }
-}
-
-impl<N: NetworkFunction> Call<N> for Functions<'_> {
-    const DECIDES: bool = false;
-
-    #[inline(always)]
-    fn on(
-        &self,
-        function: &N,
-        packet: &mut PacketView<'_>,
-        state: &mut N::State,
-        context: &mut Context<'_>,
-    ) -> Verdict {
-        for &id in self.0 {
-            function.state_function(id, packet, state, context);
-        }
-        Verdict::Forward
     }
 }
 

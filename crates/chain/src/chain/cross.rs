@@ -32,11 +32,9 @@ impl Chain {
         program: Option<ProgramId>,
         run: &mut Run<'_, '_>,
     ) {
-        let (alerts, events) = (self.effects.alerts.len(), self.effects.events.len());
+        let before = self.told();
         self.cross_sides(packets, verdicts, loads, program, run);
-        if self.effects.alerts.len() > alerts || self.effects.events.len() > events {
-            self.complete_effects(alerts, events, packets, verdicts);
-        }
+        self.complete_effects(before, packets, verdicts);
     }
 
     /// The same for packets of which each has a course of its own: those of one program together, then those that walk. So a
@@ -48,7 +46,7 @@ impl Chain {
         verdicts: &mut [Verdict],
         run: &mut Run<'_, '_>,
     ) {
-        let (alerts, events) = (self.effects.alerts.len(), self.effects.events.len());
+        let before = self.told();
         let courses = self.courses;
         let mut rest = u64::MAX >> (64 - packets.len());
         while rest != 0 {
@@ -70,9 +68,7 @@ impl Chain {
             }
             rest &= !chosen;
         }
-        if self.effects.alerts.len() > alerts || self.effects.events.len() > events {
-            self.complete_effects(alerts, events, packets, verdicts);
-        }
+        self.complete_effects(before, packets, verdicts);
     }
 
     /// Takes those packets that are to be forwarded, from both sides in turn.
@@ -142,13 +138,25 @@ impl Chain {
         crossing.load = Load::by_side(packets, verdicts)[side as usize];
     }
 
-    /// Puts the alerts and events from these numbers on, which these packets gave rise to, in the order of packets and
-    /// functions, and notes what was decided about the alerts' packets.
+    /// How many alerts and events there are.
+    #[inline(always)]
+    fn told(&self) -> (usize, usize) {
+        (self.effects.alerts.len(), self.effects.events.len())
+    }
+
+    /// Completes the alerts and events that these packets gave rise to, those from these numbers on.
+    #[inline(always)]
+    fn complete_effects(&mut self, before: (usize, usize), packets: &[Packet], verdicts: &[Verdict]) {
+        if self.told() != before {
+            self.put_effects_in_order(before, packets, verdicts);
+        }
+    }
+
+    /// Puts them in the order of packets and functions, and notes what was decided about the alerts' packets.
     #[cold]
-    fn complete_effects(
+    fn put_effects_in_order(
         &mut self,
-        first_alert: usize,
-        first_event: usize,
+        (first_alert, first_event): (usize, usize),
         packets: &[Packet],
         verdicts: &[Verdict],
     ) {
