@@ -4,29 +4,22 @@
 //! nothing but counters.
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
+mod flow_support;
+
 use chain::{Chain, Options};
+use flow_support::{BALANCER, FIREWALL, FLOWS, MONITOR, Outcome, SEED, stages};
 use io::traffic::{Addresses, Generator, Payload, Prefix, Profile, Protocols, Rate, Responder};
+use nf::Shared;
 use nf::record::Header;
 use nf::stage::Stage;
-use nf::{Alert, Registry, Setup, Shared};
 use packet::{Packet, Pool, Side};
 
-const FLOWS: u32 = 4096;
-const SEED: u64 = 7;
 /// All flows move after so many packets from inside: less than a flow has, and no divisor of anything.
 const MOVE_EVERY: usize = 37;
 
-const FIREWALL: (&str, &str) =
-    ("firewall", r#"{"rules": "allow out\nallow in udp to any port 5000-6000", "tcp": "strict"}"#);
-const MONITOR: (&str, &str) = ("monitor", r#"{"active_timeout": "20ms"}"#);
 const POLICER: (&str, &str) =
     ("policer", r#"{"rate": "100bps", "yellow": {"remark": "af12"}, "burst": "2KB", "excess_burst": "2KB"}"#);
 const HTTP: (&str, &str) = ("http", r#"{"methods": ["GET", "POST"], "anomalies": "alert"}"#);
-const BALANCER: (&str, &str) = (
-    "lb",
-    r#"{"services": [{"name": "web", "vip": "198.18.0.1", "servers": [
-        {"name": "one", "address": "198.51.100.1"}, {"name": "two", "address": "198.51.100.2", "weight": 2}]}]}"#,
-);
 
 const IDS_RULES: &str = r#"
 alert tcp any any -> any any (msg:"across segments"; content:"GET /"; content:"Host"; distance:0; sid:1;)
@@ -45,13 +38,6 @@ struct Unit {
     out: Vec<Packet>,
 }
 
-/// What came of a packet: the packets that left, then alerts and flow reports.
-#[derive(Debug, Default, PartialEq)]
-struct Outcome {
-    sent: Vec<(Side, Vec<u8>)>,
-    told: Vec<String>,
-}
-
 impl Unit {
     fn new(functions: &[(&str, &str)]) -> Unit {
         let options = Options { flows_max: FLOWS, seed: SEED, ..Options::default() };
@@ -63,18 +49,10 @@ impl Unit {
         packet.meta_mut().transit.timestamp_ns = at_ns;
         packet.meta_mut().transit.side = side;
         self.chain.process(&mut vec![packet], &mut self.out, &mut self.pool);
-        let mut outcome = Outcome::default();
-        for packet in self.out.drain(..) {
-            outcome.sent.push((packet.meta().transit.side, packet.data().to_vec()));
-            self.pool.give(packet);
-        }
-        let effects = self.chain.effects_mut();
-        let alerts = effects.alerts.drain(..).map(|alert| format!("{:?}", Alert { sequence: 0, ..alert }));
-        outcome.told.extend(alerts);
-        outcome.told.extend(effects.reports.drain(..).map(|report| format!("{report:?}")));
+        let mut outcome = Outcome::take(&mut self.chain, &mut self.out, &mut self.pool);
         // Flows whose time is over at once end in an order that is each chain's own.
         outcome.told.sort();
-        effects.events.clear();
+        self.chain.effects_mut().events.clear();
         outcome
     }
 
@@ -92,15 +70,6 @@ impl Unit {
         }
         assert_eq!(from.chain.counters().flows_live, 0);
     }
-}
-
-fn stages(functions: &[(&str, &str)]) -> Vec<Box<dyn Stage>> {
-    let registry: Registry<serde_json::Value> = functions::registry();
-    let make = |(name, config): &(&str, &str)| {
-        let config = serde_json::from_str(config).unwrap();
-        registry.find(name).unwrap().make(&config, Setup::new(SEED, FLOWS)).unwrap()
-    };
-    functions.iter().map(make).collect()
 }
 
 /// A few hundred flows of all kinds; fragments that wait belong to no flow yet, and there are none. Over half

@@ -2,26 +2,18 @@
 //! process them as a single unit would.
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
+mod flow_support;
+
 use chain::{Chain, NoHistory, Options, history_len};
+use flow_support::{BALANCER, FIREWALL, FLOWS, MONITOR, Outcome, SEED, stages};
 use io::traffic::{Addresses, Generator, Payload, Prefix, Profile, Protocols, Rate, Responder};
 use nf::stage::Stage;
-use nf::{Alert, Registry, Setup};
 use packet::{Packet, Parser, Pool, Side, split_mix};
 
-const FLOWS: u32 = 4096;
-const SEED: u64 = 7;
 const UNITS: usize = 4;
 
-const FIREWALL: (&str, &str) =
-    ("firewall", r#"{"rules": "allow out\nallow in udp to any port 5000-6000", "tcp": "strict"}"#);
-const MONITOR: (&str, &str) = ("monitor", r#"{"active_timeout": "20ms"}"#);
 const POLICER: (&str, &str) =
     ("policer", r#"{"rate": "20kbps", "yellow": {"remark": "af12"}, "burst": "2KB", "excess_burst": "2KB"}"#);
-const BALANCER: (&str, &str) = (
-    "lb",
-    r#"{"services": [{"name": "web", "vip": "198.18.0.1", "servers": [
-        {"name": "one", "address": "198.51.100.1"}, {"name": "two", "address": "198.51.100.2", "weight": 2}]}]}"#,
-);
 
 /// A chain with what it works with.
 struct Unit {
@@ -41,13 +33,6 @@ struct Header {
     wire_len: u32,
 }
 
-/// What came of a packet: the packets that left, then alerts and flow reports.
-#[derive(Debug, Default, PartialEq)]
-struct Outcome {
-    sent: Vec<(Side, Vec<u8>)>,
-    told: Vec<String>,
-}
-
 impl Unit {
     fn new(functions: &[(&str, &str)]) -> Unit {
         let options = Options { flows_max: FLOWS, seed: SEED, ..Options::default() };
@@ -62,16 +47,7 @@ impl Unit {
         packet.meta_mut().transit.timestamp_ns = at_ns;
         packet.meta_mut().transit.side = side;
         self.chain.process(&mut vec![packet], &mut self.out, &mut self.pool);
-        let mut outcome = Outcome::default();
-        for packet in self.out.drain(..) {
-            outcome.sent.push((packet.meta().transit.side, packet.data().to_vec()));
-            self.pool.give(packet);
-        }
-        let effects = self.chain.effects_mut();
-        let alerts = effects.alerts.drain(..).map(|alert| format!("{:?}", Alert { sequence: 0, ..alert }));
-        outcome.told.extend(alerts);
-        outcome.told.extend(effects.reports.drain(..).map(|report| format!("{report:?}")));
-        outcome
+        Outcome::take(&mut self.chain, &mut self.out, &mut self.pool)
     }
 
     fn catch_up(&mut self) {
@@ -119,15 +95,6 @@ impl Unit {
         let functions = self.chain.stages().iter().flat_map(|stage| of(&**stage));
         all.into_iter().chain(chain.drops).chain([chain.flows_started]).chain(functions).collect()
     }
-}
-
-fn stages(functions: &[(&str, &str)]) -> Vec<Box<dyn Stage>> {
-    let registry: Registry<serde_json::Value> = functions::registry();
-    let make = |(name, config): &(&str, &str)| {
-        let config = serde_json::from_str(config).unwrap();
-        registry.find(name).unwrap().make(&config, Setup::new(SEED, FLOWS)).unwrap()
-    };
-    functions.iter().map(make).collect()
 }
 
 /// A few dozen flows of all kinds, within seconds: none is silent for so long that it ends. Later fragments do not say which flow

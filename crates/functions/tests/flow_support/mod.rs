@@ -1,0 +1,52 @@
+//! What the tests have in common that play one traffic to several chains: functions whose flows share nothing but counters, and
+//! what came of a packet.
+#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+
+use chain::Chain;
+use nf::stage::Stage;
+use nf::{Alert, Registry, Setup};
+use packet::{Packet, Pool, Side};
+
+pub const FLOWS: u32 = 4096;
+pub const SEED: u64 = 7;
+
+pub const FIREWALL: (&str, &str) =
+    ("firewall", r#"{"rules": "allow out\nallow in udp to any port 5000-6000", "tcp": "strict"}"#);
+pub const MONITOR: (&str, &str) = ("monitor", r#"{"active_timeout": "20ms"}"#);
+pub const BALANCER: (&str, &str) = (
+    "lb",
+    r#"{"services": [{"name": "web", "vip": "198.18.0.1", "servers": [
+        {"name": "one", "address": "198.51.100.1"}, {"name": "two", "address": "198.51.100.2", "weight": 2}]}]}"#,
+);
+
+/// What came of a packet: the packets that left, then alerts and flow reports.
+#[derive(Debug, Default, PartialEq)]
+pub struct Outcome {
+    pub sent: Vec<(Side, Vec<u8>)>,
+    pub told: Vec<String>,
+}
+
+impl Outcome {
+    /// Takes what left a chain, and what it told.
+    pub fn take(chain: &mut Chain, out: &mut Vec<Packet>, pool: &mut Pool) -> Outcome {
+        let mut outcome = Outcome::default();
+        for packet in out.drain(..) {
+            outcome.sent.push((packet.meta().transit.side, packet.data().to_vec()));
+            pool.give(packet);
+        }
+        let effects = chain.effects_mut();
+        let alerts = effects.alerts.drain(..).map(|alert| format!("{:?}", Alert { sequence: 0, ..alert }));
+        outcome.told.extend(alerts);
+        outcome.told.extend(effects.reports.drain(..).map(|report| format!("{report:?}")));
+        outcome
+    }
+}
+
+pub fn stages(functions: &[(&str, &str)]) -> Vec<Box<dyn Stage>> {
+    let registry: Registry<serde_json::Value> = functions::registry();
+    let make = |(name, config): &(&str, &str)| {
+        let config = serde_json::from_str(config).unwrap();
+        registry.find(name).unwrap().make(&config, Setup::new(SEED, FLOWS)).unwrap()
+    };
+    functions.iter().map(make).collect()
+}
