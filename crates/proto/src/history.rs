@@ -15,7 +15,7 @@ pub struct Header {
 /// seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct History {
-    /// The clock of the packet that went to the same unit before; of the first one, the last clock before the epoch.
+    /// The clock of the packet that went to the same unit before; of a unit's first one, the last clock before the unit joined.
     pub previous: u64,
     /// The clock of the first header. The last one's is that of the packet less 1.
     pub first: u64,

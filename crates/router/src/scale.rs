@@ -22,7 +22,7 @@ impl Router {
     /// balances buckets of flows, and ends flows that are silent for too long. To be called at [`due_ns`](Router::due_ns); earlier, it does nothing.
     ///
     /// Adds at most two orders for each of [`MOVES_PER_BUCKET`] flows, and three for each unit; and for each of
-    /// [`FORGOTTEN_PER_BUCKET`](crate::FORGOTTEN_PER_BUCKET) flows one to each unit that has its state or a copy.
+    /// [`FORGOTTEN_PER_BUCKET`](crate::FORGOTTEN_PER_BUCKET) flows one to each unit that has its state or a copy; and for each flow that several units have, one to each of them.
     pub fn advance(&mut self, now_ns: u64, orders: &mut Vec<Order>) {
         let now_ns = self.at(now_ns);
         if now_ns < self.due_ns {

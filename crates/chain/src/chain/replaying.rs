@@ -12,7 +12,7 @@ use packet::{Class, Packet, Pool};
 
 use super::{Chain, Run};
 
-/// A packet is no history of a flow that is here.
+/// A packet is no history of a flow that is here, or cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a packet that another unit has is of no flow that is here")]
 pub struct NoHistory;
