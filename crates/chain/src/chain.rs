@@ -124,7 +124,7 @@ impl Chain {
         let flows_max = if stages.is_empty() { 1 } else { options.flows_max };
         let keeps_flows = stages.iter().any(|stage| stage.descriptor().keeps_flows);
         let order_felt = stages.iter().any(|stage| stage.shared().is_order_felt());
-        let consolidation = if options.consolidate { Consolidation::new(&stages) } else { None };
+        let consolidation = if options.consolidate { Consolidation::new(&stages, &layout) } else { None };
         let flows = Flows::new(flows_max, layout.clone(), hasher, consolidation.is_some())?;
         Ok(Chain {
             cycles: vec![0; stages.len()],

@@ -24,13 +24,32 @@ pub(crate) struct Flows {
     pub rules: Option<Rules>,
 }
 
-/// The index names a record by its key or by its alias; no number stands in it twice.
-const fn by_key(record: u32) -> u32 {
-    record << 1
-}
+/// What the index has of a flow: the number of its record, whether it is found there by its alias (no entry stands in the index
+/// twice), and which direction packets have whose key is not reversed.
+#[derive(Clone, Copy)]
+struct Entry(u32);
 
-const fn by_alias(record: u32) -> u32 {
-    record << 1 | 1
+impl Entry {
+    /// That by the key that the flow began with.
+    fn by_key(record: u32, header: &Header) -> Entry {
+        Entry(record << 2 | u32::from(header.has(Header::FLAG_REVERSED)))
+    }
+
+    /// That by the key that its packets have once functions rewrote them.
+    fn by_alias(record: u32, header: &Header) -> Entry {
+        Entry(record << 2 | 2 | u32::from(header.has(Header::FLAG_ALIAS_REVERSED)))
+    }
+
+    #[inline(always)]
+    fn record(self) -> u32 {
+        self.0 >> 2
+    }
+
+    /// The direction of a packet that was found by it.
+    #[inline(always)]
+    fn direction(self, reversed: bool) -> Direction {
+        if reversed == (self.0 & 1 != 0) { Direction::Original } else { Direction::Reply }
+    }
 }
 
 /// A flow is to be kept after this packet as long as after the one before it, whatever that says once it is settled: a
@@ -65,38 +84,37 @@ impl Flows {
         self.index.prefetch(hash);
     }
 
-    /// Second step: the record that it probably is, its header on its way.
+    /// Second step: the record that it probably is, its header on its way, and the rule that there may be for such packets.
     #[inline]
-    pub fn prefetch_record(&self, hash: u64) -> Option<u32> {
-        let record = self.index.guess(hash)? >> 1;
-        self.prefetch(record);
-        Some(record)
+    pub fn prefetch_record(&self, hash: u64, reversed: bool) -> Option<u32> {
+        let entry = Entry(self.index.guess(hash)?);
+        self.records.prefetch_header(entry.record());
+        if let Some(rules) = &self.rules {
+            rules.prefetch(entry.record(), entry.direction(reversed));
+        }
+        Some(entry.record())
     }
 
     /// The same for a flow with this home.
     #[inline]
     pub fn prefetch_home(&self, home: u32) -> Option<u32> {
         let record = self.homes.newest(home)?;
-        self.prefetch(record);
-        Some(record)
-    }
-
-    #[inline(always)]
-    fn prefetch(&self, record: u32) {
         self.records.prefetch_header(record);
         if let Some(rules) = &self.rules {
-            rules.prefetch(record);
+            rules.prefetch(record, Direction::Original);
+            rules.prefetch(record, Direction::Reply);
         }
+        Some(record)
     }
 
     /// The flow with this key or alias.
     pub fn find(&self, hash: u64, key: &FlowKey, reversed: bool) -> Option<(u32, Direction)> {
         let mut direction = None;
-        let number = self.index.find(hash, |number| {
-            direction = self.records.header(number >> 1).direction_of(key, reversed);
+        let entry = self.index.find(hash, |entry| {
+            direction = self.records.header(Entry(entry).record()).direction_of(key, reversed);
             direction.is_some()
         })?;
-        Some((number >> 1, direction?))
+        Some((Entry(entry).record(), direction?))
     }
 
     /// Makes a record for the flow that this packet begins at `now_ns`, or none if the table is full.
@@ -110,7 +128,7 @@ impl Flows {
             header.flags |= Header::FLAG_FROM_OUTSIDE;
         }
         header.last_seen_ns = now_ns;
-        if self.index.insert(meta.hash, by_key(record)).is_err() {
+        if self.index.insert(meta.hash, Entry::by_key(record, header).0).is_err() {
             self.records.release(record); // Cannot be: the index holds two entries per record.
             return None;
         }
@@ -156,9 +174,10 @@ impl Flows {
         let record = self.allocate().ok_or(RestoreError::TableFull)?;
         self.records.load(record, bytes);
         // There is room: the index holds two entries per record.
-        let numbers = [by_key(record), by_alias(record)];
-        for (key, number) in keys.into_iter().zip(numbers).filter_map(|(key, number)| Some((key?, number))) {
-            let entered = self.index.insert(self.hasher.hash(&key), number);
+        let header = self.records.header(record);
+        let entries = [Entry::by_key(record, header), Entry::by_alias(record, header)];
+        for (key, entry) in keys.into_iter().zip(entries).filter_map(|(key, entry)| Some((key?, entry))) {
+            let entered = self.index.insert(self.hasher.hash(&key), entry.0);
             debug_assert!(entered.is_ok());
         }
         self.watch(record);
@@ -177,15 +196,15 @@ impl Flows {
         if let Some((other, _)) = self.find(hash, &alias, reversed) {
             return Err(other);
         }
-        // There is room: the index holds two entries per record.
-        let entered = self.index.insert(hash, by_alias(record));
-        debug_assert!(entered.is_ok());
         let header = self.records.header_mut(record);
         header.alias = alias;
         header.flags |= Header::FLAG_ALIAS;
         if reversed {
             header.flags |= Header::FLAG_ALIAS_REVERSED;
         }
+        // There is room: the index holds two entries per record.
+        let entered = self.index.insert(hash, Entry::by_alias(record, header).0);
+        debug_assert!(entered.is_ok());
         Ok(())
     }
 
@@ -193,17 +212,17 @@ impl Flows {
     pub fn drop_alias(&mut self, record: u32) {
         let header = self.records.header_mut(record);
         if header.has(Header::FLAG_ALIAS) {
+            let entry = Entry::by_alias(record, header);
             header.flags &= !(Header::FLAG_ALIAS | Header::FLAG_ALIAS_REVERSED);
-            let alias = header.alias;
-            self.index.remove(self.hasher.hash(&alias), by_alias(record));
+            self.index.remove(self.hasher.hash(&header.alias), entry.0);
         }
     }
 
     /// Forgets the flow; says which home it had.
     pub fn remove(&mut self, record: u32) -> Option<u32> {
         self.drop_alias(record);
-        let key = self.records.header(record).key;
-        self.index.remove(self.hasher.hash(&key), by_key(record));
+        let header = self.records.header(record);
+        self.index.remove(self.hasher.hash(&header.key), Entry::by_key(record, header).0);
         self.wheel.cancel(record);
         self.records.release(record);
         self.homes.remove(record)

@@ -24,7 +24,7 @@ impl Joining {
         if meta.class == Class::Whole && meta.protocol == header.key.protocol {
             let connection =
                 header.connection.after_whole(meta.protocol, meta.tcp_flags, meta.transit.direction);
-            return self.join_whole(meta, header, connection);
+            return self.join_whole(meta, header, connection, 0);
         }
         let connection = header.connection.after(meta, meta.transit.direction);
         self.number(meta, header, connection);
@@ -34,11 +34,13 @@ impl Joining {
         header.connection = connection;
     }
 
-    /// The same for a whole packet of the flow's own protocol, which brings the connection to this.
+    /// The same for a whole packet of the flow's own protocol, which brings the connection to this. `wish_ms`: how long functions
+    /// keep the flow that need not see it for that.
     #[inline(always)]
-    pub fn join_whole(&self, meta: &mut Meta, header: &mut Header, connection: Connection) {
+    pub fn join_whole(&self, meta: &mut Meta, header: &mut Header, connection: Connection, wish_ms: u32) {
         self.number(meta, header, connection);
-        meta.transit.keep_ms = self.keep_ms(meta, header, connection);
+        meta.transit.keep_ms =
+            if self.keeps_flows { wish_ms } else { self.keep_ms(meta, header, connection) };
         header.connection = connection;
     }
 

@@ -1,6 +1,7 @@
 //! What is done with packets in place of a walk through the chain, but for the values, which are each flow's own: few programs
 //! serve all flows (B5, B6).
 
+use nf::record::Lines;
 use nf::stage::Stage;
 use nf::{Cause, Field, HeaderAction, Recording, Verdict};
 use packet::{DropReason, End, Endpoint, Side};
@@ -84,6 +85,8 @@ pub(crate) struct Program {
     /// The side that the packets entered by.
     side: Side,
     steps: Vec<Step>,
+    /// The lines of flows' records that most packets touch on the way.
+    lines: Lines,
     /// Whether an event may come by any packet.
     watched: bool,
     /// Whether the order may be felt in which packets of several flows go through.
@@ -154,6 +157,12 @@ impl Programs {
         Some(ProgramId(index as u16 | flag(watched, ProgramId::WATCHED) | flag(apart, ProgramId::APART)))
     }
 
+    /// The lines of flows' records that packets of a course touch, those that walk `all`.
+    #[inline]
+    pub fn lines(&self, course: Course, all: Lines) -> Lines {
+        course.program().and_then(|id| self.0.get(id.index())).map_or(all, |program| program.lines)
+    }
+
     /// The steps of a program; none if there is no such program.
     #[inline]
     pub fn steps(&self, id: ProgramId) -> &[Step] {
@@ -162,13 +171,19 @@ impl Programs {
 }
 
 /// A program while it is written, and what its flow's packets have written into them. Its memory is used again.
-#[derive(Default)]
 pub(crate) struct Draft {
     program: Program,
     writes: Vec<(End, Endpoint)>,
+    /// The lines of records that packets touch which walk.
+    all: Lines,
 }
 
 impl Draft {
+    /// Nothing is written yet. `all`: the lines of records that packets touch which walk.
+    pub fn new(all: Lines) -> Draft {
+        Draft { program: Program::default(), writes: Vec::new(), all }
+    }
+
     /// Begins anew, for packets that entered by this side.
     pub fn begin(&mut self, side: Side) {
         self.writes.clear();
@@ -186,7 +201,7 @@ impl Draft {
         recordings: &[Option<Recording>],
         verdict: Verdict,
     ) -> Option<()> {
-        let Draft { program, writes } = self;
+        let Draft { program, writes, all } = self;
         let mut rewrite_at = None;
         for stage in path {
             let Some(recording) = recordings.get(stage)? else {
@@ -194,7 +209,7 @@ impl Draft {
                     return None;
                 }
                 program.steps.push(Step::Process(stage));
-                program.apart = true;
+                (program.apart, program.lines) = (true, *all);
                 continue;
             };
             if !recording.repeats() {
@@ -205,6 +220,7 @@ impl Draft {
                 Step::Pass(stage)
             } else {
                 program.apart |= stages[stage].shared().is_order_felt();
+                program.lines.add(&stages[stage].lines());
                 Step::Functions(stage, Batch::of(recording)?)
             });
             for action in &recording.actions {

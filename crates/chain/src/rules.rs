@@ -90,11 +90,10 @@ impl Rules {
         Ok(Some(Rules { slots: Slots::new(flows_max, len)?, events, common: FIRST_VERSION }))
     }
 
-    /// Asks for a flow's rules to be brought to the cache.
+    /// Asks for the rule for packets of a direction to be brought to the cache.
     #[inline(always)]
-    pub fn prefetch(&self, record: u32) {
-        self.slots.prefetch(record, 0);
-        self.slots.prefetch(record, size_of::<Rule>());
+    pub fn prefetch(&self, record: u32, direction: Direction) {
+        self.slots.prefetch(record, direction.index() * size_of::<Rule>());
     }
 
     /// Operators gave a command.
@@ -128,20 +127,22 @@ impl Rules {
         Some(&mut self.slots.head_mut(record)?[direction.index()])
     }
 
-    /// What is to be done with such a packet.
+    /// The rule for such a packet, if it is to follow this course, that of an unwatched program. None in all other cases.
     #[inline(always)]
-    pub fn course(&mut self, record: u32, direction: Direction, like: Likeness) -> Course {
-        let stamp = self.common | like.0;
-        match self.get(record, direction) {
-            Some(rule) if rule.stamp == stamp && rule.course.is_plain_follow() => rule.course,
-            _ => self.seldom_course(record, direction, like),
-        }
+    pub fn get_if(&self, course: Course, record: u32, direction: Direction, like: Likeness) -> Option<&Rule> {
+        let rule = self.get(record, direction)?;
+        (rule.stamp == self.common | like.0 && rule.course == course).then_some(rule)
     }
 
-    /// The same for one for which there is no rule that could be followed at once.
-    #[inline(never)]
-    fn seldom_course(&mut self, record: u32, direction: Direction, like: Likeness) -> Course {
+    /// What is to be done with such a packet.
+    pub fn course(&mut self, record: u32, direction: Direction, like: Likeness) -> Course {
         let stamp = self.common | like.0;
+        if let Some(rule) = self.get(record, direction)
+            && rule.stamp == stamp
+            && rule.course.is_plain_follow()
+        {
+            return rule.course;
+        }
         let Some(rule) = self.get_mut(record, direction).filter(|_| like.is_ordinary()) else {
             return Course::WALK;
         };

@@ -142,46 +142,83 @@ impl Header {
     }
 }
 
-/// Lines of a record that are prefetched at most; the processor's own prefetcher follows.
-const PREFETCH_MAX: usize = 8;
+/// Lines of a record, to be brought into the cache before packets touch them: at most [`Lines::MAX`], the processor's own
+/// prefetcher follows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lines {
+    /// Where they begin; then zeros, where the header is.
+    starts: [u32; Lines::MAX],
+}
+
+impl Lines {
+    /// How many there are at most; others are left out.
+    pub const MAX: usize = 8;
+
+    /// The lines in which these bytes of a record stand.
+    fn of(bytes: std::ops::Range<usize>) -> Lines {
+        let mut lines = Lines::default();
+        (bytes.start / LINE..bytes.end.div_ceil(LINE)).for_each(|line| lines.push((line * LINE) as u32));
+        lines
+    }
+
+    /// Adds those of `others` that are not among them.
+    pub fn add(&mut self, others: &Lines) {
+        others.starts().for_each(|start| self.push(start));
+    }
+
+    fn push(&mut self, start: u32) {
+        if !self.starts.contains(&start)
+            && let Some(free) = self.starts.iter_mut().find(|free| **free == 0)
+        {
+            *free = start;
+        }
+    }
+
+    #[inline(always)]
+    fn starts(&self) -> impl Iterator<Item = u32> {
+        self.starts.iter().copied().take_while(|&start| start != 0)
+    }
+}
 
 /// How records are laid out: where each function's bytes stand, and which lines most packets touch.
 #[derive(Clone, Debug)]
 pub struct Layout {
     /// Bytes of a record so far, the header's included.
     len: usize,
-    /// Where lines behind the header begin that most packets touch, ascending.
-    hot: Vec<usize>,
+    /// Lines behind the header that most packets touch.
+    hot: Lines,
     /// Whether most packets touch the header's second line, too.
     tags: bool,
 }
 
 impl Default for Layout {
     fn default() -> Layout {
-        Layout { len: size_of::<Header>(), hot: Vec::new(), tags: false }
+        Layout { len: size_of::<Header>(), hot: Lines::default(), tags: false }
     }
 }
 
 impl Layout {
-    /// Adds `len` bytes, of which most packets touch the first `hot_len`, and says where in the record they begin. They
-    /// begin a line if that lets packets touch one line less.
-    pub fn add(&mut self, len: usize, hot_len: usize) -> usize {
-        let lines = |start: usize| start / LINE..(start + hot_len).div_ceil(LINE);
+    /// Adds `len` bytes, of which most packets touch the first `hot_len`, and says where in the record they begin, and in which
+    /// lines the first ones stand. They begin a line if that lets packets touch one line less.
+    pub fn add(&mut self, len: usize, hot_len: usize) -> (usize, Lines) {
+        let count = |start: usize| (start + hot_len).div_ceil(LINE) - start / LINE;
         let next_line = self.len.next_multiple_of(LINE);
-        let start =
-            if hot_len > 0 && lines(next_line).len() < lines(self.len).len() { next_line } else { self.len };
+        let start = if hot_len > 0 && count(next_line) < count(self.len) { next_line } else { self.len };
         self.len = start + len;
-        if hot_len > 0 {
-            self.hot.extend(lines(start).map(|line| line * LINE));
-            self.hot.dedup();
-        }
-        start
+        let lines = if hot_len > 0 { Lines::of(start..start + hot_len) } else { Lines::default() };
+        self.hot.add(&lines);
+        (start, lines)
     }
 
     /// Bytes of a record.
     #[allow(clippy::len_without_is_empty, reason = "a record has a header, at least")]
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// The lines behind the header that packets touch which go through all functions.
+    pub fn lines(&self) -> Lines {
+        self.hot
     }
 
     /// Most packets need the flow's tags, too.
@@ -193,9 +230,7 @@ impl Layout {
 /// A fixed number of records of equal size.
 pub struct Records {
     slots: Slots<Header>,
-    /// Where the lines behind the header stand that are prefetched; then zeros.
-    hot: [usize; PREFETCH_MAX],
-    /// Whether the header's second line is.
+    /// Whether the header's second line is prefetched, too.
     tags: bool,
     free: Vec<u32>,
     /// Records below this were used before.
@@ -210,9 +245,7 @@ impl Records {
     pub fn new(capacity: u32, layout: Layout) -> Result<Records, OutOfMemory> {
         let slots = Slots::new(capacity, layout.len)?;
         let free = Vec::with_capacity(capacity as usize);
-        let mut hot = [0; PREFETCH_MAX];
-        hot.iter_mut().zip(layout.hot).for_each(|(at, line)| *at = line);
-        Ok(Records { slots, hot, tags: layout.tags, free, fresh: 0 })
+        Ok(Records { slots, tags: layout.tags, free, fresh: 0 })
     }
 
     /// How many records there can be.
@@ -320,12 +353,12 @@ impl Records {
         }
     }
 
-    /// Asks for what most packets touch of the functions' states. A step of its own: a processor has only so many requests
-    /// to memory open, and those of a batch are many.
-    #[inline]
-    pub fn prefetch_states(&self, record: u32) {
-        for &at in self.hot.iter().take_while(|&&at| at != 0) {
-            self.slots.prefetch(record, at);
+    /// Asks for lines in which functions' states stand. A step of its own: a processor has only so many requests to memory
+    /// open, and those of a batch are many.
+    #[inline(always)]
+    pub fn prefetch_states(&self, record: u32, lines: &Lines) {
+        for start in lines.starts() {
+            self.slots.prefetch(record, start as usize);
         }
     }
 }
@@ -342,17 +375,31 @@ mod tests {
     #[test]
     fn what_packets_touch_does_not_straddle_lines_without_need() {
         let mut layout = Layout::default();
-        assert_eq!(layout.add(96, 40), 128);
-        assert_eq!(layout.add(64, 64), 256);
-        assert_eq!(layout.add(24, 0), 320);
-        assert_eq!(layout.add(56, 16), 344);
-        assert_eq!(layout.hot, [128, 256, 320]);
+        let mut add = |len, hot_len| {
+            let (start, lines) = layout.add(len, hot_len);
+            (start, lines.starts().collect::<Vec<_>>())
+        };
+        assert_eq!(add(96, 40), (128, vec![128]));
+        assert_eq!(add(64, 64), (256, vec![256]));
+        assert_eq!(add(24, 0), (320, vec![]));
+        assert_eq!(add(56, 16), (344, vec![320]));
+        assert_eq!(add(300, 100), (400, vec![384, 448]));
+        assert_eq!(layout.lines().starts().collect::<Vec<_>>(), [128, 256, 320, 384, 448]);
+    }
+
+    #[test]
+    fn lines_are_each_kept_once_and_bounded() {
+        let mut lines = Lines::of(70..200);
+        lines.add(&Lines::of(100..300));
+        assert_eq!(lines.starts().collect::<Vec<_>>(), [64, 128, 192, 256]);
+        lines.add(&Lines::of(64..10_000));
+        assert_eq!(lines.starts().collect::<Vec<_>>(), [64, 128, 192, 256, 320, 384, 448, 512]);
     }
 
     #[test]
     fn records_are_bounded_reused_and_zeroed() {
         let mut layout = Layout::default();
-        let state = Part::<[u8; 10]>::at(layout.add(10, 10)).unwrap();
+        let state = Part::<[u8; 10]>::at(layout.add(10, 10).0).unwrap();
         let mut records = Records::new(2, layout).unwrap();
         assert_eq!(records.record_len(), 192);
         let a = records.allocate().unwrap();

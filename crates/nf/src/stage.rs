@@ -15,7 +15,7 @@ use crate::context::{Context, CounterGroup, Instance, SharedState, TagLayout};
 use crate::map::StateMap;
 use crate::meters::Meters;
 use crate::pool::Pool;
-use crate::record::{Layout, Records};
+use crate::record::{Layout, Lines, Records};
 use crate::recording::{HeaderAction, Recording};
 use crate::set::Set;
 use crate::stream::Deliveries;
@@ -113,6 +113,9 @@ pub trait Stage: Send {
     /// Tells the stage its place: its number in the chain, and the first bit of its attributes in the tag word. Its bytes
     /// are added to the flow records' layout. Returns the next free bit, or none if the word is full.
     fn place(&mut self, stage: u16, layout: &mut Layout, first_tag_bit: u32) -> Option<u32>;
+
+    /// The lines of records that most packets touch here, once it has its place.
+    fn lines(&self) -> Lines;
 
     /// Processes the group's packets whose verdict is still to forward.
     fn process(&mut self, group: &mut Group<'_>);
@@ -277,6 +280,7 @@ pub fn load<N: NetworkFunction>(config: N::Config, mut setup: Setup) -> Result<B
             scratch: None,
         },
         state: None,
+        lines: Lines::default(),
         counters: StageCounters::default(),
         uncounted: Uncounted::default(),
     }))
@@ -287,6 +291,8 @@ struct Loaded<N: NetworkFunction> {
     instance: Instance,
     /// Where its state stands in records, once it has its place.
     state: Option<Part<N::State>>,
+    /// Which of their lines most packets touch that come to it.
+    lines: Lines,
     counters: StageCounters,
     uncounted: Uncounted,
 }
@@ -434,8 +440,13 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
         }
         self.instance.stage = stage;
         self.instance.tags = tags;
-        self.state = Part::at(layout.add(Self::LEN, N::HOT_BYTES));
+        let (start, lines) = layout.add(Self::LEN, N::HOT_BYTES);
+        (self.state, self.lines) = (Part::at(start), lines);
         Some(next)
+    }
+
+    fn lines(&self) -> Lines {
+        self.lines
     }
 
     fn process(&mut self, group: &mut Group<'_>) {

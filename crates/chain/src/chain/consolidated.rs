@@ -6,7 +6,7 @@
 //! together (`follow_rules`). Whatever else a flow's packet walks for (a FIN, a fragment, an ICMP error) may change what functions think
 //! of the flow, and ends its rules (B10).
 
-use nf::record::Header;
+use nf::record::{Header, Layout, Lines};
 use nf::stage::{Env, Group, Load, Stage};
 use nf::{Connection, Recording, Verdict};
 use packet::parse::{self, protocol};
@@ -14,8 +14,8 @@ use packet::{Class, Direction, Endpoint, Meta, NewEnds, Packet, Side};
 
 use super::cross::Crossing;
 use super::{Chain, Run};
-use crate::program::{Draft, ProgramId, Programs, Step};
-use crate::rules::{EVENTS_MAX, Likeness};
+use crate::program::{Course, Draft, ProgramId, Programs, Step};
+use crate::rules::{EVENTS_MAX, Likeness, Rules};
 
 /// What a chain needs that consolidates.
 pub(super) struct Consolidation {
@@ -43,7 +43,7 @@ pub(super) struct Begun {
 
 impl Consolidation {
     /// None if every function has to see every packet.
-    pub fn new(stages: &[Box<dyn Stage>]) -> Option<Consolidation> {
+    pub fn new(stages: &[Box<dyn Stage>], layout: &Layout) -> Option<Consolidation> {
         // What streams bring is every packet's own.
         let takes_part = |stage: &dyn Stage| stage.descriptor().consolidates && !stage.descriptor().stream;
         if !stages.iter().any(|stage| takes_part(&**stage)) {
@@ -51,7 +51,7 @@ impl Consolidation {
         }
         Some(Consolidation {
             programs: Programs::default(),
-            draft: Draft::default(),
+            draft: Draft::new(layout.lines()),
             recordings: stages.iter().map(|stage| takes_part(&**stage).then(Recording::for_rules)).collect(),
             recording: false,
             repeats: true,
@@ -60,9 +60,16 @@ impl Consolidation {
         })
     }
 
-    /// Whether this packet's flow was reviewed for it.
-    pub fn is_reviewed(&self, meta: &Meta) -> bool {
-        self.reviewed == Some(meta.transit.sequence)
+    /// What is to be done with a packet that has come so far, of a flow in whose rules it is, and which lines of records it will
+    /// touch, of `all`.
+    #[inline(never)]
+    pub fn choose(&self, rules: &mut Rules, meta: &Meta, like: Likeness, all: Lines) -> (Course, Lines) {
+        let (flow, direction) = (meta.transit.flow, meta.transit.direction);
+        let mut course = rules.course(flow, direction, like);
+        if course == Course::REVIEW && self.reviewed == Some(meta.transit.sequence) {
+            course = rules.reviewed_course(flow, direction);
+        }
+        (course, self.programs.lines(course, all))
     }
 
     /// Where this function's doings are recorded, if they are.

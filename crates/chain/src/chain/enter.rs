@@ -58,7 +58,7 @@ impl Chain {
     /// Parses packets, and looks up which flow each probably belongs to. All asks for memory go out before any is used.
     pub(super) fn look_up(&mut self, batch: &mut [Packet]) {
         self.parse(batch, |flows, meta| flows.prefetch_index(meta.hash));
-        self.look_up_with(batch, |flows, _, meta| flows.prefetch_record(meta.hash));
+        self.look_up_with(batch, |flows, _, meta| flows.prefetch_record(meta.hash, meta.reversed));
     }
 
     /// The same for packets that were parsed before, of flows with these homes, one for each.
@@ -127,6 +127,9 @@ impl Chain {
             packets.first().map_or(now_ns, |packet| now_ns.max(packet.meta().transit.timestamp_ns));
         let until_ns = self.flows.due_ns().min(begin_ns.saturating_add(self.group_span_ns));
         let (mut load, mut course, mut uniform) = (Load::default(), Course::WALK, true);
+        let all = self.layout.lines();
+        // The course of the last packet, if its flow's next ones may follow it without more ado, and what they touch.
+        let (mut followed, mut lines) = (Course::RECORD, all);
         let most = packets.len().min(GROUP_MAX);
         for packet in &mut packets[..most] {
             let meta = packet.meta_mut();
@@ -137,7 +140,9 @@ impl Chain {
             if now_ns >= until_ns {
                 break;
             }
-            self.flows.records.prefetch_states(meta.transit.flow);
+            if !RULES {
+                self.flows.records.prefetch_states(meta.transit.flow, &lines);
+            }
             let Some(header) = self.flows.records.find_header_mut(meta.transit.flow) else { break };
             let (key, reversed) = (&meta.key, meta.reversed);
             let mut by_alias = false;
@@ -151,16 +156,24 @@ impl Chain {
             }
             meta.transit.direction = direction;
             let connection = header.connection.after_whole(meta.protocol, meta.tcp_flags, direction);
-            let (mut keep_ms, mut to_all) = (None, true);
-            if RULES && let Some(rules) = &mut self.flows.rules {
+            let (mut next, mut wish_ms) = (Course::WALK, 0);
+            if RULES && let (Some(rules), Some(consolidation)) = (&mut self.flows.rules, &self.consolidation)
+            {
                 let (flow, like) = (meta.transit.flow, Likeness::new(meta, by_alias, connection));
-                let mut next = rules.course(flow, direction, like);
-                if next == Course::REVIEW && self.consolidation.as_ref().is_some_and(|c| c.is_reviewed(meta))
-                {
-                    next = rules.reviewed_course(flow, direction);
-                }
-                if load.packets == 0 {
-                    course = next;
+                if let Some(rule) = rules.get_if(followed, flow, direction, like) {
+                    (next, wish_ms) = (followed, rule.keep_ms);
+                } else {
+                    (next, lines) = consolidation.choose(rules, meta, like, all);
+                    if next != Course::WALK {
+                        wish_ms = rules.get(flow, direction).map_or(0, |rule| rule.keep_ms);
+                    }
+                    followed = if next.is_plain_follow() { next } else { Course::RECORD };
+                    if load.packets == 0 {
+                        course = next;
+                    }
+                    if matches!(next, Course::RECORD | Course::REVIEW) {
+                        break;
+                    }
                 }
                 if next != course {
                     if !next.mixes() || !course.mixes() {
@@ -168,27 +181,22 @@ impl Chain {
                     }
                     uniform = false;
                 }
-                if matches!(next, Course::RECORD | Course::REVIEW) {
-                    break;
-                }
-                to_all = !next.is_alone_to_itself();
-                if next != Course::WALK {
-                    keep_ms = rules.get(flow, direction).map(|rule| rule.keep_ms);
-                }
                 self.courses[load.packets as usize % GROUP_MAX] = next;
             }
+            let to_all = !next.is_alone_to_itself();
             if self.mixed && !self.gathering.add(meta.transit.flow, meta.transit.side, to_all) {
                 break;
             }
             if RULES
+                && next == Course::WALK
                 && meta.tcp_flags & CHANGING != 0
                 && let Some(rules) = &mut self.flows.rules
             {
                 rules.forget(meta.transit.flow);
             }
-            self.joining.join_whole(meta, header, connection);
-            if let Some(keep_ms) = keep_ms.filter(|_| self.joining.keeps_flows) {
-                meta.transit.keep_ms = keep_ms;
+            self.joining.join_whole(meta, header, connection, wish_ms);
+            if RULES {
+                self.flows.records.prefetch_states(meta.transit.flow, &lines);
             }
             load.add(packet.len());
         }

@@ -29,7 +29,7 @@ impl Subscribed {
         let first = [wants().position(|wants| wants), wants().rposition(|wants| wants)];
         let [Some(inside), Some(outside)] = first else { return Ok(None) };
         let len = size_of::<Streams>();
-        let Some(part) = Part::at(layout.add(len, len)) else {
+        let Some(part) = Part::at(layout.add(len, len).0) else {
             return Ok(None);
         };
         let reassembler = Reassembler::new(options)?;
