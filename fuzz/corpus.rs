@@ -28,6 +28,20 @@ fn main() -> std::io::Result<()> {
         }
         write(&root.join("chain").join(format!("mix-{options}")), &seed)?;
     }
+    for (name, functions) in CONSOLIDATED {
+        let mut seed = [functions, &[0xff, 0][..]].concat();
+        let (client, server) = (v4(10, 0, 0, 1, 4000), v4(198, 18, 0, 1, 80));
+        let again = udp(client, server, b"again");
+        // Batches end, commands follow, and packets of other kinds come in between.
+        let others = networks.iter().map(|(_, network)| network);
+        for (i, other) in others.enumerate() {
+            for (flags, network) in [(0, &again), (2, &again), ((i % 2) as u8 | (i % 16) as u8 * 16 + 12, other)] {
+                seed.extend([1, 200, flags, network.len() as u8]);
+                seed.extend(network);
+            }
+        }
+        write(&root.join("consolidated").join(name), &seed)?;
+    }
     for function in ["nat", "lb", "firewall", "monitor", "policer", "whitelist", "http_function"] {
         for options in [0u8, 1, 12] {
             let mut seed = vec![options];
@@ -89,6 +103,10 @@ fn main() -> std::io::Result<()> {
     }
     Ok(())
 }
+
+/// Chains for the target `consolidated`, by the numbers of its functions.
+const CONSOLIDATED: &[(&str, &[u8])] =
+    &[("real-chain", &[0, 2, 4, 3]), ("strict-nat", &[1]), ("sees-all", &[4, 5, 3]), ("twice", &[2, 2, 6])];
 
 /// Mode and targets, units and flows, options.
 const ROUTERS: &[(&str, [u8; 3])] = &[

@@ -20,6 +20,7 @@ mod enter;
 mod moving;
 mod replaying;
 mod settle;
+mod shown;
 mod subscribed;
 mod tables;
 
@@ -44,6 +45,7 @@ use consolidated::Consolidation;
 use enter::Gathered;
 pub use moving::RestoreError;
 pub use replaying::{NoHistory, history_len};
+pub use shown::{RuleStep, RuleView};
 use subscribed::Subscribed;
 use tables::Tables;
 pub use tables::{Change, Way};

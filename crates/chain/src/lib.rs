@@ -16,7 +16,9 @@ mod rules;
 pub mod streams;
 mod wheel;
 
-pub use chain::{Chain, ChainError, Change, GROUP_MAX, NoHistory, RestoreError, Way, history_len};
+pub use chain::{
+    Chain, ChainError, Change, GROUP_MAX, NoHistory, RestoreError, RuleStep, RuleView, Way, history_len,
+};
 pub use fragments::Datagram;
 pub use observer::Observer;
 pub use options::{Counters, FastPath, NotIp, Options, Timeouts, WhenFull};

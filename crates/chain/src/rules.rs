@@ -158,6 +158,13 @@ impl Rules {
         if rule.walks == 0 { Course::RECORD } else { Course::WALK }
     }
 
+    /// The rule for packets of a direction, and its program, if there is one that no command came behind.
+    pub fn current(&self, record: u32, direction: Direction) -> Option<(&Rule, ProgramId)> {
+        let rule = self.get(record, direction)?;
+        let is_current = rule.stamp & !u64::from(u32::MAX) == self.common;
+        rule.course.program().filter(|_| is_current).map(|program| (rule, program))
+    }
+
     /// What packets do that have such a rule, which was looked at.
     pub fn reviewed_course(&self, record: u32, direction: Direction) -> Course {
         self.get(record, direction).map_or(Course::WALK, |rule| rule.course)

@@ -294,6 +294,15 @@ pub fn summary(report: &Report) -> String {
             text += &format!("{what}: {}\n", thousands(count));
         }
     }
+    if let Some(path) = &report.timing.fast_path {
+        let share = 100.0 * path.packets as f64 / report.packets_in.max(1) as f64;
+        text += &format!(
+            "fast path: {} packets ({share:.1} %) by rules, {} recorded, of which {} gave none\n",
+            thousands(path.packets),
+            thousands(path.recorded),
+            thousands(path.failed)
+        );
+    }
     if let Some(units) = &report.units {
         text += &crate::units::summary(units);
     }

@@ -92,11 +92,6 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// One to make rules of: if the packet differs from others, no header actions are added any more.
-    pub fn for_rules() -> Recording {
-        Recording { for_rules: true, ..Recording::default() }
-    }
-
     /// Whether header actions are still to be added.
     #[inline]
     pub(crate) fn wants_actions(&self) -> bool {
@@ -108,8 +103,10 @@ impl Recording {
         self.lost == 0 && !self.differs
     }
 
-    /// Makes it empty, and keeps its memory.
-    pub fn clear(&mut self) {
+    /// Begins anew, in the same memory. `for_rules`: it is of no use once the packet differs from others; no header actions are added
+    /// any more then.
+    pub fn begin(&mut self, for_rules: bool) {
+        self.for_rules = for_rules;
         self.actions.clear();
         self.functions.clear();
         self.events.clear();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use chain::{Chain, Counters};
+use chain::{Chain, Counters, FastPath};
 use hdrhistogram::Histogram;
 use nf::{Connection, EndReason, Shared};
 use packet::DropReason;
@@ -170,6 +170,20 @@ pub struct Timing {
     pub latency_ns: BTreeMap<&'static str, u64>,
     /// Processor cycles per packet of each function, by its name; empty where they cannot be counted.
     pub cycles_per_packet: BTreeMap<String, f64>,
+    /// How packets went through, which depends on how they came in batches; absent if every packet walks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fast_path: Option<FastPathReport>,
+}
+
+/// How packets of known flows went through the functions: by rules that stand for the walk, or function by function.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct FastPathReport {
+    /// Packets that followed a rule.
+    pub packets: u64,
+    /// Packets that were recorded, to make rules of.
+    pub recorded: u64,
+    /// Of these, those of which no rule could be made.
+    pub failed: u64,
 }
 
 /// The percentiles that a report shows.
@@ -182,7 +196,11 @@ impl Report {
         let (counters, effects) = (chain.counters(), chain.effects());
         let functions = functions(chain, names);
         let cycles = functions.iter().filter_map(|f| Some((f.name.clone(), f.cycles_per_packet?)));
-        let timing = Timing { cycles_per_packet: cycles.collect(), ..Timing::default() };
+        let timing = Timing {
+            cycles_per_packet: cycles.collect(),
+            fast_path: chain.consolidates().then(|| fast_path(chain.fast_path())),
+            ..Timing::default()
+        };
         Report {
             version: 1,
             policy: policy.to_owned(),
@@ -249,6 +267,11 @@ impl Report {
         self.events_lost += other.events_lost;
         self.flow_reports_lost += other.flow_reports_lost;
         self.packets_unmade += other.packets_unmade;
+        if let (Some(path), Some(other)) = (&mut self.timing.fast_path, other.timing.fast_path) {
+            path.packets += other.packets;
+            path.recorded += other.recorded;
+            path.failed += other.failed;
+        }
     }
 
     /// Packets dropped, for whatever reason.
@@ -270,6 +293,10 @@ impl Report {
 fn drops(counters: &Counters) -> BTreeMap<&'static str, u64> {
     let counted = DropReason::ALL.iter().map(|reason| (reason.name(), counters.drops[reason.index()]));
     counted.filter(|&(_, count)| count > 0).collect()
+}
+
+fn fast_path(FastPath { packets, recorded, failed }: FastPath) -> FastPathReport {
+    FastPathReport { packets, recorded, failed }
 }
 
 fn flows(counters: &Counters, chain: &Chain) -> FlowsReport {

@@ -52,7 +52,7 @@ impl Consolidation {
         Some(Consolidation {
             programs: Programs::default(),
             draft: Draft::new(layout.lines()),
-            recordings: stages.iter().map(|stage| takes_part(&**stage).then(Recording::for_rules)).collect(),
+            recordings: stages.iter().map(|stage| takes_part(&**stage).then(Recording::default)).collect(),
             recording: false,
             repeats: true,
             keep_ms: 0,
@@ -72,6 +72,11 @@ impl Consolidation {
         (course, self.programs.lines(course, all))
     }
 
+    /// The steps of a program.
+    pub fn steps(&self, program: ProgramId) -> &[Step] {
+        self.programs.steps(program)
+    }
+
     /// Where this function's doings are recorded, if they are.
     pub fn recording_of(&mut self, stage: usize) -> Option<&mut Recording> {
         if self.recording { self.recordings.get_mut(stage)?.as_mut() } else { None }
@@ -80,17 +85,16 @@ impl Consolidation {
 
 impl Chain {
     /// The packet, which has joined its flow, is recorded from here on, if it could be treated as others; else what was known of its
-    /// flow counts no more.
+    /// flow counts no more. What an observer is shown is recorded to the end, whether a rule can be made of it or not.
     pub(super) fn begin_recording(&mut self, packet: &Packet, is_observed: bool) -> Option<Begun> {
-        let like = self.likeness(packet).filter(|_| !is_observed);
         let meta = packet.meta();
-        let Some(like) = like else {
+        let Some(like) = self.likeness(packet) else {
             self.flows.forget_rules(meta.transit.flow);
             return None;
         };
         let consolidation = self.consolidation.as_mut()?;
         self.fast_path.recorded += 1;
-        consolidation.recordings.iter_mut().flatten().for_each(Recording::clear);
+        consolidation.recordings.iter_mut().flatten().for_each(|recording| recording.begin(!is_observed));
         (consolidation.recording, consolidation.repeats, consolidation.keep_ms) = (true, true, 0);
         Some(Begun { side: meta.transit.side, like, ends: parse::ends(packet) })
     }

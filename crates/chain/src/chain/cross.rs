@@ -205,7 +205,7 @@ impl Chain {
                 .filter(|_| assembled)
                 .map(Subscribed::deliveries)
                 .unwrap_or_default(),
-            recording: observed.as_mut().or(recorded),
+            recording: recorded.or(observed.as_mut()),
         };
         match self.is_replaying {
             false => self.stages[stage].process(&mut group),
@@ -216,8 +216,9 @@ impl Chain {
         if let Some(before_ms) = wishes_ms {
             self.end_wishes(stage, packets, before_ms);
         }
-        if let (Some(observer), Some(recording)) = (&mut run.observer, &observed) {
-            observer.after(stage, &packets[0], verdicts[0], recording);
+        if let (Some(observer), Some(observed)) = (&mut run.observer, &observed) {
+            let recorded = self.consolidation.as_mut().and_then(|c| c.recording_of(stage));
+            observer.after(stage, &packets[0], verdicts[0], recorded.map_or(observed, |recorded| recorded));
         }
         self.answer_all(made, packets, run);
         !parted

@@ -1,6 +1,7 @@
 //! `rivulet explain`: what each function of a policy did to a packet, and why.
 
 mod headers;
+mod rule;
 mod select;
 mod story;
 mod witness;

@@ -9,6 +9,7 @@ use packet::{Direction, DropReason, End, Side};
 use serde::Serialize;
 
 use super::headers;
+use super::rule::RuleStory;
 use super::witness::{Collected, Outcome, Passage, Step, Told};
 
 /// What happened to one packet.
@@ -24,6 +25,9 @@ pub struct Story {
     headers: String,
     flow: Option<FlowStory>,
     steps: Vec<StepStory>,
+    /// What its flow's next packets do that are like it; absent if they walk through the functions, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<RuleStory>,
     outcome: OutcomeStory,
     alerts: Vec<AlertStory>,
     /// Events that functions told, such as transactions of HTTP.
@@ -127,6 +131,7 @@ impl Story {
             headers: first.map_or_else(String::new, headers::line),
             flow: flow(passage, runner),
             steps: passage.steps.iter().map(|step| StepStory::new(step, runner)).collect(),
+            rule: passage.rule.as_ref().map(|rule| RuleStory::new(rule, &runner.assembly().names)),
             outcome: outcome(passage, collected, runner),
             alerts: alerts
                 .filter(|_| !passage.made)
@@ -317,7 +322,8 @@ impl fmt::Display for Story {
         for text in [outcome.reason, outcome.headers.as_deref(), outcome.meaning].into_iter().flatten() {
             write!(f, ": {text}")?;
         }
-        writeln!(f)
+        writeln!(f)?;
+        self.rule.as_ref().map_or(Ok(()), |rule| write!(f, "{rule}"))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use anyhow::Result;
-use chain::Observer;
+use chain::{Observer, RuleView};
 use nf::record::Header;
 use nf::{Alert, Event, FlowReport, Recording, Verdict};
 use node::{Frame, Output, Runner};
@@ -64,6 +64,8 @@ pub struct Passage {
     pub outcome: Outcome,
     /// The key that the flow's replies are known by, if it is another than the flow's own; learned with this packet.
     pub alias: Option<FlowKey>,
+    /// The rule that was made of its way, for packets like it.
+    pub rule: Option<RuleView>,
 }
 
 /// Keeps what happens to the packets of one call.
@@ -100,8 +102,12 @@ impl Witness {
                 self.held.insert(passage.sequence, (self.number, copy(arrived)));
             }
             if let Some(joined) = &passage.joined {
-                let header = runner.assembly().chain.records().header(joined.transit.flow);
+                let chain = &runner.assembly().chain;
+                let header = chain.records().header(joined.transit.flow);
                 let lives = header.has(Header::FLAG_LIVE);
+                if lives && !passage.made {
+                    passage.rule = chain.rule_of(joined.transit.flow, joined.transit.direction);
+                }
                 let learned = joined.transit.clock == 1
                     || passage.left.as_ref().is_some_and(|left| left.meta().transit.realias);
                 if lives && learned && header.has(Header::FLAG_ALIAS) {
@@ -173,6 +179,7 @@ impl Passage {
             left: None,
             outcome: Outcome::Held,
             alias: None,
+            rule: None,
         }
     }
 

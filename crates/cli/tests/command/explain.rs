@@ -167,3 +167,53 @@ fn answers_of_functions_are_told_behind_what_they_answer() {
         assert!(story["headers"].as_str().unwrap().contains("RST"), "{story}");
     }
 }
+
+/// What is told of the rule is what happens to the next packet that is like it.
+#[test]
+fn the_rule_for_packets_like_it_is_told() {
+    let place = Place::new();
+    place.write(
+        "p.rvl",
+        POLICY.replace("<-> f <->", "<-> f <-> m <->").replace("pipelet", "Monitor m;\npipelet"),
+    );
+    place.stdout("traffic --write in.pcapng --packets 3000 --ipv6 0 --no-replies --protocols udp=1 --ports 80 --flows 50");
+    let stories = place.explain("--limit 5000");
+    let with_rule: Vec<_> = stories.iter().filter(|story| story["rule"].is_object()).collect();
+    assert!(with_rule.len() > 2000, "{}", with_rule.len());
+    let mut compared = 0;
+    for (i, story) in stories.iter().enumerate().filter(|(_, story)| story["rule"].is_object()) {
+        let flow = &story["flow"]["number"];
+        let Some(next) = stories[i + 1..].iter().find(|next| next["flow"]["number"] == *flow) else {
+            continue;
+        };
+        let steps = story["rule"]["steps"].as_array().unwrap();
+        let set = steps.iter().find(|step| step["does"] == "set_ends").unwrap();
+        assert_eq!(set["source"], next["steps"][0]["changes"][0]["after"], "{story:#}\n{next:#}");
+        assert!(steps.iter().any(|step| step["does"] == "state_functions" && step["function"] == "m"));
+        assert_eq!(story["rule"]["events"][0]["function"], "f");
+        compared += 1;
+    }
+    assert!(compared > 1000, "{compared}");
+    let text = place.stdout("explain p.rvl --read in.pcapng --seed 1 --packet 1");
+    let rule = text.split("rule for packets like it").nth(1).unwrap();
+    for line in [
+        "n: counted",
+        "set source to 203.0.113.1:",
+        "m: state function 1",
+        "until event 1",
+        "of f, by a command",
+    ] {
+        assert!(rule.contains(line), "{line}: {text}");
+    }
+}
+
+/// A packet that opens a connection stands for no other one.
+#[test]
+fn no_rule_is_told_of_packets_that_walk() {
+    let place = place();
+    let stories = place.explain("--limit 5000");
+    let opening = stories.iter().filter(|story| story["headers"].as_str().unwrap().contains("[SYN]"));
+    assert!(opening.inspect(|story| assert!(story["rule"].is_null(), "{story:#}")).count() > 50);
+    place.write("p.rvl", POLICY.replace("pipelet", "settings { consolidate: false };\npipelet"));
+    assert!(place.explain("--limit 5000").iter().all(|story| story["rule"].is_null()));
+}

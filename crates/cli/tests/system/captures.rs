@@ -19,7 +19,7 @@ const TOO_LONG: Duration = Duration::from_secs(60);
 
 fn each(kind: Kind) {
     let captures = traces::all();
-    let (mut packets, mut dropped, mut changed) = (0, 0, 0);
+    let (mut packets, mut dropped, mut changed, mut followed) = (0, 0, 0, 0);
     let mut failed = Vec::new();
     for capture in &captures {
         // So that one run tells of all captures that fail, each by its own message.
@@ -32,24 +32,29 @@ fn each(kind: Kind) {
             let changed = compare(kind, capture, &outcome);
             read_again(capture, &outcome);
             same_again(&policy, capture, &outcome);
+            same_walking(&policy, capture, &outcome);
             same_on_units(&policy, capture, &outcome);
             same_on_threads(&policy, capture, &outcome);
-            (outcome.report.packets_in, outcome.report.dropped(), changed)
+            let report = &outcome.report;
+            let followed = report.timing.fast_path.as_ref().map_or(0, |path| path.packets);
+            (report.packets_in, report.dropped(), changed, followed)
         }));
         match judged {
             Ok(counts) => {
                 (packets, dropped, changed) = (packets + counts.0, dropped + counts.1, changed + counts.2);
+                followed += counts.3;
             }
             Err(_) => failed.push(&capture.name),
         }
     }
     assert!(failed.is_empty(), "{kind:?}: {failed:?}");
     println!(
-        "{kind:?}: {} captures, {packets} packets, {dropped} dropped, {changed} changed",
+        "{kind:?}: {} captures, {packets} packets, {dropped} dropped, {changed} changed, {followed} by rules",
         captures.len()
     );
     let idle = captures.is_empty() || kind.changes_nothing();
     assert!(idle || changed > 5_000, "the policy must do something to be tested: {changed} changed");
+    assert!(captures.is_empty() || kind != Kind::Chain || followed * 4 > packets, "{followed} by rules");
 }
 
 /// What came out against what went in: checksums as right as they were, and all else as it was unless a function changes
@@ -189,6 +194,19 @@ fn same_again(policy: &str, capture: &Capture, first: &Outcome) {
     assert!(by_time(first) == by_time(&single), "{}: other flow reports one by one", capture.name);
 }
 
+/// What follows rules comes out as what walks function by function, and is counted alike (B4).
+fn same_walking(policy: &str, capture: &Capture, first: &Outcome) {
+    let walking = policy.replace("settings { ", "settings { consolidate: false, ");
+    assert_ne!(walking, policy);
+    let walked = run(&walking, &capture.records, node::BATCH);
+    assert!(walked.report.timing.fast_path.is_none());
+    assert_eq!(first.lasting_report(), walked.lasting_report(), "{} walking", capture.name);
+    assert!(first.sent == walked.sent, "{}: other packets walking", capture.name);
+    assert!(first.alerts == walked.alerts, "{}: other alerts walking", capture.name);
+    assert!(first.events == walked.events, "{}: other events walking", capture.name);
+    assert!(first.flows == walked.flows, "{}: other flow reports walking", capture.name);
+}
+
 fn sorted(sent: &[Sent]) -> Vec<&Sent> {
     let mut sent: Vec<_> = sent.iter().collect();
     sent.sort();
@@ -238,6 +256,12 @@ fn every_capture_through_a_whitelist() {
 #[test]
 fn every_capture_through_http() {
     each(Kind::Http);
+}
+
+/// SpeedyBox's first real chain (B34): all of it can be consolidated.
+#[test]
+fn every_capture_through_a_consolidated_chain() {
+    each(Kind::Chain);
 }
 
 #[test]

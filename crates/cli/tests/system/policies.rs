@@ -17,6 +17,8 @@ pub enum Kind {
     Police,
     Whitelist,
     Http,
+    /// NAT, load balancer, monitor, and a firewall that lets nearly everything pass.
+    Chain,
     /// Every function that there is.
     All,
 }
@@ -38,6 +40,7 @@ impl Kind {
             Kind::Police => "inside <-> p <-> outside",
             Kind::Whitelist => "inside <-> w <-> outside",
             Kind::Http => "inside <-> h <-> outside",
+            Kind::Chain => "inside <-> n <-> l <-> m <-> f <-> outside",
             Kind::All => "inside <-> p <-> n <-> w <-> f <-> h <-> l <-> m <-> outside",
         }
     }
@@ -60,7 +63,8 @@ impl Kind {
             text += &balancer(&ends, "t", "gue");
         }
         if line.contains(" f ") {
-            let (default, tcp) = if self == Kind::All { ("allow", "loose") } else { ("reject", "strict") };
+            let loose = matches!(self, Kind::Chain | Kind::All);
+            let (default, tcp) = if loose { ("allow", "loose") } else { ("reject", "strict") };
             text +=
                 &format!("Firewall f {{ default: {default}, tcp: {tcp}, rules: \"\"\"\n{RULES}\"\"\" }};\n");
         }

@@ -54,7 +54,7 @@ impl NewEnds {
     }
 
     /// Which ends are written, with what.
-    fn writes(&self) -> impl Iterator<Item = (End, Endpoint)> {
+    pub fn writes(&self) -> impl Iterator<Item = (End, Endpoint)> {
         let ends = [(End::Source, self.source), (End::Destination, self.destination)];
         ends.into_iter().filter(|&(end, _)| self.written & bit(end) != 0)
     }

@@ -1,0 +1,56 @@
+//! Rules to be shown to people: what `rivulet explain` tells of a flow's packets to come.
+
+use nf::EventCondition;
+use packet::{Direction, DropReason, End, Endpoint};
+
+use super::Chain;
+use crate::program::Step;
+
+/// What packets do that follow a flow's rule: its program with the flow's own values, and what ends it (B5 to B7).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleView {
+    /// What is done with them, in order.
+    pub steps: Vec<RuleStep>,
+    /// Functions' events that end it, with their functions' places in the chain. It ends with its flow, too, and with every packet
+    /// that has to walk.
+    pub events: Vec<(usize, EventCondition)>,
+}
+
+/// A step of a rule. Functions are named by their places in the chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RuleStep {
+    /// The function only counts the packet.
+    Pass(usize),
+    /// Of the function, these state functions run.
+    Functions(usize, Vec<u16>),
+    /// The function sees every packet: it processes it.
+    Process(usize),
+    /// The packet gets these ends, and both checksums what that adds to them.
+    SetEnds(Vec<(End, Endpoint)>),
+    /// The function, which has counted it, drops it.
+    Drop(usize, DropReason),
+}
+
+impl Chain {
+    /// Whether packets of known flows may follow rules.
+    pub fn consolidates(&self) -> bool {
+        self.consolidation.is_some()
+    }
+
+    /// The rule for packets of one direction of a flow, by the number of its record, that are like the last one that was recorded;
+    /// none if there is no such rule.
+    pub fn rule_of(&self, record: u32, direction: Direction) -> Option<RuleView> {
+        let (rules, consolidation) = (self.flows.rules.as_ref()?, self.consolidation.as_ref()?);
+        let (rule, program) = rules.current(record, direction)?;
+        let steps = consolidation.steps(program).iter().map(|step| match *step {
+            Step::Pass(stage) => RuleStep::Pass(stage),
+            Step::Functions(stage, ref functions) => {
+                RuleStep::Functions(stage, functions.as_slice().to_vec())
+            }
+            Step::Process(stage) => RuleStep::Process(stage),
+            Step::Rewrite { .. } => RuleStep::SetEnds(rule.ends.writes().collect()),
+            Step::Drop(stage, reason) => RuleStep::Drop(stage, reason),
+        });
+        Some(RuleView { steps: steps.collect(), events: rules.events(record, direction).collect() })
+    }
+}

@@ -1,0 +1,105 @@
+//! The rule that a flow's next packets follow that are like one that was told of.
+
+use std::fmt;
+
+use chain::{RuleStep, RuleView};
+use nf::{Cause, EventCondition};
+use packet::End;
+use serde::Serialize;
+
+/// A rule, its functions by their names in the policy.
+#[derive(Serialize)]
+pub struct RuleStory {
+    steps: Vec<StepStory>,
+    events: Vec<EventStory>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "does", rename_all = "snake_case")]
+enum StepStory {
+    /// It is counted, and goes on.
+    Pass { function: String },
+    /// State functions run.
+    StateFunctions { function: String, ids: Vec<u16> },
+    /// The function sees every packet.
+    Process { function: String },
+    /// Ends are written.
+    SetEnds {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        source: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        destination: Option<String>,
+    },
+    /// It is dropped.
+    Drop { function: String, reason: &'static str },
+}
+
+#[derive(Serialize)]
+struct EventStory {
+    function: String,
+    id: u16,
+    argument: u64,
+    /// What it may come by: `command` or `packet`.
+    cause: &'static str,
+}
+
+impl RuleStory {
+    /// The story of a rule of a chain whose functions have these names.
+    pub fn new(rule: &RuleView, names: &[String]) -> RuleStory {
+        let name = |stage: usize| names.get(stage).cloned().unwrap_or_default();
+        let steps = rule.steps.iter().map(|step| match *step {
+            RuleStep::Pass(stage) => StepStory::Pass { function: name(stage) },
+            RuleStep::Functions(stage, ref ids) => {
+                StepStory::StateFunctions { function: name(stage), ids: ids.clone() }
+            }
+            RuleStep::Process(stage) => StepStory::Process { function: name(stage) },
+            RuleStep::SetEnds(ref writes) => {
+                let to = |end: End| writes.iter().find(|write| write.0 == end).map(|(_, to)| to.to_string());
+                StepStory::SetEnds { source: to(End::Source), destination: to(End::Destination) }
+            }
+            RuleStep::Drop(stage, reason) => StepStory::Drop { function: name(stage), reason: reason.name() },
+        });
+        let events = rule.events.iter().map(|&(stage, EventCondition { id, argument, cause })| EventStory {
+            function: name(stage),
+            id,
+            argument,
+            cause: match cause {
+                Cause::Command => "command",
+                Cause::Packet => "packet",
+            },
+        });
+        RuleStory { steps: steps.collect(), events: events.collect() }
+    }
+}
+
+impl fmt::Display for RuleStory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "  rule for packets like it")?;
+        for step in &self.steps {
+            writeln!(f, "      {step}")?;
+        }
+        for EventStory { function, id, argument, cause } in &self.events {
+            writeln!(f, "      until event {id} ({argument}) of {function}, by a {cause}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for StepStory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StepStory::Pass { function } => write!(f, "{function}: counted"),
+            StepStory::StateFunctions { function, ids } => {
+                let ids: Vec<_> = ids.iter().map(u16::to_string).collect();
+                write!(f, "{function}: state function {}", ids.join(", "))
+            }
+            StepStory::Process { function } => write!(f, "{function}: sees every packet"),
+            StepStory::SetEnds { source, destination } => {
+                let ends = [("source", source), ("destination", destination)];
+                let set = ends.iter().filter_map(|(end, to)| Some(format!("set {end} to {}", to.as_ref()?)));
+                f.write_str(&set.collect::<Vec<_>>().join(", "))
+            }
+            StepStory::Drop { function, reason } => write!(f, "{function}: drop: {reason}"),
+        }
+    }
+}

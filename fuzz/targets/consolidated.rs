@@ -1,0 +1,139 @@
+//! Any packets, in any batches, with operators' commands in between, through chains of functions that take part in the fast path:
+//! what follows rules comes out, and leaves everything behind, as what walks (B4).
+//!
+//! Input: a byte for each of up to four functions, ended by one that names none; a byte of options; then packets as for the
+//! target `chain`, where the side's byte says by its upper bits whether a batch ends with the packet, and whether a command
+//! follows.
+
+#![no_main]
+
+use chain::{Options, WhenFull};
+use libfuzzer_sys::fuzz_target;
+use nf::stage::Stage;
+use nf::{Registry, Setup};
+use packet::Side;
+
+#[path = "../../crates/chain/tests/support"]
+#[allow(dead_code)]
+mod support {
+    pub mod bench;
+    pub mod packets;
+}
+
+use support::bench::{Arrival, Bench, Outcome};
+
+const FLOWS: u32 = 32;
+const FUNCTIONS_MAX: usize = 4;
+const PACKETS_MAX: usize = 100;
+const START_NS: u64 = 1_700_000_000_000_000_000;
+
+/// Functions, their configurations, and commands for them.
+const FUNCTIONS: [(&str, &str, &[&str]); 7] = [
+    ("nat", r#"{"external": ["198.51.100.7"]}"#, &["drain 198.51.100.7", "resume 198.51.100.7"]),
+    (
+        "nat",
+        r#"{"external": ["198.51.100.1-198.51.100.2"], "filtering": "address-and-port-dependent"}"#,
+        &[],
+    ),
+    (
+        "lb",
+        r#"{"services": [{"name": "web", "vip": "198.18.0.1", "servers": [
+            {"name": "one", "address": "198.51.100.11"}, {"name": "two", "address": "198.51.100.12", "weight": 2}]}]}"#,
+        &["server one down", "server one up", "server two drain", "server two up"],
+    ),
+    (
+        "firewall",
+        r#"{"rules": "allow out\nallow in udp"}"#,
+        &["rule 1 disable", "rule 1 enable", "default allow"],
+    ),
+    ("monitor", r#"{"active_timeout": "20ms"}"#, &[]),
+    ("policer", r#"{"rate": "20kbps", "burst": "2KB"}"#, &["rate 100kbps"]),
+    ("whitelist", r#"{"protect": "inside"}"#, &[]),
+];
+
+/// A packet, whether its batch ends with it, and the command that follows: of which function of the chain, and which.
+struct Step {
+    arrival: Arrival,
+    ends_batch: bool,
+    command: Option<(usize, usize)>,
+}
+
+fuzz_target!(|data: &[u8]| {
+    let mut data = data;
+    let mut functions = vec![];
+    while let [byte, rest @ ..] = data {
+        data = rest;
+        let index = usize::from(*byte);
+        if index >= FUNCTIONS.len() || functions.len() == FUNCTIONS_MAX {
+            break;
+        }
+        functions.push(index);
+    }
+    let [options, rest @ ..] = data else { return };
+    if functions.is_empty() {
+        return;
+    }
+    let steps = steps(rest);
+    let options = chain_options(*options);
+    let walked = run(&functions, Options { consolidate: false, ..options }, &steps);
+    let followed = run(&functions, Options { consolidate: true, ..options }, &steps);
+    assert!(followed == walked, "{functions:?}\n{followed:#?}\n{walked:#?}");
+});
+
+fn chain_options(bits: u8) -> Options {
+    Options {
+        flows_max: if bits & 1 != 0 { 3 } else { FLOWS },
+        when_full: if bits & 2 != 0 { WhenFull::RefuseNew } else { WhenFull::EvictOldest },
+        inner: bits & 4 != 0,
+        ..Options::default()
+    }
+}
+
+fn run(functions: &[usize], options: Options, steps: &[Step]) -> Outcome {
+    let registry: Registry<serde_json::Value> = functions::registry();
+    let stage = |&index: &usize| -> Box<dyn Stage> {
+        let (name, config, _) = FUNCTIONS[index];
+        let config = serde_json::from_str(config).unwrap();
+        registry.find(name).unwrap().make(&config, Setup::new(7, FLOWS)).unwrap()
+    };
+    let mut bench = Bench::new(functions.iter().map(stage).collect(), options);
+    let mut batch = vec![];
+    for step in steps {
+        batch.push(step.arrival.clone());
+        if step.ends_batch || step.command.is_some() {
+            bench.batch(&std::mem::take(&mut batch));
+        }
+        let Some((at, which)) = step.command else { continue };
+        let at = at % functions.len();
+        let commands = FUNCTIONS[functions[at]].2;
+        if !commands.is_empty() {
+            let _ = bench.chain.stage_mut(at).unwrap().control(commands[which % commands.len()]);
+        }
+    }
+    bench.batch(&batch);
+    bench.outcome()
+}
+
+/// At most as many packets as the bench has buffers for.
+fn steps(mut bytes: &[u8]) -> Vec<Step> {
+    let (mut at_ns, mut steps) = (START_NS, vec![]);
+    while let [high, low, flags, len, rest @ ..] = bytes {
+        let (network, rest) = rest.split_at(rest.len().min(usize::from(*len)));
+        if network.is_empty() || steps.len() == PACKETS_MAX {
+            break;
+        }
+        // The step's top bits are its scale: nanoseconds to minutes, or back.
+        let step = u64::from(*low) << (u32::from(*high & 15) * 2);
+        at_ns = if high & 0x80 != 0 { at_ns.saturating_sub(step) } else { at_ns.saturating_add(step) };
+        let side = if flags & 1 == 0 { Side::Inside } else { Side::Outside };
+        let arrival = Arrival { at_ns, side, network: network.to_vec() };
+        let which = usize::from(flags >> 4);
+        steps.push(Step {
+            arrival,
+            ends_batch: flags & 2 != 0,
+            command: (flags & 12 == 12).then_some((which & 3, which >> 2)),
+        });
+        bytes = rest;
+    }
+    steps
+}
