@@ -2,8 +2,9 @@
 //!
 //! An [`Experiment`] runs scenarios of [`sim`] with several seeds, puts what came of them beside the published figures, and
 //! says whether it matches them, and whether something of our own is better: claims are code ([`Claim`]), and hold only if
-//! the intervals of the figures do not overlap. This crate reads and writes
-//! no files; one experiment runs a Redis of its own, if that is installed.
+//! the intervals of the figures do not overlap. Others play packets through chains, and through what
+//! could stand in their place, and measure that. This crate writes no files, and reads none but captures that it is given; one experiment runs a Redis of its own, if that is
+//! installed.
 //!
 //! ```
 //! use lab::{Lab, Length, experiments};
@@ -19,6 +20,7 @@ mod draw;
 mod experiments;
 pub mod gauges;
 mod outcome;
+mod paths;
 mod runs;
 mod setup;
 mod statistics;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
@@ -60,13 +61,30 @@ pub struct Lab<'a> {
     length: Length,
     seeds: u32,
     runs: HashMap<(String, u64), Run>,
+    captures: Vec<PathBuf>,
     progress: Box<dyn FnMut(&Step) + 'a>,
 }
 
 impl<'a> Lab<'a> {
     /// A lab for runs of this length with the seeds from 1 to `seeds`, that says which runs are over.
     pub fn new(length: Length, seeds: u32, progress: impl FnMut(&Step) + 'a) -> Lab<'a> {
-        Lab { length, seeds: seeds.max(1), runs: HashMap::new(), progress: Box::new(progress) }
+        Lab {
+            length,
+            seeds: seeds.max(1),
+            runs: HashMap::new(),
+            captures: Vec::new(),
+            progress: Box::new(progress),
+        }
+    }
+
+    /// The same with captures, which are played where an experiment asks for real traffic.
+    pub fn with_captures(self, captures: Vec<PathBuf>) -> Lab<'a> {
+        Lab { captures, ..self }
+    }
+
+    /// Captures of real traffic, if there are some.
+    pub fn captures(&self) -> &[PathBuf] {
+        &self.captures
     }
 
     /// How much is simulated.

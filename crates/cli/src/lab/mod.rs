@@ -59,6 +59,9 @@ struct Options {
     /// Seeds from 1 to so many
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: Option<u32>,
+    /// Captures of real traffic, for experiments that play some (Y5)
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    captures: Vec<PathBuf>,
     /// JSON instead of tables: an object, or a list of them for several experiments
     #[arg(long)]
     json: bool,
@@ -84,7 +87,8 @@ impl Options {
             Length::Smoke => " --smoke",
         };
         let seeds = self.seeds.map_or_else(String::new, |seeds| format!(" --seeds {seeds}"));
-        format!("{length}{seeds}")
+        let captures = if self.captures.is_empty() { "" } else { " --captures FILE..." };
+        format!("{length}{seeds}{captures}")
     }
 }
 
@@ -138,7 +142,8 @@ fn run_all(experiments: &[Experiment], options: &Options) -> anyhow::Result<Exit
         bar.set_message(format!("{} of {}: {}, seed {}", step.done, step.all, step.mode, step.seed));
         bar.set_position(step.done as u64);
     };
-    let mut lab = Lab::new(length, options.seeds.unwrap_or(length.seeds()), say);
+    let mut lab = Lab::new(length, options.seeds.unwrap_or(length.seeds()), say)
+        .with_captures(options.captures.clone());
     let mut outcomes = Vec::new();
     for experiment in experiments {
         bar.suspend(|| eprintln!("rivulet: {}: {}", experiment.id, experiment.title));

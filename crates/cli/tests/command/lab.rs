@@ -7,8 +7,10 @@ fn experiments_are_listed_with_what_is_asked_of_them() {
     let place = Place::new();
     let list = place.json("lab list --json");
     let ids: Vec<&str> = list.as_array().unwrap().iter().map(|e| e["id"].as_str().unwrap()).collect();
-    for id in ["X1", "X2", "X3", "X4", "X5", "X6", "X10", "X11", "X12", "X13", "X14"] {
-        assert!(ids.contains(&id), "{ids:?}");
+    let simulated = ["X1", "X2", "X3", "X4", "X5", "X6", "X10", "X11", "X12", "X13", "X14"];
+    let measured = ["Y1", "Y2", "Y3", "Y4", "Y5", "Y6", "Y7", "Y8"];
+    for id in simulated.iter().chain(&measured) {
+        assert!(ids.contains(id), "{ids:?}");
     }
     assert!(list[0]["matches"][0]["text"].as_str().unwrap().contains("demand"));
     assert_eq!(place.stdout("lab list").lines().count(), 1 + ids.len());
@@ -40,4 +42,16 @@ fn an_experiment_shows_its_figures_and_writes_its_files() {
     assert_eq!(&report["assignment"]["flowlets_per_flow"], figure);
     let several = place.json("lab run X4 X14 --smoke --json --out there");
     assert_eq!(several.as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn captures_are_played_where_they_are_wanted() {
+    let place = Place::new();
+    place.stdout("traffic --packets 4000 --flows 16 --write some.pcap");
+    let json = place.json("lab run Y5 --smoke --json --captures some.pcap");
+    let rows: Vec<&str> =
+        json["rows"].as_array().unwrap().iter().map(|r| r["row"].as_str().unwrap()).collect();
+    assert!(rows.contains(&"consolidated, chain 1, some"), "{rows:?}");
+    let said = place.refused(1, "lab run Y5 --smoke --captures none.pcap");
+    assert!(said.contains("none.pcap"), "{said}");
 }

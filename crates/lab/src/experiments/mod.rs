@@ -1,6 +1,7 @@
 //! The experiments, by their numbers.
 
 mod common;
+mod rounds;
 mod x01_tracking;
 mod x02_latency;
 mod x03_utilisation;
@@ -13,6 +14,14 @@ mod x11_copies;
 mod x12_choice;
 mod x13_bandwidth;
 mod x14_billing;
+mod y01_headers;
+mod y02_drop;
+mod y03_functions;
+mod y04_inspection;
+mod y05_chains;
+mod y06_equality;
+mod y07_events;
+mod y08_table;
 
 use serde::Serialize;
 
@@ -64,6 +73,14 @@ pub fn experiments() -> &'static [Experiment] {
         x12_choice::X12,
         x13_bandwidth::X13,
         x14_billing::X14,
+        y01_headers::Y1,
+        y02_drop::Y2,
+        y03_functions::Y3,
+        y04_inspection::Y4,
+        y05_chains::Y5,
+        y06_equality::Y6,
+        y07_events::Y7,
+        y08_table::Y8,
     ]
 }
 

@@ -1,0 +1,112 @@
+//! What is measured where it runs: values of contenders, round by round in turn.
+
+use crate::paths::{Path, Player, Tape, differing};
+use crate::runs::Length;
+use crate::statistics::Estimate;
+use crate::table::{Kind, Metric, Profile, Row, Table};
+
+/// Packets that are handed over at once, as with SpeedyBox.
+pub const BATCH: usize = 32;
+
+/// Times that each thing is measured, in turn with the others (R6): many short ones, so that most are not disturbed by whatever else the
+/// machine does.
+pub fn rounds(length: Length) -> usize {
+    match length {
+        Length::Smoke => 2,
+        Length::Quick => 41,
+        Length::Full => 201,
+    }
+}
+
+/// What has been measured so far.
+#[derive(Default)]
+pub struct Rounds {
+    rows: Vec<Measured>,
+}
+
+/// A contender's values, and what went wrong with it.
+struct Measured {
+    name: String,
+    kind: Kind,
+    values: Vec<Vec<f64>>,
+    failures: Vec<String>,
+}
+
+impl Rounds {
+    /// Adds a round's values of a row, in the order of the metrics; one that is no number is none.
+    pub fn add(&mut self, name: &str, kind: Kind, values: &[f64]) {
+        let row = self.row(name, kind);
+        row.values.resize(values.len().max(row.values.len()), Vec::new());
+        row.values.iter_mut().zip(values).for_each(|(all, &value)| {
+            if !value.is_nan() {
+                all.push(value);
+            }
+        });
+    }
+
+    /// Something of a row is not as it has to be.
+    pub fn fail(&mut self, name: &str, kind: Kind, why: impl Into<String>) {
+        self.row(name, kind).failures.push(why.into());
+    }
+
+    fn row(&mut self, name: &str, kind: Kind) -> &mut Measured {
+        let at = self.rows.iter().position(|row| row.name == name).unwrap_or_else(|| {
+            let row = Measured { name: name.to_owned(), kind, values: Vec::new(), failures: Vec::new() };
+            self.rows.push(row);
+            self.rows.len() - 1
+        });
+        &mut self.rows[at]
+    }
+
+    /// All of it. Rows with failures have no figures.
+    pub fn table(self, title: impl Into<String>, metrics: &[Metric]) -> Table {
+        let row = |Measured { name, kind, mut values, failures }: Measured| {
+            values.resize(metrics.len(), Vec::new());
+            if !failures.is_empty() {
+                values.iter_mut().for_each(Vec::clear);
+            }
+            Row { failures, ..Row::of(name, kind, values) }
+        };
+        Table {
+            title: title.into(),
+            profile: Profile::Real,
+            metrics: metrics.to_vec(),
+            rows: self.rows.into_iter().map(row).collect(),
+        }
+    }
+}
+
+/// One of the ways that are compared.
+pub struct Contender {
+    /// Its name.
+    pub name: &'static str,
+    /// What it stands for.
+    pub kind: Kind,
+    /// The way.
+    pub path: Box<dyn Path>,
+}
+
+impl Contender {
+    /// A way of this name.
+    pub fn new(name: &'static str, kind: Kind, path: impl Path + 'static) -> Contender {
+        Contender { name, kind, path: Box::new(path) }
+    }
+}
+
+/// Plays a tape through the first contender and through the others, and counts the packets in which each of the others differs (R8).
+/// Flows end before and behind.
+pub fn differences(player: &mut Player, contenders: &mut [Contender], tape: &Tape) -> Vec<u64> {
+    let mut sent = contenders.iter_mut().map(|contender| {
+        player.end_flows(&mut *contender.path);
+        let sent = player.sent(&mut *contender.path, tape, 0..tape.len());
+        player.end_flows(&mut *contender.path);
+        sent
+    });
+    let first = sent.next().unwrap_or_default();
+    [0].into_iter().chain(sent.map(|sent| differing(&sent, &first))).collect()
+}
+
+/// A row's metric, as long as it has one: for pictures.
+pub fn point(table: &Table, row: &str, metric: &str, x: f64) -> Option<(f64, f64)> {
+    table.get(row, metric).map(|Estimate { median, .. }| (x, *median))
+}

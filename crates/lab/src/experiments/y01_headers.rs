@@ -1,0 +1,239 @@
+//! Y1: what chains of functions cost that change headers. Measured, not simulated.
+
+use super::common::{at_most, below};
+use super::rounds::{BATCH, Contender, Rounds, differences, point, rounds};
+use super::{Experiment, Measured};
+use crate::chart::{Axis, Chart, Mark, Series};
+use crate::paths::{Functions, Fused, Player, Shortcut, Tape};
+use crate::runs::{Lab, Length};
+use crate::table::{Kind, Metric, Table, Unit};
+use crate::verdict::{Claim, Figures, Finding, Missing};
+
+/// What is published about chains of header actions (B30).
+pub const Y1: Experiment = Experiment {
+    id: "Y1",
+    title: "Chains of header actions, consolidated",
+    published: "B30: later packets take 40.9 % less with 2 functions, 57.7 % less with 3; with 1, and for first packets, consolidation is dearer",
+    workload: "1 to 8 functions that rewrite destinations, on whatever runs this: rewriters, which do nothing else, and load balancers; 64-byte \
+               packets of 1,024 flows, 32 at once",
+    matches: &[
+        Claim {
+            text: "2 rewriters: later packets take at most 59.1 % of what functions take that stand apart",
+            test: |f| share_at_most(f, REWRITERS, 2, "x apart", 0.591),
+        },
+        Claim {
+            text: "3 rewriters: at most 42.3 %",
+            test: |f| share_at_most(f, REWRITERS, 3, "x apart", 0.423),
+        },
+    ],
+    beats: &[
+        Claim {
+            text: "1 rewriter: later packets are not dearer by more than 5 % than in the plain chain",
+            test: |f| share_at_most(f, REWRITERS, 1, "x plain", 1.05),
+        },
+        Claim {
+            text: "3 rewriters: later packets take at most 36 % of what functions take that stand apart: 64 % less",
+            test: |f| share_at_most(f, REWRITERS, 3, "x apart", 0.36),
+        },
+        Claim {
+            text: "2 and 3 rewriters, 2 and 3 load balancers: later packets take less than in the plain chain, which parses once and looks up once",
+            test: |f| {
+                let pairs = [(REWRITERS, 2), (REWRITERS, 3), (BALANCERS, 2), (BALANCERS, 3)];
+                let findings: Result<Vec<_>, _> = pairs
+                    .iter()
+                    .map(|&(what, count)| {
+                        below(f, &row(CONSOLIDATED, count, what), &row(PLAIN, count, what), "later", 1.0)
+                    })
+                    .collect();
+                Ok(Finding::all(findings?))
+            },
+        },
+    ],
+    real: &[],
+    measure,
+};
+
+const METRICS: [Metric; 6] = [
+    Metric { name: "first", unit: Unit::Ns },
+    Metric { name: "second", unit: Unit::Ns },
+    Metric { name: "third", unit: Unit::Ns },
+    Metric { name: "later", unit: Unit::Ns },
+    Metric { name: "x plain", unit: Unit::Ratio },
+    Metric { name: "x apart", unit: Unit::Ratio },
+];
+
+const APART: &str = "apart";
+const PLAIN: &str = "plain";
+const CONSOLIDATED: &str = "consolidated";
+const STATIC: &str = "synthesis";
+
+const REWRITERS: &str = "rewriters";
+const BALANCERS: &str = "load balancers";
+
+const COUNTS: [u8; 5] = [1, 2, 3, 4, 8];
+
+const FLOWS: u32 = 1_024;
+
+/// Packets of each flow that are its first ones: one is new, one may be recorded.
+const FIRST: usize = 3;
+
+/// And those behind.
+const LATER: usize = 8;
+
+fn row(path: &str, count: u8, what: &str) -> String {
+    format!("{path}, {count} {what}")
+}
+
+fn share_at_most(
+    f: &Figures<'_>,
+    what: &str,
+    count: u8,
+    metric: &str,
+    limit: f64,
+) -> Result<Finding, Missing> {
+    at_most(f, &row(CONSOLIDATED, count, what), metric, limit, 1.0)
+}
+
+fn functions(what: &str, count: u8) -> Functions {
+    (1..=count).fold(Functions::new(4 * FLOWS), |functions, number| match what {
+        REWRITERS => functions.with("Rewrite", format!("number: {number}")),
+        _ => functions.with("LB", balancer(number)),
+    })
+}
+
+/// Each has one service, the server of the one before, and one server.
+fn balancer(number: u8) -> String {
+    format!(
+        "services: [ {{ name: s, vip: 198.18.0.{number}, port: 80, protocol: udp, servers: [{{ name: t, address: 198.18.0.{} }}] }} ]",
+        number + 1
+    )
+}
+
+fn contenders(what: &str, count: u8) -> Result<Vec<Contender>, String> {
+    let functions = functions(what, count);
+    let synthesis = match what {
+        REWRITERS => Contender::new(STATIC, Kind::Baseline, Fused::new(count)),
+        _ => Contender::new(STATIC, Kind::Baseline, Shortcut::synthesis(functions.chain(false)?)),
+    };
+    Ok(vec![
+        Contender::new(PLAIN, Kind::Baseline, functions.chain(false)?),
+        Contender::new(APART, Kind::Baseline, functions.apart()?),
+        Contender::new(CONSOLIDATED, Kind::Faithful, functions.chain(true)?),
+        synthesis,
+    ])
+}
+
+fn measure(lab: &mut Lab<'_>) -> Measured {
+    let (mut measured, length) = (Rounds::default(), lab.length());
+    if let Err(why) = measure_all(&mut measured, length) {
+        measured.fail(&row(PLAIN, 1, REWRITERS), Kind::Baseline, why);
+    }
+    let table = measured.table("time of a packet in the functions, by its number in its flow", &METRICS);
+    let table = [(2, 0.591), (3, 0.423)].into_iter().fold(table, |table, (count, share)| {
+        table.paper(&row(CONSOLIDATED, count, REWRITERS), "x apart", share)
+    });
+    let charts = [REWRITERS, BALANCERS].map(|what| chart(&table, what)).into();
+    Measured { tables: vec![table], charts, notes: notes() }
+}
+
+fn measure_all(measured: &mut Rounds, length: Length) -> Result<(), String> {
+    let tape = Tape::passes(FLOWS, FIRST + LATER, 1_000)?;
+    let mut player = Player::new(BATCH);
+    let mut chains = Vec::new();
+    for what in [REWRITERS, BALANCERS] {
+        for count in COUNTS {
+            let mut contenders = contenders(what, count)?;
+            let differ = differences(&mut player, &mut contenders, &tape);
+            for (contender, differ) in contenders.iter().zip(differ).filter(|(_, differ)| *differ > 0) {
+                let why = format!("{differ} packets differ from those of the plain chain");
+                measured.fail(&row(contender.name, count, what), contender.kind, why);
+            }
+            chains.push((what, count, contenders));
+        }
+    }
+    for _ in 0..rounds(length) {
+        for (what, count, contenders) in &mut chains {
+            measure_round(measured, &mut player, &tape, (what, *count), contenders);
+        }
+    }
+    Ok(())
+}
+
+fn measure_round(
+    measured: &mut Rounds,
+    player: &mut Player,
+    tape: &Tape,
+    (what, count): (&str, u8),
+    contenders: &mut [Contender],
+) {
+    let flows = FLOWS as usize;
+    let mut of_round = Vec::new();
+    for Contender { name, kind, path } in contenders {
+        let path = &mut **path;
+        player.end_flows(path);
+        let firsts = (0..FIRST).map(|pass| pass * flows..(pass + 1) * flows);
+        let mut values: Vec<f64> = firsts.map(|pass| player.play(path, tape, pass).per_packet()).collect();
+        values.push(player.play(path, tape, FIRST * flows..tape.len()).per_packet());
+        of_round.push((*name, *kind, values));
+    }
+    let later = |name: &str| of_round.iter().find(|row| row.0 == name).map_or(f64::NAN, |row| row.2[FIRST]);
+    let (plain, apart) = (later(PLAIN), later(APART));
+    for (name, kind, mut values) in of_round {
+        values.extend([values[FIRST] / plain, values[FIRST] / apart]);
+        measured.add(&row(name, count, what), kind, &values);
+    }
+}
+
+fn chart(table: &Table, what: &str) -> Chart {
+    let series = |path: &str| {
+        let points = (0..)
+            .zip(COUNTS)
+            .filter_map(|(place, count)| point(table, &row(path, count, what), "later", f64::from(place)));
+        Series::new(path, Mark::Bars, points)
+    };
+    Chart {
+        title: format!("{what}: time of later packets"),
+        x: Axis::names("functions", COUNTS.map(|count| count.to_string())),
+        y: Axis::linear("ns"),
+        series: [APART, PLAIN, CONSOLIDATED, STATIC].map(series).into(),
+    }
+}
+
+fn notes() -> Vec<String> {
+    [
+        "real time, which depends on the machine and on what else it does. Of processing only: packets are in their buffers, and are not sent. \
+         The processor's cycles are proportional to it",
+        "apart: each function is in a chain of its own, and parses and looks up each packet again, as in the chains that the paper compares with. \
+         plain: one chain, which parses and looks up once for all functions; x plain and x apart: of later packets, round by round",
+        "rewriters give packets a new destination, the same for all, and do nothing else; load balancers also know flows, count packets by server, and \
+         see to the way back",
+        "synthesis: of rewriters, by hand: parse, and write the last one's destination; of load balancers, a table from flows to what becomes of their \
+         headers, made in advance by playing the tape through the plain chain once, which counts packets and bytes by flow. Neither keeps flows, ends them, can move them, or knows \
+         of commands",
+        "first: the flow begins; second, third: the load balancers' flows are recorded with the second one, as the first one brings their alias",
+        "8 load balancers have an event each, and a rule holds 4: no rule is made, and packets walk, and are recorded in vain now and then",
+        "what leaves is compared with what leaves the plain chain, packet by packet, before anything is measured",
+    ]
+    .map(str::to_owned)
+    .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_ways_send_the_same() {
+        let tape = Tape::passes(40, 5, 1_000).unwrap();
+        let mut player = Player::new(BATCH);
+        for what in [REWRITERS, BALANCERS] {
+            let mut contenders = contenders(what, 3).unwrap();
+            assert_eq!(differences(&mut player, &mut contenders, &tape), [0; 4], "{what}");
+            let sent = player.play(&mut *contenders[0].path, &tape, 0..tape.len());
+            assert_eq!((sent.packets, sent.sent), (200, 200));
+            // One of each flow comes first, and another one may be recorded.
+            let followed = contenders[2].path.followed();
+            assert!(followed >= 3 * 40, "{what}: {followed}");
+        }
+    }
+}

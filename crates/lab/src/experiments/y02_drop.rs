@@ -1,0 +1,221 @@
+//! Y2: what packets cost that are dropped, by where in the chain. Measured, not simulated.
+
+use super::common::{NO_MORE, at_most, at_most_of};
+use super::rounds::{BATCH, Contender, Rounds, point, rounds};
+use super::{Experiment, Measured};
+use crate::chart::{Axis, Chart, Mark, Series};
+use crate::paths::{Functions, Player, Tape};
+use crate::runs::{Lab, Length};
+use crate::table::{Kind, Metric, Table, Unit};
+use crate::verdict::{Claim, Figures, Finding, Missing};
+
+/// What is published about packets that are dropped (B31).
+pub const Y2: Experiment = Experiment {
+    id: "Y2",
+    title: "Packets that are dropped early",
+    published: "B31: what a later function drops is dropped at once: only the fast path is left (no figures)",
+    workload: "a firewall that drops, as first, second or third function, with two rewriters or two monitors, on whatever runs this; 64-byte packets of \
+               1,024 flows, 32 at once",
+    matches: &[
+        Claim {
+            text: "with rewriters: consolidated, a packet costs the same, to 5 %, wherever it is dropped, round by round",
+            test: |f| is_the_same_everywhere(f, REWRITERS),
+        },
+        Claim {
+            text: "with monitors, which count what comes to them: the same",
+            test: |f| is_the_same_everywhere(f, MONITORS),
+        },
+    ],
+    beats: &[
+        Claim {
+            text: "with rewriters: consolidated, a packet that the third function drops costs at most a third of what it costs in the plain chain",
+            test: |f| at_most(f, &row(CONSOLIDATED, 3, REWRITERS), "x plain", 1.0 / 3.0, 1.0),
+        },
+        Claim {
+            text: "with monitors: the same",
+            test: |f| at_most(f, &row(CONSOLIDATED, 3, MONITORS), "x plain", 1.0 / 3.0, 1.0),
+        },
+        Claim {
+            text: "with either, in all places, it costs no more than in the plain chain, round by round",
+            test: |f| {
+                let all = OTHERS.iter().flat_map(|what| PLACES.map(|place| row(CONSOLIDATED, place, what)));
+                let places: Result<Vec<_>, _> =
+                    all.map(|row| at_most(f, &row, "x plain", NO_MORE, 1.0)).collect();
+                Ok(Finding::all(places?))
+            },
+        },
+    ],
+    real: &[],
+    measure,
+};
+
+const METRICS: [Metric; 5] = [
+    Metric { name: "dropped", unit: Unit::Ns },
+    Metric { name: "x plain", unit: Unit::Ratio },
+    Metric { name: "followed rules", unit: Unit::Share },
+    Metric { name: "never let in", unit: Unit::Ns },
+    Metric { name: "never x plain", unit: Unit::Ratio },
+];
+
+const PLAIN: &str = "plain";
+const CONSOLIDATED: &str = "consolidated";
+
+const REWRITERS: &str = "rewriters";
+const MONITORS: &str = "monitors";
+const OTHERS: [&str; 2] = [REWRITERS, MONITORS];
+
+/// The firewall's place among three.
+const PLACES: [u8; 3] = [1, 2, 3];
+
+const FLOWS: u32 = 1_024;
+
+fn row(path: &str, place: u8, others: &str) -> String {
+    format!("{path}, {} of 3, {others}", ["1st", "2nd", "3rd"][usize::from(place - 1).min(2)])
+}
+
+fn is_the_same_everywhere(f: &Figures<'_>, others: &str) -> Result<Finding, Missing> {
+    let first = row(CONSOLIDATED, 1, others);
+    let places: Result<Vec<_>, _> = [2, 3]
+        .iter()
+        .map(|&place| at_most_of(f, &row(CONSOLIDATED, place, others), &first, "dropped", 1.05))
+        .collect();
+    Ok(Finding::all(places?))
+}
+
+fn functions(place: u8, others: &str) -> Functions {
+    PLACES.iter().fold(Functions::new(4 * FLOWS), |functions, &at| match others {
+        _ if at == place => functions.with("Firewall", "rules: \"deny udp to any\\nallow\""),
+        REWRITERS => functions.with("Rewrite", format!("number: {at}")),
+        _ => functions.with("Monitor", "report: []"),
+    })
+}
+
+fn measure(lab: &mut Lab<'_>) -> Measured {
+    let (mut measured, length) = (Rounds::default(), lab.length());
+    if let Err(why) = measure_all(&mut measured, length) {
+        measured.fail(&row(PLAIN, 1, REWRITERS), Kind::Baseline, why);
+    }
+    let table = measured.table("time of a packet that is dropped", &METRICS);
+    let charts = vec![chart(&table)];
+    Measured { tables: vec![table], charts, notes: notes() }
+}
+
+fn measure_all(measured: &mut Rounds, length: Length) -> Result<(), String> {
+    let tape = Tape::passes(FLOWS, LET_IN + DROPPED, 1_000)?;
+    let mut player = Player::new(BATCH);
+    let mut chains = Vec::new();
+    for others in OTHERS {
+        for place in PLACES {
+            let functions = functions(place, others);
+            let contenders = [
+                Contender::new(PLAIN, Kind::Baseline, functions.chain(false)?),
+                Contender::new(CONSOLIDATED, Kind::Faithful, functions.chain(true)?),
+            ];
+            chains.push((place, others, contenders));
+        }
+    }
+    for _ in 0..rounds(length) {
+        for (place, others, contenders) in &mut chains {
+            let mut of_round = Vec::new();
+            for contender in contenders {
+                let (dropped, never_ns) = drop_all(&mut player, contender, &tape, *place)?;
+                of_round.push((contender.name, contender.kind, dropped, never_ns));
+            }
+            let (plain_ns, plain_never_ns) = (of_round[0].2.ns, of_round[0].3);
+            for (name, kind, Dropped { ns, followed }, never_ns) in of_round {
+                let values = [ns, ns / plain_ns, followed, never_ns, never_ns / plain_never_ns];
+                measured.add(&row(name, *place, others), kind, &values);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Passes in which flows are let in before they are shut out, and those in which rules are made for that.
+const LET_IN: usize = 4;
+
+/// Passes behind, which are measured.
+const DROPPED: usize = 8;
+
+/// Packets that were dropped: nanoseconds for each, and the share that followed rules.
+struct Dropped {
+    ns: f64,
+    followed: f64,
+}
+
+/// Packets of flows that were let in before, and then of flows that never were.
+///
+/// # Errors
+/// If one of them is not dropped.
+fn drop_all(
+    player: &mut Player,
+    contender: &mut Contender,
+    tape: &Tape,
+    place: u8,
+) -> Result<(Dropped, f64), String> {
+    let (path, firewall) = (&mut *contender.path, usize::from(place - 1));
+    let (let_in, recorded) = (LET_IN / 2 * FLOWS as usize, LET_IN * FLOWS as usize);
+    path.command(firewall, "rule 1 disable")?;
+    player.end_flows(path);
+    let passed = player.play(path, tape, 0..let_in);
+    path.command(firewall, "rule 1 enable")?;
+    let shut_out = player.play(path, tape, let_in..recorded);
+    let before = path.followed();
+    let dropped = player.play(path, tape, recorded..tape.len());
+    let followed = path.followed() - before;
+    player.end_flows(path);
+    let never = player.play(path, tape, recorded..tape.len());
+    if passed.sent != passed.packets || shut_out.sent + dropped.sent + never.sent > 0 {
+        return Err("packets leave that are to be dropped, or the other way round".to_owned());
+    }
+    let followed = followed as f64 / dropped.packets as f64;
+    Ok((Dropped { ns: dropped.per_packet(), followed }, never.per_packet()))
+}
+
+fn chart(table: &Table) -> Chart {
+    let series = |path: &str, others: &str| {
+        let points = (0..)
+            .zip(PLACES)
+            .filter_map(|(at, place)| point(table, &row(path, place, others), "dropped", f64::from(at)));
+        Series::new(format!("{path}, {others}"), Mark::Bars, points)
+    };
+    let all = OTHERS.iter().flat_map(|others| [series(PLAIN, others), series(CONSOLIDATED, others)]);
+    Chart {
+        title: "time of a packet that is dropped".to_owned(),
+        x: Axis::names("the firewall's place", PLACES.map(|place| place.to_string())),
+        y: Axis::linear("ns"),
+        series: all.collect(),
+    }
+}
+
+fn notes() -> Vec<String> {
+    [
+        "real time, of processing only. Flows are let in, and then a command makes the firewall's rule count that denies them; what is measured begins \
+         when that has been recorded",
+        "monitors count the packets that come to them, dropped later or not, consolidated or not: the result is that of the chain (B4), so that \
+         they cost what counting costs",
+        "never let in: flows that were denied with their first packet. Nothing is kept of them: each of their packets is a first one again, is judged, and \
+         no rule is made of it, consolidated or not",
+    ]
+    .map(str::to_owned)
+    .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_are_dropped_on_the_fast_path() {
+        let tape = Tape::passes(FLOWS, LET_IN + 1, 1_000).unwrap();
+        let mut player = Player::new(BATCH);
+        for others in OTHERS {
+            for place in PLACES {
+                let chain = functions(place, others).chain(true).unwrap();
+                let mut contender = Contender::new(CONSOLIDATED, Kind::Faithful, chain);
+                let (dropped, _) = drop_all(&mut player, &mut contender, &tape, place).unwrap();
+                assert_eq!(dropped.followed, 1.0, "{}", row(CONSOLIDATED, place, others));
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Y4: intrusion detection and a monitor. Measured, not simulated.
+
+use std::time::Instant;
+
+use chain::Chain;
+use io::traffic::FlowLength;
+
+use super::common::at_most;
+use super::rounds::{BATCH, Rounds, point, rounds};
+use super::y05_chains::{detection, monitor};
+use super::{Experiment, Measured};
+use crate::chart::{Axis, Chart, Mark, Series};
+use crate::paths::{Functions, Path, Player, Tape, differing};
+use crate::runs::{Lab, Length};
+use crate::table::{Kind, Metric, Unit};
+use crate::verdict::Claim;
+
+/// What is published about inspection with a monitor (B33).
+pub const Y4: Experiment = Experiment {
+    id: "Y4",
+    title: "Intrusion detection and a monitor",
+    published: "B33: cycles fall, mainly by header consolidation (no figures for one process)",
+    workload: "intrusion detection by a few rules, and a monitor, on whatever runs this; made-up requests by TCP from both sides, up to 1,514 bytes long, \
+               32 packets at once",
+    matches: &[Claim {
+        text: "consolidated, a packet costs less than in the plain chain, round by round",
+        test: |f| at_most(f, CONSOLIDATED, "x plain", 1.0, 1.0),
+    }],
+    beats: &[],
+    real: &[],
+    measure,
+};
+
+const METRICS: [Metric; 6] = [
+    Metric { name: "packet", unit: Unit::Ns },
+    Metric { name: "x plain", unit: Unit::Ratio },
+    Metric { name: "detection", unit: Unit::Ns },
+    Metric { name: "monitor", unit: Unit::Ns },
+    Metric { name: "all else", unit: Unit::Ns },
+    Metric { name: "followed", unit: Unit::Share },
+];
+
+const PLAIN: &str = "plain";
+const CONSOLIDATED: &str = "consolidated";
+
+const WAYS: [(&str, Kind, bool); 2] = [(PLAIN, Kind::Baseline, false), (CONSOLIDATED, Kind::Faithful, true)];
+
+const FLOWS_MAX: u32 = 4_096;
+
+fn functions() -> Functions {
+    [detection(), monitor()]
+        .into_iter()
+        .fold(Functions::new(FLOWS_MAX), |functions, (name, config)| functions.with(name, config))
+}
+
+fn measure(lab: &mut Lab<'_>) -> Measured {
+    let (mut measured, length) = (Rounds::default(), lab.length());
+    if let Err(why) = measure_all(&mut measured, length) {
+        measured.fail(PLAIN, Kind::Baseline, why);
+    }
+    let table = measured.table("time of a packet in the functions, and where it goes", &METRICS);
+    let series = |metric: &str| {
+        let points =
+            (0..).zip(WAYS).filter_map(|(place, way)| point(&table, way.0, metric, f64::from(place)));
+        Series::new(metric, Mark::Bars, points)
+    };
+    let chart = Chart {
+        title: "where a packet's time goes".to_owned(),
+        x: Axis::names("way", WAYS.map(|way| way.0)),
+        y: Axis::linear("ns"),
+        series: ["detection", "monitor", "all else"].map(series).into(),
+    };
+    Measured { tables: vec![table], charts: vec![chart], notes: notes() }
+}
+
+fn measure_all(measured: &mut Rounds, length: Length) -> Result<(), String> {
+    let packets = match length {
+        Length::Smoke => 1_000,
+        Length::Quick => 10_000,
+        Length::Full => 100_000,
+    };
+    let tape = Tape::requests(packets, 256, FlowLength::Fixed(20))?;
+    let mut player = Player::new(BATCH);
+    let mut sent = WAYS.map(|(_, _, consolidate)| {
+        Ok(player.sent(&mut functions().chain(consolidate)?, &tape, 0..tape.len()))
+    });
+    if let [Ok(plain), Ok(consolidated)] = &mut sent
+        && differing(consolidated, plain) > 0
+    {
+        measured.fail(CONSOLIDATED, Kind::Faithful, "packets differ from those of the plain chain");
+    }
+    sent.into_iter().collect::<Result<Vec<_>, String>>()?;
+    for _ in 0..rounds(length) {
+        let mut plain_ns = f64::NAN;
+        for (name, kind, consolidate) in WAYS {
+            let mut path = functions().chain(consolidate)?;
+            let played = player.play(&mut path, &tape, 0..tape.len());
+            let (ns, followed) = (played.per_packet(), path.followed() as f64 / played.packets as f64);
+            if name == PLAIN {
+                plain_ns = ns;
+            }
+            let [detection_ns, monitor_ns, rest_ns] = split(&mut player, &tape, consolidate)?;
+            measured.add(name, kind, &[ns, ns / plain_ns, detection_ns, monitor_ns, rest_ns, followed]);
+        }
+    }
+    Ok(())
+}
+
+/// What a packet takes in each of the functions, and beside, in nanoseconds; no numbers if the processor counts no cycles.
+fn split(player: &mut Player, tape: &Tape, consolidate: bool) -> Result<[f64; 3], String> {
+    let Some(cycles) = io::cycles::counter() else { return Ok([f64::NAN; 3]) };
+    let mut chain: Box<Chain> = functions().counting_chain(consolidate, cycles)?;
+    let (start, first) = (Instant::now(), cycles());
+    let played = player.play(&mut chain, tape, 0..tape.len());
+    let per_ns = (cycles() - first) as f64 / start.elapsed().as_nanos() as f64;
+    let of = |stage: usize| {
+        chain.cycles().get(stage).map_or(f64::NAN, |&cycles| cycles as f64 / per_ns / played.packets as f64)
+    };
+    let (detection_ns, monitor_ns) = (of(0), of(1));
+    Ok([detection_ns, monitor_ns, played.per_packet() - detection_ns - monitor_ns])
+}
+
+fn notes() -> Vec<String> {
+    [
+        "real time, of processing only; each round begins with new chains. Where it goes is counted in runs of its own, in the processor's cycles, as counting them takes \
+         time: around each call of a function for a group of packets",
+        "all else: parsing, flows, TCP streams, groups, rules. There are no header actions in this chain: neither function changes a header",
+        "intrusion detection wants TCP streams, and sees every packet: what is consolidated around it is the monitor, which is a state function either way. \
+         The paper's Snort recorded its inspection as a state function of each flow; here that would take the streams to the rules",
+    ]
+    .map(str::to_owned)
+    .into()
+}

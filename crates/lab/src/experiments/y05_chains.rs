@@ -1,0 +1,334 @@
+//! Y5: the two real chains. Measured, not simulated.
+
+use std::path::Path as FilePath;
+
+use io::traffic::FlowLength;
+
+use super::common::at_most;
+use super::rounds::{BATCH, Rounds, point, rounds};
+use super::{Experiment, Measured};
+use crate::chart::{Axis, Chart, Mark, Series as Drawn};
+use crate::paths::{Functions, Path, Player, Series, Shortcut, Tape, differing};
+use crate::runs::{Lab, Length};
+use crate::table::{Kind, Metric, Table, Unit};
+use crate::verdict::{Claim, Figures, Finding, Missing};
+
+/// What is published about real chains (B34), and what they are compared with (B35).
+pub const Y5: Experiment = Experiment {
+    id: "Y5",
+    title: "Two real chains, and what could stand in their place",
+    published: "B34: NAT, load balancer, monitor, firewall; and firewall, intrusion detection, monitor (no figures)",
+    workload: "both chains on whatever runs this, with 32 servers, 100 rules of a firewall, and a few of detection; made-up conversations from both sides, \
+               of many packets and of two, 64 bytes each, and captures, if some are given; 32 packets at once",
+    matches: &[
+        Claim {
+            text: "NAT, load balancer, monitor, firewall: with flows of 3 packets and more, p50 and p99 are below those of the plain chain, round by round",
+            test: |f| is_faster(f, FIRST, false),
+        },
+        Claim {
+            text: "firewall, intrusion detection, monitor: the same",
+            test: |f| is_faster(f, SECOND, false),
+        },
+    ],
+    beats: &[Claim {
+        text: "both chains: with flows of 1 and 2 packets, too",
+        test: |f| Ok(Finding::all([is_faster(f, FIRST, true)?, is_faster(f, SECOND, true)?])),
+    }],
+    real: &[],
+    measure,
+};
+
+const METRICS: [Metric; 9] = [
+    Metric { name: "packet", unit: Unit::Ns },
+    Metric { name: "x plain", unit: Unit::Ratio },
+    Metric { name: "packets/s", unit: Unit::Count },
+    Metric { name: "p50", unit: Unit::Ns },
+    Metric { name: "p99", unit: Unit::Ns },
+    Metric { name: "p50 x plain", unit: Unit::Ratio },
+    Metric { name: "p99 x plain", unit: Unit::Ratio },
+    Metric { name: "followed", unit: Unit::Share },
+    Metric { name: "packets that differ", unit: Unit::Count },
+];
+
+const PLAIN: &str = "plain";
+const APART: &str = "apart";
+const CONSOLIDATED: &str = "consolidated";
+const STATIC: &str = "synthesis";
+const CACHE: &str = "cache";
+
+/// The chains.
+const FIRST: &str = "chain 1";
+const SECOND: &str = "chain 2";
+
+/// Made-up traffic.
+const LONG: &str = "long flows";
+const MICE: &str = "mice";
+
+/// Flows of fewer packets are mice.
+const MOUSE: usize = 3;
+
+/// Of a capture's flows of either kind, fewer packets say nothing.
+const PACKETS_MIN: usize = 1_000;
+
+const FLOWS_MAX: u32 = 32_768;
+
+fn row(path: &str, chain: &str, traffic: &str) -> String {
+    format!("{path}, {chain}, {traffic}")
+}
+
+/// In all traffic of this chain of which rows are there.
+fn is_faster(f: &Figures<'_>, chain: &str, mice: bool) -> Result<Finding, Missing> {
+    let begin = format!("{CONSOLIDATED}, {chain}, ");
+    let rows = f.0.iter().flat_map(|table| &table.rows).map(|row| row.name.as_str());
+    let rows = rows.filter(|name| name.starts_with(&begin) && name.contains(MICE) == mice);
+    let both =
+        rows.flat_map(|row| ["p50 x plain", "p99 x plain"].map(|metric| at_most(f, row, metric, 1.0, 1.0)));
+    Ok(Finding::all(both.collect::<Result<Vec<_>, _>>()?))
+}
+
+fn nat() -> (&'static str, String) {
+    ("NAT", "external: [203.0.113.1-203.0.113.4]".to_owned())
+}
+
+/// One service by TCP, and one by UDP.
+fn balancer() -> (&'static str, String) {
+    let servers: Vec<_> = (1..=32).map(|i| format!("{{ name: s{i}, address: 172.16.0.{i} }}")).collect();
+    let service = |protocol| {
+        format!(
+            "{{ name: {protocol}, vip: 198.18.0.1, protocol: {protocol}, servers: [{}] }}",
+            servers.join(", ")
+        )
+    };
+    ("LB", format!("services: [ {}, {} ]", service("tcp"), service("udp")))
+}
+
+/// Which reports no flows.
+pub(super) fn monitor() -> (&'static str, String) {
+    ("Monitor", "report: []".to_owned())
+}
+
+/// 99 rules that do not match, and one that does.
+fn firewall() -> (&'static str, String) {
+    let never = (0..99).map(|i| format!("deny tcp from 192.0.2.{i} to 203.0.113.{i} port {}", 1000 + i));
+    let rules: Vec<_> = never.chain(["allow any from any to any".to_owned()]).collect();
+    ("Firewall", format!("rules: \"{}\"", rules.join("\\n")))
+}
+
+/// The few rules of an example.
+pub(super) fn detection() -> (&'static str, String) {
+    let rules = include_str!("../../../../examples/ids.rules");
+    ("IDS", format!("rules: [{rules:?}], variables: \"HOME_NET = any\\nEXTERNAL_NET = any\", mode: detect"))
+}
+
+fn functions<const N: usize>(list: [(&'static str, String); N]) -> Functions {
+    list.into_iter().fold(Functions::new(FLOWS_MAX), |functions, (name, config)| functions.with(name, config))
+}
+
+fn chain(chain: &str) -> Functions {
+    match chain {
+        FIRST => functions([nat(), balancer(), monitor(), firewall()]),
+        _ => functions([firewall(), detection(), monitor()]),
+    }
+}
+
+/// The ways that there are for a chain. What looks into streams can be in no table of headers.
+const WAYS: [(&str, &str, Kind); 9] = [
+    (FIRST, PLAIN, Kind::Baseline),
+    (FIRST, APART, Kind::Baseline),
+    (FIRST, CONSOLIDATED, Kind::Faithful),
+    (FIRST, STATIC, Kind::Baseline),
+    (FIRST, CACHE, Kind::Baseline),
+    (SECOND, PLAIN, Kind::Baseline),
+    (SECOND, APART, Kind::Baseline),
+    (SECOND, CONSOLIDATED, Kind::Faithful),
+    (SECOND, CACHE, Kind::Baseline),
+];
+
+/// A way, as new; one that is made in advance has seen the tape.
+fn path(name: &str, way: &str, player: &mut Player, tape: &Tape) -> Result<Box<dyn Path>, String> {
+    let functions_of = chain(name);
+    Ok(match (name, way) {
+        (_, PLAIN) => Box::new(functions_of.chain(false)?),
+        (_, APART) => Box::new(functions_of.apart()?),
+        (_, CONSOLIDATED) => Box::new(functions_of.chain(true)?),
+        (_, STATIC) => {
+            let mut synthesis = Shortcut::synthesis(functions_of.chain(false)?);
+            player.play(&mut synthesis, tape, 0..tape.len());
+            Box::new(synthesis)
+        }
+        (FIRST, _) => Box::new(Shortcut::cache(functions_of.chain(false)?)),
+        _ => {
+            let front = Shortcut::cache(functions([firewall()]).chain(false)?);
+            let rest = functions([detection(), monitor()]).chain(false)?;
+            Box::new(Series::new(vec![Box::new(front), Box::new(rest)]))
+        }
+    })
+}
+
+/// What is played to a chain: as it comes to it if its functions rewrite addresses.
+fn traffic(lab: &Lab<'_>, name: &str) -> Result<Vec<(String, Tape)>, String> {
+    let packets: usize = match lab.length() {
+        Length::Smoke => 2_000,
+        Length::Quick => 20_000,
+        Length::Full => 200_000,
+    };
+    let long = Tape::conversations(packets as u64, 256, FlowLength::Fixed(40), 0.5)?;
+    let mice = Tape::conversations(packets as u64, 256, FlowLength::Fixed(1), 0.0)?;
+    let mut tapes = vec![(LONG.to_owned(), long), (MICE.to_owned(), mice)];
+    for file in lab.captures() {
+        let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let (long, short) = Tape::captured(FilePath::new(file), packets)?.by_length(MOUSE);
+        tapes.push((stem.clone(), long));
+        tapes.push((format!("{MICE} of {stem}"), short));
+    }
+    let mut translated = Vec::new();
+    for (traffic, tape) in tapes.into_iter().filter(|(_, tape)| tape.len() >= PACKETS_MIN) {
+        let tape = tape.translated(&mut chain(name).chain(false)?);
+        translated.push((traffic, tape));
+    }
+    Ok(translated)
+}
+
+fn measure(lab: &mut Lab<'_>) -> Measured {
+    let mut measured = Rounds::default();
+    for name in [FIRST, SECOND] {
+        if let Err(why) = measure_chain(&mut measured, name, lab) {
+            measured.fail(&row(PLAIN, name, LONG), Kind::Baseline, why);
+        }
+    }
+    let table = measured.table("time of packets in the functions, from their flows' first ones on", &METRICS);
+    let charts = vec![chart(&table)];
+    let notes = notes(!lab.captures().is_empty());
+    Measured { tables: vec![table], charts, notes }
+}
+
+fn measure_chain(measured: &mut Rounds, name: &str, lab: &Lab<'_>) -> Result<(), String> {
+    let mut player = Player::new(BATCH);
+    let ways: Vec<_> = WAYS.into_iter().filter(|way| way.0 == name).collect();
+    for (traffic, tape) in traffic(lab, name)? {
+        let mut differ = Vec::new();
+        let mut of_plain = Vec::new();
+        for &(_, way, kind) in &ways {
+            let mut path = path(name, way, &mut player, &tape)?;
+            let sent = player.sent(&mut *path, &tape, 0..tape.len());
+            if way == PLAIN {
+                of_plain = sent.clone();
+            }
+            differ.push(differing(&sent, &of_plain));
+            if kind == Kind::Faithful && differ.last().is_some_and(|&differ| differ > 0) {
+                measured.fail(
+                    &row(way, name, &traffic),
+                    kind,
+                    format!("{differ:?} packets differ from those of the plain chain"),
+                );
+            }
+        }
+        for _ in 0..rounds(lab.length()).div_ceil(2) {
+            let mut plain = vec![f64::NAN; 3];
+            for (&(_, way, kind), &differ) in ways.iter().zip(&differ) {
+                let mut path = path(name, way, &mut player, &tape)?;
+                let before = path.followed();
+                let (played, latency) = player.latency(&mut *path, &tape, &[50.0, 99.0])?;
+                let followed = (path.followed() - before) as f64 / played.packets as f64;
+                let (ns, p50, p99) = (played.per_packet(), latency[0], latency[1]);
+                if way == PLAIN {
+                    plain = vec![ns, p50, p99];
+                }
+                let values = [
+                    ns,
+                    ns / plain[0],
+                    1e9 / ns,
+                    p50,
+                    p99,
+                    p50 / plain[1],
+                    p99 / plain[2],
+                    followed,
+                    differ as f64,
+                ];
+                measured.add(&row(way, name, &traffic), kind, &values);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn chart(table: &Table) -> Chart {
+    let chains = [(FIRST, LONG), (FIRST, MICE), (SECOND, LONG), (SECOND, MICE)];
+    let series = |way: &str| {
+        let points = (0..).zip(chains).filter_map(|(place, (chain, traffic))| {
+            point(table, &row(way, chain, traffic), "packet", f64::from(place))
+        });
+        Drawn::new(way, Mark::Bars, points)
+    };
+    Chart {
+        title: "time of a packet in the functions".to_owned(),
+        x: Axis::names("chain and traffic", chains.map(|(chain, traffic)| format!("{chain}, {traffic}"))),
+        y: Axis::linear("ns"),
+        series: [PLAIN, APART, CONSOLIDATED, STATIC, CACHE].map(series).into(),
+    }
+}
+
+fn notes(captures: bool) -> Vec<String> {
+    let played = match captures {
+        true => {
+            "captures: whole IPv4 packets by TCP and UDP. Whoever speaks first is inside; servers get the service's address, and each pair of \
+             addresses is a client, so that the load balancer has something to do; answers go to where the plain chain has sent from. All else is as it \
+             was captured, at the processor's pace"
+        }
+        false => "no captures were given (`--captures`): made-up traffic only",
+    };
+    [
+        "chain 1: NAT, load balancer, monitor, firewall; chain 2: firewall, intrusion detection, monitor",
+        "real time, of processing only; a packet's latency is its batch's: from when 32 packets are handed over until they are through. Each round begins with \
+         new chains, so that flows begin in it, and end as they do",
+        "long flows: 40 packets with data, and answers, half of them TCP connections; mice: a question and an answer by UDP",
+        "cache: a table from flows to what became of their headers, in front of the plain chain (OVS's exact-match level: as the NAT gives each flow a port \
+         of its own, no entry could be for several). What follows it is seen by no function: the monitor and the load balancer do not count it, no flow is \
+         kept for it, and the firewall sees connections only begin and end. A command makes it forget everything. In chain 2 only the firewall can be in \
+         it: intrusion detection and monitor see every packet",
+        "synthesis: the same table, made in advance by playing the tape once, with counts by flow; connections still begin and end in the chain, which has seen them before: flows that begin cost it nothing. Of chain 2 there is \
+         none: what looks into streams is no header action. Packets that differ: from those that leave the plain chain, in one run from the beginning",
+        "intrusion detection wants streams, and sees every packet in the consolidated chain, too",
+        played,
+    ]
+    .map(str::to_owned)
+    .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_ways_send_what_the_plain_chain_sends() {
+        let mut player = Player::new(BATCH);
+        let lab = Lab::new(Length::Smoke, 1, |_| {});
+        for name in [FIRST, SECOND] {
+            for (traffic, tape) in traffic(&lab, name).unwrap() {
+                let mut sent = |way| {
+                    let mut path = path(name, way, &mut player, &tape).unwrap();
+                    (player.sent(&mut *path, &tape, 0..tape.len()), path.followed())
+                };
+                let (plain, none) = sent(PLAIN);
+                assert_eq!(none, 0);
+                assert!(plain.iter().map(Vec::len).sum::<usize>() * 10 > tape.len() * 9, "{traffic}");
+                for way in [APART, CONSOLIDATED, CACHE] {
+                    let (others, followed) = sent(way);
+                    assert_eq!(differing(&others, &plain), 0, "{name}, {traffic}, {way}");
+                    assert!(way == APART || traffic == MICE || followed > 0, "{name}, {traffic}, {way}");
+                }
+            }
+        }
+    }
+
+    /// What a synthesis counts is what the monitor would have.
+    #[test]
+    fn a_synthesis_counts_all_packets() {
+        let tape = Tape::conversations(2_000, 32, FlowLength::Fixed(20), 0.5).unwrap();
+        let tape = tape.translated(&mut chain(FIRST).chain(false).unwrap());
+        let mut synthesis = Shortcut::synthesis(chain(FIRST).chain(false).unwrap());
+        Player::new(BATCH).play(&mut synthesis, &tape, 0..tape.len());
+        assert_eq!(synthesis.counted(), tape.len() as u64);
+        assert!(synthesis.followed() > 0);
+    }
+}

@@ -1,0 +1,224 @@
+//! Y8: flows for which there is room, and for which there is none. Counted, not timed.
+
+use std::hint::black_box;
+
+use packet::{Packet, Pool, Side, split_mix};
+
+use super::common::{at_most, below};
+use super::rounds::{BATCH, Rounds, point};
+use super::{Experiment, Measured};
+use crate::chart::{Axis, Chart, Mark, Series};
+use crate::paths::{Functions, Path};
+use crate::runs::{Lab, Length};
+use crate::table::{Kind, Metric, Table, Unit};
+use crate::verdict::{Claim, Finding};
+
+/// What is published about the table of flows (B9), and what the authors' code does where two flows meet in it.
+pub const Y8: Experiment = Experiment {
+    id: "Y8",
+    title: "Flows beyond what the table holds",
+    published: "B9: flow identifiers of 20 bits, about a million flows (no figures); in the authors' code a flow overwrites another one in the same slot",
+    workload: "2^16 to 2^21 flows whose packets come in any order, one of each flow in turn; a monitor's chain with room for 2^20 flows, and a table of \
+               999,983 slots in which the last flow wins; no times are measured",
+    matches: &[Claim {
+        text: "with 2^16 to 2^20 flows, fewer packets leave the fast path than with slots that are overwritten",
+        test: |f| {
+            let rows = f.0.iter().flat_map(|table| &table.rows).map(|row| row.name.as_str());
+            let ours =
+                rows.filter_map(|name| name.strip_prefix(OURS)).filter(|flows| !flows.ends_with(BEYOND));
+            let all: Result<Vec<_>, _> = ours
+                .map(|flows| {
+                    below(f, &format!("{OURS}{flows}"), &format!("{SLOTS}{flows}"), "slow path", 0.01)
+                })
+                .collect();
+            Ok(Finding::all(all?))
+        },
+    }],
+    beats: &[Claim {
+        text: "with a table that is filled to 80 %, less than 1 % of packets leave the fast path",
+        test: |f| at_most(f, &row(OURS, FILLED), "slow path", 0.01, 0.01),
+    }],
+    real: &[],
+    measure,
+};
+
+const METRICS: [Metric; 2] =
+    [Metric { name: "slow path", unit: Unit::Share }, Metric { name: "flows live", unit: Unit::Count }];
+
+const OURS: &str = "plus: rules beside records";
+const SLOTS: &str = "overwritten slots";
+
+/// Flows that there is room for.
+const FLOWS_MAX: u32 = 1 << 20;
+
+/// 80 % of them.
+const FILLED: u32 = FLOWS_MAX / 5 * 4;
+
+/// Slots of the authors' table: the largest prime below a million.
+const SLOT_COUNT: u64 = 999_983;
+
+/// How rows of more flows than there is room for end.
+const BEYOND: &str = " 2097152 flows";
+
+fn row(what: &str, flows: u32) -> String {
+    format!("{what}, {flows} flows")
+}
+
+/// Rounds in which rules are made, and those that count.
+const WARM_UP: u64 = 3;
+const COUNTED: u64 = 2;
+
+fn measure(lab: &mut Lab<'_>) -> Measured {
+    let mut measured = Rounds::default();
+    let sizes: &[u32] = match lab.length() {
+        Length::Smoke => &[1 << 16, FILLED],
+        Length::Quick | Length::Full => &[1 << 16, 1 << 18, FILLED, FLOWS_MAX, 1 << 21],
+    };
+    for &flows in sizes {
+        for seed in 1..=u64::from(lab.seeds()).min(lab.length().pick(3, 5)) {
+            let (slow, live) = match ours(flows, seed) {
+                Ok(counted) => counted,
+                Err(why) => {
+                    measured.fail(&row(OURS, flows), Kind::Plus, why);
+                    continue;
+                }
+            };
+            measured.add(&row(OURS, flows), Kind::Plus, &[slow, live]);
+            let (slow, live) = slots(flows, seed);
+            measured.add(&row(SLOTS, flows), Kind::Faithful, &[slow, live]);
+        }
+    }
+    let table = measured.table("packets that leave the fast path, once every flow has been seen", &METRICS);
+    let charts = vec![chart(&table, sizes)];
+    Measured { tables: vec![table], charts, notes: notes() }
+}
+
+/// The flows' numbers, each once in every round, in an order of the round's own.
+fn order(flows: u32, seed: u64, round: u64) -> impl Iterator<Item = u32> {
+    let mut state = seed << 32 | round;
+    let start = split_mix(&mut state) % u64::from(flows);
+    let step = loop {
+        let step = split_mix(&mut state) % u64::from(flows);
+        if is_coprime(step, u64::from(flows)) {
+            break step;
+        }
+    };
+    (0..u64::from(flows)).map(move |number| ((start + number * step) % u64::from(flows)) as u32)
+}
+
+fn is_coprime(a: u64, b: u64) -> bool {
+    if b == 0 { a == 1 } else { is_coprime(b, a % b) }
+}
+
+/// A chain with room for 2^20 flows: the share of packets that walk, and the flows at the end.
+fn ours(flows: u32, seed: u64) -> Result<(f64, f64), String> {
+    let mut chain = Functions::new(FLOWS_MAX).with("Monitor", "report: []").chain(true)?;
+    let mut pool = Pool::new(4 * BATCH);
+    let (mut batch, mut out) = (Vec::with_capacity(BATCH), Vec::with_capacity(2 * BATCH));
+    let mut before = 0;
+    let mut at_ns = 1_700_000_000_000_000_000;
+    for round in 0..WARM_UP + COUNTED {
+        if round == WARM_UP {
+            before = chain.followed();
+        }
+        let mut numbers = order(flows, seed, round).peekable();
+        while numbers.peek().is_some() {
+            for number in numbers.by_ref().take(BATCH) {
+                at_ns += 100;
+                batch.extend(packet(number, at_ns, &mut pool));
+            }
+            Path::process(&mut chain, &mut batch, &mut out, &mut pool);
+            pool.give_all(&mut out);
+            chain.clear();
+        }
+    }
+    let followed = chain.followed() - before;
+    let live = chain.counters().flows_live;
+    Ok((1.0 - followed as f64 / (COUNTED * u64::from(flows)) as f64, live as f64))
+}
+
+/// A packet by UDP of the flow with this number.
+fn packet(flow: u32, at_ns: u64, pool: &mut Pool) -> Option<Packet> {
+    let mut frame = [0; 60];
+    frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0]);
+    frame[14..24].copy_from_slice(&[0x45, 0, 0, 46, 0, 0, 0x40, 0, 64, 17]);
+    frame[26] = 10;
+    frame[27..30].copy_from_slice(&(flow / 64).to_be_bytes()[1..]);
+    frame[30..34].copy_from_slice(&[198, 18, 0, 1]);
+    frame[34..36].copy_from_slice(&(1_024 + (flow % 64) as u16).to_be_bytes());
+    frame[36..40].copy_from_slice(&[0, 80, 0, 26]);
+    let mut packet = pool.take(&frame)?;
+    let transit = &mut packet.meta_mut().transit;
+    (transit.timestamp_ns, transit.side) = (at_ns, Side::Inside);
+    Some(packet)
+}
+
+/// Slots that flows overwrite: the share of packets that find another flow's, or none, and the flows at the end.
+fn slots(flows: u32, seed: u64) -> (f64, f64) {
+    let mut slots = vec![u32::MAX; SLOT_COUNT as usize];
+    let mut missed = 0u64;
+    for round in 0..WARM_UP + COUNTED {
+        for number in order(flows, seed, round) {
+            let mut hashed = seed << 32 | u64::from(number);
+            let slot = &mut slots[(split_mix(&mut hashed) % SLOT_COUNT) as usize];
+            if *slot != number {
+                *slot = number;
+                missed += u64::from(round >= WARM_UP);
+            }
+        }
+    }
+    let live = black_box(&slots).iter().filter(|&&number| number != u32::MAX).count();
+    (missed as f64 / (COUNTED * u64::from(flows)) as f64, live as f64)
+}
+
+fn chart(table: &Table, sizes: &[u32]) -> Chart {
+    let series = |what: &str| {
+        let points = (0..).zip(sizes).filter_map(|(place, &flows)| {
+            let (x, share) = point(table, &row(what, flows), "slow path", f64::from(place))?;
+            Some((x, share * 100.0))
+        });
+        Series::new(what, Mark::Bars, points)
+    };
+    Chart {
+        title: "packets that leave the fast path".to_owned(),
+        x: Axis::names("flows", sizes.iter().map(u32::to_string)),
+        y: Axis::linear("%"),
+        series: vec![series(OURS), series(SLOTS)],
+    }
+}
+
+fn notes() -> Vec<String> {
+    [
+        "ours: rules stand beside flows' records, one for each direction, and go with them; when the table is full, a new flow takes the place of another one. \
+         Everything that walks counts: flows that begin, and packets that are recorded",
+        "overwritten slots: a hash of the flow says the slot, which holds its last flow; keys are compared, so that no packet is treated as another flow's. Of the \
+         authors' code, after its description; its hash is not known, and is a good one here",
+        "the orders of flows, by seed, and the hash differ; shares are of the last 2 of 5 rounds, in each of which every flow has one packet. Where there are more flows \
+         than room, that is the worst of all orders for a table that makes room by age",
+        "memory: 256 bytes for each flow's rules, and the monitor's records, some 500 MB in all for 2^20 flows, which are freed after each run",
+    ]
+    .map(str::to_owned)
+    .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flow_comes_once_a_round() {
+        for round in 0..3 {
+            let mut numbers: Vec<u32> = order(1_000, 1, round).collect();
+            numbers.sort_unstable();
+            assert!(numbers.into_iter().eq(0..1_000));
+        }
+    }
+
+    #[test]
+    fn few_flows_stay_on_the_fast_path() {
+        let (slow, live) = ours(5_000, 1).unwrap();
+        assert_eq!((slow, live), (0.0, 5_000.0));
+        let (slow, live) = slots(5_000, 1);
+        assert!(slow < 0.02 && live > 4_900.0, "{slow} {live}");
+    }
+}

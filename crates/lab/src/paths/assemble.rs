@@ -1,0 +1,79 @@
+//! Chains of functions, written as policies are.
+
+use chain::Chain;
+use node::Assembly;
+use policy::{Colour, Policy};
+
+use super::{Path, Series, functions};
+
+/// Functions in order, the first one inside.
+#[derive(Clone, Debug)]
+pub struct Functions {
+    /// Each with what a policy says of it: `Monitor` and `report: []`.
+    list: Vec<(&'static str, String)>,
+    /// Flows at most.
+    flows_max: u32,
+}
+
+impl Functions {
+    /// None yet.
+    pub fn new(flows_max: u32) -> Functions {
+        Functions { list: Vec::new(), flows_max }
+    }
+
+    /// The same with one more, towards the outside.
+    pub fn with(mut self, name: &'static str, config: impl Into<String>) -> Functions {
+        self.list.push((name, config.into()));
+        self
+    }
+
+    /// All of them in a chain.
+    ///
+    /// # Errors
+    /// If the policy is wrong, or memory is short.
+    pub fn chain(&self, consolidate: bool) -> Result<Box<Chain>, String> {
+        Ok(self.assembly(consolidate, None)?.chain)
+    }
+
+    /// The same, which counts the processor's cycles that are spent in each function.
+    ///
+    /// # Errors
+    /// As for [`Functions::chain`].
+    pub fn counting_chain(&self, consolidate: bool, cycles: fn() -> u64) -> Result<Box<Chain>, String> {
+        Ok(self.assembly(consolidate, Some(cycles))?.chain)
+    }
+
+    /// Each of them in a chain of its own, which parses every packet and looks its flow up again: as functions that know nothing of one
+    /// another do.
+    ///
+    /// # Errors
+    /// As for [`Functions::chain`].
+    pub fn apart(&self) -> Result<Series, String> {
+        let alone = |function: &(&'static str, String)| {
+            let functions = Functions { list: vec![function.clone()], flows_max: self.flows_max };
+            Ok(Box::new(functions.chain(false)?) as Box<dyn Path>)
+        };
+        Ok(Series::new(self.list.iter().map(alone).collect::<Result<_, String>>()?))
+    }
+
+    fn assembly(&self, consolidate: bool, cycles: Option<fn() -> u64>) -> Result<Assembly, String> {
+        let text = self.policy(consolidate);
+        let policy = Policy::read("lab", &text, &mut |_| Err(String::new()));
+        let policy = policy.map_err(|report| report.render(Colour::Off))?;
+        node::assemble(&policy, &functions::registry(), 1, cycles).map_err(|wrong| format!("{wrong:?}"))
+    }
+
+    fn policy(&self, consolidate: bool) -> String {
+        let mut line = "inside".to_owned();
+        let mut declared = String::new();
+        for (number, (name, config)) in self.list.iter().enumerate() {
+            line += &format!(" <-> f{number}");
+            declared += &format!("{name} f{number} {{ {config} }};\n");
+        }
+        format!(
+            "settings {{ flows: {}, seed: 1, consolidate: {consolidate} }} Port<0> inside; Port<1> outside;\n{declared}\
+             pipelet main {{ {line} <-> outside; }}\n",
+            self.flows_max
+        )
+    }
+}

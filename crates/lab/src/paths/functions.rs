@@ -1,0 +1,201 @@
+//! Functions that only experiments have, and what a chain of some comes to when it is written by hand.
+
+use std::hint::black_box;
+
+use nf::config::ConfigError;
+use nf::{
+    Access, Affinity, Cause, Context, ControlError, Descriptor, EventCondition, Maturity, NetworkFunction,
+    PacketView, Registry, Scaling, Setup, StateFunction, Verdict,
+};
+use packet::{Addr, DropReason, End, Endpoint, FlowHasher, Packet, Parser, Pool, Side};
+use policy::Value;
+use serde::Deserialize;
+
+use super::Path;
+
+/// All functions, with those that only experiments have.
+pub fn registry() -> Registry<Value> {
+    let mut registry = ::functions::registry();
+    registry.add::<Rewrite>("");
+    registry.add::<Work>("");
+    registry.add::<Flush>("");
+    registry
+}
+
+/// What the descriptors have in common.
+const DESCRIPTOR: Descriptor = Descriptor {
+    name: "",
+    aliases: &[],
+    summary: "",
+    maturity: Maturity::Experimental,
+    state_version: 1,
+    attributes: &[],
+    reads: &[],
+    writes: &[],
+    payload: Access::Ignore,
+    affinity: Affinity::Flow,
+    scaling: Scaling::Servers,
+    shared: &[],
+    map: None,
+    buffers: None,
+    stream: false,
+    keeps_flows: false,
+    recomputes: false,
+    consolidates: true,
+    cycles_per_packet: 10,
+};
+
+/// A header action and nothing else: packets from the inside get a new destination, by the function's number (B11).
+struct Rewrite {
+    to: Endpoint,
+}
+
+/// What a rewriter is told.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RewriteConfig {
+    number: u8,
+}
+
+/// Where a rewriter of this number sends packets.
+fn rewritten(number: u8) -> Endpoint {
+    Endpoint::new(Addr::from_v4_bytes([198, 51, 100, number]), 8000 + u16::from(number))
+}
+
+impl NetworkFunction for Rewrite {
+    const DESCRIPTOR: &'static Descriptor = &Descriptor {
+        name: "rewrite",
+        summary: "Gives packets a new destination.",
+        writes: &[nf::Field::DestinationAddress, nf::Field::DestinationPort],
+        ..DESCRIPTOR
+    };
+    type Config = RewriteConfig;
+    type State = ();
+
+    fn new(config: RewriteConfig, _: &mut Setup) -> Result<Rewrite, ConfigError> {
+        Ok(Rewrite { to: rewritten(config.number) })
+    }
+
+    #[inline(always)]
+    fn process(&self, packet: &mut PacketView<'_>, (): &mut (), context: &mut Context<'_>) -> Verdict {
+        if context.side() == Side::Inside && packet.set_destination(self.to).is_err() {
+            return Verdict::Drop(DropReason::Internal);
+        }
+        Verdict::Forward
+    }
+}
+
+/// A chain of rewriters as one would write it by hand: packets from the inside get the last one's destination. It knows no flows.
+pub struct Fused {
+    parser: Parser,
+    to: Endpoint,
+}
+
+impl Fused {
+    /// Of rewriters up to this number.
+    pub fn new(number: u8) -> Fused {
+        Fused { parser: Parser::new(FlowHasher::new(1)), to: rewritten(number) }
+    }
+}
+
+impl Path for Fused {
+    fn process(&mut self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>, pool: &mut Pool) {
+        for mut packet in batch.drain(..) {
+            let parsed = self.parser.parse(&mut packet);
+            let side = packet.meta().transit.side;
+            if parsed.is_err() || side == Side::Inside && packet.set_end(End::Destination, self.to).is_err() {
+                pool.give(packet);
+                continue;
+            }
+            packet.meta_mut().transit.side = side.other();
+            out.push(packet);
+        }
+    }
+}
+
+/// A state function and nothing else, which reads its flow's state and takes some time (B17).
+struct Work {
+    rounds: u32,
+}
+
+/// What it is told.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WorkConfig {
+    /// Multiplications, one after the other.
+    rounds: u32,
+}
+
+const WORK: StateFunction = StateFunction { id: 1, access: Access::Ignore, reads: &[] };
+
+impl Work {
+    #[inline(always)]
+    fn work(&self, state: &mut u64) {
+        let mut value = *state | 1;
+        for _ in 0..self.rounds {
+            value = black_box(value.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ value >> 29);
+        }
+        *state = value;
+    }
+}
+
+impl NetworkFunction for Work {
+    const DESCRIPTOR: &'static Descriptor =
+        &Descriptor { name: "work", summary: "Takes some time for each packet.", ..DESCRIPTOR };
+    type Config = WorkConfig;
+    type State = u64;
+
+    fn new(config: WorkConfig, _: &mut Setup) -> Result<Work, ConfigError> {
+        Ok(Work { rounds: config.rounds })
+    }
+
+    fn process(&self, packet: &mut PacketView<'_>, state: &mut u64, _: &mut Context<'_>) -> Verdict {
+        packet.note_function(WORK);
+        self.work(state);
+        Verdict::Forward
+    }
+
+    fn state_function(&self, _: u16, _: &PacketView<'_>, state: &mut u64, _: &mut Context<'_>) {
+        self.work(state);
+    }
+}
+
+/// Does nothing to packets, but its command `flush` makes an event hold in every rule there is: what a change costs if all rules go
+/// with it.
+struct Flush {
+    generation: u64,
+}
+
+/// What it is told: nothing.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FlushConfig {}
+
+impl NetworkFunction for Flush {
+    const DESCRIPTOR: &'static Descriptor =
+        &Descriptor { name: "flush", summary: "Ends all rules on command.", ..DESCRIPTOR };
+    type Config = FlushConfig;
+    type State = ();
+
+    fn new(_: FlushConfig, _: &mut Setup) -> Result<Flush, ConfigError> {
+        Ok(Flush { generation: 0 })
+    }
+
+    #[inline(always)]
+    fn process(&self, packet: &mut PacketView<'_>, (): &mut (), _: &mut Context<'_>) -> Verdict {
+        packet.note_event(EventCondition { id: 1, argument: self.generation, cause: Cause::Command });
+        Verdict::Forward
+    }
+
+    fn event_holds(&self, event: EventCondition, (): &()) -> bool {
+        event.argument != self.generation
+    }
+
+    fn control(&mut self, command: &str) -> Result<(), ControlError> {
+        match command {
+            "flush" => self.generation += 1,
+            _ => return Err(ControlError(format!("expected `flush`, got `{command}`"))),
+        }
+        Ok(())
+    }
+}

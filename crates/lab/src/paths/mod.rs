@@ -1,0 +1,76 @@
+//! Ways for packets through the same functions, to be measured one against another: a chain that consolidates or does not, each
+//! function on its own, and what others put in the place of a chain.
+
+mod assemble;
+mod functions;
+mod player;
+mod series;
+mod shortcut;
+mod tape;
+mod witness;
+
+use chain::Chain;
+use packet::{Packet, Pool};
+
+pub use assemble::Functions;
+pub use functions::Fused;
+pub use player::{Player, Sent, differing};
+pub use series::Series;
+pub use shortcut::Shortcut;
+pub use tape::Tape;
+pub use witness::{Step, Witness};
+
+/// A way for packets through functions.
+pub trait Path {
+    /// Processes packets in order; those that leave are added to `out`, their metadata's `side` now being the one that they leave by.
+    fn process(&mut self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>, pool: &mut Pool);
+
+    /// Takes away what the functions told beside packets.
+    fn clear(&mut self) {}
+
+    /// All flows end, and are forgotten.
+    fn end_flows(&mut self, _pool: &mut Pool) {}
+
+    /// An operator's command to a function, counted from the inside.
+    ///
+    /// # Errors
+    /// If the function does not understand it.
+    fn command(&mut self, _function: usize, command: &str) -> Result<(), String> {
+        Err(format!("nobody is there for `{command}`"))
+    }
+
+    /// Packets that did not have to walk through the functions.
+    fn followed(&self) -> u64 {
+        0
+    }
+}
+
+impl Path for Box<Chain> {
+    #[inline]
+    fn process(&mut self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>, pool: &mut Pool) {
+        Chain::process(self, batch, out, pool);
+    }
+
+    fn clear(&mut self) {
+        let effects = self.effects_mut();
+        effects.reports.clear();
+        effects.alerts.clear();
+        effects.events.clear();
+    }
+
+    fn end_flows(&mut self, pool: &mut Pool) {
+        while !self.finish(pool) {
+            self.clear();
+        }
+        self.clear();
+    }
+
+    fn command(&mut self, function: usize, command: &str) -> Result<(), String> {
+        let stage = self.stage_mut(function).ok_or_else(|| format!("there is no function {function}"))?;
+        stage.control(command).map_err(|error| error.to_string())
+    }
+
+    fn followed(&self) -> u64 {
+        self.fast_path().packets
+    }
+}
