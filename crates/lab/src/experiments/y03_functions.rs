@@ -74,7 +74,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
 }
 
 fn measure_all(measured: &mut Rounds, length: Length) -> Result<(), String> {
-    let tape = Tape::passes(FLOWS, WARM_UP + 4, 1_000)?;
+    let tape = Tape::passes(FLOWS, WARM_UP + 2, 1_000)?;
     let mut player = Player::new(BATCH);
     let mut chains = Vec::new();
     for steps in STEPS {
