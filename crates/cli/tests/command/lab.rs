@@ -52,6 +52,8 @@ fn captures_are_played_where_they_are_wanted() {
     let rows: Vec<&str> =
         json["rows"].as_array().unwrap().iter().map(|r| r["row"].as_str().unwrap()).collect();
     assert!(rows.contains(&"consolidated, chain 1, some"), "{rows:?}");
-    let said = place.refused(1, "lab run Y5 --smoke --captures none.pcap");
-    assert!(said.contains("none.pcap"), "{said}");
+    let output = place.run("lab run Y5 --smoke --captures none.pcap");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said.contains("FAILED: plain, chain 1") && said.contains("none.pcap"), "{said}");
 }
