@@ -84,8 +84,8 @@ pub struct Steady {
     pub packet_size: Size,
     /// Flows that send them.
     pub flows: NonZeroU32,
-    /// One flow more sends at this rate, evenly.
-    pub elephant: Option<Rate>,
+    /// One flow more sends at this rate, evenly, or at one that changes.
+    pub elephant: Option<RateCurve>,
     /// What lies between packets.
     pub spacing: Spacing,
     /// No packet comes after this time; unless said, as long as the run takes.

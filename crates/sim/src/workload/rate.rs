@@ -1,6 +1,9 @@
 //! A rate that changes over time, and the times at which packets come if the gaps between them are scaled after it.
 
-use serde::de::{Deserialize, Deserializer, Error};
+use std::fmt;
+
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 
 use crate::scenario::{Rate, Time};
 
@@ -96,7 +99,27 @@ impl RateCurve {
 
 impl<'de> Deserialize<'de> for RateCurve {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<RateCurve, D::Error> {
-        RateCurve::new(Vec::deserialize(from)?).map_err(D::Error::custom)
+        from.deserialize_any(Points)
+    }
+}
+
+/// Reads points, or a rate that stays.
+struct Points;
+
+impl<'de> Visitor<'de> for Points {
+    type Value = RateCurve;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a rate, such as \"1Gbps\", or points of time and rate, such as [[\"0s\", \"1Gbps\"]]")
+    }
+
+    fn visit_str<E: Error>(self, rate: &str) -> Result<RateCurve, E> {
+        rate.parse().map(RateCurve::flat).map_err(E::custom)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, points: A) -> Result<RateCurve, A::Error> {
+        let points = Vec::deserialize(SeqAccessDeserializer::new(points))?;
+        RateCurve::new(points).map_err(A::Error::custom)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Packets of one size at one rate.
 
 use super::Arriving;
+use super::rate::Warp;
 use crate::random::Random;
 use crate::scenario::{Spacing, Steady};
 
@@ -20,16 +21,21 @@ pub struct SteadyPackets {
     elephant: Option<Elephant>,
 }
 
-/// One flow more, of packets at even distances.
+/// One flow more, of packets at distances that follow a rate.
 #[derive(Clone, Debug)]
 struct Elephant {
-    gap_ns: f64,
+    warp: Warp,
     sent: u64,
+    /// When the next one comes.
+    next_ns: u64,
 }
 
 impl Elephant {
-    fn next_ns(&self) -> f64 {
-        self.sent as f64 * self.gap_ns
+    /// The next one is sent: when that is.
+    fn send(&mut self, len: u32) -> u64 {
+        self.sent += 1;
+        let bits = self.sent as f64 * f64::from(len) * 8.0;
+        std::mem::replace(&mut self.next_ns, self.warp.time_ns(bits))
     }
 }
 
@@ -46,9 +52,11 @@ impl SteadyPackets {
             random: Random::new(seed, "steady"),
             sent: 0,
             next_ns: 0.0,
-            elephant: steady
-                .elephant
-                .map(|rate| Elephant { gap_ns: len as f64 * 8e9 / rate.0 as f64, sent: 0 }),
+            elephant: steady.elephant.clone().map(|rate| Elephant {
+                warp: Warp::new(rate),
+                sent: 0,
+                next_ns: 0,
+            }),
         };
         packets.step();
         packets
@@ -68,10 +76,9 @@ impl Iterator for SteadyPackets {
     #[inline]
     fn next(&mut self) -> Option<Arriving> {
         if let Some(elephant) = &mut self.elephant
-            && elephant.next_ns() <= self.next_ns
+            && elephant.next_ns as f64 <= self.next_ns
         {
-            let time_ns = elephant.next_ns() as u64;
-            elephant.sent += 1;
+            let time_ns = elephant.send(self.len);
             return (time_ns < self.until_ns).then_some(Arriving {
                 time_ns,
                 flow: self.flows,
@@ -96,6 +103,7 @@ impl Iterator for SteadyPackets {
 mod tests {
     use super::*;
     use crate::scenario::{Rate, Size, Time};
+    use crate::workload::RateCurve;
 
     fn steady(spacing: Spacing) -> Steady {
         Steady {
@@ -115,6 +123,20 @@ mod tests {
         assert!(
             packets.iter().enumerate().all(|(i, p)| p.time_ns == i as u64 * 8_000 && p.flow == i as u32 % 10)
         );
+    }
+
+    #[test]
+    fn an_elephant_sends_as_its_rate_changes() {
+        let point = |ms: u64, mbps: u64| (Time(ms * 1_000_000), Rate(mbps * 1_000_000));
+        let rate = RateCurve::new(vec![point(0, 4_000), point(40, 4_000), point(41, 1_000)]).unwrap();
+        let steady = Steady { elephant: Some(rate), ..steady(Spacing::Poisson) };
+        let packets: Vec<_> = SteadyPackets::new(&steady, 1).collect();
+        assert!(packets.windows(2).all(|pair| pair[0].time_ns <= pair[1].time_ns));
+        let of = |from: u64, to: u64| {
+            let range = from * 1_000_000..to * 1_000_000;
+            packets.iter().filter(|p| p.flow == 10 && range.contains(&p.time_ns)).count()
+        };
+        assert_eq!((of(0, 40), of(60, 80)), (20_000, 2_500));
     }
 
     #[test]
