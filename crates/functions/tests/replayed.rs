@@ -216,3 +216,29 @@ fn a_packet_of_no_flow_here_is_no_history() {
     assert_eq!(unit.chain.replay(&mut packet, &mut unit.pool), Err(NoHistory));
     assert_eq!(unit.chain.counters().flows_started, 0);
 }
+
+#[test]
+fn what_is_replayed_ends_no_other_flow() {
+    const HOUR_NS: u64 = 3_600_000_000_000;
+    let mut unit = Unit::new(&[MONITOR]);
+    let mut generator = Generator::new(&profile()).unwrap();
+    let mut last = None;
+    while unit.chain.counters().flows_started < 2 {
+        let packet = generator.next().unwrap();
+        let (at_ns, side) = (packet.timestamp_ns, Side::Inside);
+        unit.process(at_ns, side, packet.data);
+        last = Some(Header {
+            at_ns: at_ns + HOUR_NS,
+            side,
+            bytes: packet.data.to_vec(),
+            wire_len: packet.data.len() as u32,
+        });
+    }
+    let ended = |unit: &Unit| unit.chain.counters().flows_ended.iter().sum::<u64>();
+    let now_ns = last.as_ref().unwrap().at_ns;
+    unit.history.extend(last);
+    unit.catch_up();
+    assert_eq!(ended(&unit), 0, "that is for the unit whose packet it is");
+    unit.chain.advance(now_ns, &mut unit.pool);
+    assert_eq!(ended(&unit), 1, "and the flow itself goes on");
+}

@@ -36,14 +36,15 @@ impl Chain {
     }
 
     /// Changes a flow's state as this packet does, or its first [`history_len`] bytes, and nothing else: another unit has it, counts it
-    /// and lets out what comes of it. The metadata is to be as for [`Chain::process`], with the length on the wire that the packet had.
+    /// and lets out what comes of it. Other flows' time goes on when the chain processes packets, or is [advanced](Chain::advance). The
+    /// metadata is to be as for [`Chain::process`], with the length on the wire that the packet had.
     ///
     /// # Errors
     /// If its flow is not here.
     pub fn replay(&mut self, packet: &mut Packet, pool: &mut Pool) -> Result<(), NoHistory> {
         self.parser.parse(packet).map_err(|_| NoHistory)?;
         self.now_ns = self.now_ns.max(packet.meta().transit.timestamp_ns);
-        self.advance(self.now_ns, pool);
+        self.settled_ns = self.settled_ns.max(packet.meta().transit.timestamp_ns);
         let meta = packet.meta_mut();
         let (record, direction) = self.flows.find(meta.hash, &meta.key, meta.reversed).ok_or(NoHistory)?;
         (meta.transit.flow, meta.transit.direction) = (record, direction);
