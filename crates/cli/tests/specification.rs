@@ -98,6 +98,7 @@ fn limits_are_those_of_the_code() {
         sim::scenario::UNITS_MAX,
         unit::SLOTS_MAX,
         unit::TENURES_MAX,
+        unit::BEGUN_MAX,
         unit::PAST_MAX,
         unit::AGAIN_DOUBLINGS,
     ];

@@ -24,6 +24,13 @@ pub struct History {
 }
 
 impl History {
+    /// Whether it can be that of the packet with this clock: its headers reach that, and the packet before comes before.
+    #[inline]
+    pub fn is_of(&self, clock: u64) -> bool {
+        let next = self.first.checked_add(self.headers.len() as u64);
+        self.first > 0 && next == Some(clock) && self.previous < clock
+    }
+
     /// The header with this clock, if it is there.
     #[inline]
     pub fn get(&self, clock: u64) -> Option<&Header> {

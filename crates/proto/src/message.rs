@@ -114,8 +114,9 @@ pub enum Message {
         first: u64,
         /// The packets.
         headers: Vec<Header>,
-        /// These are the last ones: the next epoch is the anchor's alone.
-        is_last: bool,
+        /// These are the last ones, and the next epoch is the anchor's alone: the clock of the last packet that went to the anchor, or
+        /// the last one before the epoch if none did.
+        end: Option<u64>,
     },
     /// From the anchor to a helper: the state.
     Share {
@@ -132,16 +133,24 @@ pub enum Message {
         flow: FlowId,
         /// The epoch.
         epoch: Epoch,
-        /// The clock.
-        last: u64,
+        /// The clock; none: that which the helper is to begin with has not come.
+        last: Option<u64>,
     },
-    /// From the router to a helper, behind its last packet of the epoch: what is done is to be forgotten. From the anchor: there is no
-    /// state of that epoch any more.
+    /// From the anchor to a helper that has asked: there is no such state any more.
+    Past {
+        /// The flow.
+        flow: FlowId,
+        /// The epoch.
+        epoch: Epoch,
+    },
+    /// From the router to a helper, behind its last packet of the epoch: once that is done with, the flow is to be forgotten.
     Part {
         /// The flow.
         flow: FlowId,
         /// The epoch.
         epoch: Epoch,
+        /// That packet's clock; none: it was sent none.
+        last: Option<u64>,
     },
     /// From a helper to the router: nothing of that epoch is left.
     Parted {
@@ -187,6 +196,7 @@ impl Message {
             | Message::Told { flow, .. }
             | Message::Share { flow, .. }
             | Message::Ask { flow, .. }
+            | Message::Past { flow, .. }
             | Message::Part { flow, .. }
             | Message::Parted { flow, .. }
             | Message::Expire { flow, .. }

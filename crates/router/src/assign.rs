@@ -135,7 +135,9 @@ impl Assigner {
                 others().for_each(|unit| list.push(unit));
             }
             TargetChoice::Weighted => self.draw(owner, active, &mut list),
-            TargetChoice::LeastLoaded => meter.loads().least(self.targets_count, owner, &mut list),
+            TargetChoice::LeastLoaded => {
+                meter.loads().least(self.targets_count, |unit| unit != owner, &mut list);
+            }
             TargetChoice::Predicted => {
                 let chosen = meter.without(owner, |loads| {
                     self.choose(loads, estimate_bps, std::iter::empty(), active.len())

@@ -135,7 +135,8 @@ pub struct Spread {
     /// A flow is spread that asks for more than this share of a unit's capacity, over as many units as it takes for none to be asked for
     /// more than that; above 0, up to 1.
     pub begin_at: f32,
-    /// It is its anchor's alone again when it asks for less than this share; above 0, below [`begin_at`](Spread::begin_at).
+    /// It has fewer units when these are then asked for no more than this share each, and is its anchor's alone again when that one is enough;
+    /// above 0, below [`begin_at`](Spread::begin_at).
     pub end_at: f32,
     /// What it takes a unit to replay a header, as a share of what the packet takes; 0 to 1.
     pub replay_share: f32,

@@ -101,12 +101,12 @@ impl Loads {
         least.map(|(unit, _)| unit)
     }
 
-    /// Pushes the `count` least loaded active units but for `owner`, of equal ones those with the lowest numbers first.
-    pub fn least(&self, count: usize, owner: UnitId, list: &mut TargetList) {
+    /// Pushes the `count` least loaded active units of which this is so, of equal ones those with the lowest numbers first.
+    pub fn least(&self, count: usize, is_candidate: impl Fn(UnitId) -> bool, list: &mut TargetList) {
         let mut least = [(UnitId(0), 0.0); crate::TARGETS_COUNT_MAX as usize];
         let (count, mut found, mut from) = (count.min(least.len()), 0, 0);
         while let Some(shelf) = self.shelves.lowest(from).filter(|_| found < count) {
-            for one in self.on(shelf).filter(|&(unit, _)| unit != owner) {
+            for one in self.on(shelf).filter(|&(unit, _)| is_candidate(unit)) {
                 let place = least[..found].partition_point(|&other| is_before(other, one));
                 if place < count {
                     found = (found + 1).min(count);
@@ -168,7 +168,7 @@ mod tests {
             active.sort_by(|a, b| a.1.total_cmp(&b.1));
             prop_assert_eq!(loads.least_loaded(), active.first().map(|&(unit, _)| unit));
             let mut least = TargetList::NONE;
-            loads.least(count, UnitId(owner % units), &mut least);
+            loads.least(count, |unit| unit != UnitId(owner % units), &mut least);
             let others = active.iter().map(|&(unit, _)| unit).filter(|&unit| unit != UnitId(owner % units));
             prop_assert!(least.units().eq(others.take(count.min(11))));
         }

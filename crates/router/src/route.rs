@@ -8,11 +8,13 @@ use crate::flow::TargetList;
 use crate::flowlet::{self, Cut};
 use crate::flows::{Found, Guess};
 use crate::router::{Arrival, Order, Routed, Router};
+use crate::spread::Spreads;
 use crate::units::UnitState;
 
 impl Router {
     /// Where a packet goes. What is added to `orders` is to be carried out before the packet is sent: usually nothing, two
-    /// at most for a packet of a known flow, and one for each unit that is told of a flow that ends to make room.
+    /// at most for a packet of a known flow, and one for each unit that is told of a flow that ends to make room. If the flow is spread, or
+    /// was until now, there are two more, and one for each unit that has helped with it.
     ///
     /// Allocates only if `orders` has no room for these.
     #[inline]
@@ -70,7 +72,8 @@ impl Router {
     pub(crate) fn roll(&mut self, now_ns: u64) {
         let buckets = self.meter.roll(now_ns);
         if let Some(follow) = &mut self.follow {
-            follow.turn(buckets, self.counters.bytes);
+            let replayed = self.spreads.as_ref().map_or(0, Spreads::replayed_bytes);
+            follow.turn(buckets, self.counters.bytes + replayed);
         }
         self.flows.expect_flowlets(self.counters.flowlets(), self.counters.packets);
     }

@@ -22,7 +22,7 @@ impl Router {
     /// balances buckets of flows, and ends flows that are silent for too long. To be called at [`due_ns`](Router::due_ns); earlier, it does nothing.
     ///
     /// Adds at most two orders for each of [`MOVES_PER_BUCKET`] flows, and three for each unit; and for each of
-    /// [`FORGOTTEN_PER_BUCKET`](crate::FORGOTTEN_PER_BUCKET) flows one to each unit that has its state or a copy; and for each flow that several units have, one to each of them.
+    /// [`FORGOTTEN_PER_BUCKET`](crate::FORGOTTEN_PER_BUCKET) flows one to each unit that has its state or a copy; and for each flow that several units have, two to each of them.
     pub fn advance(&mut self, now_ns: u64, orders: &mut Vec<Order>) {
         let now_ns = self.at(now_ns);
         if now_ns < self.due_ns {
@@ -82,6 +82,7 @@ impl Router {
             | Message::Told { .. }
             | Message::Share { .. }
             | Message::Ask { .. }
+            | Message::Past { .. }
             | Message::Part { .. }
             | Message::End { .. }
             | Message::Drain => {}
@@ -113,13 +114,13 @@ impl Router {
         }
     }
 
-    /// A unit that drains may stop if no flow is its own any more. If it says so too early, it has not heard of all that it
-    /// owns: it is asked again when it has lost that.
+    /// A unit that drains may stop if no flow is its own any more, and no packets of one that is spread can be on their way to it. If it
+    /// says so too early, it has not heard of all that it owns, or helps with: it is asked again when it has lost that.
     fn drained(&mut self, from: UnitId, orders: &mut Vec<Order>) {
         if self.units.state(from) != UnitState::Draining {
             return;
         }
-        if self.units.flows(from) > 0 {
+        if self.units.flows(from) > 0 || self.is_helping(from) {
             return self.units.set_asked_ns(from, None);
         }
         self.units.set_state(from, UnitState::Off);
@@ -249,13 +250,14 @@ impl Router {
         }
     }
 
-    /// Units that drain and own nothing any more are asked whether they are done: a message may have been lost.
+    /// Units that drain and have nothing any more are asked whether they are done: a message may have been lost.
     fn ask_again(&mut self, now_ns: u64, orders: &mut Vec<Order>) {
         if self.units.draining() == 0 {
             return;
         }
         for unit in self.units.all() {
-            let is_done = self.units.state(unit) == UnitState::Draining && self.units.flows(unit) == 0;
+            let is_empty = self.units.flows(unit) == 0 && !self.is_helping(unit);
+            let is_done = self.units.state(unit) == UnitState::Draining && is_empty;
             let is_time = self
                 .units
                 .asked_ns(unit)

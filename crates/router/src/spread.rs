@@ -1,10 +1,11 @@
 //! Flows that ask for more than a unit has: their packets go to several units in turn, each with the headers of those before it that its
 //! unit has not got (state-compute replication, NSDI '25).
 
-use std::collections::VecDeque;
+mod session;
 
-use proto::{Epoch, FlowId, Handover, Header, History, Message, Stamp, Targets, UnitId};
+use proto::{Epoch, FlowId, Handover, Header, History, Message, Stamp, UnitId};
 
+use self::session::{Session, Window};
 use crate::config::{Config, Mode, Spread};
 use crate::flow::TargetList;
 use crate::flows::Found;
@@ -26,58 +27,25 @@ pub(crate) struct Spreads {
     config: Spread,
     capacity_bps: f32,
     sessions: Vec<Session>,
-}
-
-/// An epoch in which a flow is spread; or the time behind it in which helpers may still have packets of it.
-struct Session {
-    flow: FlowId,
-    epoch: Epoch,
-    /// Those that have packets, the anchor first; once it is over, helpers that have not parted.
-    members: Vec<Member>,
-    /// Whose turn it is.
-    turn: usize,
-    /// Headers of its last packets.
-    headers: VecDeque<Header>,
-    /// The clock of the first of them.
-    first: u64,
-    /// The anchor was told those up to this clock.
-    told: u64,
-    /// What came since then.
-    bytes: u64,
-    since_ns: u64,
-    /// When helpers were told last that it is over; none: it is not.
-    over_ns: Option<u64>,
-}
-
-struct Member {
-    unit: UnitId,
-    /// The last clock before it was one.
-    base: u64,
-    /// The clocks of its last packets, one more than headers are repeated.
-    sent: VecDeque<u64>,
-}
-
-impl Member {
-    fn new(unit: UnitId, base: u64) -> Member {
-        Member { unit, base, sent: VecDeque::new() }
-    }
+    /// What replaying headers takes, all in all, as bytes of packets.
+    replayed_bytes: u64,
 }
 
 impl Spreads {
     /// None if no flow is.
     pub fn new(config: &Config) -> Option<Spreads> {
         let spread = config.spread.filter(|_| config.mode == Mode::Flowlet)?;
-        Some(Spreads { config: spread, capacity_bps: config.capacity_bps as f32, sessions: Vec::new() })
+        let capacity_bps = config.capacity_bps as f32;
+        Some(Spreads { config: spread, capacity_bps, sessions: Vec::new(), replayed_bytes: 0 })
     }
 
     fn active(&mut self, flow: FlowId) -> Option<&mut Session> {
-        self.sessions.iter_mut().find(|session| session.flow == flow && session.over_ns.is_none())
+        self.sessions.iter_mut().find(|session| session.flow == flow && !session.is_over())
     }
 
     /// Whether packets of the flow may still be at this unit, as at a helper.
-    fn is_helping(&self, flow: FlowId, unit: UnitId) -> bool {
-        let over = |session: &&Session| session.flow == flow && session.over_ns.is_some();
-        self.sessions.iter().find(over).is_some_and(|session| session.has(unit))
+    fn is_leaving(&self, flow: FlowId, unit: UnitId) -> bool {
+        self.sessions.iter().any(|session| session.flow == flow && session.is_leaving(unit))
     }
 
     /// Whether the flow is spread, or was, and helpers have not done yet.
@@ -85,9 +53,19 @@ impl Spreads {
         self.sessions.iter().any(|session| session.flow == flow)
     }
 
+    /// Whether packets of any flow that is spread, or was, may be at this unit.
+    pub fn has(&self, unit: UnitId) -> bool {
+        self.sessions.iter().any(|session| session.has(unit))
+    }
+
     /// Whether there is anything to see to.
     pub fn has_some(&self) -> bool {
         !self.sessions.is_empty()
+    }
+
+    /// What replaying headers takes, all in all, as bytes of packets: what is given to units on top of packets.
+    pub fn replayed_bytes(&self) -> u64 {
+        self.replayed_bytes
     }
 
     /// What each unit is asked for by a flow of this rate that so many have: its packets, and the headers of the others'.
@@ -96,55 +74,17 @@ impl Spreads {
         rate_bps * (own + (1.0 - own) * self.config.replay_share)
     }
 
+    /// The least number of units of which none is asked for more than this share of it by a flow of this rate; none if there is none.
+    fn enough(&self, rate_bps: f32, share: f32) -> Option<usize> {
+        let most_bps = share * self.capacity_bps;
+        (1..=usize::from(self.config.units_max)).find(|&units| self.share_bps(rate_bps, units) <= most_bps)
+    }
+
     /// So many units a flow of this rate takes, and what each is asked for: no more than it is to have, even if there are too few.
     fn wanted(&self, rate_bps: f32) -> (usize, f32) {
+        let units = self.enough(rate_bps, self.config.begin_at).unwrap_or(self.config.units_max.into());
         let most_bps = self.config.begin_at * self.capacity_bps;
-        let units_max = usize::from(self.config.units_max);
-        let fits = |&units: &usize| self.share_bps(rate_bps, units) <= most_bps;
-        let units = (1..units_max).find(fits).unwrap_or(units_max);
         (units, self.share_bps(rate_bps, units).min(most_bps))
-    }
-}
-
-impl Session {
-    fn has(&self, unit: UnitId) -> bool {
-        self.members.iter().any(|member| member.unit == unit)
-    }
-
-    /// The clock behind the last header.
-    fn next(&self) -> u64 {
-        self.first + self.headers.len() as u64
-    }
-
-    /// The headers that the anchor was not told.
-    fn untold(&mut self, epoch: Epoch, is_last: bool) -> Message {
-        let first = self.told + 1;
-        let skipped = (first - self.first) as usize;
-        let headers: Vec<Header> = self.headers.iter().skip(skipped).cloned().collect();
-        self.told = self.next() - 1;
-        Message::Told { flow: self.flow, epoch, first, headers, is_last }
-    }
-
-    /// What goes with the next packet, which is this header's and `unit`'s.
-    fn history(&mut self, unit: UnitId, header: Header, config: &Spread) -> History {
-        let next = self.next();
-        let Some(member) = self.members.iter_mut().find(|member| member.unit == unit) else {
-            return History::default(); // Cannot be: it was its turn.
-        };
-        let base = member.base;
-        let previous = member.sent.back().copied().unwrap_or(base);
-        let is_repeated = member.sent.len() > usize::from(config.repeats);
-        let behind = if is_repeated { member.sent.pop_front().unwrap_or(base) } else { base };
-        member.sent.push_back(next);
-        let first = (behind + 1).max(self.first);
-        let headers = self.headers.iter().skip((first - self.first) as usize).cloned().collect();
-        self.headers.push_back(header);
-        // The anchor is told half of them at a time, so that none goes that it was not told.
-        while self.headers.len() > usize::from(config.history_max) && self.first <= self.told {
-            self.headers.pop_front();
-            self.first += 1;
-        }
-        History { previous, first, headers }
     }
 }
 
@@ -165,11 +105,16 @@ impl Router {
         self.spreads.as_ref().map_or(0, |spreads| spreads.sessions.len())
     }
 
+    /// Whether packets of a flow that is spread, or was, may be at this unit.
+    pub(crate) fn is_helping(&self, unit: UnitId) -> bool {
+        self.spreads.as_ref().is_some_and(|spreads| spreads.has(unit))
+    }
+
     /// Lets the flow be its anchor's alone, if it is spread, so that another unit can have it. False if this one may have packets of it
     /// still, from an epoch in which it was a helper: then it gets none of a later one.
     pub(crate) fn may_go_to(&mut self, unit: UnitId, flow: FlowId, orders: &mut Vec<Order>) -> bool {
         self.end_spread(self.now_ns(), flow, orders);
-        !self.spreads.as_ref().is_some_and(|spreads| spreads.is_helping(flow, unit))
+        !self.spreads.as_ref().is_some_and(|spreads| spreads.is_leaving(flow, unit))
     }
 
     /// A packet that seems to begin a flowlet, if its flow is spread, or is from now on; `orders` are to be carried out before.
@@ -181,59 +126,72 @@ impl Router {
         orders: &mut Vec<Order>,
     ) -> Option<Routed> {
         let flow = self.flows.id(found.slot);
-        let is_spread = self.flows.get(found.slot).bytes == SPREAD_BYTES;
-        if is_spread && !self.goes_on(now_ns, flow, orders) {
+        if self.flows.get(found.slot).bytes == SPREAD_BYTES {
+            if self.goes_on(now_ns, flow, orders) {
+                return self.stamp_spread(now_ns, found, len, orders);
+            }
             self.end_spread(now_ns, flow, orders);
-            return None;
         }
-        if !is_spread && !self.begin_spread(now_ns, found, orders) {
+        if !self.begin_spread(now_ns, found, orders) {
             return None;
         }
         self.stamp_spread(now_ns, found, len, orders)
     }
 
-    /// Whether the flow is to stay spread: all its units are active, and it asks for more than one. If it asks for more than it has, it
-    /// gets more, as far as others have room.
+    /// Whether the flow is to stay spread: its anchor is active, and it asks for more than one unit. If it asks for more than it has, it
+    /// gets more, as far as others have room; if fewer are enough, those that are loaded most are let go, and so are those that drain.
     fn goes_on(&mut self, now_ns: u64, flow: FlowId, orders: &mut Vec<Order>) -> bool {
-        let is_silent = now_ns.saturating_sub(self.flows.get(flow.slot).last_seen_ns) > self.window_ns();
+        let silent_ns = now_ns.saturating_sub(self.flows.get(flow.slot).last_seen_ns);
         let Some(spreads) = &mut self.spreads else { return false };
-        let (end_bps, window_ns) = (spreads.config.end_at * spreads.capacity_bps, spreads.config.window_ns);
+        let (end_at, window_ns) = (spreads.config.end_at, spreads.config.window_ns);
         let Some(session) = spreads.active(flow) else { return false };
-        if is_silent || !session.members.iter().all(|member| self.units.is_active(member.unit)) {
+        let anchor = session.members[0].unit; // There is one: it is not over.
+        if silent_ns > window_ns || !self.units.is_active(anchor) {
             return false;
         }
-        let time_ns = now_ns.saturating_sub(session.since_ns);
-        if time_ns < window_ns {
+        if session.members.iter().any(|member| !self.units.is_active(member.unit)) {
+            orders.extend(session.dismiss(now_ns, |unit| !self.units.is_active(unit)));
+        }
+        let units = session.members.len();
+        if units < 2 {
+            return false;
+        }
+        if !session.is_measured(now_ns, window_ns) {
             return true;
         }
-        let (came_bps, units) = (rate_bps(session.bytes, time_ns), session.members.len());
-        (session.bytes, session.since_ns) = (0, now_ns);
+        let came_bps = session.measure(now_ns);
         let (wanted, share_bps) = spreads.wanted(came_bps);
+        let enough = spreads.enough(came_bps, end_at).unwrap_or(usize::MAX);
         if wanted > units {
-            self.add_helpers(flow, wanted, share_bps, orders);
+            self.add_helpers(flow, wanted - units, share_bps, orders);
+        } else if 1 < enough && enough < units {
+            self.dismiss_helpers(now_ns, flow, units - enough, orders);
         }
-        came_bps >= end_bps
+        enough > 1
     }
 
-    /// Units that have room for a share of this rate have packets of the flow, too, from now on, until so many have.
-    fn add_helpers(&mut self, flow: FlowId, wanted: usize, share_bps: f32, orders: &mut Vec<Order>) {
+    /// So many more units have packets of the flow from now on, as far as they have room for a share of this rate.
+    fn add_helpers(&mut self, flow: FlowId, count: usize, share_bps: f32, orders: &mut Vec<Order>) {
         self.meter.reckon();
         let Some(session) = self.spreads.as_mut().and_then(|spreads| spreads.active(flow)) else { return };
-        let capacity_bps = self.config.capacity_bps as f32;
-        let has_room = |unit: UnitId| self.meter.loads().of(unit) + share_bps <= capacity_bps;
-        let more = self.units.active().iter().copied().filter(|&unit| !session.has(unit) && has_room(unit));
-        let helpers = Targets::of_distinct(more.take(wanted - session.members.len()));
-        if helpers == Targets::NONE {
-            return;
+        let (mut list, capacity_bps) = (TargetList::NONE, self.config.capacity_bps as f32);
+        self.meter.loads().least(count, |unit| !session.knows(unit), &mut list);
+        let has_room = |unit: &UnitId| self.meter.loads().of(*unit) + share_bps <= capacity_bps;
+        let helpers: Vec<UnitId> = list.units().filter(has_room).collect();
+        if !helpers.is_empty() {
+            orders.push(session.join(&helpers));
         }
-        let last = session.next() - 1;
-        let message = Message::Spread { flow, epoch: session.epoch, last, helpers };
-        orders.push(Order::Send { to: session.members[0].unit, message });
-        session.members.extend(helpers.units().iter().map(|&unit| Member::new(unit, last)));
     }
 
-    fn window_ns(&self) -> u64 {
-        self.spreads.as_ref().map_or(0, |spreads| spreads.config.window_ns)
+    /// So many helpers, those that are loaded most, get no packets of the flow any more.
+    fn dismiss_helpers(&mut self, now_ns: u64, flow: FlowId, count: usize, orders: &mut Vec<Order>) {
+        self.meter.reckon();
+        let Some(session) = self.spreads.as_mut().and_then(|spreads| spreads.active(flow)) else { return };
+        let load_bps = |unit: UnitId| self.meter.loads().of(unit);
+        let mut helpers: Vec<UnitId> = session.members[1..].iter().map(|member| member.unit).collect();
+        helpers.sort_by(|&a, &b| load_bps(b).total_cmp(&load_bps(a)));
+        helpers.truncate(count);
+        orders.extend(session.dismiss(now_ns, |unit| helpers.contains(&unit)));
     }
 
     /// A flowlet of the flow is over: whether the flow asks for more than a unit, and is spread from now on.
@@ -242,15 +200,14 @@ impl Router {
         let id = self.flows.id(found.slot);
         let (flow, flowlet) = self.flows.both_mut(found.slot);
         flowlet.window_bytes += flow.bytes;
-        let time_ns = now_ns.saturating_sub(flowlet.window_ns);
+        let before = Window { since_ns: flowlet.window_ns, bytes: flowlet.window_bytes };
+        let time_ns = now_ns.saturating_sub(before.since_ns);
         if time_ns < spreads.config.window_ns {
             return false;
         }
-        let came_bps = rate_bps(flowlet.window_bytes, time_ns);
         (flowlet.window_ns, flowlet.window_bytes) = (now_ns, 0);
-        let ((wanted, share_bps), is_full) =
-            (spreads.wanted(came_bps), spreads.sessions.len() >= SPREADS_MAX);
-        let owner = flow.owner();
+        let (wanted, share_bps) = spreads.wanted(rate_bps(before.bytes, time_ns));
+        let (owner, is_full) = (flow.owner(), spreads.sessions.len() >= SPREADS_MAX);
         if wanted < 2 || is_full || spreads.is_known(id) || !self.units.is_active(owner) {
             return false;
         }
@@ -258,7 +215,7 @@ impl Router {
         if helpers.len() + 1 < wanted {
             self.start_for_room(orders);
         }
-        !helpers.is_empty() && self.hand_to_several(now_ns, found, helpers, orders)
+        !helpers.is_empty() && self.hand_to_several(now_ns, found, helpers, before, orders)
     }
 
     /// Up to so many active units beside the owner that have room for a share of a flow: the least loaded ones. If none has, these all
@@ -266,7 +223,7 @@ impl Router {
     fn helpers(&mut self, owner: UnitId, count: usize, share_bps: f32) -> Vec<UnitId> {
         self.meter.reckon();
         let mut list = TargetList::NONE;
-        self.meter.loads().least(count, owner, &mut list);
+        self.meter.loads().least(count, |unit| unit != owner, &mut list);
         let capacity_bps = self.config.capacity_bps as f32;
         let has_room = |unit: &UnitId| self.meter.loads().of(*unit) + share_bps <= capacity_bps;
         let with_room: Vec<UnitId> = list.units().filter(has_room).collect();
@@ -279,6 +236,7 @@ impl Router {
         now_ns: u64,
         found: Found,
         helpers: Vec<UnitId>,
+        before: Window,
         orders: &mut Vec<Order>,
     ) -> bool {
         let (flow, owner) = (self.flows.id(found.slot), self.flows.get(found.slot).owner());
@@ -289,29 +247,8 @@ impl Router {
         }
         let slot = self.flows.get_mut(found.slot);
         slot.bytes = SPREAD_BYTES;
-        let (epoch, base) = (slot.epoch, slot.last);
-        let message = Message::Spread {
-            flow,
-            epoch,
-            last: base,
-            helpers: Targets::of_distinct(helpers.iter().copied()),
-        };
-        orders.push(Order::Send { to: owner, message });
-        let member = |unit| Member::new(unit, base);
-        let members = std::iter::once(owner).chain(helpers).map(member).collect();
-        let (headers, first) = (VecDeque::new(), base + 1);
-        let session = Session {
-            flow,
-            epoch,
-            members,
-            turn: 0,
-            headers,
-            first,
-            told: base,
-            bytes: 0,
-            since_ns: now_ns,
-            over_ns: None,
-        };
+        let mut session = Session::new((flow, slot.epoch, slot.last), owner, now_ns, before);
+        orders.push(session.join(&helpers));
         if let Some(spreads) = &mut self.spreads {
             spreads.sessions.push(session);
         }
@@ -334,18 +271,15 @@ impl Router {
         let told_at = u64::from(spreads.config.history_max / 2).max(1);
         let replayed = (len as f32 * spreads.config.replay_share) as u64;
         let session = spreads.active(id)?;
-        if session.next() - 1 - session.told >= told_at {
-            let message = session.untold(session.epoch, false);
+        if session.untold() >= told_at {
+            let message = session.tell(None);
             count_told(&message, &mut self.counters.spread_headers_told);
             orders.push(Order::Send { to: session.members[0].unit, message });
         }
-        let member = session.turn % session.members.len();
-        session.turn = member + 1;
-        session.bytes += u64::from(len);
-        let unit = session.members[member].unit;
-        for other in session.members.iter().filter(|other| other.unit != unit) {
-            self.meter.add(other.unit, replayed, now_ns);
-        }
+        let unit = session.take_turn(len);
+        let others = session.members.iter().filter(|other| other.unit != unit);
+        let others = others.map(|other| self.meter.add(other.unit, replayed, now_ns)).count();
+        spreads.replayed_bytes += replayed * others as u64;
         let flow = self.flows.get_mut(found.slot);
         flow.clock += 1;
         flow.last_seen_ns = now_ns;
@@ -358,40 +292,37 @@ impl Router {
         Some(Routed::Spread { unit, stamp })
     }
 
-    /// The flow, if it is spread, is its anchor's alone again.
+    /// The flow, if it is spread, is its anchor's alone again. The last of what came counts as its flowlet so far, so that what is expected
+    /// of the next one follows from that, as ever; and what came lately says whether it is to be spread again.
     pub(crate) fn end_spread(&mut self, now_ns: u64, flow: FlowId, orders: &mut Vec<Order>) {
         let Some(spreads) = &mut self.spreads else { return };
         let Some(session) = spreads.active(flow) else { return };
-        let message = session.untold(session.epoch, true);
+        let (lately, Some((anchor, message))) = (session.lately(), session.close(now_ns)) else { return };
         count_told(&message, &mut self.counters.spread_headers_told);
-        let anchor = session.members.remove(0).unit;
         orders.push(Order::Send { to: anchor, message });
-        session.headers = VecDeque::new();
-        session.over_ns = Some(now_ns);
-        part(session, orders);
-        let slot = self.flows.get_mut(flow.slot);
-        slot.bytes = 0;
+        orders.extend(session.partings());
         self.flows.hand_to(flow.slot, anchor); // There is an epoch left: see `hand_to_several`.
-        let (_, flowlet) = self.flows.both_mut(flow.slot);
-        (flowlet.started_ns, flowlet.window_ns, flowlet.window_bytes) = (now_ns, now_ns, 0);
+        let (slot, flowlet) = self.flows.both_mut(flow.slot);
+        let last = lately.last_flowlet(slot.last_seen_ns, self.config.size_max);
+        (slot.bytes, flowlet.started_ns) = (last.bytes, last.since_ns);
+        // With those of the flowlet, all that came.
+        (flowlet.window_ns, flowlet.window_bytes) = (lately.since_ns, lately.bytes - last.bytes);
     }
 
     /// A helper has done with a flow that was spread.
     pub(crate) fn parted(&mut self, from: UnitId, flow: FlowId, epoch: Epoch) {
         let Some(spreads) = &mut self.spreads else { return };
-        let over = |session: &&mut Session| {
-            session.flow == flow && session.epoch == epoch && session.over_ns.is_some()
-        };
-        if let Some(session) = spreads.sessions.iter_mut().find(over) {
-            session.members.retain(|member| member.unit != from);
+        let is_it = |session: &&mut Session| session.flow == flow && session.epoch == epoch;
+        if let Some(session) = spreads.sessions.iter_mut().find(is_it) {
+            session.parted(|unit| unit == from);
         }
-        spreads.sessions.retain(|session| session.over_ns.is_none() || !session.members.is_empty());
+        spreads.sessions.retain(|session| !session.is_done());
     }
 
     /// Ends what is over without another packet, and tells helpers again that have not said that they have parted; who does not run has.
     pub(crate) fn see_to_spreads(&mut self, now_ns: u64, orders: &mut Vec<Order>) {
         let Some(spreads) = &self.spreads else { return };
-        let active = spreads.sessions.iter().filter(|session| session.over_ns.is_none());
+        let active = spreads.sessions.iter().filter(|session| !session.is_over());
         let flows: Vec<FlowId> = active.map(|session| session.flow).collect();
         for flow in flows {
             if !self.goes_on(now_ns, flow, orders) {
@@ -400,22 +331,13 @@ impl Router {
         }
         let Some(spreads) = &mut self.spreads else { return };
         for session in &mut spreads.sessions {
-            let Some(over_ns) = session.over_ns else { continue };
-            session.members.retain(|member| self.units.state(member.unit) != UnitState::Off);
-            if now_ns.saturating_sub(over_ns) >= AGAIN_NS {
-                session.over_ns = Some(now_ns);
-                part(session, orders);
+            session.parted(|unit| self.units.state(unit) == UnitState::Off);
+            if now_ns.saturating_sub(session.told_ns) >= AGAIN_NS {
+                session.told_ns = now_ns;
+                orders.extend(session.partings());
             }
         }
-        spreads.sessions.retain(|session| session.over_ns.is_none() || !session.members.is_empty());
-    }
-}
-
-/// Tells helpers that nothing more comes.
-fn part(session: &Session, orders: &mut Vec<Order>) {
-    for member in &session.members {
-        let message = Message::Part { flow: session.flow, epoch: session.epoch };
-        orders.push(Order::Send { to: member.unit, message });
+        spreads.sessions.retain(|session| !session.is_done());
     }
 }
 

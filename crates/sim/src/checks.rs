@@ -88,6 +88,12 @@ pub enum Violation {
         /// Which.
         clock: u64,
     },
+    /// A unit was stopped while packets of a flow that several units have in turn were on their way to it.
+    #[error("{unit} was stopped, and gets packets of a flow that is spread")]
+    Stopped {
+        /// Which.
+        unit: UnitId,
+    },
     /// Packets are not accounted for.
     #[error("{flow}: {packets} packets are not accounted for")]
     Unaccounted {
@@ -111,12 +117,14 @@ pub enum Violation {
         states: u32,
     },
     /// What was under way did not come to an end.
-    #[error("{packets} packets and {messages} messages are still under way")]
+    #[error("{packets} packets and {messages} messages are still under way, and {spreads} flows are spread")]
     Unfinished {
         /// Packets whose fate is not known.
         packets: u64,
         /// Messages.
         messages: u64,
+        /// Flows that are spread, or whose helpers have not done.
+        spreads: usize,
     },
 }
 

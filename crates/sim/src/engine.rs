@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use proto::{FlowId, Header};
-use unit::{Engine, Unreadable};
+use unit::{Engine, Unreadable, Unreplayable};
 
 use crate::scenario::Units;
 use crate::service::{Service, Spent};
@@ -173,7 +173,13 @@ impl Engine for Counting {
         self.processed.push(Processed { flow, packet, before, done_ns: self.done_ns });
     }
 
-    fn replay(&mut self, now_ns: u64, flow: FlowId, clock: u64, _header: &Header) {
+    fn replay(
+        &mut self,
+        now_ns: u64,
+        flow: FlowId,
+        clock: u64,
+        _header: &Header,
+    ) -> Result<(), Unreplayable> {
         let state = self.states.entry(flow).or_default();
         *state = fold(*state, clock);
         self.replayed_ps += self.service.replay_ps();
@@ -181,6 +187,7 @@ impl Engine for Counting {
         self.replayed_ps %= 1_000;
         self.done_ns = self.free_ns.max(now_ns).saturating_add(whole_ns);
         self.free_ns = self.done_ns;
+        Ok(())
     }
 
     fn save(&mut self, flow: FlowId, out: &mut Vec<u8>) {

@@ -3,7 +3,7 @@
 use proto::UnitId;
 
 use crate::random::Random;
-use crate::scenario::{self, Link};
+use crate::scenario::{self, Faults, Link};
 
 /// All links of a simulation.
 #[derive(Clone, Debug)]
@@ -14,6 +14,7 @@ pub struct Links {
     unit_to_store: Lanes,
     store_to_unit: Lanes,
     units: usize,
+    messages: Faults,
     state_ns: u64,
     bandwidth_bps: u64,
     /// Until when each unit is busy sending states.
@@ -28,6 +29,9 @@ struct Lanes {
     /// When the latest arrives of what each link carries: nothing behind it comes before.
     last_ns: Vec<u64>,
 }
+
+/// When a message of a unit arrives: once, twice or not at all.
+pub type Arrivals = [Option<u64>; 2];
 
 /// What becomes of a packet on a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +54,7 @@ impl Links {
             unit_to_store: lanes(links.unit_to_store, units),
             store_to_unit: lanes(links.unit_to_store, units),
             units,
+            messages: links.messages,
             state_ns: links.state_time.0,
             bandwidth_bps: links.bandwidth.0,
             sending_until_ns: vec![0; units],
@@ -74,8 +79,9 @@ impl Links {
     }
 
     /// A message from a unit to the router: when it arrives.
-    pub fn message_to_router(&mut self, now_ns: u64, from: UnitId) -> u64 {
-        self.unit_to_router.message(now_ns, from.index(), &mut self.random)
+    pub fn message_to_router(&mut self, now_ns: u64, from: UnitId) -> Arrivals {
+        let arrives_ns = self.unit_to_router.message(now_ns, from.index(), &mut self.random);
+        self.spoilt(arrives_ns)
     }
 
     /// A request from a unit to the store: when it arrives.
@@ -89,14 +95,42 @@ impl Links {
     }
 
     /// A message from a unit to another, with so many bytes of state if it has one: when it arrives (S64).
-    pub fn message_between(&mut self, now_ns: u64, from: UnitId, to: UnitId, state: Option<usize>) -> u64 {
+    pub fn message_between(
+        &mut self,
+        now_ns: u64,
+        from: UnitId,
+        to: UnitId,
+        state: Option<usize>,
+    ) -> Arrivals {
         let lane = from.index() * self.units + to.index();
-        let Some(bytes) = state else { return self.unit_to_unit.message(now_ns, lane, &mut self.random) };
+        let arrives_ns = match state {
+            None => self.unit_to_unit.message(now_ns, lane, &mut self.random),
+            Some(bytes) => self.state_between(now_ns, from, lane, bytes),
+        };
+        self.spoilt(arrives_ns)
+    }
+
+    fn state_between(&mut self, now_ns: u64, from: UnitId, lane: usize, bytes: usize) -> u64 {
         let sending = &mut self.sending_until_ns[from.index()];
         let send_ns = (u128::from(bytes as u64) * 8_000_000_000 / u128::from(self.bandwidth_bps)) as u64;
         *sending = now_ns.max(*sending) + send_ns;
         let arrives_ns = *sending + self.state_ns;
         self.unit_to_unit.in_order(lane, arrives_ns)
+    }
+
+    /// Whether messages of units are lost.
+    pub fn lose_messages(&self) -> bool {
+        self.messages.loss.0 > 0.0
+    }
+
+    /// When a message arrives that would arrive then.
+    fn spoilt(&mut self, arrives_ns: u64) -> Arrivals {
+        let Faults { loss, again, late, late_by } = self.messages;
+        let later_ns = |random: &mut Random| arrives_ns + random.below(late_by.0 + 1);
+        let again = self.random.happens(again.0).then(|| later_ns(&mut self.random));
+        let first = if self.random.happens(late.0) { later_ns(&mut self.random) } else { arrives_ns };
+        let is_lost = self.random.happens(loss.0);
+        [Some(first).filter(|_| !is_lost), again]
     }
 }
 
@@ -173,9 +207,23 @@ mod tests {
     fn states_leave_a_unit_one_behind_the_other() {
         let mut links = links(Link::default());
         let (a, b, c) = (UnitId(0), UnitId(1), UnitId(2));
-        assert_eq!(links.message_between(0, a, b, Some(10)), 11_000);
-        assert_eq!(links.message_between(0, a, c, Some(10)), 21_000);
-        assert_eq!(links.message_between(0, b, c, None), 65_000);
-        assert_eq!(links.message_between(0, b, c, Some(10)), 65_000);
+        assert_eq!(links.message_between(0, a, b, Some(10)), [Some(11_000), None]);
+        assert_eq!(links.message_between(0, a, c, Some(10)), [Some(21_000), None]);
+        assert_eq!(links.message_between(0, b, c, None), [Some(65_000), None]);
+        assert_eq!(links.message_between(0, b, c, Some(10)), [Some(65_000), None]);
+    }
+
+    #[test]
+    fn messages_of_units_are_lost_late_and_repeated_as_often_as_is_said() {
+        let faults = Faults { loss: Share(0.1), again: Share(0.2), late: Share(0.3), late_by: Time(1_000) };
+        let all = scenario::Links { messages: faults, ..scenario::Links::default() };
+        let mut links = Links::new(&all, 3, 1);
+        let came: Vec<_> = (0..10_000).map(|_| links.message_to_router(0, UnitId(0))).collect();
+        let count = |is: &dyn Fn(&Arrivals) -> bool| came.iter().filter(|came| is(came)).count();
+        assert!((900..1_100).contains(&count(&|came| came[0].is_none())));
+        assert!((1_800..2_200).contains(&count(&|came| came[1].is_some())));
+        assert!((2_500..2_900).contains(&count(&|came| came[0].is_some_and(|ns| ns > 65_000))));
+        assert!(came.iter().flatten().flatten().all(|ns| (65_000..=66_000).contains(ns)));
+        assert_eq!(links.message(0, UnitId(0)), 65_000, "what the router says arrives");
     }
 }

@@ -96,17 +96,22 @@ proptest! {
     fn all_is_right_on_any_links(
         seed in any::<u64>(),
         (units_min, units_more) in (1u16..=6, 0u16..=6),
-        (elephant_mbps, mice_mbps) in (300u32..6_000, 10u32..1_500),
+        (elephant_mbps, later_mbps, mice_mbps) in (300u32..6_000, 300u32..6_000, 10u32..1_500),
+        changes_ms in 5u32..35,
         (units_max, repeats, more) in (2u8..=12, 0u8..=3, 0u16..=64),
         (loss, reorder) in (prop_oneof![Just(0.0), 0.0..0.2], prop_oneof![Just(0.0), 0.0..0.2]),
         (begin, end) in (0.3..1.0, 0.05..0.29),
-        window_us in 500u32..5_000,
-        order_us in 10u32..2_000,
-        (expire, bounded) in any::<(bool, bool)>(),
+        (window_us, order_us) in (500u32..5_000, 10u32..2_000),
+        (expire, bounded, follow) in any::<(bool, bool, bool)>(),
+        (mute, again, late) in (
+            prop_oneof![Just(0.0), 0.0..0.3], prop_oneof![Just(0.0), 0.0..0.3], prop_oneof![Just(0.0), 0.0..0.5],
+        ),
+        late_us in prop_oneof![1u32..1_000, 1_000u32..30_000],
     ) {
         let history_max = u16::from(units_max) * (u16::from(repeats) + 1) + more;
         let expire = if expire { "expire_after = \"3ms\"" } else { "" };
         let held = if bounded { "held_per_flow_max = 16" } else { "" };
+        let follow = if follow { "follow_at = 0.8" } else { "" };
         let report = run(
             &format!(
                 r#"
@@ -114,10 +119,11 @@ proptest! {
                 rate = "{mice_mbps}Mbps"
                 flows = 20
                 spacing = "poisson"
-                elephant = "{elephant_mbps}Mbps"
-                until = "40ms"
+                elephant = [["{changes_ms}ms", "{elephant_mbps}Mbps"], ["{}ms", "{later_mbps}Mbps"]]
+                until = "80ms"
                 [router]
                 idle = "5ms"
+                {follow}
                 [router.spread]
                 units_max = {units_max}
                 repeats = {repeats}
@@ -132,10 +138,12 @@ proptest! {
                 {held}
                 [links]
                 router_to_unit = {{ loss = {loss}, reorder = {reorder}, jitter = "20us" }}
+                messages = {{ loss = {mute}, again = {again}, late = {late}, late_by = "{late_us}us" }}
                 [run]
-                time = "80ms"
+                time = "120ms"
                 patience = "60s"
                 "#,
+                changes_ms + 1,
                 units_min + units_more,
             ),
             seed,

@@ -49,12 +49,16 @@ pub struct Counters {
     pub states_unreadable: u64,
     /// Packets of other units that were replayed.
     pub replayed: u64,
+    /// Packets of other units that could not be: states are without what they did.
+    pub unreplayable: u64,
     /// States sent to units that have packets of the flow, too.
     pub states_shared: u64,
     /// Bytes of state in them.
     pub state_bytes_shared: u64,
     /// Such states asked for, as headers were missing or the first one did not come.
     pub shares_asked: u64,
+    /// States that helpers began with and that are not kept any more, should they not have come.
+    pub beginnings_forgotten: u64,
     /// Packets that came late and were sent on to the flow's owner.
     pub forwarded: u64,
     /// Packets given up as lost before the unit.

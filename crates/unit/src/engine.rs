@@ -14,7 +14,20 @@ pub trait Engine {
 
     /// What the packet with this clock, which another unit has, does to the flow's state, and nothing else; it is the next one, and of it
     /// there is only this. An engine of flows that are never spread over units needs none.
-    fn replay(&mut self, _now_ns: u64, _flow: FlowId, _clock: u64, _header: &Header) {}
+    ///
+    /// # Errors
+    ///
+    /// [`Unreplayable`] if the header says too little. Then nothing has changed, and the flow goes on without what the packet did: the
+    /// unit counts it.
+    fn replay(
+        &mut self,
+        _now_ns: u64,
+        _flow: FlowId,
+        _clock: u64,
+        _header: &Header,
+    ) -> Result<(), Unreplayable> {
+        Err(Unreplayable)
+    }
 
     /// Appends the flow's whole state to `out`; nothing if it has none here.
     fn save(&mut self, flow: FlowId, out: &mut Vec<u8>);
@@ -35,3 +48,8 @@ pub trait Engine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the bytes are no state of a flow that this engine can read")]
 pub struct Unreadable;
+
+/// What a packet did to its flow's state does not follow from its header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("what the packet did to its flow's state does not follow from its header")]
+pub struct Unreplayable;

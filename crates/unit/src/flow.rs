@@ -16,7 +16,7 @@ use proto::{Epoch, FlowId, FlowRecord, Message, Stamp, Targets, UnitId, Watermar
 use crate::{
     Config, Dropped, Engine,
     context::Context,
-    flow::spread::Spread,
+    flow::spread::{Begun, Spread},
     held::Held,
     slot::Gone,
     tenure::{Start, Tenure},
@@ -50,6 +50,8 @@ pub(crate) struct Flow<P> {
     held: Held<P>,
     /// Epochs in which other units have packets of the flow, too, as far as they are not past.
     spreads: Vec<Spread>,
+    /// What helpers began with in the last of those epochs in which this unit was the anchor, in the order of clocks.
+    begun: Vec<Begun>,
     /// When the flow's end was proposed last.
     proposed_ns: Option<u64>,
     /// When the state of the first tenure was asked for last.
@@ -96,6 +98,7 @@ impl<P> Flow<P> {
             state: None,
             held: Held::default(),
             spreads: Vec::new(),
+            begun: Vec::new(),
             targets: Targets::NONE,
             silence_ns: config.silence_ns(&Targets::NONE),
             seen_ns: 0,
@@ -135,6 +138,11 @@ impl<P> Flow<P> {
         self.state.is_none()
     }
 
+    /// Whether the state here is a later epoch's.
+    pub fn is_behind(&self, epoch: Epoch) -> bool {
+        self.state.is_some_and(|state| epoch < state.epoch)
+    }
+
     /// Whether the state here is this epoch's, or a later one's.
     pub fn is_past(&self, epoch: Epoch) -> bool {
         self.state.is_some_and(|state| epoch <= state.epoch)
@@ -151,6 +159,11 @@ impl<P> Flow<P> {
         let is_owner = self.is_calm || self.tenures.front()?.next.is_none();
         let is_alone = |state: &State| self.spreads.is_empty() || !self.is_spread(state.epoch);
         self.state.filter(|_| is_owner).filter(is_alone).map(|state| (state.epoch, state.mark))
+    }
+
+    /// Whether the state is here, and stays.
+    pub fn is_settled(&self) -> bool {
+        self.tenures.len() == 1 && self.owned().is_some() && !self.is_over()
     }
 
     /// The next packet is here, the caller processes it, and there is nothing else to do: from when on something may be due.
@@ -278,11 +291,15 @@ impl<P> Flow<P> {
         owner: UnitId,
         cx: &mut Context<'_, E>,
     ) -> Gone {
-        let said =
-            self.tenures.iter().find(|tenure| tenure.epoch + 1 == epoch).and_then(|tenure| tenure.next);
+        let said = self
+            .tenures
+            .iter()
+            .find(|tenure| epoch.checked_sub(1) == Some(tenure.epoch))
+            .and_then(|tenure| tenure.next);
         let covered = self.state.map_or(0, |state| state.mark.contiguous);
         let gone = Gone { epoch, owner, last: said.map_or(covered, |next| next.last) };
         self.is_calm = false;
+        self.begun = Vec::new();
         self.forget_before(epoch);
         if self.state.take().is_some() {
             cx.engine.forget(cx.now_ns, self.id, false);
@@ -333,17 +350,18 @@ impl<P> Flow<P> {
             return times.into_iter().flatten().min().unwrap_or(NEVER_NS);
         }
         let Some((state, tenure)) = self.state.zip(self.tenures.front()) else {
-            let times = [self.ask_again_ns(cx), self.end_given_up_ns(cx)];
+            let times = [self.ask_again_ns(cx), self.end_given_up_ns(cx), self.spread_due_ns(cx)];
             return times.into_iter().flatten().min().unwrap_or(NEVER_NS);
         };
         let gap_ns = self.held.oldest_of(state.epoch).map(|ns| ns.saturating_add(cx.config.order_ns));
         let times = match tenure.next {
             Some(next) if state.mark.covers(next.last) => [self.offer_ns(cx), None, None],
-            _ if self.is_spread(state.epoch) => [self.spread_due_ns(cx), None, None],
+            _ if self.is_spread(state.epoch) => [None; 3],
             Some(next) => [gap_ns, next.released_ns.map(|ns| ns.saturating_add(cx.config.order_ns)), None],
             None => [gap_ns, self.copy_ns(cx), self.expiry_ns(cx)],
         };
-        times.into_iter().flatten().min().unwrap_or(NEVER_NS)
+        let times = times.into_iter().chain([self.spread_due_ns(cx)]);
+        times.flatten().min().unwrap_or(NEVER_NS)
     }
 
     /// Does what is due.

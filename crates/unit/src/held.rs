@@ -84,6 +84,21 @@ impl<P> Held<P> {
         self.take_if(|first| first.stamp.epoch < epoch)
     }
 
+    /// Whether any is of this epoch, whatever else is held.
+    pub fn has_of(&self, epoch: Epoch) -> bool {
+        let at = self.0.partition_point(|place| place.waiting.stamp.epoch < epoch);
+        self.0.get(at).is_some_and(|place| place.waiting.stamp.epoch == epoch)
+    }
+
+    /// Takes out the first one of an epoch, whatever else is held.
+    pub fn take_of(&mut self, epoch: Epoch) -> Option<Waiting<P>> {
+        let at = self.0.partition_point(|place| place.waiting.stamp.epoch < epoch);
+        let is_wanted = self.0.get(at).is_some_and(|place| place.waiting.stamp.epoch == epoch);
+        let taken = if is_wanted { self.0.remove(at) } else { None };
+        self.tidy();
+        taken.map(|place| place.waiting)
+    }
+
     /// Takes out the first one.
     pub fn take(&mut self) -> Option<Waiting<P>> {
         self.take_if(|_| true)
@@ -99,13 +114,18 @@ impl<P> Held<P> {
         }
     }
 
-    /// Keeps no memory when nothing waits: flows do so now and then.
     fn take_if(&mut self, is_wanted: impl FnOnce(&Waiting<P>) -> bool) -> Option<Waiting<P>> {
         let first = self.0.pop_front_if(|first| is_wanted(&first.waiting))?;
+        self.tidy();
+        Some(first.waiting)
+    }
+
+    /// Keeps no memory when nothing waits: flows do so now and then.
+    #[inline]
+    fn tidy(&mut self) {
         if self.0.is_empty() {
             self.0 = VecDeque::new();
         }
-        Some(first.waiting)
     }
 }
 

@@ -30,6 +30,11 @@ impl<P> Past<P> {
         })
     }
 
+    /// All that are remembered.
+    pub fn all(&self) -> impl Iterator<Item = &Slot<P>> {
+        self.slots.values()
+    }
+
     /// Adds a flow that lost its slot. How many others had to be forgotten.
     pub fn add(&mut self, id: FlowId, slot: Slot<P>, max: usize) -> u64 {
         if self.slots.insert(id, slot).is_none() {

@@ -96,6 +96,11 @@ impl<P> Slot<P> {
         self.flow.is_some()
     }
 
+    /// Whether nothing of the flow is under way.
+    pub fn is_settled(&self) -> bool {
+        self.flow.as_ref().is_none_or(|flow| flow.is_settled())
+    }
+
     /// Whether the slot is this flow's.
     pub fn is_of(&self, id: FlowId) -> bool {
         self.generation == id.generation
@@ -174,26 +179,52 @@ impl<P> Slot<P> {
         if self.is_over {
             return cx.drop(Dropped::Ended, stamp, packet);
         }
-        if stamp.epoch <= self.done || self.gone.is_some_and(|gone| stamp.epoch <= gone.epoch) {
+        if self.has_left(stamp.epoch) {
             return cx.drop(Dropped::Old, stamp, packet);
         }
         self.flow(stamp.flow, cx).spread_packet(stamp, history, packet, cx);
     }
 
-    /// Nothing of an epoch in which this unit was a helper will come any more.
+    /// Nothing of an epoch in which this unit was a helper is sent any more. What was sent may have been overtaken, all of it.
     fn part<E: Engine<Packet = P>>(
         &mut self,
-        flow: FlowId,
+        id: FlowId,
         epoch: Epoch,
-        from: Option<UnitId>,
+        last: Option<u64>,
         cx: &mut Context<'_, E>,
     ) {
-        let is_helper = self.flow.as_mut().is_some_and(|flow| flow.part(epoch, from.is_some(), cx));
-        if !is_helper && from.is_none() {
+        let last = last.filter(|_| !self.is_over && !self.has_left(epoch));
+        let is_helper = match &mut self.flow {
+            Some(flow) => flow.part(epoch, last, cx),
+            None => last.is_some() && self.flow(id, cx).part(epoch, last, cx),
+        };
+        if !is_helper {
             if self.flow.is_none() {
                 self.done = self.done.max(epoch); // Should a packet come after all, it is late.
             }
-            cx.out.to_router.push(Message::Parted { flow, epoch });
+            cx.out.to_router.push(Message::Parted { flow: id, epoch });
+        }
+    }
+
+    /// Whether this epoch is one that the unit has done with, if other units have packets of it, too.
+    fn has_left(&self, epoch: Epoch) -> bool {
+        epoch <= self.done || self.gone.is_some_and(|gone| epoch <= gone.epoch)
+    }
+
+    /// A helper wants a state that covers this clock.
+    fn ask_for<E: Engine<Packet = P>>(
+        &mut self,
+        id: FlowId,
+        (epoch, last): (Epoch, Option<u64>),
+        helper: UnitId,
+        cx: &mut Context<'_, E>,
+    ) {
+        if self.is_over || epoch <= self.done {
+            return cx.out.to_units.push((helper, Message::Past { flow: id, epoch }));
+        }
+        match &mut self.flow {
+            Some(flow) => flow.ask_for(epoch, last, helper, cx),
+            None => cx.counters.messages_stale += 1,
         }
     }
 
@@ -276,20 +307,33 @@ impl<P> Slot<P> {
                 cx.counters.messages_stale += 1;
                 Ok(())
             }
-            (Message::Part { epoch, .. }, from) => {
-                self.part(id, epoch, from, cx);
+            (Message::Spread { epoch, .. } | Message::Told { epoch, .. }, None)
+                if epoch <= self.done || self.flow.as_ref().is_some_and(|flow| flow.is_behind(epoch)) =>
+            {
+                cx.counters.messages_stale += 1;
+                Ok(())
+            }
+            (Message::Part { epoch, last, .. }, None) => {
+                self.part(id, epoch, last, cx);
+                Ok(())
+            }
+            (Message::Past { epoch, .. }, Some(from)) => {
+                match &mut self.flow {
+                    Some(flow) => flow.past(epoch, from, cx),
+                    None => cx.counters.messages_stale += 1,
+                }
                 Ok(())
             }
             (Message::Spread { epoch, last, helpers, .. }, None) => {
                 self.flow(id, cx).spread(epoch, last, &helpers, cx)
             }
-            (Message::Told { epoch, first, headers, is_last, .. }, None) => match &mut self.flow {
-                Some(flow) => flow.told(epoch, first, headers, is_last, cx),
+            (Message::Told { epoch, first, headers, end, .. }, None) => match &mut self.flow {
+                Some(flow) => flow.told(epoch, first, headers, end, cx),
                 None => Err(Refused),
             },
             (Message::Share { epoch, record, .. }, Some(from)) if epoch > self.done => {
                 // Who shares its state has taken that of the epoch before.
-                if self.done + 1 < epoch && self.flow.as_ref().is_some_and(|flow| flow.is_of_before(epoch)) {
+                if self.done < epoch - 1 && self.flow.as_ref().is_some_and(|flow| flow.is_of_before(epoch)) {
                     self.gone = Some(self.flow(id, cx).leave(epoch - 1, from, cx));
                     self.done = epoch - 1;
                 }
@@ -299,19 +343,8 @@ impl<P> Slot<P> {
                 cx.counters.messages_stale += 1;
                 Ok(())
             }
-            (Message::Ask { epoch, .. }, Some(from))
-                if self.is_over
-                    || epoch <= self.done
-                    || self.flow.as_ref().is_some_and(|f| f.is_past(epoch + 1)) =>
-            {
-                cx.out.to_units.push((from, Message::Part { flow: id, epoch }));
-                Ok(())
-            }
             (Message::Ask { epoch, last, .. }, Some(from)) => {
-                match &mut self.flow {
-                    Some(flow) => flow.ask_for(epoch, last, from, cx),
-                    None => cx.counters.messages_stale += 1,
-                }
+                self.ask_for(id, (epoch, last), from, cx);
                 Ok(())
             }
             (Message::Release { epoch, owner, last, .. }, None) => {

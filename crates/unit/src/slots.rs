@@ -40,7 +40,12 @@ impl<P> Slots<P> {
         self.slots.get(place as usize)
     }
 
-    /// The same, to be changed.
+    /// All slots of which anything is known.
+    pub fn all(&self) -> impl Iterator<Item = &Slot<P>> {
+        self.slots.iter()
+    }
+
+    /// A slot, to be changed; none if nothing is known of it.
     #[inline]
     pub fn find_mut(&mut self, slot: u32) -> Option<&mut Slot<P>> {
         let place = self.places.get(slot as usize)?.checked_sub(1)?;

@@ -113,7 +113,8 @@ impl<E: Engine> Unit<E> {
     }
 
     /// The same for a packet of a flow that several units have in turn, with what the router gives with it. It is processed on the state
-    /// that all packets of the flow before it make, whoever has them.
+    /// that all packets of the flow before it make, whoever has them. Refused if the history is not the packet's, or no epoch can be before
+    /// and behind its own.
     pub fn packet_with_history(
         &mut self,
         now_ns: u64,
@@ -122,7 +123,8 @@ impl<E: Engine> Unit<E> {
         packet: E::Packet,
         out: &mut Outbox<E::Packet>,
     ) {
-        if stamp.flow.slot >= SLOTS_MAX || stamp.clock == 0 || stamp.epoch == 0 {
+        let has_epochs = 1 < stamp.epoch && stamp.epoch < Epoch::MAX;
+        if stamp.flow.slot >= SLOTS_MAX || !has_epochs || !history.is_of(stamp.clock) {
             self.counters.drop(Dropped::Refused);
             out.dropped.push((Dropped::Refused, stamp, packet));
             return;
@@ -158,7 +160,7 @@ impl<E: Engine> Unit<E> {
                 | Message::Lacking { .. }
                 | Message::Share { .. }
                 | Message::Ask { .. }
-                | Message::Part { .. }
+                | Message::Past { .. }
                 | Message::End { .. },
                 Some(from),
             ) => from != self.config.id,
@@ -203,6 +205,11 @@ impl<E: Engine> Unit<E> {
     /// How many flows it owns, is to own, or still has the states of.
     pub fn flows(&self) -> usize {
         self.here
+    }
+
+    /// Whether nothing is under way: the states of all flows that are here are here, and nobody else is to get them. It looks at all.
+    pub fn is_settled(&self) -> bool {
+        self.slots.all().chain(self.past.all()).all(Slot::is_settled)
     }
 
     /// How many packets wait.

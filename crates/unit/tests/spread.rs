@@ -29,6 +29,8 @@ struct Nature {
     order_ns: u64,
     pull_again_ns: u64,
     held_per_flow_max: usize,
+    /// The flow stays at its anchor until all helpers have parted.
+    stays: bool,
     seed: [u8; 32],
 }
 
@@ -40,8 +42,8 @@ prop_compose! {
         (order_ns, held_per_flow_max) in (0u64..2_000, prop_oneof![1usize..6, Just(1 << 10)]),
         seed in any::<[u8; 32]>(),
     ) -> Nature {
-        let pull_again_ns = 5_000;
-        Nature { units, steps, loss, late, twice, mute, again, repeats, order_ns, pull_again_ns, held_per_flow_max, seed }
+        let (pull_again_ns, stays) = (5_000, false);
+        Nature { units, steps, loss, late, twice, mute, again, repeats, order_ns, pull_again_ns, held_per_flow_max, stays, seed }
     }
 }
 
@@ -149,10 +151,12 @@ impl Play {
 
     /// The router does something.
     fn route(&mut self) {
+        let stays = self.nature.stays && !self.parting.is_empty();
+        let may_go = self.session.is_none() && !stays;
         match self.below(20) {
-            0 if self.session.is_none() => self.begin(),
+            0 if may_go => self.begin(),
             1 => self.end(),
-            2 if self.session.is_none() => self.release(),
+            2 if may_go => self.release(),
             3 => self.add_helper(),
             _ => self.packet(),
         }
@@ -167,7 +171,7 @@ impl Play {
             return self.send(self.owner, Item::Packet(stamp, None));
         };
         if self.happens(200) {
-            self.say_told(&mut session, false);
+            self.say_told(&mut session, None);
         }
         let turn = clock as usize % session.members.len();
         let (unit, sent) = &mut session.members[turn];
@@ -211,20 +215,22 @@ impl Play {
         self.tell(self.owner, Message::Spread { flow: FLOW, epoch, last, helpers });
     }
 
-    fn say_told(&mut self, session: &mut Session, is_last: bool) {
+    fn say_told(&mut self, session: &mut Session, end: Option<u64>) {
         let (first, until) = (session.told + 1, session.base + session.headers as u64);
         session.told = until;
         let headers = (first..=until).map(header).collect();
         let epoch = self.epoch;
-        self.tell(self.owner, Message::Told { flow: FLOW, epoch, first, headers, is_last });
+        self.tell(self.owner, Message::Told { flow: FLOW, epoch, first, headers, end });
     }
 
     fn end(&mut self) {
         let Some(mut session) = self.session.take() else { return };
-        self.say_told(&mut session, true);
-        for &(helper, _) in &session.members[1..] {
-            self.tell(helper, Message::Part { flow: FLOW, epoch: self.epoch });
-            self.parting.insert((helper, self.epoch));
+        let own = *session.members[0].1.last().unwrap();
+        self.say_told(&mut session, Some(own));
+        for (helper, sent) in &session.members[1..] {
+            let last = sent[1..].last().copied();
+            self.tell(*helper, Message::Part { flow: FLOW, epoch: self.epoch, last });
+            self.parting.insert((*helper, self.epoch));
         }
         (self.epoch, self.handover) =
             (self.epoch + 1, Handover::From { previous: self.owner, last: self.clock });
@@ -375,6 +381,20 @@ proptest! {
     #[test]
     fn states_are_those_of_a_single_unit(nature in nature()) {
         check_end(&Play::new(nature).run());
+    }
+
+    /// Whatever units say to each other is lost, repeated and overtaken, and whichever packets are: as long as there is time and the flow
+    /// stays at its anchor, each is processed, even if an epoch is over before the state has come that it begins with.
+    #[test]
+    fn what_units_say_to_each_other_may_be_lost_and_no_packet_is(nature in nature()) {
+        // Helpers ask a number of times, and then give up.
+        let mute = nature.mute / 3;
+        let nature = Nature { loss: 0, mute, stays: true, order_ns: 1 << 40, held_per_flow_max: 1 << 10, ..nature };
+        let play = Play::new(nature).run();
+        check_end(&play);
+        let processed: usize = play.units.iter().map(|unit| unit.engine().processed.len()).sum();
+        prop_assert_eq!(processed as u64, play.clock, "{:?}", play.dropped);
+        prop_assert!(play.dropped.iter().all(|&(reason, _)| reason == Dropped::Old), "{:?}", play.dropped);
     }
 
     /// Where nothing is lost or late, all packets are processed, and no helper has to ask.

@@ -1,5 +1,7 @@
 //! A flow that asks for more than a unit has goes to several in turn.
 
+use std::collections::BTreeSet;
+
 use proto::{Handover, Header, History, Message, Stamp, Targets, UnitId};
 
 use super::bench::{Bench, MS, fixed};
@@ -32,7 +34,12 @@ fn packet(bench: &mut Bench, now_ns: u64) -> (UnitId, Stamp, Option<History>) {
 
 /// 2 Gbit/s from time 0 on until the first packet that is spread, and when that was.
 fn begun(bench: &mut Bench) -> (u64, (UnitId, Stamp, History)) {
-    for now in (0..20 * MS).step_by(6_000) {
+    begun_at(bench, 0)
+}
+
+/// The same from another time on.
+fn begun_at(bench: &mut Bench, from_ns: u64) -> (u64, (UnitId, Stamp, History)) {
+    for now in (from_ns..from_ns + 20 * MS).step_by(6_000) {
         let (unit, stamp, history) = packet(bench, now);
         if let Some(history) = history {
             return (now, (unit, stamp, history));
@@ -99,13 +106,13 @@ fn the_anchor_is_told_everything() {
     let (mut clock, mut ended) = (first.clock, 0);
     let orders = bench.take();
     for order in &orders {
-        let Order::Send { to, message: Message::Told { first, headers, is_last, .. } } = order else {
+        let Order::Send { to, message: Message::Told { first, headers, end, .. } } = order else {
             continue;
         };
         assert_eq!((*to, *first, ended), (anchor, clock, 0));
         assert!(headers.iter().map(|header| header.at_ns).eq(clock..clock + headers.len() as u64));
         clock += headers.len() as u64;
-        ended += usize::from(*is_last);
+        ended += usize::from(end.is_some());
     }
     assert_eq!((clock, ended), (last + 1, 1));
     let helpers: Vec<UnitId> = orders.iter().filter(|order| is_part(order)).map(to).collect();
@@ -156,6 +163,169 @@ fn a_flow_that_asks_for_more_gets_more_units() {
     assert_eq!((added.units().len(), bench.router.counters().spreads), (1, 1));
 }
 
+/// Those that have got the flow's packets in this time, at this rate.
+fn members(bench: &mut Bench, now: &mut u64, time_ns: u64, step_ns: u64) -> BTreeSet<UnitId> {
+    let until_ns = *now + time_ns;
+    let mut units = BTreeSet::new();
+    while *now < until_ns {
+        *now += step_ns;
+        bench.advance(*now);
+        units.insert(packet(bench, *now).0);
+    }
+    units
+}
+
+#[test]
+fn units_that_are_loaded_least_are_added() {
+    let mut bench =
+        Bench::new(Config { spread: Some(Spread { begin_at: 0.9, ..Spread::default() }), ..fixed(6) });
+    let (mut now, _) = begun(&mut bench);
+    let before = members(&mut bench, &mut now, MS, 6_000);
+    let idle: Vec<UnitId> = (0..6).map(UnitId).filter(|unit| !before.contains(unit)).collect();
+    assert!(idle.len() > 2, "{before:?}");
+    // All others but the last one have something to do.
+    let (&last, busy) = idle.split_last().unwrap();
+    let mut flow = 2;
+    for &unit in busy {
+        while bench.packet(now, flow, LEN).0 != unit {
+            flow += 1;
+        }
+        (0..40).for_each(|_| bench.feed(now, flow, 200));
+        flow += 1;
+    }
+    // Half a unit more.
+    let after = members(&mut bench, &mut now, 3 * MS, 4_800);
+    let added: Vec<&UnitId> = after.difference(&before).collect();
+    assert_eq!(added, [&last], "{before:?} {after:?}");
+}
+
+#[test]
+fn a_flow_that_asks_for_less_gives_units_back() {
+    let mut bench = bench(Spread::default());
+    let (mut now, (anchor, stamp, _)) = begun(&mut bench);
+    let before = members(&mut bench, &mut now, 10 * MS, 4_000);
+    assert_eq!(before.len(), 4, "3 Gbit/s");
+    bench.take();
+    // 1 Gbit/s are two units to less than 600 Mbit/s.
+    members(&mut bench, &mut now, 5 * MS, 12_000);
+    let told: Vec<UnitId> = bench.take().iter().filter(|order| is_part(order)).map(to).collect();
+    let after = members(&mut bench, &mut now, 5 * MS, 12_000);
+    assert_eq!((told.len(), after.len(), after.contains(&anchor)), (2, 2, true), "{told:?} {after:?}");
+    assert!(told.iter().all(|unit| before.contains(unit) && !after.contains(unit)));
+    assert_eq!(bench.router.counters().spreads, 1, "in the same epoch");
+    // They do not come again in it, even if they have parted: what they did is done with.
+    for &unit in &told {
+        bench.receive(now, unit, Message::Parted { flow: stamp.flow, epoch: stamp.epoch });
+    }
+    assert_eq!(members(&mut bench, &mut now, 10 * MS, 4_000), after);
+    assert_eq!(bench.router.spreads(), 1);
+}
+
+#[test]
+fn a_helper_that_drains_is_not_stopped_before_it_has_parted() {
+    let mut bench = Bench::new(Config {
+        units_min: 1,
+        units_max: 3,
+        follow_at: Some(0.8),
+        spread: Some(Spread::default()),
+        flows_max: 1_000,
+        ..Config::default()
+    });
+    let mut now = 0;
+    let mut all = BTreeSet::new();
+    while all.len() < 3 {
+        all = members(&mut bench, &mut now, 5 * MS, 5_200);
+        for order in bench.take() {
+            if let Order::Start(unit) = order {
+                bench.router.started(now, unit);
+            }
+        }
+        assert!(now < 1_000 * MS, "{all:?}");
+    }
+    let mut drained = None;
+    while drained.is_none() {
+        now += 9_200; // 1.3 Gbit/s
+        bench.advance(now);
+        drained = bench.orders.iter().find_map(|order| match order {
+            Order::Send { to, message: Message::Drain } => Some(*to),
+            _ => None,
+        });
+        packet(&mut bench, now);
+        assert!(now < 2_000 * MS, "nothing is drained");
+    }
+    let drained = drained.unwrap();
+    let rest = members(&mut bench, &mut now, 5 * MS, 9_200);
+    assert!(rest.len() == 2 && !rest.contains(&drained), "the others go on: {rest:?}");
+    let (flow, epoch) = bench
+        .take()
+        .iter()
+        .find_map(|order| match order {
+            Order::Send { to, message: Message::Part { flow, epoch, last: Some(_) } } if *to == drained => {
+                Some((*flow, *epoch))
+            }
+            _ => None,
+        })
+        .unwrap();
+    // It has not heard of the packets that are on their way to it.
+    bench.receive(now, drained, Message::Drained);
+    members(&mut bench, &mut now, 5 * MS, 9_200);
+    let asked = |orders: Vec<Order>| orders.contains(&Order::Send { to: drained, message: Message::Drain });
+    assert_eq!((bench.state(drained.0), asked(bench.take())), (UnitState::Draining, false));
+    bench.receive(now, drained, Message::Parted { flow, epoch });
+    members(&mut bench, &mut now, MS, 9_200);
+    assert!(asked(bench.take()), "now it may have nothing left");
+    bench.receive(now, drained, Message::Drained);
+    assert_eq!((bench.state(drained.0), bench.take()), (UnitState::Off, vec![Order::Stop(drained)]));
+    assert_eq!(bench.router.counters().spreads, 1, "one epoch, all the time");
+}
+
+#[test]
+fn what_a_flow_brought_while_it_was_spread_tells_what_to_expect() {
+    let mut bench = bench(Spread::default());
+    let (mut now, _) = begun(&mut bench);
+    let mean_bps = bench.router.demand.of_new_flow_bps();
+    assert!((2.3e8..2.5e8).contains(&mean_bps), "15 KB, as if in 500 us, whatever more comes: {mean_bps}");
+    members(&mut bench, &mut now, 10 * MS, 6_000);
+    // It falls silent, and begins again.
+    now += 20 * MS;
+    bench.advance(now);
+    for order in bench.take() {
+        if let Order::Send { to, message: Message::Part { flow, epoch, .. } } = order {
+            bench.receive(now, to, Message::Parted { flow, epoch });
+        }
+    }
+    packet(&mut bench, now);
+    let [mean_after_bps, expected_bps] =
+        [bench.router.demand.of_new_flow_bps(), bench.router.flows.get(0).estimate_bps];
+    assert!((2.3e8..2.5e8).contains(&mean_after_bps), "{mean_after_bps}");
+    assert!((2.3e8..2.5e8).contains(&expected_bps), "{expected_bps}");
+    // Its rate falls in the midst of it all: that is what it is about to bring.
+    let (mut now, _) = begun_at(&mut bench, now);
+    members(&mut bench, &mut now, 10 * MS, 60_000);
+    let expected_bps = bench.router.flows.get(0).estimate_bps;
+    assert!((1.9e8..2.3e8).contains(&expected_bps), "{expected_bps}");
+}
+
+#[test]
+fn provision_that_follows_demand_counts_headers() {
+    let wanted = |replay_share: f32| {
+        let spread = Spread { replay_share, ..Spread::default() };
+        let config = Config {
+            follow_at: Some(0.8),
+            units_min: 4,
+            units_max: 10,
+            flows_max: 1_000,
+            ..Config::default()
+        };
+        let mut bench = Bench::new(Config { spread: Some(spread), ..config });
+        let mut now = 0;
+        members(&mut bench, &mut now, 100 * MS, 4_600);
+        bench.take().iter().filter(|order| matches!(order, Order::Start(_))).count()
+    };
+    // 2.6 Gbit/s are four units to 800 Mbit/s, but for what headers take.
+    assert_eq!((wanted(0.0), wanted(0.2)), (0, 1));
+}
+
 #[test]
 fn a_flow_ends_when_no_helper_has_its_packets_any_more() {
     let mut bench = bench(Spread::default());
@@ -166,7 +336,7 @@ fn a_flow_ends_when_no_helper_has_its_packets_any_more() {
     assert_eq!((bench.take(), bench.router.counters().expiries_refused), (vec![], 1), "it has seen headers");
     bench.advance(now + 50 * MS);
     let orders = bench.take();
-    assert!(matches!(orders[0], Order::Send { message: Message::Told { is_last: true, .. }, .. }));
+    assert!(matches!(orders[0], Order::Send { message: Message::Told { end: Some(_), .. }, .. }));
     let parting: Vec<UnitId> = orders.iter().filter(|order| is_part(order)).map(to).collect();
     assert_eq!(parting.len(), helpers);
     bench.receive(now + 50 * MS, anchor, expire(stamp.epoch + 1));

@@ -13,6 +13,9 @@ pub struct Links {
     pub router_to_unit: Link,
     /// From a unit to another: messages, states, packets that came late.
     pub unit_to_unit: Link,
+    /// What becomes of messages that units send, to each other and to the router: they say it again if it matters. What the router
+    /// says arrives.
+    pub messages: Faults,
     /// From a unit to the router: messages.
     pub unit_to_router: Link,
     /// From a unit to the store, and back, if states are in a store.
@@ -28,6 +31,7 @@ impl Default for Links {
         Links {
             router_to_unit: Link::default(),
             unit_to_unit: Link::default(),
+            messages: Faults::default(),
             unit_to_router: Link::default(),
             unit_to_store: Link::default(),
             state_time: Time(160_000),
@@ -37,7 +41,7 @@ impl Default for Links {
 }
 
 /// A class of links. What goes from one end to another arrives in the order in which it was sent, but for packets that
-/// are reordered.
+/// are reordered, and messages of which `[links.messages]` says otherwise.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Link {
@@ -45,7 +49,7 @@ pub struct Link {
     pub latency: Time,
     /// Up to so much more, at random.
     pub jitter: Time,
-    /// Share of packets that are lost; messages are not.
+    /// Share of packets that are lost.
     pub loss: Share,
     /// Share of packets that take `reorder_by` longer, and are overtaken meanwhile.
     pub reorder: Share,
@@ -62,5 +66,25 @@ impl Default for Link {
             reorder: Share(0.0),
             reorder_by: Time(50_000),
         }
+    }
+}
+
+/// What becomes of messages.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Faults {
+    /// Share of them that are lost.
+    pub loss: Share,
+    /// Share of them that arrive once more, up to `late_by` later.
+    pub again: Share,
+    /// Share of them that take up to `late_by` longer, and are overtaken meanwhile.
+    pub late: Share,
+    /// How much later.
+    pub late_by: Time,
+}
+
+impl Default for Faults {
+    fn default() -> Faults {
+        Faults { loss: Share(0.0), again: Share(0.0), late: Share(0.0), late_by: Time(1_000_000) }
     }
 }

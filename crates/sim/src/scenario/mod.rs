@@ -10,7 +10,7 @@ mod workload;
 use serde::Deserialize;
 use usage::Tariff;
 
-pub use links::{Link, Links};
+pub use links::{Faults, Link, Links};
 pub use quantity::{Cost, QuantityError, Rate, Share, Size, Time};
 pub use router::{Choice, Mode, ModeError, Router, Spread, Targets, WhenFull};
 pub use state::{Place, State};

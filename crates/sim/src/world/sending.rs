@@ -12,9 +12,11 @@ impl World {
     pub(super) fn send_outbox(&mut self, now_ns: u64, unit: UnitId) -> Result<(), Violation> {
         let mut outbox = std::mem::take(&mut self.outbox);
         for message in outbox.to_router.drain(..) {
-            let arrives_ns = self.links.message_to_router(now_ns, unit);
-            let parcel = self.add_message(Some(unit), message);
-            self.events.push(arrives_ns, Event::Returned { parcel });
+            let arrivals = self.links.message_to_router(now_ns, unit);
+            for arrives_ns in arrivals.into_iter().flatten() {
+                let parcel = self.add_message(Some(unit), message.clone());
+                self.events.push(arrives_ns, Event::Returned { parcel });
+            }
         }
         for (to, message) in outbox.to_units.drain(..) {
             if let Some(message) = self.send_by_store(now_ns, unit, to, message) {
@@ -48,9 +50,10 @@ impl World {
             }
         }
         for (reason, stamp, _) in outbox.dropped.drain(..) {
-            // DESIGN 3.10: a move loses nothing.
-            let has_lost =
-                self.tally.queue_full > 0 || self.servers[unit.index()].unit.counters().dropped_full > 0;
+            // DESIGN 3.10: a move loses nothing. A helper gives up if what it asks for is lost again and again, or the flow has moved on.
+            let has_lost = self.tally.queue_full > 0
+                || self.servers[unit.index()].unit.counters().dropped_full > 0
+                || self.links.lose_messages();
             let is_late = reason == Dropped::Old || reason == Dropped::Lapsed && !has_lost;
             if is_late && self.is_in_order {
                 return Err(Violation::Late { flow: stamp.flow, clock: stamp.clock });
@@ -68,10 +71,18 @@ impl World {
             self.tally.replica_bytes += state.unwrap_or(0) as u64;
             self.tally.deltas += u64::from(matches!(message, Message::Changes { .. }));
         }
-        let arrives_ns = self.links.message_between(now_ns, from, to, state);
+        let [first_ns, again_ns] = self.links.message_between(now_ns, from, to, state);
         let stays_behind = matches!(message, Message::Pull { again: true, .. });
-        let parcel = self.add_message(Some(from), message);
-        self.events.push(arrives_ns, Event::to_unit(to, parcel, stays_behind));
+        let mut send = |arrives_ns, message| {
+            let parcel = self.add_message(Some(from), message);
+            self.events.push(arrives_ns, Event::to_unit(to, parcel, stays_behind));
+        };
+        if let Some(again_ns) = again_ns {
+            send(again_ns, message.clone());
+        }
+        if let Some(first_ns) = first_ns {
+            send(first_ns, message);
+        }
     }
 
     pub(super) fn add_message(&mut self, from: Option<UnitId>, message: Message) -> u32 {

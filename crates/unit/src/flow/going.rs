@@ -91,7 +91,7 @@ impl<P> Flow<P> {
     pub(super) fn ask_again<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
         let Some((epoch, previous, last)) = self.awaited(cx) else { return };
         if self.is_spread(epoch) {
-            return self.ask_again_for_share((epoch, previous, last), cx);
+            return self.ask_again_for_share(epoch, previous, cx);
         }
         let times = self.asked.map_or(0, |asked| asked.times.saturating_add(1));
         self.asked = Some(Asked { epoch, at_ns: cx.now_ns, times });

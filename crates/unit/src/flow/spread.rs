@@ -3,75 +3,56 @@
 //! The anchor is the unit whose flow it is in the epochs before and behind; the others are its helpers. Each has a state of its own, and
 //! all states are the same at the same clock: what the router has numbered is replayed by who has not got it, lost or not.
 
-use std::collections::VecDeque;
+mod anchor;
+mod helper;
 
-use proto::{Epoch, Header, History, Message, Stamp, Targets, UnitId, Watermark};
+use proto::{Epoch, FlowId, Header, History, Stamp, UnitId, Watermark};
 
-use super::{Asked, Flow, Refused, State};
-use crate::{Dropped, Engine, context::Context, held::Waiting, tenure::Start};
+use self::anchor::Anchor;
+pub(super) use self::anchor::Begun;
+use self::helper::Helper;
+use super::{Flow, Refused, State};
+use crate::{Dropped, Engine, Unreplayable, context::Context, held::Waiting, tenure::Start};
 
 /// An epoch in which other units have packets of the flow, too.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Spread {
     pub epoch: Epoch,
     role: Role,
-    /// When the anchor's state was asked for last for want of headers, and how often before.
-    asked: Option<(u64, u32)>,
-    /// Up to this clock the state was the anchor's, made up for what was missing.
-    lapsed: u64,
 }
 
 #[derive(Clone, Debug, Hash)]
 enum Role {
-    Anchor {
-        /// Helpers that are to get the state that covers this clock and nothing behind it.
-        share_with: Vec<(UnitId, u64)>,
-        /// What the router has told of packets that the state does not cover, from this clock on.
-        first: u64,
-        told: VecDeque<Header>,
-        /// The last clock of the epoch, once that is known.
-        last: Option<u64>,
-        /// Helpers that lack headers, and the clocks that the state has to cover for them.
-        asking: Vec<(UnitId, u64)>,
-    },
-    Helper {
-        /// The router will send nothing more.
-        is_parted: bool,
-    },
+    Anchor(Anchor),
+    Helper(Helper),
 }
 
 impl Spread {
-    fn is_helper(&self) -> bool {
-        matches!(self.role, Role::Helper { .. })
+    fn anchor(&self) -> Option<&Anchor> {
+        if let Role::Anchor(anchor) = &self.role { Some(anchor) } else { None }
+    }
+
+    fn anchor_mut(&mut self) -> Option<&mut Anchor> {
+        if let Role::Anchor(anchor) = &mut self.role { Some(anchor) } else { None }
+    }
+
+    fn helper(&self) -> Option<&Helper> {
+        if let Role::Helper(helper) = &self.role { Some(helper) } else { None }
+    }
+
+    fn helper_mut(&mut self) -> Option<&mut Helper> {
+        if let Role::Helper(helper) = &mut self.role { Some(helper) } else { None }
     }
 
     /// The header with this clock, if the router has told it.
     fn told(&self, clock: u64) -> Option<&Header> {
-        let Role::Anchor { first, told, .. } = &self.role else { return None };
-        told.get(usize::try_from(clock.checked_sub(*first)?).ok()?)
+        self.anchor()?.told(clock)
     }
 
-    /// Headers up to this clock are not needed any more.
-    fn forget_up_to(&mut self, clock: u64) {
-        let Role::Anchor { first, told, .. } = &mut self.role else { return };
-        while *first <= clock && told.pop_front().is_some() {
-            *first += 1;
-        }
-    }
-
-    /// How far to replay at once: a helper may be to begin with the state in between.
-    fn stop(&self, covered: u64, until: u64) -> u64 {
-        let Role::Anchor { share_with, .. } = &self.role else { return until };
-        let between =
-            share_with.iter().map(|&(_, clock)| clock).filter(|clock| (covered..until).contains(clock));
-        between.min().unwrap_or(until)
-    }
-
-    fn last(&self) -> Option<u64> {
-        match self.role {
-            Role::Anchor { last, .. } => last,
-            Role::Helper { .. } => None,
-        }
+    /// Whether the headers of all packets behind a clock and before another are here.
+    fn bridges(&self, history: &History, covered: u64, clock: u64) -> bool {
+        let missing = covered.saturating_add(1)..history.first.min(clock);
+        missing.is_empty() || (self.told(missing.start).is_some() && self.told(missing.end - 1).is_some())
     }
 }
 
@@ -84,12 +65,7 @@ impl<P> Flow<P> {
 
     /// Whether the state that is here is one of several, which ends without a trace.
     pub(super) fn is_helping(&self) -> bool {
-        self.here().is_some_and(|(_, spread)| spread.is_helper())
-    }
-
-    /// Whether anything of an epoch before this is here.
-    pub fn is_of_before(&self, epoch: Epoch) -> bool {
-        self.tenures.front().is_some_and(|first| first.epoch < epoch)
+        self.here().is_some_and(|(_, spread)| spread.helper().is_some())
     }
 
     fn has_left(&self, epoch: Epoch) -> bool {
@@ -107,31 +83,24 @@ impl<P> Flow<P> {
         Some((state, self.spreads.iter_mut().find(|spread| spread.epoch == state.epoch)?))
     }
 
-    fn anchored(&mut self, epoch: Epoch, last: u64) -> &mut Spread {
-        let asking = Vec::new();
-        let role = Role::Anchor {
-            share_with: Vec::new(),
-            first: last + 1,
-            told: VecDeque::new(),
-            last: None,
-            asking,
-        };
-        self.spread_of(epoch, role)
+    fn spread_mut(&mut self, epoch: Epoch) -> Option<&mut Spread> {
+        self.spreads.iter_mut().find(|spread| spread.epoch == epoch)
     }
 
-    fn spread_of(&mut self, epoch: Epoch, role: Role) -> &mut Spread {
+    /// The epoch as it is known; with this role if it is not.
+    fn spread_of(&mut self, epoch: Epoch, role: impl FnOnce() -> Role) -> &mut Spread {
         self.is_calm = false;
         let at = match self.spreads.iter().position(|spread| spread.epoch == epoch) {
             Some(at) => at,
             None => {
-                self.spreads.push(Spread { epoch, role, asked: None, lapsed: 0 });
+                self.spreads.push(Spread { epoch, role: role() });
                 self.spreads.len() - 1
             }
         };
         &mut self.spreads[at]
     }
 
-    /// A packet of an epoch in which other units have packets, too.
+    /// A packet of an epoch in which other units have packets, too; its clock and its history fit together.
     pub fn spread_packet<E: Engine<Packet = P>>(
         &mut self,
         stamp: Stamp,
@@ -159,10 +128,11 @@ impl<P> Flow<P> {
             && state.epoch == stamp.epoch
             && state.mark.covers(stamp.clock)
         {
-            let reason = if stamp.clock <= spread.lapsed { Dropped::Lapsed } else { Dropped::Old };
-            return cx.drop(reason, stamp, packet);
+            let has_lapsed = spread.helper().is_some_and(|helper| helper.has_lapsed(stamp.clock));
+            return cx.drop(if has_lapsed { Dropped::Lapsed } else { Dropped::Old }, stamp, packet);
         }
-        if self.held.has(stamp.clock) {
+        let may_come = self.find(stamp.epoch).is_some_and(|tenure| tenure.may_have(stamp.clock));
+        if !may_come || self.held.has(stamp.clock) {
             return cx.drop(Dropped::Old, stamp, packet);
         }
         let is_full = self.held.len() >= cx.config.held_per_flow_max || *cx.held >= cx.config.held_max;
@@ -179,7 +149,7 @@ impl<P> Flow<P> {
         self.here().is_some_and(|(state, spread)| {
             state.epoch == stamp.epoch
                 && history.previous <= state.mark.contiguous
-                && bridges(spread, history, state.mark.contiguous, stamp.clock)
+                && spread.bridges(history, state.mark.contiguous, stamp.clock)
         })
     }
 
@@ -195,204 +165,46 @@ impl<P> Flow<P> {
             self.anchored(epoch, last);
             return self.learn(epoch, Start::From { previous, last }, cx);
         }
-        self.spread_of(epoch, Role::Helper { is_parted: false });
         let at = self.admit(epoch)?;
         self.tenures[at].start = Start::From { previous, last };
+        self.helped(epoch);
         Ok(())
-    }
-
-    /// Behind this clock helpers have packets of the flow, too, in an epoch that begins there, or has begun.
-    pub fn spread<E: Engine<Packet = P>>(
-        &mut self,
-        epoch: Epoch,
-        last: u64,
-        helpers: &Targets,
-        cx: &mut Context<'_, E>,
-    ) -> Result<(), Refused> {
-        if let Role::Anchor { share_with, .. } = &mut self.anchored(epoch, last).role {
-            share_with.extend(helpers.units().iter().map(|&helper| (helper, last)));
-        }
-        if !self.tenures.iter().any(|tenure| tenure.epoch == epoch) {
-            let (previous, now_ns) = (cx.id(), cx.now_ns);
-            self.succession(epoch, previous, last, cx)?.released_ns.get_or_insert(now_ns);
-        }
-        self.pump(cx);
-        Ok(())
-    }
-
-    /// What packets of an epoch were like; if they are its last ones, the next epoch is this unit's alone.
-    pub fn told<E: Engine<Packet = P>>(
-        &mut self,
-        epoch: Epoch,
-        from: u64,
-        headers: Vec<Header>,
-        is_last: bool,
-        cx: &mut Context<'_, E>,
-    ) -> Result<(), Refused> {
-        let spread = self.spreads.iter_mut().find(|spread| spread.epoch == epoch).ok_or(Refused)?;
-        let Role::Anchor { first, told, last, .. } = &mut spread.role else { return Err(Refused) };
-        if from != *first + told.len() as u64 {
-            return Err(Refused); // The router's messages come in order.
-        }
-        told.extend(headers);
-        let until = *first + told.len() as u64 - 1;
-        if is_last {
-            *last = Some(until);
-            let (owner, now_ns) = (cx.id(), cx.now_ns);
-            self.succession(epoch + 1, owner, until, cx)?.released_ns.get_or_insert(now_ns);
-        }
-        self.pump(cx);
-        Ok(())
-    }
-
-    /// The anchor's state has come. Even if nothing has been heard of that epoch yet: the sender has it from the router. It is of use if
-    /// none is here, or if packets wait whose headers are not here; then what it covers is past.
-    pub fn shared<E: Engine<Packet = P>>(
-        &mut self,
-        epoch: Epoch,
-        record: &proto::FlowRecord,
-        cx: &mut Context<'_, E>,
-    ) -> Result<(), Refused> {
-        let is_newer = self.state.is_none_or(|state| {
-            let clock = record.watermark.contiguous;
-            let is_wanted = || self.is_stuck(cx) || self.lacking().is_some_and(|stamp| clock < stamp.clock);
-            state.epoch < epoch || state.mark.contiguous < clock && is_wanted()
-        });
-        if !is_newer || self.is_past(epoch + 1) || self.has_left(epoch) {
-            cx.counters.messages_stale += 1;
-            return Ok(());
-        }
-        self.admit(epoch)?;
-        let begins = self.state.is_none_or(|state| state.epoch < epoch);
-        let spread = self.spread_of(epoch, Role::Helper { is_parted: false });
-        spread.asked = None;
-        if !begins {
-            spread.lapsed = record.watermark.contiguous;
-        }
-        if !self.restore(&record.bytes, cx) {
-            cx.counters.states_unreadable += 1;
-            return Ok(());
-        }
-        cx.counters.states_taken += 1;
-        self.take(epoch, Watermark::up_to(record.watermark.contiguous), cx);
-        self.pump(cx);
-        Ok(())
-    }
-
-    /// A helper wants a state that covers this clock; stale if the state here is not one of that epoch.
-    pub fn ask_for<E: Engine<Packet = P>>(
-        &mut self,
-        epoch: Epoch,
-        clock: u64,
-        helper: UnitId,
-        cx: &mut Context<'_, E>,
-    ) {
-        if let Some((_, Spread { epoch: of, role: Role::Anchor { asking, .. }, .. })) = self.here_mut()
-            && *of == epoch
-            && !asking.contains(&(helper, clock))
-        {
-            asking.retain(|(unit, _)| *unit != helper);
-            asking.push((helper, clock));
-        } else {
-            cx.counters.messages_stale += 1;
-        }
-        self.pump(cx);
-    }
-
-    /// Nothing of this epoch will come any more; from the anchor (`at_once`): no state either. False if this unit is no helper in it.
-    pub fn part<E: Engine<Packet = P>>(
-        &mut self,
-        epoch: Epoch,
-        at_once: bool,
-        cx: &mut Context<'_, E>,
-    ) -> bool {
-        let spread = self.spreads.iter_mut().find(|spread| spread.epoch == epoch);
-        let Some(Role::Helper { is_parted }) = spread.map(|spread| &mut spread.role) else {
-            self.ended = self.ended.max(Some(epoch)); // Should anything of it come after all, it is late.
-            return false;
-        };
-        if at_once {
-            self.leave_spread(epoch, cx);
-        } else {
-            *is_parted = true;
-            self.pump_spread(cx);
-        }
-        true
-    }
-
-    /// Sends the state that is here to helpers that are to begin with it.
-    fn share<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
-        if let Some((state, Spread { role: Role::Anchor { share_with, .. }, .. })) = self.here_mut()
-            && !share_with.is_empty()
-        {
-            let ready: Vec<_> = share_with.extract_if(.., |(_, clock)| state.mark.covers(*clock)).collect();
-            ready.into_iter().for_each(|(helper, _)| self.share_to(helper, cx));
-        }
-    }
-
-    fn share_to<E: Engine<Packet = P>>(&self, helper: UnitId, cx: &mut Context<'_, E>) {
-        let Some(State { epoch, .. }) = self.state else { return };
-        let record = self.record(cx);
-        cx.counters.states_shared += 1;
-        cx.counters.state_bytes_shared += record.bytes.len() as u64;
-        cx.out.to_units.push((helper, Message::Share { flow: self.id, epoch, record }));
     }
 
     /// Does all that can be done now in the epoch of the state, if it is spread: processes packets of this unit, and replays those before
-    /// them.
+    /// them. What is over for a helper is left.
     pub(super) fn pump_spread<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
-        loop {
-            self.share(cx);
-            let Some((state, spread)) = self.here() else { return };
-            let (epoch, mark, last) = (state.epoch, state.mark.contiguous, spread.last());
-            let Some((stamp, history)) = self.held.first_history(epoch) else { break };
-            if mark < stamp.clock {
-                let is_due = last.is_some()
-                    || self.held.len() >= cx.config.held_per_flow_max
-                    || self
-                        .held
-                        .oldest_of(epoch)
-                        .is_some_and(|ns| ns.saturating_add(cx.config.order_ns) <= cx.now_ns);
-                let may_go = history.previous <= mark || is_due;
-                if !may_go || !bridges(spread, history, mark, stamp.clock) {
-                    break;
-                }
-            }
+        while let Some((stamp, mark)) = self.next_spread(cx) {
             let Some(waiting) = self.held.take_up_to(stamp.clock) else { break };
             *cx.held -= 1;
-            if mark >= waiting.stamp.clock {
-                cx.drop(Dropped::Lapsed, waiting.stamp, waiting.packet);
+            if mark >= stamp.clock {
+                cx.drop(Dropped::Lapsed, stamp, waiting.packet);
                 continue;
             }
-            let until = waiting.stamp.clock - 1;
-            self.replay(waiting.history.as_deref(), until, cx);
+            self.replay(waiting.history.as_deref(), stamp.clock - 1, cx);
             cx.counters.held_ns += cx.now_ns.saturating_sub(waiting.since_ns);
-            self.process(waiting.stamp, waiting.packet, cx);
+            self.process(stamp, waiting.packet, cx);
         }
-        self.close_spread(cx);
+        self.close_anchored(cx);
+        self.see_to_help(cx);
     }
 
-    /// What follows once no packet can be processed: the anchor comes to the epoch's end, answers helpers; a helper asks, or forgets.
-    fn close_spread<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
-        let Some((state, spread)) = self.here() else { return };
-        let has_held = self.held.first_of(state.epoch).is_some();
-        if let Some(last) = spread.last().filter(|_| !has_held) {
-            self.replay(None, last, cx);
+    /// The packet to be taken next, and what the state covers; none if none can be.
+    fn next_spread<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) -> Option<(Stamp, u64)> {
+        self.share(cx);
+        let (state, spread) = self.here()?;
+        let mark = state.mark.contiguous;
+        let (stamp, history) = self.held.first_history(state.epoch)?;
+        if mark >= stamp.clock {
+            return Some((stamp, mark));
         }
-        let Some((state, spread)) = self.here_mut() else { return };
-        spread.forget_up_to(state.mark.contiguous);
-        match &mut spread.role {
-            Role::Anchor { asking, .. } => {
-                let ready: Vec<_> = asking.extract_if(.., |(_, clock)| state.mark.covers(*clock)).collect();
-                ready.into_iter().for_each(|(helper, _)| self.share_to(helper, cx));
-            }
-            Role::Helper { is_parted: true } if !has_held => self.leave_spread(state.epoch, cx),
-            Role::Helper { .. } => {
-                if self.is_stuck(cx) && self.ask_share_ns(cx).is_none_or(|ns| ns <= cx.now_ns) {
-                    self.ask_share(cx);
-                }
-            }
-        }
+        let has_waited = || {
+            spread.anchor().is_some_and(|anchor| anchor.is_closing(self.is_over(), cx))
+                || self.held.len() >= cx.config.held_per_flow_max
+                || self.held.oldest_of(state.epoch).is_some_and(|since_ns| cx.is_due(since_ns))
+        };
+        let may_go = history.previous <= mark || has_waited();
+        (may_go && spread.bridges(history, mark, stamp.clock)).then_some((stamp, mark))
     }
 
     /// Replays what the state does not cover up to this clock; the caller has seen to it that all of that is here.
@@ -404,15 +216,15 @@ impl<P> Flow<P> {
     ) {
         loop {
             let Some((state, spread)) = self.here() else { return };
-            let (begin, stop) = (state.mark.contiguous, spread.stop(state.mark.contiguous, until));
+            let begin = state.mark.contiguous;
+            let stop = spread.anchor().map_or(until, |anchor| anchor.stop(begin, until));
             let mut clock = begin;
             while clock < stop
                 && let Some(header) =
                     history.and_then(|history| history.get(clock + 1)).or_else(|| spread.told(clock + 1))
             {
                 clock += 1;
-                cx.counters.replayed += 1;
-                cx.engine.replay(cx.now_ns, self.id, clock, header);
+                cx.replay(self.id, clock, header);
             }
             self.state = Some(State { mark: Watermark::up_to(clock), ..state });
             self.share(cx);
@@ -422,83 +234,18 @@ impl<P> Flow<P> {
         }
     }
 
-    /// Whether a packet of this helper has waited for long enough, and cannot be processed for want of headers.
-    fn is_stuck<E: Engine<Packet = P>>(&self, cx: &Context<'_, E>) -> bool {
-        let is_due = |ns: u64| ns.saturating_add(cx.config.order_ns) <= cx.now_ns;
-        self.lacking().is_some_and(|stamp| self.held.oldest_of(stamp.epoch).is_some_and(is_due))
-    }
-
-    /// The first packet that waits at this helper, if headers of packets before it are missing.
-    fn lacking(&self) -> Option<Stamp> {
-        let (state, spread) = self.here().filter(|(_, spread)| spread.is_helper())?;
-        let (stamp, history) = self.held.first_history(state.epoch)?;
-        (!bridges(spread, history, state.mark.contiguous, stamp.clock)).then_some(stamp)
-    }
-
-    /// When the anchor's state is to be asked for once more; none: it was not asked for.
-    fn ask_share_ns<E: Engine<Packet = P>>(&self, cx: &Context<'_, E>) -> Option<u64> {
-        let (at_ns, times) = self.here()?.1.asked?;
-        Some(at_ns.saturating_add(cx.config.again_ns(times)))
-    }
-
-    /// Asks the anchor for a state that makes up for what is missing.
-    fn ask_share<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
-        let Some((state, _)) = self.here() else { return };
-        let wanted = self.held.first_history(state.epoch).map(|(_, history)| history.first - 1);
-        let anchor = self.find(state.epoch).and_then(|tenure| match tenure.start {
-            Start::From { previous, .. } => Some(previous),
-            _ => None,
-        });
-        let (flow, now_ns) = (self.id, cx.now_ns);
-        let (Some(last), Some(anchor), Some((_, spread))) = (wanted, anchor, self.here_mut()) else { return };
-        spread.asked = Some((now_ns, spread.asked.map_or(0, |(_, times)| times.saturating_add(1))));
-        cx.counters.shares_asked += 1;
-        cx.out.to_units.push((anchor, Message::Ask { flow, epoch: state.epoch, last }));
-    }
-
-    /// When something is due for a spread epoch whose state is here: a packet has waited for long enough for those before it, or the
-    /// anchor's state is to be asked for once more.
+    /// When something is due for epochs that are spread: in that of the state a packet has waited for long enough for those before it, or
+    /// nothing more comes; or a helper is to ask, or to go.
     pub(super) fn spread_due_ns<E: Engine<Packet = P>>(&self, cx: &Context<'_, E>) -> Option<u64> {
-        let (state, spread) = self.here()?;
-        let due_ns = self.held.oldest_of(state.epoch)?.saturating_add(cx.config.order_ns);
-        match due_ns > cx.now_ns {
-            true => Some(due_ns),
-            false if spread.is_helper() => self.ask_share_ns(cx),
-            // What is missing is told.
-            false => None,
+        if self.spreads.is_empty() {
+            return None;
         }
-    }
-
-    /// The first tenure's state is to be asked for once more, and is that of a spread epoch: then it is the anchor that shares it.
-    pub(super) fn ask_again_for_share<E: Engine<Packet = P>>(
-        &mut self,
-        (epoch, anchor, last): (Epoch, UnitId, u64),
-        cx: &mut Context<'_, E>,
-    ) {
-        let times = self.asked.map_or(0, |asked| asked.times.saturating_add(1));
-        self.asked = Some(Asked { epoch, at_ns: cx.now_ns, times });
-        let last = self.held.first_history(epoch).map_or(last, |(_, history)| history.first - 1);
-        cx.counters.shares_asked += 1;
-        cx.out.to_units.push((anchor, Message::Ask { flow: self.id, epoch, last }));
-    }
-
-    /// This helper has done with the epoch: nothing of it is left.
-    fn leave_spread<E: Engine<Packet = P>>(&mut self, epoch: Epoch, cx: &mut Context<'_, E>) {
-        while self.held.first_of(epoch).is_some()
-            && let Some(waiting) = self.held.take()
-        {
-            *cx.held -= 1;
-            cx.drop(Dropped::Lapsed, waiting.stamp, waiting.packet);
-        }
-        if self.state.take_if(|state| state.epoch == epoch).is_some() {
-            cx.engine.forget(cx.now_ns, self.id, false);
-        }
-        self.tenures.retain(|tenure| tenure.epoch != epoch);
-        let spread = self.spreads.extract_if(.., |spread| spread.epoch == epoch).next();
-        self.ended = self.ended.max(Some(epoch));
-        if let Some(Role::Helper { is_parted: true }) = spread.map(|spread| spread.role) {
-            cx.out.to_router.push(Message::Parted { flow: self.id, epoch });
-        }
+        let here = self.here();
+        let held_ns =
+            here.and_then(|(state, _)| self.held.oldest_of(state.epoch)).map(|ns| cx.waits_until(ns));
+        let closes_ns = here.and_then(|(_, spread)| spread.anchor()?.closes_ns(cx));
+        let times = [held_ns, closes_ns, self.asks_ns(cx), self.leaves_ns(cx)];
+        times.into_iter().flatten().filter(|&due_ns| due_ns > cx.now_ns).min()
     }
 
     /// Forgets spread epochs before this one.
@@ -510,14 +257,27 @@ impl<P> Flow<P> {
     }
 }
 
+impl<E: Engine> Context<'_, E> {
+    /// Until when what waits since then waits for what it may have overtaken.
+    pub fn waits_until(&self, since_ns: u64) -> u64 {
+        since_ns.saturating_add(self.config.order_ns)
+    }
+
+    /// Whether it has waited for long enough.
+    pub fn is_due(&self, since_ns: u64) -> bool {
+        self.waits_until(since_ns) <= self.now_ns
+    }
+
+    fn replay(&mut self, flow: FlowId, clock: u64, header: &Header) {
+        match self.engine.replay(self.now_ns, flow, clock, header) {
+            Ok(()) => self.counters.replayed += 1,
+            Err(Unreplayable) => self.counters.unreplayable += 1,
+        }
+    }
+}
+
 /// Whether one of these is this epoch.
 #[inline]
 pub(super) fn is_among(spreads: &[Spread], epoch: Epoch) -> bool {
     spreads.iter().any(|spread| spread.epoch == epoch)
-}
-
-/// Whether the headers of all packets behind a clock and before another are here.
-fn bridges(spread: &Spread, history: &History, covered: u64, clock: u64) -> bool {
-    let missing = covered + 1..history.first.min(clock);
-    missing.is_empty() || (spread.told(missing.start).is_some() && spread.told(missing.end - 1).is_some())
 }

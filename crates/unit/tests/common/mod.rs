@@ -6,7 +6,7 @@ pub mod world;
 use std::collections::BTreeMap;
 
 use proto::{FlowId, Header};
-use unit::{Engine, Unreadable};
+use unit::{Engine, Unreadable, Unreplayable};
 
 /// A flow's state is the list of the clocks that were processed, in that order.
 #[derive(Clone, Debug, Default, Hash)]
@@ -35,8 +35,13 @@ impl Engine for Ledger {
         self.processed.push((flow, packet));
     }
 
-    fn replay(&mut self, _: u64, flow: FlowId, clock: u64, _: &Header) {
+    /// A header without a length says too little.
+    fn replay(&mut self, _: u64, flow: FlowId, clock: u64, header: &Header) -> Result<(), Unreplayable> {
+        if header.len == 0 {
+            return Err(Unreplayable);
+        }
         self.states.entry(flow).or_default().push(clock);
+        Ok(())
     }
 
     fn save(&mut self, flow: FlowId, out: &mut Vec<u8>) {
