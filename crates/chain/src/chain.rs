@@ -110,11 +110,21 @@ pub enum ChainError {
     /// The attributes of all functions together do not fit a packet's tag word.
     #[error("the attributes of the functions up to `{0}` take more than 64 bits")]
     TooManyTags(&'static str),
+    /// A function [changes flows](nf::Descriptor::changes_flows), and is not alone.
+    #[error(
+        "`{0}` ends tunnels and stands alone between its ports: behind it a packet belongs to another flow than it came with, \
+         whose state other functions would not have"
+    )]
+    NotAlone(&'static str),
 }
 
 impl Chain {
     /// A chain of these functions, the first one inside.
     pub fn new(mut stages: Vec<Box<dyn Stage>>, options: Options) -> Result<Chain, ChainError> {
+        let changes_flows = stages.iter().map(|stage| stage.descriptor()).find(|d| d.changes_flows);
+        if let Some(descriptor) = changes_flows.filter(|_| stages.len() > 1) {
+            return Err(ChainError::NotAlone(descriptor.name));
+        }
         let (mut layout, mut tag_bit) = (Layout::default(), 0);
         let subscribed = Subscribed::new(&stages, &mut layout, options.streams)?;
         for (number, stage) in stages.iter_mut().enumerate() {
@@ -130,7 +140,12 @@ impl Chain {
         let flows = Flows::new(flows_max, layout.clone(), hasher, consolidation.is_some())?;
         Ok(Chain {
             cycles: vec![0; stages.len()],
-            joining: Joining { timeouts: options.timeouts, keeps_flows, tags: tag_bit > 0 },
+            joining: Joining {
+                timeouts: options.timeouts,
+                keeps_flows,
+                tags: tag_bit > 0,
+                has_aliases: changes_flows.is_none(),
+            },
             courses: [Course::WALK; GROUP_MAX],
             consolidation,
             subscribed,

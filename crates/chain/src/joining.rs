@@ -15,6 +15,8 @@ pub(crate) struct Joining {
     pub keeps_flows: bool,
     /// Whether any function has attributes: else no flow has tags, and its record's second line is not touched.
     pub tags: bool,
+    /// Whether packets leave as packets of the flow that they came as, so that their key is the flow's too.
+    pub has_aliases: bool,
 }
 
 impl Joining {

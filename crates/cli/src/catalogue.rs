@@ -98,6 +98,7 @@ struct Shown {
     map: Option<Map>,
     keeps_flows: bool,
     recomputes: bool,
+    changes_flows: bool,
     consolidates: bool,
     cycles_per_packet: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -161,6 +162,7 @@ impl Shown {
             map: d.map.map(|map| Map { entries: map.entries, value_bytes: map.value_len }),
             keeps_flows: d.keeps_flows,
             recomputes: d.recomputes,
+            changes_flows: d.changes_flows,
             consolidates: d.consolidates,
             cycles_per_packet: d.cycles_per_packet,
             readme,

@@ -97,6 +97,7 @@ static QUOTA: Descriptor = Descriptor {
     stream: false,
     keeps_flows: false,
     recomputes: false,
+    changes_flows: false,
     consolidates: true,
     cycles_per_packet: 1,
 };

@@ -119,6 +119,7 @@ static LOSSY: Descriptor = Descriptor {
     stream: false,
     keeps_flows: false,
     recomputes: false,
+    changes_flows: false,
     consolidates: false,
     cycles_per_packet: 1,
 };

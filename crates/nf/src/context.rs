@@ -319,6 +319,13 @@ impl Context<'_> {
         &mut self.instance.open().meters[meters]
     }
 
+    /// Lets other instances have sets, pools and meters before the packet is through: for functions whose work behind that is long.
+    /// What they hold may then be changed by others, until they are asked for again.
+    #[inline]
+    pub fn give_back_shared(&mut self) {
+        self.instance.close();
+    }
+
     /// Sets one of the function's attributes on this packet (E4).
     pub fn tag_packet(&mut self, attribute: usize, value: u16) {
         self.instance.tags.set(&mut self.transit.tags, attribute, value);

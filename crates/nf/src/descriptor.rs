@@ -39,6 +39,10 @@ pub struct Descriptor {
     /// what flows share, other than counters, nor from packets that functions make. Then units may recompute it, each for itself, from
     /// what they are told of packets that others get; see [`crate::NetworkFunction::recomputes`].
     pub recomputes: bool,
+    /// Whether packets leave it as other flows' packets than they came as: the end of a tunnel that nobody else looks into. No alias is
+    /// learned from what leaves, and no other function can stand in the same chain: it would have packets with a record that is not
+    /// their flow's.
+    pub changes_flows: bool,
     /// Whether what it does to a flow's packets can be told from one of them (B3, B11): then a chain may record that one and
     /// treat the next ones alike without the function, until an event that was recorded holds. These are whole packets without
     /// SYN, FIN or RST, of the same direction, from the same side, found by the same key, and the flow's connection is in the same

@@ -43,7 +43,11 @@ struct Slot {
 }
 
 impl Meters {
-    pub(crate) fn new(name: &'static str, capacity: usize, seed: u64) -> Result<Meters, OutOfMemory> {
+    /// A table for so many meters.
+    ///
+    /// # Errors
+    /// There is not enough memory.
+    pub fn new(name: &'static str, capacity: usize, seed: u64) -> Result<Meters, OutOfMemory> {
         Ok(Meters {
             name,
             slots: Zeroed::new(capacity)?,

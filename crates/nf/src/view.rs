@@ -1,6 +1,6 @@
 //! The packet as a function sees it: reading is free, writing is recorded.
 
-use packet::{End, Endpoint, Meta, Packet, RewriteError, parse};
+use packet::{DropReason, End, Endpoint, Meta, Packet, RewriteError, parse};
 
 use crate::Field;
 use crate::recording::{EventCondition, HeaderAction, Recording, StateFunction};
@@ -140,6 +140,18 @@ impl<'a> PacketView<'a> {
         self.packet.decapsulate(len, version)
     }
 
+    /// Makes the packet the payload of another; see [`Packet::enclose`].
+    pub fn enclose(&mut self, header: &[u8], trailer_len: usize, version: u8) -> Result<(), RewriteError> {
+        self.differs();
+        self.packet.enclose(header, trailer_len, version)
+    }
+
+    /// Leaves only a packet that stands in this one; see [`Packet::disclose`].
+    pub fn disclose(&mut self, at: usize, len: usize, version: u8) -> Result<(), DropReason> {
+        self.differs();
+        self.packet.disclose(at, len, version)
+    }
+
     /// Cuts link-layer padding away, as is needed before the packet is wrapped.
     pub fn trim_trailer(&mut self) {
         self.differs();
@@ -150,6 +162,20 @@ impl<'a> PacketView<'a> {
     /// keeps lengths and checksums right itself.
     pub fn network_mut(&mut self) -> &mut [u8] {
         let l3 = self.meta().l3 as usize;
+        self.packet.meta_mut().plain_len = 0; // Nobody knows what will stand there.
+        self.differs();
+        self.packet.data_mut().get_mut(l3..).unwrap_or_default()
+    }
+
+    /// The outermost IP packet, with what the link layer has behind it.
+    #[inline]
+    pub fn outermost(&self) -> &[u8] {
+        self.packet.data().get(self.meta().outer_l3 as usize..).unwrap_or_default()
+    }
+
+    /// The same, to be changed as with [`PacketView::network_mut`].
+    pub fn outermost_mut(&mut self) -> &mut [u8] {
+        let l3 = self.meta().outer_l3 as usize;
         self.packet.meta_mut().plain_len = 0; // Nobody knows what will stand there.
         self.differs();
         self.packet.data_mut().get_mut(l3..).unwrap_or_default()

@@ -210,6 +210,9 @@ pub struct FlowHasher {
 }
 
 impl FlowHasher {
+    /// For parsing where the hash does not matter.
+    pub(crate) const UNKEYED: FlowHasher = FlowHasher { secrets: [0; 6], untagged_ipv4: 0 };
+
     /// The hasher with this seed.
     pub fn new(seed: u64) -> FlowHasher {
         let mut state = seed;

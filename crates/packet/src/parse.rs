@@ -166,6 +166,19 @@ impl Parser {
     }
 }
 
+/// Finds the headers anew of a packet that has become another one, from its outermost IP header on. Key, hash and order stay those
+/// that it came with.
+///
+/// # Errors
+/// As of [`Parser::parse`]; the packet is then of class [`Class::NotIp`].
+pub fn look_again(packet: &mut Packet) -> Result<(), DropReason> {
+    let Meta { key, hash, reversed, .. } = *packet.meta();
+    let parsed = Parser::new(FlowHasher::UNKEYED).parse(packet);
+    let meta = packet.meta_mut();
+    (meta.key, meta.hash, meta.reversed) = (key, hash, reversed);
+    parsed
+}
+
 /// The key of the packet's own addresses and protocol, with ports 0: for an ICMP error that quotes no known flow, and for
 /// telling fragmented datagrams apart.
 pub fn portless_key(packet: &Packet) -> (FlowKey, bool) {

@@ -3,8 +3,10 @@
 //! Checksums are updated incrementally (RFC 1624), so that a right one stays right and a wrong one stays wrong: a
 //! function in the middle must not hide what went wrong before it.
 
+mod enclose;
 mod ends;
 
+pub use enclose::TRAILER_MAX;
 pub use ends::NewEnds;
 
 use crate::checksum::{self, Delta};

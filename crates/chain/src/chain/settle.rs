@@ -103,7 +103,8 @@ impl Chain {
     /// Learns the key that the flow's packets have behind the chain, from one of them; false if another flow has it.
     fn learn_alias(&mut self, packet: &Packet, begins: bool, pool: &mut Pool) -> bool {
         let meta = packet.meta();
-        if meta.transit.direction != Direction::Original
+        if !self.joining.has_aliases
+            || meta.transit.direction != Direction::Original
             || !matches!(meta.class, Class::Whole | Class::FirstFragment)
         {
             return true;

@@ -44,6 +44,7 @@ const BASE: Descriptor = Descriptor {
     stream: false,
     keeps_flows: false,
     recomputes: false,
+    changes_flows: false,
     consolidates: false,
     cycles_per_packet: 10,
 };

@@ -68,6 +68,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     stream: false,
     keeps_flows: false,
     recomputes: false,
+    changes_flows: false,
     consolidates: false,
     cycles_per_packet: 20,
 };

@@ -57,6 +57,7 @@ impl NetworkFunction for Recorder {
         stream: true,
         keeps_flows: false,
         recomputes: false,
+        changes_flows: false,
         consolidates: false,
         cycles_per_packet: 10,
     };

@@ -126,6 +126,7 @@ impl NetworkFunction for Firewall {
         stream: false,
         keeps_flows: false,
         recomputes: true,
+        changes_flows: false,
         consolidates: true,
         cycles_per_packet: 20,
     };

@@ -178,6 +178,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     buffers: Some(BufferSpec { count: buffer::COUNT, len_max: BUFFER_MAX, memory: BUFFER_MEMORY }),
     keeps_flows: false,
     recomputes: false,
+    changes_flows: false,
     consolidates: false,
     cycles_per_packet: 400,
 };

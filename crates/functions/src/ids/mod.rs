@@ -110,6 +110,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     stream: true,
     keeps_flows: false,
     recomputes: false,
+    changes_flows: false,
     consolidates: false,
     cycles_per_packet: 3000,
 };

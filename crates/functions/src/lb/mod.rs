@@ -101,6 +101,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     stream: false,
     keeps_flows: false,
     recomputes: true,
+    changes_flows: false,
     consolidates: true,
     cycles_per_packet: 50,
 };

@@ -130,6 +130,7 @@ const DESCRIPTOR: &Descriptor = &Descriptor {
     stream: false,
     keeps_flows: true,
     recomputes: false,
+    changes_flows: false,
     consolidates: true,
     cycles_per_packet: 40,
 };

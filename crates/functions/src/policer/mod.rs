@@ -108,6 +108,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     buffers: None,
     keeps_flows: false,
     recomputes: true,
+    changes_flows: false,
     consolidates: false,
     cycles_per_packet: 30,
 };

@@ -115,6 +115,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     buffers: None,
     keeps_flows: false,
     recomputes: false,
+    changes_flows: false,
     consolidates: false,
     cycles_per_packet: 60,
 };

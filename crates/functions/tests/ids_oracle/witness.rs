@@ -149,6 +149,7 @@ impl NetworkFunction for Witness {
         stream: true,
         keeps_flows: false,
         recomputes: false,
+        changes_flows: false,
         consolidates: false,
         cycles_per_packet: 10,
     };

@@ -41,6 +41,7 @@ const DESCRIPTOR: Descriptor = Descriptor {
     stream: false,
     keeps_flows: false,
     recomputes: false,
+    changes_flows: false,
     consolidates: true,
     cycles_per_packet: 10,
 };
