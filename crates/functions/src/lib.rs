@@ -9,6 +9,7 @@ pub mod monitor;
 pub mod nat;
 pub mod policer;
 pub mod texts;
+pub mod vpn;
 pub mod whitelist;
 
 use nf::{ConfigSource, Registry};
@@ -23,6 +24,7 @@ pub fn registry<C: ConfigSource>() -> Registry<C> {
     registry.add::<policer::Policer>(include_str!("policer/README.md"));
     registry.add::<whitelist::Whitelist>(include_str!("whitelist/README.md"));
     registry.add::<ids::Ids>(include_str!("ids/README.md"));
+    registry.add::<vpn::Vpn>(include_str!("vpn/README.md"));
     registry.add::<crate::http::Http>(include_str!("http/README.md"));
     registry
 }

@@ -45,6 +45,20 @@ const WHITELIST: (&str, &str) = (
     r#"{"record": ["hosts", "clients"], "services": [5000], "capacity": 8, "alert_above": "1pps", "alert_every": "1ms"}"#,
 );
 
+/// A gateway, and the one at the other end, whose packets it gets.
+fn gateway(protocol: &str, here: u8) -> (&'static str, String) {
+    let (there, len) = (3 - here, if protocol == "esp" { 20 } else { 32 });
+    let sa = |of: u8| format!(r#"{{"spi": 999, "key": "{}"}}"#, format!("{of:02x}").repeat(len));
+    let config = format!(
+        r#"{{"tunnels": [{{"name": "t", "protocol": "{protocol}", "local": "192.0.2.{here}", "remote": "192.0.2.{there}",
+        "local_networks": ["10.{here}.0.0/16"], "remote_networks": ["10.{there}.0.0/16"],
+        "outbound": {}, "inbound": [{}], "anti_replay": false}}]}}"#,
+        sa(here),
+        sa(there)
+    );
+    ("vpn", config)
+}
+
 const HTTP: (&str, &str) = ("http", r#"{"methods": ["POST"], "anomalies": "alert"}"#);
 
 /// Rules that look everywhere, and find nothing in what is benign.
@@ -190,5 +204,24 @@ fn known_flows_allocate_nothing() {
     let frames = frames();
     for functions in CHAINS {
         assert_eq!(allocations::of_known_flows(stages(functions), &frames, 20), 0, "{functions:?}");
+    }
+}
+
+/// Packets into a tunnel, and out of it.
+#[test]
+fn tunnels_allocate_nothing() {
+    for protocol in ["ah", "esp-null", "esp"] {
+        let [(name, here), (_, there)] = [1, 2].map(|site| gateway(protocol, site));
+        let ethernet = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
+        let packet = |from: u8, to: u8| {
+            let ends = [from, to].map(|site| (Ipv4Addr::new(10, site, 0, 7), 5_000));
+            [&ethernet[..], &udp(ends[0], ends[1], &[0; 900])].concat()
+        };
+        let mut peer = chain::Chain::new(stages(&[(name, &there)]), chain::Options::default()).unwrap();
+        let mut pool = packet::Pool::new(4);
+        let (mut batch, mut sent) = (vec![pool.take(&packet(2, 1)).unwrap()], vec![]);
+        peer.process(&mut batch, &mut sent, &mut pool);
+        let frames = [(Side::Inside, packet(1, 2)), (Side::Outside, sent[0].data().to_vec())];
+        assert_eq!(allocations::of_known_flows(stages(&[(name, &here)]), &frames, 20), 0, "{protocol}");
     }
 }

@@ -148,6 +148,28 @@ reasons! {
     HttpSmuggling = "http-smuggling",
     /// HTTP: a request's method is not allowed, and the policy says to drop its connection's packets.
     HttpMethod = "http-method",
+    /// VPN: it names a security association that is not ours (RFC 4301 5.2).
+    VpnNoSa = "vpn-no-sa",
+    /// VPN: headers, lengths or padding of AH or ESP are not as they must be.
+    VpnMalformed = "vpn-malformed",
+    /// VPN: a fragment of a packet that is to be verified whole (RFC 4302 3.4.1, RFC 4303 3.4.1).
+    VpnFragment = "vpn-fragment",
+    /// VPN: its sequence number was there before, or is too old to say (RFC 4303 3.4.3).
+    VpnReplayed = "vpn-replayed",
+    /// VPN: its integrity check value is wrong (RFC 4303 3.4.4).
+    VpnIntegrity = "vpn-integrity",
+    /// VPN: what came out of the tunnel is not from and for the networks at its ends (RFC 4301 5.2).
+    VpnSelector = "vpn-selector",
+    /// VPN: in the clear from outside, from and for networks between which there is a tunnel (RFC 4301 5.2).
+    VpnClear = "vpn-clear",
+    /// VPN: all sequence numbers of the security association are used up (RFC 4303 3.3.3).
+    VpnExhausted = "vpn-exhausted",
+    /// VPN: a dummy packet, which is to be thrown away (RFC 4303 2.6).
+    VpnDummy = "vpn-dummy",
+    /// VPN: the tunnel was congested, and the packet's transport would not learn it (RFC 6040 4.2).
+    VpnCongestion = "vpn-congestion",
+    /// VPN: it goes through no tunnel, and the policy says to drop such packets.
+    VpnOther = "vpn-other",
     /// A function's own decision, for functions outside this list.
     Function = "function",
     /// A broken invariant of ours: a bug. Never expected.

@@ -1,5 +1,5 @@
 //! What the tests of the policer and the whitelist have in common: the chain's bench, with functions made of JSON.
-#![allow(dead_code)] // Each test file uses a part.
+#![allow(dead_code, unused_imports)] // Each test file uses a part.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "../../../chain/tests/support/mod.rs"]

@@ -1,0 +1,152 @@
+//! The IP header of the packet within a tunnel: what is read of it, and what its ends change (RFC 4301 5.1.2, RFC 6040).
+
+use packet::Addr;
+use packet::checksum::Delta;
+
+/// What the gateway reads of an IP header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inner {
+    /// 4 or 6.
+    pub version: u8,
+    /// Length of the packet in bytes, as the header says it. Where it does not (a jumbogram, RFC 2675, or an aggregate of several
+    /// packets), more than any tunnel carries.
+    pub len: usize,
+    /// Type of service or traffic class: DSCP and ECN.
+    pub traffic_class: u8,
+    /// Time to live or hop limit.
+    pub ttl: u8,
+    /// It must not be fragmented on its way.
+    pub dont_fragment: bool,
+    /// Where it comes from.
+    pub source: Addr,
+    /// Where it goes to.
+    pub destination: Addr,
+}
+
+/// The explicit congestion notification of a header (RFC 3168 5).
+mod ecn {
+    pub const MASK: u8 = 3;
+    pub const NOT_ECT: u8 = 0;
+    pub const ECT_1: u8 = 1;
+    pub const CE: u8 = 3;
+}
+
+impl Inner {
+    /// Reads the header at the beginning of `packet`; none if there is none.
+    #[inline]
+    pub fn of(packet: &[u8]) -> Option<Inner> {
+        let mut found = match *packet.first()? >> 4 {
+            4 => Inner::of_v4(packet.first_chunk()?),
+            6 => Inner::of_v6(packet.first_chunk()?),
+            _ => return None,
+        };
+        if found.len == if found.version == 4 { 0 } else { V6_LEN } {
+            found.len = packet.len().max(LEN_UNSAID);
+        }
+        Some(found)
+    }
+
+    fn of_v4(h: &[u8; V4_LEN]) -> Inner {
+        Inner {
+            version: 4,
+            len: usize::from(u16::from_be_bytes([h[2], h[3]])),
+            traffic_class: h[1],
+            ttl: h[8],
+            dont_fragment: h[6] & 0x40 != 0,
+            source: Addr::from_v4_bytes([h[12], h[13], h[14], h[15]]),
+            destination: Addr::from_v4_bytes([h[16], h[17], h[18], h[19]]),
+        }
+    }
+
+    fn of_v6(h: &[u8; V6_LEN]) -> Inner {
+        let addr = |at: usize| Addr::from_bytes(std::array::from_fn(|i| h[at + i]));
+        Inner {
+            version: 6,
+            len: V6_LEN + usize::from(u16::from_be_bytes([h[4], h[5]])),
+            traffic_class: h[0] << 4 | h[1] >> 4,
+            ttl: h[7],
+            dont_fragment: true,
+            source: addr(8),
+            destination: addr(24),
+        }
+    }
+
+    /// The header's traffic class once it has come out of an outer header with that one; none if the packet is to be dropped,
+    /// because it would hide that there was congestion (RFC 6040 4.2, figure 4). The DSCP is the inner one's (RFC 4301 5.1.2.1).
+    #[inline]
+    pub fn class_behind(&self, outer: u8) -> Option<u8> {
+        let (own, outer) = (self.traffic_class & ecn::MASK, outer & ecn::MASK);
+        let ecn = match (own, outer) {
+            (ecn::NOT_ECT, ecn::CE) => return None,
+            (ecn::NOT_ECT | ecn::CE, _) => own,
+            (_, ecn::CE | ecn::ECT_1) => outer,
+            _ => own,
+        };
+        Some(self.traffic_class & !ecn::MASK | ecn)
+    }
+}
+
+/// Takes one from the time to live of the header at the beginning of `packet`, and sets its traffic class; the checksum changes with
+/// them.
+#[inline]
+pub fn pass_on(packet: &mut [u8], traffic_class: u8) {
+    match packet {
+        [first, class, _, _, _, _, _, _, ttl, next, high, low, ..] if *first >> 4 == 4 => {
+            let before = [u16::from_be_bytes([*first, *class]), u16::from_be_bytes([*ttl, *next])];
+            (*class, *ttl) = (traffic_class, ttl.saturating_sub(1));
+            let delta = Delta::of16(before[0], u16::from_be_bytes([*first, *class]))
+                + Delta::of16(before[1], u16::from_be_bytes([*ttl, *next]));
+            [*high, *low] = delta.apply(u16::from_be_bytes([*high, *low])).to_be_bytes();
+        }
+        [first, second, _, _, _, _, _, hop_limit, ..] => {
+            *first = *first & 0xf0 | traffic_class >> 4;
+            *second = *second & 0x0f | traffic_class << 4;
+            *hop_limit = hop_limit.saturating_sub(1);
+        }
+        _ => {}
+    }
+}
+
+const V4_LEN: usize = 20;
+const V6_LEN: usize = 40;
+
+/// More than a length field can say.
+const LEN_UNSAID: usize = 1 << 17;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // RFC 6040 figure 4: by the inner header's, by the outer header's Not-ECT, ECT(1), ECT(0), CE as their numbers go.
+    #[test]
+    fn congestion_is_told_as_rfc_6040_says() {
+        let rows = [
+            [Some(0), Some(0), Some(0), None],
+            [Some(1), Some(1), Some(1), Some(3)],
+            [Some(2), Some(1), Some(2), Some(3)],
+            [Some(3), Some(3), Some(3), Some(3)],
+        ];
+        for (inner, row) in rows.into_iter().enumerate() {
+            for (outer, expected) in row.into_iter().enumerate() {
+                let mut header = [0; 41];
+                header[..6].copy_from_slice(&[0x6b, (inner as u8) << 4, 0, 0, 0, 1]);
+                let found = Inner::of(&header).unwrap();
+                assert_eq!(found.class_behind(0x10 | outer as u8), expected.map(|ecn| 0xb0 | ecn));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_passed_on_keeps_its_checksum_right() {
+        let mut header = [0x45, 0xb8, 0, 20, 1, 2, 0x40, 0, 64, 6, 0, 0, 10, 1, 0, 1, 10, 2, 0, 1];
+        let sum = packet::checksum::checksum(&header);
+        header[10..12].copy_from_slice(&sum.to_be_bytes());
+        pass_on(&mut header, 0x03);
+        assert_eq!((header[1], header[8]), (3, 63));
+        assert!(packet::checksum::verify(packet::checksum::sum(&header)));
+        let mut header = [0; 40];
+        header[..8].copy_from_slice(&[0x60, 0x0a, 0xbc, 0xde, 0, 0, 17, 2]);
+        pass_on(&mut header, 0xb9);
+        assert_eq!(header[..8], [0x6b, 0x9a, 0xbc, 0xde, 0, 0, 17, 1]);
+    }
+}

@@ -1,0 +1,180 @@
+//! Packets from outside: out of their tunnel, or on (RFC 4301 5.2).
+
+use nf::{Context, PacketView, Verdict};
+use packet::wire::IpProtocol;
+use packet::{Addr, DropReason, parse};
+
+use super::config::Others;
+use super::frame::{AH, ESP};
+use super::inner::{self, Inner};
+use super::numbers::Seen;
+use super::tunnels::Inbound;
+use super::{METERS, Vpn, of_tunnel};
+
+/// The next header of dummy packets (RFC 4303 2.6).
+const NO_NEXT_HEADER: u8 = 59;
+
+/// An outer header, with AH or ESP behind it.
+struct Arrived {
+    source: Addr,
+    destination: Addr,
+    traffic_class: u8,
+    /// The length of the packet, as its header says it.
+    len: usize,
+    /// AH or ESP.
+    protocol: u8,
+    /// Where AH or ESP begins, from the outer header on.
+    at: usize,
+    /// Only part of a packet that was fragmented.
+    is_fragment: bool,
+}
+
+impl Vpn {
+    /// Takes the packet out of its tunnel, if it came in one that ends here.
+    pub(super) fn receive(&self, packet: &mut PacketView<'_>, context: &mut Context<'_>) -> Verdict {
+        let Some(header) = Inner::of(packet.outermost()) else {
+            return Verdict::Drop(DropReason::VpnMalformed);
+        };
+        match Arrived::of(&header, packet.outermost()) {
+            Some(arrived) if self.tunnels.end_at(arrived.destination) => {
+                match self.take_out(&arrived, packet, context) {
+                    Ok(()) => Verdict::Forward,
+                    Err(reason) => Verdict::Drop(reason),
+                }
+            }
+            // What should have come through a tunnel.
+            _ if self.tunnels.between(header.destination, header.source).is_some() => {
+                Verdict::Drop(DropReason::VpnClear)
+            }
+            _ => self.other(context),
+        }
+    }
+
+    fn take_out(
+        &self,
+        arrived: &Arrived,
+        packet: &mut PacketView<'_>,
+        context: &mut Context<'_>,
+    ) -> Result<(), DropReason> {
+        if arrived.is_fragment {
+            return Err(DropReason::VpnFragment);
+        }
+        let (spi, number) = arrived.index_and_number(packet.outermost()).ok_or(DropReason::VpnMalformed)?;
+        let association = self
+            .tunnels
+            .inbound(arrived.destination, arrived.source, arrived.protocol, spi)
+            .ok_or(DropReason::VpnNoSa)?;
+        let count = |context: &mut Context<'_>, what| super::count(context, association.tunnel, what, 1);
+        // Before the packet is verified: what is old costs no more than that (RFC 4303 3.4.3).
+        if !is_new(association, number, context) {
+            count(context, of_tunnel::REPLAYED);
+            return Err(DropReason::VpnReplayed);
+        }
+        let network = packet.outermost_mut().get_mut(..arrived.len).ok_or(DropReason::VpnMalformed)?;
+        let opened = association.transform.open(network, arrived.at);
+        if opened == Err(DropReason::VpnIntegrity) {
+            count(context, of_tunnel::FORGED);
+        }
+        let (payload, next_header) = opened?;
+        if !note(association, number, context) {
+            count(context, of_tunnel::REPLAYED);
+            return Err(DropReason::VpnReplayed);
+        }
+        if next_header == NO_NEXT_HEADER {
+            count(context, of_tunnel::DUMMIES);
+            return Err(DropReason::VpnDummy);
+        }
+        let within = network.get_mut(payload.clone()).ok_or(DropReason::VpnMalformed)?;
+        // What stands behind it is there to hide its length (RFC 4303 2.7).
+        let found =
+            Inner::of(within).filter(|found| found.len <= within.len()).ok_or(DropReason::VpnMalformed)?;
+        if next_header != if found.version == 4 { IpProtocol::IPV4.0 } else { IpProtocol::IPV6.0 } {
+            return Err(DropReason::VpnMalformed);
+        }
+        let tunnel = self.tunnels.get(association.tunnel).ok_or(DropReason::VpnNoSa)?;
+        if !tunnel.lets_out(found.source, found.destination) {
+            return Err(DropReason::VpnSelector);
+        }
+        if found.ttl <= 1 {
+            return Err(DropReason::TtlExpired);
+        }
+        let class = found.class_behind(arrived.traffic_class).ok_or(DropReason::VpnCongestion)?;
+        inner::pass_on(within, class);
+        packet.disclose(payload.start, found.len, found.version)?;
+        super::count_packet(context, association.tunnel, of_tunnel::PACKETS_IN, found.len);
+        Ok(())
+    }
+
+    /// What becomes of a packet that goes through no tunnel.
+    pub(super) fn other(&self, context: &mut Context<'_>) -> Verdict {
+        context.count(super::counter::OTHERS, 1);
+        match self.others {
+            Others::Pass => Verdict::Forward,
+            Others::Drop => Verdict::Drop(DropReason::VpnOther),
+        }
+    }
+}
+
+fn is_new(association: &Inbound, number: u32, context: &mut Context<'_>) -> bool {
+    let Some(name) = &association.name else { return true };
+    let now_ns = context.now_ns();
+    let is_new = Seen::new(context.meters(METERS), name, now_ns).is_new(number);
+    context.give_back_shared(); // Before what takes long.
+    is_new
+}
+
+fn note(association: &Inbound, number: u32, context: &mut Context<'_>) -> bool {
+    let Some(name) = &association.name else { return true };
+    let now_ns = context.now_ns();
+    let is_new = Seen::new(context.meters(METERS), name, now_ns).note(number);
+    context.give_back_shared();
+    is_new
+}
+
+impl Arrived {
+    /// None if the packet has neither AH nor ESP, as far as its headers are here.
+    fn of(header: &Inner, packet: &[u8]) -> Option<Arrived> {
+        let (protocol, at, is_fragment) = match (header.version, packet) {
+            (4, &[first, _, _, _, _, _, high, low, _, protocol, ..]) => {
+                let fragment = u16::from_be_bytes([high, low]) & 0x3fff != 0;
+                (protocol, usize::from(first & 0xf) * 4, fragment)
+            }
+            _ => behind_extensions(packet)?,
+        };
+        matches!(protocol, AH | ESP).then_some(Arrived {
+            source: header.source,
+            destination: header.destination,
+            traffic_class: header.traffic_class,
+            len: header.len,
+            protocol,
+            at,
+            is_fragment,
+        })
+    }
+
+    /// What AH or ESP says of itself.
+    fn index_and_number(&self, packet: &[u8]) -> Option<(u32, u32)> {
+        let at = if self.protocol == AH { self.at + 4 } else { self.at };
+        let &[a, b, c, d, e, f, g, h] = packet.get(at..self.len)?.first_chunk()?;
+        Some((u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h])))
+    }
+}
+
+/// What stands behind an IPv6 header and its extensions, where it begins, and whether the packet is a fragment; none if that is not
+/// here.
+fn behind_extensions(packet: &[u8]) -> Option<(u8, usize, bool)> {
+    let (mut protocol, mut at, mut is_fragment) = (*packet.get(6)?, 40, false);
+    // A packet with more of them was refused when it came.
+    for _ in 0..parse::EXTENSION_MAX {
+        let is_extension = IpProtocol(protocol).is_ipv6_extension() && protocol != AH;
+        if !is_extension {
+            break;
+        }
+        let &[next, units, high, low] = packet.get(at..)?.first_chunk()?;
+        let is_fragment_header = IpProtocol(protocol) == IpProtocol::FRAGMENT;
+        is_fragment |= is_fragment_header && u16::from_be_bytes([high, low]) & 0xfff9 != 0;
+        at += if is_fragment_header { 8 } else { (usize::from(units) + 1) * 8 };
+        protocol = next;
+    }
+    Some((protocol, at, is_fragment))
+}

@@ -1,0 +1,74 @@
+//! Networks: which addresses are at which end of a tunnel (RFC 4301 4.4.1).
+
+use std::net::IpAddr;
+
+use nf::config::{ConfigError, Located};
+use packet::Addr;
+
+/// Addresses from the first to the last one of a prefix. Those of both IP versions are numbers in one space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Network {
+    first: u128,
+    last: u128,
+}
+
+impl Network {
+    /// Reads `10.0.0.0/8`, `2001:db8::/32`, or an address alone.
+    ///
+    /// # Errors
+    /// It is no prefix, or has bits behind its length.
+    pub fn parse(text: &Located) -> Result<Network, ConfigError> {
+        let error = |message: String| text.error(0..text.len(), message);
+        let wrong = || error(format!("`{}` is no prefix such as `10.0.0.0/8` or `2001:db8::/32`", &**text));
+        let (address, len) = text.split_once('/').map_or((&**text, None), |(a, len)| (a, Some(len)));
+        let address = Addr::from(address.parse::<IpAddr>().map_err(|_| wrong())?);
+        let width: u32 = if address.is_v4() { 32 } else { 128 };
+        let len = len.map_or(Ok(width), str::parse).map_err(|_| wrong())?;
+        if len > width {
+            return Err(wrong());
+        }
+        let host = 1u128.checked_shl(width - len).map_or(u128::MAX, |bit| bit - 1);
+        let first = address.to_u128();
+        if first & host != 0 {
+            return Err(error(format!("`{}` has bits set behind its length", &**text)));
+        }
+        Ok(Network { first, last: first | host })
+    }
+
+    /// Whether the address is in it.
+    #[inline]
+    pub fn contains(&self, addr: Addr) -> bool {
+        (self.first..=self.last).contains(&addr.to_u128())
+    }
+}
+
+/// Which tunnel's other end an address is at. No two tunnels have one address, so the order in which they are written makes no
+/// difference.
+#[derive(Debug, Default)]
+pub struct Routes {
+    /// By the networks' first addresses.
+    routes: Vec<(Network, u16)>,
+}
+
+impl Routes {
+    /// Routes to the networks of tunnels of these numbers.
+    ///
+    /// # Errors
+    /// The two tunnels that an address is at the end of both.
+    pub fn new(mut routes: Vec<(Network, u16)>) -> Result<Routes, (u16, u16)> {
+        routes.sort_unstable();
+        match routes.windows(2).find(|pair| pair[0].0.last >= pair[1].0.first) {
+            Some(pair) => Err((pair[0].1, pair[1].1)),
+            None => Ok(Routes { routes }),
+        }
+    }
+
+    /// The number of the tunnel at whose other end the address is.
+    #[inline]
+    pub fn find(&self, addr: Addr) -> Option<u16> {
+        let number = addr.to_u128();
+        let behind = self.routes.partition_point(|(network, _)| network.first <= number);
+        let (network, tunnel) = self.routes.get(behind.checked_sub(1)?)?;
+        (number <= network.last).then_some(*tunnel)
+    }
+}

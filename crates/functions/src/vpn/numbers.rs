@@ -1,0 +1,203 @@
+//! Numbers that the packets of a security association share, whatever their flows: those that are given to packets that leave, and
+//! which were seen of those that come. They stand among the meters; see decision 21.
+
+use nf::{MeterKey, Meters};
+use packet::Addr;
+
+use super::suite::IV_LEN;
+
+/// How far behind the greatest sequence number seen another may be, to be told from one that comes again (RFC 4303 3.4.3, which
+/// asks for 64 at least).
+pub const REPLAY_WINDOW: u32 = 1_024;
+
+/// Meters of a security association that packets come by: one for the greatest number, the others for the window.
+pub const INBOUND_METERS: u32 = 1 + RING / METER_WORDS;
+
+/// Meters of one that packets leave by.
+pub const OUTBOUND_METERS: u32 = 1;
+
+/// Which security association's: the receiver's address, AH or ESP, and the index (RFC 4301 4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Name {
+    words: [u64; 3],
+}
+
+impl Name {
+    /// Of the association to this receiver. `sends`: this is its sender.
+    pub fn new(receiver: Addr, is_ah: bool, spi: u32, sends: bool) -> Name {
+        let addr = receiver.to_u128();
+        let last = u64::from(spi) | u64::from(is_ah) << 32 | u64::from(sends) << 33;
+        Name { words: [(addr >> 64) as u64, addr as u64, last] }
+    }
+
+    fn meter(&self, number: u32) -> MeterKey {
+        let [a, b, c] = self.words;
+        [a, b, c, u64::from(number)]
+    }
+}
+
+/// What a packet that leaves has to itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// The sequence number.
+    pub number: u32,
+    /// The initialization vector.
+    pub iv: [u8; IV_LEN],
+}
+
+impl Stamp {
+    /// The next one of an association whose numbers begin with `first`; none if they are used up: they do not begin again
+    /// (RFC 4303 3.3.3).
+    ///
+    /// The vector is the time in nanoseconds, or one more than the one before where that is not less. So it does not come again when
+    /// numbers begin anew with the same key, as long as the clock was not put back and there are fewer packets than nanoseconds
+    /// (RFC 4106 3.1 wants nothing else of it).
+    #[inline]
+    pub fn next(meters: &mut Meters, of: &Name, first: u32, now_ns: u64) -> Option<Stamp> {
+        let [given, last_iv, _] = meters.of(&of.meter(0), now_ns, NEVER_NS)?;
+        let number = u32::try_from(u64::from(first) + *given).ok()?;
+        let iv = now_ns.max(*last_iv + 1);
+        (*given, *last_iv) = (*given + 1, iv);
+        Some(Stamp { number, iv: iv.to_be_bytes() })
+    }
+}
+
+/// Which sequence numbers of an association were there.
+///
+/// Bits stand in a ring of words by the numbers themselves, so that the window moves without being shifted (RFC 6479). One word more
+/// than the window has is being filled.
+pub struct Seen<'m> {
+    meters: &'m mut Meters,
+    of: &'m Name,
+    now_ns: u64,
+}
+
+impl<'m> Seen<'m> {
+    /// Those of this association.
+    pub fn new(meters: &'m mut Meters, of: &'m Name, now_ns: u64) -> Seen<'m> {
+        Seen { meters, of, now_ns }
+    }
+
+    /// Whether a packet with this number may be new, and is worth being verified.
+    #[inline]
+    pub fn is_new(&mut self, number: u32) -> bool {
+        self.top_if_new(number).is_some()
+    }
+
+    /// Notes the number of a packet that was verified; false if it was noted since it was asked for.
+    #[inline]
+    pub fn note(&mut self, number: u32) -> bool {
+        self.try_note(number).is_some()
+    }
+
+    /// The greatest number seen, if this one may be new. (Every association has its meters: none is ever missing.)
+    fn top_if_new(&mut self, number: u32) -> Option<u32> {
+        let top = *self.top()? as u32;
+        let is_new = match top.checked_sub(number) {
+            _ if number == 0 => false, // The first one is 1 (RFC 4303 2.2).
+            None => true,
+            Some(behind) => behind < REPLAY_WINDOW && *self.word(number / 64)? & bit(number) == 0,
+        };
+        is_new.then_some(top)
+    }
+
+    fn try_note(&mut self, number: u32) -> Option<()> {
+        let top = self.top_if_new(number)?;
+        if number > top {
+            let begun = (number / 64 - top / 64).min(RING);
+            for behind in 0..begun {
+                *self.word(number / 64 - behind)? = 0;
+            }
+            *self.top()? = number.into();
+        }
+        *self.word(number / 64)? |= bit(number);
+        Some(())
+    }
+
+    fn top(&mut self) -> Option<&mut u64> {
+        Some(&mut self.meter(0)?[0])
+    }
+
+    fn word(&mut self, word: u32) -> Option<&mut u64> {
+        let at = word % RING;
+        Some(&mut self.meter(1 + at / METER_WORDS)?[(at % METER_WORDS) as usize])
+    }
+
+    fn meter(&mut self, number: u32) -> Option<&mut [u64; 3]> {
+        self.meters.of(&self.of.meter(number), self.now_ns, NEVER_NS)
+    }
+}
+
+/// Words of a meter.
+const METER_WORDS: u32 = 3;
+
+/// Words of the ring: those of the window, and what is begun of the next one, in whole meters.
+const RING: u32 = (REPLAY_WINDOW / 64 + 1).next_multiple_of(METER_WORDS);
+
+/// No meter is ever as good as new: a number that was forgotten could come again.
+const NEVER_NS: u64 = u64::MAX;
+
+fn bit(number: u32) -> u64 {
+    1 << (number % 64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn name() -> Name {
+        Name::new(Addr::from_v4_bytes([192, 0, 2, 1]), false, 256, false)
+    }
+
+    fn meters() -> Meters {
+        Meters::new("numbers", (INBOUND_METERS + OUTBOUND_METERS) as usize, 1).unwrap()
+    }
+
+    #[test]
+    fn numbers_end_and_vectors_only_rise() {
+        let (mut meters, of) = (meters(), name());
+        let mut next = |now_ns| Stamp::next(&mut meters, &of, u32::MAX - 2, now_ns);
+        let stamp = |number, iv: u64| Some(Stamp { number, iv: iv.to_be_bytes() });
+        assert_eq!(next(500), stamp(u32::MAX - 2, 500));
+        assert_eq!(next(400), stamp(u32::MAX - 1, 501));
+        assert_eq!(next(502), stamp(u32::MAX, 502));
+        assert_eq!([next(503), next(504)], [None, None]);
+    }
+
+    #[test]
+    fn the_window_has_its_edges_where_it_says() {
+        let (mut meters, of) = (meters(), name());
+        let mut seen = Seen::new(&mut meters, &of, 0);
+        assert!(!seen.note(0), "no packet has it");
+        assert!(seen.note(5_000));
+        let lowest = 5_000 - REPLAY_WINDOW + 1;
+        assert!(seen.note(lowest) && !seen.note(lowest) && !seen.note(lowest - 1));
+        assert!(seen.note(u32::MAX) && !seen.note(u32::MAX) && !seen.is_new(5_001));
+        assert!(seen.note(u32::MAX - REPLAY_WINDOW + 1));
+    }
+
+    proptest! {
+        /// Against a set of all numbers that there were.
+        #[test]
+        fn is_like_a_set(steps in prop::collection::vec((0u32..5, -1_200i64..1_200), 1..400), start in 1u32..5_000) {
+            let (mut meters, of) = (meters(), name());
+            let mut seen = Seen::new(&mut meters, &of, 0);
+            let (mut all, mut top) = (BTreeSet::new(), 0u32);
+            for (kind, step) in steps {
+                let near = i64::from(top.max(start)) + if kind == 0 { step } else { step / 40 };
+                let Ok(number) = u32::try_from(near) else { continue };
+                let expected = number > 0
+                    && !all.contains(&number)
+                    && (number > top || top - number < REPLAY_WINDOW);
+                prop_assert_eq!(seen.is_new(number), expected, "{} of {}", number, top);
+                prop_assert_eq!(seen.note(number), expected);
+                all.insert(number);
+                if expected { top = top.max(number); }
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Packets from inside: into their tunnel, or on, or back with an error (RFC 4301 5.1).
+
+use nf::answer::{self, IcmpError};
+use nf::{Context, PacketView, Verdict};
+use packet::{Addr, DropReason, RewriteError};
+
+use super::inner::{self, Inner};
+use super::numbers::Stamp;
+use super::tunnels::Tunnel;
+use super::{METERS, State, Vpn, counter, of_tunnel};
+
+/// The sender of a flow's packets is told at most once in so many nanoseconds what is wrong with them.
+pub const TELL_INTERVAL_NS: u64 = 100_000_000;
+
+impl Vpn {
+    /// Puts the packet into the tunnel to where it goes, if there is one.
+    pub(super) fn send(
+        &self,
+        packet: &mut PacketView<'_>,
+        state: &mut State,
+        context: &mut Context<'_>,
+    ) -> Verdict {
+        let Some(inner) = Inner::of(packet.outermost()) else {
+            return Verdict::Drop(DropReason::VpnMalformed);
+        };
+        let Some((number, tunnel)) = self.tunnels.between(inner.source, inner.destination) else {
+            return self.other(context);
+        };
+        let version = tunnel.outer.source.version();
+        if tunnel.transform.enclosed_len(inner.len, version) > tunnel.mtu {
+            if inner.dont_fragment {
+                let error = IcmpError::TooBig { mtu: tunnel.inner_mtu as u32 };
+                self.tell(
+                    error,
+                    self.answers_from(&inner).unwrap_or(inner.destination),
+                    packet,
+                    state,
+                    context,
+                );
+            }
+            return Verdict::Drop(DropReason::TooBig);
+        }
+        // RFC 4301 5.1.2.1, note 3.
+        if inner.ttl <= 1 {
+            if let Some(from) = self.answers_from(&inner) {
+                self.tell(IcmpError::TimeExceeded, from, packet, state, context);
+            }
+            return Verdict::Drop(DropReason::TtlExpired);
+        }
+        match enclose(tunnel, &inner, packet, context) {
+            Ok(()) => {
+                super::count_packet(context, number, of_tunnel::PACKETS_OUT, inner.len);
+                Verdict::Forward
+            }
+            Err(reason) => Verdict::Drop(reason),
+        }
+    }
+
+    /// The gateway's address of the packet's version.
+    fn answers_from(&self, inner: &Inner) -> Option<Addr> {
+        if inner.version == 4 { self.gateway4 } else { self.gateway6 }
+    }
+
+    /// Tells the packet's sender what is wrong with it (RFC 1191, RFC 8201; RFC 4301 8.2).
+    #[cold]
+    fn tell(
+        &self,
+        error: IcmpError,
+        from: Addr,
+        packet: &PacketView<'_>,
+        state: &mut State,
+        context: &mut Context<'_>,
+    ) {
+        let now_ns = context.now_ns();
+        if state.told_ns != 0 && now_ns.saturating_sub(state.told_ns) < TELL_INTERVAL_NS {
+            return;
+        }
+        let mut buffer = answer::buffer();
+        if let Ok(message) = answer::icmp_error(packet, error, from, &mut buffer)
+            && context.answer(packet, message).is_ok()
+        {
+            state.told_ns = now_ns.max(1);
+            context.count(counter::ERRORS_SENT, 1);
+        }
+    }
+}
+
+fn enclose(
+    tunnel: &Tunnel,
+    inner: &Inner,
+    packet: &mut PacketView<'_>,
+    context: &mut Context<'_>,
+) -> Result<(), DropReason> {
+    let now_ns = context.now_ns();
+    let stamp = Stamp::next(context.meters(METERS), &tunnel.name, tunnel.first_sequence, now_ns);
+    context.give_back_shared(); // Before what takes long.
+    let stamp = stamp.ok_or(DropReason::VpnExhausted)?;
+    let headers = tunnel.transform.headers(&tunnel.outer, tunnel.spi, stamp, inner);
+    packet.enclose(headers.as_slice(), headers.trailer_len, headers.version).map_err(reason)?;
+    let network = packet.outermost_mut();
+    if let Some(within) = network.get_mut(headers.as_slice().len()..) {
+        inner::pass_on(within, inner.traffic_class);
+    }
+    tunnel.transform.protect(network, inner);
+    Ok(())
+}
+
+/// The drop reason for a packet that could not be enclosed.
+#[cold]
+fn reason(error: RewriteError) -> DropReason {
+    match error {
+        RewriteError::NoHeadroom => DropReason::NoHeadroom,
+        RewriteError::TooBig => DropReason::TooBig,
+        RewriteError::Version | RewriteError::NoHeader => DropReason::VpnMalformed,
+    }
+}

@@ -1,0 +1,251 @@
+//! The tunnels of a gateway and their security associations, as they come of the configuration: by where a packet goes, and by which
+//! association it comes (RFC 4301 4.4).
+
+use std::collections::HashSet;
+
+use nf::config::{ConfigError, Located};
+use packet::Addr;
+
+use super::config::{Config, Protocol, Secret, TunnelConfig};
+use super::frame::{AH, ESP, OVERHEAD_MAX, Outer, Transform};
+use super::networks::{Network, Routes};
+use super::numbers::Name;
+use super::suite::{Gcm, HMAC_KEY_LEN, Hmac128};
+
+/// Tunnels of a gateway at most.
+pub const TUNNELS_MAX: usize = 1_024;
+
+/// Security associations that a tunnel's packets may come by, at most.
+pub const INBOUND_MAX: usize = 4;
+
+/// Networks at one end of a tunnel at most.
+pub const NETWORKS_MAX: usize = 256;
+
+/// The least path MTU of a tunnel: within the longest headers, a packet of IPv6's least MTU (RFC 8200 5).
+pub const MTU_MIN: u16 = 1280 + OVERHEAD_MAX as u16;
+
+/// All tunnels.
+pub struct Tunnels {
+    tunnels: Vec<Tunnel>,
+    routes: Routes,
+    /// By [`Inbound::order`].
+    inbound: Vec<Inbound>,
+    /// The addresses at this end, in order.
+    locals: Vec<Addr>,
+}
+
+/// A tunnel, as seen by packets that leave.
+pub struct Tunnel {
+    /// Its outer headers.
+    pub outer: Outer,
+    /// How packets are protected that leave.
+    pub transform: Transform,
+    /// Their index.
+    pub spi: u32,
+    /// Where their numbers are.
+    pub name: Name,
+    /// The first of these.
+    pub first_sequence: u32,
+    /// The longest IP packet that gets to the other end.
+    pub mtu: usize,
+    /// The longest one that does from within.
+    pub inner_mtu: usize,
+    local_networks: Vec<Network>,
+    remote_networks: Vec<Network>,
+}
+
+/// A security association that packets come by.
+pub struct Inbound {
+    /// The number of its tunnel.
+    pub tunnel: u16,
+    /// How they are protected.
+    pub transform: Transform,
+    /// Where the numbers are that were there; none: they may come again.
+    pub name: Option<Name>,
+    spi: u32,
+    local: Addr,
+    remote: Addr,
+}
+
+impl Tunnels {
+    /// Those of a configuration.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn new(config: &Config) -> Result<Tunnels, ConfigError> {
+        if !(1..=TUNNELS_MAX).contains(&config.tunnels.len()) {
+            let message = format!("a gateway has 1 to {TUNNELS_MAX} tunnels, not {}", config.tunnels.len());
+            return Err(ConfigError::new(message));
+        }
+        let (mut tunnels, mut inbound, mut routes) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut names, mut ciphers, mut outbound) = (HashSet::new(), HashSet::new(), HashSet::new());
+        for (number, config) in (0u16..).zip(&config.tunnels) {
+            let error = |message: String| config.name.error(0..config.name.len(), message);
+            if !names.insert(config.name.as_str()) {
+                return Err(error(format!("two tunnels are called `{}`", &*config.name)));
+            }
+            check(config)?;
+            let keys = config.inbound.iter().map(|sa| &sa.key).chain([&config.outbound.key]);
+            for key in keys.filter(|_| config.protocol == Protocol::Esp) {
+                if !ciphers.insert(key.bytes()?) {
+                    return Err(key.error(SAME_KEY.to_owned()));
+                }
+            }
+            let tunnel = Tunnel::new(config)?;
+            if !outbound.insert((config.remote, config.protocol == Protocol::Ah, tunnel.spi)) {
+                let message = format!("two tunnels send to {} by one index", config.remote);
+                return Err(error(message));
+            }
+            routes.extend(tunnel.remote_networks.iter().map(|&network| (network, number)));
+            inbound.extend(inbound_of(config, number)?);
+            tunnels.push(tunnel);
+        }
+        inbound.sort_unstable_by_key(Inbound::order);
+        if let Some([one, other]) = inbound.array_windows().find(|[a, b]| a.order() == b.order()) {
+            let [a, b] = [one, other].map(|sa| &config.tunnels[usize::from(sa.tunnel)].name);
+            let message = format!("`{}` and `{}` receive by one index at one address", &**a, &**b);
+            return Err(b.error(0..b.len(), message));
+        }
+        let routes = Routes::new(routes).map_err(|(a, b)| {
+            let [a, b] = [a, b].map(|tunnel| &config.tunnels[usize::from(tunnel)].name);
+            let message = format!("remote networks of `{}` and `{}` overlap", &**a, &**b);
+            b.error(0..b.len(), message)
+        })?;
+        let mut locals: Vec<Addr> = inbound.iter().map(|sa| sa.local).collect();
+        locals.sort_unstable();
+        locals.dedup();
+        Ok(Tunnels { tunnels, routes, inbound, locals })
+    }
+
+    /// The tunnel of this number.
+    #[inline]
+    pub fn get(&self, number: u16) -> Option<&Tunnel> {
+        self.tunnels.get(usize::from(number))
+    }
+
+    /// The tunnel between the networks of these addresses here and there, with its number.
+    #[inline]
+    pub fn between(&self, here: Addr, there: Addr) -> Option<(u16, &Tunnel)> {
+        let number = self.routes.find(there)?;
+        let tunnel = self.get(number)?;
+        tunnel.local_networks.iter().any(|network| network.contains(here)).then_some((number, tunnel))
+    }
+
+    /// The association that a packet from `remote` to `local` names; `protocol` is AH or ESP.
+    #[inline]
+    pub fn inbound(&self, local: Addr, remote: Addr, protocol: u8, spi: u32) -> Option<&Inbound> {
+        let at = self.inbound.binary_search_by_key(&(spi, protocol, local), Inbound::order).ok()?;
+        self.inbound.get(at).filter(|sa| sa.remote == remote)
+    }
+
+    /// Whether tunnels end here at this address.
+    #[inline]
+    pub fn end_at(&self, addr: Addr) -> bool {
+        self.locals.binary_search(&addr).is_ok()
+    }
+
+    /// How many associations packets leave by, and come by.
+    pub fn associations(&self) -> (usize, usize) {
+        (self.tunnels.len(), self.inbound.len())
+    }
+}
+
+impl Tunnel {
+    fn new(config: &TunnelConfig) -> Result<Tunnel, ConfigError> {
+        let transform = transform(config.protocol, &config.outbound.key)?;
+        let (source, destination) = (Addr::from(config.local), Addr::from(config.remote));
+        let outer = Outer { source, destination, ttl: config.ttl, dont_fragment: config.df };
+        let mtu = usize::from(config.mtu);
+        let spi = config.outbound.spi.0;
+        Ok(Tunnel {
+            inner_mtu: transform.inner_mtu(mtu, source.version()),
+            name: Name::new(destination, config.protocol == Protocol::Ah, spi, true),
+            first_sequence: config.outbound.first_sequence,
+            local_networks: networks("local_networks", &config.name, &config.local_networks)?,
+            remote_networks: networks("remote_networks", &config.name, &config.remote_networks)?,
+            outer,
+            transform,
+            spi,
+            mtu,
+        })
+    }
+
+    /// Whether a packet between these addresses may come out of it.
+    #[inline]
+    pub fn lets_out(&self, there: Addr, here: Addr) -> bool {
+        let has = |networks: &[Network], addr| networks.iter().any(|network| network.contains(addr));
+        has(&self.remote_networks, there) && has(&self.local_networks, here)
+    }
+}
+
+impl Inbound {
+    fn order(&self) -> (u32, u8, Addr) {
+        (self.spi, self.transform.protocol(), self.local)
+    }
+}
+
+/// RFC 4106 2, 10: a key that has encrypted with a vector never does so again with the same one.
+const SAME_KEY: &str = "another security association has this key and salt: AES-GCM keeps no secrets then";
+
+fn check(config: &TunnelConfig) -> Result<(), ConfigError> {
+    let error = |message: String| Err(config.name.error(0..config.name.len(), message));
+    if config.local.is_ipv4() != config.remote.is_ipv4() {
+        return error("`local` and `remote` are addresses of one IP version".to_owned());
+    }
+    if config.local == config.remote {
+        return error("`local` and `remote` are the same address".to_owned());
+    }
+    if config.mtu < MTU_MIN {
+        return error(format!("`mtu` is at least {MTU_MIN}, not {}", config.mtu));
+    }
+    if config.ttl == 0 {
+        return error("`ttl` is at least 1".to_owned());
+    }
+    if config.outbound.first_sequence == 0 {
+        return error("`first_sequence` is at least 1".to_owned());
+    }
+    if !(1..=INBOUND_MAX).contains(&config.inbound.len()) {
+        let message = format!("a tunnel has 1 to {INBOUND_MAX} `inbound`, not {}", config.inbound.len());
+        return error(message);
+    }
+    Ok(())
+}
+
+fn inbound_of(config: &TunnelConfig, tunnel: u16) -> Result<Vec<Inbound>, ConfigError> {
+    let (local, remote) = (Addr::from(config.local), Addr::from(config.remote));
+    let is_ah = config.protocol == Protocol::Ah;
+    let inbound = config.inbound.iter().map(|sa| {
+        let transform = transform(config.protocol, &sa.key)?;
+        debug_assert_eq!(transform.protocol(), if is_ah { AH } else { ESP });
+        let name = config.anti_replay.then(|| Name::new(local, is_ah, sa.spi.0, false));
+        Ok(Inbound { tunnel, transform, name, spi: sa.spi.0, local, remote })
+    });
+    inbound.collect()
+}
+
+fn transform(protocol: Protocol, key: &Secret) -> Result<Transform, ConfigError> {
+    let bytes = key.bytes()?;
+    let hmac = || {
+        Hmac128::new(&bytes).ok_or_else(|| {
+            key.error(format!("the key of HMAC-SHA-256 has {HMAC_KEY_LEN} bytes, not {}", bytes.len()))
+        })
+    };
+    match protocol {
+        Protocol::Ah => hmac().map(Transform::Ah),
+        Protocol::EspNull => hmac().map(Transform::Null),
+        Protocol::Esp => Gcm::new(&bytes).map(Transform::Gcm).ok_or_else(|| {
+            let len = bytes.len();
+            key.error(format!(
+                "the key of AES-GCM has 16 or 32 bytes and 4 of salt behind them, not {len} in all"
+            ))
+        }),
+    }
+}
+
+fn networks(key: &str, tunnel: &Located, texts: &[Located]) -> Result<Vec<Network>, ConfigError> {
+    if !(1..=NETWORKS_MAX).contains(&texts.len()) {
+        let message = format!("`{key}` has 1 to {NETWORKS_MAX} networks, not {}", texts.len());
+        return Err(tunnel.error(0..tunnel.len(), message));
+    }
+    texts.iter().map(Network::parse).collect()
+}

@@ -1,0 +1,12 @@
+//! The VPN gateway: what goes into a tunnel, what comes out, and what does not.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+
+mod behaviour;
+mod config;
+mod known;
+mod pair;
+mod properties;
+mod tshark;
+
+#[path = "../meter_support/mod.rs"]
+mod meter_support;
