@@ -11,7 +11,9 @@ use proptest::prelude::*;
 use router::Mode;
 
 use support::packets::{fragments, frame, udp, unreachable, v4};
-use support::{Arriving, SEED, Sink, assembly, assembly_of, conversation, counted, play, profile, receive};
+use support::{
+    Arriving, SEED, Sink, assembly, assembly_of, conversation, counted, generated, play, profile, receive,
+};
 
 /// Units as many as there can be for such traffic, which go from hand to hand.
 fn config(mode: Mode, units_max: u16, capacity_bps: u64, copies: u8) -> UnitsConfig {
@@ -122,6 +124,61 @@ fn a_policer() {
 #[test]
 fn a_whitelist() {
     check_all("whitelist.rvl", Payload::Random);
+}
+
+/// The gateway of site 1 or 2 of the traffic's clients and servers.
+fn gateway(site: usize) -> String {
+    let (ends, networks) =
+        (["192.0.2.1", "192.0.2.2"], ["10.0.0.0/8, 2001:db8:c::/48", "198.18.0.0/15, 2001:db8:5::/48"]);
+    let (here, there) = (site - 1, 2 - site);
+    let key = |of: usize| format!("{of:02x}").repeat(20);
+    format!(
+        "Port<0> inside; Port<1> outside; pipelet {{ inside <-> gateway <-> outside; }}\n\
+         VPN gateway {{ gateway4: 10.0.0.1, tunnels: [{{ name: t, local: {}, remote: {}, local_networks: [{}], remote_networks: [{}],\n\
+         outbound: {{ spi: 999, key: \"{}\" }}, inbound: [{{ spi: 999, key: \"{}\" }}] }}] }};",
+        ends[here],
+        ends[there],
+        networks[here],
+        networks[there],
+        key(here),
+        key(there),
+    )
+}
+
+/// Packets into a tunnel, whose numbers all flows share, and out of it. Some of the latter come twice.
+fn through_a_tunnel(packets: u64, rate: f64) -> Vec<Arriving> {
+    let here = profile(Payload::Random, packets, rate, SEED);
+    let mut there = profile(Payload::Random, packets, rate, SEED + 1);
+    let addresses = &mut there.addresses;
+    (addresses.clients_v4, addresses.servers_v4) = (here.addresses.servers_v4, here.addresses.clients_v4);
+    (addresses.clients_v6, addresses.servers_v6) = (here.addresses.servers_v6, here.addresses.clients_v6);
+    let mut frames = generated(&here);
+    let (sent, _) = play(Runner::new(assembly_of("there", &gateway(2)), "there"), &generated(&there));
+    let sent = sent.sent.into_iter().filter(|(port, ..)| *port == 1).enumerate();
+    frames.extend(sent.flat_map(|(number, (port, timestamp_ns, data))| {
+        let times = if number % 9 == 0 { 2 } else { 1 };
+        (0..times).map(move |_| Arriving { timestamp_ns, port, data: data.clone() })
+    }));
+    frames.sort_by_key(|frame| frame.timestamp_ns);
+    frames
+}
+
+#[test]
+fn a_vpn() {
+    for (packets, rate) in [(3_000, 20_000.0), (2_000, 4.0)] {
+        let frames = through_a_tunnel(packets, rate);
+        for mode in MODES {
+            let assemble = || assembly_of("here", &gateway(1));
+            let report = check_assembled("here", assemble, &frames, config(mode, 6, 20_000_000, 0));
+            let counted = |name: &str| {
+                let counters = &report.functions[0].counters;
+                counters.iter().find(|(known, _)| known.ends_with(name)).map_or(0, |(_, count)| *count)
+            };
+            let [out, back, again] = ["packets-out", "packets-in", "replayed"].map(counted);
+            println!("{mode:?}: {out} out, {back} in, {again} again, {:?}", report.drops);
+            assert!(out > packets / 2 && back > packets / 2 && again > packets / 20);
+        }
+    }
 }
 
 #[test]

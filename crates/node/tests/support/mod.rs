@@ -115,6 +115,16 @@ pub fn conversation(name: &str, profile: &Profile) -> Vec<Arriving> {
     frames
 }
 
+/// The frames of a profile, all from inside.
+pub fn generated(profile: &Profile) -> Vec<Arriving> {
+    let mut generator = Generator::new(profile).unwrap();
+    let mut frames = Vec::new();
+    while let Some(frame) = generator.next() {
+        frames.push(Arriving { timestamp_ns: frame.timestamp_ns, port: 0, data: frame.data.to_vec() });
+    }
+    frames
+}
+
 pub fn profile(payload: Payload, packets: u64, rate: f64, seed: u64) -> Profile {
     Profile {
         seed,
