@@ -9,7 +9,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::program::{Course, ProgramId};
 
 /// Events that a rule can have; a walk with more is not made a rule.
-pub(crate) const EVENTS_MAX: usize = 4;
+pub(crate) const EVENTS_MAX: usize = 8;
+
+/// Packets of a kind that was not seen before that walk before one is recorded, beside a flow's first one: what recording takes is lost
+/// for flows that are over by then, and for connections in a phase that is.
+const WALKS_FIRST: u16 = 2;
 
 /// Packets that walk after one of which no rule could be made, before another one is recorded; twice as many the next time, up to
 /// so many times.
@@ -149,7 +153,11 @@ impl Rules {
         let follows = rule.course.program().is_some();
         if rule.stamp != stamp {
             let of_before = rule.stamp as u32 == stamp as u32 && rule.stamp != 0;
-            return if of_before && follows { Course::REVIEW } else { Course::RECORD };
+            if of_before && follows {
+                return Course::REVIEW;
+            }
+            (rule.stamp, rule.course, rule.walks) = (stamp, Course::WALK, WALKS_FIRST);
+            return Course::WALK;
         }
         if follows {
             return Course::REVIEW; // It is watched.
@@ -178,10 +186,17 @@ impl Rules {
         }
     }
 
-    /// The rule is none any more.
+    /// The rule is none any more: the next packet of its kind is recorded.
     pub fn end(&mut self, record: u32, direction: Direction) {
+        let like = self.get(record, direction).map_or(0, |rule| rule.stamp & u64::from(u32::MAX));
+        self.record_next(record, direction, Likeness(like));
+    }
+
+    /// The next packet of this kind is recorded.
+    pub fn record_next(&mut self, record: u32, direction: Direction, like: Likeness) {
+        let stamp = self.common | like.0;
         if let Some(rule) = self.get_mut(record, direction) {
-            rule.stamp = 0;
+            (rule.stamp, rule.course, rule.walks) = (stamp, Course::WALK, 1);
         }
     }
 

@@ -42,11 +42,11 @@ pub(super) struct Begun {
 }
 
 impl Consolidation {
-    /// None if every function has to see every packet.
+    /// None if fewer than two functions take part: of one, the walk is no longer than what a rule would have in its place.
     pub fn new(stages: &[Box<dyn Stage>], layout: &Layout) -> Option<Consolidation> {
         // What streams bring is every packet's own.
         let takes_part = |stage: &dyn Stage| stage.descriptor().consolidates && !stage.descriptor().stream;
-        if !stages.iter().any(|stage| takes_part(&**stage)) {
+        if stages.iter().filter(|stage| takes_part(&***stage)).count() < 2 {
             return None;
         }
         Some(Consolidation {
@@ -122,7 +122,7 @@ impl Chain {
         consolidation.recording = false;
         let transit = &packet.meta().transit;
         let header = self.flows.records.header(transit.flow);
-        consolidation.repeats && !transit.realias && (!self.joining.tags || transit.tags == header.tags)
+        consolidation.repeats && (!self.joining.tags || transit.tags == header.tags)
     }
 
     /// Makes a rule of what was recorded of a packet that is settled, if its flow lives and the packet was what its verdict says.
@@ -153,6 +153,13 @@ impl Chain {
                 self.fast_path.failed += 1;
                 rules.give_up(record, direction, begun.like);
             }
+        }
+    }
+
+    /// A packet that is settled moved its flow, and stands for no other one: the next one like it is recorded.
+    pub(super) fn expect_like(&mut self, begun: &Begun, (record, direction): (u32, Direction)) {
+        if let Some(rules) = &mut self.flows.rules {
+            rules.record_next(record, direction, begun.like);
         }
     }
 

@@ -328,15 +328,19 @@ impl Chain {
         if begins {
             self.start_flow(&packet, run.pool);
         }
-        let begun = self.begin_recording(&packet, run.observer.is_some());
+        let is_observed = run.observer.is_some();
+        // Many flows are over before a rule would be of use: one that begins is not recorded, unless somebody looks.
+        let begun = if begins && !is_observed { None } else { self.begin_recording(&packet, is_observed) };
         let mut verdict = Verdict::Forward;
         let (packets, verdicts) = (std::slice::from_mut(&mut packet), std::slice::from_mut(&mut verdict));
         self.cross(packets, verdicts, Load::by_side(packets, verdicts), None, run);
         let Some(begun) = begun else { return self.settle(packet, verdict, run) };
         let repeats = self.end_recording(&packet);
-        let protocol = packet.meta().protocol;
+        let (protocol, moves) = (packet.meta().protocol, packet.meta().transit.realias);
         let passed = self.settle(packet, verdict, run);
-        if passed == (verdict == Verdict::Forward) {
+        if moves {
+            self.expect_like(&begun, (record, direction));
+        } else if passed == (verdict == Verdict::Forward) {
             self.conclude(&begun, (record, direction), protocol, verdict, repeats);
         }
         passed
