@@ -5,6 +5,7 @@ pub mod http;
 pub mod ids;
 pub mod lb;
 mod lines;
+mod masks;
 pub mod monitor;
 pub mod nat;
 pub mod policer;

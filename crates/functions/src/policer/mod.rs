@@ -17,8 +17,10 @@ use nf::{
     Access, Affinity, Attribute, Context, ControlError, Descriptor, Field, Maturity, MeterKey,
     NetworkFunction, PacketView, Scaling, Setup, Shared, Verdict,
 };
-use packet::{Addr, DropReason, Side};
+use packet::{DropReason, Side};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::masks::Masks;
 
 pub use config::{
     Action, Aware, Config, Direction, Length, METERS_MAX, OVERHEAD_MAX, Per, Rates, Remark, WhenFull,
@@ -136,7 +138,7 @@ impl NetworkFunction for Policer {
             actions: [config.green, config.yellow, config.red],
             passes: [config.green, config.yellow, config.red].map(|action| action == Action::Pass),
             length: config.length,
-            masks: Masks::new(config.prefix4, config.prefix6),
+            masks: Masks::new(config.prefix4, config.prefix6)?,
             per: config.per,
             when_full: config.when_full,
             as_new_ns: rates.marker.full_after_ns(),
@@ -324,12 +326,6 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     if config.overhead > OVERHEAD_MAX {
         return Err(too_large("overhead", OVERHEAD_MAX));
     }
-    if config.prefix4 > 32 {
-        return Err(too_large("prefix4", 32));
-    }
-    if config.prefix6 > 128 {
-        return Err(too_large("prefix6", 128));
-    }
     if config.meters > METERS_MAX {
         return Err(too_large("meters", METERS_MAX.into()));
     }
@@ -337,21 +333,4 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         return Err(ConfigError::new("`meters` has to be above zero"));
     }
     Ok(())
-}
-
-/// Which bits of addresses count.
-struct Masks {
-    v4: u128,
-    v6: u128,
-}
-
-impl Masks {
-    fn new(bits4: u8, bits6: u8) -> Masks {
-        let mask = |bits: u32| u128::MAX.checked_shl(128 - bits).unwrap_or(0);
-        Masks { v4: mask(96 + u32::from(bits4)), v6: mask(bits6.into()) }
-    }
-
-    fn apply(&self, addr: Addr) -> u128 {
-        addr.to_u128() & if addr.is_v4() { self.v4 } else { self.v6 }
-    }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use nf::config::{ConfigError, Nanos, PacketRate};
+use packet::Side;
 
 use super::Flood;
 
@@ -73,6 +74,16 @@ pub enum Others {
     Pass,
     /// They are dropped, but for ICMP errors about what was asked.
     Drop,
+}
+
+impl Protect {
+    /// It as a side of the chain.
+    pub fn side(self) -> Side {
+        match self {
+            Protect::Inside => Side::Inside,
+            Protect::Outside => Side::Outside,
+        }
+    }
 }
 
 impl Default for Config {

@@ -137,10 +137,7 @@ impl NetworkFunction for Whitelist {
         setup.set_capacity(CLIENTS, if records_clients { capacity } else { 1 });
         setup.meters(1);
         Ok(Whitelist {
-            protected: match config.protect {
-                Protect::Inside => Side::Inside,
-                Protect::Outside => Side::Outside,
-            },
+            protected: config.protect.side(),
             records_hosts,
             records_clients,
             by_port: config.strict == Strict::AddressPort,
