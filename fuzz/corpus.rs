@@ -42,7 +42,7 @@ fn main() -> std::io::Result<()> {
         }
         write(&root.join("consolidated").join(name), &seed)?;
     }
-    for function in ["nat", "lb", "firewall", "monitor", "policer", "whitelist", "vpn", "http_function"] {
+    for function in ["nat", "lb", "firewall", "monitor", "policer", "whitelist", "dos", "vpn", "http_function"] {
         for options in [0u8, 1, 12] {
             let mut seed = vec![options];
             for (i, (_, network)) in networks.iter().enumerate() {
@@ -106,7 +106,7 @@ fn main() -> std::io::Result<()> {
 
 /// Chains for the target `consolidated`, by the numbers of its functions.
 const CONSOLIDATED: &[(&str, &[u8])] =
-    &[("real-chain", &[0, 2, 4, 3]), ("strict-nat", &[1]), ("sees-all", &[4, 5, 3]), ("twice", &[2, 2, 6])];
+    &[("real-chain", &[0, 2, 4, 3]), ("strict-nat", &[1]), ("sees-all", &[4, 5, 3]), ("twice", &[2, 2, 6]), ("blocked", &[7, 4, 8])];
 
 /// Mode and targets, units and flows, options.
 const ROUTERS: &[(&str, [u8; 3])] = &[

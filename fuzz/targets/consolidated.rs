@@ -28,7 +28,7 @@ const PACKETS_MAX: usize = 100;
 const START_NS: u64 = 1_700_000_000_000_000_000;
 
 /// Functions, their configurations, and commands for them.
-const FUNCTIONS: [(&str, &str, &[&str]); 7] = [
+const FUNCTIONS: [(&str, &str, &[&str]); 9] = [
     ("nat", r#"{"external": ["198.51.100.7"]}"#, &["drain 198.51.100.7", "resume 198.51.100.7"]),
     (
         "nat",
@@ -49,6 +49,8 @@ const FUNCTIONS: [(&str, &str, &[&str]); 7] = [
     ("monitor", r#"{"active_timeout": "20ms"}"#, &[]),
     ("policer", r#"{"rate": "20kbps", "burst": "2KB"}"#, &["rate 100kbps"]),
     ("whitelist", r#"{"protect": "inside"}"#, &[]),
+    ("dos", r#"{"protect": "outside", "packets": 5, "syns": 1, "connections": 2}"#, &[]),
+    ("dos", r#"{"flow_rate": "3pps", "flow_burst": 2, "alert_every": 0}"#, &[]),
 ];
 
 /// A packet, whether its batch ends with it, and the command that follows: of which function of the chain, and which.

@@ -20,6 +20,8 @@ fn limits_are_those_of_the_code() {
         chain::GROUP_MAX,
         chain::fragments::WAITING_MAX,
         chain::streams::WINDOW_MAX,
+        functions::dos::BURST_MAX,
+        functions::dos::SOURCES_MAX,
         functions::firewall::ANSWERS_PER_S,
         functions::firewall::SOURCES_MAX,
         functions::firewall::SOURCE_ANSWERS_PER_S,

@@ -1,5 +1,6 @@
 //! The built-in network functions.
 
+pub mod dos;
 pub mod firewall;
 pub mod http;
 pub mod ids;
@@ -24,6 +25,7 @@ pub fn registry<C: ConfigSource>() -> Registry<C> {
     registry.add::<monitor::Monitor>(include_str!("monitor/README.md"));
     registry.add::<policer::Policer>(include_str!("policer/README.md"));
     registry.add::<whitelist::Whitelist>(include_str!("whitelist/README.md"));
+    registry.add::<dos::Dos>(include_str!("dos/README.md"));
     registry.add::<ids::Ids>(include_str!("ids/README.md"));
     registry.add::<vpn::Vpn>(include_str!("vpn/README.md"));
     registry.add::<crate::http::Http>(include_str!("http/README.md"));

@@ -1,7 +1,7 @@
 //! Consolidated is the chain: packets that follow rules come out, and leave everything behind, as if they had walked (B4).
 //!
-//! Random chains of all functions, and one of a test's own, on random traffic and on conversations, in batches of any size, with
-//! commands in between: bytes, verdicts, alerts, reports, counters and every flow's state are those of the plain chain.
+//! Random chains of all functions on random traffic and on conversations, in batches of any size, with commands in between: bytes,
+//! verdicts, alerts, reports, counters and every flow's state are those of the plain chain.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "../../chain/tests/support/mod.rs"]
@@ -9,14 +9,10 @@ mod support;
 
 use chain::{Options, WhenFull};
 use io::traffic::{Addresses, Generator, Payload, Prefix, Profile, Rate, Responder};
-use nf::config::ConfigError;
 use nf::record::Header;
-use nf::stage::{Stage, load};
-use nf::{
-    Access, Affinity, Cause, Context, Descriptor, EventCondition, Maturity, NetworkFunction, PacketView,
-    Registry, Scaling, Setup, Shared, StateFunction, Verdict,
-};
-use packet::{DropReason, Side, split_mix};
+use nf::stage::Stage;
+use nf::{Registry, Setup};
+use packet::{Side, split_mix};
 use proptest::prelude::*;
 use support::bench::{Arrival, Bench, Outcome};
 use support::packets::{tcp, udp, v4};
@@ -67,91 +63,26 @@ const FUNCTIONS: &[Function] = &[
     ),
     ("whitelist", r#"{"protect": "inside"}"#, &[]),
     ("http", r#"{"methods": ["GET", "POST"], "anomalies": "alert"}"#, &[]),
-    ("quota", "", &[]),
-    ("quota", "", &[]),
+    ("dos", r#"{"packets": 9}"#, &[]),
+    (
+        "dos",
+        r#"{"protect": "outside", "flow_rate": "50pps", "flow_burst": 4, "syns": 2, "alert_every": "100ms"}"#,
+        &[],
+    ),
+    (
+        "dos",
+        r#"{"packets": 20, "flow_rate": "1pps", "connections": 3, "sources": 2, "when_full": "drop"}"#,
+        &[],
+    ),
+    ("dos", r#"{"protect": "outside", "syns": 1, "connections": 10, "alert_every": 0}"#, &[]),
 ];
-
-/// Lets so many packets of a flow pass, by what a state function counts and an event says: SpeedyBox's DoS preventer.
-struct Quota;
-
-const PACKETS_MAX: u32 = 9;
-const COUNT: StateFunction = StateFunction { id: 3, access: Access::Ignore, reads: &[] };
-const REFUSE: StateFunction = StateFunction { id: 4, access: Access::Ignore, reads: &[] };
-const USED_UP: EventCondition = EventCondition { id: 1, argument: PACKETS_MAX as u64, cause: Cause::Packet };
-
-static QUOTA: Descriptor = Descriptor {
-    name: "quota",
-    aliases: &[],
-    summary: "Lets a few packets of a flow pass.",
-    maturity: Maturity::Experimental,
-    state_version: 1,
-    attributes: &[],
-    reads: &[],
-    writes: &[],
-    payload: Access::Ignore,
-    affinity: Affinity::Flow,
-    scaling: Scaling::Servers,
-    shared: &[Shared::Counter("refused")],
-    map: None,
-    buffers: None,
-    stream: false,
-    keeps_flows: false,
-    recomputes: false,
-    changes_flows: false,
-    consolidates: true,
-    cycles_per_packet: 1,
-};
-
-impl NetworkFunction for Quota {
-    const DESCRIPTOR: &'static Descriptor = &QUOTA;
-    type Config = ();
-    type State = [u32; 2];
-
-    fn new((): (), _: &mut Setup) -> Result<Quota, ConfigError> {
-        Ok(Quota)
-    }
-
-    fn process(
-        &self,
-        packet: &mut PacketView<'_>,
-        state: &mut [u32; 2],
-        context: &mut Context<'_>,
-    ) -> Verdict {
-        if state[0] >= PACKETS_MAX {
-            packet.note_function(REFUSE);
-            context.count(0, 1);
-            return Verdict::Drop(DropReason::PolicerRate);
-        }
-        packet.note_function(COUNT);
-        packet.note_event(USED_UP);
-        state[0] += 1;
-        Verdict::Forward
-    }
-
-    fn state_function(&self, id: u16, _: &PacketView<'_>, state: &mut [u32; 2], context: &mut Context<'_>) {
-        match id {
-            3 => state[0] += 1,
-            _ => context.count(0, 1),
-        }
-    }
-
-    fn event_holds(&self, event: EventCondition, state: &[u32; 2]) -> bool {
-        u64::from(state[0]) >= event.argument
-    }
-}
 
 fn stages(functions: &[Function]) -> Vec<Box<dyn Stage>> {
     let registry: Registry<serde_json::Value> = functions::registry();
-    let make = |&(name, config, _): &Function| match name {
-        "quota" => load::<Quota>((), Setup::new(7, FLOWS)).unwrap(),
-        _ => {
-            let config = serde_json::from_str(config).unwrap();
-            registry
-                .find(name)
-                .unwrap()
-                .make(&config, Setup::new(7, FLOWS))
-                .unwrap_or_else(|e| panic!("{name}: {e}"))
-        }
+    let make = |&(name, config, _): &Function| {
+        let config = serde_json::from_str(config).unwrap();
+        let entry = registry.find(name).unwrap();
+        entry.make(&config, Setup::new(7, FLOWS)).unwrap_or_else(|e| panic!("{name}: {e}"))
     };
     functions.iter().map(make).collect()
 }
@@ -288,6 +219,22 @@ fn most_packets_of_the_real_chain_take_the_fast_path() {
     let traffic = conversations(&real, 5, Payload::Random);
     let followed = check(&real, options(0), &traffic, 5);
     assert!(followed * 2 > traffic.len() as u64, "{followed} of {}", traffic.len());
+}
+
+/// What follows rules blocks flows (B7), and what is dropped then follows rules, too.
+#[test]
+fn flows_that_are_being_blocked_take_the_fast_path() {
+    for limit in [r#""packets": 9"#, r#""flow_rate": "5pps", "flow_burst": 5"#] {
+        let config = format!(r#"{{"protect": "outside", {limit}}}"#);
+        let blocking: &'static str = config.leak();
+        let chain = [FUNCTIONS[0], ("dos", blocking, &[]), FUNCTIONS[7]];
+        let traffic = conversations(&[("monitor", "{}", &[])], 5, Payload::Random);
+        let followed = check(&chain, options(0), &traffic, 5);
+        assert!(followed * 3 > traffic.len() as u64, "{limit}: {followed} of {}", traffic.len());
+        let mut bench = Bench::new(stages(&chain), options(0));
+        traffic.chunks(32).for_each(|batch| bench.batch(batch));
+        assert!(bench.drops().iter().any(|&(reason, count)| reason == "dos-flow" && count > 20));
+    }
 }
 
 /// A flow is moved by a packet that is dropped behind the load balancer, so that its alias stays: what the lost server still sends is

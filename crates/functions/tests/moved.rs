@@ -17,6 +17,11 @@ use packet::{Packet, Pool, Side};
 /// All flows move after so many packets from inside: less than a flow has, and no divisor of anything.
 const MOVE_EVERY: usize = 37;
 
+/// Nothing is shared but counters.
+const DOS: (&str, &str) = (
+    "dos",
+    r#"{"protect": "outside", "packets": 30, "flow_rate": "1pps", "flow_burst": 3, "alert_every": 0}"#,
+);
 const POLICER: (&str, &str) =
     ("policer", r#"{"rate": "100bps", "yellow": {"remark": "af12"}, "burst": "2KB", "excess_burst": "2KB"}"#);
 const HTTP: (&str, &str) = ("http", r#"{"methods": ["GET", "POST"], "anomalies": "alert"}"#);
@@ -155,6 +160,11 @@ fn flows_of_a_firewall() {
 #[test]
 fn flows_of_a_monitor() {
     check(&[MONITOR], Payload::Random);
+}
+
+#[test]
+fn blocked_flows_stay_so() {
+    assert!(check(&[DOS], Payload::Random) > 100);
 }
 
 #[test]

@@ -44,6 +44,9 @@ const WHITELIST: (&str, &str) = (
     "whitelist",
     r#"{"record": ["hosts", "clients"], "services": [5000], "capacity": 8, "alert_above": "1pps", "alert_every": "1ms"}"#,
 );
+/// Tight and loud: flows are blocked, and told of.
+const DOS: (&str, &str) =
+    ("dos", r#"{"packets": 9, "flow_rate": "1pps", "connections": 1, "alert_every": 0}"#);
 
 /// A gateway, and the one at the other end, whose packets it gets.
 fn gateway(protocol: &str, here: u8) -> (&'static str, String) {
@@ -83,7 +86,7 @@ fn ids() -> Vec<Box<dyn Stage>> {
     stages(&[("ids", &config.to_string())])
 }
 
-const CHAINS: [&[(&str, &str)]; 12] = [
+const CHAINS: [&[(&str, &str)]; 14] = [
     &[NAT],
     &[BALANCER],
     &[TUNNEL],
@@ -93,9 +96,11 @@ const CHAINS: [&[(&str, &str)]; 12] = [
     &[POLICER],
     &[SUBSCRIBERS],
     &[WHITELIST],
+    &[DOS],
     &[NAT, BALANCER, MONITOR, FIREWALL],
     &[FIREWALL, MONITOR, NAT, TUNNEL],
     &[SUBSCRIBERS, NAT, WHITELIST, POLICER],
+    &[NAT, DOS, MONITOR],
 ];
 
 fn stages(functions: &[(&str, &str)]) -> Vec<Box<dyn Stage>> {

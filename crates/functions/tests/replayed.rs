@@ -182,6 +182,13 @@ fn packets_of_a_policer() {
 }
 
 #[test]
+fn packets_of_a_preventer_of_denial_of_service() {
+    let config =
+        r#"{"protect": "outside", "packets": 50, "flow_rate": "1pps", "flow_burst": 9, "alert_every": 0}"#;
+    assert!(check(&[("dos", config)]) > 10_000);
+}
+
+#[test]
 fn packets_of_a_load_balancer() {
     assert!(check(&[BALANCER]) > 10_000);
 }
@@ -199,6 +206,8 @@ fn others_cannot_be_replayed() {
         ("http", "{}"),
         ("ids", r#"{"rules": "alert tcp any any -> any any (msg:\"any\"; sid:1;)"}"#),
         ("whitelist", "{}"),
+        ("dos", "{}"),
+        ("dos", r#"{"connections": 9, "alert_every": 0}"#),
         ("firewall", r#"{"rules": "allow out", "default": "reject"}"#),
         ("policer", r#"{"rate": "1Mbps", "per": "source"}"#),
     ];

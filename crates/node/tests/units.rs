@@ -182,6 +182,11 @@ fn a_vpn() {
 }
 
 #[test]
+fn a_preventer_of_denial_of_service() {
+    check_all("dos.rvl", Payload::Random);
+}
+
+#[test]
 fn http() {
     check_all("http.rvl", Payload::Http);
 }

@@ -138,6 +138,12 @@ reasons! {
     WhitelistUnsolicited = "whitelist-unsolicited",
     /// Whitelist: a protocol other than UDP, and the policy says to drop such packets.
     WhitelistProtocol = "whitelist-protocol",
+    /// Denial-of-service preventer: the flow went beyond a limit, and is blocked until it ends.
+    DosFlow = "dos-flow",
+    /// Denial-of-service preventer: the source begins flows faster than it may.
+    DosSource = "dos-source",
+    /// Denial-of-service preventer: all meters of sources are in use, and the policy says to drop what begins a flow without one.
+    DosNoMeter = "dos-no-meter",
     /// Intrusion detection: a rule says to drop it.
     IdsRule = "ids-rule",
     /// Intrusion detection: a rule rejects it, and an answer was sent.

@@ -256,6 +256,11 @@ fn every_capture_through_a_whitelist() {
 }
 
 #[test]
+fn every_capture_through_a_preventer_of_denial_of_service() {
+    each(Kind::Dos);
+}
+
+#[test]
 fn every_capture_through_http() {
     each(Kind::Http);
 }

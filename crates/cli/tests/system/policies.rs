@@ -16,6 +16,7 @@ pub enum Kind {
     Monitor,
     Police,
     Whitelist,
+    Dos,
     Http,
     /// NAT, load balancer, monitor, and a firewall that lets nearly everything pass.
     Chain,
@@ -26,7 +27,7 @@ pub enum Kind {
 impl Kind {
     /// Whether packets leave as they came.
     pub fn changes_nothing(self) -> bool {
-        matches!(self, Kind::Wire | Kind::Firewall | Kind::Monitor | Kind::Whitelist | Kind::Http)
+        matches!(self, Kind::Wire | Kind::Firewall | Kind::Monitor | Kind::Whitelist | Kind::Dos | Kind::Http)
     }
 
     fn line(self) -> &'static str {
@@ -39,9 +40,10 @@ impl Kind {
             Kind::Monitor => "inside <-> m <-> outside",
             Kind::Police => "inside <-> p <-> outside",
             Kind::Whitelist => "inside <-> w <-> outside",
+            Kind::Dos => "inside <-> d <-> outside",
             Kind::Http => "inside <-> h <-> outside",
             Kind::Chain => "inside <-> n <-> l <-> m <-> f <-> outside",
-            Kind::All => "inside <-> p <-> n <-> w <-> f <-> h <-> l <-> m <-> outside",
+            Kind::All => "inside <-> p <-> n <-> w <-> d <-> f <-> h <-> l <-> m <-> outside",
         }
     }
 
@@ -79,6 +81,9 @@ impl Kind {
         }
         if line.contains(" w ") {
             text += "Whitelist w { services: [53, 67, 68, 443], others: pass, alert_above: 1pps };\n";
+        }
+        if line.contains(" d ") {
+            text += "DosPreventer d { flow_rate: 1kpps, packets: 10k, connections: 100, alert_every: 1s };\n";
         }
         text
     }

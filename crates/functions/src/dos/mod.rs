@@ -1,0 +1,263 @@
+//! The preventer of denial of service (E31): no flow, and no source of flows, of the other side takes more than its share of the
+//! protected one.
+//!
+//! A flow that goes beyond a limit is blocked until it ends. That a flow has gone beyond one follows from its state alone, whatever
+//! the time: so a chain that consolidates counts its packets by a state function, and drops them from the moment on at which an event
+//! says so (B7). See the README.
+
+mod alerts;
+mod config;
+mod sources;
+#[cfg(test)]
+mod tests;
+
+use nf::config::ConfigError;
+use nf::{
+    Access, Affinity, Cause, Context, Descriptor, EventCondition, Field, Maturity, NetworkFunction,
+    PacketView, Scaling, Setup, Shared, StateFunction, Verdict,
+};
+use packet::parse::protocol;
+use packet::{Class, DropReason, Side};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+pub use config::{BURST_MAX, Config, SOURCES_MAX};
+
+use alerts::{Alerts, Limit};
+use sources::Sources;
+
+use crate::masks::Masks;
+use crate::policer::marker::{Colour, Levels, Marker, PACKET};
+
+/// The preventer of denial of service.
+pub struct Dos {
+    protected: Side,
+    /// SYNs of a flow before its connection is established; 0: any number.
+    syns: u32,
+    /// Packets of a flow; 0: any number.
+    packets: u64,
+    flow_rate: Option<Marker>,
+    sources: Option<Sources>,
+    alerts: Alerts,
+}
+
+/// What the preventer keeps of each flow: what came from the other side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct State {
+    /// The bucket of the flow's rate, if there is one.
+    levels: Levels,
+    /// Packets that passed, if they are limited.
+    packets: u64,
+    /// SYNs that passed since the connection was last established.
+    syns: u32,
+    /// 1 once a packet came faster than the flow's rate lets it.
+    too_fast: u8,
+    /// 1 once the flow is blocked.
+    blocked: u8,
+    /// 1 once its source was free to begin it.
+    admitted: u8,
+    spare: u8,
+}
+
+/// Numbers of the counters in the descriptor.
+mod counter {
+    /// Flows that were blocked have one for each limit, by its number, from here on.
+    pub const BLOCKED: usize = 0;
+    pub const DROPPED: usize = 3;
+    pub const REFUSED: usize = 4;
+    pub const UNMETERED: usize = 5;
+}
+
+/// The table of sources' meters.
+const SOURCES: usize = 0;
+/// That of the last alerts, one for each limit.
+const ALERTS: usize = 1;
+
+/// The state function that counts a packet that passes.
+const COUNT: StateFunction = StateFunction { id: 1, access: Access::Ignore, reads: &[] };
+/// That counts one of a blocked flow.
+const REFUSE: StateFunction = StateFunction { id: 2, access: Access::Ignore, reads: &[] };
+/// The event that a flow has used up what it may send.
+const USED_UP: EventCondition = EventCondition { id: 1, argument: 0, cause: Cause::Packet };
+
+static DESCRIPTOR: Descriptor = Descriptor {
+    name: "dos",
+    aliases: &["dos-preventer", "DosPreventer", "dos-prevention"],
+    summary: "Blocks flows that flood one side, by rate, number of packets or SYNs, and sources that begin too many",
+    maturity: Maturity::Preview,
+    state_version: 1,
+    attributes: &[],
+    reads: &[Field::SourceAddress, Field::Protocol, Field::TcpFlags, Field::Vlan],
+    writes: &[],
+    payload: Access::Ignore,
+    stream: false,
+    affinity: Affinity::Flow,
+    scaling: Scaling::Servers,
+    shared: &[
+        Shared::Counter("blocked_by_rate"),
+        Shared::Counter("blocked_by_packets"),
+        Shared::Counter("blocked_by_syns"),
+        Shared::Counter("dropped"),
+        Shared::Counter("refused"),
+        Shared::Counter("unmetered"),
+        Shared::Meters("sources"),
+        Shared::Meters("alerts"),
+    ],
+    map: None,
+    buffers: None,
+    keeps_flows: false,
+    recomputes: true,
+    changes_flows: false,
+    consolidates: true,
+    cycles_per_packet: 20,
+};
+
+impl NetworkFunction for Dos {
+    const DESCRIPTOR: &'static Descriptor = &DESCRIPTOR;
+    type Config = Config;
+    type State = State;
+
+    fn new(config: Config, setup: &mut Setup) -> Result<Dos, ConfigError> {
+        config.check()?;
+        let flow_rate = config.checked_flow_rate()?;
+        let room = config.checked_sources()?;
+        let masks = Masks::new(config.prefix4, config.prefix6)?;
+        let rate = config.checked_connections()?;
+        let sources = rate.map(|rate| Sources::new(rate, masks, config.when_full));
+        let alerts = Alerts::new(&config);
+        setup.meters(if sources.is_some() { room } else { 0 });
+        setup.meters(if alerts.silence_ns > 0 { Alerts::KINDS } else { 0 });
+        Ok(Dos {
+            protected: config.protect.side(),
+            syns: config.syns,
+            packets: config.packets,
+            flow_rate,
+            sources,
+            alerts,
+        })
+    }
+
+    // B7, E31
+    #[inline(always)]
+    fn process(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
+        if context.side() == self.protected {
+            return Verdict::Forward;
+        }
+        let opens = self.syns > 0 && is_syn(packet);
+        if state.blocked == 0 {
+            if let Some(limit) = self.limit_reached(state, opens) {
+                self.block(limit, state, context);
+            } else if let Err(reason) = self.admit(packet, state, context) {
+                packet.differs(); // The source's next one may find it free.
+                return Verdict::Drop(reason);
+            }
+        }
+        if state.blocked != 0 {
+            packet.note_function(REFUSE);
+            context.count(counter::DROPPED, 1);
+            return Verdict::Drop(DropReason::DosFlow);
+        }
+        // A SYN ends what was recorded of a flow, and so does another phase: packets that follow a rule have nothing to do here.
+        if opens {
+            state.syns += 1;
+        } else if state.syns > 0 && context.connection().is_established() {
+            state.syns = 0;
+        }
+        if self.counts() {
+            packet.note_function(COUNT);
+            packet.note_event(USED_UP);
+            self.count(state, context.now_ns());
+        }
+        Verdict::Forward
+    }
+
+    #[inline(always)]
+    fn state_function(&self, id: u16, _: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) {
+        if id == COUNT.id {
+            self.count(state, context.now_ns());
+        } else {
+            context.count(counter::DROPPED, 1);
+        }
+    }
+
+    fn event_holds(&self, _: EventCondition, state: &State) -> bool {
+        self.limit_reached(state, false).is_some()
+    }
+
+    /// What sources began, and when alerts were, is known where their packets are.
+    fn recomputes(&self) -> bool {
+        self.sources.is_none() && self.alerts.silence_ns == 0
+    }
+}
+
+impl Dos {
+    /// The limit of its own that the flow has reached, so that its next packet, which is a SYN or is none, is not to pass. That does
+    /// not depend on when it comes.
+    #[inline(always)]
+    fn limit_reached(&self, state: &State, is_syn: bool) -> Option<Limit> {
+        if state.too_fast != 0 {
+            return Some(Limit::Rate);
+        }
+        if self.packets > 0 && state.packets >= self.packets {
+            return Some(Limit::Packets);
+        }
+        (is_syn && state.syns >= self.syns).then_some(Limit::Syns)
+    }
+
+    /// Whether packets have to be counted one by one.
+    #[inline(always)]
+    fn counts(&self) -> bool {
+        self.packets > 0 || self.flow_rate.is_some()
+    }
+
+    /// Counts a packet that passes now.
+    #[inline(always)]
+    fn count(&self, state: &mut State, now_ns: u64) {
+        if self.packets > 0 {
+            state.packets += 1;
+        }
+        if let Some(rate) = &self.flow_rate
+            && rate.colour(&mut state.levels, PACKET, now_ns, Colour::Green) != Colour::Green
+        {
+            state.too_fast = 1;
+        }
+    }
+
+    #[cold]
+    fn block(&self, limit: Limit, state: &mut State, context: &mut Context<'_>) {
+        state.blocked = 1;
+        context.count(counter::BLOCKED + limit as usize - 1, 1);
+        self.alerts.tell(limit, context);
+    }
+
+    /// Whether the source is free to begin the packet's flow, unless it has begun.
+    #[inline(always)]
+    fn admit(
+        &self,
+        packet: &PacketView<'_>,
+        state: &mut State,
+        context: &mut Context<'_>,
+    ) -> Result<(), DropReason> {
+        let Some(sources) = &self.sources else { return Ok(()) };
+        if state.admitted == 0 && context.flow().origin != self.protected {
+            let begun = sources.begin(packet, context);
+            if begun == Err(DropReason::DosSource) {
+                self.alerts.tell(Limit::Connections, context);
+            }
+            begun?;
+            state.admitted = 1;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the packet asks for a connection (RFC 9293 3.5).
+#[inline(always)]
+fn is_syn(packet: &PacketView<'_>) -> bool {
+    const SYN: u8 = 2;
+    const ACK: u8 = 16;
+    let meta = packet.meta();
+    meta.protocol == protocol::TCP
+        && matches!(meta.class, Class::Whole | Class::FirstFragment)
+        && meta.tcp_flags & (SYN | ACK) == SYN
+}

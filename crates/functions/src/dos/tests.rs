@@ -1,0 +1,97 @@
+//! Configurations, and the names of counters.
+
+use nf::NetworkFunction;
+use nf::config::{Nanos, PacketRate};
+
+use super::*;
+use crate::policer::marker::Bucket;
+
+fn make(config: &str) -> Result<Dos, String> {
+    let config: Config = serde_json::from_str(config).map_err(|error| error.to_string())?;
+    Dos::new(config, &mut Setup::new(0, 16)).map_err(|error| error.message)
+}
+
+fn bucket(rate: u64, size: u64) -> Option<Marker> {
+    Some(Marker::SingleRate { committed: Bucket { rate, size: size * PACKET }, excess: 0 })
+}
+
+#[test]
+fn the_default_protects_the_inside_from_syns_alone() {
+    let dos = make("{}").unwrap();
+    assert_eq!((dos.protected, dos.syns, dos.packets), (Side::Inside, 8, 0));
+    assert!(dos.flow_rate.is_none() && dos.sources.is_none() && !dos.counts());
+    assert_eq!(dos.alerts.silence_ns, 10_000_000_000);
+    assert_eq!(make(r#"{"protect": "outside"}"#).unwrap().protected, Side::Outside);
+}
+
+#[test]
+fn bursts_are_a_seconds_worth_unless_said() {
+    for (config, wanted) in [
+        (r#"{"flow_rate": "2kpps"}"#, bucket(2_000, 2_000)),
+        (r#"{"flow_rate": "2kpps", "flow_burst": 3}"#, bucket(2_000, 3)),
+        (r#"{"flow_rate": "1pps"}"#, bucket(1, 1)),
+        (r#"{"flow_rate": "20Gpps"}"#, bucket(20_000_000_000, BURST_MAX)),
+        (r#"{"flow_rate": 18446744073709551615, "flow_burst": 9223372036}"#, bucket(u64::MAX, BURST_MAX)),
+    ] {
+        assert_eq!(make(config).unwrap().flow_rate, wanted, "{config}");
+    }
+    let rate = |config: &str| make(config).unwrap().sources.map(|sources| sources.rate);
+    assert_eq!(rate(r#"{"connections": 100}"#), bucket(100, 100));
+    assert_eq!(rate(r#"{"connections": 100, "connections_burst": 7}"#), bucket(100, 7));
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused() {
+    for (wrong, why) in [
+        (r#"{"syns": 0}"#, "at least one of `syns`, `packets`, `flow_rate` and `connections`"),
+        (r#"{"syns": -1}"#, "-1"),
+        (r#"{"protect": "both"}"#, "unknown variant `both`"),
+        (r#"{"flow_rate": "1Mbps"}"#, "a packet rate"),
+        (r#"{"flow_burst": 5}"#, "`flow_burst` needs `flow_rate` to be above zero"),
+        (r#"{"flow_rate": "1pps", "flow_burst": 0}"#, "`flow_burst` has to be from 1 to 9223372036"),
+        (r#"{"flow_rate": "1pps", "flow_burst": 9223372037}"#, "`flow_burst` has to be from 1 to 9223372036"),
+        (r#"{"connections_burst": 5}"#, "`connections_burst` needs `connections`"),
+        (r#"{"connections": 1, "connections_burst": 0}"#, "`connections_burst` has to be from 1"),
+        (r#"{"prefix4": 33}"#, "`prefix4` is too large: the most is 32"),
+        (r#"{"prefix6": 129}"#, "`prefix6` is too large: the most is 128"),
+        (r#"{"sources": 0}"#, "`sources` has to be from 1 to 16777216"),
+        (r#"{"sources": 16777217}"#, "`sources` has to be from 1 to 16777216"),
+        (r#"{"when_full": "wait"}"#, "unknown variant `wait`"),
+        (r#"{"alert_every": "1kpps"}"#, "a duration"),
+        (r#"{"colour": 1}"#, "unknown field `colour`"),
+    ] {
+        let error = make(wrong).err().unwrap_or_default();
+        assert!(error.contains(why), "{wrong}: {error}");
+    }
+}
+
+#[test]
+fn flows_follow_from_headers_if_nothing_is_shared() {
+    assert!(make(r#"{"alert_every": 0, "flow_rate": "1pps", "packets": 3}"#).unwrap().recomputes());
+    assert!(!make("{}").unwrap().recomputes());
+    assert!(!make(r#"{"alert_every": 0, "connections": 1}"#).unwrap().recomputes());
+}
+
+#[test]
+fn counters_and_tables_stand_where_their_numbers_say() {
+    for (limit, name) in [
+        (Limit::Rate, "blocked_by_rate"),
+        (Limit::Packets, "blocked_by_packets"),
+        (Limit::Syns, "blocked_by_syns"),
+    ] {
+        assert_eq!(DESCRIPTOR.shared[counter::BLOCKED + limit as usize - 1], Shared::Counter(name));
+    }
+    for (number, name) in
+        [(counter::DROPPED, "dropped"), (counter::REFUSED, "refused"), (counter::UNMETERED, "unmetered")]
+    {
+        assert_eq!(DESCRIPTOR.shared[number], Shared::Counter(name));
+    }
+    let meters: Vec<_> =
+        DESCRIPTOR.shared.iter().filter(|shared| matches!(shared, Shared::Meters(_))).collect();
+    assert_eq!(meters, [&Shared::Meters("sources"), &Shared::Meters("alerts")]);
+    assert_eq!((SOURCES, ALERTS), (0, 1));
+    let config = Config { flow_rate: PacketRate(2_000), alert_every: Nanos(0), ..Config::default() };
+    let signatures = Alerts::new(&config).signatures;
+    assert_eq!(&*signatures[Limit::Rate as usize - 1], "DoS: a flow sends more than 2kpps");
+    assert_eq!(&*signatures[Limit::Syns as usize - 1], "DoS: a flow sends more than 8 SYNs");
+}
