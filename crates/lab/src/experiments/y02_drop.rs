@@ -132,7 +132,7 @@ fn measure_all(measured: &mut Rounds, length: Length) -> Result<(), String> {
 }
 
 /// Passes in which flows are let in before they are shut out, and those in which rules are made for that.
-const LET_IN: usize = 4;
+const LET_IN: usize = 8;
 
 /// Passes behind, which are measured.
 const DROPPED: usize = 8;

@@ -125,7 +125,7 @@ fn notes() -> Vec<String> {
         "real time, of processing only; each round begins with new chains. Where it goes is counted in runs of its own, in the processor's cycles, as counting them takes \
          time: around each call of a function for a group of packets",
         "all else: parsing, flows, TCP streams, groups, rules. There are no header actions in this chain: neither function changes a header",
-        "intrusion detection wants TCP streams, and sees every packet: what is consolidated around it is the monitor, which is a state function either way. \
+        "intrusion detection wants TCP streams, and sees every packet: only the monitor could be consolidated around it, and of one function no rules are made. \
          The paper's Snort recorded its inspection as a state function of each flow; here that would take the streams to the rules",
     ]
     .map(str::to_owned)
