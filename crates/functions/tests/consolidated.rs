@@ -204,7 +204,11 @@ fn conversations_through_random_chains() {
         let seed = split_mix(&mut seed);
         let functions = chain_of(seed);
         let payload = if case % 2 == 0 { Payload::Random } else { Payload::Http };
-        let traffic = conversations(&functions, seed, payload);
+        let mut traffic = conversations(&functions, seed, payload);
+        if case % 3 == 0 {
+            // As from a port that both ends are behind.
+            traffic.iter_mut().for_each(|arrival| arrival.side = Side::Inside);
+        }
         followed += check(&functions, options(0), &traffic, seed);
         all += traffic.len() as u64;
     }

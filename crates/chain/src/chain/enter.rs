@@ -128,6 +128,8 @@ impl Chain {
         let until_ns = self.flows.due_ns().min(begin_ns.saturating_add(self.group_span_ns));
         let (mut load, mut course, mut uniform) = (Load::default(), Course::WALK, true);
         let all = self.layout.lines();
+        // Flows that have a packet in the group that walks, by the low bits of their number: those that follow rules are through first.
+        let mut walking = 0u64;
         // The course of the last packet, if its flow's next ones may follow it without more ado, and what they touch.
         let (mut followed, mut lines) = (Course::RECORD, all);
         let most = packets.len().min(GROUP_MAX);
@@ -180,6 +182,11 @@ impl Chain {
                         break;
                     }
                     uniform = false;
+                }
+                if next == Course::WALK {
+                    walking |= 1 << (flow % 64);
+                } else if walking >> (flow % 64) & 1 != 0 {
+                    break;
                 }
                 self.courses[load.packets as usize % GROUP_MAX] = next;
             }
