@@ -291,3 +291,25 @@ fn every_example_runs() {
     }
     assert!(count > 0);
 }
+
+/// What is wrong with a key is said of its tunnel: the text around a place in the policy would be shown.
+#[test]
+fn a_wrong_key_is_not_shown() {
+    let place = Place::new();
+    let short = "00112233445566778899aabbccddeeff";
+    place.write("to.key", short);
+    for key in ["file(\"to.key\")".to_owned(), format!("\"{short}\"")] {
+        place.write(
+            "p.rvl",
+            format!(
+                "Port<0> inside; Port<1> outside;\nVPN v {{ tunnels: [ {{ name: branch, local: 192.0.2.1, remote: 198.51.100.1,\n\
+                 local_networks: [10.1.0.0/16], remote_networks: [10.2.0.0/16],\noutbound: {{ spi: 256,\nkey: {key} }},\n\
+                 inbound: [ {{ spi: 257,\nkey: \"{short}00112233\" }} ] }} ] }};\npipelet {{ inside <-> v <-> outside; }}\n"
+            ),
+        );
+        place.stdout("traffic --write in.pcapng --packets 10");
+        let said = place.refused(1, "run p.rvl --read in.pcapng");
+        assert!(said.contains("not 16 in all") && said.contains("branch"), "{said}");
+        assert!(!said.contains("445566"), "{said}");
+    }
+}

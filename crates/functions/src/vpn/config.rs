@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use nf::config::{ConfigError, Located};
+use nf::config::Located;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
 /// The gateway's configuration.
@@ -166,14 +166,15 @@ impl Visitor<'_> for SpiVisitor {
 /// A key: hexadecimal digits, of which no message tells any.
 #[derive(Clone, serde::Deserialize)]
 #[serde(transparent)]
-pub struct Secret(Located);
+pub struct Secret(String);
 
 impl Secret {
     /// Its bytes.
     ///
     /// # Errors
-    /// It does not consist of pairs of hexadecimal digits, after `0x` if wanted, and of white space.
-    pub fn bytes(&self) -> Result<Vec<u8>, ConfigError> {
+    /// It does not consist of pairs of hexadecimal digits, after `0x` if wanted, and of white space. What is said then has no place of
+    /// its own: whoever shows an error shows the text around it.
+    pub fn bytes(&self) -> Result<Vec<u8>, String> {
         let text = self.0.strip_prefix("0x").unwrap_or(&self.0);
         let digits: Option<Vec<u8>> = text
             .chars()
@@ -182,13 +183,8 @@ impl Secret {
             .collect();
         match digits.as_deref().map(<[u8]>::as_chunks::<2>) {
             Some((pairs, [])) => Ok(pairs.iter().map(|[high, low]| high << 4 | low).collect()),
-            _ => Err(self.error("a key is written as pairs of hexadecimal digits".to_owned())),
+            _ => Err("a key is written as pairs of hexadecimal digits".to_owned()),
         }
-    }
-
-    /// An error about this key.
-    pub fn error(&self, message: String) -> ConfigError {
-        self.0.error(0..self.0.len(), message)
     }
 }
 

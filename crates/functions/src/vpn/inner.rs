@@ -40,7 +40,15 @@ impl Inner {
             6 => Inner::of_v6(packet.first_chunk()?),
             _ => return None,
         };
-        if found.len == if found.version == 4 { 0 } else { V6_LEN } {
+        // A local stack's segment that is not cut yet has no length; nor has a jumbogram, of which a hop-by-hop option tells it (RFC 2675).
+        let is_unsaid = match found.version {
+            4 => found.len == 0,
+            _ => {
+                found.len == V6_LEN
+                    && (packet.get(6) == Some(&0) || packet.len() > V6_LEN + usize::from(u16::MAX))
+            }
+        };
+        if is_unsaid {
             found.len = packet.len().max(LEN_UNSAID);
         }
         Some(found)

@@ -5,9 +5,10 @@ use std::net::IpAddr;
 use nf::config::{ConfigError, Located};
 use packet::Addr;
 
-/// Addresses from the first to the last one of a prefix. Those of both IP versions are numbers in one space.
+/// Addresses from the first to the last one of a prefix, of one IP version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Network {
+    version: u8,
     first: u128,
     last: u128,
 }
@@ -32,13 +33,13 @@ impl Network {
         if first & host != 0 {
             return Err(error(format!("`{}` has bits set behind its length", &**text)));
         }
-        Ok(Network { first, last: first | host })
+        Ok(Network { version: address.version(), first, last: first | host })
     }
 
     /// Whether the address is in it.
     #[inline]
     pub fn contains(&self, addr: Addr) -> bool {
-        (self.first..=self.last).contains(&addr.to_u128())
+        self.version == addr.version() && (self.first..=self.last).contains(&addr.to_u128())
     }
 }
 
@@ -46,7 +47,7 @@ impl Network {
 /// difference.
 #[derive(Debug, Default)]
 pub struct Routes {
-    /// By the networks' first addresses.
+    /// By the networks' versions and first addresses.
     routes: Vec<(Network, u16)>,
 }
 
@@ -57,7 +58,8 @@ impl Routes {
     /// The two tunnels that an address is at the end of both.
     pub fn new(mut routes: Vec<(Network, u16)>) -> Result<Routes, (u16, u16)> {
         routes.sort_unstable();
-        match routes.windows(2).find(|pair| pair[0].0.last >= pair[1].0.first) {
+        let overlap = |a: &Network, b: &Network| a.version == b.version && a.last >= b.first;
+        match routes.windows(2).find(|pair| overlap(&pair[0].0, &pair[1].0)) {
             Some(pair) => Err((pair[0].1, pair[1].1)),
             None => Ok(Routes { routes }),
         }
@@ -66,9 +68,9 @@ impl Routes {
     /// The number of the tunnel at whose other end the address is.
     #[inline]
     pub fn find(&self, addr: Addr) -> Option<u16> {
-        let number = addr.to_u128();
-        let behind = self.routes.partition_point(|(network, _)| network.first <= number);
+        let place = (addr.version(), addr.to_u128());
+        let behind = self.routes.partition_point(|(network, _)| (network.version, network.first) <= place);
         let (network, tunnel) = self.routes.get(behind.checked_sub(1)?)?;
-        (number <= network.last).then_some(*tunnel)
+        network.contains(addr).then_some(*tunnel)
     }
 }

@@ -56,7 +56,7 @@ impl Stamp {
     pub fn next(meters: &mut Meters, of: &Name, first: u32, now_ns: u64) -> Option<Stamp> {
         let [given, last_iv, _] = meters.of(&of.meter(0), now_ns, NEVER_NS)?;
         let number = u32::try_from(u64::from(first) + *given).ok()?;
-        let iv = now_ns.max(*last_iv + 1);
+        let iv = now_ns.max(last_iv.checked_add(1)?);
         (*given, *last_iv) = (*given + 1, iv);
         Some(Stamp { number, iv: iv.to_be_bytes() })
     }
@@ -166,6 +166,14 @@ mod tests {
         assert_eq!(next(400), stamp(u32::MAX - 1, 501));
         assert_eq!(next(502), stamp(u32::MAX, 502));
         assert_eq!([next(503), next(504)], [None, None]);
+    }
+
+    #[test]
+    fn no_vector_is_behind_the_end_of_time() {
+        let (mut meters, of) = (meters(), name());
+        let mut next = |now_ns| Stamp::next(&mut meters, &of, 1, now_ns).map(|stamp| stamp.iv);
+        assert_eq!(next(u64::MAX), Some(u64::MAX.to_be_bytes()));
+        assert_eq!(next(u64::MAX), None);
     }
 
     #[test]

@@ -87,8 +87,8 @@ impl Tunnels {
             check(config)?;
             let keys = config.inbound.iter().map(|sa| &sa.key).chain([&config.outbound.key]);
             for key in keys.filter(|_| config.protocol == Protocol::Esp) {
-                if !ciphers.insert(key.bytes()?) {
-                    return Err(key.error(SAME_KEY.to_owned()));
+                if !ciphers.insert(key.bytes().map_err(error)?) {
+                    return Err(error(SAME_KEY.to_owned()));
                 }
             }
             let tunnel = Tunnel::new(config)?;
@@ -152,7 +152,7 @@ impl Tunnels {
 
 impl Tunnel {
     fn new(config: &TunnelConfig) -> Result<Tunnel, ConfigError> {
-        let transform = transform(config.protocol, &config.outbound.key)?;
+        let transform = transform(config, &config.outbound.key)?;
         let (source, destination) = (Addr::from(config.local), Addr::from(config.remote));
         let outer = Outer { source, destination, ttl: config.ttl, dont_fragment: config.df };
         let mtu = usize::from(config.mtu);
@@ -185,7 +185,8 @@ impl Inbound {
 }
 
 /// RFC 4106 2, 10: a key that has encrypted with a vector never does so again with the same one.
-const SAME_KEY: &str = "another security association has this key and salt: AES-GCM keeps no secrets then";
+const SAME_KEY: &str =
+    "another security association has a key and salt of this one: AES-GCM keeps no secrets then";
 
 fn check(config: &TunnelConfig) -> Result<(), ConfigError> {
     let error = |message: String| Err(config.name.error(0..config.name.len(), message));
@@ -215,7 +216,7 @@ fn inbound_of(config: &TunnelConfig, tunnel: u16) -> Result<Vec<Inbound>, Config
     let (local, remote) = (Addr::from(config.local), Addr::from(config.remote));
     let is_ah = config.protocol == Protocol::Ah;
     let inbound = config.inbound.iter().map(|sa| {
-        let transform = transform(config.protocol, &sa.key)?;
+        let transform = transform(config, &sa.key)?;
         debug_assert_eq!(transform.protocol(), if is_ah { AH } else { ESP });
         let name = config.anti_replay.then(|| Name::new(local, is_ah, sa.spi.0, false));
         Ok(Inbound { tunnel, transform, name, spi: sa.spi.0, local, remote })
@@ -223,19 +224,22 @@ fn inbound_of(config: &TunnelConfig, tunnel: u16) -> Result<Vec<Inbound>, Config
     inbound.collect()
 }
 
-fn transform(protocol: Protocol, key: &Secret) -> Result<Transform, ConfigError> {
-    let bytes = key.bytes()?;
+/// How packets are protected by a key of this tunnel. What is wrong with a key is said of the tunnel's name: what stands around a place in
+/// the policy is shown with it.
+fn transform(config: &TunnelConfig, key: &Secret) -> Result<Transform, ConfigError> {
+    let error = |message: String| config.name.error(0..config.name.len(), message);
+    let bytes = key.bytes().map_err(error)?;
     let hmac = || {
         Hmac128::new(&bytes).ok_or_else(|| {
-            key.error(format!("the key of HMAC-SHA-256 has {HMAC_KEY_LEN} bytes, not {}", bytes.len()))
+            error(format!("the key of HMAC-SHA-256 has {HMAC_KEY_LEN} bytes, not {}", bytes.len()))
         })
     };
-    match protocol {
+    match config.protocol {
         Protocol::Ah => hmac().map(Transform::Ah),
         Protocol::EspNull => hmac().map(Transform::Null),
         Protocol::Esp => Gcm::new(&bytes).map(Transform::Gcm).ok_or_else(|| {
             let len = bytes.len();
-            key.error(format!(
+            error(format!(
                 "the key of AES-GCM has 16 or 32 bytes and 4 of salt behind them, not {len} in all"
             ))
         }),

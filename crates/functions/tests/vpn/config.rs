@@ -69,3 +69,11 @@ fn keys_are_not_shown() {
     let shown = format!("{config:?}");
     assert!(shown.contains("Secret") && !shown.contains("000102"), "{shown}");
 }
+
+#[test]
+fn networks_of_both_versions_are_apart() {
+    let mut all = tunnel("esp", 4, 1);
+    all["remote_networks"] = json!(["0.0.0.0/0", "::/0"]);
+    let config = serde_json::from_value(json!({ "tunnels": [all] })).unwrap();
+    assert!(load::<Vpn>(config, Setup::new(1, 16)).is_ok());
+}
