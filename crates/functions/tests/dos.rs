@@ -105,6 +105,21 @@ fn a_flow_of_syns_is_blocked() {
     assert_eq!(alerts(&bench), [(3, "dos-flow".to_owned())]);
 }
 
+/// What acknowledges in between does not make room for further ones.
+#[test]
+fn syns_of_an_open_connection_count() {
+    let mut bench = bench("dos", &json!({ "syns": 2 }));
+    let (from, to) = (client(1, 9), host(1));
+    assert!(segment(&mut bench, Side::Outside, from, to, SYN));
+    assert!(segment(&mut bench, Side::Inside, to, from, SYN_ACK));
+    assert!(segment(&mut bench, Side::Outside, from, to, ACK));
+    for number in 0..6 {
+        assert_eq!(segment(&mut bench, Side::Outside, from, to, SYN), number < 2, "{number}");
+        assert_eq!(segment(&mut bench, Side::Outside, from, to, ACK), number < 2, "{number}");
+    }
+    assert_eq!(counter(&bench, "blocked_by_syns"), 1);
+}
+
 #[test]
 fn ports_may_be_used_again_and_again() {
     let mut bench = bench("dos", &json!({ "syns": 2 }));

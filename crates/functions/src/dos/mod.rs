@@ -56,7 +56,8 @@ pub struct State {
     blocked: u8,
     /// 1 once its source was free to begin it.
     admitted: u8,
-    spare: u8,
+    /// 1 from a SYN that opens a connection until that is established: one that comes while it is does not begin to count anew.
+    opening: u8,
 }
 
 /// Numbers of the counters in the descriptor.
@@ -158,10 +159,12 @@ impl NetworkFunction for Dos {
             return Verdict::Drop(DropReason::DosFlow);
         }
         // A SYN ends what was recorded of a flow, and so does another phase: packets that follow a rule have nothing to do here.
+        let is_established = context.connection().is_established();
         if opens {
             state.syns += 1;
-        } else if state.syns > 0 && context.connection().is_established() {
-            state.syns = 0;
+            state.opening |= u8::from(!is_established);
+        } else if state.opening != 0 && is_established {
+            (state.syns, state.opening) = (0, 0);
         }
         if self.counts() {
             packet.note_function(COUNT);
