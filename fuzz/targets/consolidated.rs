@@ -27,12 +27,17 @@ const FUNCTIONS_MAX: usize = 4;
 const PACKETS_MAX: usize = 100;
 const START_NS: u64 = 1_700_000_000_000_000_000;
 
-/// Functions, their configurations, and commands for them.
+/// Functions, their configurations, and commands for them. Pools and sets are small: they are set up anew for every input, and are to
+/// run out.
 const FUNCTIONS: [(&str, &str, &[&str]); 9] = [
-    ("nat", r#"{"external": ["198.51.100.7"]}"#, &["drain 198.51.100.7", "resume 198.51.100.7"]),
     (
         "nat",
-        r#"{"external": ["198.51.100.1-198.51.100.2"], "filtering": "address-and-port-dependent"}"#,
+        r#"{"external": ["198.51.100.7"], "ports": "1-1024"}"#,
+        &["drain 198.51.100.7", "resume 198.51.100.7"],
+    ),
+    (
+        "nat",
+        r#"{"external": ["198.51.100.1-198.51.100.2"], "ports": "40-60", "filtering": "address-and-port-dependent"}"#,
         &[],
     ),
     (
@@ -48,7 +53,7 @@ const FUNCTIONS: [(&str, &str, &[&str]); 9] = [
     ),
     ("monitor", r#"{"active_timeout": "20ms"}"#, &[]),
     ("policer", r#"{"rate": "20kbps", "burst": "2KB"}"#, &["rate 100kbps"]),
-    ("whitelist", r#"{"protect": "inside"}"#, &[]),
+    ("whitelist", r#"{"protect": "inside", "capacity": 8}"#, &[]),
     ("dos", r#"{"protect": "outside", "packets": 5, "syns": 1, "connections": 2}"#, &[]),
     ("dos", r#"{"flow_rate": "3pps", "flow_burst": 2, "alert_every": 0}"#, &[]),
 ];
