@@ -100,8 +100,10 @@ pub(crate) enum Step {
     Pass(usize),
     /// Of this function, these state functions run.
     Functions(usize, Batch),
-    /// This function, which cannot be consolidated, processes it.
+    /// This function, which cannot be consolidated or whose doings vary, processes it.
     Process(usize),
+    /// The packet gets this DSCP.
+    SetDscp(u8),
     /// The packet gets its new ends; `known`: those that it has are those that it came with.
     Rewrite {
         /// Whether no function that sees every packet had it before.
@@ -204,17 +206,18 @@ impl Draft {
         let Draft { program, writes, all } = self;
         let mut rewrite_at = None;
         for stage in path {
-            let Some(recording) = recordings.get(stage)? else {
-                if stages[stage].descriptor().writes.iter().any(|&field| moves_ends(field)) {
+            let recording = recordings.get(stage)?.as_ref();
+            if recording.is_some_and(|recording| !recording.repeats()) {
+                return None;
+            }
+            let Some(recording) = recording.filter(|recording| !recording.varies) else {
+                if recording.map_or_else(|| may_set_ends(&*stages[stage]), sets_ends) {
                     return None;
                 }
                 program.steps.push(Step::Process(stage));
                 (program.apart, program.lines) = (true, *all);
                 continue;
             };
-            if !recording.repeats() {
-                return None;
-            }
             program.watched |= recording.events.iter().any(|event| event.cause == Cause::Packet);
             program.steps.push(if recording.functions.is_empty() {
                 Step::Pass(stage)
@@ -230,6 +233,9 @@ impl Draft {
                     HeaderAction::SetEnd(end, to) if !seen_since(program, rewrite_at) => {
                         writes.push((end, to));
                         rewrite_at = Some(program.steps.len());
+                    }
+                    HeaderAction::SetField(Field::Dscp, value) => {
+                        program.steps.push(Step::SetDscp(value as u8))
                     }
                     HeaderAction::Drop(reason) => program.steps.push(Step::Drop(stage, reason)),
                     _ => return None,
@@ -287,14 +293,24 @@ fn seen_since(program: &Program, at: Option<usize>) -> bool {
     at.is_some_and(|at| program.steps[at..].iter().any(|step| matches!(step, Step::Process(_))))
 }
 
-/// Whether a function that writes it changes ends, or where they stand.
-fn moves_ends(field: Field) -> bool {
-    matches!(
-        field,
-        Field::SourceAddress
-            | Field::DestinationAddress
-            | Field::SourcePort
-            | Field::DestinationPort
-            | Field::Encapsulation
-    )
+/// Whether a function of which nothing is recorded may write ends, or move where they stand.
+fn may_set_ends(stage: &dyn Stage) -> bool {
+    let moves = |field: &Field| {
+        matches!(
+            field,
+            Field::SourceAddress
+                | Field::DestinationAddress
+                | Field::SourcePort
+                | Field::DestinationPort
+                | Field::Encapsulation
+        )
+    };
+    stage.descriptor().writes.iter().any(moves)
+}
+
+/// Whether the function whose recording this is wrote ends.
+fn sets_ends(recording: &Recording) -> bool {
+    let sets =
+        |action: &HeaderAction| matches!(action, HeaderAction::SetEnd(..) | HeaderAction::SetEmbeddedEnd(..));
+    recording.actions.iter().any(sets)
 }

@@ -4,14 +4,15 @@
 //! verdicts, alerts, reports, counters and every flow's state are those of the plain chain.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod consolidated_support;
 #[path = "../../chain/tests/support/mod.rs"]
 mod support;
 
 use chain::{Options, WhenFull};
 use io::traffic::{Addresses, Generator, Payload, Prefix, Profile, Rate, Responder};
+use nf::Setup;
 use nf::record::Header;
 use nf::stage::Stage;
-use nf::{Registry, Setup};
 use packet::{Side, split_mix};
 use proptest::prelude::*;
 use support::bench::{Arrival, Bench, Outcome};
@@ -75,10 +76,12 @@ const FUNCTIONS: &[Function] = &[
         &[],
     ),
     ("dos", r#"{"protect": "outside", "syns": 1, "connections": 10, "alert_every": 0}"#, &[]),
+    ("remark", "{}", &[]),
+    ("stamp", "{}", &[]),
 ];
 
 fn stages(functions: &[Function]) -> Vec<Box<dyn Stage>> {
-    let registry: Registry<serde_json::Value> = functions::registry();
+    let registry = consolidated_support::registry();
     let make = |&(name, config, _): &Function| {
         let config = serde_json::from_str(config).unwrap();
         let entry = registry.find(name).unwrap();
@@ -238,6 +241,45 @@ fn flows_that_are_being_blocked_take_the_fast_path() {
         let mut bench = Bench::new(stages(&chain), options(0));
         traffic.chunks(32).for_each(|batch| bench.batch(batch));
         assert!(bench.drops().iter().any(|&(reason, count)| reason == "dos-flow" && count > 20));
+    }
+}
+
+/// Packets that a function wraps, or marks, each in its own way: it sees all of them, and the others of its chain follow rules.
+#[test]
+fn packets_that_a_function_treats_one_by_one_take_the_fast_path() {
+    for varying in [FUNCTIONS[3], ("stamp", "{}", &[])] {
+        let chain = [("monitor", "{}", &[][..]), ("remark", "{}", &[]), varying, FUNCTIONS[4]];
+        let (client, vip) = (v4(10, 0, 0, 1, 1000), v4(192, 0, 2, 1, 53));
+        let packet = |number: u64| Arrival {
+            at_ns: support::traffic::START_NS + number * 1_000_000,
+            side: Side::Inside,
+            network: tcp(client, vip, 0x10, &vec![0; number as usize * 14]),
+        };
+        let traffic: Vec<_> = (0..100).map(packet).collect();
+        let followed = check(&chain, options(0), &traffic, 5);
+        assert!(followed > 50, "{}: {followed}", varying.0);
+    }
+}
+
+/// A function counts the bytes that come to it, however packets are batched and whatever becomes of others of their batch: behind
+/// a tunnel's begin, with the outer header.
+#[test]
+fn bytes_are_counted_as_they_come_to_a_function() {
+    let chain =
+        [FUNCTIONS[3], ("firewall", r#"{"rules": "deny out tcp to any port 99\nallow"}"#, &[]), FUNCTIONS[7]];
+    let at_ns = support::traffic::START_NS;
+    let packet = |port: u16, to: u16| Arrival {
+        at_ns,
+        side: Side::Inside,
+        network: tcp(v4(10, 0, 0, 1, port), v4(192, 0, 2, 1, to), 0x10, b"data"),
+    };
+    let traffic: Vec<_> = (0..64).map(|i| packet(1000 + i % 8, if i % 8 == 3 { 99 } else { 53 })).collect();
+    for of in [1, 7, 64] {
+        let mut bench = Bench::new(stages(&chain), Options { consolidate: false, ..options(0) });
+        traffic.chunks(of).for_each(|batch| bench.batch(batch));
+        let bytes: Vec<_> = bench.chain.stages().iter().map(|stage| stage.counters().bytes).collect();
+        let (len, outer) = (14 + 20 + 20 + 4, 20);
+        assert_eq!(bytes, [64 * len, 64 * (len + outer), 56 * (len + outer)], "in batches of {of}");
     }
 }
 

@@ -50,11 +50,26 @@ pub struct Descriptor {
     ///
     /// Header actions are recorded by themselves. Whatever else it does for each packet (counts, puts, alerts, events, reports,
     /// changes of state, sets, meters, buffers) it must have recorded as state functions, which do it then. A packet that is not
-    /// like the next ones it marks (see [`crate::PacketView::differs`]); flow tags must be those that packets of both directions
+    /// like the next ones it marks (see [`crate::PacketView::differs`]), and packets of flows that are each treated in their own way
+    /// (see [`crate::PacketView::varies`]); flow tags must be those that packets of both directions
     /// have. A function that does not say so, or that wants streams, sees every packet.
     pub consolidates: bool,
     /// Estimated cost in cycles per packet of a known flow, for sizing before anything was measured (E4).
     pub cycles_per_packet: u32,
+}
+
+impl Descriptor {
+    /// Whether packets may be longer or shorter behind the function.
+    pub(crate) const fn resizes(&self) -> bool {
+        let mut i = 0;
+        while i < self.writes.len() {
+            if matches!(self.writes[i], Field::Encapsulation) {
+                return true;
+            }
+            i += 1;
+        }
+        false
+    }
 }
 
 /// How far one may rely on a function.

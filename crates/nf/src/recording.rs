@@ -87,6 +87,8 @@ pub struct Recording {
     pub lost: u32,
     /// The function did to this packet what it will not do to the next ones.
     pub differs: bool,
+    /// What the function does is each packet's own: it is to see all of them, where others follow a rule.
+    pub varies: bool,
     /// Whether it is of no use once the packet differs from others.
     for_rules: bool,
 }
@@ -110,7 +112,7 @@ impl Recording {
         self.actions.clear();
         self.functions.clear();
         self.events.clear();
-        (self.lost, self.differs) = (0, false);
+        (self.lost, self.differs, self.varies) = (0, false, false);
     }
 
     pub(crate) fn action(&mut self, action: HeaderAction) {

@@ -34,8 +34,8 @@ pub struct Group<'a> {
     pub side: Side,
     /// How much they are.
     pub load: Load,
-    /// Set by the stage if it decided otherwise about any of them than to forward it.
-    pub parted: bool,
+    /// Set by the stage if it decided otherwise about any of them than to forward it, or changed the length of one.
+    pub changed: bool,
     /// What the stage's function works with.
     pub env: Env<'a>,
     /// What the packets brought to their flows' streams, for functions that want to know.
@@ -329,6 +329,8 @@ impl<N: NetworkFunction> Loaded<N> {
     const REST_LEN: usize = Self::MAP.len_bytes() + Self::BUFFERS.numbers_len();
     /// Bytes that it takes in a flow's record.
     const LEN: usize = Self::STATE_LEN + Self::REST_LEN.next_multiple_of(8);
+    /// Whether packets may be longer or shorter behind it.
+    const RESIZES: bool = N::DESCRIPTOR.resizes();
 
     /// Calls `then` with the function, the flow's state and a context; none if the record is not what the layout says, which
     /// `place` and the record's length rule out.
@@ -379,13 +381,14 @@ impl<N: NetworkFunction> Loaded<N> {
         mut recording: Option<&mut Recording>,
         call: C,
     ) {
-        let Group { packets, verdicts, side, parted, env, deliveries, .. } = group;
+        let Group { packets, verdicts, side, changed, env, deliveries, .. } = group;
         // If the records are not what the layout says, as `with_flow` has it, no packet finds its state.
         let mut states = self.state.and_then(|part| env.records.states_mut(part));
         for (number, (packet, verdict)) in packets.iter_mut().zip(verdicts.iter_mut()).enumerate() {
             if *verdict != Verdict::Forward || packet.meta().transit.side != *side {
                 continue;
             }
+            let len = packet.len();
             let of_flow = states.as_mut().and_then(|states| states.at(packet.meta().transit.flow));
             let of_flow =
                 of_flow.and_then(|(header, state, rest)| Some((header, state, Self::map_of(rest)?)));
@@ -414,9 +417,12 @@ impl<N: NetworkFunction> Loaded<N> {
                 }
                 None => Verdict::Drop(DropReason::Internal),
             };
+            if Self::RESIZES && packet.len() != len {
+                *changed = true;
+            }
             if decided != Verdict::Forward {
                 *verdict = decided;
-                *parted = true;
+                *changed = true;
                 if let Verdict::Drop(reason) = decided {
                     self.counters.drops += 1;
                     if let Some(recording) = &mut recording {

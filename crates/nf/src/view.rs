@@ -215,6 +215,15 @@ impl<'a> PacketView<'a> {
         }
     }
 
+    /// Says that what is done to the flow's packets is each packet's own, such as headers that say its length: in a rule that stands
+    /// for the walk, the function sees every packet, in its place. It must not set their ends.
+    #[inline]
+    pub fn varies(&mut self) {
+        if let Some(recording) = &mut self.recording {
+            recording.varies = true;
+        }
+    }
+
     #[inline(always)]
     fn note(&mut self, action: impl FnOnce() -> HeaderAction) {
         if let Some(recording) = self.recording.as_mut().filter(|recording| recording.wants_actions()) {

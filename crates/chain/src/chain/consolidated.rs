@@ -205,13 +205,13 @@ impl Chain {
         Some(std::mem::take(&mut packet.meta_mut().transit.keep_ms))
     }
 
-    /// The function at `stage` is done with it. What those want that see every packet they will say of every packet.
+    /// The function at `stage` is done with it. What those want that are to see every packet they will say of every packet.
     pub(super) fn end_wishes(&mut self, stage: usize, packets: &mut [Packet], before_ms: u32) {
         let (Some(consolidation), Some(packet)) = (&mut self.consolidation, packets.first_mut()) else {
             return;
         };
         let keep_ms = &mut packet.meta_mut().transit.keep_ms;
-        if consolidation.recordings[stage].is_some() {
+        if consolidation.recordings[stage].as_ref().is_some_and(|recording| !recording.varies) {
             consolidation.keep_ms = consolidation.keep_ms.max(*keep_ms);
         }
         *keep_ms = before_ms.max(*keep_ms);
@@ -261,7 +261,7 @@ impl Chain {
                     verdicts,
                     side,
                     load,
-                    parted: false,
+                    changed: false,
                     env,
                     deliveries: nf::stream::Deliveries::default(),
                     recording: None,
@@ -271,6 +271,11 @@ impl Chain {
                 self.answer_all(made, packets, run);
             }
             Step::Process(stage) => self.take_through(stage, crossing, packets, verdicts, run),
+            Step::SetDscp(dscp) => {
+                let forwarded =
+                    packets.iter_mut().zip(verdicts.iter()).filter(|of| *of.1 == Verdict::Forward);
+                forwarded.for_each(|(packet, _)| packet.set_dscp(dscp));
+            }
             Step::Rewrite { known } => {
                 let Some(rules) = &self.flows.rules else { return };
                 for (packet, verdict) in packets.iter_mut().zip(verdicts.iter_mut()) {

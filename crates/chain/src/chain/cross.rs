@@ -168,7 +168,7 @@ impl Chain {
     }
 
     /// Runs one function over those of the packets that entered by `side`, which are `load`, and sends what it made back;
-    /// whether it forwarded them all. `assembled`: whether what they brought to streams is at hand.
+    /// whether it forwarded them all as long as they were. `assembled`: whether what they brought to streams is at hand.
     #[allow(clippy::too_many_arguments, reason = "a struct of them would be built for this call alone")]
     fn run_stage(
         &mut self,
@@ -197,7 +197,7 @@ impl Chain {
             verdicts,
             side,
             load,
-            parted: false,
+            changed: false,
             env: Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: run.pool },
             deliveries: self
                 .subscribed
@@ -211,7 +211,7 @@ impl Chain {
             false => self.stages[stage].process(&mut group),
             true => self.stages[stage].replay(&mut group),
         }
-        let parted = group.parted;
+        let changed = group.changed;
         self.count_cycles(stage, started);
         if let Some(before_ms) = wishes_ms {
             self.end_wishes(stage, packets, before_ms);
@@ -221,7 +221,7 @@ impl Chain {
             observer.after(stage, &packets[0], verdicts[0], recorded.map_or(observed, |recorded| recorded));
         }
         self.answer_all(made, packets, run);
-        !parted
+        !changed
     }
 
     /// Sends the packets that a function made, from this number on, in answer to some of `packets`.

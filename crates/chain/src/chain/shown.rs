@@ -25,6 +25,8 @@ pub enum RuleStep {
     Functions(usize, Vec<u16>),
     /// The function sees every packet: it processes it.
     Process(usize),
+    /// The packet gets this DSCP.
+    SetDscp(u8),
     /// The packet gets these ends, and both checksums what that adds to them.
     SetEnds(Vec<(End, Endpoint)>),
     /// The function, which has counted it, drops it.
@@ -48,6 +50,7 @@ impl Chain {
                 RuleStep::Functions(stage, functions.as_slice().to_vec())
             }
             Step::Process(stage) => RuleStep::Process(stage),
+            Step::SetDscp(dscp) => RuleStep::SetDscp(dscp),
             Step::Rewrite { .. } => RuleStep::SetEnds(rule.ends.writes().collect()),
             Step::Drop(stage, reason) => RuleStep::Drop(stage, reason),
         });

@@ -23,6 +23,8 @@ enum StepStory {
     StateFunctions { function: String, ids: Vec<u16> },
     /// The function sees every packet.
     Process { function: String },
+    /// The DSCP is written.
+    SetDscp { dscp: u8 },
     /// Ends are written.
     SetEnds {
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,6 +55,7 @@ impl RuleStory {
                 StepStory::StateFunctions { function: name(stage), ids: ids.clone() }
             }
             RuleStep::Process(stage) => StepStory::Process { function: name(stage) },
+            RuleStep::SetDscp(dscp) => StepStory::SetDscp { dscp },
             RuleStep::SetEnds(ref writes) => {
                 let to = |end: End| writes.iter().find(|write| write.0 == end).map(|(_, to)| to.to_string());
                 StepStory::SetEnds { source: to(End::Source), destination: to(End::Destination) }
@@ -94,6 +97,7 @@ impl fmt::Display for StepStory {
                 write!(f, "{function}: state function {}", ids.join(", "))
             }
             StepStory::Process { function } => write!(f, "{function}: sees every packet"),
+            StepStory::SetDscp { dscp } => write!(f, "set DSCP to {dscp}"),
             StepStory::SetEnds { source, destination } => {
                 let ends = [("source", source), ("destination", destination)];
                 let set = ends.iter().filter_map(|(end, to)| Some(format!("set {end} to {}", to.as_ref()?)));

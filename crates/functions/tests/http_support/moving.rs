@@ -71,7 +71,7 @@ where
             verdicts: &mut [Verdict::Forward],
             side: segment.side,
             load: Load::default(),
-            parted: false,
+            changed: false,
             env: Env { records: &mut unit.records, effects: &mut effects, buffers: &mut pool },
             deliveries: reassembler.deliveries(),
             recording: None,
