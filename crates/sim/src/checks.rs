@@ -199,6 +199,8 @@ impl Checks {
         };
         let processed = self.fate(flow, clock, |account| {
             if let Some(spreads) = &mut spreads {
+                // Those before count, even if no packet has been processed since.
+                spreads.fold_up_to(clock, &mut account.last, &mut account.state);
                 if spreads.has(clock) {
                     let done = spreads.processed(unit, clock, done.before, account.state);
                     return done.map_err(|wrong| match wrong {
@@ -206,7 +208,6 @@ impl Checks {
                         Wrong::State => Violation::WrongState { flow, clock, last: clock - 1, unit },
                     });
                 }
-                spreads.fold_up_to(clock, &mut account.last, &mut account.state);
             }
             let last = account.last;
             if clock <= last {
@@ -403,6 +404,30 @@ mod tests {
             same_twice.finish([(FLOW, state)].into_iter()),
             Err(Violation::Unaccounted { packets: 0, .. })
         ));
+    }
+
+    /// Packets 2 and 3, and behind packet 4 packet 5, are of epochs in which several units have the flow.
+    #[test]
+    fn epochs_of_several_units_follow_each_other_without_a_packet_between() {
+        let lost_between = || {
+            let mut checks = Checks::default();
+            checks.stamped(FLOW, 1);
+            (2..=3).for_each(|clock| checks.stamped_spread(FLOW, clock, 1));
+            checks.stamped(FLOW, 4);
+            checks.stamped_spread(FLOW, 5, 4);
+            checks.processed(UNIT, &done(1, 0)).unwrap();
+            (2..=4).for_each(|clock| checks.lost(FLOW, clock).unwrap());
+            checks
+        };
+        let with = |clocks: &[u64]| clocks.iter().fold(0, |state, &clock| fold(state, clock));
+        // What was lost while several had it counts, and packet 4 does not.
+        let mut right = lost_between();
+        right.processed(UNIT, &done(5, with(&[1, 2, 3]))).unwrap();
+        right.finish([(FLOW, with(&[1, 2, 3, 5]))].into_iter()).unwrap();
+        for wrong in [&[1][..], &[1, 2], &[1, 2, 3, 4]] {
+            let processed = lost_between().processed(UNIT, &done(5, with(wrong)));
+            assert!(matches!(processed, Err(Violation::WrongState { clock: 5, .. })), "{wrong:?}");
+        }
     }
 
     #[test]

@@ -88,6 +88,44 @@ fn without_an_elephant_nothing_is_spread() {
     assert_eq!(mice("[router]\nspread = {}"), mice(""));
 }
 
+/// Units wait for states that come late, and drop all that they cannot hold: between the first epoch in which the flow is spread, of which
+/// no packet is processed, and the next none is either.
+#[test]
+fn what_was_lost_while_a_flow_was_spread_counts_when_it_is_spread_again() {
+    let report = run(
+        r#"
+        [workload.steady]
+        rate = "325Mbps"
+        flows = 20
+        spacing = "poisson"
+        elephant = [["8ms", "3582Mbps"], ["9ms", "300Mbps"]]
+        until = "80ms"
+        [router]
+        idle = "5ms"
+        follow_at = 0.8
+        [router.spread]
+        units_max = 2
+        repeats = 0
+        history_max = 22
+        begin_at = 0.3
+        end_at = 0.05
+        window = "3920us"
+        [units]
+        count = "5..7"
+        order = "641us"
+        held_per_flow_max = 16
+        [links]
+        router_to_unit = { loss = 0.031731502033423474, reorder = 0.11089770085346964, jitter = "20us" }
+        messages = { loss = 0.004546486448701908, late = 0.363883609049953, late_by = "19430us" }
+        [run]
+        time = "120ms"
+        patience = "60s"
+        "#,
+        6728200485182326777,
+    );
+    assert!(report.spread.is_some_and(|spread| spread.times > 1));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
