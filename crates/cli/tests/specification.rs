@@ -105,6 +105,7 @@ fn limits_are_those_of_the_code() {
         unit::SLOTS_MAX,
         unit::TENURES_MAX,
         unit::BEGUN_MAX,
+        unit::TOLD_MAX,
         unit::PAST_MAX,
         unit::AGAIN_DOUBLINGS,
     ];

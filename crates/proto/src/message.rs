@@ -3,7 +3,7 @@
 use crate::{Delta, Epoch, FlowId, Header, Targets, UnitId, Version, Watermark};
 
 /// A flow's state on its way, as bytes (S19).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FlowRecord {
     /// Which of the flow's packets it covers.
     pub watermark: Watermark,

@@ -126,6 +126,42 @@ fn what_was_lost_while_a_flow_was_spread_counts_when_it_is_spread_again() {
     assert!(report.spread.is_some_and(|spread| spread.times > 1));
 }
 
+/// Units cannot hold all that comes while they wait for states: headers are missing then, and when they ask for a state that makes up for
+/// them the anchor has gone on. What is still on its way to them when they give up has not come too late.
+#[test]
+fn what_helpers_have_given_up_has_lapsed() {
+    let report = run(
+        r#"
+        [workload.steady]
+        rate = "1480Mbps"
+        flows = 20
+        spacing = "poisson"
+        elephant = [["8ms", "4006Mbps"], ["9ms", "4129Mbps"]]
+        until = "80ms"
+        [router]
+        idle = "5ms"
+        follow_at = 0.8
+        [router.spread]
+        units_max = 9
+        history_max = 60
+        begin_at = 0.3
+        end_at = 0.05
+        window = "4461us"
+        [units]
+        count = "4..8"
+        order = "91us"
+        [links]
+        router_to_unit = { jitter = "20us" }
+        messages = { late = 0.1935237817835292, late_by = "839us" }
+        [run]
+        time = "120ms"
+        patience = "60s"
+        "#,
+        727889100303335949,
+    );
+    assert!(report.drops.keys().copied().eq(["held-full", "lapsed"]), "{:?}", report.drops);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 

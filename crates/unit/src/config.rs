@@ -18,6 +18,10 @@ pub const PAST_MAX: usize = 1 << 16;
 /// helpers at once. The oldest are forgotten and counted; who has not got it then gets a later one.
 pub const BEGUN_MAX: usize = TARGETS_MAX;
 
+/// The most headers that an anchor keeps of those that it was told and its state does not cover, of one flow: they wait for that state. The
+/// oldest are forgotten and counted; the state is then without what their packets did.
+pub const TOLD_MAX: usize = 1 << 16;
+
 /// So many times [`order_ns`](Config::order_ns) after a flow was released its state is sent to the new owner unasked, if
 /// nothing has been heard from there: all that told it of the flow may have been lost.
 pub const OFFER_AFTER_ORDERS: u64 = 8;
@@ -59,6 +63,11 @@ impl Config {
     /// How long to wait after something was said once, and so many times more.
     pub(crate) fn again_ns(&self, times: u32) -> u64 {
         self.pull_again_ns.saturating_mul(1 << times.min(AGAIN_DOUBLINGS))
+    }
+
+    /// How long something is said again and again: after that nobody waits for what was to follow.
+    pub(crate) fn patience_ns(&self) -> u64 {
+        self.again_ns(AGAIN_DOUBLINGS).saturating_mul(2)
     }
 
     /// The defaults, for this unit.

@@ -60,6 +60,8 @@ pub(crate) struct Flow<P> {
     over_since_ns: Option<u64>,
     /// The epoch whose state ended here.
     ended: Option<Epoch>,
+    /// The last epoch that was given up while the router still sent packets of it.
+    given_up: Option<Epoch>,
 }
 
 /// Cache lines of a flow that are brought ahead: what most packets need, and what the first one of a flowlet does.
@@ -107,6 +109,7 @@ impl<P> Flow<P> {
             asked: None,
             over_since_ns,
             ended: None,
+            given_up: None,
             is_calm: false,
         }
     }
@@ -131,6 +134,11 @@ impl<P> Flow<P> {
     /// The epoch whose state ended here, if it did.
     pub fn ended(&self) -> Option<Epoch> {
         self.ended
+    }
+
+    /// The last epoch that was given up while the router still sent packets of it, if one was.
+    pub fn given_up(&self) -> Option<Epoch> {
+        self.given_up
     }
 
     /// Whether no state is here.
@@ -185,12 +193,18 @@ impl<P> Flow<P> {
         if self.state.is_some() || self.is_over() || self.held.len() >= config.held_per_flow_max {
             return None;
         }
+        if self.is_spread(stamp.epoch) {
+            return None;
+        }
         let tenure = self.find(stamp.epoch).filter(|tenure| tenure.start != Start::Unknown)?;
         (tenure.may_have(stamp.clock) && !self.held.has(stamp.clock)).then_some(&mut self.held)
     }
 
-    /// A packet of an epoch that is this unit's.
+    /// A packet of an epoch that is this unit's alone.
     pub fn packet<E: Engine<Packet = P>>(&mut self, stamp: Stamp, packet: P, cx: &mut Context<'_, E>) {
+        if self.is_spread(stamp.epoch) {
+            return cx.drop(Dropped::Refused, stamp, packet); // Nobody knows what the others had before it.
+        }
         if self.state.is_none_or(|state| state.epoch != stamp.epoch) {
             if self.is_past(stamp.epoch) {
                 return cx.drop(Dropped::Old, stamp, packet);
@@ -341,7 +355,7 @@ impl<P> Flow<P> {
         {
             self.asked = Some(Asked { epoch, at_ns: cx.now_ns, times: 0 });
         }
-        self.due_ns(cx)
+        self.due_ns(cx).min(self.begun_until_ns(cx).unwrap_or(NEVER_NS))
     }
 
     fn due_ns<E: Engine<Packet = P>>(&self, cx: &Context<'_, E>) -> u64 {
@@ -368,6 +382,9 @@ impl<P> Flow<P> {
     pub fn advance<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
         self.pump(cx);
         let is_due = |ns: Option<u64>| ns.is_some_and(|ns| ns <= cx.now_ns);
+        if is_due(self.begun_until_ns(cx)) {
+            self.begun = Vec::new();
+        }
         if is_due(self.end_given_up_ns(cx)) {
             cx.counters.ends_given_up += 1;
             self.tenures.clear();
@@ -386,8 +403,9 @@ impl<P> Flow<P> {
 
 impl<P: Hash> Hash for Flow<P> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.id, &self.tenures, self.state, &self.held, &self.spreads).hash(state);
+        (self.id, &self.tenures, self.state, &self.held, &self.spreads, &self.begun).hash(state);
         (self.targets.is_all(), self.targets.units()).hash(state);
         (self.seen_ns, self.copied, self.proposed_ns, self.asked, self.over_since_ns).hash(state);
+        (self.ended, self.given_up).hash(state);
     }
 }

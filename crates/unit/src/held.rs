@@ -79,6 +79,11 @@ impl<P> Held<P> {
         self.take_if(|first| first.stamp.clock <= clock)
     }
 
+    /// Takes out the first one if it is of this epoch, and nothing is known of packets that other units have.
+    pub fn take_plain(&mut self, epoch: Epoch) -> Option<Waiting<P>> {
+        self.take_if(|first| first.stamp.epoch == epoch && first.history.is_none())
+    }
+
     /// Takes out the first one if it is of an epoch before this.
     pub fn take_before(&mut self, epoch: Epoch) -> Option<Waiting<P>> {
         self.take_if(|first| first.stamp.epoch < epoch)

@@ -39,7 +39,9 @@ mod tenure;
 mod timers;
 mod unit;
 
-pub use config::{AGAIN_DOUBLINGS, BEGUN_MAX, Config, OFFER_AFTER_ORDERS, PAST_MAX, SLOTS_MAX, TENURES_MAX};
+pub use config::{
+    AGAIN_DOUBLINGS, BEGUN_MAX, Config, OFFER_AFTER_ORDERS, PAST_MAX, SLOTS_MAX, TENURES_MAX, TOLD_MAX,
+};
 pub use counters::Counters;
 pub use engine::{Engine, Unreadable, Unreplayable};
 pub use outbox::{Dropped, Outbox};

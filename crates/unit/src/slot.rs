@@ -24,6 +24,8 @@ pub(crate) struct Slot<P> {
     is_over: bool,
     /// The last epoch whose state was here and is not any more.
     done: Epoch,
+    /// The last epoch that was given up here while the router still sent packets of it.
+    given_up: Epoch,
     /// The tombstone: where the flow went when it last went away from here. It stays as long as the flow, so that nothing
     /// that comes late can begin it anew (DESIGN 3.3).
     gone: Option<Gone>,
@@ -58,7 +60,16 @@ const _: () = assert!(size_of::<Slot<()>>() == 64);
 
 impl<P> Default for Slot<P> {
     fn default() -> Slot<P> {
-        Slot { generation: 0, is_over: false, done: 0, gone: None, flow: None, armed_ns: NEVER_NS, copy: 0 }
+        Slot {
+            generation: 0,
+            is_over: false,
+            done: 0,
+            given_up: 0,
+            gone: None,
+            flow: None,
+            armed_ns: NEVER_NS,
+            copy: 0,
+        }
     }
 }
 
@@ -180,7 +191,8 @@ impl<P> Slot<P> {
             return cx.drop(Dropped::Ended, stamp, packet);
         }
         if self.has_left(stamp.epoch) {
-            return cx.drop(Dropped::Old, stamp, packet);
+            let has_lapsed = stamp.epoch == self.given_up;
+            return cx.drop(if has_lapsed { Dropped::Lapsed } else { Dropped::Old }, stamp, packet);
         }
         self.flow(stamp.flow, cx).spread_packet(stamp, history, packet, cx);
     }
@@ -449,6 +461,7 @@ impl<P> Slot<P> {
     pub fn settle<E: Engine<Packet = P>>(&mut self, cx: &Context<'_, E>) -> u64 {
         if let Some(flow) = self.flow.take_if(|flow| flow.is_done()) {
             self.done = self.done.max(flow.ended().unwrap_or(0));
+            self.given_up = self.given_up.max(flow.given_up().unwrap_or(0));
         }
         self.flow.as_mut().map_or(NEVER_NS, |flow| flow.settle(cx))
     }

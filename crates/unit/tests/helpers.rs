@@ -1,10 +1,12 @@
 //! Each rule of epochs in which several units have a flow's packets, by itself, at one unit.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use proto::{
     Epoch, FlowId, FlowRecord, Handover, Header, History, Message, Stamp, Targets, UnitId, Watermark,
 };
-use unit::{AGAIN_DOUBLINGS, BEGUN_MAX, Config, Dropped, Outbox, Unit};
+use unit::{AGAIN_DOUBLINGS, BEGUN_MAX, Config, Dropped, Outbox, TOLD_MAX, Unit};
 
 use common::{Ledger, bytes};
 
@@ -16,6 +18,9 @@ const X: UnitId = UnitId(1);
 const Y: UnitId = UnitId(2);
 const ORDER_NS: u64 = 100;
 const AGAIN_NS: u64 = 1_000;
+
+/// For so long something is said again and again.
+const PATIENCE_NS: u64 = 2 * (AGAIN_NS << AGAIN_DOUBLINGS);
 
 /// Packets 1 and 2 are of epoch 1; those from 3 on of epoch 2, which is spread.
 const BASE: u64 = 2;
@@ -58,6 +63,13 @@ impl Bench {
         self.unit.packet_with_history(self.now_ns, stamp, Box::new(history), clock, &mut self.out);
     }
 
+    /// The same without a history, as no router sends it.
+    fn plain(&mut self, anchor: UnitId, clock: u64) {
+        let handover = Handover::From { previous: anchor, last: BASE };
+        let stamp = Stamp { flow: FLOW, clock, epoch: SPREAD, handover, targets: None };
+        self.unit.packet(self.now_ns, stamp, clock, &mut self.out);
+    }
+
     fn router(&mut self, message: Message) {
         self.unit.receive(self.now_ns, None, message, &mut self.out);
     }
@@ -94,6 +106,12 @@ impl Bench {
     fn has_parted(&mut self) -> bool {
         let said = std::mem::take(&mut self.out.to_router);
         said.contains(&Message::Parted { flow: FLOW, epoch: SPREAD })
+    }
+
+    fn hash(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.unit.hash(&mut hasher);
+        hasher.finish()
     }
 
     fn is_empty(&self) -> bool {
@@ -147,7 +165,10 @@ fn a_helper_that_can_go_on_gives_nothing_up() {
     bench.from(X, PAST);
     assert_eq!(bench.dropped(), [(Dropped::Lapsed, 14)]);
     assert!(bench.is_empty() && !bench.has_parted());
-    bench.part(Some(14));
+    // What was sent before the router heard of it has not come late: it is given up, too.
+    bench.packet(X, 18, 14, 15);
+    assert_eq!(bench.dropped(), [(Dropped::Lapsed, 18)]);
+    bench.part(Some(18));
     assert!(bench.has_parted());
 }
 
@@ -224,8 +245,7 @@ fn a_helper_whose_state_never_comes_gives_up() {
     let mut bench = Bench::new();
     bench.packet(X, 4, BASE, 3);
     bench.part(Some(4));
-    let patience_ns = 2 * (AGAIN_NS << AGAIN_DOUBLINGS);
-    bench.wait(patience_ns - 1);
+    bench.wait(PATIENCE_NS - 1);
     assert!(!bench.has_parted());
     let asked = bench.sent();
     assert!(asked.len() > 5 && asked.iter().all(|sent| *sent == (X, ask(None))), "{asked:?}");
@@ -274,6 +294,74 @@ fn no_more_of_these_states_are_kept_than_is_said() {
     bench.from(X, ask(None));
     bench.from(UnitId(3), ask(None));
     assert_eq!(bench.sent(), [(X, share(2 + BEGUN_MAX as u64)), (UnitId(3), share(3))]);
+}
+
+#[test]
+fn these_states_are_forgotten_once_no_helper_waits_any_more() {
+    let mut bench = Bench::anchor();
+    bench.wait(2 * PATIENCE_NS);
+    bench.packet(ME, 3, BASE, 3);
+    bench.router(told(3, 7, Some(3)));
+    assert_eq!(bench.unit.owned(FLOW), Some((SPREAD + 1, Watermark::up_to(7))));
+    bench.sent();
+    bench.wait(PATIENCE_NS - 1);
+    bench.from(Y, ask(None));
+    assert_eq!(bench.sent(), [(Y, share(BASE))]);
+    bench.wait(1);
+    bench.from(Y, ask(None));
+    assert_eq!(bench.sent(), [(Y, PAST)]);
+    assert_eq!(bench.unit.due_ns(), u64::MAX);
+}
+
+/// Two units that will answer differently are not the same.
+#[test]
+fn who_began_with_a_state_is_part_of_what_a_unit_is() {
+    let hash = |helper| {
+        let mut bench = Bench::anchor();
+        let helpers = Targets::of_distinct([UnitId(helper)].into_iter());
+        bench.router(Message::Spread { flow: FLOW, epoch: SPREAD, last: BASE, helpers });
+        bench.hash()
+    };
+    assert_eq!(hash(3), hash(3));
+    assert_ne!(hash(3), hash(4));
+}
+
+#[test]
+fn no_more_of_what_is_told_waits_for_the_state_than_is_said() {
+    let (mut bench, forgotten, kept) = (Bench::new(), 10, TOLD_MAX as u64);
+    let helpers = Targets::of_distinct([X].into_iter());
+    bench.router(Message::Spread { flow: FLOW, epoch: SPREAD, last: BASE, helpers });
+    // Packets 1 and 2 are waited for.
+    let last = BASE + forgotten + kept;
+    for first in (BASE + 1..=last).step_by(1 << 10) {
+        bench.router(told(first, last.min(first + (1 << 10) - 1), None));
+    }
+    assert_eq!(bench.unit.counters().told_forgotten, forgotten);
+    bench.wait(ORDER_NS);
+    bench.packet(ME, last + 1, BASE, last + 1);
+    assert_eq!((bench.processed(), bench.unit.counters().replayed), (vec![last + 1], kept));
+    bench.router(told(last + 1, last + 1, Some(last + 1)));
+    assert_eq!(bench.unit.owned(FLOW), Some((SPREAD + 1, Watermark::up_to(last + 1))));
+}
+
+#[test]
+fn a_packet_without_a_history_stops_nothing() {
+    let mut bench = Bench::anchor();
+    bench.plain(ME, 3);
+    bench.packet(ME, 4, BASE, 3);
+    assert_eq!((bench.processed(), bench.dropped()), (vec![1, 2, 4], vec![(Dropped::Refused, 3)]));
+    // The state of a helper has not come.
+    let mut bench = Bench::new();
+    bench.packet(X, 4, BASE, 3);
+    bench.plain(X, 6);
+    assert_eq!((bench.dropped(), bench.unit.held()), (vec![(Dropped::Refused, 6)], 1));
+    // Nor has it been heard that the epoch is spread.
+    let mut bench = Bench::new();
+    bench.plain(X, 4);
+    bench.packet(X, 6, BASE, 3);
+    bench.from(X, share(BASE));
+    assert_eq!((bench.processed(), bench.dropped()), (vec![6], vec![(Dropped::Refused, 4)]));
+    assert_eq!(bench.unit.held(), 0);
 }
 
 #[test]

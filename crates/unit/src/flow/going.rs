@@ -3,7 +3,7 @@
 use proto::{Epoch, FlowRecord, Message, Targets, UnitId};
 
 use super::{Asked, Flow};
-use crate::{AGAIN_DOUBLINGS, Engine, OFFER_AFTER_ORDERS, context::Context, tenure::Start};
+use crate::{Engine, OFFER_AFTER_ORDERS, context::Context, tenure::Start};
 
 impl<P> Flow<P> {
     /// The next epoch is this unit's, too.
@@ -12,6 +12,7 @@ impl<P> Flow<P> {
         state.epoch += 1;
         let epoch = state.epoch;
         self.forget_before(epoch);
+        self.end_beginnings_before(epoch, cx.now_ns);
         self.drop_before(epoch, cx);
     }
 
@@ -83,7 +84,7 @@ impl<P> Flow<P> {
     /// When a flow that is over is forgotten although its state, which is not here, has not come. Should it come after all, it
     /// ends then.
     pub(super) fn end_given_up_ns<E: Engine<Packet = P>>(&self, cx: &Context<'_, E>) -> Option<u64> {
-        let wait_ns = cx.config.again_ns(AGAIN_DOUBLINGS).saturating_mul(2);
+        let wait_ns = cx.config.patience_ns();
         self.over_since_ns.filter(|_| self.state.is_none()).map(|ns| ns.saturating_add(wait_ns))
     }
 

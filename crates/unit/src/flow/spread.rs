@@ -113,7 +113,8 @@ impl<P> Flow<P> {
         };
         if self.state.is_none_or(|state| state.epoch != stamp.epoch) {
             if self.is_past(stamp.epoch) || self.has_left(stamp.epoch) {
-                return cx.drop(Dropped::Old, stamp, packet);
+                let has_lapsed = self.given_up == Some(stamp.epoch);
+                return cx.drop(if has_lapsed { Dropped::Lapsed } else { Dropped::Old }, stamp, packet);
             }
             if self.learn_spread(stamp.epoch, previous, last, cx).is_err() {
                 return cx.drop(Dropped::Refused, stamp, packet);
@@ -191,7 +192,9 @@ impl<P> Flow<P> {
 
     /// The packet to be taken next, and what the state covers; none if none can be.
     fn next_spread<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) -> Option<(Stamp, u64)> {
+        self.skip_forgotten();
         self.share(cx);
+        self.refuse_plain(cx);
         let (state, spread) = self.here()?;
         let mark = state.mark.contiguous;
         let (stamp, history) = self.held.first_history(state.epoch)?;
@@ -205,6 +208,15 @@ impl<P> Flow<P> {
         };
         let may_go = history.previous <= mark || has_waited();
         (may_go && spread.bridges(history, mark, stamp.clock)).then_some((stamp, mark))
+    }
+
+    /// Drops packets without a history that came before it was known that their epoch is spread.
+    fn refuse_plain<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
+        let Some(epoch) = self.here().map(|(state, _)| state.epoch) else { return };
+        while let Some(waiting) = self.held.take_plain(epoch) {
+            *cx.held -= 1;
+            cx.drop(Dropped::Refused, waiting.stamp, waiting.packet);
+        }
     }
 
     /// Replays what the state does not cover up to this clock; the caller has seen to it that all of that is here.

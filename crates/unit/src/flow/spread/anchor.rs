@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use proto::{Epoch, FlowId, FlowRecord, Header, Message, Targets, UnitId};
+use proto::{Epoch, FlowId, FlowRecord, Header, Message, Targets, UnitId, Watermark};
 
-use super::{Flow, Refused, Role};
-use crate::{BEGUN_MAX, Engine, context::Context};
+use super::{Flow, Refused, Role, State};
+use crate::{BEGUN_MAX, Engine, TOLD_MAX, context::Context};
 
 /// An epoch in which this unit is the anchor.
 #[derive(Clone, Debug, Hash)]
@@ -15,6 +15,8 @@ pub(super) struct Anchor {
     /// What the router has told of packets that the state does not cover, from this clock on.
     first: u64,
     told: VecDeque<Header>,
+    /// Up to this clock they had to be forgotten.
+    forgotten: u64,
     /// Once the router has told everything.
     end: Option<End>,
     /// Helpers that lack headers, and the clocks that the state has to cover for them.
@@ -32,24 +34,39 @@ struct End {
 }
 
 /// A state that helpers began with.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(in crate::flow) struct Begun {
     epoch: Epoch,
     helpers: Vec<UnitId>,
     /// None: there are [`BEGUN_MAX`] later ones.
     record: Option<FlowRecord>,
+    /// When the epoch was over here; none: it is not.
+    over_ns: Option<u64>,
 }
 
 impl Anchor {
     /// Of an epoch that begins behind this clock.
     fn new(last: u64) -> Anchor {
         let (share_with, asking) = (Vec::new(), Vec::new());
-        Anchor { share_with, first: last.saturating_add(1), told: VecDeque::new(), end: None, asking }
+        let (first, told) = (last.saturating_add(1), VecDeque::new());
+        Anchor { share_with, first, told, forgotten: 0, end: None, asking }
     }
 
     /// The header with this clock, if the router has told it.
     pub fn told(&self, clock: u64) -> Option<&Header> {
         self.told.get(usize::try_from(clock.checked_sub(self.first)?).ok()?)
+    }
+
+    /// Adds what was told; how many had to be forgotten, as [`TOLD_MAX`] came behind them.
+    fn tell(&mut self, headers: Vec<Header>) -> u64 {
+        self.told.extend(headers);
+        let forgotten = self.told.len().saturating_sub(TOLD_MAX);
+        if forgotten > 0 {
+            self.told.drain(..forgotten);
+            self.first += forgotten as u64;
+            self.forgotten = self.first - 1;
+        }
+        forgotten as u64
     }
 
     /// Headers up to this clock are not needed any more.
@@ -117,7 +134,7 @@ impl<P> Flow<P> {
         if expected != Some(from) {
             return Err(Refused); // The router's messages come in order.
         }
-        anchor.told.extend(headers);
+        cx.counters.told_forgotten += anchor.tell(headers);
         if let Some(own) = end {
             let last = next_clock - 1; // Clocks begin with 1.
             let (owner, told_ns) = (cx.id(), cx.now_ns);
@@ -169,11 +186,33 @@ impl<P> Flow<P> {
         let (epoch, record) = (state.epoch, self.record(cx));
         let helpers: Vec<UnitId> = ready.into_iter().map(|(helper, _)| helper).collect();
         helpers.iter().for_each(|&helper| cx.share(self.id, helper, epoch, record.clone()));
-        self.begun.push(Begun { epoch, helpers, record: Some(record) });
+        self.begun.push(Begun { epoch, helpers, record: Some(record), over_ns: None });
         if let Some(oldest) = self.begun.iter_mut().rev().nth(BEGUN_MAX) {
             oldest.record = None;
             cx.counters.beginnings_forgotten += 1;
         }
+    }
+
+    /// The state covers headers that had to be forgotten, without what their packets did: nobody else can bring it past them.
+    pub(super) fn skip_forgotten(&mut self) {
+        let Some((state, spread)) = self.here() else { return };
+        let Some(anchor) = spread.anchor().filter(|anchor| state.mark.contiguous < anchor.forgotten) else {
+            return;
+        };
+        self.state = Some(State { mark: Watermark::up_to(anchor.forgotten), ..state });
+    }
+
+    /// Epochs before this one are over here.
+    pub(in crate::flow) fn end_beginnings_before(&mut self, epoch: Epoch, now_ns: u64) {
+        for begun in self.begun.iter_mut().filter(|begun| begun.epoch < epoch) {
+            begun.over_ns.get_or_insert(now_ns);
+        }
+    }
+
+    /// Until when is kept what helpers began with, once their epoch is over: none waits for it longer.
+    pub(in crate::flow) fn begun_until_ns<E: Engine<Packet = P>>(&self, cx: &Context<'_, E>) -> Option<u64> {
+        let over_ns = self.begun.last()?.over_ns?;
+        Some(over_ns.saturating_add(cx.config.patience_ns()))
     }
 
     /// What follows once no packet can be processed: the state comes to the epoch's end, as soon as no packet of this unit can be under

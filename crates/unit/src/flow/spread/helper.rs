@@ -3,7 +3,7 @@
 use proto::{Epoch, FlowRecord, Message, Stamp, UnitId, Watermark};
 
 use super::{Flow, Refused, Role, Spread};
-use crate::{AGAIN_DOUBLINGS, Dropped, Engine, context::Context, flow::Asked, tenure::Start};
+use crate::{Dropped, Engine, context::Context, flow::Asked, tenure::Start};
 
 /// An epoch in which this unit is a helper.
 #[derive(Clone, Debug, Default, Hash)]
@@ -199,7 +199,7 @@ impl<P> Flow<P> {
         let state = self.state.filter(|state| state.epoch == spread.epoch);
         let has_all = last.is_none_or(|last| state.is_some_and(|state| state.mark.covers(last)));
         Some(if self.held.has_of(spread.epoch) {
-            since_ns.saturating_add(cx.config.again_ns(AGAIN_DOUBLINGS).saturating_mul(2))
+            since_ns.saturating_add(cx.config.patience_ns())
         } else if has_all {
             since_ns
         } else {
@@ -219,8 +219,9 @@ impl<P> Flow<P> {
         self.tenures.retain(|tenure| tenure.epoch != epoch);
         self.ended = self.ended.max(Some(epoch));
         let helper = self.spread_mut(epoch).and_then(Spread::helper_mut);
-        if helper.is_some_and(|helper| helper.parted.is_some()) {
-            cx.out.to_router.push(Message::Parted { flow: self.id, epoch });
+        match helper.is_some_and(|helper| helper.parted.is_some()) {
+            true => cx.out.to_router.push(Message::Parted { flow: self.id, epoch }),
+            false => self.given_up = self.given_up.max(Some(epoch)),
         }
         self.spreads.retain(|spread| spread.epoch != epoch);
     }
