@@ -139,7 +139,8 @@ impl Router {
     }
 
     /// Whether the flow is to stay spread: its anchor is active, and it asks for more than one unit. If it asks for more than it has, it
-    /// gets more, as far as others have room; if fewer are enough, those that are loaded most are let go, and so are those that drain.
+    /// gets more, as far as others have room; if that is only so of units that were let go, it is to be spread anew. If fewer are enough,
+    /// those that are loaded most are let go, and so are those that drain.
     fn goes_on(&mut self, now_ns: u64, flow: FlowId, orders: &mut Vec<Order>) -> bool {
         let silent_ns = now_ns.saturating_sub(self.flows.get(flow.slot).last_seen_ns);
         let Some(spreads) = &mut self.spreads else { return false };
@@ -163,24 +164,38 @@ impl Router {
         let (wanted, share_bps) = spreads.wanted(came_bps);
         let enough = spreads.enough(came_bps, end_at).unwrap_or(usize::MAX);
         if wanted > units {
-            self.add_helpers(flow, wanted - units, share_bps, orders);
+            if !self.add_helpers(flow, wanted - units, share_bps, orders) {
+                return false;
+            }
         } else if 1 < enough && enough < units {
             self.dismiss_helpers(now_ns, flow, units - enough, orders);
         }
         enough > 1
     }
 
-    /// So many more units have packets of the flow from now on, as far as they have room for a share of this rate.
-    fn add_helpers(&mut self, flow: FlowId, count: usize, share_bps: f32, orders: &mut Vec<Order>) {
+    /// So many more units have packets of the flow from now on, as far as they have room for a share of this rate; if there are fewer,
+    /// another one is started. False, and nothing is done, if the only ones with room have helped before, and can do so in a new epoch only.
+    fn add_helpers(&mut self, flow: FlowId, count: usize, share_bps: f32, orders: &mut Vec<Order>) -> bool {
         self.meter.reckon();
-        let Some(session) = self.spreads.as_mut().and_then(|spreads| spreads.active(flow)) else { return };
+        let Some(session) = self.spreads.as_mut().and_then(|spreads| spreads.active(flow)) else {
+            return false;
+        };
         let (mut list, capacity_bps) = (TargetList::NONE, self.config.capacity_bps as f32);
         self.meter.loads().least(count, |unit| !session.knows(unit), &mut list);
         let has_room = |unit: &UnitId| self.meter.loads().of(*unit) + share_bps <= capacity_bps;
         let helpers: Vec<UnitId> = list.units().filter(has_room).collect();
+        if helpers.is_empty()
+            && session.parted_units().filter(has_room).any(|unit| self.units.is_active(unit))
+        {
+            return false;
+        }
         if !helpers.is_empty() {
             orders.push(session.join(&helpers));
         }
+        if helpers.len() < count {
+            self.start_for_room(orders);
+        }
+        true
     }
 
     /// So many helpers, those that are loaded most, get no packets of the flow any more.

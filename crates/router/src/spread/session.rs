@@ -107,6 +107,11 @@ impl Session {
         self.leaving.iter().any(|helper| helper.unit == unit && !helper.has_parted)
     }
 
+    /// Units that were helpers, and have done with it.
+    pub fn parted_units(&self) -> impl Iterator<Item = UnitId> + '_ {
+        self.leaving.iter().filter(|helper| helper.has_parted).map(|helper| helper.unit)
+    }
+
     /// Whether this unit is or was one of those that have packets.
     pub fn knows(&self, unit: UnitId) -> bool {
         self.members.iter().any(|member| member.unit == unit)

@@ -202,7 +202,7 @@ fn units_that_are_loaded_least_are_added() {
 #[test]
 fn a_flow_that_asks_for_less_gives_units_back() {
     let mut bench = bench(Spread::default());
-    let (mut now, (anchor, stamp, _)) = begun(&mut bench);
+    let (mut now, (anchor, ..)) = begun(&mut bench);
     let before = members(&mut bench, &mut now, 10 * MS, 4_000);
     assert_eq!(before.len(), 4, "3 Gbit/s");
     bench.take();
@@ -213,12 +213,67 @@ fn a_flow_that_asks_for_less_gives_units_back() {
     assert_eq!((told.len(), after.len(), after.contains(&anchor)), (2, 2, true), "{told:?} {after:?}");
     assert!(told.iter().all(|unit| before.contains(unit) && !after.contains(unit)));
     assert_eq!(bench.router.counters().spreads, 1, "in the same epoch");
-    // They do not come again in it, even if they have parted: what they did is done with.
-    for &unit in &told {
-        bench.receive(now, unit, Message::Parted { flow: stamp.flow, epoch: stamp.epoch });
+}
+
+/// The helpers that are told to part do so.
+fn all_part(bench: &mut Bench, now_ns: u64) {
+    for order in bench.take() {
+        if let Order::Send { to, message: Message::Part { flow, epoch, .. } } = order {
+            bench.receive(now_ns, to, Message::Parted { flow, epoch });
+        }
     }
-    assert_eq!(members(&mut bench, &mut now, 10 * MS, 4_000), after);
-    assert_eq!(bench.router.spreads(), 1);
+}
+
+#[test]
+fn units_that_were_let_go_help_again_in_another_epoch() {
+    let mut bench = bench(Spread::default());
+    let (mut now, _) = begun(&mut bench);
+    let all = members(&mut bench, &mut now, 10 * MS, 4_000);
+    bench.take();
+    let fewer = members(&mut bench, &mut now, 10 * MS, 12_000).len();
+    let few = members(&mut bench, &mut now, MS, 12_000);
+    assert_eq!((all.len(), fewer, few.len()), (4, 4, 2));
+    // Not before they have parted, although the flow asks for them: what they did is not done with.
+    assert_eq!(members(&mut bench, &mut now, 10 * MS, 4_000), few);
+    assert_eq!(bench.router.counters().spreads, 1);
+    // The others have to part as well.
+    let until_ns = now + 20 * MS;
+    while now < until_ns && bench.router.counters().spreads == 1 {
+        all_part(&mut bench, now);
+        members(&mut bench, &mut now, MS / 10, 4_000);
+    }
+    // All of them, once what they had of it before does not count as their load any more.
+    members(&mut bench, &mut now, 100 * MS, 4_000);
+    assert_eq!(members(&mut bench, &mut now, MS, 4_000), all);
+    assert_eq!((bench.router.counters().spreads, bench.router.spreads()), (2, 1));
+}
+
+#[test]
+fn a_flow_that_grows_starts_a_unit_if_none_has_room() {
+    let mut bench = Bench::new(Config {
+        units_min: 3,
+        units_max: 4,
+        spread: Some(Spread { begin_at: 0.9, ..Spread::default() }),
+        ..fixed(3)
+    });
+    // 1.2 Gbit/s are two units.
+    let mut now = 0;
+    while packet(&mut bench, now).2.is_none() {
+        now += 10_000;
+        assert!(now < 20 * MS);
+    }
+    let starts = |bench: &mut Bench| {
+        bench.take().into_iter().filter(|order| matches!(order, Order::Start(_))).collect::<Vec<_>>()
+    };
+    assert_eq!(starts(&mut bench), []);
+    for _ in 0..2_000 {
+        now += 4_000;
+        packet(&mut bench, now);
+    }
+    assert_eq!(starts(&mut bench), [Order::Start(UnitId(3))]);
+    bench.router.started(now, UnitId(3));
+    let members = members(&mut bench, &mut now, 10 * MS, 4_000);
+    assert_eq!((members.len(), bench.router.counters().spreads), (4, 1), "{members:?}");
 }
 
 #[test]
