@@ -209,7 +209,7 @@ impl<P> Flow<P> {
         }
     }
 
-    /// Until when is kept what helpers began with, once their epoch is over: none waits for it longer.
+    /// Until when is kept what helpers began with, once their epoch is over: for as long as one waits for it that was told to part.
     pub(in crate::flow) fn begun_until_ns<E: Engine<Packet = P>>(&self, cx: &Context<'_, E>) -> Option<u64> {
         let over_ns = self.begun.last()?.over_ns?;
         Some(over_ns.saturating_add(cx.config.patience_ns()))
