@@ -2,33 +2,36 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::bitmap::{Bitmap, ROOM};
 use crate::literal::{Needle, Word};
 use crate::model::Model;
 use crate::packed::{MAX_PACKED, Packed};
+use crate::sieve::Sieve;
 use crate::windows::{Hash, array_at, folded, window_at, word_at};
 
 /// How many hashes are tried for the one that takes the least of the sample for literals.
-const HASHES_TRIED: u32 = 4;
+const HASHES_TRIED: u16 = 4;
 
-// What the search takes, measured, in tenths of processor cycles: for a window, for one that is noted, and for each of its
-// entries; where few windows are looked for, for a byte, a sixth of a tenth more for each of them (less in random bytes, more in
-// text), and for one that is found.
-const WINDOW_COST: u64 = 30;
+// What the search takes, measured, in tenths of processor cycles: for a window, for one that stays in the sieve and for each of its
+// entries, for one that only looks like one of those; where few windows are looked for, for a byte, a sixth of a tenth more for
+// each of them (less in random bytes, more in text), and for one that is found.
+const WINDOW_COST: u64 = 14;
 const NOTE_COST: u64 = 150;
 const ENTRY_COST: u64 = 50;
+const MISTAKE_COST: u64 = 60;
 const PACKED_COST: u64 = 4;
 const PACKED_FOUND_COST: u64 = 600;
+
+/// The most needles of three bytes that have windows before them: they fill the sieve.
+const MAX_LED: usize = 16;
 
 /// Finds literals through windows at every so many bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Layer {
-    width: usize,
     stride: Stride,
-    /// Finds few windows faster than the bitmap does, if this processor can; then they are looked at at every byte.
+    /// Finds few windows faster than the sieve does, if this processor can; then they are looked at at every byte.
     packed: Option<Packed>,
+    sieve: Sieve,
     hash: Hash,
-    bitmap: Bitmap,
     /// By the highest bits of a hash, where its entries begin; behind the last one, where they end.
     starts: Vec<u32>,
     /// Of 2^32 places in other text, how many are expected to be noted.
@@ -64,8 +67,8 @@ struct Entry {
     /// Eight bytes of the literal around the window.
     word: Word,
     literal: u32,
-    /// Where the window begins in the literal.
-    window: u8,
+    /// Where the window begins in the literal; -1: a byte before it.
+    window: i8,
     /// Where the word begins in the literal.
     lead: u8,
     /// The length of the literal; the word is all of it, up to eight.
@@ -85,6 +88,16 @@ impl Layer {
         Self::with(width, stride, choose(needles, numbers, width, stride.bytes(), model), model)
     }
 
+    /// The same for needles of three bytes or more, with windows at every other byte: those that leave no room for a window on an
+    /// odd way have one that begins a byte before them, whatever that byte is.
+    pub(crate) fn led(needles: &[Needle], numbers: &[u32], model: &Model) -> Option<Self> {
+        let is_short = |&&number: &&u32| needles[number as usize].length() == 3;
+        if shortest(needles, numbers) != 3 || numbers.iter().filter(is_short).count() > MAX_LED {
+            return None;
+        }
+        Some(Self::with(3, Stride::Two, choose(needles, numbers, 3, 2, model), model))
+    }
+
     /// The same for few needles, if these are.
     pub(crate) fn packed(needles: &[Needle], numbers: &[u32], model: &Model) -> Option<Self> {
         if numbers.len() > MAX_PACKED {
@@ -100,48 +113,46 @@ impl Layer {
         let windows: Vec<u32> = entries.iter().map(|&(window, _)| window).collect();
         let distinct: BTreeSet<u32> = windows.iter().map(|&window| key(window, width)).collect();
         let expected = distinct.iter().map(|key| model.frequency(key >> (8 * (4 - width)), width)).sum();
-        let (hash, bitmap) = (0..HASHES_TRIED)
-            .map(|seed| hashed(&windows, Hash::new(width, seed)))
-            .min_by_key(|(hash, bitmap)| {
-                model.windows().iter().filter(|&&text| bitmap.has(*hash, text)).count()
-            })
-            .unwrap_or_else(|| hashed(&windows, Hash::new(width, 0)));
+        let sieve = (1..HASHES_TRIED).map(|seed| Sieve::new(&windows, width, seed)).fold(
+            Sieve::new(&windows, width, 0),
+            |best, next| {
+                let kept = |sieve: &Sieve| model.windows().iter().filter(|&&text| sieve.has(text)).count();
+                if kept(&next) < kept(&best) { next } else { best }
+            },
+        );
+        let hash = Hash::new(width);
 
         let bits = (2 * entries.len()).next_power_of_two().trailing_zeros();
         let shift = 32 - bits;
-        entries.sort_by_key(|&(window, _)| hash.of(window));
+        let bucket = |window: u32| hash.of(window) >> shift;
+        // What is found does not depend on what the literal's window was, but for where it begins: once in a bucket is enough.
+        let place = |(window, entry): &(u32, Entry)| (bucket(*window), entry.literal, entry.window);
+        entries.sort_by_key(place);
+        entries.dedup_by_key(|one| place(one));
         let starts = (0..=1 << bits)
-            .map(|bucket: u32| {
-                entries
-                    .partition_point(|&(window, _)| u64::from(hash.of(window)) < u64::from(bucket) << shift)
-                    as u32
-            })
+            .map(|number: u32| entries.partition_point(|&(window, _)| bucket(window) < number) as u32)
             .collect();
         let entries = entries.into_iter().map(|(_, entry)| entry).collect();
-        Self { width, stride, packed: None, hash, bitmap, starts, expected, shift, entries }
+        Self { stride, packed: None, sieve, hash, starts, expected, shift, entries }
     }
 
     /// Tells of every literal of this layer that is in the text: its number, where it starts and where it ends.
     #[inline]
     pub(crate) fn find(&self, needles: &[Needle], text: &[u8], found: &mut impl FnMut(u32, usize, usize)) {
         if let Some(packed) = &self.packed {
-            return packed.find(text, |at| self.decide(needles, text, at, found));
+            return packed
+                .find(text, |at| decide(self.entries(window_at(text, at)), needles, text, at, found));
         }
-        let mut notes = [0; ROOM];
-        let mut at = 0;
-        while at < text.len() {
-            let from = at;
-            let noted = match self.stride {
-                Stride::Packed | Stride::One => self.bitmap.sweep::<1>(self.hash, text, &mut at, &mut notes),
-                Stride::Two => self.bitmap.sweep::<2>(self.hash, text, &mut at, &mut notes),
-                Stride::Four => self.bitmap.sweep::<4>(self.hash, text, &mut at, &mut notes),
-            };
-            for at in notes[..noted].iter().map(|&ahead| from + usize::from(ahead)) {
-                // Behind the text there is what fills its last block up.
-                if at + self.width <= text.len() {
-                    self.decide(needles, text, at, found);
-                }
+        let noted = |at| {
+            let entries = self.entries(window_at(text, at));
+            if !entries.is_empty() {
+                decide(entries, needles, text, at, found);
             }
+        };
+        match self.stride {
+            Stride::Packed | Stride::One => self.sieve.pass::<1>(text, noted),
+            Stride::Two => self.sieve.pass::<2>(text, noted),
+            Stride::Four => self.sieve.pass::<4>(text, noted),
         }
     }
 
@@ -153,13 +164,17 @@ impl Layer {
         };
         let places = bytes / self.stride.bytes() as u64;
         let noted = (places * self.expected).div_ceil(1 << 32);
-        places * window_cost + noted * (note_cost + ENTRY_COST)
+        let mistaken = match self.stride {
+            Stride::Packed => 0,
+            _ => places * self.entries.len() as u64 / self.sieve.bytes() as u64,
+        };
+        places * window_cost + noted * (note_cost + ENTRY_COST) + mistaken * MISTAKE_COST
     }
 
     /// What it takes, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let packed = self.packed.as_ref().map_or(0, Packed::bytes);
-        packed + self.bitmap.bytes() + size_of_val(&self.starts[..]) + size_of_val(&self.entries[..])
+        packed + self.sieve.bytes() + size_of_val(&self.starts[..]) + size_of_val(&self.entries[..])
     }
 
     /// The entries that a window may be.
@@ -168,19 +183,25 @@ impl Layer {
         let bucket = (self.hash.of(window) >> self.shift) as usize;
         &self.entries[self.starts[bucket] as usize..self.starts[bucket + 1] as usize]
     }
+}
 
-    /// Tells of every literal that lies in the text so that its window is at `at`.
-    #[inline]
-    fn decide(&self, needles: &[Needle], text: &[u8], at: usize, found: &mut impl FnMut(u32, usize, usize)) {
-        for entry in self.entries(window_at(text, at)) {
-            let Some(start) = at.checked_sub(usize::from(entry.window)) else { continue };
-            let end = start + usize::from(entry.length);
-            if !entry.word.is(word_at(text, start + usize::from(entry.lead))) || end > text.len() {
-                continue;
-            }
-            if entry.length <= 8 || needles[entry.literal as usize].begins(&array_at(text, start)) {
-                found(entry.literal, start, end);
-            }
+/// Tells of every literal of these that lies in the text so that its window is at `at`.
+#[inline]
+fn decide(
+    entries: &[Entry],
+    needles: &[Needle],
+    text: &[u8],
+    at: usize,
+    found: &mut impl FnMut(u32, usize, usize),
+) {
+    for entry in entries {
+        let Some(start) = at.checked_add_signed(-isize::from(entry.window)) else { continue };
+        let end = start + usize::from(entry.length);
+        if !entry.word.is(word_at(text, start + usize::from(entry.lead))) || end > text.len() {
+            continue;
+        }
+        if entry.length <= 8 || needles[entry.literal as usize].begins(&array_at(text, start)) {
+            found(entry.literal, start, end);
         }
     }
 }
@@ -190,7 +211,7 @@ fn shortest(needles: &[Needle], numbers: &[u32]) -> usize {
 }
 
 /// For each needle, and each way that it can lie under the windows, the window least expected in other text and least used
-/// by other needles.
+/// by other needles; if it has none on its last way, all that begin a byte before it.
 fn choose(
     needles: &[Needle],
     numbers: &[u32],
@@ -210,12 +231,20 @@ fn choose(
                     let users = used.get(&key(window, width)).copied().unwrap_or(0);
                     (model.frequency(window, width) + 1).saturating_mul(users + 1)
                 });
-            let Some((at, window)) = best else { continue };
+            let length = needle.length() as u8;
+            let Some((at, window)) = best else {
+                let entry = Entry { word: needle.word(0), literal, window: -1, lead: 0, length };
+                let begin = window_at(needle.bytes(), 0) << 8;
+                let before = (0..=u32::from(u8::MAX)).filter(|&byte| folded(byte) & 0xff == byte);
+                chosen.extend(before.map(|byte| (begin | byte, entry.clone())));
+                continue;
+            };
             *used.entry(key(window, width)).or_default() += 1;
             // The window in the middle of the word, as far as the literal allows.
             let lead = at.saturating_sub(2).min(needle.length().saturating_sub(8));
-            let (word, length) = (needle.word(lead), needle.length() as u8);
-            chosen.push((window, Entry { word, literal, window: at as u8, lead: lead as u8, length }));
+            let entry =
+                Entry { word: needle.word(lead), literal, window: at as i8, lead: lead as u8, length };
+            chosen.push((window, entry));
         }
     }
     chosen
@@ -224,10 +253,4 @@ fn choose(
 /// What of a window its hash depends on.
 fn key(window: u32, width: usize) -> u32 {
     folded(window) << (8 * (4 - width))
-}
-
-fn hashed(windows: &[u32], hash: Hash) -> (Hash, Bitmap) {
-    let mut bitmap = Bitmap::new(windows.len());
-    windows.iter().for_each(|&window| bitmap.insert(hash, window));
-    (hash, bitmap)
 }

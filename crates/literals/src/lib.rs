@@ -17,10 +17,10 @@
 //!
 //! Text is looked at through windows of four bytes, at every fourth byte if all literals have at least seven. Wherever
 //! a literal lies, one of its windows is then looked at; so [`Set::new`] picks a window for each way it can lie, the
-//! one least common in HTTP, and puts a hash of it into a bitmap that the fastest cache holds. Positions whose bit is set are
-//! written down without a branch; what few there are, a table leads to the literals, which are compared.
+//! one least common in HTTP, and marks a hash of it in a table that the fastest cache holds. The windows of 128 bytes are hashed
+//! with the processor's vectors, and what the table says of them becomes the bits of one number; what few of them are set, another
+//! table leads to the literals, which are compared.
 
-mod bitmap;
 mod cursor;
 mod layer;
 mod literal;
@@ -28,6 +28,7 @@ mod model;
 mod packed;
 mod plan;
 mod set;
+mod sieve;
 mod windows;
 
 pub use cursor::Cursor;

@@ -25,8 +25,11 @@ pub(crate) fn layers(needles: &[Needle], model: &Model) -> Vec<Layer> {
     for end in 1..=classes.len() {
         let last_layers = (0..end).flat_map(|start| {
             let numbers = classes[start..end].concat();
-            let layers =
-                [Some(Layer::new(needles, &numbers, model)), Layer::packed(needles, &numbers, model)];
+            let layers = [
+                Some(Layer::new(needles, &numbers, model)),
+                Layer::led(needles, &numbers, model),
+                Layer::packed(needles, &numbers, model),
+            ];
             let cost = best[start].0;
             layers.into_iter().flatten().map(move |layer| (cost + layer.cost(TEXT_BYTES), start, layer))
         });

@@ -36,23 +36,16 @@ pub(crate) struct Hash {
 }
 
 impl Hash {
-    /// The hash of the first 1 to 4 bytes of a window; each seed gives another one.
-    pub(crate) fn new(width: usize, seed: u32) -> Self {
+    /// The hash of the first 1 to 4 bytes of a window.
+    pub(crate) fn new(width: usize) -> Self {
         // What a product has from bit 32 on is lost; so, after a shift by a byte, the window's last byte does not count.
-        let odd = seed.wrapping_mul(0x9e37_79b9) ^ 0x5bd1_e995 | 1;
-        Self { multiplier: odd << (8 * (4 - width)) }
+        Self { multiplier: 0x5bd1_e995 << (8 * (4 - width)) }
     }
 
     /// Of which the highest bits are the best.
     #[inline(always)]
     pub(crate) fn of(self, window: u32) -> u32 {
-        self.of_folded(folded(window))
-    }
-
-    /// The same of a window that is folded.
-    #[inline(always)]
-    pub(crate) fn of_folded(self, window: u32) -> u32 {
-        window.wrapping_mul(self.multiplier)
+        folded(window).wrapping_mul(self.multiplier)
     }
 }
 

@@ -47,7 +47,7 @@ fn a_fresh_cursor_is_32_zeros() {
 }
 
 #[test]
-fn a_text_longer_than_one_sweep_is_searched_to_its_end() {
+fn a_long_text_is_searched_to_its_end() {
     let set = Set::new([Literal::exact("needle")]).unwrap();
     for place in [0, 1, 65_500, 65_535, 65_536, 199_994] {
         let mut text = vec![b'.'; 200_000];
@@ -55,6 +55,25 @@ fn a_text_longer_than_one_sweep_is_searched_to_its_end() {
         let mut seen = Vec::new();
         set.find(&text, |literal, end| seen.push((literal, end)));
         assert_eq!(seen, [(0, place + 6)]);
+    }
+}
+
+/// Of literals of three bytes, a few are looked for together with many longer ones.
+#[test]
+fn three_bytes_among_longer_ones_are_found_wherever_they_lie() {
+    let longer = (0..200).map(|number| Literal::exact(format!("longer{number:04}")));
+    let set = Set::new([Literal::exact("~^|"), Literal::nocase("qX}")].into_iter().chain(longer)).unwrap();
+    for (number, bytes) in [(0, b"~^|"), (1, b"Qx}")] {
+        for (place, before) in (0..260).zip((0..=255).cycle()) {
+            for behind in [0, 1, 200] {
+                let mut text = vec![before; place];
+                text.extend_from_slice(bytes);
+                text.resize(place + 3 + behind, b'.');
+                let mut seen = Vec::new();
+                set.find(&text, |literal, end| seen.push((literal, end)));
+                assert_eq!(seen, [(number, place + 3)], "behind {place} times {before}, before {behind}");
+            }
+        }
     }
 }
 

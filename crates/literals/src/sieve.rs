@@ -1,0 +1,193 @@
+//! The sieve: a table of hashes, and the pass over text that looks each window up in it.
+
+use crate::windows::array_at;
+
+/// The bytes of text of which it is asked at once whether any window stays in the sieve.
+const BLOCK: usize = 128;
+/// Windows in them that begin at an even place, or those at an odd one.
+const PAIRS: usize = BLOCK / 2;
+/// Of these, as many as the compiler writes out one after the other.
+const PART: usize = 16;
+/// What of a text a block's windows reach.
+const SPAN: usize = BLOCK + 4;
+/// Case does not matter: letters become lower case, and some other bytes become one too.
+const FOLD: u16 = 0x2020;
+
+/// A set of windows of one width, and of others that look like them: a byte for each hash, 1 if a window has it. Each size is a
+/// type, so that no look needs a check.
+#[derive(Clone, Debug)]
+pub(crate) struct Sieve {
+    hash: Hash,
+    table: Table,
+}
+
+#[derive(Clone, Debug)]
+enum Table {
+    KiB4(Box<[u8; 1 << 12]>),
+    KiB16(Box<[u8; 1 << 14]>),
+    KiB64(Box<[u8; 1 << 16]>),
+}
+
+/// How windows are hashed: their first two bytes as one number, and their last two as another one.
+#[derive(Clone, Copy, Debug)]
+struct Hash {
+    multipliers: [u16; 2],
+    /// Where in the window its last two bytes begin.
+    last: usize,
+}
+
+impl Sieve {
+    /// Of these windows' first `width` bytes, 1 to 4; each seed gives another one. At most one hash in sixteen is taken, unless there
+    /// are more than 4,096 windows.
+    pub(crate) fn new(windows: &[u32], width: usize, seed: u16) -> Self {
+        let table = match windows.len() {
+            0..=256 => Table::KiB4(Box::new([0; _])),
+            257..=1024 => Table::KiB16(Box::new([0; _])),
+            _ => Table::KiB64(Box::new([0; _])),
+        };
+        let mut sieve = Self { hash: Hash::new(width, seed), table };
+        windows.iter().for_each(|&window| sieve.insert(window));
+        sieve
+    }
+
+    fn insert(&mut self, window: u32) {
+        let hash = self.hash.of(window);
+        match &mut self.table {
+            Table::KiB4(table) => *byte_mut(table, hash) = 1,
+            Table::KiB16(table) => *byte_mut(table, hash) = 1,
+            Table::KiB64(table) => *byte_mut(table, hash) = 1,
+        }
+    }
+
+    /// Whether the window was added, or one that looks like it.
+    pub(crate) fn has(&self, window: u32) -> bool {
+        let hash = self.hash.of(window);
+        let byte = match &self.table {
+            Table::KiB4(table) => byte(table, hash),
+            Table::KiB16(table) => byte(table, hash),
+            Table::KiB64(table) => byte(table, hash),
+        };
+        byte == 1
+    }
+
+    /// What it takes, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        match &self.table {
+            Table::KiB4(table) => size_of_val(&**table),
+            Table::KiB16(table) => size_of_val(&**table),
+            Table::KiB64(table) => size_of_val(&**table),
+        }
+    }
+
+    /// Tells where in the text, in steps of `STRIDE` (1, 2 or 4), windows seem to be in this set; behind the text there are zeros.
+    #[inline]
+    pub(crate) fn pass<const STRIDE: usize>(&self, text: &[u8], found: impl FnMut(usize)) {
+        match &self.table {
+            Table::KiB4(table) => pass::<STRIDE, _>(table, self.hash, text, found),
+            Table::KiB16(table) => pass::<STRIDE, _>(table, self.hash, text, found),
+            Table::KiB64(table) => pass::<STRIDE, _>(table, self.hash, text, found),
+        }
+    }
+}
+
+/// What the table says is gathered as bits of one number, and only that is asked for: a branch at every window would be guessed
+/// wrong too often.
+#[inline]
+fn pass<const STRIDE: usize, const SIZE: usize>(
+    table: &[u8; SIZE],
+    hash: Hash,
+    text: &[u8],
+    mut found: impl FnMut(usize),
+) {
+    const { assert!(STRIDE == 1 || STRIDE == 2 || STRIDE == 4) };
+    let mut hashes = [0; PAIRS];
+    for from in (0..text.len()).step_by(BLOCK) {
+        let padded: [u8; SPAN];
+        let block = match text[from..].first_chunk() {
+            Some(block) => block,
+            None => {
+                padded = array_at(text, from);
+                &padded
+            }
+        };
+        let pairs = PAIRS.min((text.len() - from).div_ceil(2));
+        for odd in 0..if STRIDE == 1 { 2 } else { 1 } {
+            hash.of_block(block, odd, &mut hashes);
+            let mut seen = look::<STRIDE, _>(table, &hashes, pairs);
+            while seen != 0 {
+                found(from + odd + seen.trailing_zeros() as usize * STRIDE.max(2));
+                seen &= seen - 1;
+            }
+        }
+    }
+}
+
+/// Which of the hashes, in steps of `STRIDE` bytes, are in the table: a bit for each, the first one's the lowest.
+#[inline(always)]
+fn look<const STRIDE: usize, const SIZE: usize>(
+    table: &[u8; SIZE],
+    hashes: &[u16; PAIRS],
+    pairs: usize,
+) -> u64 {
+    let step = if STRIDE == 4 { 2 } else { 1 };
+    let (parts, _) = hashes.as_chunks::<PART>();
+    let mut seen = 0;
+    for (number, part) in parts.iter().take(pairs.div_ceil(PART)).enumerate() {
+        let mut here = 0;
+        for window in (0..PART / step).rev() {
+            here = 2 * here + u64::from(byte(table, part[window * step]));
+        }
+        seen |= here << (number * PART / step);
+    }
+    seen
+}
+
+impl Hash {
+    fn new(width: usize, seed: u16) -> Self {
+        let [first, second] =
+            [0x9e37, 0x85eb].map(|odd: u16| odd.wrapping_add(seed.wrapping_mul(0x3c6e)) | 1);
+        // Of a single byte, the one behind it does not count: what a product has from bit 16 on is lost.
+        let multipliers = if width == 1 { [first << 8, 0] } else { [first, second] };
+        Self { multipliers, last: width.saturating_sub(2) }
+    }
+
+    fn of(self, window: u32) -> u16 {
+        let bytes = window.to_le_bytes();
+        let last = [bytes[self.last], bytes[self.last + 1]];
+        self.of_pairs(u16::from_le_bytes([bytes[0], bytes[1]]), u16::from_le_bytes(last))
+    }
+
+    /// Of the windows of the block that begin at an even place, or at an odd one.
+    #[inline(never)]
+    fn of_block(self, block: &[u8; SPAN], odd: usize, hashes: &mut [u16; PAIRS]) {
+        // `odd` is 0 or 1, and `last` at most 2.
+        let pairs = |at: usize| block[at..][..BLOCK].as_chunks::<2>().0;
+        let both = pairs(odd).iter().zip(pairs(odd + self.last));
+        for ((first, last), hash) in both.zip(hashes) {
+            *hash = self.of_pairs(u16::from_le_bytes(*first), u16::from_le_bytes(*last));
+        }
+    }
+
+    /// The lower half of one product and the upper half of the other: so each byte counts in all of the hash's bits, or nearly.
+    #[inline(always)]
+    fn of_pairs(self, first: u16, last: u16) -> u16 {
+        let upper = (u32::from(last | FOLD) * u32::from(self.multipliers[1])) >> 16;
+        (first | FOLD).wrapping_mul(self.multipliers[0]).wrapping_add(upper as u16)
+    }
+}
+
+/// The highest bits of a hash are the best.
+#[inline(always)]
+fn byte<const SIZE: usize>(table: &[u8; SIZE], hash: u16) -> u8 {
+    table[index::<SIZE>(hash)]
+}
+
+fn byte_mut<const SIZE: usize>(table: &mut [u8; SIZE], hash: u16) -> &mut u8 {
+    &mut table[index::<SIZE>(hash)]
+}
+
+#[inline(always)]
+fn index<const SIZE: usize>(hash: u16) -> usize {
+    const { assert!(SIZE.is_power_of_two() && SIZE <= 1 << 16) };
+    usize::from(hash >> (16 - SIZE.trailing_zeros()))
+}
