@@ -75,12 +75,19 @@ pub struct View<'a> {
 }
 
 impl View<'_> {
-    /// All buffers of a kind, in order.
-    pub fn buffers(&self, wanted: Buffer) -> impl Iterator<Item = &[u8]> {
-        self.scene.buffers.iter().filter(move |one| one.buffer == wanted).map(|one| {
-            let bytes = if one.in_payload { self.payload } else { &self.scene.bytes };
-            bytes.get(one.range.clone()).unwrap_or_default()
-        })
+    /// The message's buffers, in order, and which each is.
+    pub fn all(&self) -> impl Iterator<Item = (Buffer, &[u8])> {
+        self.scene.buffers.iter().map(|one| (one.buffer, self.bytes(one)))
+    }
+
+    /// Those of a kind.
+    fn buffers(&self, wanted: Buffer) -> impl Iterator<Item = &[u8]> {
+        self.scene.buffers.iter().filter(move |one| one.buffer == wanted).map(|one| self.bytes(one))
+    }
+
+    fn bytes(&self, place: &Place) -> &[u8] {
+        let bytes = if place.in_payload { self.payload } else { &self.scene.bytes };
+        bytes.get(place.range.clone()).unwrap_or_default()
     }
 
     /// Whether everything is there that the rule asks of buffers.

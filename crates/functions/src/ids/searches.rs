@@ -27,16 +27,22 @@ pub struct Searches {
 }
 
 /// The searches on a kind of messages.
-#[derive(Default)]
 pub struct MessageSearch {
-    /// By the buffer that is searched.
-    pub buffers: Vec<(Buffer, Prefilter)>,
-    /// By the body, where that is not in the stream as it is.
-    pub bodies: Vec<(Buffer, Prefilter)>,
+    /// For each buffer, the one that it is searched by.
+    buffers: [Option<Box<Prefilter>>; Buffer::ALL.len()],
     /// Rules that are always looked at.
     pub always: Vec<u32>,
     /// Buffers that some of these rules look at.
     pub wanted: Wanted,
+}
+
+impl MessageSearch {
+    /// The search in such a buffer, if there is something to be found in it; in a body, if that does not stand in the stream as it
+    /// is (`is_apart`).
+    #[inline]
+    pub fn of(&self, buffer: Buffer, is_apart: bool) -> Option<&Prefilter> {
+        self.buffers[buffer as usize].as_deref().filter(|_| is_apart || !is_body(buffer))
+    }
 }
 
 /// What there is to search for in a kind of messages.
@@ -109,12 +115,11 @@ impl Searches {
             made_bytes: AtomicU64::default(),
         };
         for (key, MessageRules { always, wanted, buffers }) in messages {
-            let mut search = MessageSearch { always, wanted, ..MessageSearch::default() };
+            let mut search = MessageSearch { buffers: [const { None }; _], always, wanted };
             for (buffer, entries) in buffers {
-                let among = if is_body(buffer) { &mut search.bodies } else { &mut search.buffers };
-                let search = Prefilter::new(entries)?;
-                *searches.made_bytes.get_mut() += search.memory_bytes();
-                among.push((buffer, search));
+                let prefilter = Prefilter::new(entries)?;
+                *searches.made_bytes.get_mut() += prefilter.memory_bytes();
+                search.buffers[buffer as usize] = Some(Box::new(prefilter));
             }
             searches.messages.insert(key, search);
         }

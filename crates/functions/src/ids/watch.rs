@@ -19,7 +19,7 @@ mod streams;
 use super::candidates::Candidates;
 use super::decoder::Decoder;
 use super::facts::{Facts, PacketFacts, is_established};
-use super::lane::Sought;
+use super::lane::{Search, Sought};
 use super::limit::Tracked;
 use super::marks::Marks;
 use super::message::Messages;
@@ -66,14 +66,16 @@ pub struct Watch<'a, 'c> {
     /// A rule says that nothing more of this packet is looked at.
     is_passed: bool,
     /// The piece that the packet brings was searched with the packet.
-    scanned: Option<Scanned>,
+    scanned: Option<Scanned<'a>>,
 }
 
 /// How a piece was searched.
-struct Scanned {
-    /// For rules of this application.
+struct Scanned<'a> {
+    /// By this, ...
+    search: &'a Search,
+    /// ... for rules of this application, ...
     application: Found,
-    /// From here.
+    /// ... from here.
     before: Cursor,
 }
 
@@ -121,14 +123,13 @@ impl<'a, 'c> Watch<'a, 'c> {
             if application == Found::Known(Application::Dns) {
                 self.dns(own.payload, 0, facts, &mut state.marks, true);
             } else {
-                self.on_packet(facts, &own, &mut state.marks, false);
+                self.on_packet(facts, &own, &mut state.marks);
             }
         } else {
-            let is_piece = brings_its_payload(self.packet, direction, own.payload);
-            if is_piece {
+            if brings_its_payload(self.packet, direction, own.payload) {
                 self.scan(&facts, own.payload, &mut state.cursors[direction.index()]);
             }
-            self.on_packet(Facts { packet: Some(&own), ..facts }, &own, &mut state.marks, is_piece);
+            self.on_packet(Facts { packet: Some(&own), ..facts }, &own, &mut state.marks);
         }
         let packet = self.packet;
         // Of a packet that passes as well: it is a part of its streams, and of the messages in these.
@@ -155,16 +156,16 @@ impl<'a, 'c> Watch<'a, 'c> {
         Verdict::Drop(reason)
     }
 
-    /// The packet alone; `is_scanned`: what is to be found in its payload was.
-    fn on_packet(&mut self, facts: Facts<'_>, own: &PacketFacts<'_>, marks: &mut Marks, is_scanned: bool) {
+    /// The packet alone. What is to be found in its payload was found if that is a piece that was searched.
+    fn on_packet(&mut self, facts: Facts<'_>, own: &PacketFacts<'_>, marks: &mut Marks) {
         let (protocol, port) = (own.protocol, ports(&facts).server);
-        let Some(search) = self.ids.searches.packet(protocol, facts.to_server, port, facts.application)
-        else {
-            return;
-        };
+        let searches = &self.ids.searches;
+        let scanned = self.scanned.as_ref().map(|scanned| scanned.search);
+        let made = || searches.packet(protocol, facts.to_server, port, facts.application);
+        let Some(search) = scanned.or_else(made) else { return };
         let mut may_hold = std::mem::take(&mut self.work.may_hold);
         may_hold.clear();
-        let hits = is_scanned.then_some(&self.work.hits[..]);
+        let hits = scanned.map(|_| &self.work.hits[..]);
         let searched = search.packet(own.payload, hits, &mut may_hold);
         self.context.count(counter::INSPECTED_BYTES, searched as u64);
         let empty = std::mem::take(&mut self.work.empty);

@@ -123,10 +123,9 @@ impl Watch<'_, '_> {
         let mut may_hold = std::mem::take(&mut self.work.may_hold);
         may_hold.clear();
         may_hold.extend_from_slice(&search.always);
-        let bodies = if body == Body::Apart { &search.bodies[..] } else { &[] };
         let mut searched = 0;
-        for (buffer, prefilter) in search.buffers.iter().chain(bodies) {
-            for bytes in occasion.view.buffers(*buffer) {
+        for (buffer, bytes) in occasion.view.all() {
+            if let Some(prefilter) = search.of(buffer, body == Body::Apart) {
                 searched += bytes.len() as u64;
                 prefilter.find(bytes, |hit| may_hold.push(hit.rule));
             }
@@ -154,7 +153,7 @@ impl Watch<'_, '_> {
     ) {
         let Ok(message) = dns::Message::read(bytes) else {
             if let (true, Some(own)) = (is_packet, facts.packet) {
-                self.on_packet(facts, own, marks, false);
+                self.on_packet(facts, own, marks);
             }
             return;
         };
@@ -183,8 +182,10 @@ impl Watch<'_, '_> {
         may_hold.clear();
         if let Some(search) = search {
             may_hold.extend_from_slice(&search.always);
-            for (buffer, prefilter) in &search.buffers {
-                view.buffers(*buffer).for_each(|name| prefilter.find(name, |hit| may_hold.push(hit.rule)));
+            for (buffer, name) in view.all() {
+                if let Some(prefilter) = search.of(buffer, false) {
+                    prefilter.find(name, |hit| may_hold.push(hit.rule));
+                }
             }
         }
         let port = ports(&facts).server;

@@ -97,7 +97,12 @@ impl Watch<'_, '_> {
         let at = event.direction.index();
         let port = ports(&facts).server;
         let scanned = self.scanned.take();
-        let Some(search) = self.ids.searches.stream(facts.to_server, port, facts.application) else { return };
+        let same = scanned.as_ref().filter(|scanned| scanned.application == facts.application);
+        let is_scanned = same.is_some();
+        let searches = &self.ids.searches;
+        let search = same.map(|scanned| scanned.search);
+        let made = || searches.stream(facts.to_server, port, facts.application);
+        let Some(search) = search.or_else(made) else { return };
         let candidates_kept = Kept::Candidates.of(event.direction);
         let start = event.offset - self.window_len(event, state) as u64;
 
@@ -110,7 +115,6 @@ impl Watch<'_, '_> {
             self.context.give_buffer(candidates_kept, saved);
             candidates.forget_before(start);
         }
-        let is_scanned = scanned.as_ref().is_some_and(|scanned| scanned.application == facts.application);
         if !is_scanned {
             // What was searched for other rules is searched again.
             state.cursors[at] = scanned.map_or(state.cursors[at], |scanned| scanned.before);
@@ -198,7 +202,7 @@ impl Watch<'_, '_> {
     pub(super) fn scan(&mut self, facts: &Facts<'_>, payload: &[u8], cursor: &mut Cursor) {
         let (port, application) = (ports(facts).server, facts.application);
         let Some(search) = self.ids.searches.stream(facts.to_server, port, application) else { return };
-        self.scanned = Some(Scanned { application, before: *cursor });
+        self.scanned = Some(Scanned { search, application, before: *cursor });
         search.piece(cursor, payload, &mut self.work.hits);
         self.context.count(counter::INSPECTED_BYTES, payload.len() as u64);
     }
