@@ -42,7 +42,7 @@ fn main() -> std::io::Result<()> {
         }
         write(&root.join("consolidated").join(name), &seed)?;
     }
-    for function in ["nat", "lb", "firewall", "monitor", "policer", "whitelist", "dos", "vpn", "http_function"] {
+    for function in ["nat", "lb", "firewall", "monitor", "policer", "whitelist", "dos", "vpn", "re", "http_function"] {
         for options in [0u8, 1, 12] {
             let mut seed = vec![options];
             for (i, (_, network)) in networks.iter().enumerate() {

@@ -245,5 +245,6 @@ fn shared(shared: Shared) -> SharedState {
         Shared::Set { name, capacity } => SharedState { kind: "set", name, capacity: Some(capacity) },
         Shared::Pool(name) => SharedState { kind: "pool", name, capacity: None },
         Shared::Meters(name) => SharedState { kind: "meters", name, capacity: None },
+        Shared::Contents(name) => SharedState { kind: "contents", name, capacity: None },
     }
 }

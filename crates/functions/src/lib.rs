@@ -9,7 +9,9 @@ mod lines;
 mod masks;
 pub mod monitor;
 pub mod nat;
+mod networks;
 pub mod policer;
+pub mod re;
 pub mod texts;
 pub mod vpn;
 pub mod whitelist;
@@ -28,6 +30,7 @@ pub fn registry<C: ConfigSource>() -> Registry<C> {
     registry.add::<dos::Dos>(include_str!("dos/README.md"));
     registry.add::<ids::Ids>(include_str!("ids/README.md"));
     registry.add::<vpn::Vpn>(include_str!("vpn/README.md"));
+    registry.add::<re::Re>(include_str!("re/README.md"));
     registry.add::<crate::http::Http>(include_str!("http/README.md"));
     registry
 }

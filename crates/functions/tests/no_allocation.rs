@@ -212,6 +212,36 @@ fn known_flows_allocate_nothing() {
     }
 }
 
+/// Packets to another site, of which all but the first are encoded, and the same from there.
+#[test]
+fn redundancy_is_eliminated_without_allocations() {
+    let ends = [1, 2].map(|here: u8| {
+        let config = format!(
+            r#"{{"local_networks": ["10.{here}.0.0/16"], "remote_networks": ["10.{}.0.0/16"], "patience": 0, "cache": "64KiB"}}"#,
+            3 - here
+        );
+        stages(&[("re", &config)])
+    });
+    let [here, there] = ends;
+    let ethernet = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
+    let bytes: Vec<u8> = (0..900u32).map(|i| ((i * i) >> 5) as u8).collect();
+    let packet = |from: u8, to: u8, port| {
+        let ends = [from, to].map(|site| (Ipv4Addr::new(10, site, 0, 7), port));
+        [&ethernet[..], &udp(ends[0], ends[1], &bytes)].concat()
+    };
+    let mut peer = chain::Chain::new(there, chain::Options::default()).unwrap();
+    let mut pool = packet::Pool::new(4);
+    let mut frames = vec![(Side::Inside, packet(1, 2, 5_000)), (Side::Inside, packet(1, 2, 5_001))];
+    for port in [5_000, 5_001] {
+        let (mut batch, mut sent) = (vec![pool.take(&packet(2, 1, port)).unwrap()], vec![]);
+        peer.process(&mut batch, &mut sent, &mut pool);
+        frames.push((Side::Outside, sent[0].data().to_vec()));
+        pool.give(sent.remove(0));
+    }
+    assert!(frames[3].1.len() < 200, "it is encoded");
+    assert_eq!(allocations::of_known_flows(here, &frames, 20), 0);
+}
+
 /// Packets into a tunnel, and out of it.
 #[test]
 fn tunnels_allocate_nothing() {

@@ -164,6 +164,34 @@ pub fn icmp_error<'b>(
     Ok(put_network_header(buffer, from, to, number, len, CONTROL_CLASS))
 }
 
+/// A message of this protocol to where a packet came from, in the name of where it goes: for the gateway that it came by, on the way
+/// to its sender, from a gateway without an address of its own. `from` and `to` are the packet's destination and source, of its
+/// outermost header.
+///
+/// # Errors
+/// [`NoAnswer`]: these are not two hosts, and the message might reach several; or it is longer than fits [`ANSWER_MAX`] bytes.
+pub fn message<'b>(
+    packet: &PacketView<'_>,
+    (from, to): (Addr, Addr),
+    protocol: u8,
+    message: &[u8],
+    buffer: &'b mut Buffer,
+) -> Result<&'b [u8], NoAnswer> {
+    if is_to_many(from) || is_link_multicast(packet) {
+        return Err(NoAnswer::ToMany);
+    }
+    if from.is_v4() != to.is_v4() || is_no_host(from) {
+        return Err(NoAnswer::NoSource);
+    }
+    if is_no_host(to) {
+        return Err(NoAnswer::FromNoHost);
+    }
+    let at = if from.is_v4() { IPV4_LEN } else { IPV6_LEN };
+    let room = buffer.get_mut(at..at + message.len()).ok_or(NoAnswer::Cut)?;
+    room.copy_from_slice(message);
+    Ok(put_network_header(buffer, from, to, protocol, message.len(), CONTROL_CLASS))
+}
+
 const FIN: u8 = 1;
 const SYN: u8 = 2;
 const RST: u8 = 4;

@@ -1,4 +1,4 @@
-//! Sets, pools and meters that several instances of a function share which run on different threads.
+//! Sets, pools, meters and contents that several instances of a function share which run on different threads.
 //!
 //! One instance has them at a time: it takes them with the first use in a call, and gives them back when the call is over.
 //! So for a packet, and for a group of them, they are what they would be if there were no others.
@@ -6,6 +6,7 @@
 use std::mem::swap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
+use crate::contents::Contents;
 use crate::context::SharedState;
 use crate::meters::Meters;
 use crate::pool::Pool;
@@ -14,7 +15,7 @@ use crate::set::Set;
 /// How often an instance looks again before it sleeps until they are given back: they are not kept for long.
 const LOOKS: u32 = 200;
 
-/// Where instances of one function take their sets, pools and meters from.
+/// Where instances of one function take their sets, pools, meters and contents from.
 #[derive(Clone)]
 pub struct Common(Arc<Shelf>);
 
@@ -30,6 +31,7 @@ struct State {
     sets: Vec<Set>,
     pools: Vec<Pool>,
     meters: Vec<Meters>,
+    contents: Vec<Contents>,
 }
 
 impl State {
@@ -37,6 +39,7 @@ impl State {
         swap(&mut self.sets, &mut shared.sets);
         swap(&mut self.pools, &mut shared.pools);
         swap(&mut self.meters, &mut shared.meters);
+        swap(&mut self.contents, &mut shared.contents);
     }
 }
 

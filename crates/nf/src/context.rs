@@ -6,6 +6,7 @@ use packet::{Direction, DropReason, FlowKey, Packet, Side, Transit, split_mix};
 
 use crate::buffers::{Buffers, FlowBuffer, number_of};
 use crate::common::Access;
+use crate::contents::Contents;
 use crate::effects::{Alert, AlertDetail, Effects, FlowReport, Severity, Text};
 use crate::event::{EventField, Head};
 use crate::map::StateMap;
@@ -31,6 +32,8 @@ pub struct SharedState {
     pub pools: Vec<Pool>,
     /// Tables of meters, in the order of the descriptor.
     pub meters: Vec<Meters>,
+    /// Contents, in the order of the descriptor; where they are, see `sets`.
+    pub contents: Vec<Contents>,
     /// The growing buffers of flows, if the descriptor wants some.
     pub buffers: Option<Buffers>,
     /// What the function told the operator about its configuration.
@@ -41,7 +44,9 @@ impl SharedState {
     /// Whether what one flow's packet does to it may matter to another flow's, so that their order counts. Counters are
     /// only added to, and pools change with flows that begin and end.
     pub fn is_order_felt(&self) -> bool {
-        !self.sets.is_empty() || self.meters.iter().any(|meters| meters.capacity() > 0)
+        !self.sets.is_empty()
+            || !self.contents.is_empty()
+            || self.meters.iter().any(|meters| meters.capacity() > 0)
     }
 }
 
@@ -319,7 +324,16 @@ impl Context<'_> {
         &mut self.instance.open().meters[meters]
     }
 
-    /// Lets other instances have sets, pools and meters before the packet is through: for functions whose work behind that is long.
+    /// The contents with this number in the descriptor.
+    ///
+    /// # Panics
+    /// If the descriptor declares no such contents: a mistake in the function's code, found by its first test.
+    #[inline]
+    pub fn contents(&mut self, contents: usize) -> &mut Contents {
+        &mut self.instance.open().contents[contents]
+    }
+
+    /// Lets other instances have sets, pools, meters and contents before the packet is through: for functions whose work behind that is long.
     /// What they hold may then be changed by others, until they are asked for again.
     #[inline]
     pub fn give_back_shared(&mut self) {

@@ -174,6 +174,9 @@ pub enum Shared {
     /// A bounded table of a little state by key, such as token buckets of subscribers; see [`crate::Meters`]. Leased: each
     /// instance has meters of its own, with a share of what they allow.
     Meters(&'static str),
+    /// The last payloads of any flows, so many bytes, found again by fingerprints; see [`crate::Contents`]. Belongs to one instance,
+    /// or to those on several threads of one machine.
+    Contents(&'static str),
 }
 
 /// Size of the per-flow get/put map: part of the flow's record, so it moves with the flow.

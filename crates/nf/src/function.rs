@@ -104,6 +104,8 @@ pub struct Setup {
     pub(crate) pools: Vec<u32>,
     pub(crate) counters: Vec<Vec<String>>,
     pub(crate) meters: Vec<u32>,
+    /// Bytes and fingerprints.
+    pub(crate) contents: Vec<(usize, usize)>,
     /// Sets, by their numbers, with other capacities than their descriptor's.
     pub(crate) sets: Vec<(usize, u32)>,
     pub(crate) buffer_memory: Option<usize>,
@@ -119,6 +121,7 @@ impl Setup {
             pools: Vec::new(),
             counters: Vec::new(),
             meters: Vec::new(),
+            contents: Vec::new(),
             sets: Vec::new(),
             buffer_memory: None,
             warnings: Vec::new(),
@@ -134,6 +137,12 @@ impl Setup {
     /// A table for none takes no memory and gives out no meter.
     pub fn meters(&mut self, capacity: u32) {
         self.meters.push(capacity);
+    }
+
+    /// Sets how many bytes of payloads the next contents that the descriptor declares hold, and how many fingerprints find them; to be
+    /// called once for each, in order.
+    pub fn contents(&mut self, bytes: usize, fingerprints: usize) {
+        self.contents.push((bytes, fingerprints));
     }
 
     /// Sets how many members the set with this number in the descriptor can hold, in place of what is said there.

@@ -9,6 +9,7 @@ mod call;
 mod common;
 pub mod config;
 mod connection;
+mod contents;
 mod context;
 mod descriptor;
 mod effects;
@@ -30,6 +31,7 @@ mod view;
 pub use buffers::{Buffers, FlowBuffer};
 pub use common::Common;
 pub use connection::Connection;
+pub use contents::{CONTENT_MAX, Contents, Found};
 pub use context::{Context, CounterGroup, FlowInfo, KEEP_MS_MAX, SharedState, TagLayout};
 pub use descriptor::{
     Access, Affinity, Attribute, BufferSpec, Descriptor, Field, MapSpec, Maturity, Scaling, Shared,

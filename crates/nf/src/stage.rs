@@ -11,6 +11,7 @@ use crate::buffers::Buffers;
 use crate::call::{Call, Functions, Process};
 use crate::common::{Access, Common};
 use crate::config::ConfigError;
+use crate::contents::Contents;
 use crate::context::{Context, CounterGroup, Instance, SharedState, TagLayout};
 use crate::map::StateMap;
 use crate::meters::Meters;
@@ -170,11 +171,11 @@ pub trait Stage: Send {
     /// Shared state, to be reported.
     fn shared(&self) -> &SharedState;
 
-    /// Sets, pools and meters are from now on also those of whoever [joins](Stage::join) this: instances of the same function,
+    /// Sets, pools, meters and contents are from now on also those of whoever [joins](Stage::join) this: instances of the same function,
     /// with the same configuration, on other threads. Counters and growing buffers stay each instance's own.
     fn share(&mut self) -> Common;
 
-    /// Has these sets, pools and meters in place of its own, which no flow has used yet.
+    /// Has these in place of its own, which no flow has used yet.
     fn join(&mut self, common: Common);
 
     /// Those that it shared are its own again. Nobody else may use them any more.
@@ -220,6 +221,16 @@ pub enum LoadError {
         /// Tables that it sized.
         sized: usize,
     },
+    /// Contents that the descriptor declares were not sized, or the other way round.
+    #[error("`{function}` declares {declared} contents and sizes {sized}")]
+    Contents {
+        /// The function.
+        function: &'static str,
+        /// Contents in its descriptor.
+        declared: usize,
+        /// Contents that it sized.
+        sized: usize,
+    },
     /// There is not enough memory.
     #[error(transparent)]
     Memory(#[from] OutOfMemory),
@@ -232,6 +243,7 @@ pub fn load<N: NetworkFunction>(config: N::Config, mut setup: Setup) -> Result<B
     let mut shared = SharedState::default();
     let mut sizes = setup.pools.iter();
     let mut capacities = setup.meters.iter();
+    let mut contents = setup.contents.iter();
     let declared = descriptor.shared.iter().filter(|kind| matches!(kind, Shared::Counters(_))).count();
     if declared != setup.counters.len() {
         let named = setup.counters.len();
@@ -257,6 +269,10 @@ pub fn load<N: NetworkFunction>(config: N::Config, mut setup: Setup) -> Result<B
                 let capacity = capacities.next().copied().unwrap_or(0);
                 shared.meters.push(Meters::new(name, capacity as usize, setup.seed)?);
             }
+            Shared::Contents(name) => {
+                let (bytes, fingerprints) = contents.next().copied().unwrap_or_default();
+                shared.contents.push(Contents::new(name, bytes, fingerprints)?);
+            }
         }
     }
     shared.buffers = descriptor.buffers.as_ref().map(|spec| Buffers::new(spec, setup.buffer_memory));
@@ -268,6 +284,10 @@ pub fn load<N: NetworkFunction>(config: N::Config, mut setup: Setup) -> Result<B
     if shared.meters.len() != setup.meters.len() {
         let (declared, sized) = (shared.meters.len(), setup.meters.len());
         return Err(LoadError::Meters { function: descriptor.name, declared, sized });
+    }
+    if shared.contents.len() != setup.contents.len() {
+        let (declared, sized) = (shared.contents.len(), setup.contents.len());
+        return Err(LoadError::Contents { function: descriptor.name, declared, sized });
     }
     Ok(Box::new(Loaded {
         function,

@@ -152,6 +152,12 @@ impl<'a> PacketView<'a> {
         self.packet.disclose(at, len, version)
     }
 
+    /// Leaves of the outermost IP packet only its header, with this behind it; see [`Packet::replace_payload`].
+    pub fn replace_payload(&mut self, protocol: u8, payload: &[u8]) -> Result<(), DropReason> {
+        self.differs();
+        self.packet.replace_payload(protocol, payload)
+    }
+
     /// Cuts link-layer padding away, as is needed before the packet is wrapped.
     pub fn trim_trailer(&mut self) {
         self.differs();

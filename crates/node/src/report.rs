@@ -103,6 +103,9 @@ pub struct FunctionReport {
     /// Its tables of meters; left out where it has none.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub meters: BTreeMap<&'static str, MetersReport>,
+    /// The contents that it keeps; left out where it keeps none.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub contents: BTreeMap<&'static str, ContentsReport>,
     /// The growing buffers of its flows; left out where it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffers: Option<BuffersReport>,
@@ -135,6 +138,19 @@ pub struct MetersReport {
     pub forgotten: u64,
     /// How many times no meter was free.
     pub refused: u64,
+}
+
+/// Payloads that are kept, to be found again.
+#[derive(Clone, Debug, Serialize)]
+pub struct ContentsReport {
+    /// Bytes of payloads at most.
+    pub size_bytes: usize,
+    /// Bytes of memory for them, and for what finds them.
+    pub memory_bytes: usize,
+    /// Bytes of payloads that came, in all.
+    pub kept_bytes: u64,
+    /// Fingerprints that found no place but that of one whose payload was still there.
+    pub displaced: u64,
 }
 
 /// The growing buffers of a function's flows.
@@ -340,6 +356,15 @@ fn functions(chain: &Chain, names: &[String]) -> Vec<FunctionReport> {
                 };
                 (meters.name(), report)
             });
+            let contents = shared.contents.iter().map(|contents| {
+                let report = ContentsReport {
+                    size_bytes: contents.capacity(),
+                    memory_bytes: contents.memory(),
+                    kept_bytes: contents.kept_bytes(),
+                    displaced: contents.displaced(),
+                };
+                (contents.name(), report)
+            });
             FunctionReport {
                 name: name.clone(),
                 kind: descriptor.name,
@@ -349,6 +374,7 @@ fn functions(chain: &Chain, names: &[String]) -> Vec<FunctionReport> {
                 counters: names.zip(shared.counters.iter().copied()).chain(grouped).collect(),
                 pools: pools.collect(),
                 meters: meters.collect(),
+                contents: contents.collect(),
                 buffers: shared.buffers.as_ref().map(|buffers| BuffersReport {
                     used_bytes: buffers.used_bytes(),
                     refused_bytes: buffers.refused_bytes(),

@@ -176,6 +176,18 @@ reasons! {
     VpnCongestion = "vpn-congestion",
     /// VPN: it goes through no tunnel, and the policy says to drop such packets.
     VpnOther = "vpn-other",
+    /// Redundancy elimination: what it is encoded with is not as it must be.
+    ReMalformed = "re-malformed",
+    /// Redundancy elimination: a fragment of an encoded packet, which can be decoded only whole.
+    ReFragment = "re-fragment",
+    /// Redundancy elimination: it refers to content that is not here; the other end is told.
+    ReMissing = "re-missing",
+    /// Redundancy elimination: what was decoded is not what was encoded.
+    ReChecksum = "re-checksum",
+    /// Redundancy elimination: it came with the protocol number that marks encoded packets, but is none yet.
+    ReClash = "re-clash",
+    /// Redundancy elimination: a report of the other end, which goes no further.
+    ReReport = "re-report",
     /// A function's own decision, for functions outside this list.
     Function = "function",
     /// A broken invariant of ours: a bug. Never expected.

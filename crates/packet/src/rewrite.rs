@@ -5,6 +5,7 @@
 
 mod enclose;
 mod ends;
+mod payload;
 
 pub use enclose::TRAILER_MAX;
 pub use ends::NewEnds;

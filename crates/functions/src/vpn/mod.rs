@@ -8,7 +8,6 @@ mod config;
 mod frame;
 mod inner;
 mod inwards;
-mod networks;
 mod numbers;
 mod outwards;
 mod suite;

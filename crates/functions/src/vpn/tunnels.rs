@@ -8,9 +8,9 @@ use packet::Addr;
 
 use super::config::{Config, Protocol, Secret, TunnelConfig};
 use super::frame::{AH, ESP, OVERHEAD_MAX, Outer, Transform};
-use super::networks::{Network, Routes};
 use super::numbers::Name;
 use super::suite::{Gcm, HMAC_KEY_LEN, Hmac128};
+use crate::networks::{Network, Routes};
 
 /// Tunnels of a gateway at most.
 pub const TUNNELS_MAX: usize = 1_024;

@@ -1,4 +1,4 @@
-//! Networks: which addresses are at which end of a tunnel (RFC 4301 4.4.1).
+//! Networks: which addresses are at which end of a tunnel (RFC 4301 4.4.1), or of a link between two sites.
 
 use std::net::IpAddr;
 

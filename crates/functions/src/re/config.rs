@@ -1,0 +1,107 @@
+//! The configuration as a policy writes it; see the README for what the keys do.
+
+use nf::config::{ByteCount, ConfigError, Located, Nanos};
+
+use crate::networks::Network;
+
+/// The configuration of one end of a link. That of the other end differs only in that local and remote networks change places.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The networks at this end, 1 to [`NETWORKS_MAX`].
+    pub local_networks: Vec<Located>,
+    /// Those at the other end, 1 to [`NETWORKS_MAX`].
+    pub remote_networks: Vec<Located>,
+    /// Bytes of payloads that are kept in each direction, [`CACHE_MIN`] to [`CACHE_MAX`].
+    #[serde(default = "default_cache")]
+    pub cache: ByteCount,
+    /// Bytes that a fingerprint is made of, [`WINDOW_MIN`] to [`WINDOW_MAX`].
+    #[serde(default = "default_window")]
+    pub window: u8,
+    /// One of so many fingerprints is noted: a power of two from [`SAMPLE_MIN`] to [`SAMPLE_MAX`].
+    #[serde(default = "default_sample")]
+    pub sample: u16,
+    /// The IP protocol number of encoded packets: one that nothing else has, [`PROTOCOL_MIN`] to 254.
+    #[serde(default = "default_protocol")]
+    pub protocol: u8,
+    /// Packets are encoded as long as the other end was heard so lately; 0: always.
+    #[serde(default = "default_patience")]
+    pub patience: Nanos,
+}
+
+/// Networks at one end at most.
+pub const NETWORKS_MAX: usize = 256;
+
+/// The least that is kept of one direction, in bytes.
+pub const CACHE_MIN: u64 = 64 << 10;
+
+/// The most that is kept of one direction, in bytes.
+pub const CACHE_MAX: u64 = 4 << 30;
+
+/// Bytes of the shortest window. A shorter one would be no longer than what stands for it.
+pub const WINDOW_MIN: u8 = 16;
+
+/// Bytes of the longest window.
+pub const WINDOW_MAX: u8 = 64;
+
+/// The densest sampling: one of so many.
+pub const SAMPLE_MIN: u16 = 4;
+
+/// The sparsest sampling: one of so many.
+pub const SAMPLE_MAX: u16 = 1_024;
+
+/// The first protocol number that IANA has assigned to nothing. Up to 252 they are unassigned, 253 and 254 are for experiments (RFC
+/// 3692), and 255 is reserved.
+pub const PROTOCOL_MIN: u8 = 148;
+
+impl Config {
+    /// Both ends' networks, the local ones first.
+    ///
+    /// # Errors
+    /// What is wrong with the configuration.
+    pub fn check(&self) -> Result<[Vec<Network>; 2], ConfigError> {
+        let range = |key: &str, value: u64, least: u64, most: u64| {
+            let message = || format!("`{key}` is from {least} to {most}, not {value}");
+            if (least..=most).contains(&value) { Ok(()) } else { Err(ConfigError::new(message())) }
+        };
+        range("cache", self.cache.0, CACHE_MIN, CACHE_MAX)?;
+        range("window", self.window.into(), WINDOW_MIN.into(), WINDOW_MAX.into())?;
+        range("sample", self.sample.into(), SAMPLE_MIN.into(), SAMPLE_MAX.into())?;
+        range("protocol", self.protocol.into(), PROTOCOL_MIN.into(), 254)?;
+        if !self.sample.is_power_of_two() {
+            return Err(ConfigError::new(format!("`sample` is a power of two, not {}", self.sample)));
+        }
+        Ok([
+            networks("local_networks", &self.local_networks)?,
+            networks("remote_networks", &self.remote_networks)?,
+        ])
+    }
+}
+
+fn networks(key: &str, texts: &[Located]) -> Result<Vec<Network>, ConfigError> {
+    if !(1..=NETWORKS_MAX).contains(&texts.len()) {
+        let message = format!("`{key}` has 1 to {NETWORKS_MAX} networks, not {}", texts.len());
+        return Err(ConfigError::new(message));
+    }
+    texts.iter().map(Network::parse).collect()
+}
+
+fn default_cache() -> ByteCount {
+    ByteCount(16 << 20)
+}
+
+fn default_window() -> u8 {
+    32
+}
+
+fn default_sample() -> u16 {
+    32
+}
+
+fn default_protocol() -> u8 {
+    254
+}
+
+fn default_patience() -> Nanos {
+    Nanos(5_000_000_000)
+}

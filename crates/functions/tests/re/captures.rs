@@ -1,0 +1,140 @@
+//! Every capture over a link: what goes in comes out, byte for byte, and how much less goes over the link is said.
+
+use std::path::{Path, PathBuf};
+
+use chain::{Chain, Options};
+use io::capture::Reader;
+use packet::{FlowHasher, LinkType, Packet, Parser, Pool, Side};
+use serde_json::json;
+
+use crate::meter_support::stage;
+
+struct Frame {
+    time_ns: u64,
+    link: LinkType,
+    bytes: Vec<u8>,
+}
+
+/// An end for whom all hosts are here and there. It encodes whether or not the other end is heard: a capture from a loopback interface has no
+/// address that could be told anything.
+fn end() -> Chain {
+    let anywhere = json!(["0.0.0.0/0", "::/0"]);
+    let config = json!({ "local_networks": anywhere, "remote_networks": anywhere, "patience": 0 });
+    Chain::new(vec![stage("re", &config)], Options { flows_max: 1 << 16, ..Options::default() }).unwrap()
+}
+
+/// Takes a packet through an end; what leaves by the other side. What is made goes nowhere.
+fn through(chain: &mut Chain, pool: &mut Pool, frame: &Frame, side: Side, bytes: &[u8]) -> Option<Packet> {
+    let mut packet = pool.take(bytes)?;
+    let meta = packet.meta_mut();
+    (meta.transit.timestamp_ns, meta.transit.side, meta.link) = (frame.time_ns, side, frame.link);
+    let (mut batch, mut out) = (vec![packet], vec![]);
+    chain.process(&mut batch, &mut out, pool);
+    let (leaves, made): (Vec<_>, Vec<_>) =
+        out.into_iter().partition(|packet| packet.meta().transit.side == side.other());
+    made.into_iter().for_each(|packet| pool.give(packet));
+    leaves.into_iter().next()
+}
+
+/// Up to the end of the IP packet: the link layer's padding is not carried.
+fn without_padding(packet: &Packet) -> &[u8] {
+    let end = packet.meta().outer_l3 as usize + packet.ip_len();
+    packet.data().get(..end).unwrap_or(packet.data())
+}
+
+struct Totals {
+    packets: u64,
+    before: u64,
+    on_the_link: u64,
+    encoded: u64,
+}
+
+fn cross(name: &str, frames: &[Frame]) -> Totals {
+    let (mut here, mut there, mut pool) = (end(), end(), Pool::new(64));
+    let mut totals = Totals { packets: 0, before: 0, on_the_link: 0, encoded: 0 };
+    for (number, frame) in frames.iter().enumerate() {
+        let context = || format!("{name} packet {}", number + 1);
+        // What the chain refuses is not the function's.
+        let Some(sent) = through(&mut here, &mut pool, frame, Side::Inside, &frame.bytes) else { continue };
+        let received = through(&mut there, &mut pool, frame, Side::Outside, sent.data());
+        let received = received.unwrap_or_else(|| panic!("{}: {:?}", context(), there.counters().drops));
+        let mut original = Packet::from_bytes(&frame.bytes);
+        original.meta_mut().link = frame.link;
+        let parsed = Parser::new(FlowHasher::new(1)).parse(&mut original);
+        assert!(parsed.is_ok() && without_padding(&received) == without_padding(&original), "{}", context());
+        totals.packets += 1;
+        totals.before += received.ip_len() as u64;
+        totals.on_the_link += sent.ip_len() as u64;
+        assert!(sent.ip_len() <= received.ip_len());
+        totals.encoded += u64::from(sent.ip_len() < received.ip_len());
+        pool.give(sent);
+        pool.give(received);
+    }
+    let dropped = |chain: &Chain| {
+        let drops = packet::DropReason::ALL.iter().filter(|reason| reason.name().starts_with("re-"));
+        drops.map(|reason| chain.counters().drops[reason.index()]).sum::<u64>()
+    };
+    // One packet of a capture made by a fuzzer has the protocol number of encoded ones.
+    let clashes = here.counters().drops[packet::DropReason::ReClash.index()];
+    assert_eq!((dropped(&here), dropped(&there)), (clashes, 0), "{name}");
+    assert!(clashes == 0 || clashes == 1 && name.starts_with("fuzz"), "{name}: {clashes} clashes");
+    totals
+}
+
+#[test]
+fn every_capture_comes_out_as_it_went_in() {
+    let Some(captures) = captures() else { return };
+    let mut sum = Totals { packets: 0, before: 0, on_the_link: 0, encoded: 0 };
+    for path in captures {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let frames = frames(&path);
+        let totals = cross(&name, &frames);
+        if totals.packets > 1_000 {
+            let Totals { packets, before, on_the_link, encoded } = totals;
+            let saved = 100.0 * (before - on_the_link) as f64 / before as f64;
+            println!("{name}: {packets} packets, {encoded} encoded, {before} bytes, {saved:.1} % saved");
+        }
+        sum.packets += totals.packets;
+        sum.before += totals.before;
+        sum.on_the_link += totals.on_the_link;
+        sum.encoded += totals.encoded;
+    }
+    let saved = 100.0 * (sum.before - sum.on_the_link) as f64 / sum.before as f64;
+    println!(
+        "all: {} packets, {} encoded, {} bytes, {saved:.1} % saved",
+        sum.packets, sum.encoded, sum.before
+    );
+    assert!(sum.encoded > 1_000);
+}
+
+/// What can be read of a capture.
+fn frames(path: &Path) -> Vec<Frame> {
+    let Ok(mut reader) = Reader::open(path) else { return vec![] };
+    let mut frames = vec![];
+    while let Ok(Some(record)) = reader.next() {
+        frames.push(Frame {
+            time_ns: record.timestamp_ns,
+            link: record.link_type,
+            bytes: record.data.to_vec(),
+        });
+    }
+    frames
+}
+
+fn captures() -> Option<Vec<PathBuf>> {
+    let shared = std::env::var_os("RIVULET_SHARED")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
+    let traces = shared.join("traces");
+    if !traces.join("MANIFEST.tsv").is_file() {
+        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "no captures at {}", traces.display());
+        println!("SKIPPED: no captures at {}", traces.display());
+        return None;
+    }
+    let mut paths: Vec<PathBuf> = ["small", "workload"]
+        .iter()
+        .flat_map(|part| std::fs::read_dir(traces.join(part)).unwrap().map(|entry| entry.unwrap().path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension.to_string_lossy().contains("cap")))
+        .collect();
+    paths.sort();
+    Some(paths)
+}

@@ -1,0 +1,13 @@
+//! Redundancy elimination: two ends of a link, what goes over it, and what comes out.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // A test that cannot go on has failed.
+
+mod behaviour;
+mod captures;
+mod config;
+mod loss;
+mod oracle;
+mod pair;
+mod properties;
+
+#[path = "../meter_support/mod.rs"]
+mod meter_support;

@@ -1,0 +1,241 @@
+//! Contents: the last payloads that any flow brought, found again by fingerprints of parts of them.
+//!
+//! Payloads stand one behind the other in a ring; the oldest go as new ones come. A fingerprint leads to a place in the latest payload
+//! that was noted with it, as long as that payload is here. Contents are one instance's, or common to instances on several threads
+//! (see [`crate::Common`]); on several machines each has its own.
+
+use packet::memory::{OutOfMemory, Zeroed};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Bytes of the longest payload that is kept.
+pub const CONTENT_MAX: usize = u16::MAX as usize;
+
+/// Fingerprints that compete for one cache line.
+const WAYS: usize = 4;
+
+/// Bytes before each payload: its length, and whether it is to be found.
+const HEAD: usize = 4;
+
+/// A ring of payloads, with fingerprints of their parts.
+pub struct Contents {
+    name: &'static str,
+    ring: Zeroed<u8>,
+    buckets: Zeroed<[Slot; WAYS]>,
+    /// Where the next payload begins, in all bytes that ever were.
+    head: u64,
+    /// Payloads that begin before are gone.
+    tail: u64,
+    kept_bytes: u64,
+    displaced: u64,
+}
+
+/// A fingerprint, and what it leads to.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+struct Slot {
+    /// Where the payload begins, in all bytes that ever were; 0: the slot is free.
+    payload: u64,
+    /// The fingerprint, as far as it is compared.
+    tag: u32,
+    /// Which byte of the payload it is of.
+    offset: u32,
+}
+
+/// A place in a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found<'a> {
+    /// The whole payload.
+    pub payload: &'a [u8],
+    /// The byte of it that the fingerprint was noted with.
+    pub offset: usize,
+}
+
+impl Contents {
+    /// So many bytes, with the payloads' heads of four bytes each, and room for so many fingerprints, rounded up to whole cache lines. A
+    /// ring has at least [`CONTENT_MAX`] bytes.
+    ///
+    /// # Errors
+    /// There is not enough memory.
+    pub fn new(name: &'static str, bytes: usize, fingerprints: usize) -> Result<Contents, OutOfMemory> {
+        Ok(Contents {
+            name,
+            ring: Zeroed::new(bytes.max(CONTENT_MAX + HEAD))?,
+            buckets: Zeroed::new(fingerprints.div_ceil(WAYS))?,
+            head: 1,
+            tail: 1,
+            kept_bytes: 0,
+            displaced: 0,
+        })
+    }
+
+    /// Its name in the descriptor.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Bytes of payloads at most, with their heads.
+    pub fn capacity(&self) -> usize {
+        self.ring.len()
+    }
+
+    /// Bytes of memory in all.
+    pub fn memory(&self) -> usize {
+        self.ring.len() + self.buckets.len() * size_of::<[Slot; WAYS]>()
+    }
+
+    /// Bytes of all payloads that ever were kept.
+    pub fn kept_bytes(&self) -> u64 {
+        self.kept_bytes
+    }
+
+    /// How many fingerprints took the place of another one whose payload was still here: the oldest one of a cache line goes.
+    pub fn displaced(&self) -> u64 {
+        self.displaced
+    }
+
+    /// Keeps a payload; what it is to be [noted](Contents::note) by. None if it is longer than [`CONTENT_MAX`].
+    #[inline]
+    pub fn keep(&mut self, payload: &[u8]) -> Option<u64> {
+        let head = u16::try_from(payload.len()).ok()?.to_le_bytes();
+        let (len, capacity) = (HEAD + payload.len(), self.ring.len() as u64);
+        let mut at = self.head;
+        let behind = capacity - at % capacity;
+        if (len as u64) > behind {
+            at += behind; // A payload is not cut in two: what is left of the ring stays unused this time.
+        }
+        let (head_at, rest) = self.ring[(at % capacity) as usize..][..len].split_at_mut(HEAD);
+        head_at.copy_from_slice(&[head[0], head[1], 1, 0]);
+        rest.copy_from_slice(payload);
+        self.head = at + len as u64;
+        self.tail = self.tail.max(self.head.saturating_sub(capacity));
+        self.kept_bytes += payload.len() as u64;
+        Some(at)
+    }
+
+    /// Lets a fingerprint lead to a byte of a payload that was kept, and to no other any more.
+    #[inline]
+    pub fn note(&mut self, fingerprint: u64, payload: u64, offset: u16) {
+        let (bucket, tag) = self.place(fingerprint);
+        let tail = self.tail;
+        let slots = &mut self.buckets[bucket];
+        let at = slots.iter().position(|slot| slot.payload != 0 && slot.tag == tag).unwrap_or_else(|| {
+            let oldest = (1..WAYS).fold(0, |a, b| if slots[b].payload < slots[a].payload { b } else { a });
+            self.displaced += u64::from(slots[oldest].payload >= tail);
+            oldest
+        });
+        slots[at] = Slot { payload, tag, offset: offset.into() };
+    }
+
+    /// The place that a fingerprint leads to. What is there may, seldom, have been noted with another one: the caller compares.
+    #[inline]
+    pub fn find(&self, fingerprint: u64) -> Option<Found<'_>> {
+        let (bucket, tag) = self.place(fingerprint);
+        let slot = self.buckets[bucket].iter().find(|slot| slot.payload >= self.tail && slot.tag == tag)?;
+        let at = (slot.payload % self.ring.len() as u64) as usize;
+        let &[low, high, is_here, _] = self.ring.get(at..)?.first_chunk()?;
+        let payload = self.ring.get(at + HEAD..)?.get(..usize::from(u16::from_le_bytes([low, high])))?;
+        (is_here == 1).then_some(Found { payload, offset: slot.offset as usize })
+    }
+
+    /// Forgets the payload that a fingerprint leads to, by all its fingerprints; whether there was one.
+    pub fn forget(&mut self, fingerprint: u64) -> bool {
+        let (bucket, tag) = self.place(fingerprint);
+        let tail = self.tail;
+        let Some(slot) = self.buckets[bucket].iter_mut().find(|s| s.payload >= tail && s.tag == tag) else {
+            return false;
+        };
+        let at = (slot.payload % self.ring.len() as u64) as usize;
+        slot.payload = 0;
+        self.ring.get_mut(at + 2).is_some_and(|is_here| std::mem::take(is_here) == 1)
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.tail = self.head;
+    }
+
+    /// The fingerprint's cache line, and what is compared there.
+    #[inline]
+    fn place(&self, fingerprint: u64) -> (usize, u32) {
+        // Fingerprints may have bits in common, so that they are mixed first.
+        let mixed = packet::split_mix(&mut { fingerprint });
+        let bucket = ((mixed >> 32) * self.buckets.len() as u64) >> 32;
+        (bucket as usize, mixed as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn contents(fingerprints: usize) -> Contents {
+        Contents::new("payloads", 0, fingerprints).unwrap()
+    }
+
+    #[test]
+    fn a_fingerprint_leads_to_the_last_payload_that_it_was_noted_with() {
+        let mut contents = contents(64);
+        let first = contents.keep(b"one").unwrap();
+        contents.note(7, first, 1);
+        assert_eq!(contents.find(7), Some(Found { payload: b"one", offset: 1 }));
+        let second = contents.keep(b"two").unwrap();
+        contents.note(7, second, 2);
+        contents.note(8, first, 0);
+        assert_eq!(contents.find(7), Some(Found { payload: b"two", offset: 2 }));
+        assert_eq!(contents.find(9), None);
+        assert!(contents.forget(7) && !contents.forget(7));
+        assert_eq!((contents.find(7), contents.find(8).is_some()), (None, true));
+        contents.clear();
+        assert_eq!(contents.find(8), None);
+        assert_eq!((contents.kept_bytes(), contents.displaced()), (6, 0));
+    }
+
+    #[test]
+    fn a_payload_is_forgotten_by_all_its_fingerprints() {
+        let mut contents = contents(64);
+        let kept = contents.keep(b"payload").unwrap();
+        (0..9).for_each(|fingerprint| contents.note(fingerprint, kept, 0));
+        assert!(contents.forget(3));
+        assert!((0..9).all(|fingerprint| contents.find(fingerprint).is_none()));
+    }
+
+    #[test]
+    fn what_is_too_long_is_not_kept() {
+        assert!(contents(4).keep(&[0; CONTENT_MAX]).is_some());
+        assert!(contents(4).keep(&[0; CONTENT_MAX + 1]).is_none());
+    }
+
+    proptest! {
+        /// Against a list: what is found is what was kept, and what was kept last is found, as long as lines have room.
+        #[test]
+        fn is_like_a_list(lens in prop::collection::vec((0usize..40_000, any::<u8>()), 1..60), few in any::<bool>()) {
+            let mut contents = contents(if few { 8 } else { 4_096 });
+            let mut list: VecDeque<(u64, Vec<u8>)> = VecDeque::new();
+            for (number, (len, byte)) in (0u64..).zip(lens) {
+                let payload = vec![byte; len];
+                let kept = contents.keep(&payload).unwrap();
+                contents.note(number, kept, number as u16);
+                list.push_back((number, payload));
+                // A payload is not cut: up to one's length may be unused.
+                while list.iter().map(|(_, payload)| payload.len() + HEAD).sum::<usize>() > contents.capacity() {
+                    list.pop_front();
+                }
+                for (number, payload) in &list {
+                    if let Some(found) = contents.find(*number) {
+                        prop_assert_eq!(found, Found { payload, offset: *number as usize });
+                    }
+                }
+                let (last, payload) = list.back().unwrap();
+                prop_assert_eq!(contents.find(*last).unwrap().payload, payload);
+                let gone = list.iter().filter(|(number, _)| contents.find(*number).is_none());
+                let gone: usize = gone.map(|(_, payload)| HEAD + payload.len()).sum();
+                prop_assert!(few || gone <= 2 * (40_000 + HEAD), "{gone} bytes are gone too early");
+            }
+            prop_assert!(few || contents.displaced() == 0);
+        }
+    }
+}
