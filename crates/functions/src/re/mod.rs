@@ -121,7 +121,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     recomputes: false,
     changes_flows: true,
     consolidates: false,
-    cycles_per_packet: 8_000,
+    cycles_per_packet: 12_000,
 };
 
 impl NetworkFunction for Re {
