@@ -161,8 +161,8 @@ impl Programs {
 
     /// The lines of flows' records that packets of a course touch, those that walk `all`.
     #[inline]
-    pub fn lines(&self, course: Course, all: Lines) -> Lines {
-        course.program().and_then(|id| self.0.get(id.index())).map_or(all, |program| program.lines)
+    pub fn lines<'a>(&'a self, course: Course, all: &'a Lines) -> &'a Lines {
+        course.program().and_then(|id| self.0.get(id.index())).map_or(all, |program| &program.lines)
     }
 
     /// The steps of a program; none if there is no such program.

@@ -63,7 +63,13 @@ impl Consolidation {
     /// What is to be done with a packet that has come so far, of a flow in whose rules it is, and which lines of records it will
     /// touch, of `all`.
     #[inline(never)]
-    pub fn choose(&self, rules: &mut Rules, meta: &Meta, like: Likeness, all: Lines) -> (Course, Lines) {
+    pub fn choose<'a>(
+        &'a self,
+        rules: &mut Rules,
+        meta: &Meta,
+        like: Likeness,
+        all: &'a Lines,
+    ) -> (Course, &'a Lines) {
         let (flow, direction) = (meta.transit.flow, meta.transit.direction);
         let mut course = rules.course(flow, direction, like);
         if course == Course::REVIEW && self.reviewed == Some(meta.transit.sequence) {

@@ -131,7 +131,7 @@ impl Chain {
         // Flows that have a packet in the group that walks, by the low bits of their number: those that follow rules are through first.
         let mut walking = 0u64;
         // The course of the last packet, if its flow's next ones may follow it without more ado, and what they touch.
-        let (mut followed, mut lines) = (Course::RECORD, all);
+        let (mut followed, mut lines) = (Course::RECORD, &all);
         let most = packets.len().min(GROUP_MAX);
         for packet in &mut packets[..most] {
             let meta = packet.meta_mut();
@@ -143,7 +143,7 @@ impl Chain {
                 break;
             }
             if !RULES {
-                self.flows.records.prefetch_states(meta.transit.flow, &lines);
+                self.flows.records.prefetch_states(meta.transit.flow, lines);
             }
             let Some(header) = self.flows.records.find_header_mut(meta.transit.flow) else { break };
             let (key, reversed) = (&meta.key, meta.reversed);
@@ -165,7 +165,7 @@ impl Chain {
                 if let Some(rule) = rules.get_if(followed, flow, direction, like) {
                     (next, wish_ms) = (followed, rule.keep_ms);
                 } else {
-                    (next, lines) = consolidation.choose(rules, meta, like, all);
+                    (next, lines) = consolidation.choose(rules, meta, like, &all);
                     if next != Course::WALK {
                         wish_ms = rules.get(flow, direction).map_or(0, |rule| rule.keep_ms);
                     }
@@ -203,7 +203,7 @@ impl Chain {
             }
             self.joining.join_whole(meta, header, connection, wish_ms);
             if RULES {
-                self.flows.records.prefetch_states(meta.transit.flow, &lines);
+                self.flows.records.prefetch_states(meta.transit.flow, lines);
             }
             load.add(packet.len());
         }
