@@ -51,8 +51,8 @@ pub struct Found<'a> {
 }
 
 impl Contents {
-    /// So many bytes, with the payloads' heads of four bytes each, and room for so many fingerprints, rounded up to whole cache lines. A
-    /// ring has at least [`CONTENT_MAX`] bytes.
+    /// So many bytes, with the payloads' heads of four bytes each, and room for so many fingerprints, rounded up to whole cache lines, of
+    /// which there is one at least. A ring has at least [`CONTENT_MAX`] bytes.
     ///
     /// # Errors
     /// There is not enough memory.
@@ -60,7 +60,7 @@ impl Contents {
         Ok(Contents {
             name,
             ring: Zeroed::new(bytes.max(CONTENT_MAX + HEAD))?,
-            buckets: Zeroed::new(fingerprints.div_ceil(WAYS))?,
+            buckets: Zeroed::new(fingerprints.div_ceil(WAYS).max(1))?,
             head: 1,
             tail: 1,
             kept_bytes: 0,
@@ -207,6 +207,15 @@ mod tests {
     fn what_is_too_long_is_not_kept() {
         assert!(contents(4).keep(&[0; CONTENT_MAX]).is_some());
         assert!(contents(4).keep(&[0; CONTENT_MAX + 1]).is_none());
+    }
+
+    #[test]
+    fn no_room_for_fingerprints_is_room_for_a_few() {
+        let mut contents = contents(0);
+        assert_eq!(contents.find(7), None);
+        let kept = contents.keep(b"payload").unwrap();
+        contents.note(7, kept, 3);
+        assert_eq!(contents.find(7), Some(Found { payload: b"payload", offset: 3 }));
     }
 
     proptest! {
