@@ -78,6 +78,7 @@ const FUNCTIONS: &[Function] = &[
     ("dos", r#"{"protect": "outside", "syns": 1, "connections": 10, "alert_every": 0}"#, &[]),
     ("remark", "{}", &[]),
     ("stamp", "{}", &[]),
+    ("hop", "{}", &[]),
 ];
 
 fn stages(functions: &[Function]) -> Vec<Box<dyn Stage>> {
@@ -133,6 +134,28 @@ fn check(functions: &[Function], options: Options, traffic: &[Arrival], seed: u6
     followed
 }
 
+/// Some packets come from far away, with little time left to live.
+fn age(traffic: &mut [Arrival], mut seed: u64) {
+    for Arrival { network, .. } in traffic {
+        let left = 1 + (split_mix(&mut seed) % 3) as u8;
+        if split_mix(&mut seed).is_multiple_of(8) {
+            live(network, left);
+        }
+    }
+}
+
+/// Sets an IP packet's time to live.
+fn live(network: &mut [u8], left: u8) {
+    if network[0] >> 4 == 6 {
+        network[7] = left;
+        return;
+    }
+    network[8] = left;
+    network[10..12].fill(0);
+    let sum = packet::checksum::checksum(&network[..usize::from(network[0] & 0xf) * 4]);
+    network[10..12].copy_from_slice(&sum.to_be_bytes());
+}
+
 fn chain_of(mut seed: u64) -> Vec<Function> {
     let count = 1 + split_mix(&mut seed) as usize % 6;
     (0..count).map(|_| FUNCTIONS[split_mix(&mut seed) as usize % FUNCTIONS.len()]).collect()
@@ -151,7 +174,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_packets_through_random_chains(traffic in traffic(120), seed: u64, bits: u8) {
+    fn random_packets_through_random_chains(mut traffic in traffic(120), seed: u64, bits: u8) {
+        age(&mut traffic, seed);
         check(&chain_of(seed), options(bits), &traffic, seed);
     }
 }
@@ -208,6 +232,7 @@ fn conversations_through_random_chains() {
         let functions = chain_of(seed);
         let payload = if case % 2 == 0 { Payload::Random } else { Payload::Http };
         let mut traffic = conversations(&functions, seed, payload);
+        age(&mut traffic, seed);
         if case % 3 == 0 {
             // As from a port that both ends are behind.
             traffic.iter_mut().for_each(|arrival| arrival.side = Side::Inside);
@@ -247,7 +272,7 @@ fn flows_that_are_being_blocked_take_the_fast_path() {
 /// Packets that a function wraps, or marks, each in its own way: it sees all of them, and the others of its chain follow rules.
 #[test]
 fn packets_that_a_function_treats_one_by_one_take_the_fast_path() {
-    for varying in [FUNCTIONS[3], ("stamp", "{}", &[])] {
+    for varying in [FUNCTIONS[3], ("stamp", "{}", &[]), ("hop", "{}", &[])] {
         let chain = [("monitor", "{}", &[][..]), ("remark", "{}", &[]), varying, FUNCTIONS[4]];
         let (client, vip) = (v4(10, 0, 0, 1, 1000), v4(192, 0, 2, 1, 53));
         let packet = |number: u64| Arrival {
@@ -333,4 +358,53 @@ fn a_record_begins_anew_with_its_flow() {
         bench.one(at_ns, Side::Inside, &udp(v4(10, 0, 0, 3, 53), v4(192, 0, 2, 2, 9), b"x"));
     }
     assert!(bench.chain.fast_path().packets - before > 80);
+}
+
+/// What a lost server still sends is not the flow's any more, once a packet has moved it: not in the same batch either, and not if client
+/// and server are on one side.
+#[test]
+fn a_flow_is_moved_within_a_batch() {
+    let clients: Vec<_> = (1000..1008).map(|port| v4(10, 0, 0, 1, port)).collect();
+    let (vip, one) = (v4(198, 18, 0, 1, 80), v4(198, 51, 100, 11, 80));
+    let run = |batch_len| {
+        let mut bench = Bench::new(stages(&FUNCTIONS[2..3]), Options { consolidate: false, ..options(0) });
+        let say = |bench: &mut Bench, asked: u8, answered: u8| {
+            let both = clients
+                .iter()
+                .flat_map(|&client| [tcp(client, vip, asked, b"x"), tcp(one, client, answered, b"x")]);
+            let at_ns = support::traffic::START_NS;
+            let arrivals: Vec<_> =
+                both.map(|network| Arrival { at_ns, side: Side::Inside, network }).collect();
+            arrivals.chunks(batch_len).for_each(|batch| bench.batch(batch));
+        };
+        say(&mut bench, 2, 0x12);
+        say(&mut bench, 0x10, 0x10);
+        bench.chain.stage_mut(0).unwrap().control("server one down").unwrap();
+        say(&mut bench, 0x10, 0x10);
+        bench.outcome()
+    };
+    assert_eq!(run(64), run(1));
+}
+
+/// A NAT turns a packet back to a host on its own side; what a router between them says about it is turned back, too.
+#[test]
+fn an_error_about_a_packet_that_was_turned_back_comes_to_its_sender() {
+    let mut bench = Bench::new(stages(&[("hop", "{}", &[]), FUNCTIONS[1]]), options(0));
+    let client = v4(10, 0, 0, 1, 1000);
+    let mut network = udp(client, v4(198, 51, 100, 1, 53), b"question");
+    live(&mut network, 2);
+    let sent = bench.one(support::traffic::START_NS, Side::Inside, &network);
+    let [(Side::Inside, frame)] = &sent[..] else { panic!("{sent:?}: {:?}", bench.drops()) };
+    let error = &frame[frame.len() - (20 + 8 + network.len())..];
+    assert_eq!(
+        (error[9], error[20], &error[16..20]),
+        (1, 11, &[10, 0, 0, 1][..]),
+        "time exceeded, to the client"
+    );
+    let quoted = &error[28..];
+    assert_eq!(
+        (&quoted[12..16], &quoted[16..20]),
+        (&[10, 0, 0, 1][..], &[198, 51, 100, 1][..]),
+        "what it sent"
+    );
 }

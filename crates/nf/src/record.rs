@@ -99,6 +99,12 @@ impl Header {
         }
     }
 
+    /// Whether packets of the direction come from this side, of a flow that goes from side to side.
+    #[inline]
+    pub fn comes_from(&self, side: Side, direction: Direction) -> bool {
+        (side == self.origin()) == (direction == Direction::Original)
+    }
+
     /// The direction of a packet that is `reversed`, where `original` says whether those of the original direction are.
     #[inline(always)]
     fn direction(&self, reversed: bool, original: u8) -> Direction {

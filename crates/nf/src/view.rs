@@ -115,10 +115,11 @@ impl<'a> PacketView<'a> {
         self.packet.set_embedded_end(end, to)
     }
 
-    /// Takes one from the time to live; false if it is used up.
+    /// Takes one from the time to live; false if it is used up. Whether it is, is each packet's own: see [`PacketView::varies`].
     #[inline]
     pub fn decrement_ttl(&mut self) -> bool {
         self.note(|| HeaderAction::DecrementTtl);
+        self.varies();
         self.packet.decrement_ttl()
     }
 
@@ -128,15 +129,17 @@ impl<'a> PacketView<'a> {
         self.packet.set_dscp(dscp);
     }
 
-    /// Puts headers before the IP header; see [`Packet::encapsulate`].
+    /// Puts headers before the IP header; see [`Packet::encapsulate`]. They say the packet's length: see [`PacketView::varies`].
     pub fn encapsulate(&mut self, header: &[u8], version: u8) -> Result<(), RewriteError> {
         self.note(|| HeaderAction::Encapsulate { header: header.to_vec(), version });
+        self.varies();
         self.packet.encapsulate(header, version)
     }
 
-    /// Takes outer headers away; see [`Packet::decapsulate`].
+    /// Takes outer headers away; see [`Packet::decapsulate`]. What stands in them is each packet's own: see [`PacketView::varies`].
     pub fn decapsulate(&mut self, len: usize, version: u8) -> Result<(), RewriteError> {
         self.note(|| HeaderAction::Decapsulate { len, version });
+        self.varies();
         self.packet.decapsulate(len, version)
     }
 
@@ -221,8 +224,8 @@ impl<'a> PacketView<'a> {
         }
     }
 
-    /// Says that what is done to the flow's packets is each packet's own, such as headers that say its length: in a rule that stands
-    /// for the walk, the function sees every packet, in its place. It must not set their ends.
+    /// Says that what is done to the flow's packets is each packet's own: in a rule that stands for the walk, the function sees every
+    /// packet, in its place. It must not set their ends. Who wraps or unwraps a packet, or takes from its time to live, says so thereby.
     #[inline]
     pub fn varies(&mut self) {
         if let Some(recording) = &mut self.recording {

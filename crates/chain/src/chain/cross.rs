@@ -252,44 +252,46 @@ impl Chain {
     ) {
         self.stop_recording();
         let meta = packet[0].meta_mut();
-        let back = meta.transit.side.other();
-        meta.transit.side = back;
+        meta.transit.side = meta.transit.side.other();
         self.flows.records.header_mut(meta.transit.flow).flags |= Header::FLAG_TURNS;
         verdict[0] = Verdict::Forward;
-        self.cross_behind(stage, back, packet, verdict, run);
+        if self.cross_behind(stage, packet, verdict, run).is_some() {
+            verdict[0] = Verdict::Drop(DropReason::Internal); // A packet turns once.
+        }
         if verdict[0] == Verdict::Forward {
             verdict[0] = Verdict::TurnBack; // It is through: none of the others has to see it.
         }
     }
 
-    /// Takes one packet through the functions behind `stage`, as seen from the side that it comes from.
+    /// Takes one packet through the functions behind `stage`, as seen from the side that it comes from, until one turns it back: says
+    /// which one, if one does.
     fn cross_behind(
         &mut self,
         stage: usize,
-        side: Side,
         packet: &mut [Packet],
         verdict: &mut [Verdict],
         run: &mut Run<'_, '_>,
-    ) {
+    ) -> Option<usize> {
+        let side = packet[0].meta().transit.side;
         let mut next = stage;
         loop {
             next = match side {
                 Side::Inside if next + 1 < self.stages.len() => next + 1,
                 Side::Outside if next > 0 => next - 1,
-                _ => return,
+                _ => return None,
             };
             let load = Load::by_side(packet, verdict)[side as usize];
             // Functions that want streams had the packet when it came, or it was made by one.
             self.run_stage(next, side, load, packet, verdict, false, run);
             if verdict[0] == Verdict::TurnBack {
-                verdict[0] = Verdict::Drop(DropReason::Internal); // A packet turns once.
+                return Some(next);
             }
         }
     }
 
     /// Sends a packet that a function made, in answer to one of `packets`, on its way through the functions between it and
     /// the side that it leaves by. To them it is a packet of the flow that it answers, in the other direction; it does not
-    /// count in the flow's clock.
+    /// count in the flow's clock. What answers a packet that turned back may be turned back where that was.
     fn answer(&mut self, made: Made, packets: &[Packet], run: &mut Run<'_, '_>) {
         self.stop_recording();
         self.counters.packets_made += u64::from(!self.is_replaying);
@@ -297,13 +299,12 @@ impl Chain {
         if let Err(reason) = self.parser.parse(&mut packet) {
             return self.drop_packet(packet, reason, run);
         }
-        let side = made.towards.other();
         let sequence = packet.meta().transit.sequence;
         let Some(to) = packets.iter().find(|to| to.meta().transit.sequence == sequence) else {
             return self.drop_packet(packet, DropReason::Internal, run); // It answers a packet of the group.
         };
         let (to, meta) = (to.meta(), packet.meta_mut());
-        meta.transit.side = side;
+        meta.transit.side = made.towards.other();
         meta.transit.flow = to.transit.flow;
         meta.transit.direction = to.transit.direction.other();
         meta.transit.clock = to.transit.clock;
@@ -311,7 +312,9 @@ impl Chain {
         meta.transit.tags = to.transit.tags;
         let mut verdict = Verdict::Forward;
         let (slice, verdicts) = (std::slice::from_mut(&mut packet), std::slice::from_mut(&mut verdict));
-        self.cross_behind(made.stage as usize, side, slice, verdicts, run);
+        if let Some(stage) = self.cross_behind(made.stage as usize, slice, verdicts, run) {
+            self.turn_back(slice, verdicts, stage, run);
+        }
         match verdict {
             Verdict::Drop(reason) => self.drop_packet(packet, reason, run),
             Verdict::Forward | Verdict::TurnBack => self.answers.push(packet),

@@ -150,7 +150,11 @@ impl Chain {
             let mut by_alias = false;
             let direction = header.direction_if_common(key, reversed).or_else(|| {
                 by_alias = RULES && header.key != *key;
-                header.direction_if_any(key, reversed).filter(|_| !header.has(Header::FLAG_TURNS))
+                // If both directions come from one side, one packet may end what the next one is found by.
+                let in_order = |direction: &_| header.comes_from(meta.transit.side, *direction);
+                header
+                    .direction_if_any(key, reversed)
+                    .filter(|direction| !header.has(Header::FLAG_TURNS) && in_order(direction))
             });
             let Some(direction) = direction else { break };
             if header.has_expired(now_ns) {

@@ -74,7 +74,6 @@ impl LoadBalancer {
     ) -> Done {
         let server = state.server().addr;
         let route = Route { server, gue: role == Role::GUE, entropy: state.entropy, number: state.packets };
-        packet.varies(); // Outer headers say the packet's length.
         match self.tunnel.wrap(packet, route) {
             Ok(oversize) => {
                 context.count(counter::OVERSIZE, u64::from(oversize));

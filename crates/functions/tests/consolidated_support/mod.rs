@@ -1,5 +1,6 @@
 //! Functions as users make them, which do what none does that comes with the project.
 
+use nf::answer::{self, IcmpError};
 use nf::config::ConfigError;
 use nf::{
     Access, Affinity, Context, Descriptor, Field, Maturity, NetworkFunction, PacketView, Registry, Scaling,
@@ -13,6 +14,7 @@ pub fn registry() -> Registry<serde_json::Value> {
     let mut registry = functions::registry();
     registry.add::<Remark>("");
     registry.add::<Stamp>("");
+    registry.add::<Hop>("");
     registry
 }
 
@@ -99,5 +101,38 @@ impl NetworkFunction for Stamp {
         } else {
             Verdict::Forward
         }
+    }
+}
+
+/// A router's hop.
+pub struct Hop;
+
+static HOP: Descriptor = Descriptor { writes: &[Field::TimeToLive], ..descriptor("hop") };
+
+impl NetworkFunction for Hop {
+    const DESCRIPTOR: &'static Descriptor = &HOP;
+    type Config = NoConfig;
+    type State = Packets;
+
+    fn new(_: NoConfig, _: &mut Setup) -> Result<Hop, ConfigError> {
+        Ok(Hop)
+    }
+
+    fn process(
+        &self,
+        packet: &mut PacketView<'_>,
+        state: &mut Packets,
+        context: &mut Context<'_>,
+    ) -> Verdict {
+        if packet.decrement_ttl() {
+            return Verdict::Forward;
+        }
+        state.0 += 1;
+        let from = packet.ends().1.addr;
+        let mut buffer = answer::buffer();
+        if let Ok(network) = answer::icmp_error(packet, IcmpError::TimeExceeded, from, &mut buffer) {
+            let _ = context.answer(packet, network);
+        }
+        Verdict::Drop(packet::DropReason::TtlExpired)
     }
 }
