@@ -34,6 +34,8 @@ pub enum Workload {
     PolicerSource,
     /// UDP whitelister, every packet is a client's request to a service, and is recorded
     Whitelist,
+    /// Denial-of-service preventer: packets and rates of flows, flows of sources
+    Dos,
     /// HTTP/1: requests of a segment, responses of eight
     Http,
     /// Intrusion detection: pages of HTTP that no rule is about
@@ -65,6 +67,7 @@ impl Workload {
             Workload::Policer => "policer",
             Workload::PolicerSource => "policer-source",
             Workload::Whitelist => "whitelist",
+            Workload::Dos => "dos",
             Workload::Http => "http",
             Workload::Ids => "ids",
             Workload::IdsMatching => "ids-matching",
@@ -130,6 +133,7 @@ impl Workload {
             Workload::Policer => "inside <-> p <-> outside",
             Workload::PolicerSource => "inside <-> s <-> outside",
             Workload::Whitelist => "inside <-> w <-> outside",
+            Workload::Dos => "inside <-> d <-> outside",
             Workload::Http => "inside <-> h <-> outside",
             Workload::Ids | Workload::IdsMatching | Workload::IdsRandom => "inside <-> i <-> outside",
             Workload::Chain4 | Workload::Chain4Consolidated => "inside <-> n <-> l <-> m <-> f <-> outside",
@@ -165,6 +169,9 @@ impl Workload {
         }
         if line.contains(" w ") {
             text += &whitelist(flows);
+        }
+        if line.contains(" d ") {
+            text += &preventer(flows);
         }
         text
     }
@@ -213,6 +220,15 @@ fn load_balancer() -> String {
 fn whitelist(flows: u32) -> String {
     let capacity = flows.max(1);
     format!("Whitelist w {{ protect: outside, record: [clients], services: [80], capacity: {capacity} }};\n")
+}
+
+/// Before a service: each packet is counted and metered, and each flow of its source, and none is too many.
+fn preventer(flows: u32) -> String {
+    let sources = flows.max(1);
+    format!(
+        "DosPreventer d {{ protect: outside, packets: 4_000_000_000, flow_rate: 100Mpps, flow_burst: 1M, connections: 1M, \
+         connections_burst: 1M, sources: {sources} }};\n"
+    )
 }
 
 /// 99 rules that do not match, and one that does.
