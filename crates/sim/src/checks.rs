@@ -108,6 +108,12 @@ pub enum Violation {
         /// Whose.
         flow: FlowId,
     },
+    /// A flow has ended, and ends once more.
+    #[error("{flow} ended more than once")]
+    EndedTwice {
+        /// Whose.
+        flow: FlowId,
+    },
     /// A flow has no state at the end, or several.
     #[error("{flow}: {states} units have its state at the end")]
     States {
@@ -249,7 +255,7 @@ impl Checks {
     /// A flow has ended with this state.
     ///
     /// # Errors
-    /// If that is not the oracle's.
+    /// If that is not the oracle's, or if it ended before.
     pub fn ended(&mut self, flow: FlowId, state: u64) -> Result<(), Violation> {
         self.counts.states += 1;
         self.fold_spreads(flow);
@@ -257,7 +263,9 @@ impl Checks {
             .account(flow)
             .filter(|(account, _)| account.state == state)
             .ok_or(Violation::WrongEnd { flow })?;
-        account.is_over = true;
+        if std::mem::replace(&mut account.is_over, true) {
+            return Err(Violation::EndedTwice { flow });
+        }
         if is_past && account.is_done() {
             self.past.remove(&flow);
         }
@@ -434,6 +442,7 @@ mod tests {
     fn a_slot_has_one_flow_after_the_other() {
         let mut checks = checks();
         checks.ended(FLOW, fold(0, 1)).unwrap();
+        assert_eq!(checks.clone().ended(FLOW, fold(0, 1)), Err(Violation::EndedTwice { flow: FLOW }));
         let next = FlowId { slot: 0, generation: 1 };
         checks.stamped(next, 1);
         checks.lost(next, 1).unwrap();

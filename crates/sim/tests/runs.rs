@@ -374,8 +374,42 @@ fn packet_by_packet_under_too_much_load_nothing_is_left_behind() {
     assert_eq!(report.checked.states, report.assignment.flows);
 }
 
+/// Units are behind, and what they say to each other is late or lost: copies of the slot's next flow come to units that have not heard yet that
+/// the one before has gone elsewhere.
+#[test]
+fn a_flow_ends_once_although_units_have_not_heard_where_it_is() {
+    let report = run(
+        r#"
+        [workload.trace]
+        curve = [["0s", "500Mbps"], ["15ms", "4Gbps"], ["30ms", "100Mbps"]]
+        [router]
+        mode = "rss:32:3ms"
+        choice = "lowest-id"
+        targets = "predicted"
+        bucket = "100us"
+        buckets = 20
+        idle = "5ms"
+        flows_max = 10000
+        [units]
+        count = "1..6"
+        start = "2ms"
+        expire_after = "4ms"
+        [links]
+        messages = { loss = 0.2, again = 0.1, late = 0.2, late_by = "200us" }
+        router_to_unit = { latency = "20us", reorder = 0.01 }
+        unit_to_unit = { latency = "30us", reorder = 0.01 }
+        [run]
+        time = "40ms"
+        warm_up = "0s"
+        epoch = "10ms"
+        "#,
+        17076637770213084121,
+    );
+    assert!(report.checked.states > 100);
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// A run that is not right ends with the violation.
     #[test]
@@ -400,7 +434,13 @@ proptest! {
         (deltas, replicas_max) in (any::<bool>(), prop::sample::select(vec!["2KB", "256MB"])),
         (held_per_flow, pull_again) in (prop::sample::select(vec![3, 4_096]), prop::sample::select(vec!["200us", "10ms"])),
         service in prop::sample::select(vec!["", "service = \"quota\"\nquota_period = \"5ms\"\npacket_cost = \"440ns\""]),
+        messages in prop::sample::select(vec![
+            "", "messages = { loss = 0.2, again = 0.1, late = 0.2, late_by = \"200us\" }",
+            "messages = { loss = 0.05, again = 0.3, late = 0.3, late_by = \"3ms\" }",
+        ]),
     ) {
+        // Nobody says anything again where a store has the states.
+        let messages = if state.starts_with("store") { "" } else { messages };
         let scenario = format!(
             r#"
             {workload}
@@ -427,6 +467,7 @@ proptest! {
             [state]
             where = "{state}"
             [links]
+            {messages}
             unit_to_store = {{ latency = "25us", jitter = "{jitter}0us" }}
             router_to_unit = {{ latency = "20us", jitter = "{jitter}0us", loss = 0.0{loss}, reorder = 0.0{reorder} }}
             unit_to_unit = {{ latency = "30us", jitter = "{jitter}0us", loss = 0.0{loss}, reorder = 0.0{reorder} }}

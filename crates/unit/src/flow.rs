@@ -58,6 +58,8 @@ pub(crate) struct Flow<P> {
     asked: Option<Asked>,
     /// Nothing is processed any more since then: it ends once its last owner's state is here.
     over_since_ns: Option<u64>,
+    /// Another flow has the slot since then.
+    gave_way_ns: Option<u64>,
     /// The epoch whose state ended here.
     ended: Option<Epoch>,
     /// The last epoch that was given up while the router still sent packets of it.
@@ -92,8 +94,8 @@ struct Asked {
 pub(crate) struct Refused;
 
 impl<P> Flow<P> {
-    /// One that nothing is known of but whether it is over.
-    pub fn new(id: FlowId, over_since_ns: Option<u64>, config: &Config) -> Flow<P> {
+    /// One that nothing is known of but whether it is over, and whether another has its slot.
+    pub fn new(id: FlowId, over_since_ns: Option<u64>, gave_way_ns: Option<u64>, config: &Config) -> Flow<P> {
         Flow {
             id,
             tenures: VecDeque::with_capacity(1),
@@ -108,6 +110,7 @@ impl<P> Flow<P> {
             proposed_ns: None,
             asked: None,
             over_since_ns,
+            gave_way_ns,
             ended: None,
             given_up: None,
             is_calm: false,
@@ -340,6 +343,11 @@ impl<P> Flow<P> {
         self.pump(cx);
     }
 
+    /// Another flow has the slot.
+    pub fn give_way<E: Engine<Packet = P>>(&mut self, cx: &Context<'_, E>) {
+        self.gave_way_ns.get_or_insert(cx.now_ns);
+    }
+
     /// Sees how things are after something has happened. When something is to be done without a message or a packet.
     #[inline]
     pub fn settle<E: Engine<Packet = P>>(&mut self, cx: &Context<'_, E>) -> u64 {
@@ -387,6 +395,7 @@ impl<P> Flow<P> {
         }
         if is_due(self.end_given_up_ns(cx)) {
             cx.counters.ends_given_up += 1;
+            self.end(cx);
             self.tenures.clear();
         } else if is_due(self.ask_again_ns(cx)) {
             self.ask_again(cx);
@@ -406,6 +415,6 @@ impl<P: Hash> Hash for Flow<P> {
         (self.id, &self.tenures, self.state, &self.held, &self.spreads, &self.begun).hash(state);
         (self.targets.is_all(), self.targets.units()).hash(state);
         (self.seen_ns, self.copied, self.proposed_ns, self.asked, self.over_since_ns).hash(state);
-        (self.ended, self.given_up).hash(state);
+        (self.gave_way_ns, self.ended, self.given_up).hash(state);
     }
 }

@@ -13,8 +13,8 @@
 //! messages may be lost: who has not that very one asks for the whole, and nobody waits for it.
 //!
 //! A flow ends where its state is: an owner that hears of the end while the state is on its way goes on waiting for it, and
-//! ends the flow when it comes, even if another flow has the slot by then. What units say to each other may be lost, and is said
-//! again.
+//! ends the flow when it comes, even if another flow has the slot by then. That another has it is no such word: units may say so before
+//! the router's own has come. What units say to each other may be lost, and is said again.
 //!
 //! ```text
 //!            packet, Adopt                        State, or a Replica up to the very clock

@@ -22,6 +22,8 @@ pub(crate) struct Slot<P> {
     generation: u32,
     /// The flow of this generation is over: its state ends where it is, or comes.
     is_over: bool,
+    /// Another flow has the slot: the router has ended this one. Its word of that may be on its way here.
+    has_given_way: bool,
     /// The last epoch whose state was here and is not any more.
     done: Epoch,
     /// The last epoch that was given up here while the router still sent packets of it.
@@ -63,6 +65,7 @@ impl<P> Default for Slot<P> {
         Slot {
             generation: 0,
             is_over: false,
+            has_given_way: false,
             done: 0,
             given_up: 0,
             gone: None,
@@ -87,9 +90,9 @@ impl<P> Slot<P> {
         Slot { generation, ..Slot::default() }
     }
 
-    /// One whose flow is over, and of which nothing else is known.
+    /// One whose flow is over, as another has the slot, and of which nothing else is known.
     pub fn over(generation: u32) -> Slot<P> {
-        Slot { generation, is_over: true, ..Slot::default() }
+        Slot { generation, is_over: true, has_given_way: true, ..Slot::default() }
     }
 
     /// The flow that has it.
@@ -134,6 +137,17 @@ impl<P> Slot<P> {
         }
     }
 
+    /// Another flow has the slot: so this one is over, but not here. The message that tells of the other may have overtaken the router's
+    /// word of the end, and what came before that: the state may be another unit's by now, and end there. Copies are worth nothing any
+    /// more.
+    pub fn give_way<E: Engine<Packet = P>>(&mut self, slot: u32, cx: &mut Context<'_, E>) {
+        cx.replicas.remove(slot, &mut cx.copy);
+        self.has_given_way = true;
+        if let Some(flow) = &mut self.flow {
+            flow.give_way(cx);
+        }
+    }
+
     /// A unit that was to have the state says that there is none: nothing comes that is waited for.
     fn end_without_state<E: Engine<Packet = P>>(&mut self, slot: u32, cx: &mut Context<'_, E>) {
         self.end(slot, cx);
@@ -148,8 +162,9 @@ impl<P> Slot<P> {
     }
 
     fn flow<E: Engine<Packet = P>>(&mut self, id: FlowId, cx: &Context<'_, E>) -> &mut Flow<P> {
-        let over_since_ns = self.is_over.then_some(cx.now_ns);
-        self.flow.get_or_insert_with(|| Box::new(Flow::new(id, over_since_ns, cx.config)))
+        let [over_since_ns, gave_way_ns] =
+            [self.is_over, self.has_given_way].map(|is_so| is_so.then_some(cx.now_ns));
+        self.flow.get_or_insert_with(|| Box::new(Flow::new(id, over_since_ns, gave_way_ns, cx.config)))
     }
 
     /// The flow's next packet comes to its owner, and the state and nothing else changes by it: from when on something may be due
@@ -385,10 +400,11 @@ impl<P> Slot<P> {
     }
 
     /// Whether a copy that has come is one to use or to keep: never in place of the owner's state, and never of what this unit has
-    /// given away.
+    /// given away, or of a flow whose slot another has.
     fn wants<E: Engine<Packet = P>>(&self, version: Version, cx: &mut Context<'_, E>) -> bool {
         cx.counters.replicas_received += 1;
-        self.gone.is_none_or(|gone| version.clock >= gone.last)
+        !self.has_given_way
+            && self.gone.is_none_or(|gone| version.clock >= gone.last)
             && self.flow.as_ref().is_none_or(|flow| !flow.is_past(version.epoch))
     }
 
@@ -454,6 +470,7 @@ impl<P> Slot<P> {
     pub fn advance<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
         if let Some(flow) = &mut self.flow {
             flow.advance(cx);
+            self.is_over |= flow.is_over(); // It may have given up waiting.
         }
     }
 

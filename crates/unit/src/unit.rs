@@ -278,8 +278,7 @@ impl<E: Engine> Unit<E> {
             self.act(now_ns, id, out, act);
             return self.past.tidy(id);
         }
-        // The slot's flow is over, as another has it.
-        self.act(now_ns, before, out, |slot, cx| slot.end(before.slot, cx));
+        self.act(now_ns, before, out, |slot, cx| slot.give_way(before.slot, cx));
         let slot = std::mem::replace(self.slots.get_mut(id.slot), Slot::new(id.generation));
         if slot.is_worth_keeping() {
             self.counters.past_forgotten += self.past.add(before, slot, PAST_MAX);

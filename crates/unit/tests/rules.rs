@@ -11,6 +11,8 @@ use common::{Ledger, bytes};
 mod common;
 
 const FLOW: FlowId = FlowId { slot: 3, generation: 1 };
+/// The flow that has the slot next.
+const NEXT: FlowId = FlowId { generation: 2, ..FLOW };
 const ME: UnitId = UnitId(0);
 const X: UnitId = UnitId(1);
 const Y: UnitId = UnitId(2);
@@ -661,11 +663,11 @@ fn a_flow_that_ends_where_nothing_of_it_has_come_ends_with_its_state() {
 fn a_flow_ends_behind_the_next_one_of_its_slot() {
     let mut b = Bench::new(config());
     b.packet(2, from(X, 2), 3);
-    let next = FlowId { generation: 2, ..FLOW };
-    let stamp = Stamp { flow: next, clock: 1, epoch: 1, handover: Handover::None, targets: None };
+    let stamp = Stamp { flow: NEXT, clock: 1, epoch: 1, handover: Handover::None, targets: None };
     b.unit.packet(2, stamp, 1, &mut b.out);
-    assert_eq!(b.dropped(), [(Dropped::Ended, 3)]);
-    assert_eq!((b.unit.flows(), b.unit.engine().state(next)), (2, &[1][..]));
+    assert_eq!((b.unit.flows(), b.unit.engine().state(NEXT), b.unit.held()), (2, &[1][..], 1));
+    b.router(END);
+    assert_eq!((b.dropped(), b.unit.flows(), b.unit.held()), (vec![(Dropped::Ended, 3)], 2, 0));
     b.sent();
     b.wait(b.unit.due_ns() - b.now_ns);
     assert_eq!(b.sent(), [(X, Message::Pull { flow: FLOW, epoch: 2, last: 2, again: true })]);
@@ -673,7 +675,7 @@ fn a_flow_ends_behind_the_next_one_of_its_slot() {
     b.peer(X, state(2, &[1, 2], 2));
     assert_eq!(b.sent(), [(X, taken(2)), (X, taken(2))]);
     assert_eq!((b.unit.engine().forgotten.as_slice(), b.unit.flows()), (&[(FLOW, true)][..], 1));
-    assert_eq!(b.unit.engine().state(next), [1]);
+    assert_eq!(b.unit.engine().state(NEXT), [1]);
 }
 
 #[test]
@@ -717,19 +719,58 @@ fn who_asks_again_has_the_flow() {
 }
 
 #[test]
-fn the_next_flow_of_a_slot_ends_the_one_before() {
+fn a_flow_ends_by_the_router_s_word_not_with_the_next_one_of_its_slot() {
     let mut b = Bench::new(config());
     b.first([1]);
-    let next = FlowId { generation: 2, ..FLOW };
-    let stamp = Stamp { flow: next, clock: 1, epoch: 1, handover: Handover::None, targets: None };
+    let stamp = Stamp { flow: NEXT, clock: 1, epoch: 1, handover: Handover::None, targets: None };
     b.unit.packet(2, stamp, 1, &mut b.out);
-    assert_eq!(
-        (b.unit.engine().forgotten.as_slice(), b.unit.engine().state(next)),
-        (&[(FLOW, true)][..], &[1][..])
-    );
-    b.first([2]);
-    assert_eq!(b.dropped(), [(Dropped::Ended, 2)]);
-    assert_eq!((b.unit.owned(FLOW), b.unit.flows()), (None, 1));
+    assert_eq!((b.state(), b.unit.engine().state(NEXT), b.unit.flows()), (&[1][..], &[1][..], 2));
+    b.first([3, 2]);
+    assert_eq!(b.state(), [1, 2, 3], "what the router sent before its end goes on");
+    b.router(END);
+    assert_eq!(b.unit.engine().ended, [(FLOW, vec![1, 2, 3])]);
+    b.first([4]);
+    assert_eq!(b.dropped(), [(Dropped::Ended, 4)]);
+    assert_eq!((b.unit.owned(NEXT), b.unit.flows()), (Some((1, Watermark::up_to(1))), 1));
+}
+
+#[test]
+fn a_flow_that_went_away_unheard_does_not_end_where_it_was() {
+    // X took a copy over and its word of that was lost; it has ended there, and Y has the slot's next flow. All that overtakes what the
+    // router has said here.
+    let mut b = Bench::new(config());
+    b.first([1, 2]);
+    b.peer(Y, Message::Replica { flow: NEXT, epoch: 1, record: record(&[1], 1) });
+    assert!(b.unit.engine().forgotten.is_empty());
+    b.router(release(2, X, 2));
+    b.wait(OFFER_AFTER_ORDERS * ORDER_NS);
+    assert_eq!(b.sent(), [(X, state(2, &[1, 2], 2))]);
+    b.peer(X, taken(2));
+    b.router(END);
+    assert_eq!((b.unit.engine().forgotten.as_slice(), b.unit.flows()), (&[(FLOW, false)][..], 0));
+    // The copy of the next one is of use.
+    let stamp = Stamp { flow: NEXT, clock: 2, epoch: 2, handover: from(Y, 1), targets: None };
+    b.unit.packet(b.now_ns, stamp, 2, &mut b.out);
+    assert_eq!(b.unit.engine().state(NEXT), [1, 2]);
+}
+
+#[test]
+fn of_a_flow_whose_slot_another_has_no_copies_are_kept_or_sent() {
+    for deltas in [false, true] {
+        let mut b = Bench::new(Config { deltas, ..config() });
+        b.targets.add(Y);
+        b.first([1]);
+        b.wait(SILENCE_NS);
+        assert_eq!((b.sent().len(), b.unit.replica_bytes() > 0), (1, deltas));
+        b.peer(Y, Message::Pull { flow: NEXT, epoch: 2, last: 9, again: false });
+        b.first([2]);
+        b.wait(10 * SILENCE_NS);
+        assert_eq!(b.sent(), []);
+        b.router(release(2, X, 2));
+        b.peer(X, taken(2));
+        b.peer(X, replica(2, &[1, 2, 3], 3));
+        assert_eq!((b.unit.replica_bytes(), b.unit.counters().replicas_refused), (0, 1));
+    }
 }
 
 #[test]

@@ -24,6 +24,8 @@ struct Nature {
     /// Of messages between units.
     mute: u64,
     twice: u64,
+    /// What the router sends stays on its way, where it would have come: units have long queues.
+    queue: u64,
     new_owner: u64,
     end: u64,
     /// The most that time goes on in one step, ns.
@@ -64,9 +66,9 @@ prop_compose! {
         replicas_max_bytes in prop_oneof![Just(0), Just(400), Just(1 << 20)],
         seed in any::<[u8; 32]>(),
     ) -> Nature {
-        let (loss, mute, end, order_ns, held_per_flow_max) = (0, 0, 0, None, 1 << 10);
+        let (loss, mute, queue, end, order_ns, held_per_flow_max) = (0, 0, 0, 0, None, 1 << 10);
         Nature {
-            units, flows, steps, router_fifo, peers_fifo, loss, mute, twice, new_owner, end, pace_ns, order_ns,
+            units, flows, steps, router_fifo, peers_fifo, loss, mute, twice, queue, new_owner, end, pace_ns, order_ns,
             held_per_flow_max, replicas_max_bytes, replicate_after_ns, at_once, deltas, seed,
         }
     }
@@ -76,11 +78,11 @@ prop_compose! {
     fn bad_network()(
         nature in network(),
         loss in prop_oneof![Just(0), 1u64..300],
-        mute in prop_oneof![Just(0), 1u64..300],
+        (mute, queue) in (prop_oneof![Just(0), 1u64..300], prop_oneof![Just(0), 1u64..1_000]),
         order_ns in 0u64..2_000,
         held_per_flow_max in prop_oneof![0usize..6, Just(1 << 10)],
     ) -> Nature {
-        Nature { loss, mute, order_ns: Some(order_ns), held_per_flow_max, ..nature }
+        Nature { loss, mute, queue, order_ns: Some(order_ns), held_per_flow_max, ..nature }
     }
 }
 
@@ -132,21 +134,12 @@ impl Play {
             }
         }
         if below(random, 1_000) < self.nature.end {
-            flow.end(world);
+            flow.end(some_units(random, units), world);
             self.over.push(flow.id);
             let id = FlowId { generation: flow.id.generation + 1, ..flow.id };
             *flow = Flow::new(id, unit(random, units));
         }
-        let targets = match below(random, 4) {
-            0 => Targets::NONE,
-            1 => Targets::ALL,
-            _ => {
-                let mut some = Targets::NONE;
-                some.add(unit(random, units));
-                some.add(unit(random, units));
-                some
-            }
-        };
+        let targets = some_units(random, units);
         for _ in 0..=below(random, 3) {
             let is_at_once = below(random, 1_000) < self.nature.at_once;
             flow.packet(if is_at_once { targets.at_once() } else { targets }, world);
@@ -167,6 +160,9 @@ impl Play {
             return;
         }
         let is_between = self.world.wire[at].from.is_some();
+        if !is_between && below(&mut self.random, 1_000) < self.nature.queue {
+            return;
+        }
         if is_between && below(&mut self.random, 1_000) < self.nature.mute {
             self.lose_between(at);
             return;
@@ -210,6 +206,20 @@ fn unit(random: &mut TestRng, units: u16) -> UnitId {
     UnitId(below(random, u64::from(units)) as u16)
 }
 
+/// None, one, two, or all.
+fn some_units(random: &mut TestRng, units: u16) -> Targets {
+    match below(random, 4) {
+        0 => Targets::NONE,
+        1 => Targets::ALL,
+        _ => {
+            let mut some = Targets::NONE;
+            some.add(unit(random, units));
+            some.add(unit(random, units));
+            some
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -245,7 +255,7 @@ proptest! {
     fn what_has_ended_leaves_nothing(nature in bad_network(), end in 1u64..100) {
         let mut play = Play::new(Nature { end, ..nature }).run();
         for flow in &play.flows {
-            flow.end(&mut play.world);
+            flow.end(Targets::ALL, &mut play.world);
             play.over.push(flow.id);
         }
         play.world.settle();

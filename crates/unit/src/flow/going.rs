@@ -81,11 +81,12 @@ impl<P> Flow<P> {
         Some(asked.at_ns.saturating_add(cx.config.again_ns(asked.times)))
     }
 
-    /// When a flow that is over is forgotten although its state, which is not here, has not come. Should it come after all, it
-    /// ends then.
+    /// When a flow that is over, or whose slot another has, is forgotten although its state, which is not here, has not come. Should it
+    /// come after all, it ends then.
     pub(super) fn end_given_up_ns<E: Engine<Packet = P>>(&self, cx: &Context<'_, E>) -> Option<u64> {
         let wait_ns = cx.config.patience_ns();
-        self.over_since_ns.filter(|_| self.state.is_none()).map(|ns| ns.saturating_add(wait_ns))
+        let since_ns = self.over_since_ns.or(self.gave_way_ns).filter(|_| self.state.is_none())?;
+        Some(since_ns.saturating_add(wait_ns))
     }
 
     /// Asks for the state once more.
@@ -111,11 +112,16 @@ impl<P> Flow<P> {
         Some(next.released_ns?.saturating_add(wait_ns))
     }
 
+    /// Whether the router has not ended the flow, as far as is known here: else copies are worth nothing.
+    pub(super) fn may_be_copied(&self) -> bool {
+        !self.is_over() && self.gave_way_ns.is_none()
+    }
+
     /// When the state is to be copied ahead: not if it was, and nothing has come since (S51, S52).
     pub(super) fn copy_ns<E: Engine<Packet = P>>(&self, cx: &Context<'_, E>) -> Option<u64> {
         let (_, mark) = self.owned()?;
         let has_news = mark.contiguous > self.copied && self.targets != Targets::NONE;
-        let after_ns = cx.config.replicate_after_ns.filter(|_| has_news && !self.is_over())?;
+        let after_ns = cx.config.replicate_after_ns.filter(|_| has_news && self.may_be_copied())?;
         Some(self.seen_ns.saturating_add(after_ns))
     }
 

@@ -76,7 +76,7 @@ impl<P> Flow<P> {
         self.cover(cx.now_ns, &stamp, cx.config);
         cx.counters.processed += 1;
         cx.engine.process(cx.now_ns, self.id, packet);
-        if stamp.targets.is_some_and(|targets| targets.are_at_once()) && !self.is_over() {
+        if stamp.targets.is_some_and(|targets| targets.are_at_once()) && self.may_be_copied() {
             self.copy_ahead(cx); // The flowlet is about to be cut by its size: no silence will come (S62).
         }
     }

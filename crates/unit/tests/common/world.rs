@@ -64,10 +64,16 @@ impl Flow {
         self.owner = owner;
     }
 
-    /// The flow is over. All units may have copies.
-    pub fn end(&self, world: &mut World) {
+    /// The flow is over: its owner is told, the one before, and these units, which may have copies.
+    pub fn end(&self, copies: Targets, world: &mut World) {
+        let previous = match self.handover {
+            Handover::From { previous, .. } => Some(previous),
+            Handover::None => None,
+        };
         for to in (0..world.units.len() as u16).map(UnitId) {
-            world.post(None, to, Item::Message(Message::End { flow: self.id }));
+            if to == self.owner || previous == Some(to) || copies.contains(to) {
+                world.post(None, to, Item::Message(Message::End { flow: self.id }));
+            }
         }
     }
 
