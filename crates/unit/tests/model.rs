@@ -233,7 +233,7 @@ fn a_flow_ends_while_its_state_is_on_its_way() {
 fn a_flow_ends_once_although_its_slot_has_another() {
     let steps = [Packets(0, 1), Packets(1, 1), Next(1, 1)];
     report("next", explore(2, &steps, Targets::ALL, NONE));
-    report("next, lost messages", explore(2, &steps, Targets::ALL, Faults { mute: 1, early: 1, ..NONE }));
+    report("next, lost messages", explore(2, &steps, Targets::ALL, Faults { mute: 1, ..NONE }));
     let steps = [Packets(0, 1), Next(1, 1), Packets(0, 1)];
     report("next, elsewhere", explore(2, &steps, Targets::ALL, Faults { lost: 1, twice: 1, ..NONE }));
 }
