@@ -145,15 +145,27 @@ fn gateway(site: usize) -> String {
     )
 }
 
-/// Packets into a tunnel, whose numbers all flows share, and out of it. Some of the latter come twice.
-fn through_a_tunnel(packets: u64, rate: f64) -> Vec<Arriving> {
+/// One end of a link between the same two sites, over which nothing goes twice.
+fn redundancy_eliminator(site: usize) -> String {
+    let networks = ["10.0.0.0/8, 2001:db8:c::/48", "198.18.0.0/15, 2001:db8:5::/48"];
+    format!(
+        "Port<0> inside; Port<1> outside; pipelet {{ inside <-> end <-> outside; }}\n\
+         Re end {{ local_networks: [{}], remote_networks: [{}], cache: 64KiB, patience: 0s }};",
+        networks[site - 1],
+        networks[2 - site],
+    )
+}
+
+/// Packets between two sites, through a function that all flows share something of: those that go there, and those that come from one with
+/// this policy at the other end. Some of the latter come twice.
+fn between_sites(policy_there: &str, packets: u64, rate: f64) -> Vec<Arriving> {
     let here = profile(Payload::Random, packets, rate, SEED);
     let mut there = profile(Payload::Random, packets, rate, SEED + 1);
     let addresses = &mut there.addresses;
     (addresses.clients_v4, addresses.servers_v4) = (here.addresses.servers_v4, here.addresses.clients_v4);
     (addresses.clients_v6, addresses.servers_v6) = (here.addresses.servers_v6, here.addresses.clients_v6);
     let mut frames = generated(&here);
-    let (sent, _) = play(Runner::new(assembly_of("there", &gateway(2)), "there"), &generated(&there));
+    let (sent, _) = play(Runner::new(assembly_of("there", policy_there), "there"), &generated(&there));
     let sent = sent.sent.into_iter().filter(|(port, ..)| *port == 1).enumerate();
     frames.extend(sent.flat_map(|(number, (port, timestamp_ns, data))| {
         let times = if number % 9 == 0 { 2 } else { 1 };
@@ -166,7 +178,7 @@ fn through_a_tunnel(packets: u64, rate: f64) -> Vec<Arriving> {
 #[test]
 fn a_vpn() {
     for (packets, rate) in [(3_000, 20_000.0), (2_000, 4.0)] {
-        let frames = through_a_tunnel(packets, rate);
+        let frames = between_sites(&gateway(2), packets, rate);
         for mode in MODES {
             let assemble = || assembly_of("here", &gateway(1));
             let report = check_assembled("here", assemble, &frames, config(mode, 6, 20_000_000, 0));
@@ -177,6 +189,24 @@ fn a_vpn() {
             let [out, back, again] = ["packets-out", "packets-in", "replayed"].map(counted);
             println!("{mode:?}: {out} out, {back} in, {again} again, {:?}", report.drops);
             assert!(out > packets / 2 && back > packets / 2 && again > packets / 20);
+        }
+    }
+}
+
+#[test]
+fn a_redundancy_eliminator() {
+    for (packets, rate) in [(3_000, 20_000.0), (2_000, 4.0)] {
+        let frames = between_sites(&redundancy_eliminator(2), packets, rate);
+        for mode in MODES {
+            let assemble = || assembly_of("here", &redundancy_eliminator(1));
+            let report = check_assembled("here", assemble, &frames, config(mode, 6, 20_000_000, 0));
+            let counters: std::collections::BTreeMap<_, _> =
+                report.functions[0].counters.iter().map(|(name, count)| (name.to_string(), *count)).collect();
+            let [out, back] = ["packets-encoded", "packets-decoded"].map(|name| counters[name]);
+            println!("{mode:?}: {out} encoded, {back} decoded, {:?}", report.drops);
+            assert!(out > packets / 10 && back > packets / 10);
+            let moves = report.units.unwrap().states_moved;
+            assert!(mode != Mode::Packet || rate < 100.0 || moves > 100, "too few moves to show anything");
         }
     }
 }

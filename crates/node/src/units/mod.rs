@@ -3,7 +3,7 @@
 //!
 //! What comes out is what one unit would have made of the same packets, byte for byte and in the same order. For that, a packet
 //! of no known flow is routed and processed alone, behind all before it: what it does to pools and to aliases is felt by
-//! others; and so is any that functions with sets or meters get when it is not of the same unit as the one before.
+//! others; and so is any that functions with sets, meters or contents get when it is not of the same unit as the one before.
 //!
 //! ```text
 //! batch -> admit -> route -> unit: may it be processed? -> waits at the unit's engine -> flush: chain, unit by unit -> in order

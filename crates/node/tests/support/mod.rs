@@ -152,8 +152,8 @@ pub fn counted(report: &Report) -> String {
             let counters: Vec<_> =
                 function.counters.iter().filter(|(name, _)| *name != "search_memory_bytes").collect();
             format!(
-                "{} {} {} {counters:?} {:?}",
-                function.name, function.packets, function.drops, function.pools
+                "{} {} {} {counters:?} {:?} {:?}",
+                function.name, function.packets, function.drops, function.pools, function.contents
             )
         })
         .collect();
