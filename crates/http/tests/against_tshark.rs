@@ -1,10 +1,15 @@
 //! The messages of each HTTP capture of the collection are those that tshark tells.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail by panicking")]
 
+#[path = "../../dissect/tests/support/all_cores.rs"]
+mod all_cores;
+
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use all_cores::on_all_cores;
 use http::{End, Event, Exchange, Field, FixedLine, Header, Side};
 
 /// Connections that tshark reads in another way, and why that is so.
@@ -60,17 +65,11 @@ fn messages_are_those_of_tshark() {
     let Some(traces) = traces() else { return };
     let (mut compared, mut connections, mut failures) = (0, 0, Vec::new());
     let mut excepted = Vec::new();
-    for file in captures(&traces) {
-        let path = traces.join(&file);
-        let theirs = tshark_messages(&path);
-        let mut streams: Vec<_> = theirs.keys().map(|(stream, _)| *stream).collect();
-        streams.dedup();
-        if streams.is_empty() {
-            continue;
-        }
-        let ours = our_messages(&path, &streams);
-        connections += streams.len();
-        for (key, theirs) in &theirs {
+    let files = captures(&traces);
+    let read = on_all_cores(&files, |file| messages_of(&traces.join(file)));
+    for (file, (streams, theirs, ours)) in files.iter().zip(&read) {
+        connections += streams;
+        for (key, theirs) in theirs {
             let ours = ours.get(key).map_or(&[][..], Vec::as_slice);
             compared += theirs.len();
             if agree(ours, theirs) {
@@ -78,7 +77,7 @@ fn messages_are_those_of_tshark() {
             }
             match EXCEPTIONS.iter().find(|(f, stream, _)| (*f, *stream) == (file.as_str(), key.0)) {
                 Some(exception) => excepted.push(*exception),
-                None => failures.push(difference(&file, *key, ours, theirs)),
+                None => failures.push(difference(file, *key, ours, theirs)),
             }
         }
     }
@@ -126,7 +125,7 @@ fn skip(why: &str) -> Option<PathBuf> {
     None
 }
 
-/// The collection's captures that may hold HTTP: those whose bytes hold its name.
+/// The collection's captures that may hold HTTP: those whose bytes hold its name. The largest first.
 fn captures(traces: &Path) -> Vec<String> {
     let manifest = std::fs::read_to_string(traces.join("MANIFEST.tsv")).unwrap();
     let files = manifest.lines().skip(1).filter_map(|line| line.split('\t').next());
@@ -134,7 +133,18 @@ fn captures(traces: &Path) -> Vec<String> {
         let bytes = std::fs::read(traces.join(file)).unwrap();
         ["HTTP/", "GET "].iter().any(|text| memchr::memmem::find(&bytes, text.as_bytes()).is_some())
     };
-    files.filter(holds_http).map(str::to_owned).collect()
+    let mut files: Vec<_> = files.filter(holds_http).map(str::to_owned).collect();
+    files.sort_by_key(|file| Reverse(std::fs::metadata(traces.join(file)).unwrap().len()));
+    files
+}
+
+/// How many connections of a capture tshark tells of; their messages by tshark, and as they are read here.
+fn messages_of(path: &Path) -> (usize, Messages, Messages) {
+    let theirs = tshark_messages(path);
+    let mut streams: Vec<_> = theirs.keys().map(|(stream, _)| *stream).collect();
+    streams.dedup();
+    let ours = if streams.is_empty() { Messages::new() } else { our_messages(path, &streams) };
+    (streams.len(), theirs, ours)
 }
 
 /// The fields of tshark that are compared.

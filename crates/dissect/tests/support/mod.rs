@@ -6,12 +6,18 @@
     reason = "a test uses a part, and may fail by panicking"
 )]
 
+mod all_cores;
+
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
+
+use all_cores::on_all_cores;
 
 /// A capture, and what tshark says of it.
 pub struct Capture {
@@ -80,7 +86,7 @@ fn read_captures() -> Option<Vec<Capture>> {
     let shared = std::env::var_os("RIVULET_SHARED")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
     let traces = shared.join("traces");
-    let Ok(manifest) = std::fs::read_to_string(traces.join("MANIFEST.tsv")) else {
+    let Ok(manifest) = fs::read_to_string(traces.join("MANIFEST.tsv")) else {
         return skip(&format!("no captures at {}", traces.display()));
     };
     if Command::new("tshark").arg("-v").output().is_err() {
@@ -89,7 +95,9 @@ fn read_captures() -> Option<Vec<Capture>> {
     let names = manifest.lines().skip(1).filter_map(|line| line.split('\t').next());
     // Headers only, and echoes of random bytes: nothing to dissect.
     let names = names.filter(|name| !name.contains("auckland") && !name.contains("echo_500"));
-    Some(names.map(|name| read_capture(name, &traces.join(name))).collect())
+    let mut captures: Vec<_> = names.map(|name| (name, traces.join(name))).collect();
+    captures.sort_by_key(|(_, path)| Reverse(fs::metadata(path).unwrap().len()));
+    Some(on_all_cores(&captures, |(name, path)| read_capture(name, path)))
 }
 
 fn skip<T>(why: &str) -> Option<T> {
