@@ -4,6 +4,7 @@
 #[path = "../../chain/tests/support/allocations.rs"]
 mod allocations;
 mod http_support;
+mod meter_support;
 mod nat_support;
 
 use std::net::Ipv4Addr;

@@ -1,4 +1,4 @@
-//! Tests of the configuration; what the monitor counts is tested through a chain, in `tests/monitor*.rs`.
+//! Tests of the configuration; what the monitor counts is tested through a chain, in `tests/behaviour/monitor*.rs`.
 
 use super::*;
 

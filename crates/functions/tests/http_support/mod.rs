@@ -2,15 +2,13 @@
 #![allow(dead_code, unused_imports, reason = "each test uses a part")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-#[path = "../meter_support/mod.rs"]
-mod bench;
 pub mod conversations;
 pub mod moving;
 
 use packet::{Endpoint, Side};
 use serde_json::Value;
 
-pub use bench::*;
+pub use crate::meter_support::*;
 
 pub const FIN: u8 = 1;
 pub const SYN: u8 = 2;

@@ -3,7 +3,7 @@
 use packet::Side;
 use serde_json::json;
 
-use super::ids_support::*;
+use crate::ids_support::*;
 
 /// A rule about datagrams or segments with `evil`.
 fn rule(action: &str, protocol: &str, options: &str, sid: u32) -> String {

@@ -6,7 +6,7 @@ use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
 use serde_json::json;
 
-use super::ids_support::*;
+use crate::ids_support::*;
 
 const EVIL: &str = "evil literal";
 const RULE: &str =
@@ -49,7 +49,7 @@ fn a_literal_is_found_when_its_message_ends() {
     assert_eq!(answered(&page, 1_000).told, [(BEFORE + segments, 1)]);
     // Every one of its places in the segments, and so every cut through it.
     for at in 980..1_020 {
-        let page = super::ids_support::page(&body(1_200, at));
+        let page = crate::ids_support::page(&body(1_200, at));
         assert_eq!(answered(&page, 1_000).rules(), [1], "{at}");
     }
 }
@@ -114,7 +114,7 @@ fn a_body_that_a_gap_cuts_short_is_looked_at() {
     talk.says(Client, GET)
         .says(Server, seen)
         .loses(Server, lost.len())
-        .says(Server, super::ids_support::page(b"x"));
+        .says(Server, crate::ids_support::page(b"x"));
     assert_eq!(watch(RULE, &talk.segments).told, [], "what is missing may still come");
     talk.says(Client, GET);
     let proof = talk.segments.len() as u64;

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::ids_support::*;
+use crate::ids_support::*;
 
 fn rule(options: &str) -> String {
     format!(r#"alert udp any any -> any any (msg:"often"; content:"evil"; {options} sid:1;)"#)

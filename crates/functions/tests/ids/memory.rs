@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::ids_support::*;
+use crate::ids_support::*;
 
 const RULES: &str = r#"alert tcp any any -> any any (msg:"stream"; content:"evil literal"; sid:1;)
 alert http any any -> any any (msg:"uri"; http.uri; content:"/evil"; sid:2;)

@@ -2,8 +2,8 @@
 
 use packet::Side;
 
-use super::ids_support::*;
-use super::tls;
+use crate::ids_oracle::plant::tls;
+use crate::ids_support::*;
 
 /// A DNS message (RFC 1035 4.1): a query, or a response that answers with an address.
 fn dns(name: &str, is_response: bool) -> Vec<u8> {

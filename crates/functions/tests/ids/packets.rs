@@ -2,7 +2,7 @@
 
 use packet::Side;
 
-use super::ids_support::*;
+use crate::ids_support::*;
 
 /// Whether a datagram with this payload is told of.
 fn holds(options: &str, payload: &[u8]) -> bool {

@@ -2,7 +2,7 @@
 
 use functions::ids::{CANDIDATES_MAX, LOOKBACK_BYTES};
 
-use super::ids_support::*;
+use crate::ids_support::*;
 
 const PAIR: &str = r#"alert tcp any any -> any any (msg:"anchor and rest"; content:"the-anchor"; content:"rest"; distance:0; sid:1;)"#;
 const ANCHOR: &[u8] = b"the-anchor";

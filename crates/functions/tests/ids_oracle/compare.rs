@@ -1,6 +1,4 @@
 //! One chain of the witness and of `ids`: what the one saw, given to the oracle, against what the other reported.
-//!
-//! A test file of it has the modules `ids_oracle` and, by `#[path]`, this one and `planted` or `captures` beside it.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on has failed")]
 
 use std::collections::{BTreeMap, BTreeSet};

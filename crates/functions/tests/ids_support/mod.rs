@@ -2,13 +2,10 @@
 #![allow(dead_code, unused_imports, reason = "each test uses a part")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-#[path = "../http_support/mod.rs"]
-mod talk;
-
 use packet::{Endpoint, Side};
 use serde_json::{Value, json};
 
-pub use talk::{
+pub use crate::http_support::{
     ACK, Arrival, Bench, Client, FIN, MS_NS, RST, SECOND_NS, SYN, Server, Talk, Who, batches_change_nothing,
     bench, checksums_are_right, conversations, counter, moving, tcp, udp, v4, v6,
 };

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "../../../chain/tests/support/mod.rs"]
-mod support;
+pub mod support;
 
 use chain::{Options, Timeouts};
 use nf::stage::Stage;

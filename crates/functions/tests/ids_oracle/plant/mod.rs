@@ -5,7 +5,7 @@ mod expression;
 mod fill;
 mod http;
 mod random;
-mod tls;
+pub mod tls;
 mod whom;
 
 use rules::{

@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod ids_oracle;
-
 use std::collections::BTreeSet;
 
-use ids_oracle::plant::{self, Rendering};
-use ids_oracle::{Oracle, Witness, shared};
+use crate::ids_oracle::plant::{self, Rendering};
+use crate::ids_oracle::{Oracle, Witness, shared};
 use rules::{Classifications, Loaded, Match, Only, Ruleset, Variables};
 
 /// Seed of what is planted.
@@ -124,7 +122,7 @@ fn renderings(size: usize) -> [Rendering; 6] {
 /// to be there yet.
 fn is_the_same_cut(loaded: &Loaded) -> bool {
     let rule = &loaded.rule;
-    let occasions = ids_oracle::prepared::Prepared::new(rule, 0).unwrap().occasions;
+    let occasions = crate::ids_oracle::prepared::Prepared::new(rule, 0).unwrap().occasions;
     let on_pieces = occasions.pieces
         && rule.buffers.iter().flat_map(|buffer| &buffer.matches).all(|one| match one {
             Match::Content(content) => !content.negated && !content.ends,

@@ -4,10 +4,9 @@
 //! verdicts, alerts, reports, counters and every flow's state are those of the plain chain.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod consolidated_support;
-#[path = "../../chain/tests/support/mod.rs"]
-mod support;
-
+use crate::meter_support::support::bench::{Arrival, Bench, Outcome};
+use crate::meter_support::support::packets::{tcp, udp, v4};
+use crate::meter_support::support::traffic::{START_NS, traffic};
 use chain::{Options, WhenFull};
 use io::traffic::{Addresses, Generator, Payload, Prefix, Profile, Rate, Responder};
 use nf::Setup;
@@ -15,9 +14,6 @@ use nf::record::Header;
 use nf::stage::Stage;
 use packet::{Side, split_mix};
 use proptest::prelude::*;
-use support::bench::{Arrival, Bench, Outcome};
-use support::packets::{tcp, udp, v4};
-use support::traffic::traffic;
 
 const FLOWS: u32 = 512;
 
@@ -82,7 +78,7 @@ const FUNCTIONS: &[Function] = &[
 ];
 
 fn stages(functions: &[Function]) -> Vec<Box<dyn Stage>> {
-    let registry = consolidated_support::registry();
+    let registry = crate::consolidated_support::registry();
     let make = |&(name, config, _): &Function| {
         let config = serde_json::from_str(config).unwrap();
         let entry = registry.find(name).unwrap();
@@ -184,7 +180,7 @@ proptest! {
 fn conversations(functions: &[Function], seed: u64, payload: Payload) -> Vec<Arrival> {
     let profile = Profile {
         seed,
-        start_ns: support::traffic::START_NS,
+        start_ns: START_NS,
         packets: Some(800),
         flows: 12,
         rate: Rate::PacketsPerSecond(400.0),
@@ -276,7 +272,7 @@ fn packets_that_a_function_treats_one_by_one_take_the_fast_path() {
         let chain = [("monitor", "{}", &[][..]), ("remark", "{}", &[]), varying, FUNCTIONS[4]];
         let (client, vip) = (v4(10, 0, 0, 1, 1000), v4(192, 0, 2, 1, 53));
         let packet = |number: u64| Arrival {
-            at_ns: support::traffic::START_NS + number * 1_000_000,
+            at_ns: START_NS + number * 1_000_000,
             side: Side::Inside,
             network: tcp(client, vip, 0x10, &vec![0; number as usize * 14]),
         };
@@ -292,7 +288,7 @@ fn packets_that_a_function_treats_one_by_one_take_the_fast_path() {
 fn bytes_are_counted_as_they_come_to_a_function() {
     let chain =
         [FUNCTIONS[3], ("firewall", r#"{"rules": "deny out tcp to any port 99\nallow"}"#, &[]), FUNCTIONS[7]];
-    let at_ns = support::traffic::START_NS;
+    let at_ns = START_NS;
     let packet = |port: u16, to: u16| Arrival {
         at_ns,
         side: Side::Inside,
@@ -317,8 +313,7 @@ fn a_flow_is_moved_by_a_packet_that_is_dropped() {
     let run = |consolidate| {
         let functions: [Function; 3] = [FUNCTIONS[2], ("policer", policer, &[]), FUNCTIONS[7]];
         let mut bench = Bench::new(stages(&functions), Options { consolidate, ..options(0) });
-        let said =
-            |bench: &mut Bench, side, network: &[u8]| bench.one(support::traffic::START_NS, side, network);
+        let said = |bench: &mut Bench, side, network: &[u8]| bench.one(START_NS, side, network);
         let clients: Vec<_> = (1000..1012).map(|port| v4(10, 0, 0, 1, port)).collect();
         let mut sent = vec![];
         for &client in &clients {
@@ -346,7 +341,7 @@ fn a_flow_is_moved_by_a_packet_that_is_dropped() {
 fn a_record_begins_anew_with_its_flow() {
     let options = Options { flows_max: 1, when_full: WhenFull::EvictOldest, ..options(0) };
     let mut bench = Bench::new(stages(&[FUNCTIONS[1], FUNCTIONS[7]]), options);
-    let (mapped, at_ns) = (v4(198, 51, 100, 1, 53), support::traffic::START_NS);
+    let (mapped, at_ns) = (v4(198, 51, 100, 1, 53), START_NS);
     for port in 0..10 {
         bench.one(at_ns, Side::Inside, &udp(v4(10, 0, 0, 3, 53), v4(192, 0, 2, 1, 1000 + port), b"x"));
     }
@@ -372,7 +367,7 @@ fn a_flow_is_moved_within_a_batch() {
             let both = clients
                 .iter()
                 .flat_map(|&client| [tcp(client, vip, asked, b"x"), tcp(one, client, answered, b"x")]);
-            let at_ns = support::traffic::START_NS;
+            let at_ns = START_NS;
             let arrivals: Vec<_> =
                 both.map(|network| Arrival { at_ns, side: Side::Inside, network }).collect();
             arrivals.chunks(batch_len).for_each(|batch| bench.batch(batch));
@@ -393,7 +388,7 @@ fn an_error_about_a_packet_that_was_turned_back_comes_to_its_sender() {
     let client = v4(10, 0, 0, 1, 1000);
     let mut network = udp(client, v4(198, 51, 100, 1, 53), b"question");
     live(&mut network, 2);
-    let sent = bench.one(support::traffic::START_NS, Side::Inside, &network);
+    let sent = bench.one(START_NS, Side::Inside, &network);
     let [(Side::Inside, frame)] = &sent[..] else { panic!("{sent:?}: {:?}", bench.drops()) };
     let error = &frame[frame.len() - (20 + 8 + network.len())..];
     assert_eq!(

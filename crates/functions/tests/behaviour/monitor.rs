@@ -1,10 +1,8 @@
 //! The monitor in a chain: what it reports of which packets.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that cannot go on has failed.
 
-mod monitor_support;
-
+use crate::monitor_support::*;
 use chain::{Options, WhenFull};
-use monitor_support::*;
 use nf::FlowReport;
 use packet::{Addr, Side};
 use serde_json::json;

@@ -1,10 +1,8 @@
-//! Figures, not tests: `cargo test --release -p functions --test firewall_cost -- --nocapture --ignored`.
-
-mod firewall_support;
+//! Figures, not tests: `cargo test --release -p functions --test behaviour firewall_cost -- --nocapture --ignored`.
 
 use std::time::Instant;
 
-use firewall_support::*;
+use crate::firewall_support::*;
 use packet::{Packet, Side};
 use serde_json::json;
 

@@ -1,8 +1,6 @@
 //! `ids` tells the same however its flows are moved and its packets batched; of HTTP messages, however they are cut.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod ids_support;
-
 use std::collections::BTreeSet;
 use std::io::Write;
 
@@ -12,9 +10,9 @@ use functions::ids::State;
 use proptest::prelude::*;
 use serde_json::json;
 
-use ids_support::conversations::{Turn, in_segments, turn};
-use ids_support::moving::moved;
-use ids_support::*;
+use crate::ids_support::conversations::{Turn, in_segments, turn};
+use crate::ids_support::moving::moved;
+use crate::ids_support::*;
 
 /// Rules of packets and streams.
 const OF_BYTES: &str = r#"

@@ -2,10 +2,8 @@
 //! process them as a single unit would.
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
-mod flow_support;
-
+use crate::flow_support::{BALANCER, FIREWALL, FLOWS, MONITOR, Outcome, SEED, stages};
 use chain::{Chain, NoHistory, Options, history_len};
-use flow_support::{BALANCER, FIREWALL, FLOWS, MONITOR, Outcome, SEED, stages};
 use io::traffic::{Addresses, Generator, Payload, Prefix, Profile, Protocols, Rate, Responder};
 use nf::stage::Stage;
 use packet::{Packet, Parser, Pool, Side, split_mix};

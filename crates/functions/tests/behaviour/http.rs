@@ -1,11 +1,9 @@
 //! `http` in a chain: what is recognised, told, counted and dropped.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod http_support;
-
 use serde_json::json;
 
-use http_support::*;
+use crate::http_support::*;
 
 const GET: &str =
     "GET /a?b HTTP/1.1\r\nHost: example.org:8080\r\nUser-Agent: test/1\r\nReferer: http://r/\r\n\r\n";
@@ -34,7 +32,7 @@ fn a_transaction_is_told_when_its_response_ends() {
     }
     assert_eq!(run.sent, talk.segments.len());
     talk.says(Client, GET);
-    let silent = http_support::run(json!({ "events": false }), &talk.segments);
+    let silent = crate::http_support::run(json!({ "events": false }), &talk.segments);
     assert_eq!((silent.told.len(), silent.counter("requests")), (0, 2));
 }
 
@@ -301,9 +299,9 @@ fn long_texts_are_cut_and_counted() {
     assert_eq!(run.counter("texts_cut"), 1);
     // More requests than are remembered.
     let many = "GET / HTTP/1.1\r\nHost: x\r\n\r\n".repeat(40);
-    let run = http_support::run(
+    let run = crate::http_support::run(
         json!({}),
-        &http_support::talk(&[
+        &crate::http_support::talk(&[
             (Client, &many),
             (Server, &OK.repeat(10)),
             (Server, &OK.repeat(20)),

@@ -1,8 +1,6 @@
 //! The load balancer's `nat` mode: what goes in and what comes out, row by row.
 
-mod lb_support;
-
-use lb_support::*;
+use crate::lb_support::*;
 use packet::DropReason::{LbAnswered, LbNoFlow, LbNoServer};
 use packet::Side::{Inside, Outside};
 use serde_json::{Value, json};

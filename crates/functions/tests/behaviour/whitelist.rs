@@ -1,12 +1,10 @@
 //! The whitelist in a chain: which datagrams pass, and when.
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
 
-mod meter_support;
-
 use std::collections::HashMap;
 
+use crate::meter_support::*;
 use io::traffic::{Attacks, FrameKind, Generator, Profile};
-use meter_support::*;
 use packet::{Addr, Endpoint, Side};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -159,7 +157,7 @@ fn a_full_set_lets_the_oldest_go() {
     assert_eq!(counter(&bench, "displaced"), 1);
     // A flood at a service displaces no host's requests: those have a set of their own.
     let config = json!({ "capacity": 2, "record": ["hosts", "clients"], "services": [53] });
-    let mut bench = meter_support::bench("whitelist", &config);
+    let mut bench = crate::meter_support::bench("whitelist", &config);
     asks(&mut bench, 0, host(1), server(1, 99));
     for number in 0..200 {
         assert!(comes_in(&mut bench, 1, server(number, 7), at(host(1), 53)));

@@ -1,10 +1,8 @@
 //! The load balancer under arbitrary traffic and arbitrary changes of its servers, against a model of a few lines.
 
-mod lb_support;
-
 use std::collections::BTreeMap;
 
-use lb_support::*;
+use crate::lb_support::*;
 use packet::Side::{self, Inside, Outside};
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -1,8 +1,6 @@
 //! The requirements on NATs, one by one: RFC 4787 (UDP), 5382 (TCP), 5508 (ICMP), 7857 (updates), 6888 (carriers).
 
-mod nat_support;
-
-use nat_support::*;
+use crate::nat_support::*;
 use packet::DropReason::*;
 use packet::Side;
 

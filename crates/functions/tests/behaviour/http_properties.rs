@@ -1,15 +1,13 @@
 //! `http` tells the same however its streams are cut, batched, reordered or moved.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod http_support;
-
 use functions::http::State;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use http_support::conversations::{in_segments, turns};
-use http_support::moving::moved;
-use http_support::*;
+use crate::http_support::conversations::{in_segments, turns};
+use crate::http_support::moving::moved;
+use crate::http_support::*;
 
 fn config() -> impl Strategy<Value = Value> {
     prop_oneof![

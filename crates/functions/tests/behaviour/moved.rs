@@ -4,10 +4,8 @@
 //! nothing but counters.
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
-mod flow_support;
-
+use crate::flow_support::{BALANCER, FIREWALL, FLOWS, MONITOR, Outcome, SEED, stages};
 use chain::{Chain, Options};
-use flow_support::{BALANCER, FIREWALL, FLOWS, MONITOR, Outcome, SEED, stages};
 use io::traffic::{Addresses, Generator, Payload, Prefix, Profile, Protocols, Rate, Responder};
 use nf::Shared;
 use nf::record::Header;

@@ -1,8 +1,6 @@
 //! The firewall does the same however packets are batched, and again in every run.
 
-mod firewall_support;
-
-use firewall_support::*;
+use crate::firewall_support::*;
 use packet::{Packet, Side, split_mix};
 use serde_json::json;
 

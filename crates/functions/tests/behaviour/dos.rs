@@ -1,12 +1,10 @@
 //! The preventer of denial of service in a chain: which packets pass, and when a flow is blocked.
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
 
-mod meter_support;
-
 use std::collections::HashMap;
 
+use crate::meter_support::*;
 use chain::{Options, Timeouts};
-use meter_support::*;
 use packet::{Addr, Endpoint, Side};
 use proptest::prelude::*;
 use serde_json::{Value, json};

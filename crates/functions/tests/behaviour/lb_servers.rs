@@ -1,10 +1,8 @@
 //! Servers that come and go: what becomes of connections (S24, B25).
 
-mod lb_support;
-
 use std::collections::BTreeMap;
 
-use lb_support::*;
+use crate::lb_support::*;
 use nf::{Context, Descriptor, NetworkFunction, PacketView, Recording, Setup, Verdict};
 use packet::DropReason::{LbNoServer, LbServerDown};
 use packet::Side::{Inside, Outside};

@@ -1,11 +1,9 @@
 //! The policer in a chain: which packets pass, and how they look then.
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
 
-mod meter_support;
-
 use std::collections::HashMap;
 
-use meter_support::*;
+use crate::meter_support::*;
 use packet::{Addr, Endpoint, Side};
 use proptest::prelude::*;
 use serde_json::{Value, json};

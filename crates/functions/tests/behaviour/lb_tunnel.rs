@@ -1,8 +1,6 @@
 //! The load balancer's tunnels: what goes in and what comes out, in all four pairs of IP versions.
 
-mod lb_support;
-
-use lb_support::*;
+use crate::lb_support::*;
 use packet::DropReason::{LbProtocol, TooBig};
 use packet::Side::{Inside, Outside};
 use serde_json::{Value, json};

@@ -1,12 +1,9 @@
 //! Random traffic through a NAT, judged by an oracle that only sees what goes in and out.
 
-mod nat_oracle;
-mod nat_support;
-
 use std::net::Ipv4Addr;
 
-use nat_oracle::{Dependence, Oracle, Rules};
-use nat_support::*;
+use crate::nat_oracle::{Dependence, Oracle, Rules};
+use crate::nat_support::*;
 use packet::Side;
 use proptest::prelude::*;
 

@@ -1,9 +1,7 @@
 //! The monitor against a recount: slow, from the descriptions of the packets, never from their bytes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that cannot go on has failed.
 
-mod monitor_support;
-
-use monitor_support::*;
+use crate::monitor_support::*;
 use nf::FlowReport;
 use packet::Side;
 use proptest::prelude::*;

@@ -1,8 +1,6 @@
 //! Every feature of rules, as rows of what, rules, packet and fate.
 
-mod firewall_support;
-
-use firewall_support::*;
+use crate::firewall_support::*;
 use packet::DropReason::{FirewallDefault, FirewallDenied, FirewallInvalid, FirewallRejected};
 use serde_json::json;
 
@@ -190,7 +188,7 @@ fn rules_in_a_policy_know_their_place() {
 #[test]
 fn the_example_holds() {
     let mut bench = Bench::json(json!({
-        "rules": include_str!("../../../examples/firewall.rules"),
+        "rules": include_str!("../../../../examples/firewall.rules"),
         "tcp": "strict",
         "pickup": "drop",
         "tags": { "web": 1, "dns": 2 },

@@ -1,8 +1,6 @@
 //! What senders of rejected packets are told, and how often.
 
-mod firewall_support;
-
-use firewall_support::*;
+use crate::firewall_support::*;
 use functions::firewall::{ANSWERS_BURST, ANSWERS_PER_S, SOURCE_ANSWERS_BURST, SOURCE_ANSWERS_PER_S};
 use packet::DropReason::{FirewallDenied, FirewallRejected};
 use packet::checksum::{checksum, verify};

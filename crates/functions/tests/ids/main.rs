@@ -1,0 +1,29 @@
+//! `ids` in a chain: each behaviour of its README by a small example, which is a few rules, a few packets, and which rule is told of
+//! on which packet; random conversations; and all rules, which an oracle holds it to.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod actions;
+mod bodies;
+mod ids_oracle_selftest;
+mod ids_properties;
+mod limits;
+mod memory;
+mod messages;
+mod packets;
+mod streams;
+
+#[path = "../ids_oracle/captures.rs"]
+mod captures;
+#[path = "../ids_oracle/compare.rs"]
+mod compare;
+#[path = "../ids_oracle/planted.rs"]
+mod planted;
+
+#[path = "../http_support/mod.rs"]
+mod http_support;
+#[path = "../ids_oracle/mod.rs"]
+mod ids_oracle;
+#[path = "../ids_support/mod.rs"]
+mod ids_support;
+#[path = "../meter_support/mod.rs"]
+mod meter_support;
