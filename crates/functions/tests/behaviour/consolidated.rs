@@ -2,7 +2,6 @@
 //!
 //! Random chains of all functions on random traffic and on conversations, in batches of any size, with commands in between: bytes,
 //! verdicts, alerts, reports, counters and every flow's state are those of the plain chain.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use crate::meter_support::support::bench::{Arrival, Bench, Outcome};
 use crate::meter_support::support::packets::{tcp, udp, v4};

@@ -1,5 +1,4 @@
 //! The preventer of denial of service in a chain: which packets pass, and when a flow is blocked.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,4 @@
 //! `http` in a chain: what is recognised, told, counted and dropped.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use serde_json::json;
 

@@ -1,5 +1,4 @@
 //! `http` tells the same however its streams are cut, batched, reordered or moved.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use functions::http::State;
 use proptest::prelude::*;

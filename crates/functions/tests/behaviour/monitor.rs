@@ -1,5 +1,4 @@
 //! The monitor in a chain: what it reports of which packets.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that cannot go on has failed.
 
 use crate::monitor_support::*;
 use chain::{Options, WhenFull};

@@ -1,5 +1,4 @@
 //! The monitor against a recount: slow, from the descriptions of the packets, never from their bytes.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that cannot go on has failed.
 
 use crate::monitor_support::*;
 use nf::FlowReport;

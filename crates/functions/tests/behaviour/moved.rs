@@ -2,7 +2,6 @@
 //!
 //! What flows share does not move with them. So this is shown of functions, or of settings of them, whose flows share
 //! nothing but counters.
-#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
 use crate::flow_support::{BALANCER, FIREWALL, FLOWS, MONITOR, Outcome, SEED, stages};
 use chain::{Chain, Options};

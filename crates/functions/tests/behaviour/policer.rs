@@ -1,5 +1,4 @@
 //! The policer in a chain: which packets pass, and how they look then.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
 
 use std::collections::HashMap;
 

@@ -1,6 +1,5 @@
 //! Had in turn is had by one: units that share a flow's packets, each of which replays the headers of those that it does not get,
 //! process them as a single unit would.
-#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
 use crate::flow_support::{BALANCER, FIREWALL, FLOWS, MONITOR, Outcome, SEED, stages};
 use chain::{Chain, NoHistory, Options, history_len};

@@ -1,7 +1,5 @@
 //! The oracle of the function `ids` on itself: tables, and traffic that is planted for each rule.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::collections::BTreeSet;
 
 use crate::ids_oracle::plant::{self, Rendering};

@@ -1,5 +1,4 @@
 //! `ids` tells the same however its flows are moved and its packets batched; of HTTP messages, however they are cut.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
 use std::io::Write;
