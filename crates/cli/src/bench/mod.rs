@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use anyhow::bail;
 use serde::Serialize;
 
 use crate::output::{self, Table, thousands};
@@ -44,6 +45,10 @@ pub struct Args {
     /// How often flows are used: all alike, or Zipf's law with this exponent
     #[arg(long, value_name = "EXPONENT", num_args = 0..=1, default_missing_value = "1.0")]
     pub zipf: Option<f64>,
+    /// Packets of a flow, one way, before another flow takes its place; several may be given: 1,2,4. Flows go on unless said
+    #[arg(long, value_name = "PACKETS", value_delimiter = ',', conflicts_with_all = ["zipf", "on_units"])]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub flow_length: Vec<u32>,
     /// Packets handed to the chain at once
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub batch: u16,
@@ -75,6 +80,9 @@ struct Measured {
     packet_size: u16,
     /// `uniform`, or `zipf` with the exponent.
     popularity: String,
+    /// Packets of a flow, if flows are over some time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flow_length: Option<u32>,
     batch: u16,
     rounds: u16,
     ns_per_packet: f64,
@@ -113,8 +121,14 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         eprintln!("rivulet: this is a debug build; figures of a release build are many times better");
     }
     let mut results = Vec::new();
+    let lengths: Vec<_> = match &args.flow_length[..] {
+        [] => vec![None],
+        lengths => lengths.iter().copied().map(Some).collect(),
+    };
     for &flows in &args.flows {
-        results.push(measure(args, flows)?);
+        for &length in &lengths {
+            results.push(measure(args, flows, length)?);
+        }
     }
     match (args.json, &results[..]) {
         (true, [result]) => output::print_json(result)?,
@@ -124,14 +138,23 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn measure(args: &Args, flows: u32) -> anyhow::Result<Measured> {
+fn measure(args: &Args, flows: u32, flow_length: Option<u32>) -> anyhow::Result<Measured> {
     let popularity = args.zipf.map_or_else(|| "uniform".to_owned(), |s| format!("zipf {s}"));
     let bar = output::progress(Some(u64::from(args.rounds) * 2), "rounds");
     bar.set_message(format!("{} with {} flows", args.workload.name(), thousands(flows.into())));
     let packet_size = args.packet_size.unwrap_or(args.workload.packet_size());
-    let tape = Tape::new(flows, packet_size, args.zipf, args.workload.frames());
+    let tape = match flow_length {
+        None => Tape::new(flows, packet_size, args.zipf, args.workload.frames()),
+        Some(_) if !args.workload.has_flows_that_end() => {
+            bail!("`{}` measures flows that go on: it takes no --flow-length", args.workload.name())
+        }
+        Some(length) => Tape::of_length(flows, packet_size, length),
+    };
+    // Those that are over stay in the table for a while.
+    let room = if flow_length.is_some() { flows.saturating_mul(2) } else { flows };
     let new_world = |on_units| {
-        args.workload.world(flows, packet_size, args.batch as usize, &args.rules, args.units, on_units)
+        let (size, batch_len) = (packet_size, args.batch as usize);
+        args.workload.world(room, flow_length, size, batch_len, &args.rules, args.units, on_units)
     };
     let mut world = new_world(args.on_units)?;
     let mut floor = Floor::new(flows, args.batch as usize)?;
@@ -167,6 +190,7 @@ fn measure(args: &Args, flows: u32) -> anyhow::Result<Measured> {
         flows,
         packet_size,
         popularity,
+        flow_length,
         batch: args.batch,
         rounds: args.rounds,
         ns_per_packet,
@@ -208,6 +232,9 @@ fn table(results: &[Measured]) -> String {
         "min",
         "max",
     ];
+    if results.iter().any(|r| r.flow_length.is_some()) {
+        columns.push("packets/flow");
+    }
     if results.iter().any(|r| r.own_ns_per_packet.is_some()) {
         columns.extend(["without ns", "own ns", "x without"]);
     }
@@ -226,6 +253,7 @@ fn table(results: &[Measured]) -> String {
             format!("{:.1}", r.ns_per_packet_min),
             format!("{:.1}", r.ns_per_packet_max),
         ];
+        row.extend(r.flow_length.map(|length| length.to_string()));
         if let (Some(without), Some(own)) = (r.without_ns_per_packet, r.own_ns_per_packet) {
             let ratio = r.ns_per_packet / without;
             row.extend([format!("{without:.1}"), format!("{own:.1}"), format!("{ratio:.2}")]);

@@ -36,15 +36,24 @@ const NEW_FLOWS_FACTOR: usize = 4;
 pub const SERVICE: [u8; 4] = [192, 0, 2, 80];
 
 impl Tape {
-    /// A tape of packets of `packet_size` bytes on the wire, over this many flows.
+    /// A tape of packets of `packet_size` bytes on the wire, over this many flows at once, which are used alike or by Zipf's law.
     pub fn new(flows: u32, packet_size: u16, zipf: Option<f64>, kind: Kind) -> Tape {
+        Tape::of(flows, packet_size, Pick::new(flows, zipf), kind)
+    }
+
+    /// The same of flows that are used alike, and over after so many packets each: then others take their places, some in each round.
+    pub fn of_length(flows: u32, packet_size: u16, length: u32) -> Tape {
+        Tape::of(flows, packet_size, Pick::of_length(flows, length), Kind::Udp)
+    }
+
+    fn of(flows: u32, packet_size: u16, mut pick: Pick, kind: Kind) -> Tape {
         let frame_len = packet_size as usize - 4; // Without the frame check sequence.
-        let count = match kind {
-            Kind::Udp | Kind::Segment => FRAMES_MIN.max(flows as usize),
-            Kind::Syn => FRAMES_MIN.max(NEW_FLOWS_FACTOR * flows as usize),
+        let count = match (kind, pick.length) {
+            (Kind::Syn, _) => FRAMES_MIN.max(NEW_FLOWS_FACTOR * flows as usize),
+            (_, Some(length)) => FRAMES_MIN.max(NEW_FLOWS_FACTOR * flows as usize * length as usize),
+            _ => FRAMES_MIN.max(flows as usize),
         };
         let mut frames = Vec::with_capacity(count * frame_len);
-        let mut pick = Pick::new(flows, zipf);
         for i in 0..count {
             match kind {
                 Kind::Udp => udp(&mut frames, pick.next(), frame_len),
@@ -86,6 +95,9 @@ struct Pick {
     /// All flows, from which those that are left in this round are dealt: each once before any comes again.
     deck: Vec<u32>,
     left: usize,
+    /// How many rounds are over, and for how many a flow lasts, if it does not for ever.
+    round: u32,
+    length: Option<u32>,
     /// For Zipf's law instead: the share of the flows up to each.
     cumulative: Vec<f64>,
 }
@@ -100,7 +112,18 @@ impl Pick {
                 sum
             }));
         }
-        Pick { state: 42, deck: (0..flows).collect(), left: 0, cumulative }
+        Pick {
+            state: 42,
+            deck: (0..flows).collect(),
+            left: flows as usize,
+            round: 0,
+            length: None,
+            cumulative,
+        }
+    }
+
+    fn of_length(flows: u32, length: u32) -> Pick {
+        Pick { length: Some(length.max(1)), ..Pick::new(flows, None) }
     }
 
     fn next(&mut self) -> u32 {
@@ -110,12 +133,16 @@ impl Pick {
             return self.cumulative.partition_point(|&sum| sum < at).min(self.cumulative.len() - 1) as u32;
         }
         if self.left == 0 {
-            self.left = self.deck.len();
+            (self.left, self.round) = (self.deck.len(), self.round + 1);
         }
         let drawn = ((u128::from(bits) * self.left as u128) >> 64) as usize;
         self.left -= 1;
         self.deck.swap(drawn, self.left);
-        self.deck[self.left]
+        let place = self.deck[self.left];
+        match self.length {
+            None => place,
+            Some(length) => (self.round + place % length) / length * self.deck.len() as u32 + place,
+        }
     }
 }
 
@@ -197,6 +224,16 @@ mod tests {
             round.sort_unstable();
             assert!(round.into_iter().eq(0..100));
         }
+    }
+
+    #[test]
+    fn flows_are_over_after_their_packets() {
+        let mut pick = Pick::of_length(10, 3);
+        let mut packets = [0; 100];
+        (0..10 * 12).for_each(|_| packets[pick.next() as usize] += 1);
+        assert!(packets[10..30].iter().all(|&count| count == 3), "{packets:?}");
+        assert!(packets.iter().all(|&count| count <= 3), "{packets:?}");
+        assert_eq!(packets[..10].iter().filter(|&&count| count == 3).count(), 4, "the others began within");
     }
 
     #[test]

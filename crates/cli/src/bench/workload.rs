@@ -93,10 +93,18 @@ impl Workload {
         if self.frames() == Kind::Segment { 1518 } else { 64 }
     }
 
-    /// What is measured, for this many flows.
+    /// Whether it can be played flows that end.
+    pub fn has_flows_that_end(self) -> bool {
+        self.frames() == Kind::Udp
+            && !matches!(self, Workload::Forward | Workload::Router | Workload::RouterFlowlet)
+    }
+
+    /// What is measured, for this many flows, each of so many packets, if they end.
+    #[allow(clippy::too_many_arguments, reason = "a struct of them would be built for this call alone")]
     pub fn world(
         self,
         flows: u32,
+        flow_length: Option<u32>,
         packet_size: u16,
         batch_len: usize,
         rules: &[PathBuf],
@@ -111,6 +119,7 @@ impl Workload {
             Workload::RouterFlowlet => Box::new(RouterWorld::new(flows, batch_len, units, true)?),
             _ => {
                 let world = ChainWorld::new(self, flows, packet_size, batch_len, rules)?;
+                let world = ChainWorld { flow_length, ..world };
                 Box::new(if on_units { world.on_units(units)? } else { world })
             }
         })
@@ -272,6 +281,8 @@ pub struct ChainWorld {
     batch_len: usize,
     now_ns: u64,
     fresh: bool,
+    /// Packets of a flow, if flows end.
+    flow_length: Option<u32>,
     /// What is said, in the workloads in which something is.
     conversations: Option<Conversations>,
     said: Said,
@@ -304,6 +315,7 @@ impl ChainWorld {
             batch_len,
             now_ns: 1_000_000_000,
             fresh: workload.frames() == Kind::Syn,
+            flow_length: None,
             conversations: (workload.frames() == Kind::Segment)
                 .then(|| Conversations::new(said, flows, packet_size as usize - 4 - PAYLOAD)),
             said,
@@ -373,6 +385,14 @@ impl World for ChainWorld {
             !self.fresh || counters.flows_started == counters.packets_in,
             "not each packet opened a flow"
         );
+        if let Some(length) = self.flow_length {
+            let (started, expected) = (counters.flows_started, counters.packets_in / u64::from(length));
+            // Those that the warm-up opened have a packet more; a flow that goes before it is over begins again.
+            ensure!(
+                (expected / 2..=2 * expected).contains(&started),
+                "{started} flows began, {expected} were expected"
+            );
+        }
         if self.conversations.is_some() && self.said == Said::Padding {
             let shared = self.chain.stages()[0].shared();
             let anomalies: u64 =
@@ -404,10 +424,26 @@ mod tests {
     fn every_workload_runs_and_drops_nothing() -> anyhow::Result<()> {
         for workload in Workload::value_variants() {
             let tape = Tape::new(100, 64, None, workload.frames());
-            let mut world = workload.world(100, 64, 16, &[], 10, false).with_context(|| workload.name())?;
+            let mut world =
+                workload.world(100, None, 64, 16, &[], 10, false).with_context(|| workload.name())?;
             world.warm_up(&tape).with_context(|| workload.name())?;
             world.play(&tape, WARM_UP, 1000);
             world.check().with_context(|| workload.name())?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn flows_end_and_others_begin() -> anyhow::Result<()> {
+        for workload in Workload::value_variants().iter().filter(|workload| workload.has_flows_that_end()) {
+            for length in [1, 3] {
+                let tape = Tape::of_length(100, 64, length);
+                let world = workload.world(200, Some(length), 64, 16, &[], 10, false);
+                let mut world = world.with_context(|| workload.name())?;
+                world.warm_up(&tape).with_context(|| workload.name())?;
+                world.play(&tape, WARM_UP, 1000);
+                world.check().with_context(|| workload.name())?;
+            }
         }
         Ok(())
     }
