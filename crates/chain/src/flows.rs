@@ -139,7 +139,7 @@ impl Flows {
     fn allocate(&mut self) -> Option<u32> {
         let record = self.records.allocate()?;
         if let Some(rules) = &mut self.rules {
-            rules.reset(record);
+            rules.forget(record);
         }
         Some(record)
     }

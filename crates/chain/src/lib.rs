@@ -13,6 +13,7 @@ mod options;
 mod program;
 mod queue;
 mod rules;
+mod shapes;
 pub mod streams;
 mod wheel;
 

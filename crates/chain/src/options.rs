@@ -131,6 +131,8 @@ impl Timeouts {
 pub struct FastPath {
     /// Packets that took the fast path: they followed a rule.
     pub packets: u64,
+    /// Of these, those of which the rule was made of what functions foresaw.
+    pub foreseen: u64,
     /// Packets that were recorded as they walked, to make rules of.
     pub recorded: u64,
     /// Of these, those of which no rule could be made.

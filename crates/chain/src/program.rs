@@ -44,6 +44,8 @@ impl Course {
     pub const RECORD: Course = Course(u16::MAX - 1);
     /// The rule that there is is looked at first: a command, or every packet, may have ended it.
     pub const REVIEW: Course = Course(u16::MAX - 2);
+    /// It walks, unless functions foresee what they would do to it.
+    pub const FORESEE: Course = Course(u16::MAX - 3);
 
     /// It follows this program.
     #[inline(always)]
@@ -54,7 +56,7 @@ impl Course {
     /// The program that it follows, if it follows one.
     #[inline(always)]
     pub fn program(self) -> Option<ProgramId> {
-        (self.0 < Course::REVIEW.0).then_some(ProgramId(self.0))
+        (self.0 < Course::FORESEE.0).then_some(ProgramId(self.0))
     }
 
     /// Whether such packets may be in one group with others that walk or follow programs: those who see every packet may feel the
@@ -77,7 +79,7 @@ impl Course {
     }
 }
 
-const _: () = assert!(PROGRAMS_MAX < (ProgramId::APART - 3) as usize, "courses have numbers of their own");
+const _: () = assert!(PROGRAMS_MAX < (ProgramId::APART - 4) as usize, "courses have numbers of their own");
 
 /// Steps in the order in which packets take them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -266,11 +268,6 @@ impl Draft {
     /// The ends that were written, in order.
     pub fn writes(&self) -> impl Iterator<Item = (End, Endpoint)> {
         self.writes.iter().copied()
-    }
-
-    /// Whether both ends were.
-    pub fn writes_both_ends(&self) -> bool {
-        self.writes.first().is_some_and(|&(first, _)| self.writes().any(|(end, _)| end != first))
     }
 
     /// Whether a state function reads what was written: it runs before or behind all writes, not where its function stood.

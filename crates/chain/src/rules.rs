@@ -105,18 +105,11 @@ impl Rules {
         self.common = self.common.wrapping_add(FIRST_VERSION).max(FIRST_VERSION);
     }
 
-    /// The record is another flow's: nothing is known of it.
-    pub fn reset(&mut self, record: u32) {
-        if let Some(bytes) = self.slots.bytes_mut(record) {
-            bytes.fill(0);
-        }
-    }
-
-    /// The flow has no rules.
+    /// The record is another flow's, or the flow has no rules: nothing is known of it.
     #[inline]
     pub fn forget(&mut self, record: u32) {
         if let Some(rules) = self.slots.head_mut(record) {
-            rules.iter_mut().for_each(|rule| rule.stamp = 0);
+            rules.iter_mut().for_each(|rule| (rule.stamp, rule.failures) = (0, 0));
         }
     }
 
@@ -157,13 +150,20 @@ impl Rules {
                 return Course::REVIEW;
             }
             (rule.stamp, rule.course, rule.walks) = (stamp, Course::WALK, WALKS_FIRST);
-            return Course::WALK;
+            return Course::FORESEE;
         }
         if follows {
             return Course::REVIEW; // It is watched.
         }
         rule.walks = rule.walks.saturating_sub(1);
         if rule.walks == 0 { Course::RECORD } else { Course::WALK }
+    }
+
+    /// Whether such a packet is to be recorded, as [`Rules::course`] said.
+    pub fn is_due(&self, record: u32, direction: Direction, like: Likeness) -> bool {
+        let stamp = self.common | like.0;
+        self.get(record, direction)
+            .is_some_and(|rule| rule.stamp == stamp && rule.course == Course::WALK && rule.walks == 0)
     }
 
     /// The rule for packets of a direction, and its program, if there is one that no command came behind.
@@ -230,14 +230,17 @@ impl Rules {
             let course = Course::follow(program);
             *rule = Rule { stamp, keep_ms, ends, course, walks: 0, failures: 0, spare: [0; 5] };
         }
-        let mut noted = [Noted::default(); EVENTS_MAX];
+        let Some(noted) = self.slots.get_mut(record, self.events) else { return };
+        let noted = &mut noted[direction.index()];
+        let mut count = 0;
         for (noted, (stage, event)) in noted.iter_mut().zip(events) {
             let EventCondition { id, argument, cause } = event;
             let cause = if cause == Cause::Command { 1 } else { 2 };
             *noted = Noted { argument, id, stage, cause, spare: [0; 3] };
+            count += 1;
         }
-        if let Some(events) = self.slots.get_mut(record, self.events) {
-            events[direction.index()] = noted;
+        if let Some(end) = noted.get_mut(count) {
+            end.cause = 0;
         }
     }
 

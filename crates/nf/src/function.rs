@@ -56,6 +56,13 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     ) {
     }
 
+    /// Says what it would do to packets of the flow that it forwards, as far as the flow's state and its own configuration tell, in place
+    /// of recording a packet; false: it cannot tell, or would do otherwise, and one has to be recorded. What it says must be what it would
+    /// record (see [`Descriptor::consolidates`]), and none of the events that it notes may hold.
+    fn foresee(&self, _state: &Self::State, _packets: &mut crate::Foresight<'_>) -> bool {
+        false
+    }
+
     /// Whether a condition that it recorded holds now (B7, B23): then the flow's next packet comes to
     /// [`NetworkFunction::process`], and is recorded anew.
     fn event_holds(&self, _event: crate::EventCondition, _state: &Self::State) -> bool {

@@ -14,6 +14,7 @@ mod context;
 mod descriptor;
 mod effects;
 mod event;
+mod foresight;
 mod function;
 pub mod index;
 mod map;
@@ -38,6 +39,7 @@ pub use descriptor::{
 };
 pub use effects::{Alert, AlertDetail, EFFECTS_MAX, Effects, FlowReport, Made, Severity, Text};
 pub use event::{EVENT_FIELDS_MAX, EVENT_TEXTS_MAX, EVENTS_MAX, Event, EventField, EventValue, Events};
+pub use foresight::{Foresight, Said};
 pub use function::{ControlError, NetworkFunction, Setup, UpgradeError};
 pub use map::{PutError, StateMap};
 pub use meters::{METERS_LOOKED_AT, MeterKey, MeterValue, Meters};

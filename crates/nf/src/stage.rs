@@ -21,8 +21,8 @@ use crate::recording::{HeaderAction, Recording};
 use crate::set::Set;
 use crate::stream::Deliveries;
 use crate::{
-    BufferSpec, ControlError, Descriptor, Effects, EndReason, EventCondition, MapSpec, NetworkFunction,
-    PacketView, Setup, Shared, Verdict,
+    BufferSpec, ControlError, Descriptor, Effects, EndReason, EventCondition, Foresight, MapSpec,
+    NetworkFunction, PacketView, Setup, Shared, Verdict,
 };
 
 /// Packets under way through a chain, in order of arrival, and what they are processed with.
@@ -131,6 +131,9 @@ pub trait Stage: Send {
     /// Runs state functions of those numbers, in this order, for each of the group's packets whose verdict is still to forward, in
     /// place of [`Stage::process`] (B17-B19).
     fn run_functions(&mut self, group: &mut Group<'_>, functions: &[u16]);
+
+    /// Whether it tells, of the flow's state alone, what it would do to such packets of it, see [`NetworkFunction::foresee`].
+    fn foresee(&self, record: u32, records: &Records, packets: &mut Foresight<'_>) -> bool;
 
     /// Counts packets that it would have had to forward untouched, and that many that it would have dropped.
     fn pass(&mut self, load: Load, drops: u64);
@@ -504,6 +507,11 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
         self.pass(group.load, 0);
         self.for_each(group, None, Functions(functions));
         self.instance.close();
+    }
+
+    fn foresee(&self, record: u32, records: &Records, packets: &mut Foresight<'_>) -> bool {
+        let state = self.state.and_then(|part| records.state(record, part));
+        state.is_some_and(|state| self.function.foresee(state, packets))
     }
 
     fn pass(&mut self, load: Load, drops: u64) {

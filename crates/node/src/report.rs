@@ -196,6 +196,8 @@ pub struct Timing {
 pub struct FastPathReport {
     /// Packets that followed a rule.
     pub packets: u64,
+    /// Of these, those of which the rule was made of what functions foresaw.
+    pub foreseen: u64,
     /// Packets that were recorded, to make rules of.
     pub recorded: u64,
     /// Of these, those of which no rule could be made.
@@ -285,6 +287,7 @@ impl Report {
         self.packets_unmade += other.packets_unmade;
         if let (Some(path), Some(other)) = (&mut self.timing.fast_path, other.timing.fast_path) {
             path.packets += other.packets;
+            path.foreseen += other.foreseen;
             path.recorded += other.recorded;
             path.failed += other.failed;
         }
@@ -311,8 +314,8 @@ fn drops(counters: &Counters) -> BTreeMap<&'static str, u64> {
     counted.filter(|&(_, count)| count > 0).collect()
 }
 
-fn fast_path(FastPath { packets, recorded, failed }: FastPath) -> FastPathReport {
-    FastPathReport { packets, recorded, failed }
+fn fast_path(FastPath { packets, foreseen, recorded, failed }: FastPath) -> FastPathReport {
+    FastPathReport { packets, foreseen, recorded, failed }
 }
 
 fn flows(counters: &Counters, chain: &Chain) -> FlowsReport {

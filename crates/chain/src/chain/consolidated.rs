@@ -8,7 +8,7 @@
 
 use nf::record::{Header, Layout, Lines};
 use nf::stage::{Env, Group, Load, Stage};
-use nf::{Connection, Recording, Verdict};
+use nf::{Connection, EventCondition, Recording, Said, Verdict};
 use packet::parse::{self, protocol};
 use packet::{Class, Direction, Endpoint, Meta, NewEnds, Packet, Side};
 
@@ -16,6 +16,9 @@ use super::cross::Crossing;
 use super::{Chain, Run};
 use crate::program::{Course, Draft, ProgramId, Programs, Step};
 use crate::rules::{EVENTS_MAX, Likeness, Rules};
+use crate::shapes::Shapes;
+
+mod foreseen;
 
 /// What a chain needs that consolidates.
 pub(super) struct Consolidation {
@@ -32,6 +35,9 @@ pub(super) struct Consolidation {
     keep_ms: u32,
     /// A packet whose flow's events were looked at, and do not hold.
     reviewed: Option<u64>,
+    /// What functions foresee, and the programs that were made of that.
+    said: Said,
+    shapes: Shapes,
 }
 
 /// What was before a packet was recorded.
@@ -57,25 +63,76 @@ impl Consolidation {
             repeats: true,
             keep_ms: 0,
             reviewed: None,
+            said: Said::default(),
+            shapes: Shapes::default(),
         })
     }
 
-    /// What is to be done with a packet that has come so far, of a flow in whose rules it is, and which lines of records it will
-    /// touch, of `all`.
+    /// What is to be done with a packet that has come so far, of a flow in whose rules it is.
     #[inline(never)]
-    pub fn choose<'a>(
-        &'a self,
-        rules: &mut Rules,
-        meta: &Meta,
-        like: Likeness,
-        all: &'a Lines,
-    ) -> (Course, &'a Lines) {
+    pub fn choose(&self, rules: &mut Rules, meta: &Meta, like: Likeness) -> Course {
         let (flow, direction) = (meta.transit.flow, meta.transit.direction);
-        let mut course = rules.course(flow, direction, like);
+        let course = rules.course(flow, direction, like);
         if course == Course::REVIEW && self.reviewed == Some(meta.transit.sequence) {
-            course = rules.reviewed_course(flow, direction);
+            return rules.reviewed_course(flow, direction);
         }
-        (course, self.programs.lines(course, all))
+        course
+    }
+
+    /// The lines of records that packets of a course will touch, of `all`.
+    #[inline]
+    pub fn lines(&self, course: Course, all: &Lines) -> Lines {
+        *self.programs.lines(course, all)
+    }
+
+    /// The program and the ends of the rule that what is recorded makes; none if it makes none.
+    fn make_rule(
+        &mut self,
+        stages: &[Box<dyn Stage>],
+        begun: &Begun,
+        protocol: u8,
+        verdict: Verdict,
+    ) -> Option<(ProgramId, NewEnds)> {
+        let program = self.write_program(stages, begun.side, verdict)?;
+        let ends = NewEnds::new(begun.ends, self.draft.writes());
+        fits(protocol, &ends).then_some((program, ends))
+    }
+
+    /// The program that what is recorded makes; none if it makes none.
+    fn write_program(
+        &mut self,
+        stages: &[Box<dyn Stage>],
+        side: Side,
+        verdict: Verdict,
+    ) -> Option<ProgramId> {
+        let Consolidation { draft, recordings, programs, .. } = self;
+        draft.begin(side);
+        draft.write(path(side, stages.len()), stages, recordings, verdict)?;
+        programs.number(draft.program())
+    }
+
+    /// Sets the rule, with what is recorded beside it; false if there are too many events.
+    fn set_rule(
+        &self,
+        rules: &mut Rules,
+        (record, direction): (u32, Direction),
+        like: Likeness,
+        program: ProgramId,
+        ends: NewEnds,
+    ) -> bool {
+        let few = self.events().count() <= EVENTS_MAX;
+        if few {
+            rules.set(record, direction, like, (program, ends, self.keep_ms), self.events());
+        }
+        few
+    }
+
+    /// The events that are recorded, and of which functions.
+    fn events(&self) -> impl Iterator<Item = (u16, EventCondition)> {
+        let recordings = self.recordings.iter().zip(0..);
+        recordings
+            .flat_map(|(recording, stage)| Some((&recording.as_ref()?.events, stage)))
+            .flat_map(|(events, stage)| events.iter().map(move |&event| (stage, event)))
     }
 
     /// The steps of a program.
@@ -89,13 +146,26 @@ impl Consolidation {
     }
 }
 
+/// The functions that packets that entered by a side come to, in order.
+fn path(side: Side, count: usize) -> impl Iterator<Item = usize> {
+    (0..count).map(move |step| if side == Side::Inside { step } else { count - 1 - step })
+}
+
+/// Whether packets of the protocol can get these ends: ICMP has one identifier for both.
+fn fits(protocol: u8, ends: &NewEnds) -> bool {
+    !matches!(protocol, protocol::ICMP | protocol::ICMPV6) || ends.writes().count() < 2
+}
+
 impl Chain {
-    /// The packet, which has joined its flow, is recorded from here on, if it could be treated as others; else what was known of its
-    /// flow counts no more. What an observer is shown is recorded to the end, whether a rule can be made of it or not.
+    /// The packet, which has joined its flow, is recorded from here on, if that is due; else what was known of its flow counts no more.
+    /// What an observer is shown is recorded to the end, whether a rule can be made of it or not.
     pub(super) fn begin_recording(&mut self, packet: &Packet, is_observed: bool) -> Option<Begun> {
         let meta = packet.meta();
-        let Some(like) = self.likeness(packet) else {
-            self.flows.forget_rules(meta.transit.flow);
+        let (record, direction) = (meta.transit.flow, meta.transit.direction);
+        let rules = self.flows.rules.as_ref();
+        let is_due = |like| is_observed || rules.is_some_and(|rules| rules.is_due(record, direction, like));
+        let Some(like) = self.likeness(packet).filter(|&like| is_due(like)) else {
+            self.flows.forget_rules(record);
             return None;
         };
         let consolidation = self.consolidation.as_mut()?;
@@ -144,21 +214,17 @@ impl Chain {
         if !header.has(Header::FLAG_LIVE) || !header.has(Header::FLAG_ACCEPTED) {
             return;
         }
-        let made = if repeats { self.make_rule(begun, protocol, verdict) } else { None };
-        let (Some(consolidation), Some(rules)) = (&self.consolidation, &mut self.flows.rules) else { return };
-        let recordings = consolidation.recordings.iter().zip(0..);
-        let events = recordings
-            .flat_map(|(recording, stage)| Some((&recording.as_ref()?.events, stage)))
-            .flat_map(|(events, stage)| events.iter().map(move |&event| (stage, event)));
-        match made {
-            Some((program, ends)) if events.clone().count() <= EVENTS_MAX => {
-                let values = (program, ends, consolidation.keep_ms);
-                rules.set(record, direction, begun.like, values, events);
-            }
-            _ => {
-                self.fast_path.failed += 1;
-                rules.give_up(record, direction, begun.like);
-            }
+        let (Some(consolidation), Some(rules)) = (&mut self.consolidation, &mut self.flows.rules) else {
+            return;
+        };
+        let rule =
+            if repeats { consolidation.make_rule(&self.stages, begun, protocol, verdict) } else { None };
+        let made = rule.is_some_and(|(program, ends)| {
+            consolidation.set_rule(rules, (record, direction), begun.like, program, ends)
+        });
+        if !made {
+            self.fast_path.failed += 1;
+            rules.give_up(record, direction, begun.like);
         }
     }
 
@@ -167,21 +233,6 @@ impl Chain {
         if let Some(rules) = &mut self.flows.rules {
             rules.record_next(record, direction, begun.like);
         }
-    }
-
-    fn make_rule(&mut self, begun: &Begun, protocol: u8, verdict: Verdict) -> Option<(ProgramId, NewEnds)> {
-        let consolidation = self.consolidation.as_mut()?;
-        let count = self.stages.len();
-        let from_inside = begun.side == Side::Inside;
-        let path = (0..count).map(|step| if from_inside { step } else { count - 1 - step });
-        let Consolidation { draft, recordings, programs, .. } = consolidation;
-        draft.begin(begun.side);
-        draft.write(path, &self.stages, recordings, verdict)?;
-        if matches!(protocol, protocol::ICMP | protocol::ICMPV6) && draft.writes_both_ends() {
-            return None; // They have one identifier for both.
-        }
-        let ends = NewEnds::new(begun.ends, draft.writes());
-        Some((programs.number(draft.program())?, ends))
     }
 
     /// Looks at the rule that a packet would follow: if an event of it holds, it is none any more.

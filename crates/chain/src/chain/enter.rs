@@ -131,10 +131,10 @@ impl Chain {
         // Flows that have a packet in the group that walks, by the low bits of their number: those that follow rules are through first.
         let mut walking = 0u64;
         // The course of the last packet, if its flow's next ones may follow it without more ado, and what they touch.
-        let (mut followed, mut lines) = (Course::RECORD, &all);
+        let (mut followed, mut lines) = (Course::RECORD, all);
         let most = packets.len().min(GROUP_MAX);
         for packet in &mut packets[..most] {
-            let meta = packet.meta_mut();
+            let mut meta = packet.meta_mut();
             if meta.class != Class::Whole {
                 break;
             }
@@ -143,9 +143,9 @@ impl Chain {
                 break;
             }
             if !RULES {
-                self.flows.records.prefetch_states(meta.transit.flow, lines);
+                self.flows.records.prefetch_states(meta.transit.flow, &lines);
             }
-            let Some(header) = self.flows.records.find_header_mut(meta.transit.flow) else { break };
+            let Some(mut header) = self.flows.records.find_header_mut(meta.transit.flow) else { break };
             let (key, reversed) = (&meta.key, meta.reversed);
             let mut by_alias = false;
             let direction = header.direction_if_common(key, reversed).or_else(|| {
@@ -163,13 +163,31 @@ impl Chain {
             meta.transit.direction = direction;
             let connection = header.connection.after_whole(meta.protocol, meta.tcp_flags, direction);
             let (mut next, mut wish_ms) = (Course::WALK, 0);
-            if RULES && let (Some(rules), Some(consolidation)) = (&mut self.flows.rules, &self.consolidation)
+            if RULES
+                && let (Some(rules), Some(consolidation)) = (&mut self.flows.rules, &mut self.consolidation)
             {
                 let (flow, like) = (meta.transit.flow, Likeness::new(meta, by_alias, connection));
                 if let Some(rule) = rules.get_if(followed, flow, direction, like) {
                     (next, wish_ms) = (followed, rule.keep_ms);
                 } else {
-                    (next, lines) = consolidation.choose(rules, meta, like, &all);
+                    next = consolidation.choose(rules, meta, like);
+                    // What its flow is by now is not to be seen while one of it is yet to walk.
+                    let is_foreseeable =
+                        matches!(next, Course::FORESEE | Course::RECORD) && walking >> (flow % 64) & 1 == 0;
+                    if is_foreseeable {
+                        let (stages, records) = (&self.stages, &self.flows.records);
+                        let foreseen =
+                            consolidation.foresee(rules, stages, records, packet, (like, connection));
+                        self.fast_path.foreseen += u64::from(foreseen.is_some());
+                        next = foreseen.unwrap_or(next);
+                        meta = packet.meta_mut();
+                        let Some(again) = self.flows.records.find_header_mut(flow) else { break };
+                        header = again;
+                    }
+                    if next == Course::FORESEE {
+                        next = Course::WALK;
+                    }
+                    lines = consolidation.lines(next, &all);
                     if next != Course::WALK {
                         wish_ms = rules.get(flow, direction).map_or(0, |rule| rule.keep_ms);
                     }
@@ -207,7 +225,7 @@ impl Chain {
             }
             self.joining.join_whole(meta, header, connection, wish_ms);
             if RULES {
-                self.flows.records.prefetch_states(meta.transit.flow, lines);
+                self.flows.records.prefetch_states(meta.transit.flow, &lines);
             }
             load.add(packet.len());
         }

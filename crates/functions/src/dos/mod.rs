@@ -13,8 +13,8 @@ mod tests;
 
 use nf::config::ConfigError;
 use nf::{
-    Access, Affinity, Cause, Context, Descriptor, EventCondition, Field, Maturity, NetworkFunction,
-    PacketView, Scaling, Setup, Shared, StateFunction, Verdict,
+    Access, Affinity, Cause, Context, Descriptor, EventCondition, Field, Foresight, Maturity,
+    NetworkFunction, PacketView, Scaling, Setup, Shared, StateFunction, Verdict,
 };
 use packet::parse::protocol;
 use packet::{Class, DropReason, Side};
@@ -181,6 +181,22 @@ impl NetworkFunction for Dos {
         } else {
             context.count(counter::DROPPED, 1);
         }
+    }
+
+    fn foresee(&self, state: &State, packets: &mut Foresight<'_>) -> bool {
+        if packets.side == self.protected {
+            return true;
+        }
+        let is_known = self.sources.is_none() || state.admitted != 0;
+        let is_opening = state.opening != 0 && packets.connection.is_established();
+        if state.blocked != 0 || !is_known || is_opening || self.limit_reached(state, false).is_some() {
+            return false;
+        }
+        if self.counts() {
+            packets.note_function(COUNT);
+            packets.note_event(USED_UP);
+        }
+        true
     }
 
     fn event_holds(&self, _: EventCondition, state: &State) -> bool {

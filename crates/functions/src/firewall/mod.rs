@@ -16,7 +16,7 @@ use std::mem::offset_of;
 use nf::config::ConfigError;
 use nf::{
     Access, Affinity, Attribute, Cause, Connection, Context, ControlError, Descriptor, EventCondition, Field,
-    Maturity, NetworkFunction, PacketView, Scaling, Setup, Shared, StateFunction, Verdict,
+    Foresight, Maturity, NetworkFunction, PacketView, Scaling, Setup, Shared, StateFunction, Verdict,
 };
 use packet::parse::protocol;
 use packet::{Class, Direction, DropReason};
@@ -182,6 +182,11 @@ impl NetworkFunction for Firewall {
         if id == REFUSED.id {
             context.count(if state.rule == 0 { COUNT_DEFAULT } else { COUNT_DENIED }, 1);
         }
+    }
+
+    fn foresee(&self, state: &State, packets: &mut Foresight<'_>) -> bool {
+        packets.note_event(self.validity());
+        state.quick == self.quick
     }
 
     /// SpeedyBox's event of an access control list: what was recorded under other rules is stale (B7, B23).

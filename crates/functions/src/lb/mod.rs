@@ -17,10 +17,10 @@ mod tunnel;
 
 use nf::config::ConfigError;
 use nf::{
-    Access, Affinity, Cause, Context, ControlError, Descriptor, EndReason, EventCondition, Field, Maturity,
-    NetworkFunction, PacketView, Scaling, Setup, Shared, StateFunction, Verdict,
+    Access, Affinity, Cause, Context, ControlError, Descriptor, EndReason, EventCondition, Field, Foresight,
+    Maturity, NetworkFunction, PacketView, Scaling, Setup, Shared, StateFunction, Verdict,
 };
-use packet::DropReason;
+use packet::{DropReason, End};
 
 pub use config::Config;
 use config::Strays;
@@ -177,6 +177,25 @@ impl NetworkFunction for LoadBalancer {
         }
     }
 
+    fn foresee(&self, state: &State, packets: &mut Foresight<'_>) -> bool {
+        let role = state.role(packets.direction);
+        let is_balanced = state.is_balanced() || role != Role::PASS;
+        if state.announcing != 0 || (is_balanced && state.generation != self.generation) {
+            return false;
+        }
+        match role {
+            Role::PASS => {}
+            Role::REWRITE => packets.set_end(End::Destination, state.server()),
+            Role::RESTORE => packets.set_end(End::Source, state.vip()),
+            _ => return false,
+        }
+        packets.note_function(COUNT);
+        if let Some(lost) = server_lost(state) {
+            packets.note_event(lost);
+        }
+        true
+    }
+
     /// A flow whose service rewrites addresses keeps its server. What is wrapped, and answers to pings, depends on payloads.
     fn recomputes(&self) -> bool {
         !self.answer_ping && self.services.all_rewrite()
@@ -198,13 +217,18 @@ impl NetworkFunction for LoadBalancer {
 #[cold]
 fn note(packet: &mut PacketView<'_>, state: &State, like_others: bool) {
     packet.note_function(COUNT);
-    if state.is_balanced() {
-        let argument = u64::from(state.number);
-        packet.note_event(EventCondition { id: SERVER_LOST, argument, cause: Cause::Command });
+    if let Some(lost) = server_lost(state) {
+        packet.note_event(lost);
     }
     if !like_others {
         packet.differs();
     }
+}
+
+/// The event that the flow's server is lost, if it has one.
+fn server_lost(state: &State) -> Option<EventCondition> {
+    let argument = u64::from(state.number);
+    state.is_balanced().then_some(EventCondition { id: SERVER_LOST, argument, cause: Cause::Command })
 }
 
 /// The function's group of counters.

@@ -4,8 +4,8 @@
 
 use nf::config::{ConfigError, Nanos};
 use nf::{
-    Access, Affinity, Context, Descriptor, EndReason, Field, Maturity, NetworkFunction, PacketView, Scaling,
-    Setup, Shared, StateFunction, Verdict,
+    Access, Affinity, Context, Descriptor, EndReason, Field, Foresight, Maturity, NetworkFunction,
+    PacketView, Scaling, Setup, Shared, StateFunction, Verdict,
 };
 use packet::parse::protocol;
 use packet::{Class, Direction, FlowHasher, FlowKey, Meta};
@@ -170,6 +170,11 @@ impl NetworkFunction for Monitor {
         if id == SEE.id {
             self.see(packet, state, context);
         }
+    }
+
+    fn foresee(&self, _state: &State, packets: &mut Foresight<'_>) -> bool {
+        packets.note_function(SEE);
+        true
     }
 
     fn flow_end(&self, state: &mut State, reason: EndReason, context: &mut Context<'_>) {

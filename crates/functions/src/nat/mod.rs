@@ -27,8 +27,8 @@ use std::net::Ipv4Addr;
 
 use nf::config::ConfigError;
 use nf::{
-    Access, Affinity, Context, ControlError, Descriptor, EndReason, Field, Maturity, NetworkFunction,
-    PacketView, Scaling, Setup, Shared, Verdict,
+    Access, Affinity, Context, ControlError, Descriptor, EndReason, Field, Foresight, Maturity,
+    NetworkFunction, PacketView, Scaling, Setup, Shared, Verdict,
 };
 use packet::{Addr, Class as Kind, Direction, DropReason, End, RewriteError, Side};
 
@@ -192,6 +192,26 @@ impl NetworkFunction for Nat {
             Side::Outside => (End::Destination, &state.internal),
         };
         forward(packet.set_end(end, *to))
+    }
+
+    fn foresee(&self, state: &State, packets: &mut Foresight<'_>) -> bool {
+        let side = packets.side;
+        packets.keep_flow_ms(self.keep.ms(side, state.class, packets.connection));
+        if state.has(State::PASS) {
+            return true;
+        }
+        let goes_its_way = (side == packets.origin) == (packets.direction == Direction::Original);
+        if !state.has(State::PLAIN) || !goes_its_way {
+            return false;
+        }
+        match side {
+            Side::Inside => packets.set_end(End::Source, state.external),
+            Side::Outside if packets.ends.1.addr == state.external.addr => {
+                packets.set_end(End::Destination, state.internal);
+            }
+            Side::Outside => return false,
+        }
+        true
     }
 
     fn flow_end(&self, state: &mut State, _reason: EndReason, context: &mut Context<'_>) {

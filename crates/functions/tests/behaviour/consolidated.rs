@@ -248,6 +248,20 @@ fn most_packets_of_the_real_chain_take_the_fast_path() {
     assert!(followed * 2 > traffic.len() as u64, "{followed} of {}", traffic.len());
 }
 
+/// Where all functions foresee what they would do, rules are made of that, and hardly a packet is recorded.
+#[test]
+fn what_functions_foresee_is_not_recorded() {
+    let chain =
+        [FUNCTIONS[0], FUNCTIONS[2], FUNCTIONS[7], ("dos", r#"{"packets": 1000}"#, &[]), FUNCTIONS[4]]
+            .map(|(name, config, _)| (name, config, &[][..]));
+    let traffic = conversations(&chain, 5, Payload::Random);
+    check(&chain, options(0), &traffic, 5);
+    let mut bench = Bench::new(stages(&chain), options(0));
+    traffic.chunks(32).for_each(|batch| bench.batch(batch));
+    let path = bench.chain.fast_path();
+    assert!(path.foreseen > 50 && path.recorded * 20 < path.foreseen, "{path:?}");
+}
+
 /// What follows rules blocks flows (B7), and what is dropped then follows rules, too.
 #[test]
 fn flows_that_are_being_blocked_take_the_fast_path() {

@@ -1,0 +1,102 @@
+//! What a function would do to a flow's packets, told from the flow's state alone: so that a rule can be made without a packet
+//! that is recorded, and of many flows by the same few parts of their functions.
+
+use packet::{Direction, End, Endpoint, Side};
+
+use crate::{Cause, Connection, EventCondition, HeaderAction, KEEP_MS_MAX, Recording, StateFunction};
+
+/// Packets that are alike, as they would come to a function: of one flow, direction and phase of its connection, whole, without SYN, FIN or
+/// RST. The function says what it would do to them, in place of doing it.
+pub struct Foresight<'a> {
+    /// The side that they enter by.
+    pub side: Side,
+    /// Their direction in the flow.
+    pub direction: Direction,
+    /// The side that the flow's first packet entered by.
+    pub origin: Side,
+    /// The connection as they leave it.
+    pub connection: Connection,
+    /// Where they come from and go to, behind the functions before this one.
+    pub ends: (Endpoint, Endpoint),
+    /// How long functions keep the flow for them, in milliseconds.
+    pub keep_ms: u32,
+    /// The function's place in the chain.
+    pub stage: u16,
+    /// What all functions said so far.
+    pub said: &'a mut Said,
+    /// Filled in, if wanted, with what this function would record.
+    pub recording: Option<&'a mut Recording>,
+}
+
+/// What functions foresee, in order.
+#[derive(Default)]
+pub struct Said {
+    /// What is the same for many flows: numbers that stand for what was said, but for ends and events' arguments.
+    pub shape: Vec<u32>,
+    /// Which ends get what.
+    pub writes: Vec<(End, Endpoint)>,
+    /// The events, and whose they are.
+    pub events: Vec<(u16, EventCondition)>,
+}
+
+impl Said {
+    /// Nothing was said yet of packets that enter by this side.
+    pub fn begin(&mut self, side: Side) {
+        self.shape.clear();
+        self.writes.clear();
+        self.events.clear();
+        self.shape.push(side as u32);
+    }
+}
+
+/// What a number of a shape stands for, in its upper half.
+mod said {
+    pub const SOURCE: u32 = 1 << 16;
+    pub const DESTINATION: u32 = 2 << 16;
+    pub const FUNCTION: u32 = 3 << 16;
+    pub const COMMAND: u32 = 4 << 16;
+    pub const PACKET: u32 = 5 << 16;
+}
+
+impl Foresight<'_> {
+    /// They get this address and port at one end.
+    #[inline]
+    pub fn set_end(&mut self, end: End, to: Endpoint) {
+        let (said, there) = match end {
+            End::Source => (said::SOURCE, &mut self.ends.0),
+            End::Destination => (said::DESTINATION, &mut self.ends.1),
+        };
+        *there = to;
+        self.said.shape.push(said | u32::from(self.stage));
+        self.said.writes.push((end, to));
+        if let Some(recording) = &mut self.recording {
+            recording.action(HeaderAction::SetEnd(end, to));
+        }
+    }
+
+    /// This state function would run for each, see [`crate::PacketView::note_function`].
+    #[inline]
+    pub fn note_function(&mut self, function: StateFunction) {
+        self.said.shape.extend([said::FUNCTION | u32::from(self.stage), u32::from(function.id)]);
+        if let Some(recording) = &mut self.recording {
+            recording.function(function);
+        }
+    }
+
+    /// What is said holds until this does, see [`crate::PacketView::note_event`].
+    #[inline]
+    pub fn note_event(&mut self, event: EventCondition) {
+        let cause = if event.cause == Cause::Command { said::COMMAND } else { said::PACKET };
+        self.said.shape.push(cause | u32::from(self.stage));
+        self.said.events.push((self.stage, event));
+        if let Some(recording) = &mut self.recording {
+            recording.event(event);
+        }
+    }
+
+    /// Each would keep the flow for so long, see [`crate::Context::keep_flow_ms`].
+    #[inline]
+    pub fn keep_flow_ms(&mut self, ms: u32) {
+        self.keep_ms = self.keep_ms.max(ms.min(KEEP_MS_MAX));
+    }
+}
