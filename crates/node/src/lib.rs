@@ -11,6 +11,7 @@ mod settings;
 pub mod stored;
 pub mod threads;
 pub mod units;
+mod work;
 
 pub use assembly::{Assembly, assemble};
 pub use ports::{NotAPrefix, Port, PortConfig, Ports, Prefix};

@@ -1,6 +1,6 @@
 //! What a router knows of a flow: a slot of its table.
 
-use proto::{Targets, UnitId};
+use proto::{FlowId, Handover, Stamp, Targets, UnitId};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::config::TARGETS_COUNT_MAX;
@@ -88,6 +88,20 @@ impl Flow {
     #[inline]
     pub fn is_live(&self) -> bool {
         self.epoch != 0
+    }
+
+    /// The flow, which has this slot, has another packet: what is written on it (S13, S58); `targets` if it begins a flowlet.
+    #[inline(always)]
+    pub fn stamp(&mut self, slot: u32, now_ns: u64, len: u32, targets: Option<Targets>) -> Stamp {
+        self.clock += 1;
+        self.last_seen_ns = now_ns;
+        self.bytes = self.bytes.saturating_add(len.into());
+        let handover = match self.epoch {
+            1 => Handover::None,
+            _ => Handover::From { previous: self.previous(), last: self.last },
+        };
+        let flow = FlowId { slot, generation: self.generation };
+        Stamp { flow, clock: self.clock, epoch: self.epoch, handover, targets }
     }
 
     /// The flow is another unit's from now on; false, and nothing is done, if it had as many owners as can be counted.

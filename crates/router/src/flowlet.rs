@@ -20,10 +20,16 @@ pub(crate) enum Cut {
 /// Whether a packet of `len` bytes begins a new flowlet (S29, S46, Pseudocode 1 l.14-25).
 #[inline]
 pub(crate) fn cut(flow: &Flow, now_ns: u64, len: u32, config: &Config) -> Option<Cut> {
-    if now_ns.saturating_sub(flow.last_seen_ns) > config.gap_ns {
+    if is_behind_gap(flow, now_ns, config) {
         return Some(Cut::Gap);
     }
     (flow.bytes.saturating_add(len.into()) > config.size_max).then_some(Cut::Size)
+}
+
+/// Whether the flow was silent for longer than a flowlet is.
+#[inline]
+pub(crate) fn is_behind_gap(flow: &Flow, now_ns: u64, config: &Config) -> bool {
+    now_ns.saturating_sub(flow.last_seen_ns) > config.gap_ns
 }
 
 /// What flowlets brought so far.

@@ -89,6 +89,12 @@ pub struct Guess(u32);
 impl Guess {
     /// No entry of the index has this number.
     const NONE: Guess = Guess(u32::MAX);
+
+    /// The slot of the flow that it probably is; of none, one that no router has.
+    #[inline]
+    pub fn slot(self) -> u32 {
+        self.0 >> 1
+    }
 }
 
 /// Flows that are looked at when one has to go.
@@ -157,21 +163,31 @@ impl Flows {
         self.ahead.said_at = (flowlets, packets);
     }
 
+    /// Whether many packets are taken to begin flowlets.
+    #[inline]
+    pub fn expects_flowlets(&self) -> bool {
+        self.ahead.flowlets
+    }
+
     /// The slot of the flow that was guessed.
     #[inline(always)]
     pub fn guessed(&self, guess: Guess) -> Option<u32> {
-        Some(guess.0 >> 1).filter(|&slot| slot < self.used)
+        Some(guess.slot()).filter(|&slot| slot < self.used)
     }
 
-    /// The same, if that flow has this key or alias.
+    /// The flow that was guessed, to be changed, if it has this key or alias.
     #[inline(always)]
-    pub fn find_guessed(&self, guess: Guess, key: &FlowKey) -> Option<u32> {
-        let slot = self.guessed(guess)?;
+    pub fn find_guessed(&mut self, guess: Guess, key: &FlowKey) -> Option<&mut Flow> {
+        let slot = guess.slot() as usize;
+        let flow = self.slots.get_mut(slot)?;
         let is_it = match guess.0 & 1 {
-            0 => self.is_at(slot as usize, ShortKey::of(key), key),
-            _ => self.get(slot).is_live() && self.backs[slot as usize].alias == *key,
+            0 => {
+                let short = ShortKey::of(key);
+                flow.key == short && (short.is_all() || self.keys[slot].key == *key)
+            }
+            _ => flow.is_live() && self.backs[slot].alias == *key,
         };
-        is_it.then_some(slot)
+        is_it.then_some(flow)
     }
 
     /// The flow with this key or alias.

@@ -1,6 +1,6 @@
 //! The way of a packet: its flow, its flowlet, its unit, its stamp.
 
-use proto::{Epoch, Handover, Message, Stamp, Targets, UnitId};
+use proto::{Epoch, Message, Stamp, Targets, UnitId};
 
 use crate::assign::Chosen;
 use crate::config::Mode;
@@ -58,13 +58,16 @@ impl Router {
         if self.config.mode != Mode::Flowlet || now_ns >= self.meter.ends_ns() {
             return None;
         }
-        let slot = self.flows.find_guessed(guess, arrival.key)?;
-        let flow = self.flows.get(slot);
-        let is_cut = flowlet::cut(flow, now_ns, arrival.len, &self.config).is_some();
-        if is_cut || !self.units.is_active(flow.owner()) || self.is_near_its_end(slot, arrival.len) {
+        let flow = self.flows.find_guessed(guess, arrival.key)?;
+        let unit = flow.owner();
+        let is_cut = flowlet::is_behind_gap(flow, now_ns, &self.config)
+            || flow.bytes.saturating_add(arrival.len.into()) > self.midst_max;
+        if is_cut || !self.units.is_active(unit) {
             return None;
         }
-        Some(self.stamp(now_ns, slot, arrival.len, None))
+        let stamp = flow.stamp(guess.slot(), now_ns, arrival.len, None);
+        self.count_packet(unit, now_ns, arrival.len);
+        Some((unit, stamp))
     }
 
     /// A bucket of the load meter is over.
@@ -325,28 +328,18 @@ impl Router {
         if let Some(rss) = &mut self.rss {
             rss.add(found.hash, len.into());
         }
-        let (unit, stamp) = self.stamp(now_ns, found.slot, len, targets);
+        let flow = self.flows.get_mut(found.slot);
+        let (unit, stamp) = (flow.owner(), flow.stamp(found.slot, now_ns, len, targets));
+        self.count_packet(unit, now_ns, len);
         Routed::To { unit, stamp }
     }
 
-    /// Counts the packet, and says whose it is and what is written on it (S13, S58).
+    /// A packet goes to a unit.
     #[inline(always)]
-    fn stamp(&mut self, now_ns: u64, slot: u32, len: u32, targets: Option<Targets>) -> (UnitId, Stamp) {
-        let id = self.flows.id(slot);
-        let flow = self.flows.get_mut(slot);
-        flow.clock += 1;
-        flow.last_seen_ns = now_ns;
-        flow.bytes = flow.bytes.saturating_add(len.into());
-        let unit = flow.owner();
-        let handover = match flow.epoch {
-            1 => Handover::None,
-            _ => Handover::From { previous: flow.previous(), last: flow.last },
-        };
-        let stamp = Stamp { flow: id, clock: flow.clock, epoch: flow.epoch, handover, targets };
+    fn count_packet(&mut self, unit: UnitId, now_ns: u64, len: u32) {
         self.counters.packets += 1;
         self.counters.bytes += u64::from(len);
         self.meter.add(unit, len.into(), now_ns);
-        (unit, stamp)
     }
 
     /// The flow is over; its owner, the one before, and those that have copies of this flowlet's beginning are told. What others

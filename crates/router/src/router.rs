@@ -37,6 +37,8 @@ pub struct Router {
     pub(crate) sweep: Sweep,
     /// A flowlet with more bytes than this is likely to be cut by its size (S62); the highest number: none is.
     pub(crate) push_above: u64,
+    /// A flowlet with no more bytes than this is neither cut by its size nor likely to be.
+    pub(crate) midst_max: u64,
     /// Flowlets of a unit that is loaded to less than this stay with it, in bits per second; none: they are assigned anew.
     pub(crate) stay_below_bps: Option<f32>,
     /// States of flowlets of a unit that is loaded to less than this are not copied ahead, in bits per second.
@@ -125,6 +127,7 @@ impl Router {
             hand: 0,
             sweep: Sweep::default(),
             push_above: config.push_above(),
+            midst_max: config.push_above().min(config.size_max),
             stay_below_bps: config.stay_below.map(|share| share * config.capacity_bps as f32),
             copy_from_bps: config.copy_from.filter(|_| config.mode == Mode::Flowlet).unwrap_or(0.0)
                 * config.capacity_bps as f32,
@@ -153,6 +156,12 @@ impl Router {
     #[inline]
     pub fn guess(&self, hash: u64) -> Guess {
         self.flows.prefetch_flow(hash)
+    }
+
+    /// Whether many packets of late began flowlets, so that more is worth being brought to the cache ahead.
+    #[inline]
+    pub fn expects_flowlets(&self) -> bool {
+        self.flows.expects_flowlets()
     }
 
     /// The slot of the flow that was guessed, and which unit it is at now.

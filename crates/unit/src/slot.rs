@@ -175,6 +175,11 @@ impl<P> Slot<P> {
         flow.pass(now_ns, stamp, config)
     }
 
+    /// The state covers packets up to this clock, too; false if it is not here, or not all there is to the flow.
+    pub fn catch_up(&mut self, clock: u64) -> bool {
+        self.flow.as_mut().is_some_and(|flow| flow.catch_up(clock))
+    }
+
     /// Where a packet waits for the flow's state if that has been asked for already: nothing else changes by it.
     pub fn queue_of(&mut self, stamp: &Stamp, config: &Config) -> Option<&mut Held<P>> {
         self.flow.as_mut().filter(|_| stamp.epoch > self.done)?.queue_of(stamp, config)

@@ -74,12 +74,12 @@ impl<E: Engine> Unit<E> {
     }
 
     /// The same for the next packet of a flow whose state is here, and of which nothing else is under way, as nearly always: it is
-    /// processed, and that is all that happens.
+    /// processed, and that is all that happens. From when on something is due if nothing else comes; `u64::MAX`: nothing ever is.
     ///
     /// # Errors
     /// The packet, and nothing has changed, if it is not such a one: it is one for [`packet`](Unit::packet).
     #[inline(always)]
-    pub fn pass(&mut self, now_ns: u64, stamp: &Stamp, packet: E::Packet) -> Result<(), E::Packet> {
+    pub fn pass(&mut self, now_ns: u64, stamp: &Stamp, packet: E::Packet) -> Result<u64, E::Packet> {
         let id = stamp.flow;
         let Some(slot) = self.slots.find_mut(id.slot).filter(|slot| slot.is_of(id)) else {
             return Err(packet);
@@ -90,7 +90,23 @@ impl<E: Engine> Unit<E> {
         self.counters.processed += 1;
         self.engine.process(now_ns, id, packet);
         self.timers.bring_forward(id, &mut slot.armed_ns, due_ns);
-        Ok(())
+        Ok(due_ns)
+    }
+
+    /// The same for a packet of the same flowlet behind one that [passed](Unit::pass) and of which nothing is ever due: the unit need
+    /// not even look at the flow. It has to [hear](Unit::catch_up) of such packets before anything else happens to the flow.
+    #[inline(always)]
+    pub fn go_on(&mut self, now_ns: u64, flow: FlowId, packet: E::Packet) {
+        self.counters.processed += 1;
+        self.engine.process(now_ns, flow, packet);
+    }
+
+    /// Packets of the flow [went on](Unit::go_on), up to this clock. False, and nothing has changed, if its state is not here.
+    pub fn catch_up(&mut self, flow: FlowId, clock: u64) -> bool {
+        self.slots
+            .find_mut(flow.slot)
+            .filter(|slot| slot.is_of(flow))
+            .is_some_and(|slot| slot.catch_up(clock))
     }
 
     /// A packet that is not just the next one of its flow. Most of them wait for its state, as others do that came before.

@@ -191,6 +191,29 @@ fn a_new_owner_pulls_holds_and_goes_on() {
 }
 
 #[test]
+fn who_hears_later_of_packets_that_went_on_does_the_same() {
+    let quiet = Config { replicate_after_ns: None, expire_after_ns: None, ..config() };
+    let (mut each, mut later) = (Bench::new(quiet), Bench::new(quiet));
+    each.first(1..=5);
+    later.first([1]);
+    let second = Stamp { flow: FLOW, clock: 2, epoch: 1, handover: Handover::None, targets: None };
+    assert_eq!(later.unit.pass(later.now_ns, &second, 2), Ok(u64::MAX), "nothing is ever due");
+    (3..=5).for_each(|clock| later.unit.go_on(later.now_ns, FLOW, clock));
+    assert!(!later.unit.catch_up(NEXT, 5), "another flow's state");
+    assert!(later.unit.catch_up(FLOW, 5));
+    assert_eq!(later.unit.owned(FLOW), Some((1, Watermark::up_to(5))));
+    for b in [&mut each, &mut later] {
+        b.router(release(2, Y, 5));
+        b.peer(Y, pull(2, 5));
+    }
+    let sent = later.sent();
+    assert_eq!((&each.sent(), later.unit.counters()), (&sent, each.unit.counters()));
+    assert_eq!(sent, [(Y, state(2, &[1, 2, 3, 4, 5], 5))]);
+    later.peer(Y, taken(2));
+    assert!(!later.unit.catch_up(FLOW, 6), "its state is elsewhere");
+}
+
+#[test]
 fn a_copy_up_to_the_very_packet_makes_a_handover_seamless() {
     // S49, S59, S60
     let mut b = Bench::new(config());

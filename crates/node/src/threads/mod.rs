@@ -40,6 +40,7 @@ use router::{Guess, Order, Router};
 use usage::Epochs;
 
 use crate::units::{EPOCHS_MAX, FLOWS_MAX, UnitsConfig};
+use crate::work::Work;
 use lane::{Bell, Lane, Mail, Mailbox, Return, ToUnit};
 pub use lane::{MAILS, RETURNS, RING};
 use worker::Left;
@@ -80,7 +81,7 @@ pub struct Threads {
     now_ns: u64,
     told_ns: u64,
     stepped_ns: u64,
-    ns_per_byte: f64,
+    work: Work,
     /// Which flow each packet of a batch probably belongs to.
     guesses: Vec<Guess>,
     orders: Vec<Order>,
@@ -165,7 +166,7 @@ impl Threads {
             now_ns: 0,
             told_ns: 0,
             stepped_ns: 0,
-            ns_per_byte: 8e9 / config.capacity_bps as f64,
+            work: Work::at(config.capacity_bps),
             guesses: Vec::new(),
             orders: Vec::new(),
             again: Vec::new(),

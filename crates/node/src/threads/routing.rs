@@ -78,7 +78,7 @@ impl Threads {
     /// Gives a packet to its unit.
     #[inline]
     fn give(&mut self, unit: UnitId, stamp: Stamp, packet: Packet, front: &mut Chain, pool: &mut Pool) {
-        let work_ns = (f64::from(packet.meta().wire_len) * self.ns_per_byte) as u64;
+        let work_ns = self.work.ns(packet.meta().wire_len);
         let Some(lane) = &mut self.lanes[unit.index()] else {
             return front.drop_admitted(packet, DropReason::Internal, pool); // Those that get packets have threads.
         };

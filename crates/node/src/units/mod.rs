@@ -12,6 +12,7 @@
 mod config;
 mod engine;
 mod report;
+mod unheard;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -20,7 +21,7 @@ use std::rc::Rc;
 
 use chain::{Chain, ChainError, Change, Options, Way};
 use packet::{Class, DropReason, FlowKey, Packet, Pool};
-use proto::{Message, Stamp, UnitId};
+use proto::{FlowId, Message, Stamp, UnitId};
 use router::{Arrival, Guess, Order, Routed, Router, UnitState};
 use unit::{Outbox, Unit};
 use usage::{Epoch, Epochs};
@@ -28,6 +29,9 @@ use usage::{Epoch, Epochs};
 pub use config::{FLOWS_MAX, UNITS_MAX, UnitsConfig};
 use engine::{ChainEngine, Machine};
 pub use report::UnitsReport;
+use unheard::Unheard;
+
+use crate::work::Work;
 
 /// The most epochs that are told of: an hour of the usual ones. Then they become twice as long.
 pub const EPOCHS_MAX: usize = 36_000;
@@ -48,14 +52,15 @@ pub struct Units {
     now_ns: u64,
     /// Before this time nothing is due: at the router, at a unit, in the chain, or of an epoch.
     due_ns: u64,
-    /// What a byte is for a unit.
-    ns_per_byte: f64,
+    work: Work,
     /// Whether packets of different units may not wait at the same time.
     order_felt: bool,
     /// The unit that the last packet went to.
     last: Option<UnitId>,
     /// Units at whose engines packets wait.
     waiting: Vec<UnitId>,
+    /// Packets that were given to engines without their units.
+    unheard: Unheard,
     /// Where in the machine's `out`, and in the chain's alerts and events, what is in order ends.
     in_order: [usize; 3],
     /// Which flow each packet of a batch probably belongs to.
@@ -122,7 +127,7 @@ impl Units {
         }
         Ok(Units {
             units: (0..config.units_max).map(unit).collect(),
-            ns_per_byte: 8e9 / config.capacity_bps as f64,
+            work: Work::at(config.capacity_bps),
             order_felt: chain.is_order_felt(),
             config,
             router,
@@ -133,6 +138,7 @@ impl Units {
             due_ns: 0,
             last: None,
             waiting: Vec::new(),
+            unheard: Unheard::default(),
             in_order: [0; 3],
             guesses: Vec::new(),
             orders: Vec::new(),
@@ -153,11 +159,19 @@ impl Units {
         self.machine.borrow_mut().chain.admit(batch);
         batch.iter().for_each(|packet| self.router.prefetch(packet.meta().hash));
         let mut guesses = std::mem::take(&mut self.guesses);
-        guesses.extend(batch.iter().map(|packet| self.router.guess(packet.meta().hash)));
+        guesses.extend(batch.iter().map(|packet| {
+            let guess = self.router.guess(packet.meta().hash);
+            self.unheard.prefetch(guess.slot());
+            guess
+        }));
+        // Units hear of packets that begin flowlets; of others, few.
+        let many_are_heard = self.router.expects_flowlets();
         let mut packets = batch.drain(..);
         for guesses in guesses.chunks(AHEAD) {
             let coming = || guesses.iter().filter_map(|&guess| self.router.whereabouts(guess));
-            coming().for_each(|(unit, slot)| self.units[unit.index()].prefetch_flow(slot));
+            if many_are_heard {
+                coming().for_each(|(unit, slot)| self.units[unit.index()].prefetch_flow(slot));
+            }
             for (&guess, packet) in guesses.iter().zip(packets.by_ref()) {
                 self.packet(packet, guess);
             }
@@ -236,7 +250,7 @@ impl Units {
         }
         let arrival = Arrival { key: &meta.key, hash: meta.hash, len: meta.wire_len };
         match self.router.route_on(self.now_ns, arrival, guess) {
-            Some((unit, stamp)) => self.deliver(unit, stamp, packet),
+            Some((unit, stamp)) => self.go_on(unit, stamp, packet),
             None => self.apart(packet),
         }
     }
@@ -308,25 +322,50 @@ impl Units {
         self.router.flow(hash, key).is_some()
     }
 
-    /// Gives a packet to its unit.
+    /// Gives a packet in the midst of a flowlet to its unit.
     #[inline(always)]
-    fn deliver(&mut self, unit: UnitId, stamp: Stamp, packet: Packet) {
-        if self.order_felt && self.last != Some(unit) {
-            self.flush();
-        }
-        self.last = Some(unit);
-        // As a signed number, which is quicker to make.
-        let work_ns = (f64::from(packet.meta().wire_len) * self.ns_per_byte) as i64;
-        self.epochs.given(unit, work_ns.cast_unsigned());
-        self.epochs.processed();
+    fn go_on(&mut self, unit: UnitId, stamp: Stamp, packet: Packet) {
+        self.prepare(unit, &packet);
         let to = &mut self.units[unit.index()];
-        if to.engine().is_empty() {
-            self.waiting.push(unit);
+        if self.unheard.add(&stamp) {
+            return to.go_on(self.now_ns, stamp.flow, packet);
         }
         match to.pass(self.now_ns, &stamp, packet) {
-            Ok(()) => self.due_ns = self.due_ns.min(to.due_ns()),
+            Ok(u64::MAX) => self.unheard.begin(&stamp),
+            Ok(_) => self.due_ns = self.due_ns.min(to.due_ns()),
             Err(packet) => self.deliver_aside(unit, stamp, packet),
         }
+    }
+
+    /// Gives a packet to its unit.
+    fn deliver(&mut self, unit: UnitId, stamp: Stamp, packet: Packet) {
+        self.prepare(unit, &packet);
+        self.catch_up(unit, stamp.flow);
+        let to = &mut self.units[unit.index()];
+        match to.pass(self.now_ns, &stamp, packet) {
+            Ok(_) => self.due_ns = self.due_ns.min(to.due_ns()),
+            Err(packet) => self.deliver_aside(unit, stamp, packet),
+        }
+    }
+
+    /// A packet comes to its unit: what waits elsewhere may have to be through, and the unit's engine gets something to do.
+    #[inline(always)]
+    fn prepare(&mut self, unit: UnitId, packet: &Packet) {
+        if self.order_felt && self.last.replace(unit) != Some(unit) {
+            self.flush();
+        }
+        self.epochs.given(unit, self.work.ns(packet.meta().wire_len));
+        self.epochs.processed();
+        if self.units[unit.index()].engine().is_empty() {
+            self.waiting.push(unit);
+        }
+    }
+
+    /// The unit hears of the flow's packets that it has not heard of, if it has the state. To be called before it hears of anything else
+    /// that has to do with the flow.
+    fn catch_up(&mut self, unit: UnitId, flow: FlowId) {
+        let unit = &mut self.units[unit.index()];
+        self.unheard.tell(flow.slot, |clock| unit.catch_up(flow, clock));
     }
 
     /// Gives a packet to its unit that is not just the next one of its flow there.
@@ -390,10 +429,11 @@ impl Units {
     /// A flow ended in the chain: if it has not begun anew since, there is nothing left of it.
     fn ended(&mut self, table: u16, home: u32) {
         let Some(flow) = self.router.flow_in(home) else { return };
-        let unit = &mut self.units[usize::from(table)];
-        if !unit.engine().has(home) {
-            unit.propose_end(self.now_ns, flow, &mut self.outbox);
-            self.collect(UnitId(table));
+        let unit = UnitId(table);
+        if !self.units[unit.index()].engine().has(home) {
+            self.catch_up(unit, flow);
+            self.units[unit.index()].propose_end(self.now_ns, flow, &mut self.outbox);
+            self.collect(unit);
         }
     }
 
@@ -452,6 +492,7 @@ impl Units {
         if self.units[to.index()].engine().is_empty() {
             self.waiting.push(to);
         }
+        self.catch_up(to, stamp.flow);
         self.units[to.index()].packet(self.now_ns, stamp, packet, &mut self.outbox);
         self.collect(to);
     }
@@ -485,6 +526,9 @@ impl Units {
     }
 
     fn message(&mut self, from: Option<UnitId>, to: UnitId, message: Message) {
+        if let Some(flow) = message.flow() {
+            self.catch_up(to, flow);
+        }
         let unit = &mut self.units[to.index()];
         unit.receive(self.now_ns, from, message, &mut self.outbox);
         self.due_ns = self.due_ns.min(unit.due_ns());
