@@ -4,6 +4,8 @@ use proto::{Stamp, UnitId};
 
 use crate::{
     Config, Counters, Dropped, Engine, Outbox,
+    flow::Spare,
+    held::Hall,
     replicas::{Handle, Replicas},
 };
 
@@ -16,8 +18,9 @@ pub(crate) struct Context<'a, E: Engine> {
     pub replicas: &'a mut Replicas,
     /// Where among them the flow's is.
     pub copy: Handle,
-    /// Packets held, of all flows.
-    pub held: &'a mut usize,
+    /// Where packets of all flows wait.
+    pub hall: &'a mut Hall<E::Packet>,
+    pub spare: &'a mut Spare<E::Packet>,
     pub out: &'a mut Outbox<E::Packet>,
 }
 

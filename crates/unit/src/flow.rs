@@ -66,6 +66,51 @@ pub(crate) struct Flow<P> {
     given_up: Option<Epoch>,
 }
 
+/// Memory of flows that a unit has nothing to do with any more, for those that it gets: they come and go all the time.
+#[derive(Clone, Debug)]
+#[allow(clippy::vec_box)] // Slots have their flows in boxes, and get these as they are.
+pub(crate) struct Spare<P>(Vec<Box<Flow<P>>>);
+
+/// Flows of which the memory is kept.
+const SPARE_MAX: usize = 16;
+
+impl<P> Default for Spare<P> {
+    fn default() -> Spare<P> {
+        Spare(Vec::new())
+    }
+}
+
+impl<P> Spare<P> {
+    /// A flow that nothing is known of but whether it is over, and whether another has its slot.
+    pub fn flow(
+        &mut self,
+        id: FlowId,
+        over_since_ns: Option<u64>,
+        gave_way_ns: Option<u64>,
+        config: &Config,
+    ) -> Box<Flow<P>> {
+        match self.0.pop() {
+            Some(mut flow) => {
+                let tenures = std::mem::take(&mut flow.tenures);
+                *flow = Flow::new(id, over_since_ns, gave_way_ns, config, tenures);
+                flow
+            }
+            None => {
+                let tenures = VecDeque::with_capacity(1);
+                Box::new(Flow::new(id, over_since_ns, gave_way_ns, config, tenures))
+            }
+        }
+    }
+
+    /// The unit has nothing to do with this flow any more: it has no tenures.
+    pub fn take_back(&mut self, flow: Box<Flow<P>>) {
+        debug_assert!(flow.is_done(), "the flow is somebody's");
+        if self.0.len() < SPARE_MAX {
+            self.0.push(flow);
+        }
+    }
+}
+
 /// Cache lines of a flow that are brought ahead: what most packets need, and what the first one of a flowlet does.
 const LINES: usize = 2;
 
@@ -94,11 +139,17 @@ struct Asked {
 pub(crate) struct Refused;
 
 impl<P> Flow<P> {
-    /// One that nothing is known of but whether it is over, and whether another has its slot.
-    pub fn new(id: FlowId, over_since_ns: Option<u64>, gave_way_ns: Option<u64>, config: &Config) -> Flow<P> {
+    /// One that nothing is known of but whether it is over, and whether another has its slot; with memory for its tenures.
+    fn new(
+        id: FlowId,
+        over_since_ns: Option<u64>,
+        gave_way_ns: Option<u64>,
+        config: &Config,
+        tenures: VecDeque<Tenure>,
+    ) -> Flow<P> {
         Flow {
             id,
-            tenures: VecDeque::with_capacity(1),
+            tenures,
             state: None,
             held: Held::default(),
             spreads: Vec::new(),
@@ -328,8 +379,7 @@ impl<P> Flow<P> {
         if self.state.take().is_some() {
             cx.engine.forget(cx.now_ns, self.id, false);
         }
-        while let Some(waiting) = self.held.take_before(epoch) {
-            *cx.held -= 1;
+        while let Some(waiting) = self.held.take_before(epoch, cx.hall) {
             gone.forward(waiting.stamp, waiting.packet, cx);
         }
         gone
@@ -341,8 +391,7 @@ impl<P> Flow<P> {
         if self.proposed_ns.take().is_some() {
             cx.counters.expiries_accepted += 1;
         }
-        while let Some(waiting) = self.held.take() {
-            *cx.held -= 1;
+        while let Some(waiting) = self.held.take(cx.hall) {
             cx.drop(Dropped::Ended, waiting.stamp, waiting.packet);
         }
         self.over_since_ns.get_or_insert(cx.now_ns);

@@ -1,4 +1,4 @@
-//! Packets of one flow that wait.
+//! Packets that wait.
 
 use std::{
     collections::VecDeque,
@@ -10,6 +10,18 @@ use proto::{Epoch, History, Stamp};
 /// Packets of one flow that wait, in the order of their clocks; hence of their epochs, too.
 #[derive(Clone, Debug)]
 pub(crate) struct Held<P>(VecDeque<Place<P>>);
+
+/// Where all packets of a unit wait.
+#[derive(Clone, Debug)]
+pub(crate) struct Hall<P> {
+    /// How many there are.
+    packets: usize,
+    /// Memory of flows of which nothing waits any more, for those that are next: flows wait now and then, and not for long.
+    spare: Vec<VecDeque<Place<P>>>,
+}
+
+/// Flows of which the memory is kept: few wait at a time.
+const SPARE_MAX: usize = 8;
 
 /// A packet that waits.
 #[derive(Clone, Debug)]
@@ -30,6 +42,27 @@ struct Place<P> {
     oldest_ns: u64,
 }
 
+impl<P> Default for Hall<P> {
+    fn default() -> Hall<P> {
+        Hall { packets: 0, spare: Vec::new() }
+    }
+}
+
+impl<P> Hall<P> {
+    /// How many packets wait.
+    #[inline]
+    pub fn packets(&self) -> usize {
+        self.packets
+    }
+
+    fn take_back(&mut self, mut memory: VecDeque<Place<P>>) {
+        if self.spare.len() < SPARE_MAX {
+            memory.clear(); // It begins where it did, which may still be in the cache.
+            self.spare.push(memory);
+        }
+    }
+}
+
 impl<P> Default for Held<P> {
     fn default() -> Held<P> {
         Held(VecDeque::new())
@@ -48,8 +81,18 @@ impl<P> Held<P> {
     }
 
     /// The caller has seen to it that none with this clock is there.
-    pub fn add(&mut self, waiting: Waiting<P>) {
+    pub fn add(&mut self, waiting: Waiting<P>, hall: &mut Hall<P>) {
+        hall.packets += 1;
+        if self.0.capacity() == 0
+            && let Some(memory) = hall.spare.pop()
+        {
+            self.0 = memory;
+        }
         let at = self.place_of(waiting.stamp.clock);
+        if at == self.0.len() {
+            let oldest_ns = waiting.since_ns;
+            return self.0.push_back(Place { waiting, oldest_ns });
+        }
         let next = self.0.get(at).filter(|next| next.waiting.stamp.epoch == waiting.stamp.epoch);
         let oldest_ns = next.map_or(waiting.since_ns, |next| next.oldest_ns.min(waiting.since_ns));
         self.0.insert(at, Place { waiting, oldest_ns });
@@ -75,18 +118,18 @@ impl<P> Held<P> {
     }
 
     /// Takes out the first one if its clock is at most this.
-    pub fn take_up_to(&mut self, clock: u64) -> Option<Waiting<P>> {
-        self.take_if(|first| first.stamp.clock <= clock)
+    pub fn take_up_to(&mut self, clock: u64, hall: &mut Hall<P>) -> Option<Waiting<P>> {
+        self.take_if(hall, |first| first.stamp.clock <= clock)
     }
 
     /// Takes out the first one if it is of this epoch, and nothing is known of packets that other units have.
-    pub fn take_plain(&mut self, epoch: Epoch) -> Option<Waiting<P>> {
-        self.take_if(|first| first.stamp.epoch == epoch && first.history.is_none())
+    pub fn take_plain(&mut self, epoch: Epoch, hall: &mut Hall<P>) -> Option<Waiting<P>> {
+        self.take_if(hall, |first| first.stamp.epoch == epoch && first.history.is_none())
     }
 
     /// Takes out the first one if it is of an epoch before this.
-    pub fn take_before(&mut self, epoch: Epoch) -> Option<Waiting<P>> {
-        self.take_if(|first| first.stamp.epoch < epoch)
+    pub fn take_before(&mut self, epoch: Epoch, hall: &mut Hall<P>) -> Option<Waiting<P>> {
+        self.take_if(hall, |first| first.stamp.epoch < epoch)
     }
 
     /// Whether any is of this epoch, whatever else is held.
@@ -96,17 +139,16 @@ impl<P> Held<P> {
     }
 
     /// Takes out the first one of an epoch, whatever else is held.
-    pub fn take_of(&mut self, epoch: Epoch) -> Option<Waiting<P>> {
+    pub fn take_of(&mut self, epoch: Epoch, hall: &mut Hall<P>) -> Option<Waiting<P>> {
         let at = self.0.partition_point(|place| place.waiting.stamp.epoch < epoch);
         let is_wanted = self.0.get(at).is_some_and(|place| place.waiting.stamp.epoch == epoch);
         let taken = if is_wanted { self.0.remove(at) } else { None };
-        self.tidy();
-        taken.map(|place| place.waiting)
+        self.taken(taken?, hall)
     }
 
     /// Takes out the first one.
-    pub fn take(&mut self) -> Option<Waiting<P>> {
-        self.take_if(|_| true)
+    pub fn take(&mut self, hall: &mut Hall<P>) -> Option<Waiting<P>> {
+        self.take_if(hall, |_| true)
     }
 
     /// Where the packet with this clock is, or would be: behind all others, nearly always.
@@ -119,18 +161,24 @@ impl<P> Held<P> {
         }
     }
 
-    fn take_if(&mut self, is_wanted: impl FnOnce(&Waiting<P>) -> bool) -> Option<Waiting<P>> {
+    #[inline]
+    fn take_if(
+        &mut self,
+        hall: &mut Hall<P>,
+        is_wanted: impl FnOnce(&Waiting<P>) -> bool,
+    ) -> Option<Waiting<P>> {
         let first = self.0.pop_front_if(|first| is_wanted(&first.waiting))?;
-        self.tidy();
-        Some(first.waiting)
+        self.taken(first, hall)
     }
 
-    /// Keeps no memory when nothing waits: flows do so now and then.
+    /// Keeps no memory when nothing waits.
     #[inline]
-    fn tidy(&mut self) {
+    fn taken(&mut self, place: Place<P>, hall: &mut Hall<P>) -> Option<Waiting<P>> {
+        hall.packets -= 1;
         if self.0.is_empty() {
-            self.0 = VecDeque::new();
+            hall.take_back(std::mem::take(&mut self.0));
         }
+        Some(place.waiting)
     }
 }
 
@@ -175,24 +223,24 @@ mod tests {
                 1 => Just(None),
             ], 1..100),
         ) {
-            let (mut held, mut model) = (Held::default(), Vec::new());
+            let (mut held, mut hall, mut model) = (Held::default(), Hall::default(), Vec::new());
             for (now_ns, step) in (0..).zip(steps) {
                 match step {
                     Some(clock) => {
                         let is_there = model.iter().any(|&(of, _)| of == clock);
                         prop_assert_eq!(held.has(clock), is_there);
                         if !is_there {
-                            held.add(waiting(clock, now_ns));
+                            held.add(waiting(clock, now_ns), &mut hall);
                             model.push((clock, now_ns));
                             model.sort();
                         }
                     }
                     None => {
                         let first = (!model.is_empty()).then(|| model.remove(0));
-                        prop_assert_eq!(held.take().map(|first| (first.stamp.clock, first.since_ns)), first);
+                        prop_assert_eq!(held.take(&mut hall).map(|first| (first.stamp.clock, first.since_ns)), first);
                     }
                 }
-                prop_assert_eq!(held.len(), model.len());
+                prop_assert_eq!((held.len(), hall.packets()), (model.len(), model.len()));
                 let Some(&(first, _)) = model.first() else { continue };
                 let of = epoch(first);
                 let oldest = model.iter().filter(|&&(clock, _)| epoch(clock) == of).map(|&(_, ns)| ns).min();

@@ -161,10 +161,10 @@ impl<P> Slot<P> {
         epoch <= self.done || self.flow.as_ref().is_some_and(|flow| flow.is_past(epoch))
     }
 
-    fn flow<E: Engine<Packet = P>>(&mut self, id: FlowId, cx: &Context<'_, E>) -> &mut Flow<P> {
+    fn flow<E: Engine<Packet = P>>(&mut self, id: FlowId, cx: &mut Context<'_, E>) -> &mut Flow<P> {
         let [over_since_ns, gave_way_ns] =
             [self.is_over, self.has_given_way].map(|is_so| is_so.then_some(cx.now_ns));
-        self.flow.get_or_insert_with(|| Box::new(Flow::new(id, over_since_ns, gave_way_ns, cx.config)))
+        self.flow.get_or_insert_with(|| cx.spare.flow(id, over_since_ns, gave_way_ns, cx.config))
     }
 
     /// The flow's next packet comes to its owner, and the state and nothing else changes by it: from when on something may be due
@@ -480,10 +480,11 @@ impl<P> Slot<P> {
     }
 
     /// Lets go of a flow that nothing is to be done for; when something is to be done for one that stays.
-    pub fn settle<E: Engine<Packet = P>>(&mut self, cx: &Context<'_, E>) -> u64 {
+    pub fn settle<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) -> u64 {
         if let Some(flow) = self.flow.take_if(|flow| flow.is_done()) {
             self.done = self.done.max(flow.ended().unwrap_or(0));
             self.given_up = self.given_up.max(flow.given_up().unwrap_or(0));
+            cx.spare.take_back(flow);
         }
         self.flow.as_mut().map_or(NEVER_NS, |flow| flow.settle(cx))
     }

@@ -5,8 +5,15 @@ use std::hash::{Hash, Hasher};
 use proto::{Epoch, FlowId, History, Message, Stamp, UnitId, Watermark};
 
 use crate::{
-    Config, Counters, Dropped, Engine, Outbox, PAST_MAX, SLOTS_MAX, context::Context, held::Waiting,
-    past::Past, replicas::Replicas, slot::Slot, slots::Slots, timers::Timers,
+    Config, Counters, Dropped, Engine, Outbox, PAST_MAX, SLOTS_MAX,
+    context::Context,
+    flow::Spare,
+    held::{Hall, Waiting},
+    past::Past,
+    replicas::Replicas,
+    slot::Slot,
+    slots::Slots,
+    timers::Timers,
 };
 
 /// A compute unit: decides when its engine gets which packet, and where the flows' states are. See the crate.
@@ -19,8 +26,9 @@ pub struct Unit<E: Engine> {
     past: Past<E::Packet>,
     /// Slots whose flows the unit has anything to do with.
     here: usize,
-    /// Packets held, of all flows.
-    held: usize,
+    /// Where packets of all flows wait.
+    hall: Hall<E::Packet>,
+    spare: Spare<E::Packet>,
     replicas: Replicas,
     timers: Timers,
     is_draining: bool,
@@ -36,7 +44,8 @@ impl<E: Engine> Unit<E> {
             slots: Slots::default(),
             past: Past::default(),
             here: 0,
-            held: 0,
+            hall: Hall::default(),
+            spare: Spare::default(),
             replicas: Replicas::default(),
             timers: Timers::default(),
             is_draining: false,
@@ -112,13 +121,12 @@ impl<E: Engine> Unit<E> {
     /// A packet that is not just the next one of its flow. Most of them wait for its state, as others do that came before.
     #[inline(never)]
     fn packet_aside(&mut self, now_ns: u64, stamp: Stamp, packet: E::Packet, out: &mut Outbox<E::Packet>) {
-        if self.held < self.config.held_max
+        if self.hall.packets() < self.config.held_max
             && let Some(slot) = self.slots.find_mut(stamp.flow.slot).filter(|slot| slot.is_of(stamp.flow))
             && let Some(held) = slot.queue_of(&stamp, &self.config)
         {
-            self.held += 1;
             self.counters.held += 1;
-            return held.add(Waiting { stamp, packet, since_ns: now_ns, history: None });
+            return held.add(Waiting { stamp, packet, since_ns: now_ns, history: None }, &mut self.hall);
         }
         if stamp.flow.slot >= SLOTS_MAX || stamp.clock == 0 || stamp.epoch == 0 {
             self.counters.drop(Dropped::Refused);
@@ -230,7 +238,7 @@ impl<E: Engine> Unit<E> {
 
     /// How many packets wait.
     pub fn held(&self) -> usize {
-        self.held
+        self.hall.packets()
     }
 
     /// How many bytes the copies of states take: of those that others own, and of what others have of those that are owned here.
@@ -319,12 +327,13 @@ impl<E: Engine> Unit<E> {
             counters: &mut self.counters,
             replicas: &mut self.replicas,
             copy: slot.copy,
-            held: &mut self.held,
+            hall: &mut self.hall,
+            spare: &mut self.spare,
             out,
         };
         act(slot, &mut cx);
         slot.copy = cx.copy;
-        let due_ns = slot.settle(&cx).max(now_ns.saturating_add(1));
+        let due_ns = slot.settle(&mut cx).max(now_ns.saturating_add(1));
         match slot.is_here() {
             true => self.timers.bring_forward(id, &mut slot.armed_ns, due_ns),
             false => self.timers.set(id, &mut slot.armed_ns, due_ns),

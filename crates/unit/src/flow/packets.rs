@@ -54,9 +54,8 @@ impl<P> Flow<P> {
         while let Some(state) = self.state
             && self.held.first_of(state.epoch).is_some()
             && !self.is_spread(state.epoch)
-            && let Some(waiting) = self.held.take_up_to(state.mark.contiguous + 1)
+            && let Some(waiting) = self.held.take_up_to(state.mark.contiguous + 1, cx.hall)
         {
-            *cx.held -= 1;
             if state.mark.covers(waiting.stamp.clock) {
                 cx.drop(Dropped::Old, waiting.stamp, waiting.packet);
                 continue;
@@ -94,7 +93,7 @@ impl<P> Flow<P> {
 
     /// Holds a packet that is not next (S50). If no more may be held, what it waits for is given up; a state is not.
     pub(super) fn hold<E: Engine<Packet = P>>(&mut self, stamp: Stamp, packet: P, cx: &mut Context<'_, E>) {
-        while self.held.len() >= cx.config.held_per_flow_max || *cx.held >= cx.config.held_max {
+        while self.held.len() >= cx.config.held_per_flow_max || cx.hall.packets() >= cx.config.held_max {
             let Some(state) = self.state.as_mut().filter(|state| state.epoch == stamp.epoch) else {
                 return cx.drop(Dropped::Full, stamp, packet);
             };
@@ -110,9 +109,8 @@ impl<P> Flow<P> {
                 return self.pump(cx);
             }
         }
-        *cx.held += 1;
         cx.counters.held += 1;
-        self.held.add(Waiting { stamp, packet, since_ns: cx.now_ns, history: None });
+        self.held.add(Waiting { stamp, packet, since_ns: cx.now_ns, history: None }, cx.hall);
         self.pump(cx);
     }
 }

@@ -136,12 +136,12 @@ impl<P> Flow<P> {
         if !may_come || self.held.has(stamp.clock) {
             return cx.drop(Dropped::Old, stamp, packet);
         }
-        let is_full = self.held.len() >= cx.config.held_per_flow_max || *cx.held >= cx.config.held_max;
+        let is_full =
+            self.held.len() >= cx.config.held_per_flow_max || cx.hall.packets() >= cx.config.held_max;
         if is_full && !self.is_next(&stamp, &history) {
             return cx.drop(Dropped::Full, stamp, packet);
         }
-        *cx.held += 1;
-        self.held.add(Waiting { stamp, packet, since_ns: cx.now_ns, history: Some(history) });
+        self.held.add(Waiting { stamp, packet, since_ns: cx.now_ns, history: Some(history) }, cx.hall);
         self.pump(cx);
     }
 
@@ -176,8 +176,7 @@ impl<P> Flow<P> {
     /// them. What is over for a helper is left.
     pub(super) fn pump_spread<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
         while let Some((stamp, mark)) = self.next_spread(cx) {
-            let Some(waiting) = self.held.take_up_to(stamp.clock) else { break };
-            *cx.held -= 1;
+            let Some(waiting) = self.held.take_up_to(stamp.clock, cx.hall) else { break };
             if mark >= stamp.clock {
                 cx.drop(Dropped::Lapsed, stamp, waiting.packet);
                 continue;
@@ -213,8 +212,7 @@ impl<P> Flow<P> {
     /// Drops packets without a history that came before it was known that their epoch is spread.
     fn refuse_plain<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
         let Some(epoch) = self.here().map(|(state, _)| state.epoch) else { return };
-        while let Some(waiting) = self.held.take_plain(epoch) {
-            *cx.held -= 1;
+        while let Some(waiting) = self.held.take_plain(epoch, cx.hall) {
             cx.drop(Dropped::Refused, waiting.stamp, waiting.packet);
         }
     }

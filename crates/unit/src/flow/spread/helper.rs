@@ -209,8 +209,7 @@ impl<P> Flow<P> {
 
     /// This helper has done with the epoch: nothing of it is left.
     fn leave_spread<E: Engine<Packet = P>>(&mut self, epoch: Epoch, cx: &mut Context<'_, E>) {
-        while let Some(waiting) = self.held.take_of(epoch) {
-            *cx.held -= 1;
+        while let Some(waiting) = self.held.take_of(epoch, cx.hall) {
             cx.drop(Dropped::Lapsed, waiting.stamp, waiting.packet);
         }
         if self.state.take_if(|state| state.epoch == epoch).is_some() {
