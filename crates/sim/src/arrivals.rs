@@ -24,7 +24,7 @@ pub struct Coming {
 pub struct Arrivals {
     packets: Packets,
     hasher: FlowHasher,
-    /// A ring; none: there are no more.
+    /// A ring; none: there are no more. Before the next one is the one that was given last.
     ahead: [Option<Coming>; AHEAD],
     next: usize,
 }
@@ -33,29 +33,31 @@ impl Arrivals {
     /// These packets.
     pub fn new(packets: Packets, hasher: FlowHasher) -> Arrivals {
         let mut arrivals = Arrivals { packets, hasher, ahead: [None; AHEAD], next: 0 };
-        arrivals.ahead = std::array::from_fn(|_| arrivals.draw());
+        for place in 0..AHEAD - 1 {
+            arrivals.ahead[place] = arrivals.draw();
+        }
         arrivals
     }
 
     /// When the next one comes; `u64::MAX`: none does.
     #[inline]
     pub fn next_ns(&self) -> u64 {
-        self.ahead[self.next].map_or(u64::MAX, |coming| coming.arriving.time_ns)
+        self.ahead[self.next].as_ref().map_or(u64::MAX, |coming| coming.arriving.time_ns)
     }
 
     /// The next one, for this router.
     #[inline]
-    pub fn next(&mut self, router: &Router) -> Option<Coming> {
-        let drawn = self.draw();
-        let coming = std::mem::replace(&mut self.ahead[self.next], drawn);
-        self.next = (self.next + 1) % AHEAD;
-        if let Some(last) = &drawn {
+    pub fn next(&mut self, router: &Router) -> Option<&Coming> {
+        let (this, last) = (self.next, (self.next + AHEAD - 1) % AHEAD);
+        self.ahead[last] = self.draw();
+        self.next = (this + 1) % AHEAD;
+        if let Some(last) = &self.ahead[last] {
             router.prefetch(last.hash);
         }
-        if let Some(middle) = &self.ahead[(self.next + AHEAD / 2) % AHEAD] {
+        if let Some(middle) = &self.ahead[(this + AHEAD / 2) % AHEAD] {
             router.prefetch_flow(middle.hash);
         }
-        coming
+        self.ahead[this].as_ref()
     }
 
     #[inline]

@@ -101,6 +101,8 @@ pub struct World {
     at_unit: Latencies,
     end_to_end: Latencies,
     epochs: Epochs,
+    /// When the present one ends.
+    epoch_ends_ns: u64,
     tally: Tally,
     /// Changes within the warm-up.
     warm: Changes,
@@ -169,6 +171,7 @@ impl World {
             at_unit: Latencies::new(),
             end_to_end: Latencies::new(),
             epochs: Epochs::new(scenario.run.epoch.0, scenario.run.time.0, units.count.max, units.capacity.0),
+            epoch_ends_ns: 0,
             tally: Tally::default(),
             warm: Changes::default(),
             orders: Vec::new(),
@@ -177,6 +180,7 @@ impl World {
             ended: Vec::new(),
             coming: Vec::new(),
         };
+        world.epoch_ends_ns = world.epochs.ends_ns();
         for unit in (0..units.count.min).map(UnitId) {
             world.switch_on(unit);
             world.make_ready(unit);
@@ -276,8 +280,9 @@ impl World {
     /// Epochs that end until this time do.
     #[inline]
     fn close_epochs(&mut self, until_ns: u64) {
-        while self.epochs.ends_ns() <= until_ns {
+        while self.epoch_ends_ns <= until_ns {
             self.epochs.close(self.router.counters().flowlets());
+            self.epoch_ends_ns = self.epochs.ends_ns();
         }
     }
 

@@ -15,13 +15,13 @@ use crate::store::Store;
 impl World {
     /// A packet comes to the router.
     pub(super) fn arrive(&mut self) -> Result<(), Violation> {
-        let Some(Coming { arriving, key, hash }) = self.arrivals.next(&self.router) else {
+        let Some(&Coming { arriving, ref key, hash }) = self.arrivals.next(&self.router) else {
             return Ok(());
         };
         self.workload.add(&arriving);
         self.epochs.came(arriving.len);
         let begins_ns = self.now_ns.max(self.router_busy_until_ns);
-        let arrival = Arrival { key: &key, hash, len: arriving.len };
+        let arrival = Arrival { key, hash, len: arriving.len };
         let assignments = self.router.counters().assignments;
         let routed = self.router.route(begins_ns, arrival, &mut self.orders);
         let sent_ns = begins_ns + self.routing_ns(self.router.counters().assignments - assignments);
