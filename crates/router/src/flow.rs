@@ -90,12 +90,17 @@ impl Flow {
         self.epoch != 0
     }
 
-    /// The flow, which has this slot, has another packet: what is written on it (S13, S58); `targets` if it begins a flowlet.
+    /// The flow has another packet, which is numbered (S58).
     #[inline(always)]
-    pub fn stamp(&mut self, slot: u32, now_ns: u64, len: u32, targets: Option<Targets>) -> Stamp {
+    pub fn number(&mut self, now_ns: u64, len: u32) {
         self.clock += 1;
         self.last_seen_ns = now_ns;
         self.bytes = self.bytes.saturating_add(len.into());
+    }
+
+    /// What is written on the last packet of the flow, which has this slot (S13); `targets` if it begins a flowlet.
+    #[inline(always)]
+    pub fn stamp(&self, slot: u32, targets: Option<Targets>) -> Stamp {
         let handover = match self.epoch {
             1 => Handover::None,
             _ => Handover::From { previous: self.previous(), last: self.last },

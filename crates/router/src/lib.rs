@@ -43,7 +43,7 @@ pub use config::{
 };
 pub use counters::Counters;
 pub use flows::{AliasTaken, Guess};
-pub use router::{Arrival, Order, Routed, Router};
+pub use router::{Arrival, Numbered, Order, Routed, Router};
 pub use scale::{DRAIN_BELOW, MOVES_PER_BUCKET, SLOTS_PER_BUCKET};
 pub use spread::SPREADS_MAX;
 pub use sweep::FORGOTTEN_PER_BUCKET;

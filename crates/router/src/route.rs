@@ -1,13 +1,13 @@
 //! The way of a packet: its flow, its flowlet, its unit, its stamp.
 
-use proto::{Epoch, Message, Stamp, Targets, UnitId};
+use proto::{Epoch, FlowId, Message, Stamp, Targets, UnitId};
 
 use crate::assign::Chosen;
 use crate::config::Mode;
 use crate::flow::TargetList;
 use crate::flowlet::{self, Cut};
 use crate::flows::{Found, Guess};
-use crate::router::{Arrival, Order, Routed, Router};
+use crate::router::{Arrival, Numbered, Order, Routed, Router};
 use crate::spread::Spreads;
 use crate::units::UnitState;
 
@@ -54,20 +54,36 @@ impl Router {
     /// there are no orders. None, and nothing is done, if it is not such a packet: it is one for the others.
     #[inline(always)]
     pub fn route_on(&mut self, now_ns: u64, arrival: Arrival<'_>, guess: Guess) -> Option<(UnitId, Stamp)> {
+        let numbered = self.number_on(now_ns, arrival, guess)?;
+        Some((numbered.unit, self.stamp_on(&numbered)))
+    }
+
+    /// What is written on a packet that [was numbered](Router::number_on) last.
+    #[inline(always)]
+    pub fn stamp_on(&self, numbered: &Numbered) -> Stamp {
+        let slot = numbered.flow.slot;
+        self.flows.get(slot).stamp(slot, None)
+    }
+
+    /// The same as [`route_on`](Router::route_on), but nothing is written on the packet: for units that need not read it.
+    #[inline(always)]
+    pub fn number_on(&mut self, now_ns: u64, arrival: Arrival<'_>, guess: Guess) -> Option<Numbered> {
         let now_ns = self.at(now_ns);
-        if self.config.mode != Mode::Flowlet || now_ns >= self.meter.ends_ns() {
+        if now_ns >= self.meter.ends_ns() {
             return None;
         }
         let flow = self.flows.find_guessed(guess, arrival.key)?;
         let unit = flow.owner();
         let is_cut = flowlet::is_behind_gap(flow, now_ns, &self.config)
-            || flow.bytes.saturating_add(arrival.len.into()) > self.midst_max;
+            || flow.bytes.saturating_add(arrival.len.into()) >= self.midst_end;
         if is_cut || !self.units.is_active(unit) {
             return None;
         }
-        let stamp = flow.stamp(guess.slot(), now_ns, arrival.len, None);
+        flow.number(now_ns, arrival.len);
+        let flow_id = FlowId { slot: guess.slot(), generation: flow.generation };
+        let numbered = Numbered { unit, flow: flow_id, clock: flow.clock };
         self.count_packet(unit, now_ns, arrival.len);
-        Some((unit, stamp))
+        Some(numbered)
     }
 
     /// A bucket of the load meter is over.
@@ -329,7 +345,8 @@ impl Router {
             rss.add(found.hash, len.into());
         }
         let flow = self.flows.get_mut(found.slot);
-        let (unit, stamp) = (flow.owner(), flow.stamp(found.slot, now_ns, len, targets));
+        flow.number(now_ns, len);
+        let (unit, stamp) = (flow.owner(), flow.stamp(found.slot, targets));
         self.count_packet(unit, now_ns, len);
         Routed::To { unit, stamp }
     }

@@ -37,8 +37,8 @@ pub struct Router {
     pub(crate) sweep: Sweep,
     /// A flowlet with more bytes than this is likely to be cut by its size (S62); the highest number: none is.
     pub(crate) push_above: u64,
-    /// A flowlet with no more bytes than this is neither cut by its size nor likely to be.
-    pub(crate) midst_max: u64,
+    /// A flowlet with fewer bytes than this is neither cut by its size nor likely to be; 0 in modes without flowlets.
+    pub(crate) midst_end: u64,
     /// Flowlets of a unit that is loaded to less than this stay with it, in bits per second; none: they are assigned anew.
     pub(crate) stay_below_bps: Option<f32>,
     /// States of flowlets of a unit that is loaded to less than this are not copied ahead, in bits per second.
@@ -79,6 +79,18 @@ pub enum Routed {
     },
     /// It is dropped: there is no room for another flow. That is counted.
     Refused,
+}
+
+/// A packet in the midst of a flowlet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Numbered {
+    /// The unit that it goes to.
+    pub unit: UnitId,
+    /// Its flow.
+    pub flow: FlowId,
+    /// Its number in it.
+    pub clock: u64,
 }
 
 /// What the router wants to be done.
@@ -127,7 +139,10 @@ impl Router {
             hand: 0,
             sweep: Sweep::default(),
             push_above: config.push_above(),
-            midst_max: config.push_above().min(config.size_max),
+            midst_end: match config.mode {
+                Mode::Flowlet => config.push_above().min(config.size_max).saturating_add(1),
+                _ => 0,
+            },
             stay_below_bps: config.stay_below.map(|share| share * config.capacity_bps as f32),
             copy_from_bps: config.copy_from.filter(|_| config.mode == Mode::Flowlet).unwrap_or(0.0)
                 * config.capacity_bps as f32,

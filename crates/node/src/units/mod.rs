@@ -7,10 +7,13 @@
 //!
 //! ```text
 //! batch -> admit -> route -> unit: may it be processed? -> waits at the unit's engine -> flush: chain, unit by unit -> in order
+//!                         |                                         ^
+//!                         +-- in the midst of a flowlet: surely ----+
 //! ```
 
 mod config;
 mod engine;
+mod order;
 mod report;
 mod unheard;
 
@@ -22,12 +25,13 @@ use std::rc::Rc;
 use chain::{Chain, ChainError, Change, Options, Way};
 use packet::{Class, DropReason, FlowKey, Packet, Pool};
 use proto::{FlowId, Message, Stamp, UnitId};
-use router::{Arrival, Guess, Order, Routed, Router, UnitState};
+use router::{Arrival, Guess, Numbered, Order, Routed, Router, UnitState};
 use unit::{Outbox, Unit};
 use usage::{Epoch, Epochs};
 
 pub use config::{FLOWS_MAX, UNITS_MAX, UnitsConfig};
 use engine::{ChainEngine, Machine};
+use order::Sorter;
 pub use report::UnitsReport;
 use unheard::Unheard;
 
@@ -63,6 +67,7 @@ pub struct Units {
     unheard: Unheard,
     /// Where in the machine's `out`, and in the chain's alerts and events, what is in order ends.
     in_order: [usize; 3],
+    sorter: Sorter,
     /// Which flow each packet of a batch probably belongs to.
     guesses: Vec<Guess>,
     orders: Vec<Order>,
@@ -140,6 +145,7 @@ impl Units {
             waiting: Vec::new(),
             unheard: Unheard::default(),
             in_order: [0; 3],
+            sorter: Sorter::default(),
             guesses: Vec::new(),
             orders: Vec::new(),
             outbox: Outbox::default(),
@@ -235,24 +241,38 @@ impl Units {
     /// A packet that was admitted.
     #[inline]
     fn packet(&mut self, packet: Packet, guess: Guess) {
-        if packet.meta().class == Class::NotIp && self.machine.borrow().chain.is_refused(&packet) {
-            return self.alone(packet); // As in the chain, no time goes by with what cannot be read.
+        if packet.meta().class != Class::Whole {
+            return self.odd(packet);
         }
+        self.come(&packet);
+        let meta = packet.meta();
+        let arrival = Arrival { key: &meta.key, hash: meta.hash, len: meta.wire_len };
+        match self.router.number_on(self.now_ns, arrival, guess) {
+            Some(numbered) => self.go_on(numbered, packet),
+            None => self.apart(packet),
+        }
+    }
+
+    /// A packet that is not a whole one of a flow.
+    #[cold]
+    fn odd(&mut self, packet: Packet) {
+        let is_refused =
+            packet.meta().class == Class::NotIp && self.machine.borrow().chain.is_refused(&packet);
+        if !is_refused {
+            self.come(&packet); // As in the chain, no time goes by with what cannot be read.
+        }
+        self.alone(packet);
+    }
+
+    /// Time passes until the packet has come.
+    #[inline(always)]
+    fn come(&mut self, packet: &Packet) {
         self.now_ns = self.now_ns.max(packet.meta().transit.timestamp_ns);
         if self.now_ns >= self.due_ns {
             self.flush();
             self.pass_time();
         }
-        let meta = packet.meta();
-        self.epochs.came(meta.wire_len);
-        if meta.class != Class::Whole {
-            return self.alone(packet);
-        }
-        let arrival = Arrival { key: &meta.key, hash: meta.hash, len: meta.wire_len };
-        match self.router.route_on(self.now_ns, arrival, guess) {
-            Some((unit, stamp)) => self.go_on(unit, stamp, packet),
-            None => self.apart(packet),
-        }
+        self.epochs.came(packet.meta().wire_len);
     }
 
     /// A packet that is not one in the midst of a flowlet.
@@ -324,14 +344,22 @@ impl Units {
 
     /// Gives a packet in the midst of a flowlet to its unit.
     #[inline(always)]
-    fn go_on(&mut self, unit: UnitId, stamp: Stamp, packet: Packet) {
+    fn go_on(&mut self, numbered: Numbered, packet: Packet) {
+        let unit = numbered.unit;
         self.prepare(unit, &packet);
-        let to = &mut self.units[unit.index()];
-        if self.unheard.add(&stamp) {
-            return to.go_on(self.now_ns, stamp.flow, packet);
+        if self.unheard.add(&numbered) {
+            return self.units[unit.index()].go_on(self.now_ns, numbered.flow, packet);
         }
+        self.begin_to_go_on(numbered, packet);
+    }
+
+    /// The same for one that its unit hears of: the second one of a flowlet, or any if something is due once the flow falls silent.
+    #[inline(never)]
+    fn begin_to_go_on(&mut self, numbered: Numbered, packet: Packet) {
+        let (unit, stamp) = (numbered.unit, self.router.stamp_on(&numbered));
+        let to = &mut self.units[unit.index()];
         match to.pass(self.now_ns, &stamp, packet) {
-            Ok(u64::MAX) => self.unheard.begin(&stamp),
+            Ok(u64::MAX) => self.unheard.begin(&numbered),
             Ok(_) => self.due_ns = self.due_ns.min(to.due_ns()),
             Err(packet) => self.deliver_aside(unit, stamp, packet),
         }
@@ -396,7 +424,7 @@ impl Units {
         let Machine { chain, out, flushed, .. } = &mut *self.machine.borrow_mut();
         let [packets, alerts, events] = self.in_order;
         if std::mem::take(flushed) > 1 {
-            out[packets..].sort_by_key(|packet| packet.meta().transit.sequence);
+            self.sorter.sort(out, packets);
             chain.effects_mut().put_in_order(alerts, events);
         }
         let effects = chain.effects();

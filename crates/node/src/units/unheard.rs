@@ -5,7 +5,7 @@
 //! about to happen to the flow.
 
 use packet::memory::prefetch;
-use proto::Stamp;
+use router::Numbered;
 
 /// Flows of which units have not heard all.
 #[derive(Default)]
@@ -23,20 +23,20 @@ impl Unheard {
 
     /// From this packet on, of which its unit has heard, it need not hear of those of the same flowlet.
     #[cold]
-    pub fn begin(&mut self, stamp: &Stamp) {
-        let slot = stamp.flow.slot as usize;
+    pub fn begin(&mut self, packet: &Numbered) {
+        let slot = packet.flow.slot as usize;
         if slot >= self.clocks.len() {
             self.clocks.resize(slot + 1, 0); // Not more than the router has slots.
         }
-        self.clocks[slot] = stamp.clock;
+        self.clocks[slot] = packet.clock;
     }
 
     /// Adds a packet in the midst of a flowlet; false, and nothing has changed, if its unit is to hear of it.
     #[inline(always)]
-    pub fn add(&mut self, stamp: &Stamp) -> bool {
-        match self.clocks.get_mut(stamp.flow.slot as usize) {
+    pub fn add(&mut self, packet: &Numbered) -> bool {
+        match self.clocks.get_mut(packet.flow.slot as usize) {
             Some(clock) if *clock > 0 => {
-                *clock = stamp.clock;
+                *clock = packet.clock;
                 true
             }
             _ => false,
