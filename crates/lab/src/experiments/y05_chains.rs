@@ -285,7 +285,7 @@ fn notes(captures: bool) -> Vec<String> {
         "chain 1: NAT, load balancer, monitor, firewall; chain 2: firewall, intrusion detection, monitor",
         "real time, of processing only; a packet's latency is its batch's: from when 32 packets are handed over until they are through. Each round begins with \
          new chains, so that flows begin in it, and end as they do",
-        "long flows: 40 packets with data, and answers, half of them TCP connections; mice: a question and an answer by UDP. A flow's packets are recorded after a few have walked: mice are over by then",
+        "long flows: 40 packets with data, and answers, half of them TCP connections; mice: a question and an answer by UDP. A flow's first packet walks, and a rule that is made for a mouse serves one packet",
         "cache: a table from flows to what became of their headers, in front of the plain chain (OVS's exact-match level: as the NAT gives each flow a port \
          of its own, no entry could be for several). What follows it is seen by no function: the monitor and the load balancer do not count it, no flow is \
          kept for it, and the firewall sees connections only begin and end. A command makes it forget everything. In chain 2 only the firewall can be in \

@@ -4,8 +4,8 @@ use std::hint::black_box;
 
 use nf::config::ConfigError;
 use nf::{
-    Access, Affinity, Cause, Context, ControlError, Descriptor, EventCondition, Maturity, NetworkFunction,
-    PacketView, Registry, Scaling, Setup, StateFunction, Verdict,
+    Access, Affinity, Cause, Context, ControlError, Descriptor, EventCondition, Foresight, Maturity,
+    NetworkFunction, PacketView, Registry, Scaling, Setup, StateFunction, Verdict,
 };
 use packet::{Addr, DropReason, End, Endpoint, FlowHasher, Packet, Parser, Pool, Side};
 use policy::Value;
@@ -84,6 +84,13 @@ impl NetworkFunction for Rewrite {
         }
         Verdict::Forward
     }
+
+    fn foresee(&self, (): &(), packets: &mut Foresight<'_>) -> bool {
+        if packets.side == Side::Inside {
+            packets.set_end(End::Destination, self.to);
+        }
+        true
+    }
 }
 
 /// A chain of rewriters as one would write it by hand: packets from the inside get the last one's destination. It knows no flows.
@@ -159,6 +166,11 @@ impl NetworkFunction for Work {
     fn state_function(&self, _: u16, _: &PacketView<'_>, state: &mut u64, _: &mut Context<'_>) {
         self.work(state);
     }
+
+    fn foresee(&self, _: &u64, packets: &mut Foresight<'_>) -> bool {
+        packets.note_function(WORK);
+        true
+    }
 }
 
 /// Does nothing to packets, but its command `flush` makes an event hold in every rule there is: what a change costs if all rules go
@@ -172,6 +184,13 @@ struct Flush {
 #[serde(deny_unknown_fields)]
 struct FlushConfig {}
 
+impl Flush {
+    /// The event that the command was given once more.
+    fn flushed(&self) -> EventCondition {
+        EventCondition { id: 1, argument: self.generation, cause: Cause::Command }
+    }
+}
+
 impl NetworkFunction for Flush {
     const DESCRIPTOR: &'static Descriptor =
         &Descriptor { name: "flush", summary: "Ends all rules on command.", ..DESCRIPTOR };
@@ -184,8 +203,13 @@ impl NetworkFunction for Flush {
 
     #[inline(always)]
     fn process(&self, packet: &mut PacketView<'_>, (): &mut (), _: &mut Context<'_>) -> Verdict {
-        packet.note_event(EventCondition { id: 1, argument: self.generation, cause: Cause::Command });
+        packet.note_event(self.flushed());
         Verdict::Forward
+    }
+
+    fn foresee(&self, (): &(), packets: &mut Foresight<'_>) -> bool {
+        packets.note_event(self.flushed());
+        true
     }
 
     fn event_holds(&self, event: EventCondition, (): &()) -> bool {
