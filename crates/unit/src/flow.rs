@@ -68,7 +68,7 @@ pub(crate) struct Flow<P> {
 
 /// Memory of flows that a unit has nothing to do with any more, for those that it gets: they come and go all the time.
 #[derive(Clone, Debug)]
-#[allow(clippy::vec_box)] // Slots have their flows in boxes, and get these as they are.
+#[allow(clippy::vec_box, reason = "slots have their flows in boxes, and get these as they are")]
 pub(crate) struct Spare<P>(Vec<Box<Flow<P>>>);
 
 /// Flows of which the memory is kept.

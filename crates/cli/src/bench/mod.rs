@@ -154,7 +154,7 @@ fn measure(args: &Args, flows: u32, flow_length: Option<u32>) -> anyhow::Result<
     let room = if flow_length.is_some() { flows.saturating_mul(2) } else { flows };
     let new_world = |on_units| {
         let (size, batch_len) = (packet_size, args.batch as usize);
-        args.workload.world(room, flow_length, size, batch_len, &args.rules, args.units, on_units)
+        args.workload.world(room, size, batch_len, &args.rules, args.units, on_units)
     };
     let mut world = new_world(args.on_units)?;
     let mut floor = Floor::new(flows, args.batch as usize)?;
@@ -179,9 +179,9 @@ fn measure(args: &Args, flows: u32, flow_length: Option<u32>) -> anyhow::Result<
         }
         bar.inc(1);
     }
-    world.check()?;
+    world.check(&tape)?;
     if let Some(without) = &without {
-        without.check()?;
+        without.check(&tape)?;
     }
     bar.finish_and_clear();
     let ns_per_packet = median(&mut ours);

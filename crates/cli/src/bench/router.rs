@@ -114,7 +114,7 @@ impl World for RouterWorld {
         tape.play(from, count, self.batch_len).for_each(|frames| self.run(frames));
     }
 
-    fn check(&self) -> anyhow::Result<()> {
+    fn check(&self, _: &Tape) -> anyhow::Result<()> {
         let counters = self.router.counters();
         let played = counters.packets - u64::from(self.flows);
         ensure!(counters.refused == 0, "packets were refused: {counters:?}");
@@ -169,7 +169,7 @@ impl World for ParseWorld {
         tape.play(from, count, self.batch_len).for_each(|frames| self.run(frames));
     }
 
-    fn check(&self) -> anyhow::Result<()> {
+    fn check(&self, _: &Tape) -> anyhow::Result<()> {
         ensure!(self.parsed == self.packets, "packets were not parsed");
         Ok(())
     }

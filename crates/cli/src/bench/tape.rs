@@ -9,6 +9,8 @@ pub struct Tape {
     /// The first frame of each flow, in order of flows.
     openings: Vec<u8>,
     count: usize,
+    /// Packets of a flow, if flows end.
+    flow_length: Option<u32>,
 }
 
 /// Frames one after the other.
@@ -68,7 +70,7 @@ impl Tape {
             Kind::Segment => segment(&mut openings, flow, frame_len),
             Kind::Syn => {}
         });
-        Tape { frames, frame_len, openings, count }
+        Tape { frames, frame_len, openings, count, flow_length: pick.length }
     }
 
     /// `count` frames from number `from` on, in runs of up to `run_len`; the tape is endless.
@@ -81,6 +83,11 @@ impl Tape {
             left -= len;
             (len > 0).then(|| run.chunks_exact(self.frame_len))
         })
+    }
+
+    /// Packets of a flow, if flows end.
+    pub fn flow_length(&self) -> Option<u32> {
+        self.flow_length
     }
 
     /// The first frame of each flow.

@@ -99,12 +99,10 @@ impl Workload {
             && !matches!(self, Workload::Forward | Workload::Router | Workload::RouterFlowlet)
     }
 
-    /// What is measured, for this many flows, each of so many packets, if they end.
-    #[allow(clippy::too_many_arguments, reason = "a struct of them would be built for this call alone")]
+    /// What is measured, for this many flows.
     pub fn world(
         self,
         flows: u32,
-        flow_length: Option<u32>,
         packet_size: u16,
         batch_len: usize,
         rules: &[PathBuf],
@@ -119,7 +117,6 @@ impl Workload {
             Workload::RouterFlowlet => Box::new(RouterWorld::new(flows, batch_len, units, true)?),
             _ => {
                 let world = ChainWorld::new(self, flows, packet_size, batch_len, rules)?;
-                let world = ChainWorld { flow_length, ..world };
                 Box::new(if on_units { world.on_units(units)? } else { world })
             }
         })
@@ -258,7 +255,7 @@ pub trait World {
     fn play(&mut self, tape: &Tape, from: usize, count: usize);
 
     /// Whether every packet was accounted for, and passed: a fast wrong run is a failure.
-    fn check(&self) -> anyhow::Result<()>;
+    fn check(&self, tape: &Tape) -> anyhow::Result<()>;
 
     /// Bytes of a flow's record.
     fn record_len(&self) -> usize;
@@ -281,8 +278,6 @@ pub struct ChainWorld {
     batch_len: usize,
     now_ns: u64,
     fresh: bool,
-    /// Packets of a flow, if flows end.
-    flow_length: Option<u32>,
     /// What is said, in the workloads in which something is.
     conversations: Option<Conversations>,
     said: Said,
@@ -315,7 +310,6 @@ impl ChainWorld {
             batch_len,
             now_ns: 1_000_000_000,
             fresh: workload.frames() == Kind::Syn,
-            flow_length: None,
             conversations: (workload.frames() == Kind::Segment)
                 .then(|| Conversations::new(said, flows, packet_size as usize - 4 - PAYLOAD)),
             said,
@@ -376,7 +370,7 @@ impl World for ChainWorld {
         tape.play(from, count, self.batch_len).for_each(|frames| self.run(frames));
     }
 
-    fn check(&self) -> anyhow::Result<()> {
+    fn check(&self, tape: &Tape) -> anyhow::Result<()> {
         let counters = self.chain.counters();
         ensure!(counters.add_up(), "accounts do not add up: {counters:?}");
         ensure!(counters.dropped() == 0, "packets were dropped: {counters:?}");
@@ -385,7 +379,7 @@ impl World for ChainWorld {
             !self.fresh || counters.flows_started == counters.packets_in,
             "not each packet opened a flow"
         );
-        if let Some(length) = self.flow_length {
+        if let Some(length) = tape.flow_length() {
             let (started, expected) = (counters.flows_started, counters.packets_in / u64::from(length));
             // Those that the warm-up opened have a packet more; a flow that goes before it is over begins again.
             ensure!(
@@ -424,11 +418,10 @@ mod tests {
     fn every_workload_runs_and_drops_nothing() -> anyhow::Result<()> {
         for workload in Workload::value_variants() {
             let tape = Tape::new(100, 64, None, workload.frames());
-            let mut world =
-                workload.world(100, None, 64, 16, &[], 10, false).with_context(|| workload.name())?;
+            let mut world = workload.world(100, 64, 16, &[], 10, false).with_context(|| workload.name())?;
             world.warm_up(&tape).with_context(|| workload.name())?;
             world.play(&tape, WARM_UP, 1000);
-            world.check().with_context(|| workload.name())?;
+            world.check(&tape).with_context(|| workload.name())?;
         }
         Ok(())
     }
@@ -438,11 +431,11 @@ mod tests {
         for workload in Workload::value_variants().iter().filter(|workload| workload.has_flows_that_end()) {
             for length in [1, 3] {
                 let tape = Tape::of_length(100, 64, length);
-                let world = workload.world(200, Some(length), 64, 16, &[], 10, false);
+                let world = workload.world(200, 64, 16, &[], 10, false);
                 let mut world = world.with_context(|| workload.name())?;
                 world.warm_up(&tape).with_context(|| workload.name())?;
                 world.play(&tape, WARM_UP, 1000);
-                world.check().with_context(|| workload.name())?;
+                world.check(&tape).with_context(|| workload.name())?;
             }
         }
         Ok(())
