@@ -21,7 +21,7 @@ use serde::Serialize;
 
 use crate::output::{self, Table, thousands};
 use floor::Floor;
-use tape::Tape;
+use tape::{FLOWS_TIMES_LENGTH_MAX, Tape};
 use workload::Workload;
 
 /// Measures what a packet costs
@@ -148,6 +148,12 @@ fn measure(args: &Args, flows: u32, flow_length: Option<u32>) -> anyhow::Result<
         Some(_) if !args.workload.has_flows_that_end() => {
             bail!("`{}` measures flows that go on: it takes no --flow-length", args.workload.name())
         }
+        Some(length) if u64::from(flows) * u64::from(length) > FLOWS_TIMES_LENGTH_MAX => bail!(
+            "{} flows of {} packets make too long a tape: flows times packets may be {}",
+            thousands(flows.into()),
+            thousands(length.into()),
+            thousands(FLOWS_TIMES_LENGTH_MAX)
+        ),
         Some(length) => Tape::of_length(flows, packet_size, length),
     };
     // Those that are over stay in the table for a while.

@@ -34,6 +34,9 @@ const FRAMES_MIN: usize = 1 << 16;
 /// So many times what a table of flows holds is opened before a flow is opened again.
 const NEW_FLOWS_FACTOR: usize = 4;
 
+/// Flows at once times packets of each, at most, of flows that end: a tape of 1 GB with the smallest packets.
+pub const FLOWS_TIMES_LENGTH_MAX: u64 = 1 << 22;
+
 /// The address that all clients speak to: the load balancer's, in the workloads that have one.
 pub const SERVICE: [u8; 4] = [192, 0, 2, 80];
 

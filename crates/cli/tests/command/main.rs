@@ -1,6 +1,7 @@
 //! The command from outside: arguments and files in, exit codes, messages and files out.
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
 
+mod bench;
 mod demo;
 mod explain;
 mod lab;
