@@ -34,7 +34,7 @@ use packet::{DropReason, FlowHasher, Packet, Parser, Pool};
 
 use crate::flows::Flows;
 use crate::fragments::Fragments;
-use crate::gathering::Gathering;
+use crate::gathering::{Gathering, OtherCourses};
 use crate::joining::Joining;
 use crate::observer::Observer;
 use crate::program::Course;
@@ -72,6 +72,7 @@ pub struct Chain {
     joining: Joining,
     /// What is to be done with the packets of a group.
     courses: [Course; GROUP_MAX],
+    other_courses: OtherCourses,
     /// What the fast path needs, if there is one.
     consolidation: Option<Consolidation>,
     /// The flows' TCP streams, if a function wants them.
@@ -147,6 +148,7 @@ impl Chain {
                 has_aliases: changes_flows.is_none(),
             },
             courses: [Course::WALK; GROUP_MAX],
+            other_courses: [Course::WALK; _],
             consolidation,
             subscribed,
             // What a packet says about how long its flow is kept is heeded when its group is through: so no group takes

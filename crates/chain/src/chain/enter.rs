@@ -8,6 +8,7 @@ use packet::{Class, Direction, DropReason, FlowKey, Meta, Packet, Pool, parse};
 use super::{Chain, Change, GROUP_MAX, Run};
 use crate::flows::Flows;
 use crate::fragments::{Datagram, First, Refused};
+use crate::gathering::FlowCourses;
 use crate::program::Course;
 use crate::rules::{CHANGING, Likeness};
 use crate::{NotIp, WhenFull};
@@ -127,9 +128,7 @@ impl Chain {
             packets.first().map_or(now_ns, |packet| now_ns.max(packet.meta().transit.timestamp_ns));
         let until_ns = self.flows.due_ns().min(begin_ns.saturating_add(self.group_span_ns));
         let (mut load, mut course, mut uniform) = (Load::default(), Course::WALK, true);
-        let all = self.layout.lines();
-        // Flows that have a packet in the group that walks, by the low bits of their number: those that follow rules are through first.
-        let mut walking = 0u64;
+        let (all, mut flow_courses) = (self.layout.lines(), FlowCourses::default());
         // The course of the last packet, if its flow's next ones may follow it without more ado, and what they touch.
         let (mut followed, mut lines) = (Course::RECORD, all);
         let most = packets.len().min(GROUP_MAX);
@@ -172,8 +171,8 @@ impl Chain {
                 } else {
                     next = consolidation.choose(rules, meta, like);
                     // What its flow is by now is not to be seen while one of it is yet to walk.
-                    let is_foreseeable =
-                        matches!(next, Course::FORESEE | Course::RECORD) && walking >> (flow % 64) & 1 == 0;
+                    let is_foreseeable = matches!(next, Course::FORESEE | Course::RECORD)
+                        && !flow_courses.walks(flow, course, &self.other_courses);
                     if is_foreseeable {
                         let (stages, records) = (&self.stages, &self.flows.records);
                         let foreseen =
@@ -205,9 +204,7 @@ impl Chain {
                     }
                     uniform = false;
                 }
-                if next == Course::WALK {
-                    walking |= 1 << (flow % 64);
-                } else if walking >> (flow % 64) & 1 != 0 {
+                if !flow_courses.add(flow, next, course, &mut self.other_courses) {
                     break;
                 }
                 self.courses[load.packets as usize % GROUP_MAX] = next;

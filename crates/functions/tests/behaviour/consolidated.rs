@@ -248,6 +248,17 @@ fn most_packets_of_the_real_chain_take_the_fast_path() {
     assert!(followed * 2 > traffic.len() as u64, "{followed} of {}", traffic.len());
 }
 
+/// Both ends are behind one port, so that both directions of a flow, each with a rule of its own, meet in a group: they keep their
+/// order.
+#[test]
+fn directions_with_rules_of_their_own_keep_their_order() {
+    let chain = [("remark", "{}", &[][..]), FUNCTIONS[7]];
+    let mut traffic = conversations(&chain, 5, Payload::Random);
+    traffic.iter_mut().for_each(|arrival| arrival.side = Side::Inside);
+    let followed = check(&chain, options(0), &traffic, 5);
+    assert!(followed * 2 > traffic.len() as u64, "{followed} of {}", traffic.len());
+}
+
 /// Where all functions foresee what they would do, rules are made of that, and hardly a packet is recorded.
 #[test]
 fn what_functions_foresee_is_not_recorded() {
