@@ -138,7 +138,8 @@ impl Chain {
         let keeps_flows = stages.iter().any(|stage| stage.descriptor().keeps_flows);
         let order_felt = stages.iter().any(|stage| stage.shared().is_order_felt());
         let consolidation = if options.consolidate { Consolidation::new(&stages, &layout) } else { None };
-        let flows = Flows::new(flows_max, layout.clone(), hasher, consolidation.is_some())?;
+        let flows =
+            Flows::new(flows_max, layout.clone(), hasher, consolidation.as_ref().map(Consolidation::scope))?;
         Ok(Chain {
             cycles: vec![0; stages.len()],
             joining: Joining {

@@ -8,7 +8,7 @@ use zerocopy::FromBytes;
 
 use crate::chain::RestoreError;
 use crate::homes::Homes;
-use crate::rules::Rules;
+use crate::rules::{Rules, Scope};
 use crate::wheel::Wheel;
 
 /// The flows of a chain: records, the index over their keys and aliases, and their timers.
@@ -64,7 +64,7 @@ impl Flows {
         flows_max: u32,
         layout: Layout,
         hasher: FlowHasher,
-        consolidates: bool,
+        scope: Option<Scope>,
     ) -> Result<Flows, OutOfMemory> {
         let flows_max = flows_max.clamp(1, u32::MAX / 4);
         Ok(Flows {
@@ -74,7 +74,7 @@ impl Flows {
             hasher,
             hand: 0,
             homes: Homes::new(flows_max),
-            rules: if consolidates { Rules::new(flows_max)? } else { None },
+            rules: scope.map(|scope| Rules::new(flows_max, scope)).transpose()?.flatten(),
         })
     }
 

@@ -4,14 +4,14 @@
 use nf::record::Lines;
 use nf::stage::Stage;
 use nf::{Cause, Field, HeaderAction, Recording, Verdict};
-use packet::{DropReason, End, Endpoint, Side};
+use packet::{DropReason, End, Endpoint, Outer, Side};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Programs of a chain at most; a walk that would need another one is not made a rule.
 pub(crate) const PROGRAMS_MAX: usize = 1024;
 
-/// The number of a program, with a bit for those of which rules are looked at before every packet, and one for those whose
-/// packets form groups of their own.
+/// The number of a program, with a bit for those of which rules are looked at before every packet, one for those whose packets form
+/// groups of their own, and one for those that do not take every packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(transparent)]
 pub(crate) struct ProgramId(u16);
@@ -19,6 +19,7 @@ pub(crate) struct ProgramId(u16);
 impl ProgramId {
     const WATCHED: u16 = 1 << 15;
     const APART: u16 = 1 << 14;
+    const LIMITED: u16 = 1 << 13;
 
     /// Whether packets follow it as long as the rule is not touched.
     #[inline(always)]
@@ -26,8 +27,14 @@ impl ProgramId {
         self.0 & ProgramId::WATCHED == 0
     }
 
+    /// Whether packets follow it only if they are in no tunnel, and not too long to be put into one.
+    #[inline(always)]
+    pub fn is_limited(self) -> bool {
+        self.0 & ProgramId::LIMITED != 0
+    }
+
     fn index(self) -> usize {
-        usize::from(self.0 & !(ProgramId::WATCHED | ProgramId::APART))
+        usize::from(self.0 & !(ProgramId::WATCHED | ProgramId::APART | ProgramId::LIMITED))
     }
 }
 
@@ -72,14 +79,14 @@ impl Course {
         self.0 & (ProgramId::WATCHED | ProgramId::APART) == 0
     }
 
-    /// Whether it is that of packets of a program that is not looked at.
+    /// Whether it is that of packets of a program that is not looked at, and takes all of them.
     #[inline(always)]
     pub fn is_plain_follow(self) -> bool {
-        ProgramId(self.0).is_unwatched()
+        self.0 & (ProgramId::WATCHED | ProgramId::LIMITED) == 0
     }
 }
 
-const _: () = assert!(PROGRAMS_MAX < (ProgramId::APART - 4) as usize, "courses have numbers of their own");
+const _: () = assert!(PROGRAMS_MAX < (ProgramId::LIMITED - 4) as usize, "courses have numbers of their own");
 
 /// Steps in the order in which packets take them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -93,6 +100,8 @@ pub(crate) struct Program {
     watched: bool,
     /// Whether the order may be felt in which packets of several flows go through.
     apart: bool,
+    /// Whether packets are put into a tunnel, for which they may be too long.
+    limited: bool,
 }
 
 /// A step of a program.
@@ -111,6 +120,13 @@ pub(crate) enum Step {
         /// Whether no function that sees every packet had it before.
         known: bool,
     },
+    /// The packet gets its rule's outer headers, by this function.
+    Wrap(usize),
+    /// The packet would get outer headers of so many bytes by this function, but they are taken away again before anybody looks: it only
+    /// counts as that much longer, until `Unwrapped` (B14).
+    Wrapped(usize, u8),
+    /// The packet counts as that much shorter again.
+    Unwrapped(u8),
     /// This function, which has counted it, drops it.
     Drop(usize, DropReason),
 }
@@ -157,8 +173,13 @@ impl Programs {
             }
         };
         let flag = |set: bool, flag: u16| if set { flag } else { 0 };
-        let Program { watched, apart, .. } = *program;
-        Some(ProgramId(index as u16 | flag(watched, ProgramId::WATCHED) | flag(apart, ProgramId::APART)))
+        let Program { watched, apart, limited, .. } = *program;
+        let flags = [
+            flag(watched, ProgramId::WATCHED),
+            flag(apart, ProgramId::APART),
+            flag(limited, ProgramId::LIMITED),
+        ];
+        Some(ProgramId(flags.iter().fold(index as u16, |id, flag| id | flag)))
     }
 
     /// The lines of flows' records that packets of a course touch, those that walk `all`.
@@ -174,10 +195,21 @@ impl Programs {
     }
 }
 
-/// A program while it is written, and what its flow's packets have written into them. Its memory is used again.
+/// A program while it is written, and the values of its flow's packets. Its memory is used again.
 pub(crate) struct Draft {
     program: Program,
+    /// What the packets have written into them.
     writes: Vec<(End, Endpoint)>,
+    /// The outer headers that they get, and by which steps.
+    wraps: Vec<(usize, Outer)>,
+    /// Those of them that nobody has looked at begin here.
+    unseen: usize,
+    /// Whether a function that sees every packet may have put it into a tunnel, or taken it out of one.
+    resized: bool,
+    /// The longest packet that is treated so, in bytes of its IP packet.
+    len_max: u16,
+    /// How long functions keep the flow that are not asked for every packet, in milliseconds.
+    keep_ms: u32,
     /// The lines of records that packets touch which walk.
     all: Lines,
 }
@@ -185,12 +217,15 @@ pub(crate) struct Draft {
 impl Draft {
     /// Nothing is written yet. `all`: the lines of records that packets touch which walk.
     pub fn new(all: Lines) -> Draft {
-        Draft { program: Program::default(), writes: Vec::new(), all }
+        let (program, writes, wraps) = (Program::default(), Vec::new(), Vec::new());
+        Draft { program, writes, wraps, unseen: 0, resized: false, len_max: u16::MAX, keep_ms: 0, all }
     }
 
     /// Begins anew, for packets that entered by this side.
     pub fn begin(&mut self, side: Side) {
         self.writes.clear();
+        self.wraps.clear();
+        (self.unseen, self.resized, self.len_max, self.keep_ms) = (0, false, u16::MAX, 0);
         let mut steps = std::mem::take(&mut self.program.steps);
         steps.clear();
         self.program = Program { side, steps, ..Program::default() };
@@ -205,27 +240,33 @@ impl Draft {
         recordings: &[Option<Recording>],
         verdict: Verdict,
     ) -> Option<()> {
-        let Draft { program, writes, all } = self;
         let mut rewrite_at = None;
         for stage in path {
             let recording = recordings.get(stage)?.as_ref();
             if recording.is_some_and(|recording| !recording.repeats()) {
                 return None;
             }
-            let Some(recording) = recording.filter(|recording| !recording.varies) else {
+            let Some(recording) =
+                recording.filter(|recording| !recording.varies && self.holds_for_all(recording))
+            else {
                 if recording.map_or_else(|| may_set_ends(&*stages[stage]), sets_ends) {
                     return None;
                 }
-                program.steps.push(Step::Process(stage));
-                (program.apart, program.lines) = (true, *all);
+                self.program.steps.push(Step::Process(stage));
+                (self.program.apart, self.program.lines) = (true, self.all);
+                self.unseen = self.wraps.len();
+                self.resized |= stages[stage].descriptor().writes.contains(&Field::Encapsulation);
                 continue;
             };
+            self.keep_ms = self.keep_ms.max(recording.keep_ms);
+            let program = &mut self.program;
             program.watched |= recording.events.iter().any(|event| event.cause == Cause::Packet);
             program.steps.push(if recording.functions.is_empty() {
                 Step::Pass(stage)
             } else {
                 program.apart |= stages[stage].shared().is_order_felt();
                 program.lines.add(&stages[stage].lines());
+                self.unseen = self.wraps.len();
                 Step::Functions(stage, Batch::of(recording)?)
             });
             for action in &recording.actions {
@@ -233,11 +274,25 @@ impl Draft {
                     HeaderAction::Forward => {}
                     // What was written before is in the packets that every one of those functions saw since.
                     HeaderAction::SetEnd(end, to) if !seen_since(program, rewrite_at) => {
-                        writes.push((end, to));
+                        self.writes.push((end, to));
                         rewrite_at = Some(program.steps.len());
                     }
                     HeaderAction::SetField(Field::Dscp, value) => {
                         program.steps.push(Step::SetDscp(value as u8))
+                    }
+                    HeaderAction::Wrap { outer, len_max } => {
+                        self.wraps.push((program.steps.len(), outer));
+                        program.steps.push(Step::Wrap(stage));
+                        (program.limited, self.len_max) = (true, self.len_max.min(len_max));
+                    }
+                    HeaderAction::Decapsulate { .. } => {
+                        let (at, outer) = self.wraps.pop()?;
+                        let (&Step::Wrap(by), len) = (program.steps.get(at)?, outer.header_len() as u8)
+                        else {
+                            return None;
+                        };
+                        program.steps[at] = Step::Wrapped(by, len);
+                        program.steps.push(Step::Unwrapped(len));
                     }
                     HeaderAction::Drop(reason) => program.steps.push(Step::Drop(stage, reason)),
                     _ => return None,
@@ -247,9 +302,10 @@ impl Draft {
                 break;
             }
         }
+        let program = &self.program;
         // One that a function dropped that sees every packet did not come to those behind.
         let dropped = matches!(program.steps.last(), Some(Step::Drop(..)));
-        if dropped != (verdict != Verdict::Forward) || self.is_read(recordings) {
+        if dropped != (verdict != Verdict::Forward) || self.is_read(recordings) || self.wraps.len() > 1 {
             return None;
         }
         if let Some(at) = rewrite_at {
@@ -268,6 +324,39 @@ impl Draft {
     /// The ends that were written, in order.
     pub fn writes(&self) -> impl Iterator<Item = (End, Endpoint)> {
         self.writes.iter().copied()
+    }
+
+    /// The outer headers that packets get, if they get some.
+    pub fn outer(&self) -> Option<&Outer> {
+        self.wraps.first().map(|(_, outer)| outer)
+    }
+
+    /// The longest packet that is treated so, in bytes of its IP packet.
+    pub fn len_max(&self) -> u16 {
+        self.len_max
+    }
+
+    /// How long the functions that are not asked for every packet keep the flow, in milliseconds.
+    pub fn keep_ms(&self) -> u32 {
+        self.keep_ms
+    }
+
+    /// Whether what a function did to outer headers it would do to all packets that are in no tunnel and not too long. What it put on must
+    /// be all that can be there; all that it took away must have been put on before it, with nobody who looked at it since (B14). A state
+    /// function of its own would have seen it.
+    fn holds_for_all(&self, recording: &Recording) -> bool {
+        let unseen = self.wraps[self.unseen..].iter();
+        let mut open: Vec<usize> = unseen.map(|(_, outer)| outer.header_len()).collect();
+        recording.actions.iter().all(|action| match *action {
+            HeaderAction::Wrap { outer, .. } => {
+                open.push(outer.header_len());
+                !self.resized
+            }
+            HeaderAction::Decapsulate { len, .. } => {
+                recording.functions.is_empty() && open.pop() == Some(len)
+            }
+            _ => true,
+        })
     }
 
     /// Whether a state function reads what was written: it runs before or behind all writes, not where its function stood.

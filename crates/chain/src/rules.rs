@@ -3,7 +3,7 @@
 
 use nf::{Cause, Connection, EventCondition};
 use packet::memory::{OutOfMemory, Part, Slots};
-use packet::{Direction, Meta, NewEnds};
+use packet::{Direction, Meta, NewEnds, Outer, Packet};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::program::{Course, ProgramId};
@@ -27,6 +27,8 @@ const FIRST_VERSION: u64 = 1 << 32;
 pub(crate) struct Rules {
     slots: Slots<[Rule; 2]>,
     events: Part<[[Noted; EVENTS_MAX]; 2]>,
+    /// The outer headers that packets get; none in a chain of which no function puts any on.
+    outers: Option<Part<[Outer; 2]>>,
     /// What all stamps have in common: the version, which every command raises. Rules from before hold only if none of their
     /// events does.
     common: u64,
@@ -48,10 +50,32 @@ pub(crate) struct Rule {
     walks: u16,
     /// How often none could be made in a row.
     failures: u8,
-    spare: [u8; 5],
+    spare: u8,
+    /// If the program is limited: the longest packets that follow it, in bytes of their IP packets.
+    pub len_max: u16,
+    spare_too: [u8; 2],
 }
 
 const _: () = assert!(size_of::<Rule>() == 64);
+
+/// What the rules of a chain have room for.
+#[derive(Clone, Copy)]
+pub(crate) struct Scope {
+    /// Whether functions put outer headers on.
+    pub wraps: bool,
+}
+
+/// The values of a rule: what its program leaves to each flow.
+pub(crate) struct Values<'a> {
+    /// The ends that packets get.
+    pub ends: NewEnds,
+    /// How long a packet keeps the flow, in milliseconds, if functions say that.
+    pub keep_ms: u32,
+    /// The outer headers that packets get.
+    pub outer: Option<&'a Outer>,
+    /// The longest packets that are treated so, in bytes of their IP packets.
+    pub len_max: u16,
+}
 
 /// An event that a function recorded.
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -87,11 +111,22 @@ impl Likeness {
     }
 }
 
+impl Rule {
+    /// What is done with a packet of the rule's kind: one that the program does not take walks.
+    fn course_of(&self, packet: &Packet) -> Course {
+        let limited = self.course.program().is_some_and(ProgramId::is_limited);
+        if limited && !packet.is_bare_within(self.len_max) { Course::WALK } else { self.course }
+    }
+}
+
 impl Rules {
-    pub fn new(flows_max: u32) -> Result<Option<Rules>, OutOfMemory> {
-        let Some(events) = Part::at(size_of::<[Rule; 2]>()) else { return Ok(None) };
-        let len = size_of::<[Rule; 2]>() + size_of::<[[Noted; EVENTS_MAX]; 2]>();
-        Ok(Some(Rules { slots: Slots::new(flows_max, len)?, events, common: FIRST_VERSION }))
+    pub fn new(flows_max: u32, scope: Scope) -> Result<Option<Rules>, OutOfMemory> {
+        let rules = size_of::<[Rule; 2]>();
+        let without = rules + size_of::<[[Noted; EVENTS_MAX]; 2]>();
+        let (Some(events), Some(behind)) = (Part::at(rules), Part::at(without)) else { return Ok(None) };
+        let (len, outers) =
+            if scope.wraps { (without + size_of::<[Outer; 2]>(), Some(behind)) } else { (without, None) };
+        Ok(Some(Rules { slots: Slots::new(flows_max, len)?, events, outers, common: FIRST_VERSION }))
     }
 
     /// Asks for the rule for packets of a direction to be brought to the cache.
@@ -131,8 +166,19 @@ impl Rules {
         (rule.stamp == self.common | like.0 && rule.course == course).then_some(rule)
     }
 
-    /// What is to be done with such a packet.
-    pub fn course(&mut self, record: u32, direction: Direction, like: Likeness) -> Course {
+    /// The outer headers that packets of a direction get, if their program puts some on.
+    #[inline]
+    pub fn outer(&self, record: u32, direction: Direction) -> Option<&Outer> {
+        Some(&self.slots.get(record, self.outers?)?[direction.index()])
+    }
+
+    /// What is to be done with such a packet, of this flow and direction.
+    pub fn course(
+        &mut self,
+        (record, direction): (u32, Direction),
+        like: Likeness,
+        packet: &Packet,
+    ) -> Course {
         let stamp = self.common | like.0;
         if let Some(rule) = self.get(record, direction)
             && rule.stamp == stamp
@@ -152,8 +198,8 @@ impl Rules {
             (rule.stamp, rule.course, rule.walks) = (stamp, Course::WALK, WALKS_FIRST);
             return Course::FORESEE;
         }
-        if follows {
-            return Course::REVIEW; // It is watched.
+        if let Some(program) = rule.course.program() {
+            return if program.is_unwatched() { rule.course_of(packet) } else { Course::REVIEW };
         }
         rule.walks = rule.walks.saturating_sub(1);
         if rule.walks == 0 { Course::RECORD } else { Course::WALK }
@@ -173,9 +219,9 @@ impl Rules {
         rule.course.program().filter(|_| is_current).map(|program| (rule, program))
     }
 
-    /// What packets do that have such a rule, which was looked at.
-    pub fn reviewed_course(&self, record: u32, direction: Direction) -> Course {
-        self.get(record, direction).map_or(Course::WALK, |rule| rule.course)
+    /// What a packet does that has such a rule, which was looked at.
+    pub fn reviewed_course(&self, (record, direction): (u32, Direction), packet: &Packet) -> Course {
+        self.get(record, direction).map_or(Course::WALK, |rule| rule.course_of(packet))
     }
 
     /// The rule was looked at, after a command: it holds on.
@@ -222,13 +268,20 @@ impl Rules {
         record: u32,
         direction: Direction,
         like: Likeness,
-        (program, ends, keep_ms): (ProgramId, NewEnds, u32),
+        (program, values): (ProgramId, Values<'_>),
         events: impl Iterator<Item = (u16, EventCondition)>,
     ) {
         let stamp = self.common | like.0;
         if let Some(rule) = self.get_mut(record, direction) {
+            let Values { ends, keep_ms, len_max, .. } = values;
             let course = Course::follow(program);
-            *rule = Rule { stamp, keep_ms, ends, course, walks: 0, failures: 0, spare: [0; 5] };
+            let (spare, spare_too) = (0, [0; 2]);
+            *rule = Rule { stamp, keep_ms, ends, course, walks: 0, failures: 0, spare, len_max, spare_too };
+        }
+        if let (Some(outers), Some(outer)) = (self.outers, values.outer)
+            && let Some(both) = self.slots.get_mut(record, outers)
+        {
+            both[direction.index()] = *outer;
         }
         let Some(noted) = self.slots.get_mut(record, self.events) else { return };
         let noted = &mut noted[direction.index()];

@@ -1,7 +1,7 @@
 //! What a function would do to a flow's packets, told from the flow's state alone: so that a rule can be made without a packet
 //! that is recorded, and of many flows by the same few parts of their functions.
 
-use packet::{Direction, End, Endpoint, Side};
+use packet::{Direction, End, Endpoint, Outer, Side};
 
 use crate::{Cause, Connection, EventCondition, HeaderAction, KEEP_MS_MAX, Recording, StateFunction};
 
@@ -35,6 +35,8 @@ pub struct Said {
     pub shape: Vec<u32>,
     /// Which ends get what.
     pub writes: Vec<(End, Endpoint)>,
+    /// Outer headers, and how long a packet may be that gets them.
+    pub wraps: Vec<(Outer, u16)>,
     /// The events, and whose they are.
     pub events: Vec<(u16, EventCondition)>,
 }
@@ -44,6 +46,7 @@ impl Said {
     pub fn begin(&mut self, side: Side) {
         self.shape.clear();
         self.writes.clear();
+        self.wraps.clear();
         self.events.clear();
         self.shape.push(side as u32);
     }
@@ -56,6 +59,7 @@ mod said {
     pub const FUNCTION: u32 = 3 << 16;
     pub const COMMAND: u32 = 4 << 16;
     pub const PACKET: u32 = 5 << 16;
+    pub const WRAP: u32 = 6 << 16;
 }
 
 impl Foresight<'_> {
@@ -71,6 +75,17 @@ impl Foresight<'_> {
         self.said.writes.push((end, to));
         if let Some(recording) = &mut self.recording {
             recording.action(HeaderAction::SetEnd(end, to));
+        }
+    }
+
+    /// They get these outer headers, as long as they are in no tunnel and their IP packets have no more bytes than this; see
+    /// [`crate::PacketView::wrap`].
+    #[inline]
+    pub fn wrap(&mut self, outer: Outer, len_max: u16) {
+        self.said.shape.push(said::WRAP | u32::from(self.stage));
+        self.said.wraps.push((outer, len_max));
+        if let Some(recording) = &mut self.recording {
+            recording.action(HeaderAction::Wrap { outer, len_max });
         }
     }
 

@@ -3,7 +3,7 @@
 //! Functions write through [`crate::PacketView`], which records; those that want control add entries themselves.
 //! `rivulet explain` shows the record; a chain that consolidates makes rules of it for the flow's next packets.
 
-use packet::{DropReason, End, Endpoint};
+use packet::{DropReason, End, Endpoint, Outer};
 
 use crate::{Access, Field};
 
@@ -25,7 +25,14 @@ pub enum HeaderAction {
     SetField(Field, u64),
     /// The time to live goes down by one (B16).
     DecrementTtl,
-    /// These bytes are put before the IP header (B14).
+    /// It is put into a tunnel, if its IP packet has no more bytes than this and is in none (B14).
+    Wrap {
+        /// The outer headers.
+        outer: Outer,
+        /// Longer packets are treated otherwise.
+        len_max: u16,
+    },
+    /// These bytes are put before the IP header; they are this packet's own (B14).
     Encapsulate {
         /// The headers.
         header: Vec<u8>,
@@ -89,6 +96,8 @@ pub struct Recording {
     pub differs: bool,
     /// What the function does is each packet's own: it is to see all of them, where others follow a rule.
     pub varies: bool,
+    /// How long it wants the flow to be kept, in milliseconds; 0: it did not say.
+    pub keep_ms: u32,
     /// Whether it is of no use once the packet differs from others.
     for_rules: bool,
 }
@@ -112,7 +121,7 @@ impl Recording {
         self.actions.clear();
         self.functions.clear();
         self.events.clear();
-        (self.lost, self.differs, self.varies) = (0, false, false);
+        (self.lost, self.differs, self.varies, self.keep_ms) = (0, false, false, 0);
     }
 
     pub(crate) fn action(&mut self, action: HeaderAction) {

@@ -1,6 +1,6 @@
 //! The packet as a function sees it: reading is free, writing is recorded.
 
-use packet::{DropReason, End, Endpoint, Meta, Packet, RewriteError, parse};
+use packet::{DropReason, End, Endpoint, Meta, Outer, Packet, RewriteError, parse};
 
 use crate::Field;
 use crate::recording::{EventCondition, HeaderAction, Recording, StateFunction};
@@ -129,6 +129,19 @@ impl<'a> PacketView<'a> {
         self.packet.set_dscp(dscp);
     }
 
+    /// Puts outer headers, which are the same for all packets of the flow and direction, before one that is in no tunnel; see
+    /// [`Packet::wrap`]. Packets of which the IP packet has more than `len_max` bytes, or which are in a tunnel, are treated otherwise.
+    /// In a rule that stands for the walk this needs no function, and is not done at all if a function behind takes the headers away
+    /// again before another one looks; where there is no room for them, the packet is dropped.
+    pub fn wrap(&mut self, outer: &Outer, len_max: u16) -> Result<(), RewriteError> {
+        let done = self.packet.wrap(outer);
+        match done {
+            Ok(()) => self.note(|| HeaderAction::Wrap { outer: *outer, len_max }),
+            Err(_) => self.differs(),
+        }
+        done
+    }
+
     /// Puts headers before the IP header; see [`Packet::encapsulate`]. They say the packet's length: see [`PacketView::varies`].
     pub fn encapsulate(&mut self, header: &[u8], version: u8) -> Result<(), RewriteError> {
         self.note(|| HeaderAction::Encapsulate { header: header.to_vec(), version });
@@ -136,10 +149,10 @@ impl<'a> PacketView<'a> {
         self.packet.encapsulate(header, version)
     }
 
-    /// Takes outer headers away; see [`Packet::decapsulate`]. What stands in them is each packet's own: see [`PacketView::varies`].
+    /// Takes outer headers away; see [`Packet::decapsulate`]. In a rule, those that a function of the same chain put on are not put on
+    /// in the first place; in all others, what stands is each packet's own, and the function sees every packet.
     pub fn decapsulate(&mut self, len: usize, version: u8) -> Result<(), RewriteError> {
         self.note(|| HeaderAction::Decapsulate { len, version });
-        self.varies();
         self.packet.decapsulate(len, version)
     }
 

@@ -5,10 +5,12 @@
 
 mod enclose;
 mod ends;
+mod outer;
 mod payload;
 
 pub use enclose::TRAILER_MAX;
 pub use ends::NewEnds;
+pub use outer::{OUTER_LEN_MAX, Outer, SHIM_LEN_MAX};
 
 use crate::checksum::{self, Delta};
 use crate::parse::{self, protocol};

@@ -8,14 +8,14 @@
 
 use nf::record::{Header, Layout, Lines};
 use nf::stage::{Env, Group, Load, Stage};
-use nf::{Connection, EventCondition, Recording, Said, Verdict};
+use nf::{Connection, EventCondition, Field, Recording, Said, Verdict};
 use packet::parse::{self, protocol};
-use packet::{Class, Direction, Endpoint, Meta, NewEnds, Packet, Side};
+use packet::{Class, Direction, DropReason, Endpoint, NewEnds, Packet, Side};
 
 use super::cross::Crossing;
 use super::{Chain, Run};
 use crate::program::{Course, Draft, ProgramId, Programs, Step};
-use crate::rules::{EVENTS_MAX, Likeness, Rules};
+use crate::rules::{EVENTS_MAX, Likeness, Rules, Scope, Values};
 use crate::shapes::Shapes;
 
 mod foreseen;
@@ -31,8 +31,8 @@ pub(super) struct Consolidation {
     recording: bool,
     /// Whether what happens to it can be told of others.
     repeats: bool,
-    /// How long the functions that need not see every packet keep the flow for it.
-    keep_ms: u32,
+    /// What rules have room for.
+    scope: Scope,
     /// A packet whose flow's events were looked at, and do not hold.
     reviewed: Option<u64>,
     /// What functions foresee, and the programs that were made of that.
@@ -50,6 +50,7 @@ pub(super) struct Begun {
 impl Consolidation {
     /// None if fewer than two functions take part: of one, the walk is no longer than what a rule would have in its place.
     pub fn new(stages: &[Box<dyn Stage>], layout: &Layout) -> Option<Consolidation> {
+        let wraps = |stage: &dyn Stage| stage.descriptor().writes.contains(&Field::Encapsulation);
         // What streams bring is every packet's own.
         let takes_part = |stage: &dyn Stage| stage.descriptor().consolidates && !stage.descriptor().stream;
         if stages.iter().filter(|stage| takes_part(&***stage)).count() < 2 {
@@ -61,20 +62,26 @@ impl Consolidation {
             recordings: stages.iter().map(|stage| takes_part(&**stage).then(Recording::default)).collect(),
             recording: false,
             repeats: true,
-            keep_ms: 0,
+            scope: Scope { wraps: stages.iter().any(|stage| wraps(&**stage)) },
             reviewed: None,
             said: Said::default(),
             shapes: Shapes::default(),
         })
     }
 
+    /// What its rules have room for.
+    pub fn scope(&self) -> Scope {
+        self.scope
+    }
+
     /// What is to be done with a packet that has come so far, of a flow in whose rules it is.
     #[inline(never)]
-    pub fn choose(&self, rules: &mut Rules, meta: &Meta, like: Likeness) -> Course {
-        let (flow, direction) = (meta.transit.flow, meta.transit.direction);
-        let course = rules.course(flow, direction, like);
-        if course == Course::REVIEW && self.reviewed == Some(meta.transit.sequence) {
-            return rules.reviewed_course(flow, direction);
+    pub fn choose(&self, rules: &mut Rules, packet: &Packet, like: Likeness) -> Course {
+        let transit = &packet.meta().transit;
+        let of = (transit.flow, transit.direction);
+        let course = rules.course(of, like, packet);
+        if course == Course::REVIEW && self.reviewed == Some(transit.sequence) {
+            return rules.reviewed_course(of, packet);
         }
         course
     }
@@ -122,7 +129,10 @@ impl Consolidation {
     ) -> bool {
         let few = self.events().count() <= EVENTS_MAX;
         if few {
-            rules.set(record, direction, like, (program, ends, self.keep_ms), self.events());
+            let Consolidation { draft, .. } = self;
+            let (keep_ms, outer, len_max) = (draft.keep_ms(), draft.outer(), draft.len_max());
+            let values = Values { ends, keep_ms, outer, len_max };
+            rules.set(record, direction, like, (program, values), self.events());
         }
         few
     }
@@ -171,7 +181,7 @@ impl Chain {
         let consolidation = self.consolidation.as_mut()?;
         self.fast_path.recorded += 1;
         consolidation.recordings.iter_mut().flatten().for_each(|recording| recording.begin(!is_observed));
-        (consolidation.recording, consolidation.repeats, consolidation.keep_ms) = (true, true, 0);
+        (consolidation.recording, consolidation.repeats) = (true, true);
         Some(Begun { side: meta.transit.side, like, ends: parse::ends(packet) })
     }
 
@@ -262,14 +272,14 @@ impl Chain {
         Some(std::mem::take(&mut packet.meta_mut().transit.keep_ms))
     }
 
-    /// The function at `stage` is done with it. What those want that are to see every packet they will say of every packet.
+    /// The function at `stage` is done with it.
     pub(super) fn end_wishes(&mut self, stage: usize, packets: &mut [Packet], before_ms: u32) {
         let (Some(consolidation), Some(packet)) = (&mut self.consolidation, packets.first_mut()) else {
             return;
         };
         let keep_ms = &mut packet.meta_mut().transit.keep_ms;
-        if consolidation.recordings[stage].as_ref().is_some_and(|recording| !recording.varies) {
-            consolidation.keep_ms = consolidation.keep_ms.max(*keep_ms);
+        if let Some(recording) = &mut consolidation.recordings[stage] {
+            recording.keep_ms = *keep_ms;
         }
         *keep_ms = before_ms.max(*keep_ms);
     }
@@ -342,10 +352,32 @@ impl Chain {
                         && let Some(rule) = rule
                         && packet.set_ends(&rule.ends, known).is_err()
                     {
-                        *verdict = Verdict::Drop(packet::DropReason::Internal);
+                        *verdict = Verdict::Drop(DropReason::Internal);
                     }
                 }
             }
+            Step::Wrap(stage) => {
+                let Some(rules) = &self.flows.rules else { return };
+                let room = |packet: &mut Packet| {
+                    let transit = &packet.meta().transit;
+                    let outer = rules.outer(transit.flow, transit.direction);
+                    outer.is_some_and(|&outer| packet.wrap(&outer).is_ok())
+                };
+                let dropped = drop_unless(room, packets, verdicts);
+                self.stages[stage].pass(Load::default(), dropped);
+                crossing.load = Load::by_side(packets, verdicts)[side as usize];
+            }
+            Step::Wrapped(stage, len) => {
+                let room = |packet: &mut Packet| {
+                    packet.trim_trailer();
+                    packet.headroom() >= usize::from(len)
+                };
+                let dropped = drop_unless(room, packets, verdicts);
+                self.stages[stage].pass(Load::default(), dropped);
+                crossing.load = Load::by_side(packets, verdicts)[side as usize];
+                crossing.load.bytes += crossing.load.packets * u64::from(len);
+            }
+            Step::Unwrapped(len) => crossing.load.bytes -= load.packets * u64::from(len),
             Step::Drop(stage, reason) => {
                 let forwarded = verdicts.iter_mut().filter(|verdict| **verdict == Verdict::Forward);
                 forwarded.for_each(|verdict| *verdict = Verdict::Drop(reason));
@@ -353,4 +385,21 @@ impl Chain {
             }
         }
     }
+}
+
+/// Drops packets for which there is no room for outer headers; how many.
+#[inline]
+fn drop_unless(
+    has_room: impl Fn(&mut Packet) -> bool,
+    packets: &mut [Packet],
+    verdicts: &mut [Verdict],
+) -> u64 {
+    let mut dropped = 0;
+    for (packet, verdict) in packets.iter_mut().zip(verdicts) {
+        if *verdict == Verdict::Forward && !has_room(packet) {
+            *verdict = Verdict::Drop(DropReason::NoHeadroom);
+            dropped += 1;
+        }
+    }
+    dropped
 }

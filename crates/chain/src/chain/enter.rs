@@ -169,7 +169,8 @@ impl Chain {
                 if let Some(rule) = rules.get_if(followed, flow, direction, like) {
                     (next, wish_ms) = (followed, rule.keep_ms);
                 } else {
-                    next = consolidation.choose(rules, meta, like);
+                    next = consolidation.choose(rules, packet, like);
+                    meta = packet.meta_mut();
                     // What its flow is by now is not to be seen while one of it is yet to walk.
                     let is_foreseeable = matches!(next, Course::FORESEE | Course::RECORD)
                         && !flow_courses.walks(flow, course, &self.other_courses);

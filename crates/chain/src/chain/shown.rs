@@ -1,7 +1,7 @@
 //! Rules to be shown to people: what `rivulet explain` tells of a flow's packets to come.
 
 use nf::EventCondition;
-use packet::{Direction, DropReason, End, Endpoint};
+use packet::{Direction, DropReason, End, Endpoint, Outer};
 
 use super::Chain;
 use crate::program::Step;
@@ -29,6 +29,11 @@ pub enum RuleStep {
     SetDscp(u8),
     /// The packet gets these ends, and both checksums what that adds to them.
     SetEnds(Vec<(End, Endpoint)>),
+    /// The function's outer headers are put before it, if it is in no tunnel and its IP packet has no more bytes than this: longer ones
+    /// walk.
+    Wrap(usize, Outer, u16),
+    /// The function's outer headers, of so many bytes, are not put before it, since another one takes them away.
+    Cancelled(usize, u8),
     /// The function, which has counted it, drops it.
     Drop(usize, DropReason),
 }
@@ -44,15 +49,21 @@ impl Chain {
     pub fn rule_of(&self, record: u32, direction: Direction) -> Option<RuleView> {
         let (rules, consolidation) = (self.flows.rules.as_ref()?, self.consolidation.as_ref()?);
         let (rule, program) = rules.current(record, direction)?;
-        let steps = consolidation.steps(program).iter().map(|step| match *step {
-            Step::Pass(stage) => RuleStep::Pass(stage),
-            Step::Functions(stage, ref functions) => {
-                RuleStep::Functions(stage, functions.as_slice().to_vec())
-            }
-            Step::Process(stage) => RuleStep::Process(stage),
-            Step::SetDscp(dscp) => RuleStep::SetDscp(dscp),
-            Step::Rewrite { .. } => RuleStep::SetEnds(rule.ends.writes().collect()),
-            Step::Drop(stage, reason) => RuleStep::Drop(stage, reason),
+        let outer = rules.outer(record, direction).copied().unwrap_or_default();
+        let steps = consolidation.steps(program).iter().filter_map(|step| {
+            Some(match *step {
+                Step::Pass(stage) => RuleStep::Pass(stage),
+                Step::Functions(stage, ref functions) => {
+                    RuleStep::Functions(stage, functions.as_slice().to_vec())
+                }
+                Step::Process(stage) => RuleStep::Process(stage),
+                Step::SetDscp(dscp) => RuleStep::SetDscp(dscp),
+                Step::Rewrite { .. } => RuleStep::SetEnds(rule.ends.writes().collect()),
+                Step::Wrap(stage) => RuleStep::Wrap(stage, outer, rule.len_max),
+                Step::Wrapped(stage, len) => RuleStep::Cancelled(stage, len),
+                Step::Unwrapped(_) => return None,
+                Step::Drop(stage, reason) => RuleStep::Drop(stage, reason),
+            })
         });
         Some(RuleView { steps: steps.collect(), events: rules.events(record, direction).collect() })
     }

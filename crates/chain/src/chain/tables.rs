@@ -125,7 +125,7 @@ impl Chain {
             self.flows.records.capacity(),
             self.layout.clone(),
             self.parser.hasher,
-            self.consolidation.is_some(),
+            self.consolidation.as_ref().map(|consolidation| consolidation.scope()),
         )?);
         tables.places.push(tables.parked.len() - 1);
         Ok((tables.places.len() - 1) as u16)

@@ -32,6 +32,10 @@ enum StepStory {
         #[serde(skip_serializing_if = "Option::is_none")]
         destination: Option<String>,
     },
+    /// Outer headers are put before it, if it is in no tunnel and its IP packet has no more than `len_max` bytes; others walk.
+    Wrap { function: String, destination: String, header_len: usize, len_max: u16 },
+    /// Outer headers are not put before it, since another function takes them away.
+    Cancelled { function: String, header_len: u8 },
     /// It is dropped.
     Drop { function: String, reason: &'static str },
 }
@@ -59,6 +63,15 @@ impl RuleStory {
             RuleStep::SetEnds(ref writes) => {
                 let to = |end: End| writes.iter().find(|write| write.0 == end).map(|(_, to)| to.to_string());
                 StepStory::SetEnds { source: to(End::Source), destination: to(End::Destination) }
+            }
+            RuleStep::Wrap(stage, ref outer, len_max) => StepStory::Wrap {
+                function: name(stage),
+                destination: outer.destination().to_string(),
+                header_len: outer.header_len(),
+                len_max,
+            },
+            RuleStep::Cancelled(stage, header_len) => {
+                StepStory::Cancelled { function: name(stage), header_len }
             }
             RuleStep::Drop(stage, reason) => StepStory::Drop { function: name(stage), reason: reason.name() },
         });
@@ -102,6 +115,16 @@ impl fmt::Display for StepStory {
                 let ends = [("source", source), ("destination", destination)];
                 let set = ends.iter().filter_map(|(end, to)| Some(format!("set {end} to {}", to.as_ref()?)));
                 f.write_str(&set.collect::<Vec<_>>().join(", "))
+            }
+            StepStory::Wrap { function, destination, header_len, len_max } => write!(
+                f,
+                "{function}: put {header_len} bytes of headers before it, to {destination}, if it has no more than {len_max}"
+            ),
+            StepStory::Cancelled { function, header_len } => {
+                write!(
+                    f,
+                    "{function}: {header_len} bytes of headers, which are taken away again, are not put before it"
+                )
             }
             StepStory::Drop { function, reason } => write!(f, "{function}: drop: {reason}"),
         }

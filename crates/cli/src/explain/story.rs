@@ -258,6 +258,9 @@ fn action(action: &HeaderAction) -> String {
         HeaderAction::SetEmbeddedEnd(which, to) => format!("set quoted {} to {to}", end(which)),
         HeaderAction::SetField(field, value) => format!("set {field:?} to {value}"),
         HeaderAction::DecrementTtl => "take one from the time to live".to_owned(),
+        HeaderAction::Wrap { outer, .. } => {
+            format!("put {} bytes of headers before it, to {}", outer.header_len(), outer.destination())
+        }
         HeaderAction::Encapsulate { header, version } => {
             format!("put {} bytes of headers before it (IPv{version})", header.len())
         }

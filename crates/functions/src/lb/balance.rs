@@ -33,7 +33,7 @@ impl LoadBalancer {
         context: &mut Context<'_>,
     ) -> Done {
         match state.role(context.direction()) {
-            Role::OPEN if packet.meta().class == Class::IcmpError => self.unrelated_error(packet, state),
+            Role::OPEN if packet.meta().class == Class::IcmpError => self.unrelated_error(packet),
             Role::OPEN => self.open(packet, state, context),
             role => self.review(role, packet, state, context),
         }
@@ -221,7 +221,7 @@ fn tell_reset(packet: &PacketView<'_>, state: &mut State, context: &mut Context<
 impl LoadBalancer {
     /// An ICMP error to a service about a connection that is not known here, such as one of another instance: its hash
     /// names the server all the same, unless servers changed since. Nothing of it is kept.
-    fn unrelated_error(&self, packet: &mut PacketView<'_>, state: &mut State) -> Done {
+    fn unrelated_error(&self, packet: &mut PacketView<'_>) -> Done {
         let Some(quoted) = Quoted::of(packet) else { return Ok(()) };
         let (vip, client) = (quoted.source, quoted.destination);
         if packet.ends().1.addr != vip.addr {
@@ -235,6 +235,6 @@ impl LoadBalancer {
         let number = service.pick(hash).ok_or(DropReason::LbNoServer)?;
         let server = self.services.server(number).ok_or(DropReason::Internal)?;
         let at = Endpoint::new(server.addr, server.port.unwrap_or(vip.port));
-        self.carry_error(service.mode, at, (hash >> 32) as u32, state.packets, packet)
+        self.carry_error(service.mode, at, (hash >> 32) as u32, packet)
     }
 }

@@ -51,13 +51,12 @@ impl LoadBalancer {
         mode: Mode,
         server: Endpoint,
         entropy: u32,
-        number: u64,
         packet: &mut PacketView<'_>,
     ) -> Done {
         if mode == Mode::Nat {
             return rewrite(packet, End::Destination, server);
         }
-        let route = Route { server: server.addr, gue: mode == Mode::Gue, entropy, number };
+        let route = Route { server: server.addr, gue: mode == Mode::Gue, entropy };
         match self.tunnel.wrap(packet, route) {
             Ok(_) => Ok(()),
             Err(WrapError::TooBig { .. }) => Err(DropReason::TooBig),
@@ -72,9 +71,7 @@ impl LoadBalancer {
         state: &mut State,
         context: &mut Context<'_>,
     ) -> Done {
-        let server = state.server().addr;
-        let route = Route { server, gue: role == Role::GUE, entropy: state.entropy, number: state.packets };
-        match self.tunnel.wrap(packet, route) {
+        match self.tunnel.wrap(packet, route(role, state)) {
             Ok(oversize) => {
                 context.count(counter::OVERSIZE, u64::from(oversize));
                 Ok(())
@@ -88,6 +85,11 @@ impl LoadBalancer {
             Err(WrapError::Refused(reason)) => Err(reason),
         }
     }
+}
+
+/// Where a flow's packets go by a tunnel.
+pub(super) fn route(role: Role, state: &State) -> Route {
+    Route { server: state.server().addr, gue: role == Role::GUE, entropy: state.entropy }
 }
 
 /// Whether a packet of a flow that was just moved comes from its new server, which the chain thus knows; what the old one

@@ -22,6 +22,7 @@ use nf::{
 };
 use packet::{DropReason, End};
 
+use carry::route;
 pub use config::Config;
 use config::Strays;
 use service::Services;
@@ -187,6 +188,13 @@ impl NetworkFunction for LoadBalancer {
             Role::PASS => {}
             Role::REWRITE => packets.set_end(End::Destination, state.server()),
             Role::RESTORE => packets.set_end(End::Source, state.vip()),
+            Role::IPIP | Role::GUE => {
+                let version = packets.ends.1.addr.version();
+                let Some((outer, len_max)) = self.tunnel.outer(route(role, state), version) else {
+                    return false;
+                };
+                packets.wrap(outer, len_max);
+            }
             _ => return false,
         }
         packets.note_function(COUNT);

@@ -6,6 +6,8 @@ use nf::{
     Access, Affinity, Context, Descriptor, Field, Maturity, NetworkFunction, PacketView, Registry, Scaling,
     Setup, Verdict,
 };
+use packet::parse::protocol;
+use packet::{Addr, DropReason, Outer};
 use serde::Deserialize;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -15,6 +17,8 @@ pub fn registry() -> Registry<serde_json::Value> {
     registry.add::<Remark>("");
     registry.add::<Stamp>("");
     registry.add::<Hop>("");
+    registry.add::<Enter>("");
+    registry.add::<Leave>("");
     registry
 }
 
@@ -72,7 +76,7 @@ impl NetworkFunction for Remark {
     }
 }
 
-/// Gives each packet a DSCP by its length and number, and drops some.
+/// Gives each packet a DSCP by its length and its number in its flow, and drops some.
 pub struct Stamp;
 
 static STAMP: Descriptor = Descriptor { keeps_flows: true, ..descriptor("stamp") };
@@ -94,13 +98,11 @@ impl NetworkFunction for Stamp {
     ) -> Verdict {
         packet.varies();
         state.0 += 1;
-        context.keep_flow_ms(20 + (state.0 % 7) as u32 * 10);
-        packet.set_dscp(((packet.ip_len() as u64 + state.0) % 64) as u8);
-        if state.0.is_multiple_of(19) {
-            Verdict::Drop(packet::DropReason::Function)
-        } else {
-            Verdict::Forward
-        }
+        // Not how many came before: when an answer comes depends on how packets are batched.
+        let number = packet.meta().transit.clock;
+        context.keep_flow_ms(20 + (number % 7) as u32 * 10);
+        packet.set_dscp(((packet.ip_len() as u64 + number) % 64) as u8);
+        if number.is_multiple_of(19) { Verdict::Drop(packet::DropReason::Function) } else { Verdict::Forward }
     }
 }
 
@@ -134,5 +136,81 @@ impl NetworkFunction for Hop {
             let _ = context.answer(packet, network);
         }
         Verdict::Drop(packet::DropReason::TtlExpired)
+    }
+}
+
+/// The longest IP packets that [`Enter`] lets through, in bytes.
+pub const ENTER_LEN_MAX: u16 = 300;
+
+/// A tunnel's begin: each flow in its own kind of tunnel.
+pub struct Enter;
+
+static ENTER: Descriptor = Descriptor { writes: &[Field::Encapsulation], ..descriptor("enter") };
+
+impl NetworkFunction for Enter {
+    const DESCRIPTOR: &'static Descriptor = &ENTER;
+    type Config = NoConfig;
+    type State = Packets;
+
+    fn new(_: NoConfig, _: &mut Setup) -> Result<Enter, ConfigError> {
+        Ok(Enter)
+    }
+
+    fn process(&self, packet: &mut PacketView<'_>, _: &mut Packets, context: &mut Context<'_>) -> Verdict {
+        if packet.ip_len() > usize::from(ENTER_LEN_MAX) {
+            packet.differs();
+            return Verdict::Drop(DropReason::TooBig);
+        }
+        let of_flow = context.flow().key.words().iter().fold(0, |all, word| all ^ word) as u32;
+        match packet.wrap(&outer(of_flow, packet.meta().version), ENTER_LEN_MAX) {
+            Ok(()) => Verdict::Forward,
+            Err(_) => Verdict::Drop(DropReason::Function),
+        }
+    }
+}
+
+/// IP in IP, GRE, GUE, VXLAN or Geneve, over both versions of IP.
+fn outer(of_flow: u32, inner: u8) -> Outer {
+    let [low, high] = [4, 5].map(|last| match of_flow >> 8 & 1 {
+        0 => Addr::from_v4_bytes([192, 0, 2, last]),
+        _ => Addr::from_bytes([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last]),
+    });
+    let ether_type = if inner == 4 { [8, 0] } else { [0x86, 0xdd] };
+    let frame = [&[2; 12][..], &ether_type].concat();
+    let ip = Outer::new(low, high, 9, of_flow);
+    let with = match of_flow % 5 {
+        0 => Ok(ip),
+        1 => ip.with_shim(protocol::GRE, &[&[0, 0], &ether_type[..]].concat()),
+        2 => ip.over_udp(6080, true).with_shim(0, &[0, if inner == 4 { 4 } else { 41 }, 0, 0]),
+        3 => ip.over_udp(4789, false).with_shim(0, &[&[8, 0, 0, 0, 0, 0, 7, 0], &frame[..]].concat()),
+        _ => ip.over_udp(6081, true).with_shim(0, &[&[0, 0, 0x65, 0x58, 0, 0, 7, 0], &frame[..]].concat()),
+    };
+    with.unwrap()
+}
+
+/// A tunnel's end.
+pub struct Leave;
+
+static LEAVE: Descriptor = Descriptor { writes: &[Field::Encapsulation], ..descriptor("leave") };
+
+impl NetworkFunction for Leave {
+    const DESCRIPTOR: &'static Descriptor = &LEAVE;
+    type Config = NoConfig;
+    type State = Packets;
+
+    fn new(_: NoConfig, _: &mut Setup) -> Result<Leave, ConfigError> {
+        Ok(Leave)
+    }
+
+    fn process(&self, packet: &mut PacketView<'_>, _: &mut Packets, _: &mut Context<'_>) -> Verdict {
+        let (len, version) = (packet.meta().l3 - packet.meta().outer_l3, packet.meta().version);
+        if len == 0 {
+            packet.varies(); // Others of the flow may be in a tunnel.
+            return Verdict::Forward;
+        }
+        match packet.decapsulate(usize::from(len), version) {
+            Ok(()) => Verdict::Forward,
+            Err(_) => Verdict::Drop(DropReason::Function),
+        }
     }
 }

@@ -7,7 +7,7 @@ use packet::{NewEnds, Packet, Side, parse};
 
 use super::{Consolidation, fits, path};
 use crate::program::{Course, ProgramId};
-use crate::rules::{EVENTS_MAX, Likeness, Rules};
+use crate::rules::{EVENTS_MAX, Likeness, Rules, Values};
 
 impl Consolidation {
     /// Makes the rule for packets like this one, which has not walked and leaves the connection so, of what all functions foresee: what
@@ -42,8 +42,14 @@ impl Consolidation {
         if !fits(packet.meta().protocol, &ends) || self.said.events.len() > EVENTS_MAX {
             return None;
         }
-        rules.set(record, direction, like, (program, ends, keep_ms), self.said.events.iter().copied());
-        Some(if program.is_unwatched() { Course::follow(program) } else { Course::REVIEW })
+        let wrap = self.said.wraps.first();
+        let (outer, len_max) = (wrap.map(|(outer, _)| outer), wrap.map_or(u16::MAX, |&(_, len_max)| len_max));
+        let values = Values { ends, keep_ms, outer, len_max };
+        rules.set(record, direction, like, (program, values), self.said.events.iter().copied());
+        Some(match Course::follow(program) {
+            course if course.is_plain_follow() => course,
+            _ => rules.course((record, direction), like, packet),
+        })
     }
 
     /// Has all functions say what they foresee, and record it, too, if so wanted; none if one does not foresee it. Gives how long they
