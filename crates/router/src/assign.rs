@@ -74,6 +74,7 @@ impl Assigner {
         let unit = match choice {
             Choice::MostUtilised => self.most_utilised(loads, room, having_state),
             Choice::LowestId => self.lowest(loads, room, having_state, active),
+            Choice::LeastLoaded => self.least_loaded(loads, room, having_state),
         };
         if let Some(unit) = unit {
             return Some(Chosen { unit, fits: true });
@@ -97,6 +98,27 @@ impl Assigner {
             };
             if load + bonus > score || (load + bonus == score && unit < best) {
                 (best, score) = (unit, load + bonus);
+            }
+        });
+        Some(best)
+    }
+
+    /// The lowest score wins: load - lambda * P * capacity; and of equal ones the lowest number.
+    fn least_loaded(
+        &self,
+        loads: &Loads,
+        room: Room,
+        having_state: impl Iterator<Item = UnitId>,
+    ) -> Option<UnitId> {
+        let mut best = loads.least_loaded()?;
+        let mut score = loads.get(best).filter(|&load| room.is_at(load))?;
+        let bonus = self.lambda * self.capacity_bps;
+        having_state.for_each(|unit| {
+            let Some(load) = loads.get(unit).filter(|&load| room.is_at(load)) else {
+                return;
+            };
+            if load - bonus < score || (load - bonus == score && unit < best) {
+                (best, score) = (unit, load - bonus);
             }
         });
         Some(best)

@@ -213,6 +213,9 @@ pub enum Choice {
     /// the lowest one that has the state. Lambda 0 ignores state, lambda 1 puts state above all but room, as for the
     /// other choice.
     LowestId,
+    /// The one with the least load, of which lambda is taken off if it has the state. The lowest number wins ties. Not in the
+    /// papers: what spreads flows whose baselines would otherwise fill one unit after the other.
+    LeastLoaded,
 }
 
 /// How the units that get a copy of a flowlet's state are chosen: distinct, active, never the owner itself, which has it.

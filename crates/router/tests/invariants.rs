@@ -70,7 +70,7 @@ proptest! {
     fn it_always_holds(
         mode in mode(),
         targets in targets(),
-        choice in prop_oneof![Just(Choice::MostUtilised), Just(Choice::LowestId)],
+        choice in prop_oneof![Just(Choice::MostUtilised), Just(Choice::LowestId), Just(Choice::LeastLoaded)],
         units_min in 1u16..4,
         more_units in 0u16..5,
         ends_oldest: bool,

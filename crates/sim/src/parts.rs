@@ -18,6 +18,7 @@ pub fn router_config(scenario: &Scenario, seed: u64) -> router::Config {
         choice: match router.choice {
             Choice::MostUtilised => router::Choice::MostUtilised,
             Choice::LowestId => router::Choice::LowestId,
+            Choice::LeastLoaded => router::Choice::LeastLoaded,
         },
         targets: match scenario.targets() {
             Targets::Weighted => router::TargetChoice::Weighted,

@@ -418,7 +418,7 @@ proptest! {
         mode in prop::sample::select(vec![
             "flowlet", "flow", "smart-flow:5ms", "packet", "rss:16", "rss:32:3ms",
         ]),
-        choice in prop::sample::select(vec!["most-utilised", "lowest-id"]),
+        choice in prop::sample::select(vec!["most-utilised", "lowest-id", "least-loaded"]),
         targets in prop::sample::select(vec!["weighted", "first", "least-loaded", "all", "none", "predicted"]),
         staying in prop::sample::select(vec!["", "stay_below = 0.9", "stay_below = 0.8\ncopy_from = 0.5"]),
         workload in prop::sample::select(vec![

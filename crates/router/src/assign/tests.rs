@@ -58,6 +58,16 @@ fn the_lowest_with_room_is_chosen() {
     assert_eq!(chosen(&assigner_with(1.0), &[99.0, 98.0], 10.0, &[0]), (1, false));
 }
 
+#[test]
+fn the_least_loaded_is_chosen() {
+    let assigner = assigner(Choice::LeastLoaded, 0.25, TargetChoice::None, 0);
+    assert_eq!(chosen(&assigner, &[60.0, 20.0, 20.0, OFF], 10.0, &[]), (1, true));
+    assert_eq!(chosen(&assigner, &[60.0, 20.0, 44.0], 10.0, &[2]), (2, true), "the state is worth 25");
+    assert_eq!(chosen(&assigner, &[60.0, 20.0, 46.0], 10.0, &[2]), (1, true));
+    assert_eq!(chosen(&assigner, &[45.0, 20.0], 10.0, &[0]), (0, true), "the lower number wins ties");
+    assert_eq!(chosen(&assigner, &[95.0, 91.0], 10.0, &[0]), (1, false));
+}
+
 proptest! {
     /// Against the pseudocode, unit by unit.
     #[test]

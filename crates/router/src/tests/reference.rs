@@ -144,6 +144,8 @@ impl Reference {
             (Choice::MostUtilised, true) => loads_bps[unit] + self.config.lambda * capacity_bps,
             (Choice::LowestId, false) => -((unit - lowest) as f32),
             (Choice::LowestId, true) => self.config.lambda * loads_bps.len() as f32 - (unit - lowest) as f32,
+            (Choice::LeastLoaded, false) => -loads_bps[unit],
+            (Choice::LeastLoaded, true) => self.config.lambda * capacity_bps - loads_bps[unit],
         };
         let mut best = lowest;
         for &unit in &candidates {
@@ -162,10 +164,10 @@ fn bits_per_second(bytes: u64, time_ns: u64) -> f32 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// S29-S45, S54, S57: both choices, with few and small units, so that they fill and run over.
+    /// S29-S45, S54, S57: all choices, with few and small units, so that they fill and run over.
     #[test]
     fn the_router_is_the_pseudocode(
-        choice in prop_oneof![Just(Choice::MostUtilised), Just(Choice::LowestId)],
+        choice in prop_oneof![Just(Choice::MostUtilised), Just(Choice::LowestId), Just(Choice::LeastLoaded)],
         targets in prop_oneof![Just(TargetChoice::First), Just(TargetChoice::LeastLoaded)],
         targets_count in 0u8..4,
         lambda in prop_oneof![Just(0.0f32), Just(0.25), Just(0.6), Just(1.0)],

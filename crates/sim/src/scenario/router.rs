@@ -136,6 +136,8 @@ pub enum Choice {
     MostUtilised,
     /// The one with the lowest number.
     LowestId,
+    /// The one with the least load.
+    LeastLoaded,
 }
 
 /// Which units a flow's state is copied to ahead.
