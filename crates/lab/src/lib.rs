@@ -30,7 +30,7 @@ mod verdict;
 
 pub use chart::{Axis, Chart, Mark, Scale, Series};
 pub use draw::{DrawError, svg};
-pub use experiments::{Experiment, experiments};
+pub use experiments::{Baseline, Best, Experiment, Sweep, TUNING_SEEDS, Tuning, experiments, sweeps};
 pub use outcome::Outcome;
 pub use runs::{Lab, Length, Run, Step};
 pub use setup::{Setup, Value, toml};

@@ -45,25 +45,7 @@ impl Outcome {
 
     /// A line for each figure, with what it is about and the values of all seeds.
     pub fn csv(&self) -> String {
-        let mut text =
-            "experiment,profile,table,row,kind,metric,unit,paper,median,low,high,values\n".to_owned();
-        for table in &self.tables {
-            for row in &table.rows {
-                for (metric, cell) in table.metrics.iter().zip(&row.cells) {
-                    let [paper, median, low, high, values] = numbers(cell);
-                    let names = [self.id, table.profile.name(), &table.title, &row.name, row.kind.name()];
-                    let names = names.map(quoted).join(",");
-                    // Writing to a string cannot fail.
-                    let _ = writeln!(
-                        text,
-                        "{names},{},{},{paper},{median},{low},{high},{values}",
-                        quoted(metric.name),
-                        metric.unit.name()
-                    );
-                }
-            }
-        }
-        text
+        csv(self.id, &self.tables)
     }
 
     /// The picture.
@@ -73,6 +55,28 @@ impl Outcome {
     pub fn svg(&self) -> Result<String, DrawError> {
         svg(&self.charts)
     }
+}
+
+/// A line for each figure of an experiment's tables.
+pub fn csv(id: &str, tables: &[Table]) -> String {
+    let mut text = "experiment,profile,table,row,kind,metric,unit,paper,median,low,high,values\n".to_owned();
+    for table in tables {
+        for row in &table.rows {
+            for (metric, cell) in table.metrics.iter().zip(&row.cells) {
+                let [paper, median, low, high, values] = numbers(cell);
+                let names = [id, table.profile.name(), &table.title, &row.name, row.kind.name()];
+                let names = names.map(quoted).join(",");
+                // Writing to a string cannot fail.
+                let _ = writeln!(
+                    text,
+                    "{names},{},{},{paper},{median},{low},{high},{values}",
+                    quoted(metric.name),
+                    metric.unit.name()
+                );
+            }
+        }
+    }
+    text
 }
 
 /// Paper, median, interval and values, as far as they are there.
@@ -100,7 +104,6 @@ fn quoted(field: &str) -> String {
 
 impl Serialize for Outcome {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let rows = self.tables.iter().flat_map(|table| table.rows.iter().map(|row| JsonRow::new(table, row)));
         let json = Json {
             id: self.id,
             title: self.title,
@@ -113,7 +116,7 @@ impl Serialize for Outcome {
             beat_claims: &self.beaten.claims,
             real_claims: &self.real.claims,
             notes: &self.notes,
-            rows: rows.collect(),
+            rows: json_rows(&self.tables),
         };
         json.serialize(to)
     }
@@ -137,8 +140,14 @@ struct Json<'a> {
     rows: Vec<JsonRow<'a>>,
 }
 
+/// The rows of tables, as JSON has them.
+pub fn json_rows(tables: &[Table]) -> Vec<JsonRow<'_>> {
+    tables.iter().flat_map(|table| table.rows.iter().map(|row| JsonRow::new(table, row))).collect()
+}
+
+/// A row, as JSON has it.
 #[derive(Serialize)]
-struct JsonRow<'a> {
+pub struct JsonRow<'a> {
     table: &'a str,
     profile: Profile,
     row: &'a str,

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -97,9 +98,13 @@ impl<'a> Lab<'a> {
         self.seeds
     }
 
-    /// Runs each of these with each seed, as far as that was not done before.
+    /// Runs each of these with each seed of the lab, as far as that was not done before.
     pub fn run(&mut self, setups: &[&Setup]) -> Vec<Vec<Run>> {
-        let seeds = 1..=u64::from(self.seeds);
+        self.run_on(&(1..=u64::from(self.seeds)), setups)
+    }
+
+    /// The same with seeds that are not those of the lab.
+    pub fn run_on(&mut self, seeds: &RangeInclusive<u64>, setups: &[&Setup]) -> Vec<Vec<Run>> {
         let jobs_of = |setup: &&Setup| {
             let text = setup.to_string();
             seeds.clone().map(move |seed| (text.clone(), seed)).collect::<Vec<_>>()

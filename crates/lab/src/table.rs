@@ -1,5 +1,6 @@
 //! What was measured: rows of figures, beside what is published.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -144,6 +145,7 @@ pub struct Cell {
 }
 
 /// How a figure is read from a report.
+#[derive(Clone, Copy, Debug)]
 pub struct Gauge {
     /// What it is.
     pub metric: Metric,
@@ -178,8 +180,21 @@ impl Table {
         gauges: &[&Gauge],
         subjects: &[Subject],
     ) -> Table {
+        let seeds = 1..=u64::from(lab.seeds());
+        Table::measure_on(lab, &seeds, title, profile, gauges, subjects)
+    }
+
+    /// The same with seeds that are not those of the lab.
+    pub fn measure_on(
+        lab: &mut Lab<'_>,
+        seeds: &RangeInclusive<u64>,
+        title: impl Into<String>,
+        profile: Profile,
+        gauges: &[&Gauge],
+        subjects: &[Subject],
+    ) -> Table {
         let setups: Vec<&Setup> = subjects.iter().map(|subject| &subject.setup).collect();
-        let runs = lab.run(&setups);
+        let runs = lab.run_on(seeds, &setups);
         let rows = subjects.iter().zip(&runs).map(|(subject, runs)| Row::read(subject, runs, gauges));
         Table {
             title: title.into(),

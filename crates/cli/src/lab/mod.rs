@@ -6,8 +6,9 @@ mod show;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use ::lab::{Experiment, Lab, Length, Outcome, Step, experiments};
+use ::lab::{Experiment, Lab, Length, Outcome, Step, Sweep, Tuning, experiments, sweeps};
 use anyhow::Context;
+use indicatif::ProgressBar;
 
 use crate::output::{self, Table};
 
@@ -43,10 +44,20 @@ enum Task {
         #[command(flatten)]
         options: Options,
     },
+    /// Try settings of the baselines, on seeds that experiments do not measure, and say which are best
+    Tune {
+        /// Of which experiments (all that have baselines with settings)
+        #[arg(value_name = "ID", value_parser = sweep)]
+        ids: Vec<Sweep>,
+        #[command(flatten)]
+        length: LengthOptions,
+        #[command(flatten)]
+        output: OutputOptions,
+    },
 }
 
 #[derive(Debug, clap::Args)]
-struct Options {
+struct LengthOptions {
     /// Short runs with 3 seeds: less than a minute for an experiment on two cores (so unless said)
     #[arg(long, group = "length")]
     quick: bool,
@@ -56,21 +67,33 @@ struct Options {
     /// Runs of a moment with one seed, from which nothing can be concluded but that everything works
     #[arg(long, group = "length")]
     smoke: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct OutputOptions {
+    /// JSON instead of tables: an object, or a list of them for several experiments
+    #[arg(long)]
+    json: bool,
+    /// Where to write the files of each experiment
+    #[arg(long, value_name = "DIR", default_value = "lab-out")]
+    out: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+struct Options {
+    #[command(flatten)]
+    length: LengthOptions,
+    #[command(flatten)]
+    output: OutputOptions,
     /// Seeds from 1 to so many
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: Option<u32>,
     /// Captures of real traffic, for experiments that play some (Y5)
     #[arg(long, value_name = "FILE", num_args = 1..)]
     captures: Vec<PathBuf>,
-    /// JSON instead of tables: an object, or a list of them for several experiments
-    #[arg(long)]
-    json: bool,
-    /// Where to write ID.csv, ID.json and ID.svg of each experiment, and figures.md of all of them
-    #[arg(long, value_name = "DIR", default_value = "lab-out")]
-    out: PathBuf,
 }
 
-impl Options {
+impl LengthOptions {
     fn length(&self) -> Length {
         match (self.full, self.smoke) {
             (true, _) => Length::Full,
@@ -78,10 +101,12 @@ impl Options {
             _ => Length::Quick,
         }
     }
+}
 
+impl Options {
     /// What makes the same figures again.
     fn again(&self) -> String {
-        let length = match self.length() {
+        let length = match self.length.length() {
             Length::Full => " --full",
             Length::Quick => " --quick",
             Length::Smoke => " --smoke",
@@ -97,7 +122,8 @@ Examples:
   rivulet lab list
   rivulet lab run X2 X3
   rivulet lab run X4 --seeds 5 --json | jq .match
-  rivulet lab all --full --out results";
+  rivulet lab all --full --out results
+  rivulet lab tune X1 X2 X3";
 
 /// The experiment of this number.
 fn experiment(id: &str) -> Result<Experiment, String> {
@@ -108,12 +134,23 @@ fn experiment(id: &str) -> Result<Experiment, String> {
     })
 }
 
+/// What is swept for the experiment of this number.
+fn sweep(id: &str) -> Result<Sweep, String> {
+    let found = sweeps().iter().find(|sweep| sweep.id.eq_ignore_ascii_case(id)).copied();
+    found.ok_or_else(|| {
+        let ids: Vec<&str> = sweeps().iter().map(|sweep| sweep.id).collect();
+        format!("baselines with settings are in {}", ids.join(", "))
+    })
+}
+
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.task {
         Task::List { json } => list(*json),
         Task::Run { ids, options } => run_all(ids, options),
         Task::All { options } => run_all(experiments(), options),
+        Task::Tune { ids, length, output } if ids.is_empty() => tune(sweeps(), length.length(), output),
+        Task::Tune { ids, length, output } => tune(ids, length.length(), output),
     }
 }
 
@@ -131,51 +168,98 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
 }
 
 fn run_all(experiments: &[Experiment], options: &Options) -> anyhow::Result<ExitCode> {
-    if cfg!(debug_assertions) && !options.smoke {
-        eprintln!("rivulet: this is a debug build; a release build is many times as fast");
-    }
-    let length = options.length();
-    std::fs::create_dir_all(&options.out)
-        .with_context(|| format!("cannot make {}", options.out.display()))?;
+    let (length, OutputOptions { json, out }) = (options.length.length(), &options.output);
+    make_ready(length, out)?;
     let bar = output::progress(None, "runs");
-    let say = |step: &Step| {
-        bar.set_message(format!("{} of {}: {}, seed {}", step.done, step.all, step.mode, step.seed));
-        bar.set_position(step.done as u64);
-    };
-    let mut lab = Lab::new(length, options.seeds.unwrap_or(length.seeds()), say)
+    let mut lab = Lab::new(length, options.seeds.unwrap_or(length.seeds()), |step| say(&bar, step))
         .with_captures(options.captures.clone());
     let mut outcomes = Vec::new();
     for experiment in experiments {
         bar.suspend(|| eprintln!("rivulet: {}: {}", experiment.id, experiment.title));
         let outcome = experiment.run(&mut lab);
-        write(&options.out, &outcome)?;
-        if !options.json {
+        write(out, &outcome)?;
+        if !json {
             bar.suspend(|| output::print(&show::outcome(&outcome)))?;
         }
         outcomes.push(outcome);
     }
     bar.finish_and_clear();
-    let path = options.out.join("figures.md");
+    let path = out.join("figures.md");
     std::fs::write(&path, markdown::page(&outcomes, &options.again()))
         .with_context(|| format!("cannot write {}", path.display()))?;
-    match (options.json, &outcomes[..]) {
+    match (*json, &outcomes[..]) {
         (true, [outcome]) => output::print_json(outcome)?,
         (true, outcomes) => output::print_json(&outcomes)?,
-        (false, _) => eprintln!("rivulet: wrote {}", options.out.display()),
+        (false, _) => eprintln!("rivulet: wrote {}", out.display()),
     }
-    let failures: usize = outcomes.iter().map(|outcome| outcome.failures().count()).sum();
+    Ok(verdict(outcomes.iter().map(|outcome| outcome.failures().count()).sum()))
+}
+
+fn tune(
+    sweeps: &[Sweep],
+    length: Length,
+    OutputOptions { json, out }: &OutputOptions,
+) -> anyhow::Result<ExitCode> {
+    make_ready(length, out)?;
+    let bar = output::progress(None, "runs");
+    let mut lab = Lab::new(length, length.seeds(), |step| say(&bar, step));
+    let mut tunings = Vec::new();
+    for sweep in sweeps {
+        bar.suspend(|| eprintln!("rivulet: {}: settings of baselines", sweep.id));
+        let tuning = sweep.run(&mut lab);
+        write_tuning(out, &tuning)?;
+        if !json {
+            bar.suspend(|| output::print(&show::tuning(&tuning)))?;
+        }
+        tunings.push(tuning);
+    }
+    bar.finish_and_clear();
+    match (*json, &tunings[..]) {
+        (true, [tuning]) => output::print_json(tuning)?,
+        (true, tunings) => output::print_json(&tunings)?,
+        (false, _) => eprintln!("rivulet: wrote {}", out.display()),
+    }
+    Ok(verdict(tunings.iter().map(|tuning| tuning.failures().count()).sum()))
+}
+
+/// Makes the folder for files, and says what a debug build is worth.
+fn make_ready(length: Length, out: &Path) -> anyhow::Result<()> {
+    if cfg!(debug_assertions) && length != Length::Smoke {
+        eprintln!("rivulet: this is a debug build; a release build is many times as fast");
+    }
+    std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))
+}
+
+fn say(bar: &ProgressBar, step: &Step) {
+    bar.set_message(format!("{} of {}: {}, seed {}", step.done, step.all, step.mode, step.seed));
+    bar.set_position(step.done as u64);
+}
+
+fn verdict(failures: usize) -> ExitCode {
     if failures > 0 {
         eprintln!("rivulet: {failures} runs failed their checks");
-        return Ok(ExitCode::FAILURE);
+        return ExitCode::FAILURE;
     }
-    Ok(ExitCode::SUCCESS)
+    ExitCode::SUCCESS
 }
 
 /// Writes an outcome's files.
 fn write(dir: &Path, outcome: &Outcome) -> anyhow::Result<()> {
     let json = serde_json::to_string_pretty(outcome)? + "\n";
-    for (extension, content) in [("csv", outcome.csv()), ("json", json), ("svg", outcome.svg()?)] {
-        let path = dir.join(outcome.id).with_extension(extension);
+    let files = [("csv", outcome.csv()), ("json", json), ("svg", outcome.svg()?)];
+    write_files(&dir.join(outcome.id), &files)
+}
+
+/// Writes a sweep's files.
+fn write_tuning(dir: &Path, tuning: &Tuning) -> anyhow::Result<()> {
+    let json = serde_json::to_string_pretty(tuning)? + "\n";
+    write_files(&dir.join(format!("{}-tuning", tuning.id)), &[("csv", tuning.csv()), ("json", json)])
+}
+
+/// Writes files of one name by their extensions.
+fn write_files(name: &Path, files: &[(&str, String)]) -> anyhow::Result<()> {
+    for (extension, content) in files {
+        let path = name.with_extension(extension);
         std::fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! An experiment's outcome, for people.
 
-use ::lab::{Answer, Estimate, Judged, Metric, Outcome, Profile, Table, Unit, Verdict};
+use ::lab::{Answer, Best, Estimate, Judged, Metric, Outcome, Profile, Table, Tuning, Unit, Verdict};
 
 use crate::output;
 
@@ -23,6 +23,29 @@ pub fn outcome(outcome: &Outcome) -> String {
     }
     for note in notes {
         text += &format!("note: {note}\n");
+    }
+    text + "\n"
+}
+
+/// What a sweep has shown.
+pub fn tuning(tuning: &Tuning) -> String {
+    let Tuning { id, seeds, tables, best } = tuning;
+    let mut text = format!("{id}  settings of baselines, with seeds {} to {}\n", seeds.start(), seeds.end());
+    for shown in tables {
+        text += &format!("\n{}\n", caption(shown, (seeds.end() - seeds.start() + 1) as u32));
+        text += &table(shown);
+    }
+    text += "\n";
+    for (row, why) in tuning.failures() {
+        text += &format!("FAILED: {row}: {why}\n");
+    }
+    for Best { baseline, objective, points, point, value, published, is_in_use, .. } in best {
+        let (value, published) = (one(objective, *value), one(objective, *published));
+        let in_use = if *is_in_use { "in use" } else { "not what experiments use" };
+        text += &format!(
+            "{baseline}, least {}: {point}: {value}, as published {published}; best of {points}, {in_use}\n",
+            objective.name
+        );
     }
     text + "\n"
 }

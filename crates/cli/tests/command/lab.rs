@@ -45,6 +45,24 @@ fn an_experiment_shows_its_figures_and_writes_its_files() {
 }
 
 #[test]
+fn baselines_are_tuned_on_seeds_of_their_own() {
+    let place = Place::new();
+    let shown = place.stdout("lab tune x6 --smoke --out here");
+    for part in ["with seeds 1001 to 1001", "timeout only, least p99: ", "best of 15", "gap 2ms, lambda 1.0"]
+    {
+        assert!(shown.contains(part), "{part} in: {shown}");
+    }
+    let json = place.json("lab tune X6 --smoke --json --out there");
+    let file: serde_json::Value = serde_json::from_slice(&place.read("there/X6-tuning.json")).unwrap();
+    assert_eq!(file, json);
+    assert_eq!(place.read("here/X6-tuning.csv"), place.read("there/X6-tuning.csv"));
+    assert_eq!(json["rows"].as_array().unwrap().len(), 1 + 15);
+    assert!(json["best"][0]["settings"]["router.gap"].is_string(), "{}", json["best"]);
+    let said = place.refused(2, "lab tune X4");
+    assert!(said.contains("X4") && said.contains("X6"), "{said}");
+}
+
+#[test]
 fn captures_are_played_where_they_are_wanted() {
     let place = Place::new();
     place.stdout("traffic --packets 4000 --flows 16 --write some.pcap");

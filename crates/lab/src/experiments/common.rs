@@ -2,6 +2,7 @@
 
 use node::units::UnitsConfig;
 
+use super::tuning;
 use crate::chart::{Axis, Chart, Mark, Series};
 use crate::runs::Length;
 use crate::setup::{Setup, toml};
@@ -117,6 +118,14 @@ pub const BOTH: &str = "plus: follows, and flowlets stay";
 /// The baselines that assign flows.
 pub const FLOW_MODES: [&str; 3] = [FLOW, SMART_100, SMART_50];
 
+/// The same as sweeps have them: smart flows with any period.
+pub const TUNED_FLOW_MODES: [&str; 2] = ["flow", "smart-flow"];
+
+/// The rows of baselines that are tuned for a metric.
+pub fn tuned_for(metric: &str, baselines: &[&str]) -> Vec<String> {
+    baselines.iter().map(|baseline| tuning::row(baseline, metric)).collect()
+}
+
 /// This scenario in each of these modes.
 pub fn in_modes(setup: &Setup, modes: &[&str]) -> Vec<Subject> {
     modes.iter().map(|mode| in_mode(setup, mode)).collect()
@@ -222,12 +231,12 @@ pub fn below(f: &Figures<'_>, low: &str, high: &str, metric: &str, per: f64) -> 
 pub fn below_all(
     f: &Figures<'_>,
     low: &str,
-    others: &[&str],
+    others: &[impl AsRef<str>],
     metric: &str,
     per: f64,
 ) -> Result<Finding, Missing> {
-    let findings: Result<Vec<_>, _> = others.iter().map(|high| below(f, low, high, metric, per)).collect();
-    Ok(Finding::all(findings?))
+    let findings = others.iter().map(|high| below(f, low, high.as_ref(), metric, per));
+    Ok(Finding::all(findings.collect::<Result<Vec<_>, _>>()?))
 }
 
 /// What counts as no more, seed by seed: chance alone makes a difference of a few hundredths.
@@ -275,6 +284,18 @@ pub fn as_fast_as(
 /// One row's latency is below another's, and the intervals do not overlap; and it drops no more.
 pub fn faster(f: &Figures<'_>, low: &str, high: &str, metric: &str, per: f64) -> Result<Finding, Missing> {
     Ok(Finding::all([below(f, low, high, metric, per)?, drops_no_more(f, 0, low, high)?]))
+}
+
+/// The same against each of several rows.
+pub fn faster_than_all(
+    f: &Figures<'_>,
+    low: &str,
+    others: &[impl AsRef<str>],
+    metric: &str,
+    per: f64,
+) -> Result<Finding, Missing> {
+    let findings = others.iter().map(|high| faster(f, low, high.as_ref(), metric, per));
+    Ok(Finding::all(findings.collect::<Result<Vec<_>, _>>()?))
 }
 
 /// Medians of these metrics, a series for each row.

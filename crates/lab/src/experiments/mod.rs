@@ -2,6 +2,7 @@
 
 mod common;
 mod rounds;
+mod tuning;
 mod x01_tracking;
 mod x02_latency;
 mod x03_utilisation;
@@ -24,6 +25,8 @@ mod y07_events;
 mod y08_table;
 
 use serde::Serialize;
+
+pub use tuning::{Baseline, Best, Sweep, TUNING_SEEDS, Tuning, sweeps};
 
 use crate::chart::Chart;
 use crate::outcome::Outcome;

@@ -1,15 +1,16 @@
 //! X2: how long packets take, by mode and by load.
 
 use super::common::{
-    ALARM, BOTH, FLOW, FLOWLET, FOLLOWS, NO_MORE, SMART_50, SMART_100, STAYS, as_fast_as, at, at_load,
-    at_most, at_most_of, drops_no_more, faster, here, in_modes, paper, percentile_chart, show, strict,
-    up_and_down,
+    ALARM, BOTH, FLOW, FLOWLET, FOLLOWS, NO_MORE, PACKET, SMART_50, SMART_100, STAYS, TUNED_FLOW_MODES,
+    as_fast_as, at, at_load, at_most, at_most_of, drops_no_more, faster, faster_than_all, here, in_modes,
+    paper, percentile_chart, show, strict, tuned_for, up_and_down,
 };
-use super::x01_tracking::{MODES, base};
-use super::{Experiment, Measured};
+use super::x01_tracking::{base, subjects};
+use super::{Experiment, Measured, tuning};
 use crate::chart::{Axis, Chart, Mark, Series};
 use crate::gauges;
 use crate::runs::Lab;
+use crate::statistics::Estimate;
 use crate::table::{Gauge, Profile, Table};
 use crate::verdict::{Claim, Figures, Finding, Missing};
 
@@ -48,12 +49,32 @@ pub const X2: Experiment = Experiment {
                    which drop no more packets than they",
             test: ratios,
         },
+        Claim {
+            text: "p75: flowlets below flows and smart flows that are tuned for it; and drop no more packets",
+            test: |f| faster_than_all(f, FLOWLET, &tuned_for("p75", &TUNED_FLOW_MODES), "p75", 1e6),
+        },
+        Claim {
+            text: "p99: flowlets below flows and smart flows that are tuned for it; and drop no more packets",
+            test: |f| faster_than_all(f, FLOWLET, &tuned_for("p99", &TUNED_FLOW_MODES), "p99", 1e6),
+        },
+        Claim {
+            text: "flows and smart flows that are tuned for p75 have 19.6K and 2.9K times the flowlets' p75, which drop no more packets \
+                   than they",
+            test: tuned_ratios,
+        },
     ],
-    beats: &[Claim {
-        text: "if units follow demand and flowlets stay, p99 is at most 1.4 ms, and below that of flowlets, with no more packets dropped, \
+    beats: &[
+        Claim {
+            text: "if units follow demand and flowlets stay, p99 is at most 1.4 ms, and below that of flowlets, with no more packets dropped, \
                and at most 1.02 times the unit-seconds, seed by seed",
-        test: beats,
-    }],
+            test: beats,
+        },
+        Claim {
+            text: "its p99 is below that of flowlets, flows, smart flows, packets in turn and RSS buckets, each tuned for it, and no more packets \
+               are dropped",
+            test: |f| faster_than_all(f, BOTH, &tuned_for("p99", &TUNED), "p99", 1e6),
+        },
+    ],
     real: &[],
     measure,
 };
@@ -78,6 +99,9 @@ const SWEEP_MODES: [&str; 4] = [FLOWLET, FLOW, SMART_100, SMART_50];
 /// Modes with strict servers.
 const SERVER_MODES: [&str; 8] = [FLOWLET, FLOW, SMART_100, SMART_50, ALARM, FOLLOWS, STAYS, BOTH];
 
+/// All baselines that are tuned.
+const TUNED: [&str; 5] = [FLOWLET, "flow", "smart-flow", PACKET, "rss"];
+
 /// The demand of X1, times these; 1 is in both.
 const LOADS_FULL: [f64; 6] = [0.25, 0.5, 0.75, 1.0, 1.5, 2.0];
 const LOADS_QUICK: [f64; 2] = [0.5, 1.0];
@@ -99,10 +123,7 @@ fn ratios(f: &Figures<'_>) -> Result<Finding, Missing> {
     };
     let flowlet = f.of(SWEEP, &at_load(FLOWLET, load), "p75")?;
     let judge = |(mode, least): (&str, f64)| {
-        let ratio = f.of(SWEEP, &at_load(mode, load), "p75")?.over(flowlet);
-        let holds = ratio.as_ref().is_some_and(|ratio| ratio.is_at_least(least));
-        let shown = ratio.map_or_else(|| "-".to_owned(), |ratio| show(&ratio, 1e3, "K"));
-        let ratio = Finding::new(holds, format!("{mode} {shown} against {} K", least / 1e3));
+        let ratio = times(mode, f.of(SWEEP, &at_load(mode, load), "p75")?, flowlet, least);
         let dropped = drops_no_more(f, SWEEP, &at_load(FLOWLET, load), &at_load(mode, load))?;
         Ok(Finding::all([ratio, dropped]))
     };
@@ -110,6 +131,25 @@ fn ratios(f: &Figures<'_>) -> Result<Finding, Missing> {
         [(FLOW, 19.6e3), (SMART_100, 4.6e3), (SMART_50, 2.9e3)].into_iter().map(judge).collect();
     let finding = Finding::all(findings?);
     Ok(Finding { why: format!("at {load} times the demand: {}", finding.why), ..finding })
+}
+
+fn tuned_ratios(f: &Figures<'_>) -> Result<Finding, Missing> {
+    let flowlet = f.get(FLOWLET, "p75")?;
+    let judge = |(row, least): (&String, f64)| {
+        let ratio = times(row, f.get(row, "p75")?, flowlet, least);
+        Ok(Finding::all([ratio, drops_no_more(f, 0, FLOWLET, row)?]))
+    };
+    let rows = tuned_for("p75", &TUNED_FLOW_MODES);
+    let findings: Result<Vec<_>, _> = rows.iter().zip([19.6e3, 2.9e3]).map(judge).collect();
+    Ok(Finding::all(findings?))
+}
+
+/// One row's figure is at least so many times that of flowlets, seed by seed.
+fn times(name: &str, theirs: &Estimate, flowlet: &Estimate, least: f64) -> Finding {
+    let ratio = theirs.over(flowlet);
+    let holds = ratio.as_ref().is_some_and(|ratio| ratio.is_at_least(least));
+    let shown = ratio.map_or_else(|| "-".to_owned(), |ratio| show(&ratio, 1e3, "K"));
+    Finding::new(holds, format!("{name} {shown} against {} K", least / 1e3))
 }
 
 fn beats(f: &Figures<'_>) -> Result<Finding, Missing> {
@@ -123,18 +163,17 @@ fn beats(f: &Figures<'_>) -> Result<Finding, Missing> {
 fn measure(lab: &mut Lab<'_>) -> Measured {
     let length = lab.length();
     let setup = base(length);
-    let by_mode =
-        Table::measure(lab, "latency at the unit", Profile::Paper, GAUGES, &in_modes(&setup, &MODES))
-            .with_ratio("p75 x flowlet", "p75", FLOWLET)
-            .paper(FLOWLET, "p50", 5e3)
-            .paper(FLOWLET, "p75", 14e3)
-            .paper(FLOWLET, "p99", 2.8e6)
-            .paper(FLOW, "p75", FLOW_P75_NS)
-            .paper(SMART_100, "p75", 64.5e6)
-            .paper(SMART_50, "p75", 41.1e6)
-            .paper(FLOW, "p75 x flowlet", 19.6e3)
-            .paper(SMART_100, "p75 x flowlet", 4.6e3)
-            .paper(SMART_50, "p75 x flowlet", 2.9e3);
+    let by_mode = Table::measure(lab, "latency at the unit", Profile::Paper, GAUGES, &subjects("X2", length))
+        .with_ratio("p75 x flowlet", "p75", FLOWLET)
+        .paper(FLOWLET, "p50", 5e3)
+        .paper(FLOWLET, "p75", 14e3)
+        .paper(FLOWLET, "p99", 2.8e6)
+        .paper(FLOW, "p75", FLOW_P75_NS)
+        .paper(SMART_100, "p75", 64.5e6)
+        .paper(SMART_50, "p75", 41.1e6)
+        .paper(FLOW, "p75 x flowlet", 19.6e3)
+        .paper(SMART_100, "p75 x flowlet", 4.6e3)
+        .paper(SMART_50, "p75 x flowlet", 2.9e3);
     let loads: &[f64] = length.pick(&LOADS_QUICK[..], &LOADS_FULL[..]);
     let at_loads: Vec<_> = loads
         .iter()
@@ -161,7 +200,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         charts: vec![percentile_chart(&by_mode), sweep_chart(&sweep, loads), percentile_chart(&servers),
             percentile_chart(&measured_here)],
         tables: vec![by_mode, sweep, servers, measured_here],
-        notes: vec![
+        notes: [
             "warm-up: packets of the first 100 ms do not count; percentiles are of a histogram to three digits".to_owned(),
             "P-here: 69 ns for a packet, by `rivulet bench nat --flows 100k` where Rivulet was built (median, machine not quiet)".to_owned(),
             "quotas are an inference from what is published (decision 13); a strict server takes 11.5 us for a packet of \
@@ -169,7 +208,10 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
                 .to_owned(),
             "how long flows wait depends on how long units are overloaded: so the sweep, and not one point, is what counts"
                 .to_owned(),
-        ],
+        ]
+        .into_iter()
+        .chain(tuning::notes("X2"))
+        .collect(),
     }
 }
 

@@ -1,8 +1,10 @@
 //! X3: how much units are used.
 
-use super::common::{FLOW_MODES, FLOWLET, FOLLOWS, at_most, below_all, in_mode, in_modes};
-use super::x01_tracking::{MODES, base, oracle_row};
-use super::{Experiment, Measured};
+use super::common::{
+    FLOW_MODES, FLOWLET, FOLLOWS, TUNED_FLOW_MODES, at_most, below_all, in_mode, in_modes, tuned_for,
+};
+use super::x01_tracking::{MODES, base, oracle_row, subjects};
+use super::{Experiment, Measured, tuning};
 use crate::chart::{Axis, Chart, Mark, Series};
 use crate::gauges;
 use crate::runs::Lab;
@@ -25,6 +27,12 @@ pub const X3: Experiment = Experiment {
             text: "flowlets overload units less than every flow mode",
             test: |f| below_all(f, FLOWLET, &FLOW_MODES, "above 100 %", 0.01),
         },
+        Claim {
+            text: "the same against flows and smart flows that are tuned for it",
+            test: |f| {
+                below_all(f, FLOWLET, &tuned_for("above 100 %", &TUNED_FLOW_MODES), "above 100 %", 0.01)
+            },
+        },
     ],
     beats: &[Claim {
         text: "if units follow demand, it takes at most 1.05 of the unit-seconds of perfect packing, and units are \
@@ -45,16 +53,19 @@ const GAUGES: &[&Gauge] =
 fn measure(lab: &mut Lab<'_>) -> Measured {
     let setup = base(lab.length());
     let mut table =
-        Table::measure(lab, "units' epochs of 100 ms", Profile::Paper, GAUGES, &in_modes(&setup, &MODES));
+        Table::measure(lab, "units' epochs of 100 ms", Profile::Paper, GAUGES, &subjects("X3", lab.length()));
     table.rows.extend(oracle_row(lab, &setup, GAUGES));
     Measured {
         charts: vec![chart(lab, &setup)],
         tables: vec![table],
-        notes: vec![
+        notes: [
             "a unit's load is what it was given in an epoch over what it could do while it was ready; the first epoch does not count"
                 .to_owned(),
             "the figure shows all seeds".to_owned(),
-        ],
+        ]
+        .into_iter()
+        .chain(tuning::notes("X3"))
+        .collect(),
     }
 }
 

@@ -1,0 +1,261 @@
+//! The settings that baselines are shown with beside the published ones: what the sweeps have found.
+
+use super::{TUNING_SEEDS, name, sweeps, with};
+use crate::setup::Setup;
+use crate::table::{Kind, Subject};
+
+/// A baseline's settings that are best by an objective of an experiment.
+#[derive(Clone, Copy, Debug)]
+pub struct Chosen {
+    /// The experiment; `rivulet lab tune ID --quick` found them.
+    pub id: &'static str,
+    /// The baseline.
+    pub baseline: &'static str,
+    /// The metric that is to be small.
+    pub objective: &'static str,
+    /// A point of the baseline's grid.
+    pub settings: &'static [(&'static str, &'static str)],
+}
+
+/// All of them.
+pub const CHOSEN: &[Chosen] = &[
+    Chosen {
+        id: "X1",
+        baseline: "flow",
+        objective: "off demand",
+        settings: &[
+            ("router.follow_at", "1.0"),
+            ("router.choice", "\"most-utilised\""),
+            ("router.buckets", "200"),
+        ],
+    },
+    Chosen {
+        id: "X1",
+        baseline: "smart-flow",
+        objective: "off demand",
+        settings: &[
+            ("router.mode", "\"smart-flow:10ms\""),
+            ("router.follow_at", "1.0"),
+            ("router.choice", "\"most-utilised\""),
+            ("router.buckets", "40"),
+        ],
+    },
+    Chosen {
+        id: "X1",
+        baseline: "packet",
+        objective: "off demand",
+        settings: &[("router.follow_at", "1.0")],
+    },
+    Chosen {
+        id: "X1",
+        baseline: "rss",
+        objective: "off demand",
+        settings: &[("router.mode", "\"rss:512:5ms\""), ("router.follow_at", "1.0")],
+    },
+    Chosen {
+        id: "X1",
+        baseline: "flowlet",
+        objective: "off demand",
+        settings: &[
+            ("router.gap", "\"2ms\""),
+            ("router.size_max", "\"15KB\""),
+            ("router.lambda", "1.0"),
+            ("router.targets_count", "3"),
+        ],
+    },
+    Chosen {
+        id: "X2",
+        baseline: "flow",
+        objective: "p75",
+        settings: &[
+            ("router.start_at", "0.7"),
+            ("router.choice", "\"least-loaded\""),
+            ("router.buckets", "40"),
+        ],
+    },
+    Chosen {
+        id: "X2",
+        baseline: "flow",
+        objective: "p99",
+        settings: &[
+            ("router.start_at", "0.7"),
+            ("router.choice", "\"least-loaded\""),
+            ("router.buckets", "200"),
+        ],
+    },
+    Chosen {
+        id: "X2",
+        baseline: "smart-flow",
+        objective: "p75",
+        settings: &[
+            ("router.mode", "\"smart-flow:10ms\""),
+            ("router.follow_at", "1.0"),
+            ("router.choice", "\"most-utilised\""),
+            ("router.buckets", "40"),
+        ],
+    },
+    Chosen {
+        id: "X2",
+        baseline: "smart-flow",
+        objective: "p99",
+        settings: &[
+            ("router.mode", "\"smart-flow:10ms\""),
+            ("router.follow_at", "0.75"),
+            ("router.choice", "\"least-loaded\""),
+            ("router.buckets", "40"),
+        ],
+    },
+    Chosen { id: "X2", baseline: "packet", objective: "p75", settings: &[("router.follow_at", "1.0")] },
+    Chosen { id: "X2", baseline: "packet", objective: "p99", settings: &[("router.follow_at", "1.0")] },
+    Chosen {
+        id: "X2",
+        baseline: "rss",
+        objective: "p75",
+        settings: &[("router.mode", "\"rss:512:5ms\""), ("router.follow_at", "1.0")],
+    },
+    Chosen {
+        id: "X2",
+        baseline: "rss",
+        objective: "p99",
+        settings: &[("router.mode", "\"rss:2048:20ms\""), ("router.follow_at", "0.75")],
+    },
+    Chosen {
+        id: "X2",
+        baseline: "flowlet",
+        objective: "p75",
+        settings: &[
+            ("router.gap", "\"2ms\""),
+            ("router.size_max", "\"none\""),
+            ("router.lambda", "0.25"),
+            ("router.targets_count", "9"),
+        ],
+    },
+    Chosen {
+        id: "X2",
+        baseline: "flowlet",
+        objective: "p99",
+        settings: &[
+            ("router.gap", "\"2ms\""),
+            ("router.size_max", "\"none\""),
+            ("router.lambda", "0.75"),
+            ("router.targets_count", "9"),
+        ],
+    },
+    Chosen {
+        id: "X3",
+        baseline: "flow",
+        objective: "above 100 %",
+        settings: &[
+            ("router.follow_at", "0.75"),
+            ("router.choice", "\"least-loaded\""),
+            ("router.buckets", "40"),
+        ],
+    },
+    Chosen {
+        id: "X3",
+        baseline: "smart-flow",
+        objective: "above 100 %",
+        settings: &[
+            ("router.mode", "\"smart-flow:10ms\""),
+            ("router.start_at", "0.9"),
+            ("router.choice", "\"least-loaded\""),
+            ("router.buckets", "40"),
+        ],
+    },
+    Chosen {
+        id: "X3",
+        baseline: "packet",
+        objective: "above 100 %",
+        settings: &[("router.follow_at", "1.0")],
+    },
+    Chosen {
+        id: "X3",
+        baseline: "rss",
+        objective: "above 100 %",
+        settings: &[("router.mode", "\"rss:512:20ms\""), ("router.follow_at", "0.85")],
+    },
+    Chosen {
+        id: "X3",
+        baseline: "flowlet",
+        objective: "above 100 %",
+        settings: &[
+            ("router.gap", "\"2ms\""),
+            ("router.size_max", "\"15KB\""),
+            ("router.lambda", "1.0"),
+            ("router.targets_count", "3"),
+        ],
+    },
+    Chosen {
+        id: "X5",
+        baseline: "external store",
+        objective: "p99",
+        settings: &[
+            ("state.reread", "false"),
+            ("router.gap", "\"2ms\""),
+            ("router.size_max", "\"none\""),
+            ("router.lambda", "1.0"),
+        ],
+    },
+    Chosen {
+        id: "X5",
+        baseline: "on demand",
+        objective: "p99",
+        settings: &[("router.gap", "\"2ms\""), ("router.size_max", "\"none\""), ("router.lambda", "1.0")],
+    },
+    Chosen {
+        id: "X6",
+        baseline: "timeout only",
+        objective: "p99",
+        settings: &[("router.gap", "\"2ms\""), ("router.lambda", "1.0")],
+    },
+];
+
+impl Chosen {
+    /// The name of its row.
+    pub fn row(&self) -> String {
+        row(self.baseline, self.objective)
+    }
+
+    /// A scenario of the published algorithm as this baseline.
+    pub fn setup(&self, base: Setup) -> Setup {
+        let baselines =
+            sweeps().iter().filter(|sweep| sweep.id == self.id).flat_map(|sweep| sweep.baselines.iter());
+        let fixed =
+            baselines.filter(|baseline| baseline.name == self.baseline).map(|baseline| baseline.fixed);
+        with(fixed.fold(base, with), self.settings)
+    }
+}
+
+/// The name of the row of a baseline with the settings that are best by an objective.
+pub fn row(baseline: &str, objective: &str) -> String {
+    format!("{baseline}, tuned for {objective}")
+}
+
+/// What was chosen for an experiment.
+pub fn tuned(id: &str) -> impl Iterator<Item = &'static Chosen> {
+    CHOSEN.iter().filter(move |chosen| chosen.id == id)
+}
+
+/// Rows of an experiment's baselines with what was chosen for it.
+pub fn subjects(id: &str, base: &Setup) -> Vec<Subject> {
+    let subject = |chosen: &Chosen| Subject::new(chosen.row(), Kind::Baseline, chosen.setup(base.clone()));
+    tuned(id).map(subject).collect()
+}
+
+/// What was chosen for an experiment, in words.
+pub fn notes(id: &str) -> Vec<String> {
+    let each = tuned(id).map(|chosen| format!("{}: {}", chosen.row(), name(chosen.settings)));
+    let head = format!(
+        "tuned: the best of a grid of settings that holds the published ones, in the median of seeds {} to {} of short runs, on which nothing is \
+         measured here, at no more unit-seconds than flowlets as published take; `rivulet lab tune {id} --quick` finds them",
+        TUNING_SEEDS.start(),
+        TUNING_SEEDS.end()
+    );
+    [head].into_iter().chain(each).collect()
+}
+
+/// Whether these settings are what was chosen.
+pub fn is_chosen(id: &str, baseline: &str, objective: &str, settings: &[(&str, &str)]) -> bool {
+    let is_it = |chosen: &Chosen| chosen.baseline == baseline && chosen.objective == objective;
+    tuned(id).any(|chosen| is_it(chosen) && chosen.settings == settings)
+}

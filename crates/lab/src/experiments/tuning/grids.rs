@@ -1,0 +1,145 @@
+//! What is tried of each baseline. The first value of each setting is the published one, or the default where nothing is published.
+
+use super::Sweep;
+use crate::experiments::{x01_tracking, x05_storage, x06_adversary};
+use crate::gauges;
+
+/// Settings that go together: values as TOML, by section and key.
+pub type Keys = &'static [(&'static str, &'static str)];
+
+/// The values of each setting that are tried, each with each: the first is the published one.
+pub type Grid = &'static [&'static [Keys]];
+
+/// A baseline, with what is tried of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Baseline {
+    /// Its name.
+    pub name: &'static str,
+    /// What makes it this baseline.
+    pub fixed: Keys,
+    /// What is tried.
+    pub grid: Grid,
+}
+
+impl Baseline {
+    /// All points of the grid, the published one first.
+    pub fn points(&self) -> Vec<Vec<(&'static str, &'static str)>> {
+        self.grid.iter().fold(vec![Vec::new()], |points, axis| {
+            let longer = |point: &Vec<_>| {
+                let point = point.clone();
+                axis.iter().map(move |keys| [&point[..], keys].concat())
+            };
+            points.iter().flat_map(longer).collect()
+        })
+    }
+}
+
+/// When units are started: by the load of those that there are, or by all that comes.
+const SCALING: &[Keys] = &[
+    &[("router.start_at", "0.9")],
+    &[("router.start_at", "0.7")],
+    &[("router.start_at", "0.5")],
+    &[("router.follow_at", "1.0")],
+    &[("router.follow_at", "0.85")],
+    &[("router.follow_at", "0.75")],
+];
+
+/// Which of the units with room a flow goes to.
+const CHOICE: &[Keys] =
+    &[&[("router.choice", "\"most-utilised\"")], &[("router.choice", "\"least-loaded\"")]];
+
+/// What a unit's load is measured over: 100 ms, or 20 ms.
+const WINDOW: &[Keys] = &[&[("router.buckets", "200")], &[("router.buckets", "40")]];
+
+/// What it is worth that a unit has the flow's state (lambda).
+const STATE: &[Keys] =
+    &[&[("router.lambda", "0.25")], &[("router.lambda", "0.75")], &[("router.lambda", "1.0")]];
+
+/// The size at which a flowlet ends (B).
+const SIZE: &[Keys] = &[
+    &[("router.size_max", "\"15KB\"")],
+    &[("router.size_max", "\"64KB\"")],
+    &[("router.size_max", "\"none\"")],
+];
+
+/// The silence behind which it ends (T).
+const GAP: &[Keys] = &[&[("router.gap", "\"500us\"")], &[("router.gap", "\"2ms\"")]];
+
+/// To how many units states are copied (K).
+const COPIES: &[Keys] = &[&[("router.targets_count", "3")], &[("router.targets_count", "9")]];
+
+/// How often flows may be moved.
+const PERIOD: &[Keys] = &[
+    &[("router.mode", "\"smart-flow:100ms\"")],
+    &[("router.mode", "\"smart-flow:50ms\"")],
+    &[("router.mode", "\"smart-flow:20ms\"")],
+    &[("router.mode", "\"smart-flow:10ms\"")],
+];
+
+/// How many buckets there are, and how often they are moved.
+const BUCKETS: &[Keys] = &[
+    &[("router.mode", "\"rss:128:100ms\"")],
+    &[("router.mode", "\"rss:128:20ms\"")],
+    &[("router.mode", "\"rss:128:5ms\"")],
+    &[("router.mode", "\"rss:512:100ms\"")],
+    &[("router.mode", "\"rss:512:20ms\"")],
+    &[("router.mode", "\"rss:512:5ms\"")],
+    &[("router.mode", "\"rss:2048:100ms\"")],
+    &[("router.mode", "\"rss:2048:20ms\"")],
+    &[("router.mode", "\"rss:2048:5ms\"")],
+];
+
+/// Modes: the baselines of X1, X2 and X3, whose runs are the same.
+const MODES: &[Baseline] = &[
+    Baseline { name: "flow", fixed: &[("router.mode", "\"flow\"")], grid: &[SCALING, CHOICE, WINDOW] },
+    Baseline { name: "smart-flow", fixed: &[], grid: &[PERIOD, SCALING, CHOICE, WINDOW] },
+    Baseline { name: "packet", fixed: &[("router.mode", "\"packet\"")], grid: &[SCALING] },
+    Baseline { name: "rss", fixed: &[], grid: &[BUCKETS, SCALING] },
+    Baseline { name: "flowlet", fixed: &[], grid: &[GAP, SIZE, STATE, COPIES] },
+];
+
+/// Whether a flowlet reads its state if its unit has had the flow all the time.
+const REREAD: &[Keys] = &[&[("state.reread", "true")], &[("state.reread", "false")]];
+
+/// Places of states. The naive store has no settings that a packet, which reads and writes wherever it goes, could be faster by.
+const PLACES: &[Baseline] = &[
+    Baseline {
+        name: x05_storage::STORE,
+        fixed: &[("state.where", "\"store\""), ("state.store_time", "\"100ns\"")],
+        grid: &[REREAD, GAP, SIZE, STATE],
+    },
+    Baseline {
+        name: x05_storage::ON_DEMAND,
+        fixed: &[("state.where", "\"reactive\"")],
+        grid: &[GAP, SIZE, STATE],
+    },
+];
+
+/// The silence behind which flowlets end that no size ends.
+const GAPS: &[Keys] = &[
+    &[("router.gap", "\"500us\"")],
+    &[("router.gap", "\"100us\"")],
+    &[("router.gap", "\"200us\"")],
+    &[("router.gap", "\"1ms\"")],
+    &[("router.gap", "\"2ms\"")],
+];
+
+/// Flowlets that end by timeout only.
+const TIMEOUTS: &[Baseline] = &[Baseline {
+    name: x06_adversary::TIMEOUT,
+    fixed: &[("router.size_max", "\"none\"")],
+    grid: &[GAPS, STATE],
+}];
+
+pub const SWEEPS: &[Sweep] = &[
+    Sweep { id: "X1", objectives: &[&gauges::ERROR], baselines: MODES, base: x01_tracking::flowlets },
+    Sweep {
+        id: "X2",
+        objectives: &[&gauges::P75, &gauges::P99],
+        baselines: MODES,
+        base: x01_tracking::flowlets,
+    },
+    Sweep { id: "X3", objectives: &[&gauges::OVERLOADED], baselines: MODES, base: x01_tracking::flowlets },
+    Sweep { id: "X5", objectives: &[&gauges::P99], baselines: PLACES, base: x05_storage::nat },
+    Sweep { id: "X6", objectives: &[&gauges::P99], baselines: TIMEOUTS, base: x06_adversary::at_worst },
+];
