@@ -121,7 +121,7 @@ impl Runner {
     /// If the configuration makes no sense, or there is no memory for the units' tables.
     pub fn on_units(assembly: Assembly, name: &str, config: UnitsConfig) -> Result<Runner, UnitsError> {
         let mut runner = Runner::new(assembly, name);
-        runner.on = On::Units(Box::new(Units::new(config, &mut runner.assembly.chain)?));
+        runner.on = On::Units(Box::new(Units::new(config, &runner.assembly.chain)?));
         Ok(runner)
     }
 

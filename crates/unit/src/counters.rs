@@ -5,7 +5,7 @@ use crate::Dropped;
 /// What a unit has counted since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Packets processed.
+    /// Packets processed, as far as it has [heard](crate::Unit::catch_up) of them.
     pub processed: u64,
     /// Handovers for which a copy of the state was here before the first packet (S49).
     pub seamless: u64,

@@ -241,11 +241,13 @@ impl<P> Flow<P> {
         Some(now_ns.saturating_add(self.silence_ns.max(1)))
     }
 
-    /// The packets up to this clock have been processed, too, and there was nothing else to do; false if the state is not here, or
-    /// something is under way.
-    pub fn catch_up(&mut self, clock: u64) -> bool {
-        let state = self.state.as_mut().filter(|state| self.is_calm && state.mark.contiguous <= clock);
-        state.map(|state| state.mark = Watermark::up_to(clock)).is_some()
+    /// The packets up to this clock have been processed, too, and there was nothing else to do: how many; none if the state is not here,
+    /// or something is under way.
+    pub fn catch_up(&mut self, clock: u64) -> Option<u64> {
+        let state = self.state.as_mut().filter(|_| self.is_calm)?;
+        let packets = clock.checked_sub(state.mark.contiguous)?;
+        state.mark = Watermark::up_to(clock);
+        Some(packets)
     }
 
     /// Where a packet waits for a state that is not here, and of whose epoch it is known where it comes from: it has been seen

@@ -175,9 +175,9 @@ impl<P> Slot<P> {
         flow.pass(now_ns, stamp, config)
     }
 
-    /// The state covers packets up to this clock, too; false if it is not here, or not all there is to the flow.
-    pub fn catch_up(&mut self, clock: u64) -> bool {
-        self.flow.as_mut().is_some_and(|flow| flow.catch_up(clock))
+    /// The state covers packets up to this clock, too: how many; none if it is not here, or not all there is to the flow.
+    pub fn catch_up(&mut self, clock: u64) -> Option<u64> {
+        self.flow.as_mut()?.catch_up(clock)
     }
 
     /// Where a packet waits for the flow's state if that has been asked for already: nothing else changes by it.

@@ -102,20 +102,14 @@ impl<E: Engine> Unit<E> {
         Ok(due_ns)
     }
 
-    /// The same for a packet of the same flowlet behind one that [passed](Unit::pass) and of which nothing is ever due: the unit need
-    /// not even look at the flow. It has to [hear](Unit::catch_up) of such packets before anything else happens to the flow.
-    #[inline(always)]
-    pub fn go_on(&mut self, now_ns: u64, flow: FlowId, packet: E::Packet) {
-        self.counters.processed += 1;
-        self.engine.process(now_ns, flow, packet);
-    }
-
-    /// Packets of the flow [went on](Unit::go_on), up to this clock. False, and nothing has changed, if its state is not here.
+    /// Packets up to this clock, of the same flowlet as one that [passed](Unit::pass) and of which nothing is ever due, were given to the
+    /// engine without the unit, which need not even look at the flow: it only has to hear of them all before anything else happens to
+    /// the flow. Then they count. False, and nothing has changed, if its state is not here.
     pub fn catch_up(&mut self, flow: FlowId, clock: u64) -> bool {
-        self.slots
-            .find_mut(flow.slot)
-            .filter(|slot| slot.is_of(flow))
-            .is_some_and(|slot| slot.catch_up(clock))
+        let slot = self.slots.find_mut(flow.slot).filter(|slot| slot.is_of(flow));
+        let caught_up = slot.and_then(|slot| slot.catch_up(clock));
+        self.counters.processed += caught_up.unwrap_or(0);
+        caught_up.is_some()
     }
 
     /// A packet that is not just the next one of its flow. Most of them wait for its state, as others do that came before.

@@ -4,7 +4,7 @@
 use proto::{
     Delta, Epoch, FlowId, FlowRecord, Handover, Message, Stamp, Targets, UnitId, Version, Watermark,
 };
-use unit::{Config, Dropped, OFFER_AFTER_ORDERS, Outbox, SLOTS_MAX, TENURES_MAX, Unit};
+use unit::{Config, Dropped, Engine, OFFER_AFTER_ORDERS, Outbox, SLOTS_MAX, TENURES_MAX, Unit};
 
 use common::{Ledger, bytes};
 
@@ -198,7 +198,7 @@ fn who_hears_later_of_packets_that_went_on_does_the_same() {
     later.first([1]);
     let second = Stamp { flow: FLOW, clock: 2, epoch: 1, handover: Handover::None, targets: None };
     assert_eq!(later.unit.pass(later.now_ns, &second, 2), Ok(u64::MAX), "nothing is ever due");
-    (3..=5).for_each(|clock| later.unit.go_on(later.now_ns, FLOW, clock));
+    (3..=5).for_each(|clock| later.unit.engine_mut().process(later.now_ns, FLOW, clock));
     assert!(!later.unit.catch_up(NEXT, 5), "another flow's state");
     assert!(later.unit.catch_up(FLOW, 5));
     assert_eq!(later.unit.owned(FLOW), Some((1, Watermark::up_to(5))));

@@ -320,7 +320,7 @@ impl ChainWorld {
     /// The same on units, so many at most.
     pub fn on_units(mut self, units_max: u16) -> anyhow::Result<ChainWorld> {
         let config = UnitsConfig { units_max, ..UnitsConfig::default() };
-        self.units = Some(Units::new(config, &mut self.chain)?);
+        self.units = Some(Units::new(config, &self.chain)?);
         Ok(self)
     }
 

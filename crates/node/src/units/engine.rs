@@ -1,43 +1,49 @@
-//! What a unit of this machine runs: the machine's chain, with the unit's own table of flows.
+//! What a unit of this machine runs: the machine's chain, with flows of which some are the unit's own.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use chain::Chain;
 use packet::{Packet, Pool};
-use proto::FlowId;
+use proto::{FlowId, UnitId};
 use unit::{Engine, Unreadable};
 
 use crate::saved::{release, restore, save};
 
-/// What all units of the machine share, as they share its one thread: functions, buffers, what comes out.
+/// What all units of the machine share, as they share its one thread: functions, the table of flows, buffers, what comes out.
 pub(super) struct Machine {
     pub chain: Box<Chain>,
     pub pool: Pool,
     pub out: Vec<Packet>,
-    /// How many units have processed packets since `out` was put in order last.
-    pub flushed: usize,
-}
-
-/// A unit's engine. Packets that the unit lets it process wait until it is their turn: then they cross the chain together.
-pub(super) struct ChainEngine {
-    table: u16,
-    machine: Rc<RefCell<Machine>>,
+    /// Packets that units let be processed, in the order in which they came.
     waiting: Vec<Packet>,
     /// The flows of these, by their slots at the router.
     homes: Vec<u32>,
+    /// By these slots: the unit whose the flow's state is.
+    owners: Vec<UnitId>,
+    /// Packets crossed the chain, and nobody has looked at what came of that.
+    has_news: bool,
 }
 
-impl ChainEngine {
-    /// The engine of the unit that has this table.
-    pub fn new(table: u16, machine: Rc<RefCell<Machine>>) -> ChainEngine {
-        ChainEngine { table, machine, waiting: Vec::new(), homes: Vec::new() }
+impl Machine {
+    /// One with this chain and these buffers, without flows.
+    pub fn new(chain: Box<Chain>, pool: Pool) -> Machine {
+        Machine {
+            chain,
+            pool,
+            out: Vec::new(),
+            waiting: Vec::new(),
+            homes: Vec::new(),
+            owners: Vec::new(),
+            has_news: false,
+        }
     }
 
-    /// Whether nothing waits.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+    /// A packet may be processed: it waits until others may, too, and they cross the chain together.
+    #[inline(always)]
+    pub fn add(&mut self, home: u32, packet: Packet) {
+        self.waiting.push(packet);
+        self.homes.push(home);
     }
 
     /// Takes what waits through the chain.
@@ -45,18 +51,58 @@ impl ChainEngine {
         if self.waiting.is_empty() {
             return;
         }
-        let Machine { chain, pool, out, flushed } = &mut *self.machine.borrow_mut();
-        chain.switch_to(self.table);
-        chain.process_admitted(&mut self.waiting, &self.homes, out, pool);
+        self.chain.process_admitted(&mut self.waiting, &self.homes, &mut self.out, &mut self.pool);
         self.homes.clear();
-        *flushed += 1;
+        self.has_news = true;
     }
 
-    /// Whether a flow that the router has in this slot has a state here.
+    /// Whether packets crossed the chain since this was asked last.
+    pub fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.has_news)
+    }
+
+    /// Whether a flow that the router has in this slot has a state.
     pub fn has(&self, home: u32) -> bool {
-        let chain = &mut self.machine.borrow_mut().chain;
-        chain.switch_to(self.table);
-        chain.flows_of(home).next().is_some()
+        self.chain.flows_of(home).next().is_some()
+    }
+
+    /// Whose the state is, or was last, of the flow that the router has in this slot; none if it never was any unit's.
+    pub fn owner(&self, home: u32) -> Option<UnitId> {
+        self.owners.get(home as usize).copied().filter(|&owner| owner != NOBODY)
+    }
+
+    fn set_owner(&mut self, home: u32, owner: UnitId) {
+        let home = home as usize;
+        if home >= self.owners.len() {
+            self.owners.resize(home + 1, NOBODY); // Not more than the router has slots.
+        }
+        self.owners[home] = owner;
+    }
+}
+
+/// There are fewer units.
+const NOBODY: UnitId = UnitId(u16::MAX);
+
+/// A unit's engine. All units have the machine's one table of flows; a flow in it is one unit's, and to the others it is not there. Its
+/// state goes from unit to unit as bytes, as between machines.
+pub(super) struct ChainEngine {
+    unit: UnitId,
+    machine: Rc<RefCell<Machine>>,
+}
+
+impl ChainEngine {
+    /// The engine of this unit.
+    pub fn new(unit: UnitId, machine: Rc<RefCell<Machine>>) -> ChainEngine {
+        ChainEngine { unit, machine }
+    }
+
+    /// Lets something be done to a flow's records when all packets before are through, if the flow is the unit's own.
+    fn at_own(&self, flow: FlowId, act: impl FnOnce(&mut Machine)) {
+        let machine = &mut *self.machine.borrow_mut();
+        machine.flush();
+        if machine.owner(flow.slot) == Some(self.unit) {
+            act(machine);
+        }
     }
 }
 
@@ -65,31 +111,27 @@ impl Engine for ChainEngine {
 
     #[inline]
     fn process(&mut self, _now_ns: u64, flow: FlowId, packet: Packet) {
-        self.waiting.push(packet);
-        self.homes.push(flow.slot);
+        let machine = &mut *self.machine.borrow_mut();
+        machine.set_owner(flow.slot, self.unit);
+        machine.add(flow.slot, packet);
     }
 
     fn save(&mut self, flow: FlowId, out: &mut Vec<u8>) {
-        self.flush();
-        let chain = &mut self.machine.borrow_mut().chain;
-        chain.switch_to(self.table);
-        save(chain, flow.slot, out);
+        self.at_own(flow, |machine| save(&mut machine.chain, flow.slot, out));
     }
 
     fn restore(&mut self, _now_ns: u64, flow: FlowId, state: &[u8]) -> Result<(), Unreadable> {
-        self.flush();
-        let Machine { chain, pool, .. } = &mut *self.machine.borrow_mut();
-        chain.switch_to(self.table);
-        restore(chain, flow.slot, state, pool)
+        let machine = &mut *self.machine.borrow_mut();
+        machine.flush();
+        restore(&mut machine.chain, flow.slot, state, &mut machine.pool)?;
+        machine.set_owner(flow.slot, self.unit);
+        Ok(())
     }
 
     fn forget(&mut self, _now_ns: u64, flow: FlowId, ended: bool) {
-        self.flush();
-        let Machine { chain, pool, .. } = &mut *self.machine.borrow_mut();
-        chain.switch_to(self.table);
-        if ended {
-            return chain.end_flows_of(flow.slot, pool);
-        }
-        release(chain, flow.slot);
+        self.at_own(flow, |machine| match ended {
+            true => machine.chain.end_flows_of(flow.slot, &mut machine.pool),
+            false => release(&mut machine.chain, flow.slot),
+        });
     }
 }

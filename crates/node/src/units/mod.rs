@@ -3,17 +3,16 @@
 //!
 //! What comes out is what one unit would have made of the same packets, byte for byte and in the same order. For that, a packet
 //! of no known flow is routed and processed alone, behind all before it: what it does to pools and to aliases is felt by
-//! others; and so is any that functions with sets, meters or contents get when it is not of the same unit as the one before.
+//! others.
 //!
 //! ```text
-//! batch -> admit -> route -> unit: may it be processed? -> waits at the unit's engine -> flush: chain, unit by unit -> in order
-//!                         |                                         ^
-//!                         +-- in the midst of a flowlet: surely ----+
+//! batch -> admit -> route -> unit: may it be processed? -> waits -> flush: chain
+//!                         |                                  ^
+//!                         +-- in the midst of a flowlet: surely
 //! ```
 
 mod config;
 mod engine;
-mod order;
 mod report;
 mod unheard;
 
@@ -31,7 +30,6 @@ use usage::{Epoch, Epochs};
 
 pub use config::{FLOWS_MAX, UNITS_MAX, UnitsConfig};
 use engine::{ChainEngine, Machine};
-use order::Sorter;
 pub use report::UnitsReport;
 use unheard::Unheard;
 
@@ -57,17 +55,8 @@ pub struct Units {
     /// Before this time nothing is due: at the router, at a unit, in the chain, or of an epoch.
     due_ns: u64,
     work: Work,
-    /// Whether packets of different units may not wait at the same time.
-    order_felt: bool,
-    /// The unit that the last packet went to.
-    last: Option<UnitId>,
-    /// Units at whose engines packets wait.
-    waiting: Vec<UnitId>,
     /// Packets that were given to engines without their units.
     unheard: Unheard,
-    /// Where in the machine's `out`, and in the chain's alerts and events, what is in order ends.
-    in_order: [usize; 3],
-    sorter: Sorter,
     /// Which flow each packet of a batch probably belongs to.
     guesses: Vec<Guess>,
     orders: Vec<Order>,
@@ -110,20 +99,15 @@ impl Units {
     /// Units that run this chain, which has no flows yet.
     ///
     /// # Errors
-    /// If the configuration makes no sense, the chain may have more than [`FLOWS_MAX`] flows, or there is no memory for the tables of those that run from the beginning.
-    pub fn new(config: UnitsConfig, chain: &mut Chain) -> Result<Units, UnitsError> {
+    /// If the configuration makes no sense, the chain may have more than [`FLOWS_MAX`] flows, or there is no memory for tables.
+    pub fn new(config: UnitsConfig, chain: &Chain) -> Result<Units, UnitsError> {
         if chain.options().flows_max > FLOWS_MAX {
             return Err(UnitsError::Flows(chain.options().flows_max));
         }
         let router = Router::new(config.router(chain.options()))?;
         let nothing = Chain::new(Vec::new(), Options { flows_max: 1, ..*chain.options() })?;
-        let machine = Machine { chain: Box::new(nothing), pool: Pool::new(0), out: Vec::new(), flushed: 0 };
-        let machine = Rc::new(RefCell::new(machine));
-        for _ in 1..config.units_min {
-            chain.add_table()?;
-        }
-        let unit =
-            |number| Unit::new(config.unit(UnitId(number)), ChainEngine::new(number, Rc::clone(&machine)));
+        let machine = Rc::new(RefCell::new(Machine::new(Box::new(nothing), Pool::new(0))));
+        let unit = |id| Unit::new(config.unit(id), ChainEngine::new(id, Rc::clone(&machine)));
         let mut epochs =
             Epochs::new(config.epoch_ns, u64::MAX, config.units_max, config.capacity_bps).keeping(EPOCHS_MAX);
         for number in 0..config.units_min {
@@ -131,9 +115,8 @@ impl Units {
             epochs.set_ready(0, UnitId(number), true);
         }
         Ok(Units {
-            units: (0..config.units_max).map(unit).collect(),
+            units: (0..config.units_max).map(UnitId).map(unit).collect(),
             work: Work::at(config.capacity_bps),
-            order_felt: chain.is_order_felt(),
             config,
             router,
             machine,
@@ -141,11 +124,7 @@ impl Units {
             began_ns: None,
             now_ns: 0,
             due_ns: 0,
-            last: None,
-            waiting: Vec::new(),
             unheard: Unheard::default(),
-            in_order: [0; 3],
-            sorter: Sorter::default(),
             guesses: Vec::new(),
             orders: Vec::new(),
             outbox: Outbox::default(),
@@ -225,13 +204,11 @@ impl Units {
     }
 
     /// The chain and the buffers are the units' for the time of a call; and then their owner's again.
-    fn lend(&mut self, chain: &mut Box<Chain>, out: &mut Vec<Packet>, pool: &mut Pool) {
+    fn lend(&self, chain: &mut Box<Chain>, out: &mut Vec<Packet>, pool: &mut Pool) {
         let machine = &mut *self.machine.borrow_mut();
         swap(&mut machine.chain, chain);
         swap(&mut machine.out, out);
         swap(&mut machine.pool, pool);
-        let effects = machine.chain.effects();
-        self.in_order = [machine.out.len(), effects.alerts.len(), effects.events.len()];
     }
 
     fn since_ns(&self, now_ns: u64) -> u64 {
@@ -321,7 +298,7 @@ impl Units {
                 self.deliver(unit, stamp, packet);
                 self.flush();
                 // The chain may have had no room for it.
-                self.ended(unit.0, stamp.flow.slot);
+                self.ended(unit, stamp.flow.slot);
                 self.carry_out();
             }
             Routed::Spread { .. } | Routed::Refused => {
@@ -345,10 +322,9 @@ impl Units {
     /// Gives a packet in the midst of a flowlet to its unit.
     #[inline(always)]
     fn go_on(&mut self, numbered: Numbered, packet: Packet) {
-        let unit = numbered.unit;
-        self.prepare(unit, &packet);
+        self.count(numbered.unit, &packet);
         if self.unheard.add(&numbered) {
-            return self.units[unit.index()].go_on(self.now_ns, numbered.flow, packet);
+            return self.machine.borrow_mut().add(numbered.flow.slot, packet);
         }
         self.begin_to_go_on(numbered, packet);
     }
@@ -367,7 +343,7 @@ impl Units {
 
     /// Gives a packet to its unit.
     fn deliver(&mut self, unit: UnitId, stamp: Stamp, packet: Packet) {
-        self.prepare(unit, &packet);
+        self.count(unit, &packet);
         self.catch_up(unit, stamp.flow);
         let to = &mut self.units[unit.index()];
         match to.pass(self.now_ns, &stamp, packet) {
@@ -376,17 +352,11 @@ impl Units {
         }
     }
 
-    /// A packet comes to its unit: what waits elsewhere may have to be through, and the unit's engine gets something to do.
+    /// A packet comes to its unit.
     #[inline(always)]
-    fn prepare(&mut self, unit: UnitId, packet: &Packet) {
-        if self.order_felt && self.last.replace(unit) != Some(unit) {
-            self.flush();
-        }
+    fn count(&mut self, unit: UnitId, packet: &Packet) {
         self.epochs.given(unit, self.work.ns(packet.meta().wire_len));
         self.epochs.processed();
-        if self.units[unit.index()].engine().is_empty() {
-            self.waiting.push(unit);
-        }
     }
 
     /// The unit hears of the flow's packets that it has not heard of, if it has the state. To be called before it hears of anything else
@@ -408,27 +378,15 @@ impl Units {
 
     /// What waits crosses the chain, and what comes of that becomes known.
     fn flush(&mut self) {
-        if self.waiting.is_empty() {
-            return;
+        {
+            let machine = &mut *self.machine.borrow_mut();
+            machine.flush();
+            if !machine.take_news() {
+                return;
+            }
+            self.due_ns = self.due_ns.min(machine.chain.due_ns());
         }
-        for unit in self.waiting.drain(..) {
-            self.units[unit.index()].engine_mut().flush();
-            self.due_ns = self.due_ns.min(self.machine.borrow().chain.active_due_ns());
-        }
-        self.put_in_order();
         self.take_changes();
-    }
-
-    /// Packets that several units processed come out in the order in which they came, with what was told of them.
-    fn put_in_order(&mut self) {
-        let Machine { chain, out, flushed, .. } = &mut *self.machine.borrow_mut();
-        let [packets, alerts, events] = self.in_order;
-        if std::mem::take(flushed) > 1 {
-            self.sorter.sort(out, packets);
-            chain.effects_mut().put_in_order(alerts, events);
-        }
-        let effects = chain.effects();
-        self.in_order = [out.len(), effects.alerts.len(), effects.events.len()];
     }
 
     /// Lets the router and the units know what has become of the chain's flows.
@@ -440,7 +398,10 @@ impl Units {
         for change in changes.drain(..) {
             match change {
                 Change::Alias { home, key, hash } => self.set_alias(home, &key, hash),
-                Change::Ended { table, home } => self.ended(table, home),
+                Change::Ended { home, .. } => {
+                    let owner = self.machine.borrow().owner(home);
+                    owner.into_iter().for_each(|owner| self.ended(owner, home));
+                }
                 Change::FirstFragment { .. } => {} // There is one chain, which has learnt it.
             }
         }
@@ -454,11 +415,10 @@ impl Units {
         self.router.take_alias(flow, key, hash, &mut self.orders);
     }
 
-    /// A flow ended in the chain: if it has not begun anew since, there is nothing left of it.
-    fn ended(&mut self, table: u16, home: u32) {
+    /// A flow of this unit ended in the chain: if it has not begun anew since, there is nothing left of it.
+    fn ended(&mut self, unit: UnitId, home: u32) {
         let Some(flow) = self.router.flow_in(home) else { return };
-        let unit = UnitId(table);
-        if !self.units[unit.index()].engine().has(home) {
+        if !self.machine.borrow().has(home) {
             self.catch_up(unit, flow);
             self.units[unit.index()].propose_end(self.now_ns, flow, &mut self.outbox);
             self.collect(unit);
@@ -473,7 +433,7 @@ impl Units {
         self.epochs.pass(now_ns - began_ns, self.router.counters().flowlets());
         {
             let Machine { chain, pool, .. } = &mut *self.machine.borrow_mut();
-            chain.advance_all(now_ns, pool);
+            chain.advance(now_ns, pool);
         }
         self.take_changes();
         if self.router.due_ns() <= now_ns {
@@ -517,9 +477,6 @@ impl Units {
 
     /// A packet that came to a unit whose flow had gone on.
     fn send_on(&mut self, to: UnitId, stamp: Stamp, packet: Packet) {
-        if self.units[to.index()].engine().is_empty() {
-            self.waiting.push(to);
-        }
         self.catch_up(to, stamp.flow);
         self.units[to.index()].packet(self.now_ns, stamp, packet, &mut self.outbox);
         self.collect(to);
@@ -537,20 +494,13 @@ impl Units {
         }
     }
 
-    /// Starts a unit: here, that is to have a table for its flows. If there is no memory for that, the others go on without it.
+    /// Starts a unit: here, that takes no time.
     fn start(&mut self, unit: UnitId) {
-        let has_table = {
-            let chain = &mut self.machine.borrow_mut().chain;
-            while chain.tables() <= unit.0 && chain.add_table().is_ok() {}
-            chain.tables() > unit.0
-        };
-        if has_table {
-            let since_ns = self.since_ns(self.now_ns);
-            self.epochs.set_on(since_ns, unit, true);
-            self.epochs.set_ready(since_ns, unit, true);
-            self.router.started(self.now_ns, unit);
-            self.due_ns = self.due_ns.min(self.router.due_ns());
-        }
+        let since_ns = self.since_ns(self.now_ns);
+        self.epochs.set_on(since_ns, unit, true);
+        self.epochs.set_ready(since_ns, unit, true);
+        self.router.started(self.now_ns, unit);
+        self.due_ns = self.due_ns.min(self.router.due_ns());
     }
 
     fn message(&mut self, from: Option<UnitId>, to: UnitId, message: Message) {
