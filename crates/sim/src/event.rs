@@ -1,6 +1,11 @@
 //! The queue of what is going to happen.
 
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
 use std::ops::RangeInclusive;
+
+/// Bits of a time that are behind its last digit: 256 ns, in which few events happen.
+const REST_BITS: u32 = 8;
 
 /// Bits of a time's digit.
 const DIGIT_BITS: u32 = 6;
@@ -9,31 +14,52 @@ const DIGIT_BITS: u32 = 6;
 const DIGITS: usize = 1 << DIGIT_BITS;
 
 /// Digits of a time.
-const LEVELS: usize = u64::BITS.div_ceil(DIGIT_BITS) as usize;
+const LEVELS: usize = (u64::BITS - REST_BITS).div_ceil(DIGIT_BITS) as usize;
+
+/// So many events at most are put in order by being sorted, if it can be helped.
+const SORTED_MAX: usize = 32;
 
 /// So many events that move together are shown: few enough for the cache, and enough that what they are about comes in time.
 const SHOWN: RangeInclusive<usize> = 4..=256;
 
 /// Events in order of time; those of one moment in the order in which they were added.
 ///
-/// A radix heap: time never goes back, so an event lies in the bucket of the highest digit in which its time differs from
-/// the present, and of what that digit is, and only moves to lower ones. That is a few appends for each event, whatever the
-/// number of events. Events of one moment are always in the same bucket, and buckets keep their order: hence no sequence
-/// numbers.
+/// A radix heap whose next events are sorted. Time never goes back, so an event lies in the bucket of the highest digit in which its time
+/// differs from a time before it, and of what that digit is. The bucket that comes first has the next events, once there are none:
+/// if there are few, or their times have the same digits, they are sorted; else they move to lower buckets. What is added so late that it
+/// comes before other buckets goes into a heap, and is behind the sorted ones of the same moment, as it came later. So an event is appended
+/// once or twice, and sorted with some others, whatever the number of events.
 #[derive(Clone, Debug)]
 pub struct EventQueue<T> {
-    /// By digit, level after level; those of the present moment are on the lowest level.
+    /// By digit, level after level. They keep the order in which events were added.
     buckets: Box<[Vec<(u64, T)>; LEVELS * DIGITS]>,
-    /// Which buckets of each level have events. They are all behind the present's.
+    /// Which buckets of each level have events. They are all behind the next ones.
     filled: [u64; LEVELS],
     /// Which levels have such buckets.
     levels: u16,
-    /// Events of the present moment that have been taken already.
+    /// A time that no event in a bucket is before: its digits are those that theirs are compared with.
+    base_ns: u64,
+    /// The next events, in order.
+    sorted: Vec<(u64, T)>,
+    /// How many of these have been taken already.
     taken: usize,
+    /// What was added since that is not behind this time.
+    late: BinaryHeap<Late<T>>,
+    sorted_until_ns: u64,
+    /// How many events were ever added to these.
+    late_added: u64,
     /// The time of the event that was taken last.
     now_ns: u64,
     /// The time of the next one; `u64::MAX`: there is none.
     next_ns: u64,
+}
+
+/// An event that was added when those around it had been sorted already.
+#[derive(Clone, Copy, Debug)]
+struct Late<T> {
+    at_ns: u64,
+    number: u64,
+    event: T,
 }
 
 impl<T: Copy> EventQueue<T> {
@@ -43,7 +69,12 @@ impl<T: Copy> EventQueue<T> {
             buckets: Box::new(std::array::from_fn(|_| Vec::new())),
             filled: [0; LEVELS],
             levels: 0,
+            base_ns: 0,
+            sorted: Vec::new(),
             taken: 0,
+            late: BinaryHeap::new(),
+            sorted_until_ns: 0,
+            late_added: 0,
             now_ns: 0,
             next_ns: u64::MAX,
         }
@@ -53,8 +84,12 @@ impl<T: Copy> EventQueue<T> {
     #[inline]
     pub fn push(&mut self, at_ns: u64, event: T) {
         let at_ns = at_ns.max(self.now_ns);
+        if at_ns > self.sorted_until_ns && !self.is_out() {
+            self.add(at_ns, event);
+        } else {
+            self.add_late(at_ns, event);
+        }
         self.next_ns = self.next_ns.min(at_ns);
-        self.add(at_ns, event);
     }
 
     /// When the next event is to happen; `u64::MAX`: there is none.
@@ -67,84 +102,84 @@ impl<T: Copy> EventQueue<T> {
     /// time, so that what they are about may be brought to the cache.
     #[inline]
     pub fn pop(&mut self, show: impl FnMut(&[(u64, T)])) -> Option<(u64, T)> {
-        if self.present().len() == self.taken
-            && let Some(alone) = self.advance(show)
-        {
-            self.next_ns = self.first_ns();
-            return Some(alone);
+        let next = match self.sorted.get(self.taken) {
+            Some(&next) if self.late.peek().is_none_or(|late| next.0 <= late.at_ns) => {
+                self.taken += 1;
+                next
+            }
+            _ => self.late.pop().map(|late| (late.at_ns, late.event))?,
+        };
+        self.now_ns = next.0;
+        if self.taken == self.sorted.len() && self.late.is_empty() {
+            self.sort_next(show);
         }
-        let (taken, present) = (self.taken, self.present());
-        let (next, is_last) = (*present.get(taken)?, taken + 1 == present.len());
-        self.taken += 1;
-        if is_last {
-            self.next_ns = self.first_ns();
-        }
+        let late_ns = self.late.peek().map_or(u64::MAX, |late| late.at_ns);
+        self.next_ns = self.sorted.get(self.taken).map_or(late_ns, |&(at_ns, _)| at_ns.min(late_ns));
         Some(next)
     }
 
-    /// The events of the present moment, or of the last one that there was something at.
+    /// Whether there is nothing.
     #[inline]
-    fn present(&mut self) -> &mut Vec<(u64, T)> {
-        &mut self.buckets[self.now_ns as usize % DIGITS]
+    fn is_out(&self) -> bool {
+        self.next_ns == u64::MAX
     }
 
+    /// Adds an event that is one of the next ones.
+    #[inline(never)] // So that what it needs is no burden to others.
+    fn add_late(&mut self, at_ns: u64, event: T) {
+        self.sorted_until_ns = self.sorted_until_ns.max(at_ns);
+        self.late.push(Late { at_ns, number: self.late_added, event });
+        self.late_added += 1;
+    }
+
+    /// Puts an event that is behind the next ones into its bucket.
     #[inline]
     fn add(&mut self, at_ns: u64, event: T) {
-        let differs = at_ns ^ self.now_ns;
+        let differs = (at_ns ^ self.base_ns) >> REST_BITS;
         let level = (u64::BITS - 1 - (differs | 1).leading_zeros()) / DIGIT_BITS;
-        let digit = (at_ns >> (level * DIGIT_BITS)) as usize % DIGITS;
+        let digit = (at_ns >> (REST_BITS + level * DIGIT_BITS)) as usize % DIGITS;
         self.buckets[level as usize * DIGITS + digit].push((at_ns, event));
-        if differs != 0 {
-            self.filled[level as usize] |= 1 << digit;
-            self.levels |= 1 << level;
-        }
+        self.filled[level as usize] |= 1 << digit;
+        self.levels |= 1 << level;
     }
 
-    /// The level and the digit of the bucket that is next.
+    /// Takes the bucket that is next off the list: its level and its place.
     #[inline]
-    fn lowest(&self) -> Option<(usize, usize)> {
-        let level = self.levels.trailing_zeros() as usize;
-        (self.levels != 0).then(|| (level, self.filled[level].trailing_zeros() as usize))
-    }
-
-    /// The time of the first event behind the present.
-    #[inline]
-    fn first_ns(&self) -> u64 {
-        match self.lowest() {
-            None => u64::MAX,
-            Some((0, digit)) => self.now_ns - self.now_ns % DIGITS as u64 + digit as u64,
-            Some((level, digit)) => {
-                let times = self.buckets[level * DIGITS + digit].iter().map(|&(at_ns, _)| at_ns);
-                times.min().unwrap_or(u64::MAX)
-            }
-        }
-    }
-
-    /// The present becomes the time of the next event: all of its bucket move to lower ones; one that is alone there is taken.
-    #[inline]
-    fn advance(&mut self, mut show: impl FnMut(&[(u64, T)])) -> Option<(u64, T)> {
-        self.present().clear();
-        self.taken = 0;
-        let (level, digit) = self.lowest()?;
-        self.filled[level] &= !(1 << digit);
-        if self.filled[level] == 0 {
-            self.levels &= !(1 << level);
-        }
-        self.now_ns = self.next_ns;
-        if level == 0 {
+    fn take_lowest(&mut self) -> Option<(usize, usize)> {
+        if self.levels == 0 {
             return None;
         }
-        let at = level * DIGITS + digit;
-        if self.buckets[at].len() == 1 {
-            return self.buckets[at].pop();
+        let level = self.levels.trailing_zeros() as usize;
+        let digit = self.filled[level].trailing_zeros() as usize;
+        self.filled[level] &= self.filled[level] - 1;
+        if self.filled[level] == 0 {
+            self.levels &= self.levels - 1;
         }
-        let mut moving = std::mem::take(&mut self.buckets[at]);
-        if SHOWN.contains(&moving.len()) {
-            show(&moving);
+        Some((level, level * DIGITS + digit))
+    }
+
+    /// The next events are those of the bucket that is next.
+    fn sort_next(&mut self, mut show: impl FnMut(&[(u64, T)])) {
+        self.sorted.clear();
+        self.taken = 0;
+        while let Some((level, place)) = self.take_lowest() {
+            let bucket = &mut self.buckets[place];
+            if SHOWN.contains(&bucket.len()) {
+                show(bucket);
+            }
+            let rest = !0 >> (u64::BITS - REST_BITS - level as u32 * DIGIT_BITS);
+            let Some(&(at_ns, _)) = bucket.first() else { continue };
+            self.base_ns = at_ns & !rest;
+            if level == 0 || bucket.len() <= SORTED_MAX {
+                std::mem::swap(&mut self.sorted, bucket);
+                self.sorted.sort_by_key(|&(at_ns, _)| at_ns);
+                self.sorted_until_ns = at_ns | rest;
+                return;
+            }
+            let mut moving = std::mem::take(bucket);
+            moving.drain(..).for_each(|(at_ns, event)| self.add(at_ns, event));
+            self.buckets[place] = moving; // It keeps its memory.
         }
-        moving.drain(..).for_each(|(at_ns, event)| self.add(at_ns, event));
-        self.buckets[at] = moving; // It keeps its memory.
-        None
     }
 }
 
@@ -153,6 +188,29 @@ impl<T: Copy> Default for EventQueue<T> {
         EventQueue::new()
     }
 }
+
+/// The first one is the greatest: that is the one which a heap has on top.
+impl<T> Ord for Late<T> {
+    #[inline]
+    fn cmp(&self, other: &Late<T>) -> Ordering {
+        (other.at_ns, other.number).cmp(&(self.at_ns, self.number))
+    }
+}
+
+impl<T> PartialOrd for Late<T> {
+    #[inline]
+    fn partial_cmp(&self, other: &Late<T>) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> PartialEq for Late<T> {
+    fn eq(&self, other: &Late<T>) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl<T> Eq for Late<T> {}
 
 #[cfg(test)]
 mod tests {
@@ -165,9 +223,10 @@ mod tests {
         fn events_come_in_order_of_time_and_then_of_being_added(
             steps in prop::collection::vec(prop_oneof![
                 3 => (0u64..3000).prop_map(Some),
+                3 => (0u64..300_000).prop_map(Some),
                 1 => (0u64..1u64 << 50).prop_map(Some),
                 4 => Just(None),
-            ], 1..300),
+            ], 1..600),
         ) {
             let (mut queue, mut model, mut now, mut number) = (EventQueue::new(), Vec::new(), 0, 0);
             for step in steps {
