@@ -20,7 +20,7 @@ pub(crate) struct Context<'a, E: Engine> {
     pub copy: Handle,
     /// Where packets of all flows wait.
     pub hall: &'a mut Hall<E::Packet>,
-    pub spare: &'a mut Spare<E::Packet>,
+    pub spare: &'a mut Spare,
     pub out: &'a mut Outbox<E::Packet>,
 }
 

@@ -17,7 +17,7 @@ use crate::{
     Config, Dropped, Engine,
     context::Context,
     flow::spread::{Begun, Spread},
-    held::Held,
+    held::{Hall, Held, Waiting},
     slot::Gone,
     tenure::{Start, Tenure},
     timers::NEVER_NS,
@@ -30,7 +30,7 @@ use crate::{
 /// second as well.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
-pub(crate) struct Flow<P> {
+pub(crate) struct Flow {
     /// If there is one, it is that of the first tenure.
     state: Option<State>,
     /// When the last packet was processed, or else the state came.
@@ -47,7 +47,7 @@ pub(crate) struct Flow<P> {
     targets: Targets,
     /// In the order of their epochs. Few flows ever have more than one at a time.
     tenures: VecDeque<Tenure>,
-    held: Held<P>,
+    held: Held,
     /// Epochs in which other units have packets of the flow, too, as far as they are not past.
     spreads: Vec<Spread>,
     /// What helpers began with in the last of those epochs in which this unit was the anchor, in the order of clocks.
@@ -67,20 +67,14 @@ pub(crate) struct Flow<P> {
 }
 
 /// Memory of flows that a unit has nothing to do with any more, for those that it gets: they come and go all the time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[allow(clippy::vec_box, reason = "slots have their flows in boxes, and get these as they are")]
-pub(crate) struct Spare<P>(Vec<Box<Flow<P>>>);
+pub(crate) struct Spare(Vec<Box<Flow>>);
 
 /// Flows of which the memory is kept.
 const SPARE_MAX: usize = 16;
 
-impl<P> Default for Spare<P> {
-    fn default() -> Spare<P> {
-        Spare(Vec::new())
-    }
-}
-
-impl<P> Spare<P> {
+impl Spare {
     /// A flow that nothing is known of but whether it is over, and whether another has its slot.
     pub fn flow(
         &mut self,
@@ -88,7 +82,7 @@ impl<P> Spare<P> {
         over_since_ns: Option<u64>,
         gave_way_ns: Option<u64>,
         config: &Config,
-    ) -> Box<Flow<P>> {
+    ) -> Box<Flow> {
         match self.0.pop() {
             Some(mut flow) => {
                 let tenures = std::mem::take(&mut flow.tenures);
@@ -103,7 +97,7 @@ impl<P> Spare<P> {
     }
 
     /// The unit has nothing to do with this flow any more: it has no tenures.
-    pub fn take_back(&mut self, flow: Box<Flow<P>>) {
+    pub fn take_back(&mut self, flow: Box<Flow>) {
         debug_assert!(flow.is_done(), "the flow is somebody's");
         if self.0.len() < SPARE_MAX {
             self.0.push(flow);
@@ -114,7 +108,7 @@ impl<P> Spare<P> {
 /// Cache lines of a flow that are brought ahead: what most packets need, and what the first one of a flowlet does.
 const LINES: usize = 2;
 
-const _: () = assert!(std::mem::offset_of!(Flow<()>, copied) == 64);
+const _: () = assert!(std::mem::offset_of!(Flow, copied) == 64);
 
 /// The state that is here.
 #[derive(Clone, Copy, Debug, Hash)]
@@ -138,7 +132,7 @@ struct Asked {
 /// No more epochs of a flow are remembered.
 pub(crate) struct Refused;
 
-impl<P> Flow<P> {
+impl Flow {
     /// One that nothing is known of but whether it is over, and whether another has its slot; with memory for its tenures.
     fn new(
         id: FlowId,
@@ -146,7 +140,7 @@ impl<P> Flow<P> {
         gave_way_ns: Option<u64>,
         config: &Config,
         tenures: VecDeque<Tenure>,
-    ) -> Flow<P> {
+    ) -> Flow {
         Flow {
             id,
             tenures,
@@ -250,9 +244,14 @@ impl<P> Flow<P> {
         Some(packets)
     }
 
+    /// The packets that wait, in order.
+    pub fn held<'a, P>(&self, hall: &'a Hall<P>) -> impl Iterator<Item = &'a Waiting<P>> {
+        self.held.all(hall)
+    }
+
     /// Where a packet waits for a state that is not here, and of whose epoch it is known where it comes from: it has been seen
     /// to that it comes. None: more is to be seen to, or no more may wait.
-    pub fn queue_of(&mut self, stamp: &Stamp, config: &Config) -> Option<&mut Held<P>> {
+    pub fn queue_of<P>(&mut self, stamp: &Stamp, config: &Config, hall: &Hall<P>) -> Option<&mut Held> {
         if self.state.is_some() || self.is_over() || self.held.len() >= config.held_per_flow_max {
             return None;
         }
@@ -260,11 +259,11 @@ impl<P> Flow<P> {
             return None;
         }
         let tenure = self.find(stamp.epoch).filter(|tenure| tenure.start != Start::Unknown)?;
-        (tenure.may_have(stamp.clock) && !self.held.has(stamp.clock)).then_some(&mut self.held)
+        (tenure.may_have(stamp.clock) && !self.held.has(stamp.clock, hall)).then_some(&mut self.held)
     }
 
     /// A packet of an epoch that is this unit's alone.
-    pub fn packet<E: Engine<Packet = P>>(&mut self, stamp: Stamp, packet: P, cx: &mut Context<'_, E>) {
+    pub fn packet<E: Engine>(&mut self, stamp: Stamp, packet: E::Packet, cx: &mut Context<'_, E>) {
         if self.is_spread(stamp.epoch) {
             return cx.drop(Dropped::Refused, stamp, packet); // Nobody knows what the others had before it.
         }
@@ -278,7 +277,7 @@ impl<P> Flow<P> {
             self.pump(cx);
         }
         let may_come = self.find(stamp.epoch).is_some_and(|tenure| tenure.may_have(stamp.clock));
-        if !may_come || self.held.has(stamp.clock) {
+        if !may_come || self.held.has(stamp.clock, cx.hall) {
             return cx.drop(Dropped::Old, stamp, packet);
         }
         match self.state.filter(|state| state.epoch == stamp.epoch) {
@@ -292,7 +291,7 @@ impl<P> Flow<P> {
     }
 
     /// The unit is the owner of this epoch, even if there is no packet.
-    pub fn adopt<E: Engine<Packet = P>>(
+    pub fn adopt<E: Engine>(
         &mut self,
         epoch: Epoch,
         start: Start,
@@ -304,7 +303,7 @@ impl<P> Flow<P> {
     }
 
     /// The owner of this epoch is another unit, and no packet of the one before comes any more.
-    pub fn release<E: Engine<Packet = P>>(
+    pub fn release<E: Engine>(
         &mut self,
         epoch: Epoch,
         owner: UnitId,
@@ -318,7 +317,7 @@ impl<P> Flow<P> {
     }
 
     /// The owner of this epoch wants the state.
-    pub fn pull<E: Engine<Packet = P>>(
+    pub fn pull<E: Engine>(
         &mut self,
         epoch: Epoch,
         owner: UnitId,
@@ -338,7 +337,7 @@ impl<P> Flow<P> {
 
     /// The state that an epoch begins with has come. Even if nothing has been heard of that epoch yet: the sender has it from
     /// the router.
-    pub fn state<E: Engine<Packet = P>>(
+    pub fn state<E: Engine>(
         &mut self,
         epoch: Epoch,
         record: &FlowRecord,
@@ -362,12 +361,7 @@ impl<P> Flow<P> {
     }
 
     /// The owner of this epoch has the state. What waits for an earlier one goes there.
-    pub fn leave<E: Engine<Packet = P>>(
-        &mut self,
-        epoch: Epoch,
-        owner: UnitId,
-        cx: &mut Context<'_, E>,
-    ) -> Gone {
+    pub fn leave<E: Engine>(&mut self, epoch: Epoch, owner: UnitId, cx: &mut Context<'_, E>) -> Gone {
         let said = self
             .tenures
             .iter()
@@ -389,7 +383,7 @@ impl<P> Flow<P> {
 
     /// The flow is over, and ends where its state is: here, if this unit is the last owner and has it. If the state is to come,
     /// it ends then; if another unit is to have it, it ends there.
-    pub fn end<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
+    pub fn end<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         if self.proposed_ns.take().is_some() {
             cx.counters.expiries_accepted += 1;
         }
@@ -402,13 +396,13 @@ impl<P> Flow<P> {
     }
 
     /// Another flow has the slot.
-    pub fn give_way<E: Engine<Packet = P>>(&mut self, cx: &Context<'_, E>) {
+    pub fn give_way<E: Engine>(&mut self, cx: &Context<'_, E>) {
         self.gave_way_ns.get_or_insert(cx.now_ns);
     }
 
     /// Sees how things are after something has happened. When something is to be done without a message or a packet.
     #[inline]
-    pub fn settle<E: Engine<Packet = P>>(&mut self, cx: &Context<'_, E>) -> u64 {
+    pub fn settle<E: Engine>(&mut self, cx: &Context<'_, E>) -> u64 {
         // What makes another epoch known, or takes the state away, has said that it is not calm any more.
         if !self.is_calm || self.held.len() > 0 {
             let is_alone =
@@ -424,7 +418,7 @@ impl<P> Flow<P> {
         self.due_ns(cx).min(self.begun_until_ns(cx).unwrap_or(NEVER_NS))
     }
 
-    fn due_ns<E: Engine<Packet = P>>(&self, cx: &Context<'_, E>) -> u64 {
+    fn due_ns<E: Engine>(&self, cx: &Context<'_, E>) -> u64 {
         if self.is_calm {
             let times = [self.copy_ns(cx), self.expiry_ns(cx)];
             return times.into_iter().flatten().min().unwrap_or(NEVER_NS);
@@ -433,7 +427,8 @@ impl<P> Flow<P> {
             let times = [self.ask_again_ns(cx), self.end_given_up_ns(cx), self.spread_due_ns(cx)];
             return times.into_iter().flatten().min().unwrap_or(NEVER_NS);
         };
-        let gap_ns = self.held.oldest_of(state.epoch).map(|ns| ns.saturating_add(cx.config.order_ns));
+        let gap_ns =
+            self.held.oldest_of(state.epoch, cx.hall).map(|ns| ns.saturating_add(cx.config.order_ns));
         let times = match tenure.next {
             Some(next) if state.mark.covers(next.last) => [self.offer_ns(cx), None, None],
             _ if self.is_spread(state.epoch) => [None; 3],
@@ -445,7 +440,7 @@ impl<P> Flow<P> {
     }
 
     /// Does what is due.
-    pub fn advance<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
+    pub fn advance<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         self.pump(cx);
         let is_due = |ns: Option<u64>| ns.is_some_and(|ns| ns <= cx.now_ns);
         if is_due(self.begun_until_ns(cx)) {
@@ -468,9 +463,9 @@ impl<P> Flow<P> {
     }
 }
 
-impl<P: Hash> Hash for Flow<P> {
+impl Hash for Flow {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.id, &self.tenures, self.state, &self.held, &self.spreads, &self.begun).hash(state);
+        (self.id, &self.tenures, self.state, self.held.len(), &self.spreads, &self.begun).hash(state);
         (self.targets.is_all(), self.targets.units()).hash(state);
         (self.seen_ns, self.copied, self.proposed_ns, self.asked, self.over_since_ns).hash(state);
         (self.gave_way_ns, self.ended, self.given_up).hash(state);

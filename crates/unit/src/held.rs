@@ -1,27 +1,26 @@
 //! Packets that wait.
 
-use std::{
-    collections::VecDeque,
-    hash::{Hash, Hasher},
-};
+use std::hash::{Hash, Hasher};
 
 use proto::{Epoch, History, Stamp};
 
-/// Packets of one flow that wait, in the order of their clocks; hence of their epochs, too.
-#[derive(Clone, Debug)]
-pub(crate) struct Held<P>(VecDeque<Place<P>>);
-
-/// Where all packets of a unit wait.
-#[derive(Clone, Debug)]
-pub(crate) struct Hall<P> {
-    /// How many there are.
-    packets: usize,
-    /// Memory of flows of which nothing waits any more, for those that are next: flows wait now and then, and not for long.
-    spare: Vec<VecDeque<Place<P>>>,
+/// Packets of one flow that wait, in the order of their clocks; hence of their epochs, too. A list of places in the unit's hall.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    first: u32,
+    last: u32,
+    len: u32,
 }
 
-/// Flows of which the memory is kept: few wait at a time.
-const SPARE_MAX: usize = 8;
+/// Where all packets of a unit wait. Places that are free are taken again, the last one first: it may still be in the cache.
+#[derive(Clone, Debug)]
+pub(crate) struct Hall<P> {
+    places: Vec<Place<P>>,
+    /// The first place that is free; the others are behind it.
+    free: u32,
+    /// How many packets there are.
+    packets: usize,
+}
 
 /// A packet that waits.
 #[derive(Clone, Debug)]
@@ -36,15 +35,22 @@ pub(crate) struct Waiting<P> {
 /// Where a packet waits.
 #[derive(Clone, Debug)]
 struct Place<P> {
-    waiting: Waiting<P>,
+    /// None: the place is free.
+    waiting: Option<Waiting<P>>,
     /// Since when that waits which has waited longest, of this one and those of its epoch behind it. What is added has waited
     /// least: it changes nothing for those before it, and they go first.
     oldest_ns: u64,
+    /// Places of the same flow.
+    before: u32,
+    behind: u32,
 }
+
+/// No place. There are fewer: each takes over a hundred bytes.
+const NONE: u32 = u32::MAX;
 
 impl<P> Default for Hall<P> {
     fn default() -> Hall<P> {
-        Hall { packets: 0, spare: Vec::new() }
+        Hall { places: Vec::new(), free: NONE, packets: 0 }
     }
 }
 
@@ -55,137 +61,200 @@ impl<P> Hall<P> {
         self.packets
     }
 
-    fn take_back(&mut self, mut memory: VecDeque<Place<P>>) {
-        if self.spare.len() < SPARE_MAX {
-            memory.clear(); // It begins where it did, which may still be in the cache.
-            self.spare.push(memory);
+    #[inline]
+    fn place(&self, at: u32) -> Option<&Place<P>> {
+        self.places.get(at as usize)
+    }
+
+    #[inline]
+    fn waiting(&self, at: u32) -> Option<&Waiting<P>> {
+        self.place(at)?.waiting.as_ref()
+    }
+
+    #[inline]
+    fn put(&mut self, place: Place<P>) -> u32 {
+        self.packets += 1;
+        match self.places.get_mut(self.free as usize) {
+            Some(free) => {
+                let at = std::mem::replace(&mut self.free, free.behind);
+                *free = place;
+                at
+            }
+            None => {
+                self.places.push(place);
+                (self.places.len() - 1) as u32
+            }
         }
     }
-}
 
-impl<P> Default for Held<P> {
-    fn default() -> Held<P> {
-        Held(VecDeque::new())
+    /// Takes the packet out of a place, which is free from now on; and says which places were before and behind it.
+    #[inline]
+    fn take(&mut self, at: u32) -> Option<(Waiting<P>, u32, u32)> {
+        let place = self.places.get_mut(at as usize)?;
+        let waiting = place.waiting.take()?;
+        let behind = std::mem::replace(&mut place.behind, self.free);
+        self.free = at;
+        self.packets -= 1;
+        Some((waiting, place.before, behind))
     }
 }
 
-impl<P> Held<P> {
+impl Default for Held {
+    fn default() -> Held {
+        Held { first: NONE, last: NONE, len: 0 }
+    }
+}
+
+impl Held {
     #[inline]
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.len as usize
     }
 
     /// Whether the packet with this clock is among them.
-    pub fn has(&self, clock: u64) -> bool {
-        self.0.get(self.place_of(clock)).is_some_and(|place| place.waiting.stamp.clock == clock)
+    #[inline]
+    pub fn has<P>(&self, clock: u64, hall: &Hall<P>) -> bool {
+        hall.waiting(self.last_up_to(clock, hall)).is_some_and(|waiting| waiting.stamp.clock == clock)
     }
 
     /// The caller has seen to it that none with this clock is there.
-    pub fn add(&mut self, waiting: Waiting<P>, hall: &mut Hall<P>) {
-        hall.packets += 1;
-        if self.0.capacity() == 0
-            && let Some(memory) = hall.spare.pop()
-        {
-            self.0 = memory;
-        }
-        let at = self.place_of(waiting.stamp.clock);
-        if at == self.0.len() {
-            let oldest_ns = waiting.since_ns;
-            return self.0.push_back(Place { waiting, oldest_ns });
-        }
-        let next = self.0.get(at).filter(|next| next.waiting.stamp.epoch == waiting.stamp.epoch);
+    pub fn add<P>(&mut self, waiting: Waiting<P>, hall: &mut Hall<P>) {
+        let before = self.last_up_to(waiting.stamp.clock, hall);
+        let behind = hall.place(before).map_or(self.first, |place| place.behind);
+        let next = hall.place(behind).filter(|_| self.epoch_at(behind, hall) == Some(waiting.stamp.epoch));
         let oldest_ns = next.map_or(waiting.since_ns, |next| next.oldest_ns.min(waiting.since_ns));
-        self.0.insert(at, Place { waiting, oldest_ns });
+        let at = hall.put(Place { waiting: Some(waiting), oldest_ns, before, behind });
+        self.len += 1;
+        *self.behind(before, hall) = at;
+        *self.before(behind, hall) = at;
     }
 
     /// The lowest clock of an epoch, if none of an earlier epoch is held.
-    pub fn first_of(&self, epoch: Epoch) -> Option<u64> {
-        let first = &self.0.front()?.waiting.stamp;
+    #[inline]
+    pub fn first_of<P>(&self, epoch: Epoch, hall: &Hall<P>) -> Option<u64> {
+        let first = &hall.waiting(self.first)?.stamp;
         (first.epoch == epoch).then_some(first.clock)
     }
 
     /// The first one of an epoch in which other units have packets, too, if none of an earlier epoch is held.
-    pub fn first_history(&self, epoch: Epoch) -> Option<(Stamp, &History)> {
-        let first = &self.0.front()?.waiting;
+    pub fn first_history<'a, P>(&self, epoch: Epoch, hall: &'a Hall<P>) -> Option<(Stamp, &'a History)> {
+        let first = hall.waiting(self.first)?;
         let history = first.history.as_deref()?;
         (first.stamp.epoch == epoch).then_some((first.stamp, history))
     }
 
     /// Since when that of an epoch waits which has waited longest, if none of an earlier epoch is held.
-    pub fn oldest_of(&self, epoch: Epoch) -> Option<u64> {
-        let first = self.0.front().filter(|first| first.waiting.stamp.epoch == epoch)?;
+    pub fn oldest_of<P>(&self, epoch: Epoch, hall: &Hall<P>) -> Option<u64> {
+        let first = hall.place(self.first).filter(|_| self.epoch_at(self.first, hall) == Some(epoch))?;
         Some(first.oldest_ns)
     }
 
     /// Takes out the first one if its clock is at most this.
-    pub fn take_up_to(&mut self, clock: u64, hall: &mut Hall<P>) -> Option<Waiting<P>> {
+    #[inline]
+    pub fn take_up_to<P>(&mut self, clock: u64, hall: &mut Hall<P>) -> Option<Waiting<P>> {
         self.take_if(hall, |first| first.stamp.clock <= clock)
     }
 
     /// Takes out the first one if it is of this epoch, and nothing is known of packets that other units have.
-    pub fn take_plain(&mut self, epoch: Epoch, hall: &mut Hall<P>) -> Option<Waiting<P>> {
+    pub fn take_plain<P>(&mut self, epoch: Epoch, hall: &mut Hall<P>) -> Option<Waiting<P>> {
         self.take_if(hall, |first| first.stamp.epoch == epoch && first.history.is_none())
     }
 
     /// Takes out the first one if it is of an epoch before this.
-    pub fn take_before(&mut self, epoch: Epoch, hall: &mut Hall<P>) -> Option<Waiting<P>> {
+    pub fn take_before<P>(&mut self, epoch: Epoch, hall: &mut Hall<P>) -> Option<Waiting<P>> {
         self.take_if(hall, |first| first.stamp.epoch < epoch)
     }
 
     /// Whether any is of this epoch, whatever else is held.
-    pub fn has_of(&self, epoch: Epoch) -> bool {
-        let at = self.0.partition_point(|place| place.waiting.stamp.epoch < epoch);
-        self.0.get(at).is_some_and(|place| place.waiting.stamp.epoch == epoch)
+    pub fn has_of<P>(&self, epoch: Epoch, hall: &Hall<P>) -> bool {
+        self.find_of(epoch, hall).is_some()
     }
 
     /// Takes out the first one of an epoch, whatever else is held.
-    pub fn take_of(&mut self, epoch: Epoch, hall: &mut Hall<P>) -> Option<Waiting<P>> {
-        let at = self.0.partition_point(|place| place.waiting.stamp.epoch < epoch);
-        let is_wanted = self.0.get(at).is_some_and(|place| place.waiting.stamp.epoch == epoch);
-        let taken = if is_wanted { self.0.remove(at) } else { None };
-        self.taken(taken?, hall)
+    pub fn take_of<P>(&mut self, epoch: Epoch, hall: &mut Hall<P>) -> Option<Waiting<P>> {
+        self.take_at(self.find_of(epoch, hall)?, hall)
     }
 
     /// Takes out the first one.
-    pub fn take(&mut self, hall: &mut Hall<P>) -> Option<Waiting<P>> {
-        self.take_if(hall, |_| true)
+    pub fn take<P>(&mut self, hall: &mut Hall<P>) -> Option<Waiting<P>> {
+        self.take_at(self.first, hall)
     }
 
-    /// Where the packet with this clock is, or would be: behind all others, nearly always.
-    fn place_of(&self, clock: u64) -> usize {
-        match self.0.back() {
-            Some(last) if last.waiting.stamp.clock >= clock => {
-                self.0.partition_point(|place| place.waiting.stamp.clock < clock)
-            }
-            _ => self.0.len(),
+    /// All of them, in order.
+    pub fn all<'a, P>(&self, hall: &'a Hall<P>) -> impl Iterator<Item = &'a Waiting<P>> {
+        self.places(hall).filter_map(|at| hall.waiting(at))
+    }
+
+    /// Their places, in order.
+    fn places<P>(&self, hall: &Hall<P>) -> impl Iterator<Item = u32> {
+        let is_any = |&at: &u32| at != NONE;
+        std::iter::successors(Some(self.first).filter(is_any), move |&at| {
+            hall.place(at).map(|place| place.behind).filter(is_any)
+        })
+    }
+
+    /// The place of the last packet with this clock, or an earlier one: that of the last one of all, nearly always.
+    #[inline]
+    fn last_up_to<P>(&self, clock: u64, hall: &Hall<P>) -> u32 {
+        match hall.waiting(self.last) {
+            Some(last) if last.stamp.clock > clock => self.search(clock, last.stamp.clock, hall),
+            _ => self.last,
         }
     }
 
+    /// The same if it is not the last one of all, whose clock is `last`: from that end of the list which is nearer.
+    #[cold]
+    fn search<P>(&self, clock: u64, last: u64, hall: &Hall<P>) -> u32 {
+        let clock_at = |at: u32| hall.waiting(at).map(|waiting| waiting.stamp.clock);
+        let is_up_to = |&at: &u32| clock_at(at).is_some_and(|at| at <= clock);
+        let first = clock_at(self.first).unwrap_or(0);
+        if clock < first || clock - first < last - clock {
+            return self.places(hall).take_while(is_up_to).last().unwrap_or(NONE);
+        }
+        let before = |&at: &u32| hall.place(at).map(|place| place.before);
+        std::iter::successors(Some(self.last), before).find(is_up_to).unwrap_or(NONE)
+    }
+
+    /// The place of the first one of an epoch.
+    fn find_of<P>(&self, epoch: Epoch, hall: &Hall<P>) -> Option<u32> {
+        let at = self.places(hall).find(|&at| self.epoch_at(at, hall) >= Some(epoch))?;
+        (self.epoch_at(at, hall) == Some(epoch)).then_some(at)
+    }
+
     #[inline]
-    fn take_if(
+    fn epoch_at<P>(&self, at: u32, hall: &Hall<P>) -> Option<Epoch> {
+        hall.waiting(at).map(|waiting| waiting.stamp.epoch)
+    }
+
+    #[inline]
+    fn take_if<P>(
         &mut self,
         hall: &mut Hall<P>,
         is_wanted: impl FnOnce(&Waiting<P>) -> bool,
     ) -> Option<Waiting<P>> {
-        let first = self.0.pop_front_if(|first| is_wanted(&first.waiting))?;
-        self.taken(first, hall)
+        hall.waiting(self.first).filter(|first| is_wanted(first))?;
+        self.take_at(self.first, hall)
     }
 
-    /// Keeps no memory when nothing waits.
     #[inline]
-    fn taken(&mut self, place: Place<P>, hall: &mut Hall<P>) -> Option<Waiting<P>> {
-        hall.packets -= 1;
-        if self.0.is_empty() {
-            hall.take_back(std::mem::take(&mut self.0));
-        }
-        Some(place.waiting)
+    fn take_at<P>(&mut self, at: u32, hall: &mut Hall<P>) -> Option<Waiting<P>> {
+        let (waiting, before, behind) = hall.take(at)?;
+        self.len -= 1;
+        *self.behind(before, hall) = behind;
+        *self.before(behind, hall) = before;
+        Some(waiting)
     }
-}
 
-impl<P: Hash> Hash for Held<P> {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.len().hash(state);
-        self.0.iter().for_each(|place| place.waiting.hash(state));
+    /// What is said to be behind this place; of none, which the first one is.
+    #[inline]
+    fn behind<'a, P>(&'a mut self, at: u32, hall: &'a mut Hall<P>) -> &'a mut u32 {
+        hall.places.get_mut(at as usize).map_or(&mut self.first, |place| &mut place.behind)
+    }
+
+    /// What is said to be before this place; of none, which the last one is.
+    #[inline]
+    fn before<'a, P>(&'a mut self, at: u32, hall: &'a mut Hall<P>) -> &'a mut u32 {
+        hall.places.get_mut(at as usize).map_or(&mut self.last, |place| &mut place.before)
     }
 }
 
@@ -228,7 +297,7 @@ mod tests {
                 match step {
                     Some(clock) => {
                         let is_there = model.iter().any(|&(of, _)| of == clock);
-                        prop_assert_eq!(held.has(clock), is_there);
+                        prop_assert_eq!(held.has(clock, &hall), is_there);
                         if !is_there {
                             held.add(waiting(clock, now_ns), &mut hall);
                             model.push((clock, now_ns));
@@ -244,8 +313,8 @@ mod tests {
                 let Some(&(first, _)) = model.first() else { continue };
                 let of = epoch(first);
                 let oldest = model.iter().filter(|&&(clock, _)| epoch(clock) == of).map(|&(_, ns)| ns).min();
-                prop_assert_eq!((held.first_of(of), held.oldest_of(of)), (Some(first), oldest));
-                prop_assert_eq!((held.first_of(of + 1), held.oldest_of(of + 1)), (None, None));
+                prop_assert_eq!((held.first_of(of, &hall), held.oldest_of(of, &hall)), (Some(first), oldest));
+                prop_assert_eq!((held.first_of(of + 1, &hall), held.oldest_of(of + 1, &hall)), (None, None));
             }
         }
     }

@@ -8,22 +8,16 @@ use crate::slot::Slot;
 
 /// Flows whose slots other flows have: those of which something is still under way, and those that ended here or went away,
 /// so that their states are not taken once more. Of the latter only so many are remembered; the oldest are forgotten.
-#[derive(Clone, Debug, Hash)]
-pub(crate) struct Past<P> {
-    slots: BTreeMap<FlowId, Slot<P>>,
+#[derive(Clone, Debug, Hash, Default)]
+pub(crate) struct Past {
+    slots: BTreeMap<FlowId, Slot>,
     /// In the order in which they came.
     order: VecDeque<FlowId>,
 }
 
-impl<P> Default for Past<P> {
-    fn default() -> Past<P> {
-        Past { slots: BTreeMap::new(), order: VecDeque::new() }
-    }
-}
-
-impl<P> Past<P> {
+impl Past {
     /// What is known of a flow; if nothing is, that it is over.
-    pub fn flow(&mut self, id: FlowId) -> &mut Slot<P> {
+    pub fn flow(&mut self, id: FlowId) -> &mut Slot {
         self.slots.entry(id).or_insert_with(|| {
             self.order.push_back(id);
             Slot::over(id.generation)
@@ -31,12 +25,12 @@ impl<P> Past<P> {
     }
 
     /// All that are remembered.
-    pub fn all(&self) -> impl Iterator<Item = &Slot<P>> {
+    pub fn all(&self) -> impl Iterator<Item = &Slot> {
         self.slots.values()
     }
 
     /// Adds a flow that lost its slot. How many others had to be forgotten.
-    pub fn add(&mut self, id: FlowId, slot: Slot<P>, max: usize) -> u64 {
+    pub fn add(&mut self, id: FlowId, slot: Slot, max: usize) -> u64 {
         if self.slots.insert(id, slot).is_none() {
             self.order.push_back(id);
         }

@@ -9,7 +9,7 @@ use crate::{
     Config, Dropped, Engine,
     context::Context,
     flow::{Flow, Refused},
-    held::Held,
+    held::{Hall, Held, Waiting},
     replicas::{Handle, Kept},
     tenure::Start,
     timers::NEVER_NS,
@@ -18,7 +18,7 @@ use crate::{
 /// What a unit knows of the flow that has a slot, whether or not it has anything to do with it now: a cache line.
 #[derive(Clone, Debug, Hash)]
 #[repr(align(64))]
-pub(crate) struct Slot<P> {
+pub(crate) struct Slot {
     generation: u32,
     /// The flow of this generation is over: its state ends where it is, or comes.
     is_over: bool,
@@ -31,7 +31,7 @@ pub(crate) struct Slot<P> {
     /// The tombstone: where the flow went when it last went away from here. It stays as long as the flow, so that nothing
     /// that comes late can begin it anew (DESIGN 3.3).
     gone: Option<Gone>,
-    flow: Option<Box<Flow<P>>>,
+    flow: Option<Box<Flow>>,
     /// When the unit's timers have an entry for it.
     pub armed_ns: u64,
     /// Where a copy of the flow's state is.
@@ -58,10 +58,10 @@ impl Gone {
     }
 }
 
-const _: () = assert!(size_of::<Slot<()>>() == 64);
+const _: () = assert!(size_of::<Slot>() == 64);
 
-impl<P> Default for Slot<P> {
-    fn default() -> Slot<P> {
+impl Default for Slot {
+    fn default() -> Slot {
         Slot {
             generation: 0,
             is_over: false,
@@ -76,7 +76,7 @@ impl<P> Default for Slot<P> {
     }
 }
 
-impl<P> Slot<P> {
+impl Slot {
     /// The flow that the unit has anything to do with is on its way to the cache.
     #[inline]
     pub fn prefetch(&self) {
@@ -86,12 +86,12 @@ impl<P> Slot<P> {
     }
 
     /// One whose flow begins.
-    pub fn new(generation: u32) -> Slot<P> {
+    pub fn new(generation: u32) -> Slot {
         Slot { generation, ..Slot::default() }
     }
 
     /// One whose flow is over, as another has the slot, and of which nothing else is known.
-    pub fn over(generation: u32) -> Slot<P> {
+    pub fn over(generation: u32) -> Slot {
         Slot { generation, is_over: true, has_given_way: true, ..Slot::default() }
     }
 
@@ -127,7 +127,7 @@ impl<P> Slot<P> {
 
     /// The flow is over. It ends here if its state is here and nobody else is to get it; else it goes on, or comes and then ends.
     /// Copies are worth nothing any more.
-    pub fn end<E: Engine<Packet = P>>(&mut self, slot: u32, cx: &mut Context<'_, E>) {
+    pub fn end<E: Engine>(&mut self, slot: u32, cx: &mut Context<'_, E>) {
         if !self.is_over {
             cx.replicas.remove(slot, &mut cx.copy);
         }
@@ -140,7 +140,7 @@ impl<P> Slot<P> {
     /// Another flow has the slot: so this one is over, but not here. The message that tells of the other may have overtaken the router's
     /// word of the end, and what came before that: the state may be another unit's by now, and end there. Copies are worth nothing any
     /// more.
-    pub fn give_way<E: Engine<Packet = P>>(&mut self, slot: u32, cx: &mut Context<'_, E>) {
+    pub fn give_way<E: Engine>(&mut self, slot: u32, cx: &mut Context<'_, E>) {
         cx.replicas.remove(slot, &mut cx.copy);
         self.has_given_way = true;
         if let Some(flow) = &mut self.flow {
@@ -149,7 +149,7 @@ impl<P> Slot<P> {
     }
 
     /// A unit that was to have the state says that there is none: nothing comes that is waited for.
-    fn end_without_state<E: Engine<Packet = P>>(&mut self, slot: u32, cx: &mut Context<'_, E>) {
+    fn end_without_state<E: Engine>(&mut self, slot: u32, cx: &mut Context<'_, E>) {
         self.end(slot, cx);
         if self.flow.as_ref().is_some_and(|flow| flow.waits_for_state()) {
             self.flow = None;
@@ -161,7 +161,7 @@ impl<P> Slot<P> {
         epoch <= self.done || self.flow.as_ref().is_some_and(|flow| flow.is_past(epoch))
     }
 
-    fn flow<E: Engine<Packet = P>>(&mut self, id: FlowId, cx: &mut Context<'_, E>) -> &mut Flow<P> {
+    fn flow<E: Engine>(&mut self, id: FlowId, cx: &mut Context<'_, E>) -> &mut Flow {
         let [over_since_ns, gave_way_ns] =
             [self.is_over, self.has_given_way].map(|is_so| is_so.then_some(cx.now_ns));
         self.flow.get_or_insert_with(|| cx.spare.flow(id, over_since_ns, gave_way_ns, cx.config))
@@ -181,11 +181,16 @@ impl<P> Slot<P> {
     }
 
     /// Where a packet waits for the flow's state if that has been asked for already: nothing else changes by it.
-    pub fn queue_of(&mut self, stamp: &Stamp, config: &Config) -> Option<&mut Held<P>> {
-        self.flow.as_mut().filter(|_| stamp.epoch > self.done)?.queue_of(stamp, config)
+    pub fn queue_of<P>(&mut self, stamp: &Stamp, config: &Config, hall: &Hall<P>) -> Option<&mut Held> {
+        self.flow.as_mut().filter(|_| stamp.epoch > self.done)?.queue_of(stamp, config, hall)
     }
 
-    pub fn packet<E: Engine<Packet = P>>(&mut self, stamp: Stamp, packet: P, cx: &mut Context<'_, E>) {
+    /// The packets of the flow that wait, in order.
+    pub fn held<'a, P>(&self, hall: &'a Hall<P>) -> impl Iterator<Item = &'a Waiting<P>> {
+        self.flow.iter().flat_map(|flow| flow.held(hall))
+    }
+
+    pub fn packet<E: Engine>(&mut self, stamp: Stamp, packet: E::Packet, cx: &mut Context<'_, E>) {
         if self.is_over {
             return cx.drop(Dropped::Ended, stamp, packet);
         }
@@ -200,11 +205,11 @@ impl<P> Slot<P> {
     }
 
     /// A packet of an epoch in which other units have packets, too. One that comes late is no other unit's: it was replayed.
-    pub fn spread_packet<E: Engine<Packet = P>>(
+    pub fn spread_packet<E: Engine>(
         &mut self,
         stamp: Stamp,
         history: Box<History>,
-        packet: P,
+        packet: E::Packet,
         cx: &mut Context<'_, E>,
     ) {
         if self.is_over {
@@ -218,13 +223,7 @@ impl<P> Slot<P> {
     }
 
     /// Nothing of an epoch in which this unit was a helper is sent any more. What was sent may have been overtaken, all of it.
-    fn part<E: Engine<Packet = P>>(
-        &mut self,
-        id: FlowId,
-        epoch: Epoch,
-        last: Option<u64>,
-        cx: &mut Context<'_, E>,
-    ) {
+    fn part<E: Engine>(&mut self, id: FlowId, epoch: Epoch, last: Option<u64>, cx: &mut Context<'_, E>) {
         let last = last.filter(|_| !self.is_over && !self.has_left(epoch));
         let is_helper = match &mut self.flow {
             Some(flow) => flow.part(epoch, last, cx),
@@ -244,7 +243,7 @@ impl<P> Slot<P> {
     }
 
     /// A helper wants a state that covers this clock.
-    fn ask_for<E: Engine<Packet = P>>(
+    fn ask_for<E: Engine>(
         &mut self,
         id: FlowId,
         (epoch, last): (Epoch, Option<u64>),
@@ -261,7 +260,7 @@ impl<P> Slot<P> {
     }
 
     /// A message about this flow, from the router or from a unit.
-    pub fn receive<E: Engine<Packet = P>>(
+    pub fn receive<E: Engine>(
         &mut self,
         id: FlowId,
         from: Option<UnitId>,
@@ -406,7 +405,7 @@ impl<P> Slot<P> {
 
     /// Whether a copy that has come is one to use or to keep: never in place of the owner's state, and never of what this unit has
     /// given away, or of a flow whose slot another has.
-    fn wants<E: Engine<Packet = P>>(&self, version: Version, cx: &mut Context<'_, E>) -> bool {
+    fn wants<E: Engine>(&self, version: Version, cx: &mut Context<'_, E>) -> bool {
         cx.counters.replicas_received += 1;
         !self.has_given_way
             && self.gone.is_none_or(|gone| version.clock >= gone.last)
@@ -414,7 +413,7 @@ impl<P> Slot<P> {
     }
 
     /// A copy: it is used or kept.
-    fn replica<E: Engine<Packet = P>>(
+    fn replica<E: Engine>(
         &mut self,
         id: FlowId,
         version: Version,
@@ -434,7 +433,7 @@ impl<P> Slot<P> {
     }
 
     /// What has changed since a copy: if that very one is here, that makes a copy. If it is not, who sent this is to send the whole.
-    fn changes<E: Engine<Packet = P>>(
+    fn changes<E: Engine>(
         &mut self,
         id: FlowId,
         version: Version,
@@ -463,7 +462,7 @@ impl<P> Slot<P> {
     }
 
     /// Proposes the flow's end, if it is owned here.
-    pub fn propose_end<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
+    pub fn propose_end<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         if let Some(flow) = &mut self.flow
             && flow.owned().is_some()
         {
@@ -472,7 +471,7 @@ impl<P> Slot<P> {
     }
 
     /// Does what is due.
-    pub fn advance<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
+    pub fn advance<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         if let Some(flow) = &mut self.flow {
             flow.advance(cx);
             self.is_over |= flow.is_over(); // It may have given up waiting.
@@ -480,7 +479,7 @@ impl<P> Slot<P> {
     }
 
     /// Lets go of a flow that nothing is to be done for; when something is to be done for one that stays.
-    pub fn settle<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) -> u64 {
+    pub fn settle<E: Engine>(&mut self, cx: &mut Context<'_, E>) -> u64 {
         if let Some(flow) = self.flow.take_if(|flow| flow.is_done()) {
             self.done = self.done.max(flow.ended().unwrap_or(0));
             self.given_up = self.given_up.max(flow.given_up().unwrap_or(0));

@@ -5,20 +5,14 @@ use std::hash::{Hash, Hasher};
 use crate::slot::Slot;
 
 /// The slots of which a unit knows flows: few of all that there are, so that they lie close together.
-#[derive(Clone, Debug)]
-pub(crate) struct Slots<P> {
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Slots {
     /// By the slot's number, where it is, from 1; 0: nothing is known.
     places: Vec<u32>,
-    slots: Vec<Slot<P>>,
+    slots: Vec<Slot>,
 }
 
-impl<P> Default for Slots<P> {
-    fn default() -> Slots<P> {
-        Slots { places: Vec::new(), slots: Vec::new() }
-    }
-}
-
-impl<P> Slots<P> {
+impl Slots {
     /// Where a slot is is on its way to the cache.
     #[inline]
     pub fn prefetch(&self, slot: u32) {
@@ -35,26 +29,26 @@ impl<P> Slots<P> {
 
     /// A slot; none if nothing is known of it.
     #[inline]
-    pub fn get(&self, slot: u32) -> Option<&Slot<P>> {
+    pub fn get(&self, slot: u32) -> Option<&Slot> {
         let place = self.places.get(slot as usize)?.checked_sub(1)?;
         self.slots.get(place as usize)
     }
 
     /// All slots of which anything is known.
-    pub fn all(&self) -> impl Iterator<Item = &Slot<P>> {
+    pub fn all(&self) -> impl Iterator<Item = &Slot> {
         self.slots.iter()
     }
 
     /// A slot, to be changed; none if nothing is known of it.
     #[inline]
-    pub fn find_mut(&mut self, slot: u32) -> Option<&mut Slot<P>> {
+    pub fn find_mut(&mut self, slot: u32) -> Option<&mut Slot> {
         let place = self.places.get(slot as usize)?.checked_sub(1)?;
         self.slots.get_mut(place as usize)
     }
 
     /// A slot.
     #[inline]
-    pub fn get_mut(&mut self, slot: u32) -> &mut Slot<P> {
+    pub fn get_mut(&mut self, slot: u32) -> &mut Slot {
         let place = match self.places.get(slot as usize) {
             Some(place) if *place > 0 => *place as usize - 1,
             _ => self.add(slot),
@@ -74,7 +68,7 @@ impl<P> Slots<P> {
     }
 }
 
-impl<P: Hash> Hash for Slots<P> {
+impl Hash for Slots {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.slots.hash(state);
     }

@@ -22,13 +22,13 @@ pub struct Unit<E: Engine> {
     config: Config,
     engine: E,
     /// By [`FlowId::slot`].
-    slots: Slots<E::Packet>,
-    past: Past<E::Packet>,
+    slots: Slots,
+    past: Past,
     /// Slots whose flows the unit has anything to do with.
     here: usize,
     /// Where packets of all flows wait.
     hall: Hall<E::Packet>,
-    spare: Spare<E::Packet>,
+    spare: Spare,
     replicas: Replicas,
     timers: Timers,
     is_draining: bool,
@@ -117,7 +117,7 @@ impl<E: Engine> Unit<E> {
     fn packet_aside(&mut self, now_ns: u64, stamp: Stamp, packet: E::Packet, out: &mut Outbox<E::Packet>) {
         if self.hall.packets() < self.config.held_max
             && let Some(slot) = self.slots.find_mut(stamp.flow.slot).filter(|slot| slot.is_of(stamp.flow))
-            && let Some(held) = slot.queue_of(&stamp, &self.config)
+            && let Some(held) = slot.queue_of(&stamp, &self.config, &self.hall)
         {
             self.counters.held += 1;
             return held.add(Waiting { stamp, packet, since_ns: now_ns, history: None }, &mut self.hall);
@@ -274,7 +274,7 @@ impl<E: Engine> Unit<E> {
         now_ns: u64,
         id: FlowId,
         out: &mut Outbox<E::Packet>,
-        act: impl FnOnce(&mut Slot<E::Packet>, &mut Context<'_, E>),
+        act: impl FnOnce(&mut Slot, &mut Context<'_, E>),
     ) {
         match self.slots.get_mut(id.slot).is_of(id) {
             true => self.act(now_ns, id, out, act),
@@ -289,7 +289,7 @@ impl<E: Engine> Unit<E> {
         now_ns: u64,
         id: FlowId,
         out: &mut Outbox<E::Packet>,
-        act: impl FnOnce(&mut Slot<E::Packet>, &mut Context<'_, E>),
+        act: impl FnOnce(&mut Slot, &mut Context<'_, E>),
     ) {
         let before = self.slots.get_mut(id.slot).id(id.slot);
         if id.generation < before.generation {
@@ -309,7 +309,7 @@ impl<E: Engine> Unit<E> {
         now_ns: u64,
         id: FlowId,
         out: &mut Outbox<E::Packet>,
-        act: impl FnOnce(&mut Slot<E::Packet>, &mut Context<'_, E>),
+        act: impl FnOnce(&mut Slot, &mut Context<'_, E>),
     ) {
         let present = self.slots.get_mut(id.slot);
         let slot = if present.is_of(id) { present } else { self.past.flow(id) };
@@ -353,5 +353,7 @@ where
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.config, &self.engine, &self.slots, &self.past, &self.replicas, &self.timers, self.is_draining)
             .hash(state);
+        let held = self.slots.all().chain(self.past.all()).flat_map(|slot| slot.held(&self.hall));
+        held.for_each(|waiting| waiting.hash(state));
     }
 }

@@ -10,9 +10,9 @@ use crate::{
     tenure::Start,
 };
 
-impl<P> Flow<P> {
+impl Flow {
     /// Sends copies of the state to where the flow may go on (S51, S54).
-    pub(super) fn copy_ahead<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
+    pub(super) fn copy_ahead<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         let Some(state) = self.state else { return };
         let (flow, epoch, record) = (self.id, state.epoch, self.record(cx));
         self.copied = state.mark.contiguous;
@@ -32,7 +32,7 @@ impl<P> Flow<P> {
 
     /// The same; units get only what has changed since what they have, if that is known here, or else since the flow began, if
     /// that is less than the whole.
-    fn copy_changes<E: Engine<Packet = P>>(&self, epoch: Epoch, record: FlowRecord, cx: &mut Context<'_, E>) {
+    fn copy_changes<E: Engine>(&self, epoch: Epoch, record: FlowRecord, cx: &mut Context<'_, E>) {
         let (flow, slot) = (self.id, self.id.slot);
         let version = Version { epoch, clock: record.watermark.contiguous };
         let since = |base, old: &[u8]| Delta::of((base, old), (version, &record.bytes));
@@ -61,7 +61,7 @@ impl<P> Flow<P> {
     }
 
     /// Keeps what other units have, to tell them what changes.
-    fn keep<E: Engine<Packet = P>>(
+    fn keep<E: Engine>(
         &self,
         version: Version,
         record: FlowRecord,
@@ -76,7 +76,7 @@ impl<P> Flow<P> {
     }
 
     /// A state was taken over that had come as a copy: if it was copied by the owner before, that has it, too.
-    pub(super) fn keep_taken<E: Engine<Packet = P>>(
+    pub(super) fn keep_taken<E: Engine>(
         &self,
         version: Version,
         record: FlowRecord,
@@ -89,7 +89,7 @@ impl<P> Flow<P> {
     }
 
     /// A unit has not got what changes were told of: it gets the whole state that they made, if there is no later one.
-    pub fn send_whole<E: Engine<Packet = P>>(&self, version: Version, unit: UnitId, cx: &mut Context<'_, E>) {
+    pub fn send_whole<E: Engine>(&self, version: Version, unit: UnitId, cx: &mut Context<'_, E>) {
         let is_owner = self.owned().is_some_and(|(epoch, _)| epoch == version.epoch);
         let copy = cx.replicas.copy(self.id.slot, cx.copy).filter(|&(last, ..)| is_owner && last == version);
         let Some((_, record, _)) = copy else {
@@ -101,7 +101,7 @@ impl<P> Flow<P> {
     }
 
     /// A copy has come: it is used if it is just what is awaited (S53), and given back otherwise.
-    pub fn replica<E: Engine<Packet = P>>(
+    pub fn replica<E: Engine>(
         &mut self,
         version: Version,
         record: FlowRecord,

@@ -5,9 +5,9 @@ use proto::{Epoch, FlowRecord, Message, Targets, UnitId};
 use super::{Asked, Flow};
 use crate::{Engine, OFFER_AFTER_ORDERS, context::Context, tenure::Start};
 
-impl<P> Flow<P> {
+impl Flow {
     /// The next epoch is this unit's, too.
-    pub(super) fn go_on<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
+    pub(super) fn go_on<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         let Some(state) = &mut self.state else { return };
         state.epoch += 1;
         let epoch = state.epoch;
@@ -17,7 +17,7 @@ impl<P> Flow<P> {
     }
 
     /// Nobody gets the state any more: the flow ends here, and what it took is given back.
-    pub(super) fn finish<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
+    pub(super) fn finish<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         let is_owner = !self.is_helping();
         self.ended = self.state.take().map(|state| state.epoch);
         self.tenures.clear();
@@ -25,7 +25,7 @@ impl<P> Flow<P> {
     }
 
     /// Sends the state to the next owner, which has not asked, or has not said that it came.
-    pub(super) fn offer<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
+    pub(super) fn offer<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         match self.tenures.front().and_then(|tenure| tenure.next?.answered) {
             None => cx.counters.states_offered += 1,
             Some(_) => cx.counters.states_again += 1,
@@ -34,7 +34,7 @@ impl<P> Flow<P> {
     }
 
     /// Sends the state to the next owner. It is kept until that has it.
-    pub(super) fn answer<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
+    pub(super) fn answer<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         let record = self.record(cx);
         let Some(tenure) = self.tenures.front_mut() else { return };
         let epoch = tenure.epoch + 1;
@@ -47,7 +47,7 @@ impl<P> Flow<P> {
     }
 
     /// Asks the router whether the flow is over (DESIGN 3.9).
-    pub fn propose_end<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
+    pub fn propose_end<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         let Some(state) = self.state else { return };
         self.proposed_ns = Some(cx.now_ns);
         cx.counters.expiries_proposed += 1;
@@ -55,7 +55,7 @@ impl<P> Flow<P> {
         cx.out.to_router.push(Message::Expire { flow: self.id, epoch: state.epoch, clock });
     }
 
-    pub(super) fn record<E: Engine<Packet = P>>(&self, cx: &mut Context<'_, E>) -> FlowRecord {
+    pub(super) fn record<E: Engine>(&self, cx: &mut Context<'_, E>) -> FlowRecord {
         let mut bytes = Vec::new();
         cx.engine.save(self.id, &mut bytes);
         FlowRecord { watermark: self.state.map(|state| state.mark).unwrap_or_default(), bytes }
@@ -63,7 +63,7 @@ impl<P> Flow<P> {
 
     /// The first tenure, if its state is to come from another unit: its epoch, and the owner and the last clock before it.
     #[inline]
-    pub(super) fn awaited<E: Engine<Packet = P>>(&self, cx: &Context<'_, E>) -> Option<(Epoch, UnitId, u64)> {
+    pub(super) fn awaited<E: Engine>(&self, cx: &Context<'_, E>) -> Option<(Epoch, UnitId, u64)> {
         if self.state.is_some() {
             return None;
         }
@@ -75,7 +75,7 @@ impl<P> Flow<P> {
     }
 
     /// When the state is to be asked for once more.
-    pub(super) fn ask_again_ns<E: Engine<Packet = P>>(&self, cx: &Context<'_, E>) -> Option<u64> {
+    pub(super) fn ask_again_ns<E: Engine>(&self, cx: &Context<'_, E>) -> Option<u64> {
         let (epoch, ..) = self.awaited(cx)?;
         let asked = self.asked.filter(|asked| asked.epoch == epoch)?;
         Some(asked.at_ns.saturating_add(cx.config.again_ns(asked.times)))
@@ -83,14 +83,14 @@ impl<P> Flow<P> {
 
     /// When a flow that is over, or whose slot another has, is forgotten although its state, which is not here, has not come. Should it
     /// come after all, it ends then.
-    pub(super) fn end_given_up_ns<E: Engine<Packet = P>>(&self, cx: &Context<'_, E>) -> Option<u64> {
+    pub(super) fn end_given_up_ns<E: Engine>(&self, cx: &Context<'_, E>) -> Option<u64> {
         let wait_ns = cx.config.patience_ns();
         let since_ns = self.over_since_ns.or(self.gave_way_ns).filter(|_| self.state.is_none())?;
         Some(since_ns.saturating_add(wait_ns))
     }
 
     /// Asks for the state once more.
-    pub(super) fn ask_again<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
+    pub(super) fn ask_again<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         let Some((epoch, previous, last)) = self.awaited(cx) else { return };
         if self.is_spread(epoch) {
             return self.ask_again_for_share(epoch, previous, cx);
@@ -102,7 +102,7 @@ impl<P> Flow<P> {
     }
 
     /// When the state is to be sent to the next owner although it has not asked, or has been sent it.
-    pub(super) fn offer_ns<E: Engine<Packet = P>>(&self, cx: &Context<'_, E>) -> Option<u64> {
+    pub(super) fn offer_ns<E: Engine>(&self, cx: &Context<'_, E>) -> Option<u64> {
         let (state, tenure) = self.state.zip(self.tenures.front())?;
         let next = tenure.next.filter(|next| next.owner != cx.id() && state.mark.covers(next.last))?;
         if let Some((at_ns, times)) = next.answered {
@@ -118,7 +118,7 @@ impl<P> Flow<P> {
     }
 
     /// When the state is to be copied ahead: not if it was, and nothing has come since (S51, S52).
-    pub(super) fn copy_ns<E: Engine<Packet = P>>(&self, cx: &Context<'_, E>) -> Option<u64> {
+    pub(super) fn copy_ns<E: Engine>(&self, cx: &Context<'_, E>) -> Option<u64> {
         let (_, mark) = self.owned()?;
         let has_news = mark.contiguous > self.copied && self.targets != Targets::NONE;
         let after_ns = cx.config.replicate_after_ns.filter(|_| has_news && self.may_be_copied())?;
@@ -126,7 +126,7 @@ impl<P> Flow<P> {
     }
 
     /// When the flow's end is to be proposed.
-    pub(super) fn expiry_ns<E: Engine<Packet = P>>(&self, cx: &Context<'_, E>) -> Option<u64> {
+    pub(super) fn expiry_ns<E: Engine>(&self, cx: &Context<'_, E>) -> Option<u64> {
         self.owned().filter(|_| !self.is_over())?;
         let since_ns = self.seen_ns.max(self.proposed_ns.unwrap_or(0));
         Some(since_ns.saturating_add(cx.config.expire_after_ns?))

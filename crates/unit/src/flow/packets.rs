@@ -5,10 +5,10 @@ use proto::{Stamp, Watermark};
 use super::{Flow, State, spread};
 use crate::{Config, Dropped, Engine, context::Context, held::Waiting};
 
-impl<P> Flow<P> {
+impl Flow {
     /// Does all that can be done now: processes what is next, gives up what has been waited for long enough, and hands the
     /// state over when the epoch is over.
-    pub(super) fn pump<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
+    pub(super) fn pump<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         loop {
             self.process_held(cx);
             if !self.spreads.is_empty() {
@@ -37,10 +37,10 @@ impl<P> Flow<P> {
                 return; // Nothing is given up: what is missing is told.
             }
             let is_due = |since: u64| since.saturating_add(cx.config.order_ns) <= cx.now_ns;
-            let before_first = self.held.first_of(state.epoch).map(|first| first - 1);
+            let before_first = self.held.first_of(state.epoch, cx.hall).map(|first| first - 1);
             let released = tenure.next.filter(|next| next.released_ns.is_some_and(is_due));
             let until = match (before_first, released) {
-                (Some(before), _) if self.held.oldest_of(state.epoch).is_some_and(is_due) => before,
+                (Some(before), _) if self.held.oldest_of(state.epoch, cx.hall).is_some_and(is_due) => before,
                 (Some(before), Some(next)) => before.min(next.last),
                 (None, Some(next)) => next.last,
                 (_, None) => return,
@@ -50,9 +50,9 @@ impl<P> Flow<P> {
     }
 
     /// Processes the packets held that are next.
-    pub(super) fn process_held<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
+    pub(super) fn process_held<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         while let Some(state) = self.state
-            && self.held.first_of(state.epoch).is_some()
+            && self.held.first_of(state.epoch, cx.hall).is_some()
             && !self.is_spread(state.epoch)
             && let Some(waiting) = self.held.take_up_to(state.mark.contiguous + 1, cx.hall)
         {
@@ -66,12 +66,7 @@ impl<P> Flow<P> {
     }
 
     /// Processes the packet that is next.
-    pub(super) fn process<E: Engine<Packet = P>>(
-        &mut self,
-        stamp: Stamp,
-        packet: P,
-        cx: &mut Context<'_, E>,
-    ) {
+    pub(super) fn process<E: Engine>(&mut self, stamp: Stamp, packet: E::Packet, cx: &mut Context<'_, E>) {
         self.cover(cx.now_ns, &stamp, cx.config);
         cx.counters.processed += 1;
         cx.engine.process(cx.now_ns, self.id, packet);
@@ -92,12 +87,13 @@ impl<P> Flow<P> {
     }
 
     /// Holds a packet that is not next (S50). If no more may be held, what it waits for is given up; a state is not.
-    pub(super) fn hold<E: Engine<Packet = P>>(&mut self, stamp: Stamp, packet: P, cx: &mut Context<'_, E>) {
+    pub(super) fn hold<E: Engine>(&mut self, stamp: Stamp, packet: E::Packet, cx: &mut Context<'_, E>) {
         while self.held.len() >= cx.config.held_per_flow_max || cx.hall.packets() >= cx.config.held_max {
             let Some(state) = self.state.as_mut().filter(|state| state.epoch == stamp.epoch) else {
                 return cx.drop(Dropped::Full, stamp, packet);
             };
-            let first = self.held.first_of(stamp.epoch).map_or(stamp.clock, |first| first.min(stamp.clock));
+            let first =
+                self.held.first_of(stamp.epoch, cx.hall).map_or(stamp.clock, |first| first.min(stamp.clock));
             cx.counters.given_up += state.mark.give_up_to(first - 1);
             if first == stamp.clock {
                 self.process(stamp, packet, cx);

@@ -56,7 +56,7 @@ impl Spread {
     }
 }
 
-impl<P> Flow<P> {
+impl Flow {
     /// Whether other units have packets of this epoch, too.
     #[inline]
     pub(super) fn is_spread(&self, epoch: Epoch) -> bool {
@@ -101,11 +101,11 @@ impl<P> Flow<P> {
     }
 
     /// A packet of an epoch in which other units have packets, too; its clock and its history fit together.
-    pub fn spread_packet<E: Engine<Packet = P>>(
+    pub fn spread_packet<E: Engine>(
         &mut self,
         stamp: Stamp,
         history: Box<History>,
-        packet: P,
+        packet: E::Packet,
         cx: &mut Context<'_, E>,
     ) {
         let Start::From { previous, last } = stamp.handover.into() else {
@@ -133,7 +133,7 @@ impl<P> Flow<P> {
             return cx.drop(if has_lapsed { Dropped::Lapsed } else { Dropped::Old }, stamp, packet);
         }
         let may_come = self.find(stamp.epoch).is_some_and(|tenure| tenure.may_have(stamp.clock));
-        if !may_come || self.held.has(stamp.clock) {
+        if !may_come || self.held.has(stamp.clock, cx.hall) {
             return cx.drop(Dropped::Old, stamp, packet);
         }
         let is_full =
@@ -155,7 +155,7 @@ impl<P> Flow<P> {
     }
 
     /// Notes an epoch in which this unit is the anchor, or a helper of `previous`.
-    fn learn_spread<E: Engine<Packet = P>>(
+    fn learn_spread<E: Engine>(
         &mut self,
         epoch: Epoch,
         previous: UnitId,
@@ -174,7 +174,7 @@ impl<P> Flow<P> {
 
     /// Does all that can be done now in the epoch of the state, if it is spread: processes packets of this unit, and replays those before
     /// them. What is over for a helper is left.
-    pub(super) fn pump_spread<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
+    pub(super) fn pump_spread<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         while let Some((stamp, mark)) = self.next_spread(cx) {
             let Some(waiting) = self.held.take_up_to(stamp.clock, cx.hall) else { break };
             if mark >= stamp.clock {
@@ -190,27 +190,27 @@ impl<P> Flow<P> {
     }
 
     /// The packet to be taken next, and what the state covers; none if none can be.
-    fn next_spread<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) -> Option<(Stamp, u64)> {
+    fn next_spread<E: Engine>(&mut self, cx: &mut Context<'_, E>) -> Option<(Stamp, u64)> {
         self.skip_forgotten();
         self.share(cx);
         self.refuse_plain(cx);
         let (state, spread) = self.here()?;
         let mark = state.mark.contiguous;
-        let (stamp, history) = self.held.first_history(state.epoch)?;
+        let (stamp, history) = self.held.first_history(state.epoch, cx.hall)?;
         if mark >= stamp.clock {
             return Some((stamp, mark));
         }
         let has_waited = || {
             spread.anchor().is_some_and(|anchor| anchor.is_closing(self.is_over(), cx))
                 || self.held.len() >= cx.config.held_per_flow_max
-                || self.held.oldest_of(state.epoch).is_some_and(|since_ns| cx.is_due(since_ns))
+                || self.held.oldest_of(state.epoch, cx.hall).is_some_and(|since_ns| cx.is_due(since_ns))
         };
         let may_go = history.previous <= mark || has_waited();
         (may_go && spread.bridges(history, mark, stamp.clock)).then_some((stamp, mark))
     }
 
     /// Drops packets without a history that came before it was known that their epoch is spread.
-    fn refuse_plain<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
+    fn refuse_plain<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         let Some(epoch) = self.here().map(|(state, _)| state.epoch) else { return };
         while let Some(waiting) = self.held.take_plain(epoch, cx.hall) {
             cx.drop(Dropped::Refused, waiting.stamp, waiting.packet);
@@ -218,12 +218,7 @@ impl<P> Flow<P> {
     }
 
     /// Replays what the state does not cover up to this clock; the caller has seen to it that all of that is here.
-    fn replay<E: Engine<Packet = P>>(
-        &mut self,
-        history: Option<&History>,
-        until: u64,
-        cx: &mut Context<'_, E>,
-    ) {
+    fn replay<E: Engine>(&mut self, history: Option<&History>, until: u64, cx: &mut Context<'_, E>) {
         loop {
             let Some((state, spread)) = self.here() else { return };
             let begin = state.mark.contiguous;
@@ -246,13 +241,14 @@ impl<P> Flow<P> {
 
     /// When something is due for epochs that are spread: in that of the state a packet has waited for long enough for those before it, or
     /// nothing more comes; or a helper is to ask, or to go.
-    pub(super) fn spread_due_ns<E: Engine<Packet = P>>(&self, cx: &Context<'_, E>) -> Option<u64> {
+    pub(super) fn spread_due_ns<E: Engine>(&self, cx: &Context<'_, E>) -> Option<u64> {
         if self.spreads.is_empty() {
             return None;
         }
         let here = self.here();
-        let held_ns =
-            here.and_then(|(state, _)| self.held.oldest_of(state.epoch)).map(|ns| cx.waits_until(ns));
+        let held_ns = here
+            .and_then(|(state, _)| self.held.oldest_of(state.epoch, cx.hall))
+            .map(|ns| cx.waits_until(ns));
         let closes_ns = here.and_then(|(_, spread)| spread.anchor()?.closes_ns(cx));
         let times = [held_ns, closes_ns, self.asks_ns(cx), self.leaves_ns(cx)];
         times.into_iter().flatten().filter(|&due_ns| due_ns > cx.now_ns).min()

@@ -9,7 +9,7 @@ use crate::{
     tenure::{Next, Start, Tenure},
 };
 
-impl<P> Flow<P> {
+impl Flow {
     pub(super) fn find(&self, epoch: Epoch) -> Option<&Tenure> {
         let first = self.tenures.front()?;
         if first.epoch == epoch {
@@ -36,7 +36,7 @@ impl<P> Flow<P> {
     }
 
     /// Notes an epoch, and where it starts. Once that is known the state is fetched.
-    pub(super) fn learn<E: Engine<Packet = P>>(
+    pub(super) fn learn<E: Engine>(
         &mut self,
         epoch: Epoch,
         start: Start,
@@ -54,7 +54,7 @@ impl<P> Flow<P> {
     }
 
     /// Gets the state that an epoch starts with, or sees to it that it comes (S49, S60).
-    pub(super) fn begin<E: Engine<Packet = P>>(
+    pub(super) fn begin<E: Engine>(
         &mut self,
         epoch: Epoch,
         start: Start,
@@ -91,19 +91,13 @@ impl<P> Flow<P> {
         Ok(())
     }
 
-    pub(super) fn ask<E: Engine<Packet = P>>(
-        &self,
-        previous: UnitId,
-        epoch: Epoch,
-        last: u64,
-        cx: &mut Context<'_, E>,
-    ) {
+    pub(super) fn ask<E: Engine>(&self, previous: UnitId, epoch: Epoch, last: u64, cx: &mut Context<'_, E>) {
         cx.counters.pulls_sent += 1;
         cx.out.to_units.push((previous, Message::Pull { flow: self.id, epoch, last, again: false }));
     }
 
     /// Notes who is the owner of an epoch: this unit was that of the one before. It may be this one again.
-    pub(super) fn succession<E: Engine<Packet = P>>(
+    pub(super) fn succession<E: Engine>(
         &mut self,
         epoch: Epoch,
         owner: UnitId,
@@ -123,12 +117,7 @@ impl<P> Flow<P> {
     }
 
     /// The state has come that an epoch starts with. All that was before it is done with.
-    pub(super) fn take<E: Engine<Packet = P>>(
-        &mut self,
-        epoch: Epoch,
-        mark: Watermark,
-        cx: &mut Context<'_, E>,
-    ) {
+    pub(super) fn take<E: Engine>(&mut self, epoch: Epoch, mark: Watermark, cx: &mut Context<'_, E>) {
         self.forget_before(epoch);
         if self.tenures.front().is_none_or(|first| first.epoch != epoch) {
             // Even if no more are remembered: it is the first one, and the others wait for it.
@@ -150,14 +139,14 @@ impl<P> Flow<P> {
     }
 
     /// Drops what is held of earlier epochs: the state covers it.
-    pub(super) fn drop_before<E: Engine<Packet = P>>(&mut self, epoch: Epoch, cx: &mut Context<'_, E>) {
+    pub(super) fn drop_before<E: Engine>(&mut self, epoch: Epoch, cx: &mut Context<'_, E>) {
         while let Some(waiting) = self.held.take_before(epoch, cx.hall) {
             cx.drop(Dropped::Old, waiting.stamp, waiting.packet);
         }
     }
 
     /// Gives the engine the state; none at all is that of a new flow. False: it cannot be read, and nothing has changed.
-    pub(super) fn restore<E: Engine<Packet = P>>(&mut self, bytes: &[u8], cx: &mut Context<'_, E>) -> bool {
+    pub(super) fn restore<E: Engine>(&mut self, bytes: &[u8], cx: &mut Context<'_, E>) -> bool {
         if !bytes.is_empty() {
             return cx.engine.restore(cx.now_ns, self.id, bytes).is_ok();
         }

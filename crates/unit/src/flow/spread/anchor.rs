@@ -93,14 +93,14 @@ impl Anchor {
     }
 }
 
-impl<P> Flow<P> {
+impl Flow {
     pub(super) fn anchored(&mut self, epoch: Epoch, last: u64) -> Option<&mut Anchor> {
         self.begun.retain(|begun| begun.epoch == epoch);
         self.spread_of(epoch, || Role::Anchor(Anchor::new(last))).anchor_mut()
     }
 
     /// Behind this clock helpers have packets of the flow, too, in an epoch that begins there, or has begun.
-    pub fn spread<E: Engine<Packet = P>>(
+    pub fn spread<E: Engine>(
         &mut self,
         epoch: Epoch,
         last: u64,
@@ -119,7 +119,7 @@ impl<P> Flow<P> {
 
     /// What packets of an epoch were like. If they are its last ones, `end` is the clock of this unit's own last one, and the next epoch is
     /// this unit's alone.
-    pub fn told<E: Engine<Packet = P>>(
+    pub fn told<E: Engine>(
         &mut self,
         epoch: Epoch,
         from: u64,
@@ -147,7 +147,7 @@ impl<P> Flow<P> {
 
     /// A helper wants a state that covers this clock. If it says none, that which it was to begin with did not come: it is sent again, even
     /// when the epoch is over, so that nothing is past that waits for it.
-    pub fn ask_for<E: Engine<Packet = P>>(
+    pub fn ask_for<E: Engine>(
         &mut self,
         epoch: Epoch,
         clock: Option<u64>,
@@ -175,7 +175,7 @@ impl<P> Flow<P> {
     }
 
     /// Sends the state that is here to helpers that are to begin with it, and keeps it for as long as it may be asked for.
-    pub(super) fn share<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
+    pub(super) fn share<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         let Some((state, spread)) = self.here_mut() else { return };
         let Some(anchor) = spread.anchor_mut().filter(|anchor| !anchor.share_with.is_empty()) else { return };
         let ready: Vec<_> =
@@ -210,20 +210,20 @@ impl<P> Flow<P> {
     }
 
     /// Until when is kept what helpers began with, once their epoch is over: for as long as one waits for it that was told to part.
-    pub(in crate::flow) fn begun_until_ns<E: Engine<Packet = P>>(&self, cx: &Context<'_, E>) -> Option<u64> {
+    pub(in crate::flow) fn begun_until_ns<E: Engine>(&self, cx: &Context<'_, E>) -> Option<u64> {
         let over_ns = self.begun.last()?.over_ns?;
         Some(over_ns.saturating_add(cx.config.patience_ns()))
     }
 
     /// What follows once no packet can be processed: the state comes to the epoch's end, as soon as no packet of this unit can be under
     /// way; helpers that wait for it are answered.
-    pub(super) fn close_anchored<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
+    pub(super) fn close_anchored<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         let Some((state, anchor)) = self.here().and_then(|(state, spread)| Some((state, spread.anchor()?)))
         else {
             return;
         };
         if let Some(end) = anchor.end
-            && self.held.first_of(state.epoch).is_none()
+            && self.held.first_of(state.epoch, cx.hall).is_none()
             && (state.mark.covers(end.own) || anchor.is_closing(self.is_over(), cx))
         {
             self.replay(None, end.last, cx);

@@ -32,7 +32,7 @@ impl Helper {
     }
 }
 
-impl<P> Flow<P> {
+impl Flow {
     pub(super) fn helped(&mut self, epoch: Epoch) -> Option<&mut Helper> {
         self.spread_of(epoch, || Role::Helper(Helper::default())).helper_mut()
     }
@@ -44,7 +44,7 @@ impl<P> Flow<P> {
 
     /// The anchor's state has come. Even if nothing has been heard of that epoch yet: the sender has it from the router. It is of use if
     /// none is here, or if packets wait whose headers are not here; then what it covers is past.
-    pub fn shared<E: Engine<Packet = P>>(
+    pub fn shared<E: Engine>(
         &mut self,
         epoch: Epoch,
         record: &FlowRecord,
@@ -52,7 +52,7 @@ impl<P> Flow<P> {
     ) -> Result<(), Refused> {
         let clock = record.watermark.contiguous;
         let is_newer = self.state.is_none_or(|state| {
-            let is_wanted = || self.is_stuck(cx) || self.lacking().is_some_and(|stamp| clock < stamp.clock);
+            let is_wanted = || self.is_stuck(cx) || self.lacking(cx).is_some_and(|stamp| clock < stamp.clock);
             state.epoch < epoch || state.mark.contiguous < clock && is_wanted()
         });
         if self.spread_mut(epoch).is_some_and(|spread| spread.anchor().is_some()) {
@@ -80,7 +80,7 @@ impl<P> Flow<P> {
 
     /// The anchor has no state of this epoch any more: a helper that cannot go on without one gives the rest up. Any other has asked
     /// before it had what it needs.
-    pub fn past<E: Engine<Packet = P>>(&mut self, epoch: Epoch, from: UnitId, cx: &mut Context<'_, E>) {
+    pub fn past<E: Engine>(&mut self, epoch: Epoch, from: UnitId, cx: &mut Context<'_, E>) {
         let is_anchor = self.anchor_of(epoch) == Some(from);
         let has_state = self.state.is_some_and(|state| state.epoch >= epoch);
         let is_helper = self.spread_mut(epoch).is_some_and(|spread| spread.helper().is_some());
@@ -93,12 +93,7 @@ impl<P> Flow<P> {
 
     /// The router sends nothing of this epoch any more, of which the last packet was the one with this clock. False if there is nothing to
     /// be left: no packet was sent, or it is past.
-    pub fn part<E: Engine<Packet = P>>(
-        &mut self,
-        epoch: Epoch,
-        last: Option<u64>,
-        cx: &mut Context<'_, E>,
-    ) -> bool {
+    pub fn part<E: Engine>(&mut self, epoch: Epoch, last: Option<u64>, cx: &mut Context<'_, E>) -> bool {
         let is_past = self.is_past(epoch) || self.has_left(epoch);
         if !self.is_spread(epoch) && (last.is_none() || is_past || self.admit(epoch).is_err()) {
             self.ended = self.ended.max(Some(epoch)); // Should anything of it come after all, it is late.
@@ -111,7 +106,7 @@ impl<P> Flow<P> {
     }
 
     /// What follows once no packet can be processed: the anchor is asked for what is missing, and what is over is left.
-    pub(super) fn see_to_help<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
+    pub(super) fn see_to_help<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         let now_ns = cx.now_ns;
         let is_time = |ns: u64| ns <= now_ns;
         if self.is_stuck(cx) && self.asks_ns(cx).is_none_or(is_time) {
@@ -124,29 +119,29 @@ impl<P> Flow<P> {
     }
 
     /// Whether a packet of this helper has waited for long enough, and cannot be processed for want of headers.
-    fn is_stuck<E: Engine<Packet = P>>(&self, cx: &Context<'_, E>) -> bool {
-        self.lacking()
-            .and_then(|stamp| self.held.oldest_of(stamp.epoch))
+    fn is_stuck<E: Engine>(&self, cx: &Context<'_, E>) -> bool {
+        self.lacking(cx)
+            .and_then(|stamp| self.held.oldest_of(stamp.epoch, cx.hall))
             .is_some_and(|since_ns| cx.is_due(since_ns))
     }
 
     /// The first packet that waits at this helper, if headers of packets before it are missing.
-    fn lacking(&self) -> Option<Stamp> {
+    fn lacking<E: Engine>(&self, cx: &Context<'_, E>) -> Option<Stamp> {
         let (state, spread) = self.here().filter(|(_, spread)| spread.helper().is_some())?;
-        let (stamp, history) = self.held.first_history(state.epoch)?;
+        let (stamp, history) = self.held.first_history(state.epoch, cx.hall)?;
         (!spread.bridges(history, state.mark.contiguous, stamp.clock)).then_some(stamp)
     }
 
     /// When the anchor's state is to be asked for once more for want of headers; none: it was not asked for.
-    pub(super) fn asks_ns<E: Engine<Packet = P>>(&self, cx: &Context<'_, E>) -> Option<u64> {
+    pub(super) fn asks_ns<E: Engine>(&self, cx: &Context<'_, E>) -> Option<u64> {
         let (at_ns, times) = self.here()?.1.helper()?.asked?;
         Some(at_ns.saturating_add(cx.config.again_ns(times)))
     }
 
     /// Asks the anchor for a state that makes up for what is missing.
-    fn ask_share<E: Engine<Packet = P>>(&mut self, cx: &mut Context<'_, E>) {
+    fn ask_share<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         let Some((state, _)) = self.here() else { return };
-        let wanted = self.held.first_history(state.epoch).map(|(_, history)| history.first - 1);
+        let wanted = self.held.first_history(state.epoch, cx.hall).map(|(_, history)| history.first - 1);
         let (Some(last), Some(anchor)) = (wanted, self.anchor_of(state.epoch)) else { return };
         let now_ns = cx.now_ns;
         if let Some(helper) = self.spread_mut(state.epoch).and_then(Spread::helper_mut) {
@@ -156,7 +151,7 @@ impl<P> Flow<P> {
     }
 
     /// The first tenure's state is to be asked for once more, and is that of a spread epoch: then it is the anchor that shares it.
-    pub(in crate::flow) fn ask_again_for_share<E: Engine<Packet = P>>(
+    pub(in crate::flow) fn ask_again_for_share<E: Engine>(
         &mut self,
         epoch: Epoch,
         anchor: UnitId,
@@ -167,13 +162,7 @@ impl<P> Flow<P> {
         self.send_ask(epoch, anchor, None, cx);
     }
 
-    fn send_ask<E: Engine<Packet = P>>(
-        &self,
-        epoch: Epoch,
-        anchor: UnitId,
-        last: Option<u64>,
-        cx: &mut Context<'_, E>,
-    ) {
+    fn send_ask<E: Engine>(&self, epoch: Epoch, anchor: UnitId, last: Option<u64>, cx: &mut Context<'_, E>) {
         cx.counters.shares_asked += 1;
         cx.out.to_units.push((anchor, Message::Ask { flow: self.id, epoch, last }));
     }
@@ -187,18 +176,18 @@ impl<P> Flow<P> {
     }
 
     /// When the first of the epochs that are over is to be left.
-    pub(super) fn leaves_ns<E: Engine<Packet = P>>(&self, cx: &Context<'_, E>) -> Option<u64> {
+    pub(super) fn leaves_ns<E: Engine>(&self, cx: &Context<'_, E>) -> Option<u64> {
         self.spreads.iter().filter_map(|spread| self.leaves_one_ns(spread, cx)).min()
     }
 
     /// When a helper is to leave an epoch of which nothing more is sent: as soon as the last packet is done with; if that may have been
     /// overtaken, it is waited for; and if packets wait for the anchor's state, that is, for as long as it is asked for at intervals that
     /// grow.
-    fn leaves_one_ns<E: Engine<Packet = P>>(&self, spread: &Spread, cx: &Context<'_, E>) -> Option<u64> {
+    fn leaves_one_ns<E: Engine>(&self, spread: &Spread, cx: &Context<'_, E>) -> Option<u64> {
         let Parted { last, since_ns } = spread.helper()?.parted?;
         let state = self.state.filter(|state| state.epoch == spread.epoch);
         let has_all = last.is_none_or(|last| state.is_some_and(|state| state.mark.covers(last)));
-        Some(if self.held.has_of(spread.epoch) {
+        Some(if self.held.has_of(spread.epoch, cx.hall) {
             since_ns.saturating_add(cx.config.patience_ns())
         } else if has_all {
             since_ns
@@ -208,7 +197,7 @@ impl<P> Flow<P> {
     }
 
     /// This helper has done with the epoch: nothing of it is left.
-    fn leave_spread<E: Engine<Packet = P>>(&mut self, epoch: Epoch, cx: &mut Context<'_, E>) {
+    fn leave_spread<E: Engine>(&mut self, epoch: Epoch, cx: &mut Context<'_, E>) {
         while let Some(waiting) = self.held.take_of(epoch, cx.hall) {
             cx.drop(Dropped::Lapsed, waiting.stamp, waiting.packet);
         }
