@@ -14,6 +14,7 @@
 //!
 //! Time is the latest time stamp that any packet had: a packet with an earlier one is late, and comes now.
 
+mod admitted;
 mod consolidated;
 mod cross;
 mod enter;
@@ -22,7 +23,6 @@ mod replaying;
 mod settle;
 mod shown;
 mod subscribed;
-mod tables;
 
 use std::collections::VecDeque;
 
@@ -41,14 +41,13 @@ use crate::program::Course;
 use crate::queue::Queue;
 use crate::rules::Rules;
 use crate::{Counters, FastPath, Options};
+pub use admitted::{Change, Way};
 use consolidated::Consolidation;
 use enter::Gathered;
 pub use moving::RestoreError;
 pub use replaying::{NoHistory, history_len};
 pub use shown::{RuleStep, RuleView};
 use subscribed::Subscribed;
-use tables::Tables;
-pub use tables::{Change, Way};
 
 /// Packets of known flows that are processed together at most: what fits the first-level cache with its records.
 pub const GROUP_MAX: usize = 32;
@@ -58,9 +57,8 @@ pub struct Chain {
     stages: Vec<Box<dyn Stage>>,
     options: Options,
     parser: Parser,
-    /// The flows of the active table.
+    /// The flows.
     flows: Flows,
-    tables: Tables,
     layout: Layout,
     /// Which chain this is: flows move between chains of the same functions in the same versions.
     fingerprint: u64,
@@ -168,7 +166,6 @@ impl Chain {
             },
             fingerprint: moving::fingerprint(&stages, &layout),
             flows,
-            tables: Tables::default(),
             layout,
             fragments: Fragments::new(options.fragments_max, options.fragment_timeout_ns),
             options,
@@ -316,9 +313,9 @@ impl Chain {
         self.fast_path
     }
 
-    /// Flows in all tables.
+    /// Flows that it has.
     fn live(&self) -> u64 {
-        u64::from(self.flows.records.live()) + self.tables.parked_flows()
+        u64::from(self.flows.records.live())
     }
 
     /// How it is to behave.
@@ -350,8 +347,7 @@ impl Chain {
 
     /// A function, to be commanded.
     pub fn stage_mut(&mut self, stage: usize) -> Option<&mut (dyn Stage + 'static)> {
-        let tables = self.tables.parked_mut().iter_mut().chain([&mut self.flows]);
-        tables.filter_map(|flows| flows.rules.as_mut()).for_each(Rules::raise_version);
+        self.flows.rules.iter_mut().for_each(Rules::raise_version);
         self.stages.get_mut(stage).map(|stage| &mut **stage)
     }
 
@@ -388,7 +384,7 @@ impl Chain {
         }
     }
 
-    /// The records of the active table's flows, to be looked at.
+    /// The records of flows, to be looked at.
     pub fn records(&self) -> &Records {
         &self.flows.records
     }

@@ -288,7 +288,7 @@ impl Runner {
             On::Threads(_) => self.finish_threads(output)?,
             On::One => {}
         }
-        while !self.assembly.chain.finish_all(&mut self.pool) {
+        while !self.assembly.chain.finish(&mut self.pool) {
             self.emit(output)?;
         }
         self.emit(output)?;

@@ -9,7 +9,7 @@ use unit::Unreadable;
 /// What stands before each saved flow: its length.
 const PREFIX_LEN: usize = size_of::<u32>();
 
-/// Appends all flows of the active table that have this home.
+/// Appends all flows that have this home.
 pub fn save(chain: &mut Chain, home: u32, out: &mut Vec<u8>) {
     let records: Vec<u32> = chain.flows_of(home).collect();
     for record in records {

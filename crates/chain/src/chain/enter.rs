@@ -403,7 +403,7 @@ impl Chain {
         }
         match self.flows.victim() {
             Some(victim) => self.end_flow(victim, EndReason::Evicted, pool),
-            None => return self.make_room_elsewhere(pool),
+            None => return false,
         }
         true
     }

@@ -84,10 +84,7 @@ impl Chain {
             return Err(error);
         }
         self.counters.flows_moved_in += 1;
-        // From another table of ours, it is there still.
-        if !self.tables.is_several() {
-            self.counters.flows_peak = self.counters.flows_peak.max(self.live());
-        }
+        self.counters.flows_peak = self.counters.flows_peak.max(self.live());
         let mut env = Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: pool };
         for stage in &mut self.stages {
             stage.flow_moved(record, self.now_ns, &mut env);

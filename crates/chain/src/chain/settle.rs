@@ -111,21 +111,17 @@ impl Chain {
         }
         let (key, reversed) = parse::current_key(packet);
         let record = meta.transit.flow;
-        let Err(holder) = self.set_alias(record, key, reversed) else { return true };
+        let Err(other) = self.set_alias(record, key, reversed) else { return true };
         let at_ns = self.settled_ns;
         let may_evict = begins && meta.transit.side == Side::Inside;
-        let gone = self.at_holder(holder, |chain, other| {
-            if chain.flows.records.header(other).has_expired(at_ns) {
-                chain.end_in_time(other, pool);
-                true
-            } else if may_evict && chain.gives_way(other) {
-                chain.end_flow(other, EndReason::Evicted, pool);
-                true
-            } else {
-                false
-            }
-        });
-        gone && self.set_alias(record, key, reversed).is_ok()
+        if self.flows.records.header(other).has_expired(at_ns) {
+            self.end_in_time(other, pool);
+        } else if may_evict && self.gives_way(other) {
+            self.end_flow(other, EndReason::Evicted, pool);
+        } else {
+            return false;
+        }
+        self.set_alias(record, key, reversed).is_ok()
     }
 
     /// Whether an outside host opened the flow and nobody answered: then it does not keep its key from a flow that an inside
@@ -153,7 +149,7 @@ impl Chain {
             subscribed.forget(record, &mut self.flows.records);
         }
         if let Some(home) = self.flows.remove(record) {
-            self.changes.push(Change::Ended { table: self.tables.active(), home });
+            self.changes.push(Change::Ended { home });
         }
     }
 

@@ -274,7 +274,7 @@ impl<S: Store> Stored<S> {
                         self.router.take_alias(flow, &key, hash, &mut self.orders);
                     }
                 }
-                Change::Ended { home, .. } => self.ended(home),
+                Change::Ended { home } => self.ended(home),
                 Change::FirstFragment { .. } => {} // There is one chain, which has learnt it.
             }
         }

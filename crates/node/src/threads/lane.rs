@@ -143,7 +143,7 @@ impl Return {
                 self.fragments.push((datagram, passed, at_ns));
                 None
             }
-            Change::Ended { home, .. } => Some(home),
+            Change::Ended { home } => Some(home),
         }
     }
 

@@ -398,7 +398,7 @@ impl Units {
         for change in changes.drain(..) {
             match change {
                 Change::Alias { home, key, hash } => self.set_alias(home, &key, hash),
-                Change::Ended { home, .. } => {
+                Change::Ended { home } => {
                     let owner = self.machine.borrow().owner(home);
                     owner.into_iter().for_each(|owner| self.ended(owner, home));
                 }

@@ -1,0 +1,207 @@
+//! Packets of flows that somebody else numbers, who divides them among units: their numbers are *homes*, by which the chain finds the
+//! flows. What that one must know of flows comes out as [`Change`]s.
+
+use nf::EndReason;
+use packet::{Class, DropReason, FlowKey, Packet, Pool, parse};
+
+use super::{Chain, Run};
+use crate::fragments::{Datagram, First};
+
+/// Something that whoever numbers flows must know of one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Packets with this key, too, are the flow's, and no other's, in place of the alias that it had before.
+    Alias {
+        /// The flow's home.
+        home: u32,
+        /// The key; if it is the flow's own, it has no alias any more.
+        key: FlowKey,
+        /// The key's hash.
+        hash: u64,
+    },
+    /// What became of the first fragment of a datagram is known now, and so is whom the later ones follow.
+    FirstFragment {
+        /// The datagram.
+        datagram: Datagram,
+        /// The flow's key, and whether it is reversed; none: it was dropped.
+        passed: Option<(FlowKey, bool)>,
+        /// When that was.
+        at_ns: u64,
+    },
+    /// A flow of this home ended.
+    Ended {
+        /// The flow's home.
+        home: u32,
+    },
+}
+
+/// Whose flow a packet goes with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// That with this key.
+    Flow {
+        /// The key.
+        key: FlowKey,
+        /// Its hash.
+        hash: u64,
+    },
+    /// That with the key in its metadata, if it is known; else that with this one.
+    Either {
+        /// The key.
+        key: FlowKey,
+        /// Its hash.
+        hash: u64,
+    },
+    /// None that is known: [`Chain::process_aside`] says what becomes of it.
+    Aside,
+}
+
+impl Chain {
+    /// Parses and numbers packets, in the order in which they came: what [`Chain::process`] begins with. Each is then given to
+    /// [`Chain::process_admitted`] or [`Chain::process_aside`].
+    pub fn admit(&mut self, batch: &mut [Packet]) {
+        self.parse(batch, |_, _| {});
+    }
+
+    /// Whether an admitted packet could not be parsed; to be asked in order.
+    pub fn is_refused(&self, packet: &Packet) -> bool {
+        self.refused.front().is_some_and(|&(sequence, _)| sequence == packet.meta().transit.sequence)
+    }
+
+    /// Which flow an admitted packet goes with. A later fragment has that flow's key from now on.
+    pub fn way(&mut self, packet: &mut Packet, pool: &mut Pool) -> Way {
+        let meta = packet.meta();
+        if meta.class == Class::LaterFragment {
+            self.now_ns = self.now_ns.max(meta.transit.timestamp_ns);
+            self.expire_fragments(pool);
+        }
+        match meta.class {
+            Class::Whole | Class::FirstFragment => Way::Flow { key: meta.key, hash: meta.hash },
+            Class::IcmpError => {
+                let (key, _) = parse::portless_key(packet);
+                Way::Either { key, hash: self.parser.hasher.hash(&key) }
+            }
+            Class::LaterFragment => match self.fragments.get(&Datagram::of(packet)) {
+                Some(&First::Passed { key, reversed }) => {
+                    let (meta, hash) = (packet.meta_mut(), self.parser.hasher.hash(&key));
+                    (meta.key, meta.reversed, meta.hash) = (key, reversed, hash);
+                    Way::Flow { key, hash }
+                }
+                Some(First::Dropped | First::Missing(_)) | None => Way::Aside,
+            },
+            Class::NotIp => Way::Aside,
+        }
+    }
+
+    /// Processes admitted packets in the order in which they came. `homes` has the homes of their flows, one for each.
+    pub fn process_admitted(
+        &mut self,
+        batch: &mut Vec<Packet>,
+        homes: &[u32],
+        out: &mut Vec<Packet>,
+        pool: &mut Pool,
+    ) {
+        if self.stages.is_empty() {
+            let mut run = Run { out, pool, observer: None };
+            return batch.drain(..).for_each(|packet| self.pass(packet, &mut run));
+        }
+        self.look_up_homes(batch, homes);
+        self.run(batch, &mut Run { out, pool, observer: None });
+    }
+
+    /// Processes an admitted packet that goes with no flow that is known: one that could not be parsed, is not IP, or is a
+    /// fragment whose first one has not come or was dropped. In their order, and behind all packets that came before.
+    pub fn process_aside(&mut self, packet: Packet, out: &mut Vec<Packet>, pool: &mut Pool) {
+        let parsed = self.parsed(&packet);
+        let mut run = Run { out, pool, observer: None };
+        if self.stages.is_empty() && parsed.is_ok() {
+            return self.pass(packet, &mut run);
+        }
+        self.alone(packet, parsed, &mut run);
+    }
+
+    /// Drops an admitted packet; with a first fragment, those that wait for it.
+    pub fn drop_admitted(&mut self, packet: Packet, reason: DropReason, pool: &mut Pool) {
+        if packet.meta().class == Class::FirstFragment {
+            let mut waited = Vec::new();
+            self.learn_first(Datagram::of(&packet), None, self.now_ns, &mut waited);
+            for packet in waited {
+                self.drop_admitted(packet, DropReason::FragmentOfDropped, pool);
+            }
+        }
+        self.counters.drops[reason.index()] += 1;
+        pool.give(packet);
+    }
+
+    /// Whether what one flow's packet does may matter to another flow's, so that the order counts in which packets of different
+    /// flows are processed.
+    pub fn is_order_felt(&self) -> bool {
+        self.stages.iter().any(|stage| stage.shared().is_order_felt())
+    }
+
+    /// When flows are to end.
+    pub fn due_ns(&self) -> u64 {
+        self.flows.due_ns()
+    }
+
+    /// What has become of flows that have homes, in order, since this was emptied last.
+    pub fn changes(&self) -> &[Change] {
+        &self.changes
+    }
+
+    /// The same, to be emptied.
+    pub fn changes_mut(&mut self) -> &mut Vec<Change> {
+        &mut self.changes
+    }
+
+    /// The flows that have this home.
+    pub fn flows_of(&self, home: u32) -> impl Iterator<Item = u32> + '_ {
+        self.flows.homes.records(home)
+    }
+
+    /// A flow has this home; it has none yet.
+    pub fn set_home(&mut self, record: u32, home: u32) {
+        self.flows.homes.add(home, record);
+    }
+
+    /// The flows that had one home have another one, which no flow has.
+    pub fn rehome(&mut self, home: u32, new: u32) {
+        let records: Vec<u32> = self.flows_of(home).collect();
+        for record in records {
+            self.flows.homes.remove(record);
+            self.flows.homes.add(new, record);
+        }
+    }
+
+    /// Ends the flows that have this home.
+    pub fn end_flows_of(&mut self, home: u32, pool: &mut Pool) {
+        let newest = |chain: &Chain| chain.flows_of(home).next();
+        while let Some(record) = newest(self) {
+            self.end_flow(record, EndReason::Evicted, pool);
+        }
+    }
+
+    /// Ends the flows of this home whose time is over. Time alone clears them away a little later, and until then nobody finds them.
+    pub fn end_expired_of(&mut self, home: u32, now_ns: u64, pool: &mut Pool) {
+        self.now_ns = self.now_ns.max(now_ns);
+        let is_over = |&record: &u32| self.flows.records.header(record).has_expired(self.now_ns);
+        let over: Vec<u32> = self.flows_of(home).filter(is_over).collect();
+        over.into_iter().for_each(|record| self.end_in_time(record, pool));
+    }
+
+    /// The home of the flow that this packet begins, if the chain was told.
+    pub(super) fn home_of(&self, packet: &Packet) -> Option<u32> {
+        let sequence = packet.meta().transit.sequence;
+        self.homes.iter().find(|&&(of, _)| of == sequence).map(|&(_, home)| home)
+    }
+
+    /// Gives a flow an alias, or says which flow has it.
+    pub(super) fn set_alias(&mut self, record: u32, key: FlowKey, reversed: bool) -> Result<(), u32> {
+        self.flows.set_alias(record, key, reversed)?;
+        if let Some(home) = self.flows.homes.of(record) {
+            let hash = self.parser.hasher.hash(&key);
+            self.changes.push(Change::Alias { home, key, hash });
+        }
+        Ok(())
+    }
+}
