@@ -81,6 +81,7 @@ fn limits_are_those_of_the_code() {
         packet::HEADROOM,
         packet::LARGE_ROOM,
         packet::Pool::LARGE_MAX,
+        packet::SHIM_LEN_MAX,
         packet::SMALL_ROOM,
         packet::parse::EXTENSION_MAX,
         packet::parse::SHIM_MAX,
