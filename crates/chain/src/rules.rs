@@ -104,6 +104,21 @@ impl Likeness {
         Likeness(u64::from(connection.phase()) | side << 8 | u64::from(by_alias) << 9 | flags << 16)
     }
 
+    /// Whether more such packets are to be expected than a connection has while it is opened or closed.
+    #[inline]
+    fn is_lasting(self) -> bool {
+        let connection = Connection::from_phase(self.0 as u8);
+        !matches!(
+            connection,
+            Connection::SYN_SENT
+                | Connection::SYN_RECEIVED
+                | Connection::FIN_ORIGINAL
+                | Connection::FIN_REPLY
+                | Connection::CLOSED
+                | Connection::RESET
+        )
+    }
+
     /// Whether the packet could be treated as others: it does not change a connection.
     #[inline(always)]
     pub fn is_ordinary(self) -> bool {
@@ -196,7 +211,7 @@ impl Rules {
                 return Course::REVIEW;
             }
             (rule.stamp, rule.course, rule.walks) = (stamp, Course::WALK, WALKS_FIRST);
-            return Course::FORESEE;
+            return if like.is_lasting() { Course::FORESEE } else { Course::WALK };
         }
         if let Some(program) = rule.course.program() {
             return if program.is_unwatched() { rule.course_of(packet) } else { Course::REVIEW };
