@@ -82,6 +82,7 @@ impl Foresight<'_> {
     /// [`crate::PacketView::wrap`].
     #[inline]
     pub fn wrap(&mut self, outer: Outer, len_max: u16) {
+        let len_max = outer.room_within(len_max);
         self.said.shape.push(said::WRAP | u32::from(self.stage));
         self.said.wraps.push((outer, len_max));
         if let Some(recording) = &mut self.recording {

@@ -136,7 +136,9 @@ impl<'a> PacketView<'a> {
     pub fn wrap(&mut self, outer: &Outer, len_max: u16) -> Result<(), RewriteError> {
         let done = self.packet.wrap(outer);
         match done {
-            Ok(()) => self.note(|| HeaderAction::Wrap { outer: *outer, len_max }),
+            Ok(()) => {
+                self.note(|| HeaderAction::Wrap { outer: *outer, len_max: outer.room_within(len_max) });
+            }
             Err(_) => self.differs(),
         }
         done

@@ -76,6 +76,11 @@ impl Outer {
         network + self.udp_len() + usize::from(self.shim_len)
     }
 
+    /// The longest IP packet that it can take, but for those that are longer than `len_max`.
+    pub fn room_within(&self, len_max: u16) -> u16 {
+        len_max.min(u16::MAX - self.header_len() as u16)
+    }
+
     /// Where it takes packets to.
     pub fn destination(&self) -> Addr {
         self.destination
