@@ -133,12 +133,6 @@ impl Chain {
         pool.give(packet);
     }
 
-    /// Whether what one flow's packet does may matter to another flow's, so that the order counts in which packets of different
-    /// flows are processed.
-    pub fn is_order_felt(&self) -> bool {
-        self.stages.iter().any(|stage| stage.shared().is_order_felt())
-    }
-
     /// When flows are to end.
     pub fn due_ns(&self) -> u64 {
         self.flows.due_ns()

@@ -84,7 +84,7 @@ pub fn run_on_threads(policy: &str, records: &[Recorded], config: UnitsConfig) -
 
 /// Whether flows share what makes their order matter.
 pub fn is_order_felt(policy: &str) -> bool {
-    assembly(policy).unwrap().chain.is_order_felt()
+    assembly(policy).unwrap().chain.stages().iter().any(|stage| stage.shared().is_order_felt())
 }
 
 fn play(mut runner: Runner, records: &[Recorded], batch: usize) -> Outcome {
