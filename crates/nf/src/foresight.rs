@@ -24,8 +24,8 @@ pub struct Foresight<'a> {
     pub stage: u16,
     /// What all functions said so far.
     pub said: &'a mut Said,
-    /// Filled in, if wanted, with what this function would record.
-    pub recording: Option<&'a mut Recording>,
+    /// Filled in, if wanted, with what each function would record, by its place.
+    pub recordings: Option<&'a mut [Option<Recording>]>,
 }
 
 /// What functions foresee, in order.
@@ -73,7 +73,7 @@ impl Foresight<'_> {
         *there = to;
         self.said.shape.push(said | u32::from(self.stage));
         self.said.writes.push((end, to));
-        if let Some(recording) = &mut self.recording {
+        if let Some(recording) = self.recording() {
             recording.action(HeaderAction::SetEnd(end, to));
         }
     }
@@ -85,7 +85,7 @@ impl Foresight<'_> {
         let len_max = outer.room_within(len_max);
         self.said.shape.push(said::WRAP | u32::from(self.stage));
         self.said.wraps.push((outer, len_max));
-        if let Some(recording) = &mut self.recording {
+        if let Some(recording) = self.recording() {
             recording.action(HeaderAction::Wrap { outer, len_max });
         }
     }
@@ -94,7 +94,7 @@ impl Foresight<'_> {
     #[inline]
     pub fn note_function(&mut self, function: StateFunction) {
         self.said.shape.extend([said::FUNCTION | u32::from(self.stage), u32::from(function.id)]);
-        if let Some(recording) = &mut self.recording {
+        if let Some(recording) = self.recording() {
             recording.function(function);
         }
     }
@@ -105,7 +105,7 @@ impl Foresight<'_> {
         let cause = if event.cause == Cause::Command { said::COMMAND } else { said::PACKET };
         self.said.shape.push(cause | u32::from(self.stage));
         self.said.events.push((self.stage, event));
-        if let Some(recording) = &mut self.recording {
+        if let Some(recording) = self.recording() {
             recording.event(event);
         }
     }
@@ -114,5 +114,11 @@ impl Foresight<'_> {
     #[inline]
     pub fn keep_flow_ms(&mut self, ms: u32) {
         self.keep_ms = self.keep_ms.max(ms.min(KEEP_MS_MAX));
+    }
+
+    /// What this function would record, if that is wanted.
+    #[inline(always)]
+    fn recording(&mut self) -> Option<&mut Recording> {
+        self.recordings.as_deref_mut()?.get_mut(usize::from(self.stage))?.as_mut()
     }
 }

@@ -27,6 +27,8 @@ pub(super) struct Consolidation {
     draft: Draft,
     /// By function: what it did to the packet that is recorded; none if it has to see every packet.
     recordings: Vec<Option<Recording>>,
+    /// By side: the functions that packets come to which entered there, in order, but for those that have to see every packet.
+    taking_part: [Vec<u16>; 2],
     /// Whether a packet is being recorded.
     recording: bool,
     /// Whether what happens to it can be told of others.
@@ -56,10 +58,15 @@ impl Consolidation {
         if stages.iter().filter(|stage| takes_part(&***stage)).count() < 2 {
             return None;
         }
+        let taking_part = [Side::Inside, Side::Outside].map(|side| {
+            let stages = path(side, stages.len()).filter(|&stage| takes_part(&*stages[stage]));
+            stages.map(|stage| stage as u16).collect()
+        });
         Some(Consolidation {
             programs: Programs::default(),
             draft: Draft::new(layout.lines()),
             recordings: stages.iter().map(|stage| takes_part(&**stage).then(Recording::default)).collect(),
+            taking_part,
             recording: false,
             repeats: true,
             scope: Scope { wraps: stages.iter().any(|stage| wraps(&**stage)) },

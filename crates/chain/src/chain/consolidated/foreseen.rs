@@ -3,9 +3,9 @@
 use nf::record::{Header, Records};
 use nf::stage::Stage;
 use nf::{Connection, Foresight, Verdict};
-use packet::{NewEnds, Packet, Side, parse};
+use packet::{Endpoint, NewEnds, Packet, Side, Transit, parse};
 
-use super::{Consolidation, fits, path};
+use super::{Consolidation, fits};
 use crate::program::{Course, ProgramId};
 use crate::rules::{EVENTS_MAX, Likeness, Rules, Values};
 
@@ -25,7 +25,8 @@ impl Consolidation {
         if !records.header(record).has(Header::FLAG_ACCEPTED) {
             return None;
         }
-        let keep_ms = self.hear(stages, records, packet, connection, false)?;
+        let ends = parse::ends(packet);
+        let keep_ms = self.hear(stages, records, packet, (connection, ends), false)?;
         debug_assert!(
             !self
                 .said
@@ -36,9 +37,9 @@ impl Consolidation {
         );
         let program = match self.shapes.find(&self.said.shape) {
             Some(known) => known?,
-            None => self.learn_shape(stages, records, packet, connection)?,
+            None => self.learn_shape(stages, records, packet, (connection, ends))?,
         };
-        let ends = NewEnds::new(parse::ends(packet), self.said.writes.iter().copied());
+        let ends = NewEnds::new(ends, self.said.writes.iter().copied());
         if !fits(packet.meta().protocol, &ends) || self.said.events.len() > EVENTS_MAX {
             return None;
         }
@@ -52,38 +53,41 @@ impl Consolidation {
         })
     }
 
-    /// Has all functions say what they foresee, and record it, too, if so wanted; none if one does not foresee it. Gives how long they
-    /// keep the flow.
+    /// Has all functions say what they foresee of packets that leave the connection so and come with these ends, and record it, too, if so
+    /// wanted; none if one does not foresee it. Gives how long they keep the flow.
+    #[inline(always)]
     fn hear(
         &mut self,
         stages: &[Box<dyn Stage>],
         records: &Records,
         packet: &Packet,
-        connection: Connection,
+        (connection, ends): (Connection, (Endpoint, Endpoint)),
         records_it: bool,
     ) -> Option<u32> {
-        let transit = &packet.meta().transit;
-        let (side, direction, record) = (transit.side, transit.direction, transit.flow);
-        let origin = records.header(record).origin();
-        let (mut ends, mut keep_ms) = (parse::ends(packet), 0);
-        self.said.begin(side);
-        for number in path(side, stages.len()) {
-            let Some(recording) = &mut self.recordings[number] else { continue };
-            let recording = if records_it {
-                recording.begin(true);
-                Some(recording)
-            } else {
-                None
-            };
-            let (stage, said) = (number as u16, &mut self.said);
-            let mut packets =
-                Foresight { side, direction, origin, connection, ends, keep_ms, stage, said, recording };
-            if !stages[number].foresee(record, records, &mut packets) {
+        let &Transit { side, direction, flow: record, .. } = &packet.meta().transit;
+        let Consolidation { said, recordings, taking_part, .. } = self;
+        said.begin(side);
+        if records_it {
+            recordings.iter_mut().flatten().for_each(|recording| recording.begin(true));
+        }
+        let mut packets = Foresight {
+            side,
+            direction,
+            origin: records.header(record).origin(),
+            connection,
+            ends,
+            keep_ms: 0,
+            stage: 0,
+            said,
+            recordings: records_it.then_some(recordings),
+        };
+        for &stage in &taking_part[side as usize] {
+            packets.stage = stage;
+            if !stages[usize::from(stage)].foresee(record, records, &mut packets) {
                 return None;
             }
-            (ends, keep_ms) = (packets.ends, packets.keep_ms);
         }
-        Some(keep_ms)
+        Some(packets.keep_ms)
     }
 
     /// The program of what was foreseen, which is the first of its shape.
@@ -93,9 +97,9 @@ impl Consolidation {
         stages: &[Box<dyn Stage>],
         records: &Records,
         packet: &Packet,
-        connection: Connection,
+        leaving: (Connection, (Endpoint, Endpoint)),
     ) -> Option<ProgramId> {
-        self.hear(stages, records, packet, connection, true)?;
+        self.hear(stages, records, packet, leaving, true)?;
         let side: Side = packet.meta().transit.side;
         let program = self.write_program(stages, side, Verdict::Forward);
         self.shapes.learn(&self.said.shape, program);
