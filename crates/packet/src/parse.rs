@@ -208,12 +208,27 @@ pub fn fragment_id(packet: &Packet) -> u32 {
     be32(data, at + 4).unwrap_or(0)
 }
 
-/// The key of the packet as its headers are now, whatever it was when it arrived. Only for packets that have a flow.
-#[inline]
+/// The key of the packet as its headers are now, with the tags and the tunnel that it is in, whatever it was when it arrived. Only for
+/// packets that have a flow.
 pub fn current_key(packet: &Packet) -> (FlowKey, bool) {
     let (source, destination) = ends(packet);
     let meta = packet.meta();
-    FlowKey::new(source, destination, meta.protocol, meta.version, meta.key.scope, meta.key.tenant)
+    let scope = current_scope(packet).unwrap_or(meta.key.scope);
+    FlowKey::new(source, destination, meta.protocol, meta.version, scope, meta.key.tenant)
+}
+
+/// The VLAN tags and the virtual network that stand before the flow's IP header now; none if what stands there cannot be parsed.
+fn current_scope(packet: &Packet) -> Option<Scope> {
+    let (data, meta) = (packet.data(), packet.meta());
+    let (mut scope, l3) = (Scope::default(), usize::from(meta.l3));
+    let whole = Whole { complete: meta.wire_len as usize <= data.len() };
+    let (mut at, mut version) = link::parse(data, meta.link, &mut scope).ok()??;
+    while at < l3 {
+        let found = network::parse(data, at, version, whole).ok()?;
+        let inner = tunnel::enter(data, &found, &mut scope)?;
+        (at, version) = (inner.l3, inner.version);
+    }
+    (at == l3).then_some(scope)
 }
 
 /// Source and destination as the headers are now; ports are 0 where there are none.

@@ -34,6 +34,8 @@ reasons! {
     LinkTooDeep = "link-too-deep",
     /// The link type is not one that we look into.
     LinkUnknown = "link-unknown",
+    /// The link layer has no place for the VLAN tag or MPLS label that a function puts on: it is not Ethernet, or is PPPoE.
+    LinkTags = "link-tags",
     /// Not IP, and the policy says to drop such frames.
     NotIp = "not-ip",
     /// The IP version is neither 4 nor 6, or not what the link layer announced.

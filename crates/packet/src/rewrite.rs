@@ -1,4 +1,4 @@
-//! Changing headers: addresses and ports with their checksums, tunnels around a packet.
+//! Changing headers: addresses and ports with their checksums, tunnels around a packet, tags before it.
 //!
 //! Checksums are updated incrementally (RFC 1624), so that a right one stays right and a wrong one stays wrong: a
 //! function in the middle must not hide what went wrong before it.
@@ -7,14 +7,16 @@ mod enclose;
 mod ends;
 mod outer;
 mod payload;
+mod tags;
 
 pub use enclose::TRAILER_MAX;
 pub use ends::NewEnds;
 pub use outer::{OUTER_LEN_MAX, Outer, SHIM_LEN_MAX};
+pub use tags::{TAG_LEN, Tag, TagKind, TagRoom};
 
 use crate::checksum::{self, Delta};
 use crate::parse::{self, protocol};
-use crate::{Addr, Class, Endpoint, LinkType, Meta, Packet};
+use crate::{Addr, Class, DropReason, Endpoint, LinkType, Meta, Packet};
 
 /// Which end of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,6 +53,26 @@ pub enum RewriteError {
     /// The packet would be longer than its length field can say.
     #[error("the packet is too big")]
     TooBig,
+    /// The packet's link layer has no place for it.
+    #[error("the link layer has no place for such a tag")]
+    Link,
+    /// The packet would have more tags or labels than are looked through ([`parse::SHIM_MAX`]).
+    #[error("the packet has as many tags as are looked through")]
+    TooDeep,
+}
+
+impl RewriteError {
+    /// Why a packet is dropped that could not be changed. `own`: the function's own reason, for packets that are not such as it treats.
+    #[cold]
+    pub fn reason_or(self, own: DropReason) -> DropReason {
+        match self {
+            RewriteError::NoHeadroom => DropReason::NoHeadroom,
+            RewriteError::TooBig => DropReason::TooBig,
+            RewriteError::Link => DropReason::LinkTags,
+            RewriteError::TooDeep => DropReason::LinkTooDeep,
+            RewriteError::Version | RewriteError::NoHeader => own,
+        }
+    }
 }
 
 impl Packet {

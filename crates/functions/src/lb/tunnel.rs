@@ -127,11 +127,7 @@ impl Tunnel {
 /// The drop reason for a packet whose headers could not be changed.
 #[cold]
 pub fn reason(error: RewriteError) -> DropReason {
-    match error {
-        RewriteError::NoHeadroom => DropReason::NoHeadroom,
-        RewriteError::TooBig => DropReason::TooBig,
-        RewriteError::Version | RewriteError::NoHeader => DropReason::LbProtocol,
-    }
+    error.reason_or(DropReason::LbProtocol)
 }
 
 /// Whether the packet must not be fragmented on its way.

@@ -2,7 +2,7 @@
 
 use nf::answer::{self, IcmpError};
 use nf::{Context, PacketView, Verdict};
-use packet::{Addr, DropReason, RewriteError};
+use packet::{Addr, DropReason};
 
 use super::inner::{self, Inner};
 use super::numbers::Stamp;
@@ -96,21 +96,13 @@ fn enclose(
     context.give_back_shared(); // Before what takes long.
     let stamp = stamp.ok_or(DropReason::VpnExhausted)?;
     let headers = tunnel.transform.headers(&tunnel.outer, tunnel.spi, stamp, inner);
-    packet.enclose(headers.as_slice(), headers.trailer_len, headers.version).map_err(reason)?;
+    packet
+        .enclose(headers.as_slice(), headers.trailer_len, headers.version)
+        .map_err(|error| error.reason_or(DropReason::VpnMalformed))?;
     let network = packet.outermost_mut();
     if let Some(within) = network.get_mut(headers.as_slice().len()..) {
         inner::pass_on(within, inner.traffic_class);
     }
     tunnel.transform.protect(network, inner);
     Ok(())
-}
-
-/// The drop reason for a packet that could not be enclosed.
-#[cold]
-fn reason(error: RewriteError) -> DropReason {
-    match error {
-        RewriteError::NoHeadroom => DropReason::NoHeadroom,
-        RewriteError::TooBig => DropReason::TooBig,
-        RewriteError::Version | RewriteError::NoHeader => DropReason::VpnMalformed,
-    }
 }

@@ -6,6 +6,7 @@ use super::*;
 use crate::{FlowHasher, Parser};
 
 mod outer;
+mod tags;
 
 /// RFC 1071, byte by byte: the oracle, which knows nothing of increments.
 fn slow_sum(bytes: &[u8]) -> u16 {

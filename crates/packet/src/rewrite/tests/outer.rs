@@ -53,7 +53,7 @@ proptest! {
 }
 
 /// IP in IP, GRE, GUE, VXLAN and Geneve, as their documents have them.
-fn outer_of(kind: usize, six: bool, version: u8, with_checksum: bool, entropy: u32) -> Outer {
+pub(super) fn outer_of(kind: usize, six: bool, version: u8, with_checksum: bool, entropy: u32) -> Outer {
     let address = |last: u128| match six {
         true => Addr::from_u128(0x2001_0db8 << 96 | last),
         false => Addr::from_v4_bytes([192, 0, 2, last as u8]),

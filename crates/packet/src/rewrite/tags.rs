@@ -1,0 +1,294 @@
+//! VLAN tags and MPLS labels, which stand between the Ethernet addresses and the IP header (B14).
+//!
+//! A packet has two stacks of them: its tags, right behind the addresses, and behind all tags its labels. Each is pushed and popped at its
+//! outer end, and neither is in the other's way. Four bytes come or go before the packet; what moves is the link layer's header alone.
+//!
+//! Labels follow the pipe model of RFC 3443 3.2: a label has a time to live of its own, and what it has left says nothing to the packet
+//! within, so that a push and a pop leave a packet as it was.
+
+use std::fmt;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::{RewriteError, put, word};
+use crate::{Class, LinkType, Packet, parse};
+
+/// Bytes of a VLAN tag or an MPLS label.
+pub const TAG_LEN: usize = 4;
+
+/// Where an Ethernet frame says what follows its addresses.
+const ETHER_TYPE_AT: usize = 12;
+
+const IPV4: u16 = 0x0800;
+const IPV6: u16 = 0x86dd;
+const CUSTOMER: u16 = 0x8100;
+const SERVICE: u16 = 0x88a8;
+/// What was used for service tags before there was a standard.
+const SERVICE_OF_OLD: u16 = 0x9100;
+const MPLS: u16 = 0x8847;
+/// With labels that the upstream router assigned (RFC 5332).
+const MPLS_UPSTREAM: u16 = 0x8848;
+const PPPOE: u16 = 0x8864;
+
+/// The bit of a label that no other one follows (RFC 3032 2.1).
+const BOTTOM_OF_STACK: u8 = 1;
+
+/// A VLAN tag (IEEE 802.1Q 9.6) or an MPLS label (RFC 3032 2.1).
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Tag {
+    ether_type: u16,
+    /// The tag's control information, in the lower half, or the label's entry without its bottom-of-stack bit: that is its place's.
+    bits: u32,
+}
+
+/// The stacks of tags that a packet has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TagKind {
+    /// VLAN tags.
+    Vlan,
+    /// MPLS labels.
+    Label,
+}
+
+impl Tag {
+    /// The tag of a customer's VLAN (802.1Q). `vid`: 0 (no VLAN, only a priority) to 4,094; `pcp`, the priority: 0 to 7; `dei`: whether
+    /// the frame is the first to be dropped. None if one is beyond its limit.
+    pub fn vlan(vid: u16, pcp: u8, dei: bool) -> Option<Tag> {
+        let is_valid = vid < 0xfff && pcp < 8;
+        let bits = u32::from(pcp) << 13 | u32::from(dei) << 12 | u32::from(vid);
+        is_valid.then_some(Tag { ether_type: CUSTOMER, bits })
+    }
+
+    /// The tag of a provider's VLAN (802.1ad), with the same limits.
+    pub fn service_vlan(vid: u16, pcp: u8, dei: bool) -> Option<Tag> {
+        Some(Tag { ether_type: SERVICE, ..Tag::vlan(vid, pcp, dei)? })
+    }
+
+    /// A label, 16 to 2^20 - 1 (those below have meanings of their own, RFC 3032 2.1, RFC 7274); `tc`, the traffic class (RFC 5462): 0
+    /// to 7; `ttl`: at least 1. None if one is beyond its limit.
+    pub fn label(label: u32, tc: u8, ttl: u8) -> Option<Tag> {
+        let is_valid = (16..1 << 20).contains(&label) && tc < 8 && ttl > 0;
+        let bits = label << 12 | u32::from(tc) << 9 | u32::from(ttl);
+        is_valid.then_some(Tag { ether_type: MPLS, bits })
+    }
+
+    /// Which stack it belongs to.
+    pub fn kind(self) -> TagKind {
+        match self.ether_type {
+            MPLS | MPLS_UPSTREAM => TagKind::Label,
+            _ => TagKind::Vlan,
+        }
+    }
+
+    /// The VLAN's identifier, or the label.
+    pub fn id(self) -> u32 {
+        match self.kind() {
+            TagKind::Vlan => self.bits & 0xfff,
+            TagKind::Label => self.bits >> 12,
+        }
+    }
+
+    /// The tag's priority, or the label's traffic class: 0 to 7.
+    pub fn class(self) -> u8 {
+        match self.kind() {
+            TagKind::Vlan => (self.bits >> 13 & 7) as u8,
+            TagKind::Label => (self.bits >> 9 & 7) as u8,
+        }
+    }
+
+    /// What tells it apart from all others, in two words.
+    pub fn words(self) -> [u32; 2] {
+        [u32::from(self.ether_type), self.bits]
+    }
+}
+
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (id, class) = (self.id(), self.class());
+        match self.ether_type {
+            MPLS | MPLS_UPSTREAM => write!(f, "label {id} tc {class} ttl {}", self.bits as u8),
+            SERVICE | SERVICE_OF_OLD => write!(f, "service VLAN {id} pcp {class}"),
+            _ => write!(f, "VLAN {id} pcp {class}"),
+        }
+    }
+}
+
+impl fmt::Debug for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tag({self})")
+    }
+}
+
+/// How many tags, and how many labels, a packet is to have room for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct TagRoom {
+    /// VLAN tags.
+    pub vlans: u8,
+    /// MPLS labels.
+    pub labels: u8,
+}
+
+impl TagRoom {
+    /// Room for one more of this kind.
+    pub fn and_for(self, kind: TagKind) -> TagRoom {
+        match kind {
+            TagKind::Vlan => TagRoom { vlans: self.vlans.saturating_add(1), ..self },
+            TagKind::Label => TagRoom { labels: self.labels.saturating_add(1), ..self },
+        }
+    }
+
+    /// Room for one of this kind less.
+    pub fn without(self, kind: TagKind) -> TagRoom {
+        match kind {
+            TagKind::Vlan => TagRoom { vlans: self.vlans.saturating_sub(1), ..self },
+            TagKind::Label => TagRoom { labels: self.labels.saturating_sub(1), ..self },
+        }
+    }
+
+    /// As much room as either needs.
+    pub fn or(self, other: TagRoom) -> TagRoom {
+        TagRoom { vlans: self.vlans.max(other.vlans), labels: self.labels.max(other.labels) }
+    }
+}
+
+/// What stands between the addresses of an Ethernet frame and its IP header.
+struct Stacks {
+    /// Tags, and the PPPoE header: what the parser looks through of one kind.
+    shims: usize,
+    /// Labels; none where there is no place for any, since the packet is in PPPoE.
+    labels: Option<usize>,
+    /// Where the type stands that follows all tags.
+    type_at: usize,
+}
+
+impl Stacks {
+    /// Those of a packet of IP.
+    fn of(packet: &Packet) -> Result<Stacks, RewriteError> {
+        let (data, meta) = (packet.data(), packet.meta());
+        if meta.link != LinkType::Ethernet {
+            return Err(RewriteError::Link);
+        }
+        if meta.class == Class::NotIp || usize::from(meta.outer_l3) >= data.len() {
+            return Err(RewriteError::NoHeader);
+        }
+        let (mut shims, mut type_at) = (0, ETHER_TYPE_AT);
+        while is_vlan(word(data, type_at)) && shims < parse::SHIM_MAX {
+            (shims, type_at) = (shims + 1, type_at + TAG_LEN);
+        }
+        let between = usize::from(meta.outer_l3).saturating_sub(type_at + 2);
+        let labels = match word(data, type_at) {
+            IPV4 | IPV6 => Some(0),
+            MPLS | MPLS_UPSTREAM => Some(between / TAG_LEN),
+            _ => None,
+        };
+        Ok(Stacks { shims: shims + usize::from(word(data, type_at) == PPPOE), labels, type_at })
+    }
+
+    /// Whether the parser looks through so many more.
+    fn have(&self, room: TagRoom) -> Result<(), RewriteError> {
+        let shims = self.shims + usize::from(room.vlans);
+        let labels = match (self.labels, room.labels) {
+            (_, 0) => 0,
+            (Some(labels), more) => labels + usize::from(more),
+            (None, _) => return Err(RewriteError::Link),
+        };
+        if shims.max(labels) > parse::SHIM_MAX { Err(RewriteError::TooDeep) } else { Ok(()) }
+    }
+}
+
+impl Packet {
+    /// Puts a tag, or a label, before all others that the packet has of its kind.
+    ///
+    /// # Errors
+    /// [`RewriteError`]: `Link` if it is no Ethernet frame, or a label is to stand in PPPoE; `TooDeep` if it were more of a kind than
+    /// [`parse::SHIM_MAX`]. Nothing is changed then.
+    pub fn push_tag(&mut self, tag: Tag) -> Result<(), RewriteError> {
+        let stacks = Stacks::of(self)?;
+        stacks.have(TagRoom::default().and_for(tag.kind()))?;
+        self.push_front(TAG_LEN).map_err(|_| RewriteError::NoHeadroom)?;
+        self.shift_network(TAG_LEN as i32);
+        let data = self.data_mut();
+        match tag.kind() {
+            TagKind::Vlan => {
+                data.copy_within(TAG_LEN..TAG_LEN + ETHER_TYPE_AT, 0);
+                put(data, ETHER_TYPE_AT, tag.ether_type);
+                put(data, ETHER_TYPE_AT + 2, tag.bits as u16);
+            }
+            TagKind::Label => {
+                let at = stacks.type_at + 2;
+                data.copy_within(TAG_LEN..TAG_LEN + at, 0);
+                let is_bottom = stacks.labels == Some(0);
+                if is_bottom {
+                    put(data, stacks.type_at, tag.ether_type);
+                }
+                let [a, b, c, d] = tag.bits.to_be_bytes();
+                let entry = [a, b, if is_bottom { c | BOTTOM_OF_STACK } else { c }, d];
+                data[at..at + TAG_LEN].copy_from_slice(&entry);
+            }
+        }
+        Ok(())
+    }
+
+    /// The outermost tag, or label, that the packet has.
+    pub fn tag(&self, kind: TagKind) -> Option<Tag> {
+        let stacks = Stacks::of(self).ok()?;
+        let data = self.data();
+        match kind {
+            TagKind::Vlan => {
+                let ether_type = word(data, ETHER_TYPE_AT);
+                let bits = u32::from(word(data, ETHER_TYPE_AT + 2));
+                is_vlan(ether_type).then_some(Tag { ether_type, bits })
+            }
+            TagKind::Label => {
+                stacks.labels.filter(|&labels| labels > 0)?;
+                let &[a, b, c, d] = data.get(stacks.type_at + 2..)?.first_chunk()?;
+                let bits = u32::from_be_bytes([a, b, c & !BOTTOM_OF_STACK, d]);
+                Some(Tag { ether_type: word(data, stacks.type_at), bits })
+            }
+        }
+    }
+
+    /// Takes the outermost tag, or label, away, and gives it: the reverse of [`Packet::push_tag`].
+    ///
+    /// # Errors
+    /// [`RewriteError`]: `NoHeader` if there is none, `Link` if it is no Ethernet frame. Nothing is changed then.
+    pub fn pop_tag(&mut self, kind: TagKind) -> Result<Tag, RewriteError> {
+        let stacks = Stacks::of(self)?;
+        let tag = self.tag(kind).ok_or(RewriteError::NoHeader)?;
+        let l3 = usize::from(self.meta().outer_l3);
+        let data = self.data_mut();
+        match kind {
+            TagKind::Vlan => data.copy_within(..ETHER_TYPE_AT, TAG_LEN),
+            TagKind::Label => {
+                if stacks.labels == Some(1) {
+                    let is_v4 = data.get(l3).is_some_and(|first| first >> 4 == 4);
+                    put(data, stacks.type_at, if is_v4 { IPV4 } else { IPV6 });
+                }
+                data.copy_within(..stacks.type_at + 2, TAG_LEN);
+            }
+        }
+        self.pull_front(TAG_LEN);
+        self.shift_network(-(TAG_LEN as i32));
+        Ok(tag)
+    }
+
+    /// Whether so many tags and labels can be pushed.
+    #[inline]
+    pub fn takes_tags(&self, room: TagRoom) -> bool {
+        let len = TAG_LEN * (usize::from(room.vlans) + usize::from(room.labels));
+        len == 0 || self.headroom() >= len && Stacks::of(self).and_then(|stacks| stacks.have(room)).is_ok()
+    }
+
+    /// The link layer's header has become so much longer.
+    fn shift_network(&mut self, by: i32) {
+        let meta = self.meta_mut();
+        meta.shift(by);
+        meta.outer_l3 = (i32::from(meta.outer_l3) + by) as u16;
+        meta.wire_len = meta.wire_len.saturating_add_signed(by);
+    }
+}
+
+fn is_vlan(ether_type: u16) -> bool {
+    matches!(ether_type, CUSTOMER | SERVICE | SERVICE_OF_OLD)
+}
