@@ -4,7 +4,7 @@
 use nf::record::Lines;
 use nf::stage::Stage;
 use nf::{Cause, Field, HeaderAction, Recording, Verdict};
-use packet::{DropReason, End, Endpoint, Outer, Side};
+use packet::{DropReason, End, Endpoint, Outer, Side, TAG_LEN, Tag, TagKind, TagRoom};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Programs of a chain at most; a walk that would need another one is not made a rule.
@@ -27,7 +27,7 @@ impl ProgramId {
         self.0 & ProgramId::WATCHED == 0
     }
 
-    /// Whether packets follow it only if they are in no tunnel, and not too long to be put into one.
+    /// Whether packets follow it only if they are in no tunnel, and not too long to be put into one, or have room for tags.
     #[inline(always)]
     pub fn is_limited(self) -> bool {
         self.0 & ProgramId::LIMITED != 0
@@ -100,8 +100,19 @@ pub(crate) struct Program {
     watched: bool,
     /// Whether the order may be felt in which packets of several flows go through.
     apart: bool,
-    /// Whether packets are put into a tunnel, for which they may be too long.
+    /// Whether packets are put into a tunnel, for which they may be too long, or get tags, for which there may be no room.
     limited: bool,
+}
+
+impl Program {
+    /// What a step pushes is taken away here: neither is done.
+    fn cancel(&mut self, (at, pushed): (usize, Pushed)) -> Option<()> {
+        let step = self.steps.get_mut(at)?;
+        let (&mut Step::Wrap(by) | &mut Step::Tag(by, _)) = step else { return None };
+        *step = Step::Cancelled(by, pushed.layer());
+        self.steps.push(Step::Restored(pushed.layer()));
+        Some(())
+    }
 }
 
 /// A step of a program.
@@ -122,13 +133,34 @@ pub(crate) enum Step {
     },
     /// The packet gets its rule's outer headers, by this function.
     Wrap(usize),
-    /// The packet would get outer headers of so many bytes by this function, but they are taken away again before anybody looks: it only
-    /// counts as that much longer, until `Unwrapped` (B14).
-    Wrapped(usize, u8),
+    /// The packet gets this tag, by this function.
+    Tag(usize, Tag),
+    /// The packet would get this by this function, but it is taken away again before anybody looks: the packet only counts as that much
+    /// longer, until it is `Restored` (B14).
+    Cancelled(usize, Layer),
     /// The packet counts as that much shorter again.
-    Unwrapped(u8),
+    Restored(Layer),
     /// This function, which has counted it, drops it.
     Drop(usize, DropReason),
+}
+
+/// What one function puts before a packet and another one takes away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layer {
+    /// Outer headers of so many bytes.
+    Outer(u8),
+    /// A VLAN tag or an MPLS label.
+    Tag,
+}
+
+impl Layer {
+    /// How many bytes it has.
+    pub fn len(self) -> usize {
+        match self {
+            Layer::Outer(len) => usize::from(len),
+            Layer::Tag => TAG_LEN,
+        }
+    }
 }
 
 /// State functions of one function, by their numbers, in order (B18, B19).
@@ -200,14 +232,16 @@ pub(crate) struct Draft {
     program: Program,
     /// What the packets have written into them.
     writes: Vec<(End, Endpoint)>,
-    /// The outer headers that they get, and by which steps.
-    wraps: Vec<(usize, Outer)>,
+    /// What is put before them, and by which steps.
+    pushed: Vec<(usize, Pushed)>,
     /// Those of them that nobody has looked at begin here.
     unseen: usize,
-    /// Whether a function that sees every packet may have put it into a tunnel, or taken it out of one.
+    /// Whether a function that sees every packet may have put it into a tunnel, or taken it out of one, or changed its tags.
     resized: bool,
     /// The longest packet that is treated so, in bytes of its IP packet.
     len_max: u16,
+    /// The tags that it has more than it came with, and at most had.
+    tags: (TagRoom, TagRoom),
     /// How long functions keep the flow that are not asked for every packet, in milliseconds.
     keep_ms: u32,
     /// The lines of records that packets touch which walk.
@@ -217,15 +251,17 @@ pub(crate) struct Draft {
 impl Draft {
     /// Nothing is written yet. `all`: the lines of records that packets touch which walk.
     pub fn new(all: Lines) -> Draft {
-        let (program, writes, wraps) = (Program::default(), Vec::new(), Vec::new());
-        Draft { program, writes, wraps, unseen: 0, resized: false, len_max: u16::MAX, keep_ms: 0, all }
+        let (program, writes, pushed) = (Program::default(), Vec::new(), Vec::new());
+        let (unseen, resized, tags) = (0, false, Default::default());
+        Draft { program, writes, pushed, unseen, resized, len_max: u16::MAX, tags, keep_ms: 0, all }
     }
 
     /// Begins anew, for packets that entered by this side.
     pub fn begin(&mut self, side: Side) {
         self.writes.clear();
-        self.wraps.clear();
+        self.pushed.clear();
         (self.unseen, self.resized, self.len_max, self.keep_ms) = (0, false, u16::MAX, 0);
+        self.tags = Default::default();
         let mut steps = std::mem::take(&mut self.program.steps);
         steps.clear();
         self.program = Program { side, steps, ..Program::default() };
@@ -254,8 +290,8 @@ impl Draft {
                 }
                 self.program.steps.push(Step::Process(stage));
                 (self.program.apart, self.program.lines) = (true, self.all);
-                self.unseen = self.wraps.len();
-                self.resized |= stages[stage].descriptor().writes.contains(&Field::Encapsulation);
+                self.unseen = self.pushed.len();
+                self.resized |= may_resize(&*stages[stage]);
                 continue;
             };
             self.keep_ms = self.keep_ms.max(recording.keep_ms);
@@ -266,12 +302,12 @@ impl Draft {
             } else {
                 program.apart |= stages[stage].shared().is_order_felt();
                 program.lines.add(&stages[stage].lines());
-                self.unseen = self.wraps.len();
+                self.unseen = self.pushed.len();
                 Step::Functions(stage, Batch::of(recording)?)
             });
             for action in &recording.actions {
                 match *action {
-                    HeaderAction::Forward => {}
+                    HeaderAction::Forward | HeaderAction::FindTag(..) => {}
                     // What was written before is in the packets that every one of those functions saw since.
                     HeaderAction::SetEnd(end, to) if !seen_since(program, rewrite_at) => {
                         self.writes.push((end, to));
@@ -281,18 +317,23 @@ impl Draft {
                         program.steps.push(Step::SetDscp(value as u8))
                     }
                     HeaderAction::Wrap { outer, len_max } => {
-                        self.wraps.push((program.steps.len(), outer));
+                        self.pushed.push((program.steps.len(), Pushed::Outer(outer)));
                         program.steps.push(Step::Wrap(stage));
                         (program.limited, self.len_max) = (true, self.len_max.min(len_max));
                     }
+                    HeaderAction::PushTag(tag) => {
+                        self.pushed.push((program.steps.len(), Pushed::Tag(tag)));
+                        program.steps.push(Step::Tag(stage, tag));
+                        program.limited = true;
+                        let now = self.tags.0.and_for(tag.kind());
+                        self.tags = (now, now.or(self.tags.1));
+                    }
                     HeaderAction::Decapsulate { .. } => {
-                        let (at, outer) = self.wraps.pop()?;
-                        let (&Step::Wrap(by), len) = (program.steps.get(at)?, outer.header_len() as u8)
-                        else {
-                            return None;
-                        };
-                        program.steps[at] = Step::Wrapped(by, len);
-                        program.steps.push(Step::Unwrapped(len));
+                        program.cancel(pop(&mut self.pushed, None)?)?;
+                    }
+                    HeaderAction::PopTag(tag) => {
+                        program.cancel(pop(&mut self.pushed, Some(tag.kind()))?)?;
+                        self.tags.0 = self.tags.0.without(tag.kind());
                     }
                     HeaderAction::Drop(reason) => program.steps.push(Step::Drop(stage, reason)),
                     _ => return None,
@@ -305,7 +346,7 @@ impl Draft {
         let program = &self.program;
         // One that a function dropped that sees every packet did not come to those behind.
         let dropped = matches!(program.steps.last(), Some(Step::Drop(..)));
-        if dropped != (verdict != Verdict::Forward) || self.is_read(recordings) || self.wraps.len() > 1 {
+        if dropped != (verdict != Verdict::Forward) || self.is_read(recordings) || self.outers().count() > 1 {
             return None;
         }
         if let Some(at) = rewrite_at {
@@ -328,7 +369,14 @@ impl Draft {
 
     /// The outer headers that packets get, if they get some.
     pub fn outer(&self) -> Option<&Outer> {
-        self.wraps.first().map(|(_, outer)| outer)
+        self.outers().next()
+    }
+
+    fn outers(&self) -> impl Iterator<Item = &Outer> {
+        self.pushed.iter().filter_map(|(_, pushed)| match pushed {
+            Pushed::Outer(outer) => Some(outer),
+            Pushed::Tag(_) => None,
+        })
     }
 
     /// The longest packet that is treated so, in bytes of its IP packet.
@@ -336,24 +384,41 @@ impl Draft {
         self.len_max
     }
 
+    /// The tags that packets are to have room for.
+    pub fn tags(&self) -> TagRoom {
+        self.tags.1
+    }
+
     /// How long the functions that are not asked for every packet keep the flow, in milliseconds.
     pub fn keep_ms(&self) -> u32 {
         self.keep_ms
     }
 
-    /// Whether what a function did to outer headers it would do to all packets that are in no tunnel and not too long. What it put on must
-    /// be all that can be there; all that it took away must have been put on before it, with nobody who looked at it since (B14). A state
-    /// function of its own would have seen it.
+    /// Whether what a function did to outer headers and tags it would do to all packets that the program takes. What it put on must be all
+    /// that can be there, beside tags that packets came with; all that it took away, and all tags that it looked for, must have been put on
+    /// before it, with nobody who saw it since (B14). A state function of its own would have seen it.
     fn holds_for_all(&self, recording: &Recording) -> bool {
-        let unseen = self.wraps[self.unseen..].iter();
-        let mut open: Vec<usize> = unseen.map(|(_, outer)| outer.header_len()).collect();
+        let mut open = self.pushed[self.unseen..].to_vec();
         recording.actions.iter().all(|action| match *action {
             HeaderAction::Wrap { outer, .. } => {
-                open.push(outer.header_len());
+                open.push((0, Pushed::Outer(outer)));
+                !self.resized
+            }
+            HeaderAction::PushTag(tag) => {
+                open.push((0, Pushed::Tag(tag)));
                 !self.resized
             }
             HeaderAction::Decapsulate { len, .. } => {
-                recording.functions.is_empty() && open.pop() == Some(len)
+                let taken = pop(&mut open, None);
+                recording.functions.is_empty() && taken.is_some_and(|(_, of)| of.layer().len() == len)
+            }
+            HeaderAction::FindTag(kind, found) => {
+                let outermost = open.iter().rfind(|(_, pushed)| pushed.stack() == Some(kind));
+                found.is_some_and(|tag| outermost.is_some_and(|&(_, pushed)| pushed == Pushed::Tag(tag)))
+            }
+            HeaderAction::PopTag(tag) => {
+                let taken = pop(&mut open, Some(tag.kind()));
+                recording.functions.is_empty() && taken.is_some_and(|(_, of)| of == Pushed::Tag(tag))
             }
             _ => true,
         })
@@ -374,9 +439,44 @@ impl Draft {
     }
 }
 
+/// What a function put before packets.
+#[derive(Clone, Copy, PartialEq)]
+enum Pushed {
+    Outer(Outer),
+    Tag(Tag),
+}
+
+impl Pushed {
+    /// Which stack it is the uppermost of: tags, labels, or none of them, outer headers.
+    fn stack(self) -> Option<TagKind> {
+        match self {
+            Pushed::Outer(_) => None,
+            Pushed::Tag(tag) => Some(tag.kind()),
+        }
+    }
+
+    fn layer(self) -> Layer {
+        match self {
+            Pushed::Outer(outer) => Layer::Outer(outer.header_len() as u8),
+            Pushed::Tag(_) => Layer::Tag,
+        }
+    }
+}
+
+/// Takes the uppermost of a stack away.
+fn pop(pushed: &mut Vec<(usize, Pushed)>, stack: Option<TagKind>) -> Option<(usize, Pushed)> {
+    let at = pushed.iter().rposition(|(_, pushed)| pushed.stack() == stack)?;
+    Some(pushed.remove(at))
+}
+
 /// Whether a function sees the packets behind step `at`, of those that see every packet.
 fn seen_since(program: &Program, at: Option<usize>) -> bool {
     at.is_some_and(|at| program.steps[at..].iter().any(|step| matches!(step, Step::Process(_))))
+}
+
+/// Whether packets may be in another tunnel, or have other tags, behind a function.
+fn may_resize(stage: &dyn Stage) -> bool {
+    stage.descriptor().writes.iter().any(|field| matches!(field, Field::Vlan | Field::Encapsulation))
 }
 
 /// Whether a function of which nothing is recorded may write ends, or move where they stand.

@@ -3,7 +3,7 @@
 
 use nf::{Cause, Connection, EventCondition};
 use packet::memory::{OutOfMemory, Part, Slots};
-use packet::{Direction, Meta, NewEnds, Outer, Packet};
+use packet::{Direction, Meta, NewEnds, Outer, Packet, TagRoom};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::program::{Course, ProgramId};
@@ -51,9 +51,10 @@ pub(crate) struct Rule {
     /// How often none could be made in a row.
     failures: u8,
     spare: u8,
-    /// If the program is limited: the longest packets that follow it, in bytes of their IP packets.
+    /// If the program is limited: the longest packets that follow it, in bytes of their IP packets; `u16::MAX` if they get no outer headers.
     pub len_max: u16,
-    spare_too: [u8; 2],
+    /// The tags that packets which follow it have room for.
+    tags: TagRoom,
 }
 
 const _: () = assert!(size_of::<Rule>() == 64);
@@ -73,8 +74,10 @@ pub(crate) struct Values<'a> {
     pub keep_ms: u32,
     /// The outer headers that packets get.
     pub outer: Option<&'a Outer>,
-    /// The longest packets that are treated so, in bytes of their IP packets.
+    /// The longest packets that are treated so, in bytes of their IP packets; `u16::MAX` without outer headers.
     pub len_max: u16,
+    /// The tags that packets are to have room for.
+    pub tags: TagRoom,
 }
 
 /// An event that a function recorded.
@@ -130,7 +133,11 @@ impl Rule {
     /// What is done with a packet of the rule's kind: one that the program does not take walks.
     fn course_of(&self, packet: &Packet) -> Course {
         let limited = self.course.program().is_some_and(ProgramId::is_limited);
-        if limited && !packet.is_bare_within(self.len_max) { Course::WALK } else { self.course }
+        if limited && !self.takes(packet) { Course::WALK } else { self.course }
+    }
+
+    fn takes(&self, packet: &Packet) -> bool {
+        (self.len_max == u16::MAX || packet.is_bare_within(self.len_max)) && packet.takes_tags(self.tags)
     }
 }
 
@@ -288,10 +295,9 @@ impl Rules {
     ) {
         let stamp = self.common | like.0;
         if let Some(rule) = self.get_mut(record, direction) {
-            let Values { ends, keep_ms, len_max, .. } = values;
+            let Values { ends, keep_ms, len_max, tags, .. } = values;
             let course = Course::follow(program);
-            let (spare, spare_too) = (0, [0; 2]);
-            *rule = Rule { stamp, keep_ms, ends, course, walks: 0, failures: 0, spare, len_max, spare_too };
+            *rule = Rule { stamp, keep_ms, ends, course, walks: 0, failures: 0, spare: 0, len_max, tags };
         }
         if let (Some(outers), Some(outer)) = (self.outers, values.outer)
             && let Some(both) = self.slots.get_mut(record, outers)

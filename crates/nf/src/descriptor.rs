@@ -63,7 +63,7 @@ impl Descriptor {
     pub(crate) const fn resizes(&self) -> bool {
         let mut i = 0;
         while i < self.writes.len() {
-            if matches!(self.writes[i], Field::Encapsulation) {
+            if matches!(self.writes[i], Field::Vlan | Field::Encapsulation) {
                 return true;
             }
             i += 1;
@@ -115,7 +115,7 @@ pub enum Field {
     Dscp,
     /// VLAN tags.
     Vlan,
-    /// Headers around the IP header are pushed or pulled.
+    /// Headers around the IP header are pushed or pulled: tunnels, MPLS labels.
     Encapsulation,
 }
 

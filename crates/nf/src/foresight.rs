@@ -1,7 +1,7 @@
 //! What a function would do to a flow's packets, told from the flow's state alone: so that a rule can be made without a packet
 //! that is recorded, and of many flows by the same few parts of their functions.
 
-use packet::{Direction, End, Endpoint, Outer, Side};
+use packet::{Direction, End, Endpoint, Outer, Side, Tag, TagRoom};
 
 use crate::{Cause, Connection, EventCondition, HeaderAction, KEEP_MS_MAX, Recording, StateFunction};
 
@@ -31,12 +31,14 @@ pub struct Foresight<'a> {
 /// What functions foresee, in order.
 #[derive(Default)]
 pub struct Said {
-    /// What is the same for many flows: numbers that stand for what was said, but for ends and events' arguments.
+    /// What is the same for many flows: numbers that stand for what was said, but for ends, outer headers and events' arguments.
     pub shape: Vec<u32>,
     /// Which ends get what.
     pub writes: Vec<(End, Endpoint)>,
     /// Outer headers, and how long a packet may be that gets them.
     pub wraps: Vec<(Outer, u16)>,
+    /// The tags that packets are to have room for.
+    pub tags: TagRoom,
     /// The events, and whose they are.
     pub events: Vec<(u16, EventCondition)>,
 }
@@ -47,6 +49,7 @@ impl Said {
         self.shape.clear();
         self.writes.clear();
         self.wraps.clear();
+        self.tags = TagRoom::default();
         self.events.clear();
         self.shape.push(side as u32);
     }
@@ -60,6 +63,7 @@ mod said {
     pub const COMMAND: u32 = 4 << 16;
     pub const PACKET: u32 = 5 << 16;
     pub const WRAP: u32 = 6 << 16;
+    pub const TAG: u32 = 7 << 16;
 }
 
 impl Foresight<'_> {
@@ -87,6 +91,17 @@ impl Foresight<'_> {
         self.said.wraps.push((outer, len_max));
         if let Some(recording) = self.recording() {
             recording.action(HeaderAction::Wrap { outer, len_max });
+        }
+    }
+
+    /// They get this VLAN tag or MPLS label, as long as their link layer has room for it; see [`crate::PacketView::push_tag`].
+    #[inline]
+    pub fn push_tag(&mut self, tag: Tag) {
+        let [kind, bits] = tag.words();
+        self.said.shape.extend([said::TAG | u32::from(self.stage), kind, bits]);
+        self.said.tags = self.said.tags.and_for(tag.kind());
+        if let Some(recording) = self.recording() {
+            recording.action(HeaderAction::PushTag(tag));
         }
     }
 

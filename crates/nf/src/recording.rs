@@ -3,7 +3,7 @@
 //! Functions write through [`crate::PacketView`], which records; those that want control add entries themselves.
 //! `rivulet explain` shows the record; a chain that consolidates makes rules of it for the flow's next packets.
 
-use packet::{DropReason, End, Endpoint, Outer};
+use packet::{DropReason, End, Endpoint, Outer, Tag, TagKind};
 
 use crate::{Access, Field};
 
@@ -32,6 +32,12 @@ pub enum HeaderAction {
         /// Longer packets are treated otherwise.
         len_max: u16,
     },
+    /// The outermost tag of this kind is looked for, and this is it.
+    FindTag(TagKind, Option<Tag>),
+    /// This VLAN tag, or MPLS label, is put before those that it has (B14).
+    PushTag(Tag),
+    /// This one, the outermost of its kind, is taken away (B14).
+    PopTag(Tag),
     /// These bytes are put before the IP header; they are this packet's own (B14).
     Encapsulate {
         /// The headers.

@@ -1,6 +1,6 @@
 //! The packet as a function sees it: reading is free, writing is recorded.
 
-use packet::{DropReason, End, Endpoint, Meta, Outer, Packet, RewriteError, parse};
+use packet::{DropReason, End, Endpoint, Meta, Outer, Packet, RewriteError, Tag, TagKind, parse};
 
 use crate::Field;
 use crate::recording::{EventCondition, HeaderAction, Recording, StateFunction};
@@ -156,6 +156,37 @@ impl<'a> PacketView<'a> {
     pub fn decapsulate(&mut self, len: usize, version: u8) -> Result<(), RewriteError> {
         self.note(|| HeaderAction::Decapsulate { len, version });
         self.packet.decapsulate(len, version)
+    }
+
+    /// Looks for the outermost VLAN tag, or MPLS label, that the packet has. What functions of the same chain put on, all packets of a rule
+    /// have; who looks for what packets came with sees every packet.
+    pub fn tag(&mut self, kind: TagKind) -> Option<Tag> {
+        let found = self.packet.tag(kind);
+        self.note(|| HeaderAction::FindTag(kind, found));
+        found
+    }
+
+    /// Puts a VLAN tag or an MPLS label, the same for all packets of the flow and direction, before those that the packet has; see
+    /// [`Packet::push_tag`]. In a rule that stands for the walk this needs no function, and is not done at all if a function behind takes
+    /// it away again before another one looks. Packets whose link layer has no room for it walk.
+    pub fn push_tag(&mut self, tag: Tag) -> Result<(), RewriteError> {
+        let done = self.packet.push_tag(tag);
+        match done {
+            Ok(()) => self.note(|| HeaderAction::PushTag(tag)),
+            Err(_) => self.differs(),
+        }
+        done
+    }
+
+    /// Takes the outermost VLAN tag, or MPLS label, away; see [`Packet::pop_tag`]. In a rule, one that a function of the same chain put on
+    /// is not put on in the first place; of those that packets came with, or do not have, the function sees every packet.
+    pub fn pop_tag(&mut self, kind: TagKind) -> Result<Tag, RewriteError> {
+        let done = self.packet.pop_tag(kind);
+        match done {
+            Ok(tag) => self.note(|| HeaderAction::PopTag(tag)),
+            Err(_) => self.varies(),
+        }
+        done
     }
 
     /// Makes the packet the payload of another; see [`Packet::enclose`].

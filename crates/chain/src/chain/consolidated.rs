@@ -14,7 +14,7 @@ use packet::{Class, Direction, DropReason, Endpoint, NewEnds, Packet, Side};
 
 use super::cross::Crossing;
 use super::{Chain, Run};
-use crate::program::{Course, Draft, ProgramId, Programs, Step};
+use crate::program::{Course, Draft, Layer, ProgramId, Programs, Step};
 use crate::rules::{EVENTS_MAX, Likeness, Rules, Scope, Values};
 use crate::shapes::Shapes;
 
@@ -137,8 +137,9 @@ impl Consolidation {
         let few = self.events().count() <= EVENTS_MAX;
         if few {
             let Consolidation { draft, .. } = self;
-            let (keep_ms, outer, len_max) = (draft.keep_ms(), draft.outer(), draft.len_max());
-            let values = Values { ends, keep_ms, outer, len_max };
+            let (keep_ms, outer) = (draft.keep_ms(), draft.outer());
+            let (len_max, tags) = (draft.len_max(), draft.tags());
+            let values = Values { ends, keep_ms, outer, len_max, tags };
             rules.set(record, direction, like, (program, values), self.events());
         }
         few
@@ -370,21 +371,26 @@ impl Chain {
                     let outer = rules.outer(transit.flow, transit.direction);
                     outer.is_some_and(|&outer| packet.wrap(&outer).is_ok())
                 };
-                let dropped = drop_unless(room, packets, verdicts);
-                self.stages[stage].pass(Load::default(), dropped);
-                crossing.load = Load::by_side(packets, verdicts)[side as usize];
+                drop_unless(room, &mut *self.stages[stage], crossing, packets, verdicts);
             }
-            Step::Wrapped(stage, len) => {
+            Step::Tag(stage, tag) => {
+                let room = |packet: &mut Packet| packet.push_tag(tag).is_ok();
+                drop_unless(room, &mut *self.stages[stage], crossing, packets, verdicts);
+            }
+            Step::Cancelled(stage, layer) => {
                 let room = |packet: &mut Packet| {
-                    packet.trim_trailer();
-                    packet.headroom() >= usize::from(len)
+                    if matches!(layer, Layer::Outer(_)) {
+                        packet.trim_trailer();
+                    }
+                    packet.headroom() >= layer.len()
                 };
-                let dropped = drop_unless(room, packets, verdicts);
-                self.stages[stage].pass(Load::default(), dropped);
-                crossing.load = Load::by_side(packets, verdicts)[side as usize];
-                crossing.load.bytes += crossing.load.packets * u64::from(len);
+                crossing.cancelled_len += layer.len() as u64;
+                drop_unless(room, &mut *self.stages[stage], crossing, packets, verdicts);
             }
-            Step::Unwrapped(len) => crossing.load.bytes -= load.packets * u64::from(len),
+            Step::Restored(layer) => {
+                crossing.cancelled_len -= layer.len() as u64;
+                crossing.load.bytes -= load.packets * layer.len() as u64;
+            }
             Step::Drop(stage, reason) => {
                 let forwarded = verdicts.iter_mut().filter(|verdict| **verdict == Verdict::Forward);
                 forwarded.for_each(|verdict| *verdict = Verdict::Drop(reason));
@@ -394,19 +400,23 @@ impl Chain {
     }
 }
 
-/// Drops packets for which there is no room for outer headers; how many.
+/// Drops packets in which there is no room for headers that `stage` puts on; the others go on as they are then.
 #[inline]
 fn drop_unless(
     has_room: impl Fn(&mut Packet) -> bool,
+    stage: &mut dyn Stage,
+    crossing: &mut Crossing,
     packets: &mut [Packet],
     verdicts: &mut [Verdict],
-) -> u64 {
+) {
     let mut dropped = 0;
-    for (packet, verdict) in packets.iter_mut().zip(verdicts) {
+    for (packet, verdict) in packets.iter_mut().zip(verdicts.iter_mut()) {
         if *verdict == Verdict::Forward && !has_room(packet) {
             *verdict = Verdict::Drop(DropReason::NoHeadroom);
             dropped += 1;
         }
     }
-    dropped
+    stage.pass(Load::default(), dropped);
+    crossing.load = Load::by_side(packets, verdicts)[crossing.side as usize];
+    crossing.load.bytes += crossing.load.packets * crossing.cancelled_len;
 }

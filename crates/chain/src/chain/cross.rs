@@ -14,6 +14,8 @@ pub(super) struct Crossing {
     pub side: Side,
     /// Those that are still to be forwarded.
     pub load: Load,
+    /// Bytes that each counts as longer than it is: what would have been put before it, but is taken away again.
+    pub cancelled_len: u64,
     /// Whether what they brought to streams is at hand.
     assembled: bool,
     /// A bit for each packet of the group, of either side, that turned back.
@@ -83,7 +85,8 @@ impl Chain {
     ) {
         let mut turned = 0;
         for side in [Side::Inside, Side::Outside] {
-            let mut crossing = Crossing { side, load: loads[side as usize], assembled: false, turned };
+            let load = loads[side as usize];
+            let mut crossing = Crossing { side, load, cancelled_len: 0, assembled: false, turned };
             if crossing.load.packets > 0 {
                 match program {
                     Some(program) => self.follow_rules(program, &mut crossing, packets, verdicts, run),

@@ -1,7 +1,7 @@
 //! Rules to be shown to people: what `rivulet explain` tells of a flow's packets to come.
 
 use nf::EventCondition;
-use packet::{Direction, DropReason, End, Endpoint, Outer};
+use packet::{Direction, DropReason, End, Endpoint, Outer, Tag};
 
 use super::Chain;
 use crate::program::Step;
@@ -32,8 +32,10 @@ pub enum RuleStep {
     /// The function's outer headers are put before it, if it is in no tunnel and its IP packet has no more bytes than this: longer ones
     /// walk.
     Wrap(usize, Outer, u16),
-    /// The function's outer headers, of so many bytes, are not put before it, since another one takes them away.
-    Cancelled(usize, u8),
+    /// The function's VLAN tag or MPLS label is put before it, if there is room for it in its link layer: others walk.
+    Tag(usize, Tag),
+    /// The function's outer headers, or its tag, of so many bytes, are not put before it, since another one takes them away.
+    Cancelled(usize, usize),
     /// The function, which has counted it, drops it.
     Drop(usize, DropReason),
 }
@@ -60,8 +62,9 @@ impl Chain {
                 Step::SetDscp(dscp) => RuleStep::SetDscp(dscp),
                 Step::Rewrite { .. } => RuleStep::SetEnds(rule.ends.writes().collect()),
                 Step::Wrap(stage) => RuleStep::Wrap(stage, outer, rule.len_max),
-                Step::Wrapped(stage, len) => RuleStep::Cancelled(stage, len),
-                Step::Unwrapped(_) => return None,
+                Step::Tag(stage, tag) => RuleStep::Tag(stage, tag),
+                Step::Cancelled(stage, layer) => RuleStep::Cancelled(stage, layer.len()),
+                Step::Restored(_) => return None,
                 Step::Drop(stage, reason) => RuleStep::Drop(stage, reason),
             })
         });

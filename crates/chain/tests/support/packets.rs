@@ -20,10 +20,24 @@ pub fn packet(at_ns: u64, side: Side, network: &[u8]) -> Packet {
     packet
 }
 
-/// An Ethernet frame around an IP packet.
+/// An Ethernet frame around an IP packet, or around tags with one behind them, from their first type on.
 pub fn frame(network: &[u8]) -> Vec<u8> {
-    let ether_type: [u8; 2] = if network[0] >> 4 == 4 { [0x08, 0x00] } else { [0x86, 0xdd] };
-    [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2], &ether_type[..], network].concat()
+    let ether_type: &[u8] = match network {
+        [0x81, 0x00, ..] | [0x88, 0xa8 | 0x47 | 0x64, ..] => &[],
+        [0x40..0x50, ..] => &[0x08, 0x00],
+        _ => &[0x86, 0xdd],
+    };
+    [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2], ether_type, network].concat()
+}
+
+/// What [`frame`] takes of an IP packet behind these tags and labels; the last label has its bottom-of-stack bit.
+pub fn tagged(tags: &[[u8; 4]], labels: &[[u8; 4]], network: &[u8]) -> Vec<u8> {
+    let ether_type: [u8; 2] = match network[0] >> 4 {
+        _ if !labels.is_empty() => [0x88, 0x47],
+        4 => [0x08, 0x00],
+        _ => [0x86, 0xdd],
+    };
+    [&tags.concat(), &ether_type[..], &labels.concat(), network].concat()
 }
 
 /// An IP packet of the addresses' version.

@@ -34,8 +34,10 @@ enum StepStory {
     },
     /// Outer headers are put before it, if it is in no tunnel and its IP packet has no more than `len_max` bytes; others walk.
     Wrap { function: String, destination: String, header_len: usize, len_max: u16 },
-    /// Outer headers are not put before it, since another function takes them away.
-    Cancelled { function: String, header_len: u8 },
+    /// A VLAN tag or MPLS label is put before it, if there is room for it in its link layer; others walk.
+    Tag { function: String, tag: String },
+    /// Outer headers, or a tag, are not put before it, since another function takes them away.
+    Cancelled { function: String, header_len: usize },
     /// It is dropped.
     Drop { function: String, reason: &'static str },
 }
@@ -70,6 +72,7 @@ impl RuleStory {
                 header_len: outer.header_len(),
                 len_max,
             },
+            RuleStep::Tag(stage, tag) => StepStory::Tag { function: name(stage), tag: tag.to_string() },
             RuleStep::Cancelled(stage, header_len) => {
                 StepStory::Cancelled { function: name(stage), header_len }
             }
@@ -120,6 +123,7 @@ impl fmt::Display for StepStory {
                 f,
                 "{function}: put {header_len} bytes of headers before it, to {destination}, if it has no more than {len_max}"
             ),
+            StepStory::Tag { function, tag } => write!(f, "{function}: put {tag} before it"),
             StepStory::Cancelled { function, header_len } => {
                 write!(
                     f,

@@ -5,7 +5,7 @@ use std::fmt;
 use nf::record::Header;
 use nf::{Access, Connection, HeaderAction, Verdict};
 use node::Runner;
-use packet::{Direction, DropReason, End, Side};
+use packet::{Direction, DropReason, End, Side, TagKind};
 use serde::Serialize;
 
 use super::headers;
@@ -261,6 +261,11 @@ fn action(action: &HeaderAction) -> String {
         HeaderAction::Wrap { outer, .. } => {
             format!("put {} bytes of headers before it, to {}", outer.header_len(), outer.destination())
         }
+        HeaderAction::FindTag(_, Some(tag)) => format!("look at {tag}"),
+        HeaderAction::FindTag(TagKind::Vlan, None) => "look for a VLAN tag, in vain".to_owned(),
+        HeaderAction::FindTag(TagKind::Label, None) => "look for a label, in vain".to_owned(),
+        HeaderAction::PushTag(tag) => format!("put {tag} before it"),
+        HeaderAction::PopTag(tag) => format!("take {tag} away"),
         HeaderAction::Encapsulate { header, version } => {
             format!("put {} bytes of headers before it (IPv{version})", header.len())
         }

@@ -4,7 +4,7 @@
 //! verdicts, alerts, reports, counters and every flow's state are those of the plain chain.
 
 use crate::meter_support::support::bench::{Arrival, Bench, Outcome};
-use crate::meter_support::support::packets::{tcp, udp, v4};
+use crate::meter_support::support::packets::{tagged, tcp, udp, v4};
 use crate::meter_support::support::traffic::{START_NS, traffic};
 use chain::{Options, RuleStep, WhenFull};
 use io::traffic::{Addresses, Generator, Payload, Prefix, Profile, Rate, Responder};
@@ -76,6 +76,10 @@ const FUNCTIONS: &[Function] = &[
     ("hop", "{}", &[]),
     ("enter", "{}", &[]),
     ("leave", "{}", &[]),
+    ("mark", "{}", &[]),
+    ("mark", r#"{"foresees": true}"#, &[]),
+    ("unmark", "{}", &[]),
+    ("unmark", r#"{"labels": true}"#, &[]),
 ];
 
 fn stages(functions: &[Function]) -> Vec<Box<dyn Stage>> {
@@ -153,6 +157,29 @@ fn live(network: &mut [u8], left: u8) {
     network[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
+/// Some packets come with tags or labels, few or as many as are looked through, and some in PPPoE.
+fn tag(traffic: &mut [Arrival], mut seed: u64) {
+    for Arrival { network, .. } in traffic {
+        let kind = split_mix(&mut seed);
+        let (count, pcp) = (if kind & 64 == 0 { 1 } else { 7 + kind as usize % 2 }, (kind >> 8) as u8);
+        *network = match kind % 32 {
+            0 | 1 => tagged(&vec![[0x81, 0, pcp & 0xe0, 1]; count], &[], network),
+            2 => tagged(&[[0x88, 0xa8, 0, 100], [0x81, 0, 0, 2]], &[], network),
+            3 | 4 => {
+                let mut labels = vec![[0, 1, 0, 64]; count];
+                labels[count - 1][2] = 1;
+                tagged(&[], &labels, network)
+            }
+            5 => {
+                let (len, kind) = (network.len() as u16 + 2, if network[0] >> 4 == 4 { 0x21 } else { 0x57 });
+                let session = [0x88, 0x64, 0x11, 0, 0, 1, (len >> 8) as u8, len as u8, 0, kind];
+                [&session[..], network].concat()
+            }
+            _ => continue,
+        };
+    }
+}
+
 fn chain_of(mut seed: u64) -> Vec<Function> {
     let count = 1 + split_mix(&mut seed) as usize % 6;
     let mut chain: Vec<_> =
@@ -162,6 +189,10 @@ fn chain_of(mut seed: u64) -> Vec<Function> {
     let [strict, rejecting] = [FUNCTIONS[5], FUNCTIONS[6]];
     if chain.contains(&strict) {
         chain.retain(|function| *function != rejecting);
+    }
+    // So does, of the answers of two functions, who counts a flow's packets.
+    if chain.contains(&rejecting) && chain.iter().any(|function| function.0 == "dos") {
+        chain.retain(|function| function.0 != "hop");
     }
     chain
 }
@@ -181,6 +212,7 @@ proptest! {
     #[test]
     fn random_packets_through_random_chains(mut traffic in traffic(120), seed: u64, bits: u8) {
         age(&mut traffic, seed);
+        tag(&mut traffic, seed);
         check(&chain_of(seed), options(bits), &traffic, seed);
     }
 }
@@ -238,6 +270,9 @@ fn conversations_through_random_chains() {
         let payload = if case % 2 == 0 { Payload::Random } else { Payload::Http };
         let mut traffic = conversations(&functions, seed, payload);
         age(&mut traffic, seed);
+        if case % 4 == 0 {
+            tag(&mut traffic, seed);
+        }
         if case % 3 == 0 {
             // As from a port that both ends are behind.
             traffic.iter_mut().for_each(|arrival| arrival.side = Side::Inside);
@@ -360,6 +395,57 @@ fn outer_headers_cancel() {
     }
     let steps = steps_of(&[enter, monitor, leave]);
     assert!(matches!(steps[..], [_, RuleStep::Wrap(0, ..), _, RuleStep::Process(2)]), "{steps:?}");
+}
+
+/// Tags that functions put on are put on by rules in their place, foreseen or not, and not at all if they are taken off again before
+/// anybody looks (B14).
+#[test]
+fn tags_are_put_on_by_rules_and_cancel() {
+    let (remark, monitor): (Function, Function) = (("remark", "{}", &[]), ("monitor", "{}", &[]));
+    let unmark: Function = ("unmark", r#"{"labels": true}"#, &[]);
+    for config in ["{}", r#"{"foresees": true}"#] {
+        let mark: Function = ("mark", config, &[]);
+        let steps = steps_of(&[monitor, mark]);
+        assert!(matches!(steps[..], [.., RuleStep::Tag(1, _)]), "{steps:?}");
+        let steps = steps_of(&[mark, remark, unmark, unmark]); // This flow gets two labels.
+        assert!(steps.iter().any(|step| matches!(step, RuleStep::Cancelled(0, 4))), "{steps:?}");
+        assert!(
+            !steps.iter().any(|step| matches!(step, RuleStep::Process(_) | RuleStep::Tag(..))),
+            "{steps:?}"
+        );
+        let steps = steps_of(&[mark, monitor, unmark]);
+        assert!(matches!(steps[..], [_, RuleStep::Tag(0, _), .., RuleStep::Process(2)]), "{steps:?}");
+    }
+}
+
+/// Packets of a flow that leaves with a tag come back with it, and those of one that leaves a tunnel come back without: they are the
+/// flow's, whether rules are followed or not.
+#[test]
+fn replies_come_with_the_tags_that_packets_leave_with() {
+    let server = v4(192, 0, 2, 1, 53);
+    let mut tagged = 0;
+    for port in 1000..1020 {
+        let mut bench = Bench::new(stages(&[("mark", "{}", &[]), FUNCTIONS[7]]), options(0));
+        let client = v4(10, 0, 0, 1, port);
+        let asked = udp(client, server, b"ask");
+        bench.through(START_NS, Side::Inside, &asked);
+        let frame = bench.sent[0].2.clone();
+        let tags = &frame[12..frame.len() - asked.len()];
+        tagged += u32::from(tags.len() > 2);
+        let answered = [tags, &udp(server, client, b"answer")].concat();
+        for _ in 0..20 {
+            bench.through(START_NS, Side::Outside, &answered);
+        }
+        assert_eq!(bench.chain.counters().flows_started, 1, "{tags:02x?}");
+    }
+    assert_eq!(tagged, 20);
+    let mut bench = Bench::new(stages(&[("leave", "{}", &[]), FUNCTIONS[7]]), options(4));
+    let (client, inside) = (v4(10, 0, 0, 1, 1000), udp(v4(10, 0, 0, 1, 1000), server, b"ask"));
+    let vxlan = [&[8, 0, 0, 0, 0, 0, 7, 0, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 8, 0][..], &inside].concat();
+    let outer = udp(v4(192, 0, 2, 4, 50_000), v4(192, 0, 2, 5, 4789), &vxlan);
+    assert_eq!(bench.through(START_NS, Side::Inside, &outer), inside);
+    bench.through(START_NS, Side::Outside, &udp(server, client, b"answer"));
+    assert_eq!(bench.chain.counters().flows_started, 1);
 }
 
 /// A function counts the bytes that come to it, however packets are batched and whatever becomes of others of their batch: behind

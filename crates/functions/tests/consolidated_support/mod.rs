@@ -3,11 +3,11 @@
 use nf::answer::{self, IcmpError};
 use nf::config::ConfigError;
 use nf::{
-    Access, Affinity, Context, Descriptor, Field, Maturity, NetworkFunction, PacketView, Registry, Scaling,
-    Setup, Verdict,
+    Access, Affinity, Context, Descriptor, Field, Foresight, Maturity, NetworkFunction, PacketView, Registry,
+    Scaling, Setup, Verdict,
 };
 use packet::parse::protocol;
-use packet::{Addr, DropReason, Outer};
+use packet::{Addr, DropReason, Outer, Tag, TagKind};
 use serde::Deserialize;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -19,6 +19,8 @@ pub fn registry() -> Registry<serde_json::Value> {
     registry.add::<Hop>("");
     registry.add::<Enter>("");
     registry.add::<Leave>("");
+    registry.add::<Mark>("");
+    registry.add::<Unmark>("");
     registry
 }
 
@@ -212,5 +214,100 @@ impl NetworkFunction for Leave {
             Ok(()) => Verdict::Forward,
             Err(_) => Verdict::Drop(DropReason::Function),
         }
+    }
+}
+
+/// What a mark is: tags of its own for each flow, which some functions foresee.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MarkConfig {
+    foresees: bool,
+}
+
+/// Puts a tag, a label, or both before packets: each flow's own, of few.
+pub struct Mark(MarkConfig);
+
+static MARK: Descriptor = Descriptor { writes: &[Field::Vlan, Field::Encapsulation], ..descriptor("mark") };
+
+/// The tags of a flow, innermost first.
+fn tags(of_flow: u32) -> Vec<Tag> {
+    let vlan = Tag::vlan(of_flow as u16 % 3, 5, of_flow & 8 != 0);
+    let service = Tag::service_vlan(100, of_flow as u8 % 2, false);
+    let label = Tag::label(16 + of_flow % 2, 3, 64);
+    let tags = match of_flow % 5 {
+        0 => [vlan, None],
+        1 => [vlan, service],
+        2 => [label, None],
+        3 => [label, label],
+        _ => [label, vlan],
+    };
+    tags.into_iter().flatten().collect()
+}
+
+impl NetworkFunction for Mark {
+    const DESCRIPTOR: &'static Descriptor = &MARK;
+    type Config = MarkConfig;
+    /// What varies from flow to flow, once it is known.
+    type State = Packets;
+
+    fn new(config: MarkConfig, _: &mut Setup) -> Result<Mark, ConfigError> {
+        Ok(Mark(config))
+    }
+
+    fn process(
+        &self,
+        packet: &mut PacketView<'_>,
+        state: &mut Packets,
+        context: &mut Context<'_>,
+    ) -> Verdict {
+        let of_flow = context.flow().key.words().iter().fold(0, |all, word| all ^ (word % 61));
+        if state.0 == 0 {
+            packet.differs(); // The flow's first one.
+            state.0 = of_flow + 1;
+        }
+        for tag in tags(of_flow as u32) {
+            if let Err(error) = packet.push_tag(tag) {
+                return Verdict::Drop(error.reason_or(DropReason::Function));
+            }
+        }
+        Verdict::Forward
+    }
+
+    fn foresee(&self, state: &Packets, packets: &mut Foresight<'_>) -> bool {
+        if !self.0.foresees || state.0 == 0 {
+            return false;
+        }
+        tags(state.0 as u32 - 1).into_iter().for_each(|tag| packets.push_tag(tag));
+        true
+    }
+}
+
+/// Which tags go.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct UnmarkConfig {
+    labels: bool,
+}
+
+/// Takes a packet's outermost tag or label away.
+pub struct Unmark(TagKind);
+
+static UNMARK: Descriptor =
+    Descriptor { writes: &[Field::Vlan, Field::Encapsulation], ..descriptor("unmark") };
+
+impl NetworkFunction for Unmark {
+    const DESCRIPTOR: &'static Descriptor = &UNMARK;
+    type Config = UnmarkConfig;
+    type State = Packets;
+
+    fn new(config: UnmarkConfig, _: &mut Setup) -> Result<Unmark, ConfigError> {
+        Ok(Unmark(if config.labels { TagKind::Label } else { TagKind::Vlan }))
+    }
+
+    fn process(&self, packet: &mut PacketView<'_>, _: &mut Packets, _: &mut Context<'_>) -> Verdict {
+        if packet.tag(self.0).is_some() && packet.pop_tag(self.0).is_err() {
+            return Verdict::Drop(DropReason::Internal);
+        }
+        Verdict::Forward
     }
 }

@@ -45,7 +45,7 @@ impl Consolidation {
         }
         let wrap = self.said.wraps.first();
         let (outer, len_max) = (wrap.map(|(outer, _)| outer), wrap.map_or(u16::MAX, |&(_, len_max)| len_max));
-        let values = Values { ends, keep_ms, outer, len_max };
+        let values = Values { ends, keep_ms, outer, len_max, tags: self.said.tags };
         rules.set(record, direction, like, (program, values), self.said.events.iter().copied());
         Some(match Course::follow(program) {
             course if course.is_plain_follow() => course,
