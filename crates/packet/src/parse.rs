@@ -5,7 +5,7 @@
 //! a [`DropReason`]. A packet that a capture cut (`wire_len` above what is there, and the IP packet not here as a whole) is
 //! accepted as long as its addresses and ports were captured.
 
-use crate::{Addr, Class, DropReason, Endpoint, FlowHasher, FlowKey, Meta, Packet, Scope};
+use crate::{Addr, Class, DropReason, Endpoint, FlowHasher, FlowKey, LinkType, Meta, Packet, Scope};
 use extension::is_extension;
 use network::Whole;
 
@@ -213,11 +213,14 @@ pub fn fragment_id(packet: &Packet) -> u32 {
 pub fn current_key(packet: &Packet) -> (FlowKey, bool) {
     let (source, destination) = ends(packet);
     let meta = packet.meta();
-    let scope = current_scope(packet).unwrap_or(meta.key.scope);
+    // Most packets are in nothing: their IP header follows right upon Ethernet's.
+    let is_bare = meta.link == LinkType::Ethernet && meta.l3 == 14;
+    let scope = if is_bare { Scope::default() } else { current_scope(packet).unwrap_or(meta.key.scope) };
     FlowKey::new(source, destination, meta.protocol, meta.version, scope, meta.key.tenant)
 }
 
 /// The VLAN tags and the virtual network that stand before the flow's IP header now; none if what stands there cannot be parsed.
+#[inline(never)]
 fn current_scope(packet: &Packet) -> Option<Scope> {
     let (data, meta) = (packet.data(), packet.meta());
     let (mut scope, l3) = (Scope::default(), usize::from(meta.l3));
