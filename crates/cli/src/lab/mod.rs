@@ -173,7 +173,7 @@ fn run_all(experiments: &[Experiment], options: &Options) -> anyhow::Result<Exit
     let bar = output::progress(None, "runs");
     let mut lab = Lab::new(length, options.seeds.unwrap_or(length.seeds()), |step| say(&bar, step))
         .with_captures(options.captures.clone());
-    let mut outcomes = Vec::new();
+    let (mut outcomes, path) = (Vec::new(), out.join("figures.md"));
     for experiment in experiments {
         bar.suspend(|| eprintln!("rivulet: {}: {}", experiment.id, experiment.title));
         let outcome = experiment.run(&mut lab);
@@ -182,11 +182,11 @@ fn run_all(experiments: &[Experiment], options: &Options) -> anyhow::Result<Exit
             bar.suspend(|| output::print(&show::outcome(&outcome)))?;
         }
         outcomes.push(outcome);
+        // Anew after each: an hour's work is not lost with the next one's.
+        std::fs::write(&path, markdown::page(&outcomes, &options.again()))
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     bar.finish_and_clear();
-    let path = out.join("figures.md");
-    std::fs::write(&path, markdown::page(&outcomes, &options.again()))
-        .with_context(|| format!("cannot write {}", path.display()))?;
     match (*json, &outcomes[..]) {
         (true, [outcome]) => output::print_json(outcome)?,
         (true, outcomes) => output::print_json(&outcomes)?,
