@@ -297,8 +297,9 @@ pub fn summary(report: &Report) -> String {
     if let Some(path) = &report.timing.fast_path {
         let share = 100.0 * path.packets as f64 / report.packets_in.max(1) as f64;
         text += &format!(
-            "fast path: {} packets ({share:.1} %) by rules, {} recorded, of which {} gave none\n",
+            "fast path: {} packets ({share:.1} %) by rules, {} rules foreseen, {} packets recorded, of which {} gave none\n",
             thousands(path.packets),
+            thousands(path.foreseen),
             thousands(path.recorded),
             thousands(path.failed)
         );
