@@ -210,6 +210,7 @@ pub fn fragment_id(packet: &Packet) -> u32 {
 
 /// The key of the packet as its headers are now, with the tags and the tunnel that it is in, whatever it was when it arrived. Only for
 /// packets that have a flow.
+#[inline]
 pub fn current_key(packet: &Packet) -> (FlowKey, bool) {
     let (source, destination) = ends(packet);
     let meta = packet.meta();
