@@ -11,6 +11,7 @@ use std::fmt;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::{RewriteError, put, word};
+use crate::wire::EtherType;
 use crate::{Class, LinkType, Packet, parse};
 
 /// Bytes of a VLAN tag or an MPLS label.
@@ -19,24 +20,13 @@ pub const TAG_LEN: usize = 4;
 /// Where an Ethernet frame says what follows its addresses.
 const ETHER_TYPE_AT: usize = 12;
 
-const IPV4: u16 = 0x0800;
-const IPV6: u16 = 0x86dd;
-const CUSTOMER: u16 = 0x8100;
-const SERVICE: u16 = 0x88a8;
-/// What was used for service tags before there was a standard.
-const SERVICE_OF_OLD: u16 = 0x9100;
-const MPLS: u16 = 0x8847;
-/// With labels that the upstream router assigned (RFC 5332).
-const MPLS_UPSTREAM: u16 = 0x8848;
-const PPPOE: u16 = 0x8864;
-
 /// The bit of a label that no other one follows (RFC 3032 2.1).
 const BOTTOM_OF_STACK: u8 = 1;
 
 /// A VLAN tag (IEEE 802.1Q 9.6) or an MPLS label (RFC 3032 2.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tag {
-    ether_type: u16,
+    ether_type: EtherType,
     /// The tag's control information, in the lower half, or the label's entry without its bottom-of-stack bit: that is its place's.
     bits: u32,
 }
@@ -56,12 +46,12 @@ impl Tag {
     pub fn vlan(vid: u16, pcp: u8, dei: bool) -> Option<Tag> {
         let is_valid = vid < 0xfff && pcp < 8;
         let bits = u32::from(pcp) << 13 | u32::from(dei) << 12 | u32::from(vid);
-        is_valid.then_some(Tag { ether_type: CUSTOMER, bits })
+        is_valid.then_some(Tag { ether_type: EtherType::VLAN, bits })
     }
 
     /// The tag of a provider's VLAN (802.1ad), with the same limits.
     pub fn service_vlan(vid: u16, pcp: u8, dei: bool) -> Option<Tag> {
-        Some(Tag { ether_type: SERVICE, ..Tag::vlan(vid, pcp, dei)? })
+        Some(Tag { ether_type: EtherType::QINQ, ..Tag::vlan(vid, pcp, dei)? })
     }
 
     /// A label, 16 to 2^20 - 1 (those below have meanings of their own, RFC 3032 2.1, RFC 7274); `tc`, the traffic class (RFC 5462): 0
@@ -69,13 +59,13 @@ impl Tag {
     pub fn label(label: u32, tc: u8, ttl: u8) -> Option<Tag> {
         let is_valid = (16..1 << 20).contains(&label) && tc < 8 && ttl > 0;
         let bits = label << 12 | u32::from(tc) << 9 | u32::from(ttl);
-        is_valid.then_some(Tag { ether_type: MPLS, bits })
+        is_valid.then_some(Tag { ether_type: EtherType::MPLS, bits })
     }
 
     /// Which stack it belongs to.
     pub fn kind(self) -> TagKind {
         match self.ether_type {
-            MPLS | MPLS_UPSTREAM => TagKind::Label,
+            EtherType::MPLS | EtherType::MPLS_UPSTREAM => TagKind::Label,
             _ => TagKind::Vlan,
         }
     }
@@ -98,7 +88,7 @@ impl Tag {
 
     /// What tells it apart from all others, in two words.
     pub fn words(self) -> [u32; 2] {
-        [u32::from(self.ether_type), self.bits]
+        [u32::from(self.ether_type.0), self.bits]
     }
 }
 
@@ -106,8 +96,10 @@ impl fmt::Display for Tag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (id, class) = (self.id(), self.class());
         match self.ether_type {
-            MPLS | MPLS_UPSTREAM => write!(f, "label {id} tc {class} ttl {}", self.bits as u8),
-            SERVICE | SERVICE_OF_OLD => write!(f, "service VLAN {id} pcp {class}"),
+            EtherType::MPLS | EtherType::MPLS_UPSTREAM => {
+                write!(f, "label {id} tc {class} ttl {}", self.bits as u8)
+            }
+            EtherType::QINQ | EtherType::QINQ_OLD => write!(f, "service VLAN {id} pcp {class}"),
             _ => write!(f, "VLAN {id} pcp {class}"),
         }
     }
@@ -173,16 +165,20 @@ impl Stacks {
             return Err(RewriteError::NoHeader);
         }
         let (mut shims, mut type_at) = (0, ETHER_TYPE_AT);
-        while is_vlan(word(data, type_at)) && shims < parse::SHIM_MAX {
+        while ether_type(data, type_at).is_vlan() && shims < parse::SHIM_MAX {
             (shims, type_at) = (shims + 1, type_at + TAG_LEN);
         }
         let between = usize::from(meta.outer_l3).saturating_sub(type_at + 2);
-        let labels = match word(data, type_at) {
-            IPV4 | IPV6 => Some(0),
-            MPLS | MPLS_UPSTREAM => Some(between / TAG_LEN),
+        let labels = match ether_type(data, type_at) {
+            EtherType::IPV4 | EtherType::IPV6 => Some(0),
+            EtherType::MPLS | EtherType::MPLS_UPSTREAM => Some(between / TAG_LEN),
             _ => None,
         };
-        Ok(Stacks { shims: shims + usize::from(word(data, type_at) == PPPOE), labels, type_at })
+        Ok(Stacks {
+            shims: shims + usize::from(ether_type(data, type_at) == EtherType::PPPOE_SESSION),
+            labels,
+            type_at,
+        })
     }
 
     /// Whether the parser looks through so many more.
@@ -212,7 +208,7 @@ impl Packet {
         match tag.kind() {
             TagKind::Vlan => {
                 data.copy_within(TAG_LEN..TAG_LEN + ETHER_TYPE_AT, 0);
-                put(data, ETHER_TYPE_AT, tag.ether_type);
+                put(data, ETHER_TYPE_AT, tag.ether_type.0);
                 put(data, ETHER_TYPE_AT + 2, tag.bits as u16);
             }
             TagKind::Label => {
@@ -220,7 +216,7 @@ impl Packet {
                 data.copy_within(TAG_LEN..TAG_LEN + at, 0);
                 let is_bottom = stacks.labels == Some(0);
                 if is_bottom {
-                    put(data, stacks.type_at, tag.ether_type);
+                    put(data, stacks.type_at, tag.ether_type.0);
                 }
                 let [a, b, c, d] = tag.bits.to_be_bytes();
                 let entry = [a, b, if is_bottom { c | BOTTOM_OF_STACK } else { c }, d];
@@ -236,15 +232,15 @@ impl Packet {
         let data = self.data();
         match kind {
             TagKind::Vlan => {
-                let ether_type = word(data, ETHER_TYPE_AT);
+                let ether_type = ether_type(data, ETHER_TYPE_AT);
                 let bits = u32::from(word(data, ETHER_TYPE_AT + 2));
-                is_vlan(ether_type).then_some(Tag { ether_type, bits })
+                ether_type.is_vlan().then_some(Tag { ether_type, bits })
             }
             TagKind::Label => {
                 stacks.labels.filter(|&labels| labels > 0)?;
                 let &[a, b, c, d] = data.get(stacks.type_at + 2..)?.first_chunk()?;
                 let bits = u32::from_be_bytes([a, b, c & !BOTTOM_OF_STACK, d]);
-                Some(Tag { ether_type: word(data, stacks.type_at), bits })
+                Some(Tag { ether_type: ether_type(data, stacks.type_at), bits })
             }
         }
     }
@@ -263,7 +259,7 @@ impl Packet {
             TagKind::Label => {
                 if stacks.labels == Some(1) {
                     let is_v4 = data.get(l3).is_some_and(|first| first >> 4 == 4);
-                    put(data, stacks.type_at, if is_v4 { IPV4 } else { IPV6 });
+                    put(data, stacks.type_at, if is_v4 { EtherType::IPV4 } else { EtherType::IPV6 }.0);
                 }
                 data.copy_within(..stacks.type_at + 2, TAG_LEN);
             }
@@ -289,6 +285,6 @@ impl Packet {
     }
 }
 
-fn is_vlan(ether_type: u16) -> bool {
-    matches!(ether_type, CUSTOMER | SERVICE | SERVICE_OF_OLD)
+fn ether_type(data: &[u8], at: usize) -> EtherType {
+    EtherType(word(data, at))
 }
