@@ -16,7 +16,7 @@ impl Work {
 
     /// In nanoseconds, rounded down; what lacks less than a thousandth of the next one counts as that.
     #[inline(always)]
-    pub fn ns(self, bytes: u32) -> u64 {
+    pub fn ns(self, bytes: u64) -> u64 {
         ((u128::from(self.byte) * u128::from(bytes)) >> 32) as u64
     }
 }
@@ -29,7 +29,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_the_bits_by_the_capacity(capacity_bps in 1_000u64..1_000_000_000_000, bytes in 0u32..70_000) {
+        fn it_is_the_bits_by_the_capacity(capacity_bps in 1_000u64..1_000_000_000_000, bytes in 0u64..70_000) {
             let (bits_ns, capacity) = (u128::from(bytes) * 8_000_000_000, u128::from(capacity_bps));
             let ns = u128::from(Work::at(capacity_bps).ns(bytes));
             prop_assert!((bits_ns / capacity..=(bits_ns + capacity / 1_000) / capacity).contains(&ns));

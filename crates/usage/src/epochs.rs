@@ -143,11 +143,11 @@ impl Epochs {
         }
     }
 
-    /// A packet came to the router.
+    /// So many packets came to the router, with so many bytes together.
     #[inline]
-    pub fn came(&mut self, len: u32) {
-        self.packets += 1;
-        self.bits += 8 * u64::from(len);
+    pub fn came(&mut self, packets: u64, bytes: u64) {
+        self.packets += packets;
+        self.bits += 8 * bytes;
     }
 
     /// A unit was given work that takes so long.
@@ -162,10 +162,10 @@ impl Epochs {
         self.queue_peak = self.queue_peak.max(queued as u64);
     }
 
-    /// A packet was processed.
+    /// So many packets were processed.
     #[inline]
-    pub fn processed(&mut self) {
-        self.processed += 1;
+    pub fn processed(&mut self, packets: u64) {
+        self.processed += packets;
     }
 
     /// A unit was ordered to start, or to stop.
@@ -316,11 +316,11 @@ mod tests {
     fn epochs_are_bounded_and_a_long_silence_is_one() {
         let mut epochs = Epochs::new(100, u64::MAX, 1, 1_000_000_000).keeping(8);
         epochs.set_on(0, UnitId(0), true);
-        epochs.came(100);
+        epochs.came(1, 100);
         epochs.pass(1_000_000_000_000_000, 1);
         assert_eq!(epochs.done().len(), 2);
         for round in 0..100 {
-            epochs.came(100);
+            epochs.came(1, 100);
             epochs.pass(1_000_000_000_000_000 + 100 * (round + 1), round + 2);
         }
         let done = epochs.done();
@@ -339,7 +339,7 @@ mod tests {
         let (a, b) = (UnitId(0), UnitId(1));
         epochs.set_on(0, a, true);
         epochs.set_ready(0, a, true);
-        epochs.came(25);
+        epochs.came(1, 25);
         epochs.given(a, 150);
         epochs.set_on(20, b, true);
         epochs.set_ready(60, b, true);

@@ -29,7 +29,7 @@ impl Threads {
             self.pass_time();
         }
         let meta = packet.meta();
-        self.epochs.came(meta.wire_len);
+        self.epochs.came(1, meta.wire_len.into());
         let arrival = Arrival { key: &meta.key, hash: meta.hash, len: meta.wire_len };
         if meta.class == Class::Whole
             && let Some((unit, stamp)) = self.router.route_on(self.now_ns, arrival, guess)
@@ -78,7 +78,7 @@ impl Threads {
     /// Gives a packet to its unit.
     #[inline]
     fn give(&mut self, unit: UnitId, stamp: Stamp, packet: Packet, front: &mut Chain, pool: &mut Pool) {
-        let work_ns = self.work.ns(packet.meta().wire_len);
+        let work_ns = self.work.ns(packet.meta().wire_len.into());
         let Some(lane) = &mut self.lanes[unit.index()] else {
             return front.drop_admitted(packet, DropReason::Internal, pool); // Those that get packets have threads.
         };
@@ -86,6 +86,6 @@ impl Threads {
         lane.push(ToUnit::Packet(self.now_ns, stamp, packet));
         self.sent += 1;
         self.epochs.given(unit, work_ns);
-        self.epochs.processed();
+        self.epochs.processed(1);
     }
 }

@@ -21,6 +21,8 @@ pub(super) struct Machine {
     homes: Vec<u32>,
     /// By these slots: the unit whose the flow's state is.
     owners: Vec<UnitId>,
+    /// Room for a state.
+    saved: Vec<u8>,
     /// Packets crossed the chain, and nobody has looked at what came of that.
     has_news: bool,
 }
@@ -35,6 +37,7 @@ impl Machine {
             waiting: Vec::new(),
             homes: Vec::new(),
             owners: Vec::new(),
+            saved: Vec::new(),
             has_news: false,
         }
     }
@@ -56,6 +59,14 @@ impl Machine {
         self.has_news = true;
     }
 
+    /// The same if a packet of the flow that the router has in this slot waits. Nothing else that waits has to do with the flow's records:
+    /// whoever begins flows, or may end others, does not wait.
+    fn flush_flow(&mut self, home: u32) {
+        if self.homes.contains(&home) {
+            self.flush();
+        }
+    }
+
     /// Whether packets crossed the chain since this was asked last.
     pub fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.has_news)
@@ -64,6 +75,14 @@ impl Machine {
     /// Whether a flow that the router has in this slot has a state.
     pub fn has(&self, home: u32) -> bool {
         self.chain.flows_of(home).next().is_some()
+    }
+
+    /// Whether the flow's state is here just as it was saved: that of another unit of this machine, which has nothing to add to it.
+    fn has_as_saved(&mut self, home: u32, state: &[u8]) -> bool {
+        self.flush_flow(home);
+        self.saved.clear();
+        save(&mut self.chain, home, &mut self.saved);
+        self.saved == state
     }
 
     /// Whose the state is, or was last, of the flow that the router has in this slot; none if it never was any unit's.
@@ -96,10 +115,9 @@ impl ChainEngine {
         ChainEngine { unit, machine }
     }
 
-    /// Lets something be done to a flow's records when all packets before are through, if the flow is the unit's own.
+    /// Lets something be done to a flow's records, if the flow is the unit's own.
     fn at_own(&self, flow: FlowId, act: impl FnOnce(&mut Machine)) {
         let machine = &mut *self.machine.borrow_mut();
-        machine.flush();
         if machine.owner(flow.slot) == Some(self.unit) {
             act(machine);
         }
@@ -117,21 +135,29 @@ impl Engine for ChainEngine {
     }
 
     fn save(&mut self, flow: FlowId, out: &mut Vec<u8>) {
-        self.at_own(flow, |machine| save(&mut machine.chain, flow.slot, out));
+        self.at_own(flow, |machine| {
+            machine.flush_flow(flow.slot);
+            save(&mut machine.chain, flow.slot, out);
+        });
     }
 
     fn restore(&mut self, _now_ns: u64, flow: FlowId, state: &[u8]) -> Result<(), Unreadable> {
         let machine = &mut *self.machine.borrow_mut();
-        machine.flush();
-        restore(&mut machine.chain, flow.slot, state, &mut machine.pool)?;
+        if !machine.has_as_saved(flow.slot, state) {
+            machine.flush();
+            restore(&mut machine.chain, flow.slot, state, &mut machine.pool)?;
+        }
         machine.set_owner(flow.slot, self.unit);
         Ok(())
     }
 
     fn forget(&mut self, _now_ns: u64, flow: FlowId, ended: bool) {
-        self.at_own(flow, |machine| match ended {
-            true => machine.chain.end_flows_of(flow.slot, &mut machine.pool),
-            false => release(&mut machine.chain, flow.slot),
+        self.at_own(flow, |machine| {
+            machine.flush();
+            match ended {
+                true => machine.chain.end_flows_of(flow.slot, &mut machine.pool),
+                false => release(&mut machine.chain, flow.slot),
+            }
         });
     }
 }

@@ -14,6 +14,7 @@
 mod config;
 mod engine;
 mod report;
+mod tally;
 mod unheard;
 
 use std::cell::RefCell;
@@ -31,6 +32,7 @@ use usage::{Epoch, Epochs};
 pub use config::{FLOWS_MAX, UNITS_MAX, UnitsConfig};
 use engine::{ChainEngine, Machine};
 pub use report::UnitsReport;
+use tally::Tally;
 use unheard::Unheard;
 
 use crate::work::Work;
@@ -55,6 +57,7 @@ pub struct Units {
     /// Before this time nothing is due: at the router, at a unit, in the chain, or of an epoch.
     due_ns: u64,
     work: Work,
+    tally: Tally,
     /// Packets that were given to engines without their units.
     unheard: Unheard,
     /// Which flow each packet of a batch probably belongs to.
@@ -117,6 +120,7 @@ impl Units {
         Ok(Units {
             units: (0..config.units_max).map(UnitId).map(unit).collect(),
             work: Work::at(config.capacity_bps),
+            tally: Tally::new(config.units_max),
             config,
             router,
             machine,
@@ -179,6 +183,7 @@ impl Units {
     /// The run is over: closes the last epoch, which ends behind the last packet.
     pub fn finish(&mut self) {
         if self.began_ns.is_some() {
+            self.tally.tell(&mut self.epochs, self.work);
             self.epochs.finish(self.since_ns(self.now_ns), self.router.counters().flowlets());
         }
     }
@@ -249,7 +254,7 @@ impl Units {
             self.flush();
             self.pass_time();
         }
-        self.epochs.came(packet.meta().wire_len);
+        self.tally.came(packet);
     }
 
     /// A packet that is not one in the midst of a flowlet.
@@ -322,7 +327,7 @@ impl Units {
     /// Gives a packet in the midst of a flowlet to its unit.
     #[inline(always)]
     fn go_on(&mut self, numbered: Numbered, packet: Packet) {
-        self.count(numbered.unit, &packet);
+        self.tally.given(numbered.unit, &packet);
         if self.unheard.add(&numbered) {
             return self.machine.borrow_mut().add(numbered.flow.slot, packet);
         }
@@ -343,20 +348,13 @@ impl Units {
 
     /// Gives a packet to its unit.
     fn deliver(&mut self, unit: UnitId, stamp: Stamp, packet: Packet) {
-        self.count(unit, &packet);
+        self.tally.given(unit, &packet);
         self.catch_up(unit, stamp.flow);
         let to = &mut self.units[unit.index()];
         match to.pass(self.now_ns, &stamp, packet) {
             Ok(_) => self.due_ns = self.due_ns.min(to.due_ns()),
             Err(packet) => self.deliver_aside(unit, stamp, packet),
         }
-    }
-
-    /// A packet comes to its unit.
-    #[inline(always)]
-    fn count(&mut self, unit: UnitId, packet: &Packet) {
-        self.epochs.given(unit, self.work.ns(packet.meta().wire_len));
-        self.epochs.processed();
     }
 
     /// The unit hears of the flow's packets that it has not heard of, if it has the state. To be called before it hears of anything else
@@ -430,6 +428,7 @@ impl Units {
     fn pass_time(&mut self) {
         let now_ns = self.now_ns;
         let began_ns = *self.began_ns.get_or_insert(now_ns);
+        self.tally.tell(&mut self.epochs, self.work);
         self.epochs.pass(now_ns - began_ns, self.router.counters().flowlets());
         {
             let Machine { chain, pool, .. } = &mut *self.machine.borrow_mut();
@@ -516,8 +515,19 @@ impl Units {
     /// Takes what a unit wants sent.
     fn collect(&mut self, unit: UnitId) {
         let outbox = &mut self.outbox;
-        self.todo.extend(outbox.to_router.drain(..).map(|message| Todo::ToRouter(unit, message)));
+        if !outbox.to_router.is_empty() {
+            self.todo.extend(outbox.to_router.drain(..).map(|message| Todo::ToRouter(unit, message)));
+        }
         self.todo.extend(outbox.to_units.drain(..).map(|(to, message)| Todo::ToUnit(unit, to, message)));
+        if !outbox.is_empty() {
+            self.collect_rare(unit);
+        }
+    }
+
+    /// The same, of what there seldom is.
+    #[cold]
+    fn collect_rare(&mut self, unit: UnitId) {
+        let outbox = &mut self.outbox;
         for message in outbox.to_all.drain(..) {
             let others =
                 self.router.units().filter(|other| other.state == UnitState::Active && other.unit != unit);

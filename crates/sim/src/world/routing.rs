@@ -19,7 +19,7 @@ impl World {
             return Ok(());
         };
         self.workload.add(&arriving);
-        self.epochs.came(arriving.len);
+        self.epochs.came(1, arriving.len.into());
         let begins_ns = self.now_ns.max(self.router_busy_until_ns);
         let arrival = Arrival { key, hash, len: arriving.len };
         let assignments = self.router.counters().assignments;

@@ -143,7 +143,7 @@ impl World {
         let mut ended = engine.take_ended(std::mem::take(&mut self.ended));
         for done in processed.drain(..) {
             self.checks.processed(unit, &done)?;
-            self.epochs.processed();
+            self.epochs.processed(1);
             if self.store.is_none() || !self.writes(unit, &done) {
                 self.released(&done, done.done_ns);
             }
