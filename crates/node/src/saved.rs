@@ -9,11 +9,17 @@ use unit::Unreadable;
 /// What stands before each saved flow: its length.
 const PREFIX_LEN: usize = size_of::<u32>();
 
+/// What a saved flow usually takes at most beside its record.
+const SPARE_LEN: usize = 64;
+
 /// Appends all flows that have this home.
 pub fn save(chain: &mut Chain, home: u32, out: &mut Vec<u8>) {
-    let records: Vec<u32> = chain.flows_of(home).collect();
-    for record in records {
+    let flow = |chain: &Chain, number| chain.flows_of(home).nth(number);
+    let mut number = 0;
+    while let Some(record) = flow(chain, number) {
+        number += 1;
         let begin = out.len();
+        out.reserve(PREFIX_LEN + chain.record_len() + SPARE_LEN);
         out.extend_from_slice(&[0; PREFIX_LEN]);
         chain.save_flow(record, out);
         let len = (out.len() - begin - PREFIX_LEN) as u32;

@@ -48,6 +48,15 @@ struct WholeKey {
     unused: [u64; 2],
 }
 
+impl WholeKey {
+    /// Whether this slot's flow began with this key, which is longer than it is in short.
+    #[inline(never)]
+    fn is_of(&self, flow: &Flow, key: &FlowKey) -> bool {
+        let short = ShortKey::of(key);
+        flow.key == short && !short.is_all() && self.key == *key
+    }
+}
+
 /// What only packets that came by the alias need: one cache line.
 #[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(64))]
@@ -181,10 +190,7 @@ impl Flows {
         let slot = guess.slot() as usize;
         let flow = self.slots.get_mut(slot)?;
         let is_it = match guess.0 & 1 {
-            0 => {
-                let short = ShortKey::of(key);
-                flow.key == short && (short.is_all() || self.keys[slot].key == *key)
-            }
+            0 => flow.key.is_all_of(key) || self.keys[slot].is_of(flow, key),
             _ => flow.is_live() && self.backs[slot].alias == *key,
         };
         is_it.then_some(flow)

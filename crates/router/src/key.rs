@@ -32,6 +32,14 @@ impl ShortKey {
         ShortKey { ends: ends ^ low_prefix ^ high_prefix.rotate_left(32), rest: rest | IN_PART }
     }
 
+    /// Whether it is all of this key, and this key's.
+    #[inline(always)]
+    pub fn is_all_of(self, key: &FlowKey) -> bool {
+        let [low_prefix, low, high_prefix, high, rest, scope] = key.words().map(u64::from_le);
+        let differs = low ^ (self.ends << 32 | MAPPED) | high ^ (self.ends & !u64::from(u32::MAX) | MAPPED);
+        self.is_all() && differs | (rest ^ self.rest) | low_prefix | high_prefix | scope == 0
+    }
+
     /// Whether two keys that are the same in short are the same.
     #[inline(always)]
     pub fn is_all(self) -> bool {
@@ -80,6 +88,7 @@ mod tests {
             for other in [other, flipped] {
                 let (a, b) = (ShortKey::of(&key), ShortKey::of(&other));
                 prop_assert!(key == other || a != b || !a.is_all());
+                prop_assert_eq!(a.is_all_of(&other), key == other && a.is_all());
             }
         }
     }

@@ -57,10 +57,10 @@ pub enum Way {
 }
 
 impl Chain {
-    /// Parses and numbers packets, in the order in which they came: what [`Chain::process`] begins with. Each is then given to
-    /// [`Chain::process_admitted`] or [`Chain::process_aside`].
-    pub fn admit(&mut self, batch: &mut [Packet]) {
-        self.parse(batch, |_, _| {});
+    /// Parses and numbers packets, in the order in which they came: what [`Chain::process`] begins with. Calls `then` with the hash of each,
+    /// which is then given to [`Chain::process_admitted`] or [`Chain::process_aside`].
+    pub fn admit(&mut self, batch: &mut [Packet], then: impl Fn(u64)) {
+        self.parse(batch, |_, meta| then(meta.hash));
     }
 
     /// Whether an admitted packet could not be parsed; to be asked in order.

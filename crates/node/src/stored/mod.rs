@@ -157,7 +157,7 @@ impl<S: Store> Stored<S> {
         pool: &mut Pool,
     ) -> Result<(), StoredError<S::Error>> {
         let mut admitted = [packet];
-        self.chain.admit(&mut admitted);
+        self.chain.admit(&mut admitted, |_| {});
         let [mut packet] = admitted;
         if packet.meta().class == Class::NotIp && self.chain.is_refused(&packet) {
             self.chain.process_aside(packet, out, pool);

@@ -195,7 +195,7 @@ impl Threads {
         out: &mut Vec<Packet>,
         pool: &mut Pool,
     ) {
-        front.admit(batch);
+        front.admit(batch, |_| {});
         if let Some(first) = batch.first() {
             self.batches.push_back((first.meta().transit.sequence, Instant::now()));
         }

@@ -145,8 +145,7 @@ impl Units {
         pool: &mut Pool,
     ) {
         self.lend(chain, out, pool);
-        self.machine.borrow_mut().chain.admit(batch);
-        batch.iter().for_each(|packet| self.router.prefetch(packet.meta().hash));
+        self.machine.borrow_mut().chain.admit(batch, |hash| self.router.prefetch(hash));
         let mut guesses = std::mem::take(&mut self.guesses);
         guesses.extend(batch.iter().map(|packet| {
             let guess = self.router.guess(packet.meta().hash);
