@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::BufWriter;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use io::ipfix::{FileWriter, Options, UdpCollector};
@@ -19,6 +19,16 @@ pub enum Destination {
     File(PathBuf),
     /// A collector, as `HOST:PORT`, over UDP.
     Udp(String),
+}
+
+impl Destination {
+    /// The file, if it is one.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Destination::File(path) => Some(path),
+            Destination::Udp(_) => None,
+        }
+    }
 }
 
 impl std::str::FromStr for Destination {

@@ -7,6 +7,7 @@ mod demo;
 mod eve;
 mod explain;
 mod export;
+mod files;
 mod lab;
 mod output;
 mod picture;

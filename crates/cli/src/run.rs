@@ -12,6 +12,7 @@ use node::{Assembly, Frame, Report, Runner};
 use sim::scenario::{Mode, Rate, Time};
 
 use crate::export::Destination;
+use crate::files;
 use crate::output::{self, Format, Table, duration, thousands};
 use crate::policies;
 use crate::sinks::Sinks;
@@ -100,6 +101,15 @@ Examples:
 
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    files::keep_apart(
+        args.read.iter().map(|file| &*file.path).chain(args.control.as_deref()).chain([&*args.policy]),
+        args.write
+            .iter()
+            .map(|file| &*file.path)
+            .chain(args.report.as_deref())
+            .chain(args.alerts.as_deref())
+            .chain(args.ipfix.as_ref().and_then(Destination::file)),
+    )?;
     let (assembly, maker) = match args.threads {
         true => policies::load_for_threads(&args.policy, args.seed)
             .map(|(assembly, maker)| (assembly, Some(maker)))?,

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use io::capture::{Format, Record, Writer};
 use nf::{Alert, Event, FlowReport};
 use node::{Output, Ports};
@@ -46,9 +46,6 @@ impl Sinks {
         for file in writes {
             let port = file.port.as_ref().map(|name| port_named(ports, name)).transpose()?;
             let name = file.path.display().to_string();
-            if captures.iter().any(|capture| capture.name == name) {
-                bail!("{name} is to be written twice; without a port, all ports go into one pcapng file");
-            }
             let writer = Writer::create(&file.path, Format::of_path(&file.path))
                 .with_context(|| format!("cannot write {name}"))?;
             let names = ports.all().iter().map(|port| (port.number, port.name.clone())).collect();

@@ -13,6 +13,7 @@ use console::Term;
 use io::traffic::{Addresses, Attacks, Popularity, Prefix, Profile};
 use node::units::{UNITS_MAX, UnitsConfig};
 
+use crate::files;
 use crate::output::{self, Format};
 use crate::policies;
 use crate::sinks::Sinks;
@@ -104,6 +105,7 @@ Examples:
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let profile = profile(args);
     let assembly = policies::parse("demo.rvl", POLICY, Path::new(""), Some(args.seed))?;
+    files::keep_apart([], args.write.iter().map(|path| &**path))?;
     let writes: Vec<_> = args.write.iter().map(|path| PortFile { port: None, path: path.clone() }).collect();
     let sinks = Sinks::create(&writes, None, None, &assembly.ports)?;
     let config = UnitsConfig {

@@ -148,8 +148,43 @@ fn each_port_has_its_file_or_all_have_one() {
     let outside = place.json("run wire.rvl --read out.pcap.gz -o json");
     let both = inside["packets_in"].as_u64().unwrap() + outside["packets_in"].as_u64().unwrap();
     assert_eq!(both, 600);
-    let said = place.refused(1, "run wire.rvl --read in.pcapng --write x.pcap --write x.pcap");
-    assert!(said.contains("written twice"), "{said}");
+}
+
+#[test]
+fn no_file_is_read_and_written_or_written_twice() {
+    let place = place_with_traffic("--packets 100");
+    let before = std::fs::read(place.path("in.pcapng")).unwrap();
+    std::os::unix::fs::symlink(place.path("in.pcapng"), place.path("link.pcapng")).unwrap();
+    for options in [
+        "--write in.pcapng",
+        "--write out.pcap --write ./link.pcapng",
+        "--report in.pcapng",
+        "--alerts wire.rvl",
+        "--ipfix ../{}/in.pcapng",
+    ] {
+        let folder = place.path("");
+        let options = options.replace("{}", folder.file_name().unwrap().to_str().unwrap());
+        let said = place.refused(1, &format!("run wire.rvl --read in.pcapng {options}"));
+        assert!(said.contains("is to be read and written"), "{options}: {said}");
+    }
+    for options in ["--write x.pcap --write ./x.pcap", "--report x --alerts x", "--write outside=x --ipfix x"]
+    {
+        let said = place.refused(1, &format!("run wire.rvl --read in.pcapng {options}"));
+        assert!(said.contains("is to be written twice"), "{options}: {said}");
+    }
+    assert_eq!(std::fs::read(place.path("in.pcapng")).unwrap(), before);
+    place.stdout("run wire.rvl --read in.pcapng --write /dev/null --alerts /dev/null -q");
+}
+
+#[test]
+fn the_first_policy_of_its_page_runs() {
+    let place = place_with_traffic("--packets 400");
+    let page = std::fs::read_to_string(workspace("docs/policy.md")).unwrap();
+    let (_, behind) = page.split_once("```\n").unwrap();
+    place.write("page.rvl", behind.split_once("```").unwrap().0);
+    place.write("acl.rules", "allow out tcp\nallow out udp\n");
+    let report = place.json("run page.rvl --read in.pcapng -o json");
+    assert!(report["packets_out"].as_u64().unwrap() > 0, "{report}");
 }
 
 #[test]
