@@ -100,6 +100,8 @@ reasons! {
     NatNoMapping = "nat-no-mapping",
     /// NAT: a mapping exists, but its filtering behaviour refuses this sender (RFC 4787 REQ-8).
     NatFiltered = "nat-filtered",
+    /// NAT: a packet of a known flow that entered by the side where packets of its direction never do.
+    NatWrongSide = "nat-wrong-side",
     /// NAT: no free external port for this subscriber.
     NatPortsExhausted = "nat-ports-exhausted",
     /// NAT: the subscriber's limit of ports or sessions is reached (RFC 6888 REQ-4).

@@ -256,7 +256,7 @@ impl Nat {
     fn spoofed(&self, packet: &mut PacketView<'_>, context: &mut Context<'_>) -> Verdict {
         packet.differs();
         context.count(counter::SPOOFED, 1);
-        Verdict::Drop(DropReason::NatFiltered)
+        Verdict::Drop(DropReason::NatWrongSide)
     }
 }
 

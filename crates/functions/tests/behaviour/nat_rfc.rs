@@ -614,9 +614,9 @@ fn known_flows_cannot_be_spoofed_from_the_other_side() {
     let mut bench = Bench::new(PLAIN);
     let external = bench.udp_out(HOST, SERVER);
     // The host's own packet, from outside; the server's, from inside; and the inside address from outside.
-    assert_eq!(bench.outside(&udp(end(HOST), end(SERVER), b"")).dropped(), NatFiltered);
-    assert_eq!(bench.inside(&udp(end(SERVER), external, b"")).dropped(), NatFiltered);
-    assert_eq!(bench.outside(&udp(end(SERVER), end(HOST), b"")).dropped(), NatFiltered);
+    assert_eq!(bench.outside(&udp(end(HOST), end(SERVER), b"")).dropped(), NatWrongSide);
+    assert_eq!(bench.inside(&udp(end(SERVER), external, b"")).dropped(), NatWrongSide);
+    assert_eq!(bench.outside(&udp(end(SERVER), end(HOST), b"")).dropped(), NatWrongSide);
     bench.outside(&udp(end(SERVER), external, b"")).seen();
 }
 
