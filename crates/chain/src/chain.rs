@@ -23,6 +23,7 @@ mod replaying;
 mod settle;
 mod shown;
 mod subscribed;
+mod upgrading;
 
 use std::collections::VecDeque;
 
@@ -48,6 +49,7 @@ pub use moving::RestoreError;
 pub use replaying::{NoHistory, history_len};
 pub use shown::{RuleStep, RuleView};
 use subscribed::Subscribed;
+pub use upgrading::SavedLayout;
 
 /// Packets of known flows that are processed together at most: what fits the first-level cache with its records.
 pub const GROUP_MAX: usize = 32;
@@ -62,6 +64,10 @@ pub struct Chain {
     layout: Layout,
     /// Which chain this is: flows move between chains of the same functions in the same versions.
     fingerprint: u64,
+    /// Bytes of a record before the functions' parts.
+    lead_len: usize,
+    /// Chains with other versions of the functions, whose flows are taken over.
+    other_versions: Vec<SavedLayout>,
     fragments: Fragments,
     effects: Effects,
     counters: Counters,
@@ -126,6 +132,7 @@ impl Chain {
         }
         let (mut layout, mut tag_bit) = (Layout::default(), 0);
         let subscribed = Subscribed::new(&stages, &mut layout, options.streams)?;
+        let lead_len = layout.len();
         for (number, stage) in stages.iter_mut().enumerate() {
             let name = stage.descriptor().name;
             tag_bit =
@@ -165,6 +172,8 @@ impl Chain {
                 verify_ipv4_checksum: options.verify_ipv4_checksum,
             },
             fingerprint: moving::fingerprint(&stages, &layout),
+            lead_len,
+            other_versions: Vec::new(),
             flows,
             layout,
             fragments: Fragments::new(options.fragments_max, options.fragment_timeout_ns),

@@ -18,7 +18,8 @@ pub mod streams;
 mod wheel;
 
 pub use chain::{
-    Chain, ChainError, Change, GROUP_MAX, NoHistory, RestoreError, RuleStep, RuleView, Way, history_len,
+    Chain, ChainError, Change, GROUP_MAX, NoHistory, RestoreError, RuleStep, RuleView, SavedLayout, Way,
+    history_len,
 };
 pub use fragments::Datagram;
 pub use observer::Observer;

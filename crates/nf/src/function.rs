@@ -80,7 +80,9 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
         Err(ControlError(format!("`{}` takes no commands, got `{command}`", Self::DESCRIPTOR.name)))
     }
 
-    /// Brings a state of an older version over; see [`Descriptor::state_version`].
+    /// Makes a state of this version of one of another version, of which `old` has the bytes; see [`Descriptor::state_version`]. Called for
+    /// each flow that comes from a chain with that version. What the function keeps beside the state, its map and its buffers, stays: they must
+    /// be of the same kinds in both versions.
     fn upgrade(from_version: u16, _old: &[u8]) -> Result<Self::State, UpgradeError> {
         Err(UpgradeError { from_version, to_version: Self::DESCRIPTOR.state_version })
     }

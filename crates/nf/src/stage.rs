@@ -3,9 +3,11 @@
 //! One call through the trait object processes a batch; within it everything is monomorphic.
 
 use std::mem::swap;
+use std::ops::Range;
 
 use packet::memory::{OutOfMemory, Part};
 use packet::{DropReason, Packet, Side, Transit};
+use zerocopy::IntoBytes;
 
 use crate::buffers::Buffers;
 use crate::call::{Call, Functions, Process};
@@ -22,7 +24,7 @@ use crate::set::Set;
 use crate::stream::Deliveries;
 use crate::{
     BufferSpec, ControlError, Descriptor, Effects, EndReason, EventCondition, Foresight, MapSpec,
-    NetworkFunction, PacketView, Setup, Shared, Verdict,
+    NetworkFunction, PacketView, Setup, Shared, UpgradeError, Verdict,
 };
 
 /// Packets under way through a chain, in order of arrival, and what they are processed with.
@@ -106,6 +108,21 @@ pub struct StageCounters {
     pub drops: u64,
 }
 
+/// A function's part of records: what another version of it has to know to read it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SavedPart {
+    /// The function's name.
+    pub name: &'static str,
+    /// The version of its state.
+    pub version: u16,
+    /// How many bits its attributes take.
+    pub tag_bits: u32,
+    /// Its bytes in a record: the state, then, from a multiple of 8 bytes on, its map and the numbers of its buffers.
+    pub bytes: Range<usize>,
+    /// Of these, the state's.
+    pub state_len: usize,
+}
+
 /// A function in a chain.
 pub trait Stage: Send {
     /// What the function says of itself.
@@ -161,6 +178,12 @@ pub trait Stage: Send {
 
     /// The flow has gone to another unit: the memory of its growing buffers is free.
     fn release_buffers(&mut self, record: u32, records: &mut Records);
+
+    /// Its part of records; none before it has its place.
+    fn saved_part(&self) -> Option<SavedPart>;
+
+    /// Makes its part of a record, which is all zero, of what another version of it left in its own.
+    fn upgrade(&self, from: &SavedPart, old: &[u8], part: &mut [u8]) -> Result<(), UpgradeError>;
 
     /// Whether a recorded event holds for a flow.
     fn event_holds(&self, event: EventCondition, record: u32, records: &Records) -> bool;
@@ -567,6 +590,34 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
                 buffers.release(map.behind());
             }
         });
+    }
+
+    fn saved_part(&self) -> Option<SavedPart> {
+        let start = self.state?.start();
+        Some(SavedPart {
+            name: N::DESCRIPTOR.name,
+            version: N::DESCRIPTOR.state_version,
+            tag_bits: N::DESCRIPTOR.attributes.iter().map(|attribute| u32::from(attribute.bits)).sum(),
+            bytes: start..start + Self::LEN,
+            state_len: size_of::<N::State>(),
+        })
+    }
+
+    fn upgrade(&self, from: &SavedPart, old: &[u8], part: &mut [u8]) -> Result<(), UpgradeError> {
+        if from.version == N::DESCRIPTOR.state_version && old.len() == part.len() {
+            part.copy_from_slice(old);
+            return Ok(());
+        }
+        let no_way = UpgradeError { from_version: from.version, to_version: N::DESCRIPTOR.state_version };
+        let rest = old.get(from.state_len.next_multiple_of(8)..).ok_or(no_way)?;
+        let (state, new_rest) = part.split_at_mut_checked(Self::STATE_LEN).ok_or(no_way)?;
+        if rest.len() != new_rest.len() {
+            return Err(no_way); // Its map or its buffers are other ones.
+        }
+        let upgraded = N::upgrade(from.version, old.get(..from.state_len).ok_or(no_way)?)?;
+        state.get_mut(..size_of::<N::State>()).ok_or(no_way)?.copy_from_slice(upgraded.as_bytes());
+        new_rest.copy_from_slice(rest);
+        Ok(())
     }
 
     fn event_holds(&self, event: EventCondition, record: u32, records: &Records) -> bool {

@@ -3,11 +3,12 @@
 //! What flows share does not move with one of them: items of pools that it holds stay taken where they were taken, and the
 //! members of sets, meters and counters stay where they were noted.
 
+use nf::UpgradeError;
 use nf::record::Layout;
 use nf::stage::{Env, Stage};
 use packet::{FlowKey, Pool, split_mix};
 
-use super::Chain;
+use super::{Chain, SavedLayout};
 use crate::streams;
 
 /// A flow could not be taken over.
@@ -25,6 +26,9 @@ pub enum RestoreError {
     /// The flow table is full.
     #[error("the flow table is full")]
     TableFull,
+    /// A function cannot read its state, which is of another version.
+    #[error(transparent)]
+    Upgrade(#[from] UpgradeError),
     /// Its TCP streams could not be taken over.
     #[error(transparent)]
     Streams(#[from] streams::RestoreError),
@@ -66,13 +70,16 @@ impl Chain {
     pub fn restore_flow(&mut self, saved: &[u8], pool: &mut Pool) -> Result<u32, RestoreError> {
         let (prefix, rest) = saved.split_at_checked(PREFIX_LEN).ok_or(RestoreError::Damaged)?;
         let (fingerprint, beside_len) = prefix.split_at(8);
-        if fingerprint != self.fingerprint.to_le_bytes() {
-            return Err(RestoreError::OtherChain);
-        }
         let beside_len = beside_len.iter().rev().fold(0, |len, &byte| len << 8 | usize::from(byte));
-        let (bytes, rest) =
-            rest.split_at_checked(self.flows.records.record_len()).ok_or(RestoreError::Damaged)?;
+        let other = match fingerprint == self.fingerprint.to_le_bytes() {
+            true => None,
+            false => Some(self.other_version(fingerprint).ok_or(RestoreError::OtherChain)?),
+        };
+        let record_len = other.map_or(self.flows.records.record_len(), SavedLayout::record_len);
+        let (bytes, rest) = rest.split_at_checked(record_len).ok_or(RestoreError::Damaged)?;
         let (beside, saved_streams) = rest.split_at_checked(beside_len).ok_or(RestoreError::Damaged)?;
+        let upgraded = other.map(|other| self.upgrade(other, bytes)).transpose()?;
+        let bytes = upgraded.as_deref().unwrap_or(bytes);
         self.flows.check(bytes)?;
         if self.flows.records.live() >= self.flows.records.capacity() && !self.make_room(pool) {
             return Err(RestoreError::TableFull);

@@ -15,3 +15,4 @@ mod moving;
 mod observing;
 mod time;
 mod turning;
+mod upgrading;

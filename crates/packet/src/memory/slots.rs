@@ -48,6 +48,11 @@ impl<T: FromBytes + IntoBytes> Part<T> {
         Some(Part { start, of: PhantomData })
     }
 
+    /// Its first byte.
+    pub const fn start(self) -> usize {
+        self.start
+    }
+
     /// The first byte behind it.
     #[inline(always)]
     const fn end(self) -> usize {
