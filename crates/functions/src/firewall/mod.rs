@@ -93,7 +93,7 @@ impl NetworkFunction for Firewall {
         name: "firewall",
         aliases: &["fw", "ipfilter"],
         summary: "Stateful packet filter: an ordered list of rules decides which flows pass",
-        maturity: Maturity::Preview,
+        maturity: Maturity::Production,
         state_version: 1,
         attributes: &[
             Attribute { name: "safe", bits: 1, meaning: "a rule allows the flow" },

@@ -69,7 +69,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     name: "lb",
     aliases: &["loadbalancer", "load-balancer", "maglev"],
     summary: "Spreads the connections to virtual services over servers, by Maglev's consistent hashing",
-    maturity: Maturity::Preview,
+    maturity: Maturity::Production,
     state_version: 1,
     attributes: &[],
     reads: &[
