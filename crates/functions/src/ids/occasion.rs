@@ -1,6 +1,8 @@
 //! On which occasions a rule is looked at: see the README.
 
-use rules::{Buffer, Loaded, Match, Only, Position, Protocol, ProtocolTest, Rule, Transport};
+use rules::{
+    Application, Buffer, Loaded, Match, Only, PacketTest, Position, Protocol, ProtocolTest, Rule, Transport,
+};
 
 /// When a rule is looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,6 +41,63 @@ pub enum NoOccasion {
     /// It asks for something of a packet, and for a message, which is of no one packet.
     #[error("`{0}` together with buffers of a message")]
     PacketAndMessage(&'static str),
+    /// It looks at messages of one protocol in another.
+    #[error("`{0}` has no {1}")]
+    OtherProtocol(Protocol, &'static str),
+    /// It asks for what packets of its protocol do not have.
+    #[error("packets of `{0}` have no `{1}`")]
+    OtherPacket(Protocol, &'static str),
+}
+
+impl Family {
+    /// What there is of it.
+    fn name(self) -> &'static str {
+        match self {
+            Family::HttpHead | Family::HttpBody => "messages of HTTP",
+            Family::Dns => "messages of DNS",
+            Family::Tls => "handshakes of TLS",
+            Family::Ssh => "greetings of SSH",
+        }
+    }
+
+    /// Whether such messages are told of in what a rule with this second word is about.
+    fn is_in(self, protocol: Protocol) -> bool {
+        match protocol {
+            Protocol::Transport(transport) => match transport {
+                Transport::Udp => self == Family::Dns,
+                Transport::Sctp | Transport::Icmp | Transport::Icmpv4 | Transport::Icmpv6 => false,
+                _ => true,
+            },
+            Protocol::Application(application) => match self {
+                Family::HttpHead | Family::HttpBody => {
+                    matches!(application, Application::Http | Application::Http1)
+                }
+                Family::Dns => application == Application::Dns,
+                Family::Tls => application == Application::Tls,
+                Family::Ssh => application == Application::Ssh,
+            },
+        }
+    }
+}
+
+/// Whether packets of this protocol have what the test is about.
+fn has(protocol: Protocol, test: &PacketTest) -> bool {
+    use PacketTest as T;
+    let (is_tcp, is_icmp) = match protocol {
+        Protocol::Transport(transport) => match transport {
+            Transport::Tcp | Transport::TcpPacket | Transport::TcpStream => (true, false),
+            Transport::Icmp | Transport::Icmpv4 | Transport::Icmpv6 => (false, true),
+            Transport::Udp | Transport::Sctp => (false, false),
+            _ => (true, true),
+        },
+        Protocol::Application(_) => (true, false),
+    };
+    match test {
+        T::TcpFlags(_) | T::Sequence(_) | T::Acknowledgement(_) | T::Window(_) | T::Mss(_) => is_tcp,
+        T::WindowScale(_) => is_tcp,
+        T::IcmpType(_) | T::IcmpCode(_) | T::IcmpId(_) | T::IcmpSequence(_) => is_icmp,
+        _ => true,
+    }
 }
 
 /// Which messages have the buffer; none: any packet or stream.
@@ -64,6 +123,12 @@ impl Occasions {
     /// When this rule is looked at.
     pub fn of(rule: &Rule) -> Result<Occasions, NoOccasion> {
         let message = message(rule)?;
+        if let Some(family) = message.filter(|family| !family.is_in(rule.protocol)) {
+            return Err(NoOccasion::OtherProtocol(rule.protocol, family.name()));
+        }
+        if let Some(test) = rule.packet.iter().find(|test| !has(rule.protocol, test)) {
+            return Err(NoOccasion::OtherPacket(rule.protocol, test.keyword()));
+        }
         let is_payload =
             |buffer: &rules::BufferMatches| matches!(buffer.buffer, Buffer::Payload | Buffer::Base64Data);
         let only_payload = !rule.buffers.is_empty() && rule.buffers.iter().all(is_payload);
@@ -161,4 +226,49 @@ pub fn rank(loaded: &Loaded) -> (u8, u8, u8) {
         (false, _) => 2,
     };
     (action, marks, rule.priority)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Why such a rule would never be looked at.
+    fn refusal(head: &str, options: &str) -> Option<String> {
+        let text = format!("alert {head} any any -> any any ({options} sid:1;)\n");
+        let report = rules::Ruleset::read("test", &text, &Default::default(), &Default::default());
+        let read = report.ruleset.into_rules();
+        assert_eq!(read.len(), 1, "{text}: {:?}", report.faults);
+        Occasions::of(&read[0].rule).err().map(|none| none.to_string())
+    }
+
+    #[test]
+    fn rules_that_nothing_could_satisfy_are_refused() {
+        for (head, options, why) in [
+            ("smtp", "file_data; content:\"x\";", "`smtp` has no messages of HTTP"),
+            ("udp", "http.uri; content:\"x\";", "`udp` has no messages of HTTP"),
+            ("http", "dns.query; content:\"x\";", "`http` has no messages of DNS"),
+            ("dns", "tls.sni; content:\"x\";", "`dns` has no handshakes of TLS"),
+            ("icmp", "flags:S;", "packets of `icmp` have no `tcp.flags`"),
+            ("udp", "itype:8;", "packets of `udp` have no `itype`"),
+            (
+                "tcp",
+                "http.uri; content:\"x\"; dns.query; content:\"y\";",
+                "buffers of different messages or protocols in one rule",
+            ),
+        ] {
+            assert_eq!(refusal(head, options).as_deref(), Some(why), "{head} {options}");
+        }
+        for (head, options) in [
+            ("http", "file_data; content:\"x\";"),
+            ("tcp", "http.uri; content:\"x\";"),
+            ("ip", "tls.sni; content:\"x\";"),
+            ("udp", "dns.query; content:\"x\";"),
+            ("dns", "dns.query; content:\"x\";"),
+            ("smtp", "content:\"x\"; dsize:>3;"),
+            ("ip", "itype:8;"),
+            ("http", "flags:PA;"),
+        ] {
+            assert_eq!(refusal(head, options), None, "{head} {options}");
+        }
+    }
 }
