@@ -51,6 +51,13 @@ pub struct Config {
     pub log: Log,
 }
 
+impl Config {
+    /// Whether there is anything that IPv4 addresses are translated to.
+    pub fn translates_v4(&self) -> bool {
+        !(self.external.is_empty() && self.forwards.is_empty() && self.one_to_one.is_empty())
+    }
+}
+
 impl Default for Config {
     fn default() -> Config {
         Config {

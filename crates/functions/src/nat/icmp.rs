@@ -103,7 +103,7 @@ impl Nat {
         let (from, to) = quoted_ends(packet, quoted);
         let (source, destination) = packet.ends();
         let from_inside = context.side() == Side::Inside;
-        let outer_destination = self.prefixed(destination, Rule::inwards)?;
+        let outer_destination = self.inwards(destination, context)?;
         let outer_source = if from_inside { self.prefixed(source, Rule::outwards)? } else { None };
         let turns = from_inside && outer_destination.is_some();
         // The quoted packet went the other way: what was done to it is undone.

@@ -236,9 +236,9 @@ impl NetworkFunction for Nat {
 }
 
 impl Nat {
-    /// Whether the inside address is one that we translate.
+    /// Whether the inside address is one that we translate: none is by a NAT for IPv6 only.
     fn is_inside(&self, addr: Addr) -> bool {
-        let Some(address) = v4(addr) else { return false };
+        let Some(address) = v4(addr).filter(|_| self.config.translates_v4()) else { return false };
         self.config.inside.is_empty() || self.config.inside.iter().any(|prefix| prefix.contains(address))
     }
 
@@ -303,8 +303,7 @@ fn external_addresses(config: &Config, forwards: &Forwards) -> Result<Vec<u32>, 
 
 /// What the configuration's form does not rule out.
 fn check(config: &Config) -> Result<(), ConfigError> {
-    let nothing = config.external.is_empty() && config.forwards.is_empty();
-    if nothing && config.one_to_one.is_empty() && config.nptv6.is_empty() {
+    if !config.translates_v4() && config.nptv6.is_empty() {
         return Err(ConfigError::new("nothing to translate: one of external, forwards, one-to-one, nptv6"));
     }
     if config.nptv6.len() > nptv6::RULES_MAX {

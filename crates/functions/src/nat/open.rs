@@ -146,7 +146,7 @@ impl Nat {
             return self.icmpv6_error(packet, context);
         }
         let (source, destination) = packet.ends();
-        let inwards = self.prefixed(destination, Rule::inwards)?;
+        let inwards = self.inwards(destination, context)?;
         let outwards = match context.side() {
             Side::Inside => self.prefixed(source, Rule::outwards)?,
             Side::Outside => None,
@@ -189,6 +189,21 @@ impl Nat {
             Some(Translated::To(addr)) => Ok(Some(Endpoint::new(addr, end.port))),
             Some(Translated::Unmappable) => Err(DropReason::NatUntranslated),
         }
+    }
+
+    /// What an IPv6 destination is called inside; none if no rule covers it. Inside addresses are not to be reached
+    /// untranslated: the answers would leave so too.
+    pub(super) fn inwards(
+        &self,
+        destination: Endpoint,
+        context: &Context<'_>,
+    ) -> Result<Option<Endpoint>, DropReason> {
+        let internal = self.prefixed(destination, Rule::inwards)?;
+        let is_inside = || self.prefixes.iter().any(|rule| rule.outwards(destination.addr).is_some());
+        if internal.is_none() && context.side() == Side::Outside && is_inside() {
+            return Err(DropReason::NatUntranslated);
+        }
+        Ok(internal)
     }
 
     /// A flow that is not ours to translate.
