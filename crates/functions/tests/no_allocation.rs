@@ -1,4 +1,5 @@
-//! Packets of known flows pass every function, and all of them in a chain, without a single allocation (DESIGN 5.5).
+//! Packets of known flows pass every function, and all of them in a chain, without a single allocation (DESIGN 5.5): IPv4 and
+//! IPv6, and what belongs to known flows, too.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // A test that cannot go on has failed.
 
 #[path = "../../chain/tests/support/allocations.rs"]
@@ -9,10 +10,11 @@ mod nat_support;
 
 use std::net::Ipv4Addr;
 
-use nat_support::{ACK, End, SYN, end, query, tcp, udp};
+use meter_support as made;
+use nat_support::{ACK, End, SYN, end, error, ipv4, query, tcp, udp, udp_body};
 use nf::stage::Stage;
-use nf::{Registry, Setup};
-use packet::Side;
+use nf::{Registry, Setup, Shared};
+use packet::{Addr, Endpoint, Side};
 
 #[global_allocator]
 static ALLOCATOR: allocations::Counting = allocations::Counting;
@@ -31,6 +33,22 @@ const TUNNEL: (&str, &str) = (
     r#"{"services": [{"name": "web", "vip": "192.0.2.80", "port": 80, "mode": "gue",
                       "servers": [{"name": "one", "address": "198.51.100.1"}]}],
         "tunnel": {"source4": "198.18.0.0/16"}}"#,
+);
+/// For both versions.
+const NAT6: (&str, &str) = (
+    "nat",
+    r#"{"external": ["203.0.113.1"], "nptv6": [{"inside": "fd01:203:405::/48", "outside": "2001:db8:1::/48"}]}"#,
+);
+const BALANCER6: (&str, &str) = (
+    "lb",
+    r#"{"services": [{"name": "web", "vip": "2001:db8:ffff::80", "port": 80,
+                      "servers": [{"name": "one", "address": "2001:db8:5::1", "port": 8080}]}]}"#,
+);
+const TUNNEL6: (&str, &str) = (
+    "lb",
+    r#"{"services": [{"name": "web", "vip": "2001:db8:ffff::80", "port": 80, "mode": "gue",
+                      "servers": [{"name": "one", "address": "2001:db8:5::1"}]}],
+        "tunnel": {"source6": "2001:db8:6::/64"}}"#,
 );
 const FIREWALL: (&str, &str) =
     ("firewall", r#"{"rules": "allow out log\nallow in udp to any port 5000-6000", "tcp": "strict"}"#);
@@ -55,7 +73,8 @@ fn gateway(protocol: &str, here: u8) -> (&'static str, String) {
     let sa = |of: u8| format!(r#"{{"spi": 999, "key": "{}"}}"#, format!("{of:02x}").repeat(len));
     let config = format!(
         r#"{{"tunnels": [{{"name": "t", "protocol": "{protocol}", "local": "192.0.2.{here}", "remote": "192.0.2.{there}",
-        "local_networks": ["10.{here}.0.0/16"], "remote_networks": ["10.{there}.0.0/16"],
+        "local_networks": ["10.{here}.0.0/16", "2001:db8:{here}::/48"],
+        "remote_networks": ["10.{there}.0.0/16", "2001:db8:{there}::/48"],
         "outbound": {}, "inbound": [{}], "anti_replay": false}}]}}"#,
         sa(here),
         sa(there)
@@ -104,6 +123,23 @@ const CHAINS: [&[(&str, &str)]; 14] = [
     &[NAT, DOS, MONITOR],
 ];
 
+/// What takes IPv6 in a way of its own, and all others.
+const CHAINS6: [&[(&str, &str)]; 13] = [
+    &[NAT6],
+    &[BALANCER6],
+    &[TUNNEL6],
+    &[FIREWALL],
+    &[STATELESS],
+    &[MONITOR],
+    &[POLICER],
+    &[SUBSCRIBERS],
+    &[WHITELIST],
+    &[DOS],
+    &[NAT6, BALANCER6, MONITOR, FIREWALL],
+    &[FIREWALL, MONITOR, NAT6, TUNNEL6],
+    &[SUBSCRIBERS, NAT6, WHITELIST, POLICER],
+];
+
 fn stages(functions: &[(&str, &str)]) -> Vec<Box<dyn Stage>> {
     let registry: Registry<serde_json::Value> = functions::registry();
     let make = |(name, config): &(&str, &str)| {
@@ -134,15 +170,114 @@ fn frames() -> Vec<(Side, Vec<u8>)> {
             (Side::Inside, ping),
         ]);
     }
-    let ethernet = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
-    frames.into_iter().map(|(side, packet)| (side, [&ethernet[..], &packet].concat())).collect()
+    on_ethernet(frames)
+}
+
+fn on_ethernet(packets: Vec<(Side, Vec<u8>)>) -> Vec<(Side, Vec<u8>)> {
+    packets.into_iter().map(|(side, packet)| (side, made::frame(&packet))).collect()
+}
+
+/// An inside host of IPv6, and what the NAT calls it outside.
+fn host6(host: u16) -> [Endpoint; 2] {
+    let at = |prefix: u128| Endpoint::new(Addr::from_u128(prefix << 64 | u128::from(host)), 5_000 + host);
+    [at(0xfd01_0203_0405_0001), at(0x2001_0db8_0001_d550)]
+}
+
+fn far6(subnet: u128, host: u16, port: u16) -> Endpoint {
+    Endpoint::new(Addr::from_u128(0x2001_0db8 << 96 | subnet << 80 | u128::from(host)), port)
+}
+
+/// As [`frames`], in IPv6.
+fn frames6() -> Vec<(Side, Vec<u8>)> {
+    let (names, service, server) = (far6(0xffff, 53, 53), far6(0xffff, 0x80, 80), far6(5, 1, 8080));
+    let mut frames = Vec::new();
+    for [inside, outside] in (1..=50).map(host6) {
+        frames.extend([
+            (Side::Inside, made::udp(inside, names, b"question")),
+            (Side::Outside, made::udp(names, inside, b"answer")),
+            (Side::Outside, made::udp(names, outside, b"answer")),
+            (Side::Inside, made::tcp(inside, service, SYN, b"")),
+            (Side::Inside, made::tcp(inside, service, ACK, b"request")),
+            (Side::Outside, made::tcp(service, inside, ACK, b"")),
+            (Side::Outside, made::tcp(server, inside, SYN | ACK, b"")),
+            (Side::Outside, made::tcp(server, outside, SYN | ACK, b"")),
+            (Side::Inside, made::echo(inside.addr, names.addr, inside.port, false, b"ping!")),
+            (Side::Outside, made::echo(names.addr, inside.addr, inside.port, true, b"ping!")),
+            (Side::Outside, made::echo(names.addr, outside.addr, inside.port, true, b"ping!")),
+        ]);
+    }
+    on_ethernet(frames)
+}
+
+/// Flows of both versions, and what belongs to them: hairpins, ICMP errors from both sides, fragments in order and the later one
+/// first.
+fn seldom_frames() -> Vec<(Side, Vec<u8>)> {
+    let mut frames = Vec::new();
+    let (names, external) = (end("192.0.2.53:53"), Ipv4Addr::new(203, 0, 113, 1));
+    let names6 = far6(0xffff, 53, 53);
+    for host in 1..=20u8 {
+        let ends = |host: u8| {
+            let port = 5_000 + u16::from(host);
+            ((Ipv4Addr::new(10, 0, 0, host), port), (external, port))
+        };
+        let ((inside, outside), (peer, outside_peer)) = (ends(host), ends(host % 20 + 1));
+        let asked = udp(outside, names, b"question");
+        let answered = udp(names, inside, b"answer");
+        frames.extend([
+            (Side::Inside, udp(inside, names, b"question")),
+            (Side::Inside, udp(peer, names, b"question")),
+            (Side::Inside, udp(inside, outside_peer, b"hairpin")),
+            (Side::Inside, udp(peer, outside, b"and back")),
+            (Side::Outside, error(3, 3, names.0, outside.0, &asked, 28)),
+            (Side::Outside, error(3, 3, names.0, inside.0, &udp(inside, names, b"question"), 28)),
+            (Side::Inside, error(3, 3, inside.0, names.0, &answered, 28)),
+            (Side::Inside, error(3, 3, peer.0, outside.0, &udp(outside, peer, b"hairpin"), 28)),
+        ]);
+        let [inside6, outside6] = host6(host.into());
+        let [peer6, outside_peer6] = host6((host % 20 + 1).into());
+        let error6 = |from: Endpoint, quoted: &[u8]| made::unreachable(from.addr, quoted);
+        frames.extend([
+            (Side::Inside, made::udp(inside6, names6, b"question")),
+            (Side::Inside, made::udp(inside6, outside_peer6, b"hairpin")),
+            (Side::Inside, made::udp(peer6, outside6, b"and back")),
+            (Side::Outside, error6(names6, &made::udp(outside6, names6, b"question"))),
+            (Side::Outside, error6(names6, &made::udp(inside6, names6, b"question"))),
+            (Side::Inside, error6(inside6, &made::udp(names6, inside6, b"answer"))),
+            (Side::Inside, error6(peer6, &made::udp(outside6, peer6, b"hairpin"))),
+        ]);
+        for (id, reversed) in [(1, false), (2, true)] {
+            let id = u16::from(host) * 8 + id;
+            let body = udp_body(inside, names, &[7; 40]);
+            let first = ipv4(nat_support::UDP, inside.0, names.0, id, 0x2000, &body[..24]);
+            let later = ipv4(nat_support::UDP, inside.0, names.0, id, 0x0003, &body[24..]);
+            let answer = made::fragments(&made::udp(names6, outside6, &[7; 40]), id, 24);
+            let asked = made::fragments(&made::udp(inside6, names6, &[7; 40]), id, 24);
+            for (side, mut parts) in
+                [(Side::Inside, vec![first, later]), (Side::Outside, answer), (Side::Inside, asked)]
+            {
+                if reversed {
+                    parts.reverse();
+                }
+                frames.extend(parts.into_iter().map(|part| (side, part)));
+            }
+        }
+    }
+    on_ethernet(frames)
 }
 
 /// Connections of one client, each behind the reset of the one before, with so many requests and responses cut in the midst of
 /// lines.
 fn conversations(exchanges: usize) -> Vec<(Side, Vec<u8>)> {
-    use http_support::{Client, Server, Talk};
-    let mut talk = Talk::open(80);
+    exchanged(http_support::Talk::midstream(80), exchanges)
+}
+
+fn conversations6(exchanges: usize) -> Vec<(Side, Vec<u8>)> {
+    exchanged(http_support::Talk::between(host6(1)[0], far6(0xffff, 0x80, 80)), exchanges)
+}
+
+fn exchanged(mut talk: http_support::Talk, exchanges: usize) -> Vec<(Side, Vec<u8>)> {
+    use http_support::{Client, Server};
+    talk.handshake();
     for number in 0..4 {
         if number > 0 {
             talk.reopen();
@@ -184,8 +319,9 @@ fn framed(talk: http_support::Talk) -> Vec<(Side, Vec<u8>)> {
 
 #[test]
 fn transactions_allocate_nothing() {
-    let frames = conversations(3);
-    assert_eq!(allocations::of_known_flows(stages(&[HTTP]), &frames, 20), 0);
+    for frames in [conversations(3), conversations6(3)] {
+        assert_eq!(allocations::of_known_flows(stages(&[HTTP]), &frames, 20), 0);
+    }
 }
 
 #[test]
@@ -196,7 +332,9 @@ fn benign_messages_of_established_flows_past_rules_allocate_nothing() {
 
 #[test]
 fn connections_past_rules_allocate_nothing() {
-    assert_eq!(allocations::of_known_flows(ids(), &conversations(3), 20), 0);
+    for frames in [conversations(3), conversations6(3)] {
+        assert_eq!(allocations::of_known_flows(ids(), &frames, 20), 0);
+    }
 }
 
 #[test]
@@ -213,51 +351,102 @@ fn known_flows_allocate_nothing() {
     }
 }
 
+#[test]
+fn known_flows_of_ipv6_allocate_nothing() {
+    let frames = frames6();
+    for functions in CHAINS6 {
+        assert_eq!(allocations::of_known_flows(stages(functions), &frames, 20), 0, "{functions:?}");
+    }
+}
+
+/// Nor does what belongs to known flows but takes other ways than their packets, where each of it is what it should be.
+#[test]
+fn hairpins_errors_and_fragments_allocate_nothing() {
+    let frames = seldom_frames();
+    for functions in CHAINS.iter().chain(&CHAINS6) {
+        assert_eq!(allocations::of_known_flows(stages(functions), &frames, 20), 0, "{functions:?}");
+    }
+    let mut chain = chain::Chain::new(stages(&[NAT6]), chain::Options::default()).unwrap();
+    let mut pool = packet::Pool::new(256);
+    let mut sent = vec![];
+    for (side, frame) in &frames {
+        let mut packet = pool.take(frame).unwrap();
+        packet.meta_mut().transit.side = *side;
+        chain.process(&mut vec![packet], &mut sent, &mut pool);
+        sent.drain(..).for_each(|packet| pool.give(packet));
+    }
+    let nat = &chain.stages()[0];
+    let names = nat.descriptor().shared.iter().filter_map(|shared| match shared {
+        Shared::Counter(name) => Some(*name),
+        _ => None,
+    });
+    let count = |name| names.clone().zip(&nat.shared().counters).find(|(n, _)| *n == name).map(|(_, &c)| c);
+    assert_eq!(count("flows-hairpin"), Some(20));
+    assert_eq!(count("icmp-errors"), Some(20 * 6));
+    assert_eq!(count("flows-nptv6"), Some(20 * 2));
+    // All but the errors that are for inside addresses, as they come where there is no NAT.
+    assert_eq!(chain.counters().packets_out, frames.len() as u64 - 20 * 2);
+}
+
+/// A datagram from a host of one site to one of the other, of either version.
+fn between_sites(version: u8, from: u8, to: u8, port: u16, payload: &[u8]) -> Vec<u8> {
+    let [source, destination] = [from, to].map(|site| match version {
+        4 => made::v4(10, site, 0, 7, port),
+        _ => far6(site.into(), 7, port),
+    });
+    made::frame(&made::udp(source, destination, payload))
+}
+
+/// What a site sends of these frames.
+fn sent_by(site: Vec<Box<dyn Stage>>, frames: &[Vec<u8>]) -> Vec<(Side, Vec<u8>)> {
+    let mut chain = chain::Chain::new(site, chain::Options::default()).unwrap();
+    let mut pool = packet::Pool::new(4);
+    let send = |frame: &Vec<u8>| {
+        let (mut batch, mut sent) = (vec![pool.take(frame).unwrap()], vec![]);
+        chain.process(&mut batch, &mut sent, &mut pool);
+        let sent = sent.remove(0);
+        let bytes = sent.data().to_vec();
+        pool.give(sent);
+        (Side::Outside, bytes)
+    };
+    frames.iter().map(send).collect()
+}
+
 /// Packets to another site, of which all but the first are encoded, and the same from there.
 #[test]
 fn redundancy_is_eliminated_without_allocations() {
-    let ends = [1, 2].map(|here: u8| {
+    let site = |here: u8| {
+        let networks = |site: u8| format!(r#"["10.{site}.0.0/16", "2001:db8:{site}::/48"]"#);
         let config = format!(
-            r#"{{"local_networks": ["10.{here}.0.0/16"], "remote_networks": ["10.{}.0.0/16"], "patience": 0, "cache": "64KiB"}}"#,
-            3 - here
+            r#"{{"local_networks": {}, "remote_networks": {}, "patience": 0, "cache": "64KiB"}}"#,
+            networks(here),
+            networks(3 - here)
         );
         stages(&[("re", &config)])
-    });
-    let [here, there] = ends;
-    let ethernet = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
-    let bytes: Vec<u8> = (0..900u32).map(|i| ((i * i) >> 5) as u8).collect();
-    let packet = |from: u8, to: u8, port| {
-        let ends = [from, to].map(|site| (Ipv4Addr::new(10, site, 0, 7), port));
-        [&ethernet[..], &udp(ends[0], ends[1], &bytes)].concat()
     };
-    let mut peer = chain::Chain::new(there, chain::Options::default()).unwrap();
-    let mut pool = packet::Pool::new(4);
-    let mut frames = vec![(Side::Inside, packet(1, 2, 5_000)), (Side::Inside, packet(1, 2, 5_001))];
-    for port in [5_000, 5_001] {
-        let (mut batch, mut sent) = (vec![pool.take(&packet(2, 1, port)).unwrap()], vec![]);
-        peer.process(&mut batch, &mut sent, &mut pool);
-        frames.push((Side::Outside, sent[0].data().to_vec()));
-        pool.give(sent.remove(0));
+    let bytes: Vec<u8> = (0..900u32).map(|i| ((i * i) >> 5) as u8).collect();
+    for version in [4, 6] {
+        let [there, back] = [(1, 2), (2, 1)]
+            .map(|(from, to)| [5_000, 5_001].map(|port| between_sites(version, from, to, port, &bytes)));
+        let answers = sent_by(site(2), &back);
+        assert!(answers[1].1.len() < 200, "it is encoded");
+        let frames = [there.map(|frame| (Side::Inside, frame)).to_vec(), answers].concat();
+        assert_eq!(allocations::of_known_flows(site(1), &frames, 20), 0, "IPv{version}");
     }
-    assert!(frames[3].1.len() < 200, "it is encoded");
-    assert_eq!(allocations::of_known_flows(here, &frames, 20), 0);
 }
 
 /// Packets into a tunnel, and out of it.
 #[test]
 fn tunnels_allocate_nothing() {
-    for protocol in ["ah", "esp-null", "esp"] {
-        let [(name, here), (_, there)] = [1, 2].map(|site| gateway(protocol, site));
-        let ethernet = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
-        let packet = |from: u8, to: u8| {
-            let ends = [from, to].map(|site| (Ipv4Addr::new(10, site, 0, 7), 5_000));
-            [&ethernet[..], &udp(ends[0], ends[1], &[0; 900])].concat()
+    for (protocol, version) in ["ah", "esp-null", "esp"].into_iter().flat_map(|p| [(p, 4), (p, 6)]) {
+        let site = |site| {
+            let (name, config) = gateway(protocol, site);
+            stages(&[(name, &config)])
         };
-        let mut peer = chain::Chain::new(stages(&[(name, &there)]), chain::Options::default()).unwrap();
-        let mut pool = packet::Pool::new(4);
-        let (mut batch, mut sent) = (vec![pool.take(&packet(2, 1)).unwrap()], vec![]);
-        peer.process(&mut batch, &mut sent, &mut pool);
-        let frames = [(Side::Inside, packet(1, 2)), (Side::Outside, sent[0].data().to_vec())];
-        assert_eq!(allocations::of_known_flows(stages(&[(name, &here)]), &frames, 20), 0, "{protocol}");
+        let packet = |from, to| between_sites(version, from, to, 5_000, &[0; 900]);
+        let mut frames = sent_by(site(2), &[packet(2, 1)]);
+        assert!(frames[0].1.len() > packet(2, 1).len(), "it is in the tunnel");
+        frames.push((Side::Inside, packet(1, 2)));
+        assert_eq!(allocations::of_known_flows(site(1), &frames, 20), 0, "{protocol}, IPv{version}");
     }
 }

@@ -137,13 +137,23 @@ fn icmp(source: Addr, destination: Addr, message: &[u8]) -> Vec<u8> {
     ip(source, destination, 58, &message)
 }
 
-/// An IPv4 packet cut into fragments whose payloads have up to `size` bytes, a multiple of 8.
+/// An IP packet cut into fragments whose payloads have up to `size` bytes, a multiple of 8.
 pub fn fragments(whole: &[u8], id: u16, size: usize) -> Vec<Vec<u8>> {
-    let address = |at: usize| Addr::from_v4_bytes(whole[at..at + 4].try_into().unwrap());
-    let pieces: Vec<&[u8]> = whole[20..].chunks(size).collect();
+    let v4 = whole[0] >> 4 == 4;
+    let address = |at: usize| match v4 {
+        true => Addr::from_v4_bytes(whole[at..at + 4].try_into().unwrap()),
+        false => Addr::from_bytes(whole[at..at + 16].try_into().unwrap()),
+    };
+    let pieces: Vec<&[u8]> = whole[if v4 { 20 } else { 40 }..].chunks(size).collect();
     let cut = |(i, piece): (usize, &&[u8])| {
-        let more = if i + 1 < pieces.len() { 0x2000 } else { 0 };
-        ipv4(address(12), address(16), whole[9], more | (i * size / 8) as u16, id, piece)
+        let (offset, more) = (i * size, i + 1 < pieces.len());
+        if v4 {
+            let field = u16::from(more) << 13 | (offset / 8) as u16;
+            return ipv4(address(12), address(16), whole[9], field, id, piece);
+        }
+        let field = (offset as u16 | u16::from(more)).to_be_bytes();
+        let header = [&[whole[6], 0], &field[..], &[0, 0], &id.to_be_bytes()].concat();
+        ip(address(8), address(24), 44, &[&header, *piece].concat())
     };
     pieces.iter().enumerate().map(cut).collect()
 }

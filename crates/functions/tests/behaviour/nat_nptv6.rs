@@ -3,7 +3,7 @@
 
 use std::net::Ipv6Addr;
 
-use crate::meter_support::{checksums_are_right, echo, ip, tcp, udp, unreachable};
+use crate::meter_support::{checksums_are_right, echo, fragments, ip, tcp, udp, unreachable};
 use crate::nat_support::{ACK, Bench, Fate, SYN};
 use packet::DropReason::{NatFiltered, NatHairpin, NatUntranslated};
 use packet::Side::{Inside, Outside};
@@ -171,35 +171,25 @@ fn errors_neither_end_nor_spoil_their_flow() {
     }
 }
 
-/// An IPv6 packet cut behind its header, after so many bytes, a multiple of 8.
-fn cut(whole: &[u8], id: u8, after: usize) -> [Vec<u8>; 2] {
-    let address = |at: usize| Addr::from_bytes(whole[at..at + 16].try_into().unwrap());
-    let (first, second) = whole[40..].split_at(after);
-    [(0, 1, first), (after, 0, second)].map(|(offset, more, part)| {
-        let [high, low] = (offset as u16 | more).to_be_bytes();
-        let header = [whole[6], 0, high, low, 0, 0, 0, id];
-        ip(address(8), address(24), 44, &[&header, part].concat())
-    })
-}
-
 #[test]
 fn fragments_are_translated_in_any_order() {
     let [inner, outer, remote] = [HOST[0], HOST[1], REMOTE].map(addr);
     let from = |host| udp(Endpoint::new(host, 5_000), Endpoint::new(remote, 53), &[7; 40]);
     let to = |host| udp(Endpoint::new(remote, 53), Endpoint::new(host, 5_000), &[9; 40]);
+    let by = |side, made: Vec<Vec<u8>>| made.into_iter().map(|fragment| (side, fragment)).collect::<Vec<_>>();
     let mut bench = Bench::new(SHORT);
-    let (sent, made) = (cut(&from(inner), 1, 24), cut(&from(outer), 1, 24));
+    let (sent, made) = (fragments(&from(inner), 1, 24), fragments(&from(outer), 1, 24));
     came_out(&bench.inside(&sent[0]), Outside, &sent[0], &made[0]);
     came_out(&bench.inside(&sent[1]), Outside, &sent[1], &made[1]);
     // The later one first: it waits for the one that says whose it is.
-    let (sent, made) = (cut(&to(outer), 2, 24), cut(&to(inner), 2, 24));
+    let (sent, made) = (fragments(&to(outer), 2, 24), fragments(&to(inner), 2, 24));
     assert_eq!(bench.outside(&sent[1]), Fate::Held);
     let out = bench.send_all(Outside, &sent[0]);
-    assert_eq!(out, made.map(|fragment| (Inside, fragment)));
+    assert_eq!(out, by(Inside, made));
     // A flow may begin so.
-    let (sent, made) = (cut(&from(addr(PEER[0])), 3, 16), cut(&from(addr(PEER[1])), 3, 16));
+    let (sent, made) = (fragments(&from(addr(PEER[0])), 3, 32), fragments(&from(addr(PEER[1])), 3, 32));
     assert_eq!(bench.inside(&sent[1]), Fate::Held);
-    assert_eq!(bench.send_all(Inside, &sent[0]), made.map(|fragment| (Outside, fragment)));
+    assert_eq!(bench.send_all(Inside, &sent[0]), by(Outside, made));
 }
 
 // RFC 6296 4.1

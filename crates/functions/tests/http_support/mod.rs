@@ -47,7 +47,11 @@ impl Talk {
 
     /// One whose opening is not seen.
     pub fn midstream(port: u16) -> Talk {
-        let (client, server) = (v4(10, 0, 0, 1, 40_000), v4(192, 0, 2, 1, port));
+        Talk::between(v4(10, 0, 0, 1, 40_000), v4(192, 0, 2, 1, port))
+    }
+
+    /// The same between these ends.
+    pub fn between(client: Endpoint, server: Endpoint) -> Talk {
         Talk { client, server, next: FIRST, at_ns: SECOND_NS, segments: vec![] }
     }
 
