@@ -86,22 +86,29 @@ impl Classifier {
 
     /// The number, from 0, of the first enabled rule that matches.
     pub fn first_match(&self, headers: &Headers) -> Option<usize> {
+        self.search(headers, &mut || ())
+    }
+
+    /// [`Classifier::first_match`], which calls `read` for each number that it reads of the tables.
+    #[inline]
+    fn search(&self, headers: &Headers, read: &mut impl FnMut()) -> Option<usize> {
         let (source, destination) = if headers.version == 4 {
-            let number = |addr: packet::Addr| u32::from_be_bytes(addr.v4_bytes());
-            (self.v4.sources.at(number(headers.source)), self.v4.destinations.at(number(headers.destination)))
+            let [source, destination] =
+                [headers.source, headers.destination].map(|addr| u32::from_be_bytes(addr.v4_bytes()));
+            (self.v4.sources.at(source, read), self.v4.destinations.at(destination, read))
         } else {
             let (source, destination) = (headers.source.to_u128(), headers.destination.to_u128());
-            (self.v6.sources.at(source), self.v6.destinations.at(destination))
+            (self.v6.sources.at(source, read), self.v6.destinations.at(destination, read))
         };
         let chosen = [
             source,
             destination,
-            self.destination_ports.at(headers.destination_port),
-            self.source_ports.at(headers.source_port),
+            self.destination_ports.at(headers.destination_port, read),
+            self.source_ports.at(headers.source_port, read),
             self.classes[class_of(headers.protocol, headers.way, headers.state)],
             self.flags[usize::from(headers.tcp_flags)],
         ];
-        self.sets.first_common(chosen, &self.enabled)
+        self.sets.first_common(chosen, &self.enabled, read)
     }
 
     /// Makes a rule match, or not.
@@ -171,8 +178,12 @@ impl<T: Copy + Ord + Default + From<u8>> Axis<T> {
 
     /// The set of rules that cover `value`.
     #[inline]
-    fn at(&self, value: T) -> u32 {
-        self.sets[self.starts.partition_point(|&start| start <= value)]
+    fn at(&self, value: T, read: &mut impl FnMut()) -> u32 {
+        let behind = |&start: &T| {
+            read();
+            start <= value
+        };
+        self.sets[self.starts.partition_point(behind)]
     }
 
     fn len_bytes(&self) -> usize {

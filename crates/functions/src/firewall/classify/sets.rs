@@ -16,14 +16,22 @@ pub(super) struct RuleSets {
 }
 
 impl RuleSets {
-    /// The first rule that is in all of these sets and in `also`.
+    /// The first rule that is in all of these sets and in `also`. Calls `read` for each word that it reads of the sets.
     #[inline]
-    pub(super) fn first_common<const N: usize>(&self, sets: [u32; N], also: &[u64]) -> Option<usize> {
+    pub(super) fn first_common<const N: usize>(
+        &self,
+        sets: [u32; N],
+        also: &[u64],
+        read: &mut impl FnMut(),
+    ) -> Option<usize> {
         let head_len = self.summary_len + 1;
         let heads = sets.map(|set| &self.heads[set as usize * head_len..][..head_len]);
         let mut blocks = heads.map(|head| head[self.summary_len] as usize);
         for word in 0..self.summary_len {
-            let mut common = heads.iter().fold(u64::MAX, |common, head| common & head[word]);
+            let mut common = heads.iter().fold(u64::MAX, |common, head| {
+                read();
+                common & head[word]
+            });
             while common != 0 {
                 let bit = common.trailing_zeros();
                 let number = word * 64 + bit as usize;
@@ -31,6 +39,7 @@ impl RuleSets {
                 for (head, first) in heads.iter().zip(&blocks) {
                     // The block's place among those that are not empty.
                     let rank = (head[word] & ((1 << bit) - 1)).count_ones();
+                    read();
                     block &= self.blocks[first + rank as usize];
                     if block == 0 {
                         break;

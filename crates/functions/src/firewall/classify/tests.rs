@@ -332,6 +332,32 @@ fn lookup_cost() {
     }
 }
 
+/// How many numbers of the tables lookups read, on average and at most.
+fn reads(shape: Shape, count: usize) -> (usize, usize) {
+    let rules = generate(shape, count, 3);
+    let classifier = Classifier::new(&rules).unwrap();
+    let mut random = Random(5);
+    let (mut total, mut most) = (0, 0);
+    for _ in 0..20_000 {
+        let mut reads = 0;
+        classifier.search(&near(&mut random, &rules), &mut || reads += 1);
+        total += reads;
+        most = most.max(reads);
+    }
+    (total / 20_000, most)
+}
+
+#[test]
+fn lookups_do_not_read_more_in_proportion_to_the_rules() {
+    for shape in [Shape::Acl, Shape::Fw, Shape::Ipc] {
+        let [few, many] = [100, 10_000].map(|count| reads(shape, count));
+        println!("{shape:?}: {few:?} at 100 rules, {many:?} at 10,000");
+        // Where a linear scan reads a hundred times as much, and bit vectors without summaries ten times.
+        assert!(many.0 <= 3 * few.0, "{shape:?}: {} and {} on average", few.0, many.0);
+        assert!(many.1 <= 250, "{shape:?}: {} at most", many.1);
+    }
+}
+
 #[test]
 fn the_worst_rules_stay_within_bounds() {
     // Nested ranges on every axis: all intervals differ, and half of all blocks are in each.
