@@ -1,8 +1,10 @@
 //! Writes the seed corpora: `cargo run --example corpus` in this folder. Every byte in them comes from here.
 
+use std::io::Error;
 use std::path::Path;
 
-use packet::{Addr, Endpoint};
+use io::capture::{Format, FormatKind, Record, WriteError, Writer};
+use packet::{Addr, Endpoint, LinkType};
 
 #[path = "../crates/chain/tests/support/packets.rs"]
 #[allow(dead_code, clippy::unwrap_used)]
@@ -43,7 +45,10 @@ fn main() -> std::io::Result<()> {
         write(&root.join("consolidated").join(name), &seed)?;
     }
     for function in ["nat", "lb", "firewall", "monitor", "policer", "whitelist", "dos", "vpn", "re", "http_function"] {
-        for options in [0u8, 1, 12] {
+        // The target of NATs has ten configurations.
+        let choices: &[u8] =
+            if function == "nat" { &[0, 1, 2, 3, 12, 16, 17, 18, 19, 32, 33] } else { &[0, 1, 12] };
+        for &options in choices {
             let mut seed = vec![options];
             for (i, (_, network)) in networks.iter().enumerate() {
                 seed.extend([(i % 2) as u8, 0x1a, network.len() as u8]);
@@ -97,6 +102,14 @@ fn main() -> std::io::Result<()> {
         pcap.extend(network);
     }
     write(&root.join("capture/pcap"), &pcap)?;
+    for name in ["few.pcap.gz", "few.pcapng", "few.pcapng.gz"] {
+        let path = root.join("capture").join(name);
+        capture(&path, Format::of_path(name), &networks).map_err(Error::other)?;
+    }
+    let of = |name| networks.iter().find(|(n, _)| *n == name).map_or(&[][..], |(_, network)| network);
+    write(&root.join("wire/frame"), &frame(of("vxlan")))?;
+    write(&root.join("wire/network"), of("extension"))?;
+    write(&root.join("wire/transport"), &of("tcp-syn")[20..])?;
     for (name, network) in networks.iter().filter(|(_, network)| network.len() < 256) {
         let one = [&[0, 0, 1, 0, network.len() as u8][..], network].concat();
         write(&root.join("chain").join(name), &one)?;
@@ -153,6 +166,25 @@ const HTTP: &[(&str, &str, &str)] = &[
     ("old", "GET /\r\n", "<html>"),
     ("h2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "\0\0\0"),
 ];
+
+/// A few packets in a file; pcapng has an interface for every other one.
+fn capture(path: &Path, format: Format, networks: &[(&str, Vec<u8>)]) -> Result<(), WriteError> {
+    let mut writer = Writer::create(path, format)?;
+    let interfaces = if format.kind == FormatKind::Pcapng { 2 } else { 1 };
+    if interfaces == 2 {
+        writer.add_interface(0, "inside", LinkType::RawIp)?;
+    }
+    for (number, (_, network)) in (0..).zip(&networks[..3]) {
+        writer.write(&Record {
+            timestamp_ns: 1_700_000_000_000_000_000,
+            interface: number % interfaces,
+            link_type: LinkType::RawIp,
+            wire_len: network.len() as u32,
+            data: network,
+        })?;
+    }
+    writer.finish()
+}
 
 fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     std::fs::create_dir_all(path.parent().unwrap_or(path))?;

@@ -10,14 +10,14 @@ const BUFFERS: usize = 256;
 
 /// Takes what `data` says through an instance of a function with one of the configurations.
 ///
-/// Input: a byte that chooses configuration and options, then records of kind (side, link type), time step, length, and
+/// Input: a byte that chooses configuration (all bits but 2 and 3) and options, then records of kind (side, link type), time step, length, and
 /// that many bytes.
 pub fn through(function: &str, configs: &[Value], data: &[u8]) {
     let [choice, rest @ ..] = data else { return };
     let mut rest = rest;
     let registry = functions::registry::<Value>();
     let entry = registry.find(function).expect("it is a built-in function");
-    let config = &configs[usize::from(choice & 3) % configs.len()];
+    let config = &configs[usize::from(choice & 3 | choice >> 4 << 2) % configs.len()];
     let stage = entry.make(config, Setup::new(1, FLOWS)).expect("the configuration is right");
     let options = Options {
         flows_max: FLOWS,

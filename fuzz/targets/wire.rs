@@ -1,0 +1,10 @@
+//! Any bytes as a header of any kind: no view that is checked panics, whatever is read of it.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../crates/packet/tests/support/views.rs"]
+mod views;
+
+fuzz_target!(|data: &[u8]| views::read_everything(data));
