@@ -141,6 +141,19 @@ pub struct Half {
 
 const _: () = assert!(size_of::<Streams>() == 64);
 
+impl Streams {
+    /// Of several attempts to open, a SYN/ACK of this half's sender tells which one it took, until it is acknowledged itself.
+    fn choose(&mut self, from: usize, acknowledged: u32) {
+        let is_open = self.halves[from].has(Half::ANSWERED);
+        let other = &mut self.halves[1 - from];
+        let has_come = Half::ENDED | Half::FIN | Half::ACKNOWLEDGED;
+        let is_attempt = other.has(Half::BEGUN) && other.is_empty() && !other.has(has_come);
+        if !is_open && is_attempt && other.base != acknowledged {
+            other.begin(acknowledged);
+        }
+    }
+}
+
 impl Half {
     /// Its first byte's sequence number is known.
     const BEGUN: u32 = 1;
@@ -152,6 +165,8 @@ impl Half {
     const FIN: u32 = 8;
     /// The receiver has more than we have.
     const ACKNOWLEDGED: u32 = 16;
+    /// The receiver has acknowledged its beginning: no SYN begins it anew.
+    const ANSWERED: u32 = 32;
 
     /// Whether any of these flags is set.
     fn has(&self, flag: u32) -> bool {
@@ -161,6 +176,11 @@ impl Half {
     /// Whether bytes are wanted.
     fn is_open(&self) -> bool {
         self.flags & (Half::BEGUN | Half::ENDED) == Half::BEGUN
+    }
+
+    /// Whether nothing of it came yet.
+    fn is_empty(&self) -> bool {
+        self.next == 0 && self.held == 0
     }
 
     /// How far the sequence number is from the next byte's; none if it is in no window.
@@ -264,6 +284,9 @@ impl Reassembler {
             return;
         }
         if let Some(acknowledged) = segment.acknowledged() {
+            if segment.has(Segment::SYN) {
+                streams.choose(from, acknowledged);
+            }
             self.acknowledge(direction.other(), acknowledged, &mut streams.halves[1 - from]);
         }
         let half = &mut streams.halves[from];
@@ -291,10 +314,13 @@ impl Reassembler {
         if half.base == first {
             return true; // The same one again.
         }
-        // Nothing came yet, so it is another attempt; or all is over, and the ports are used again (RFC 9293 3.6.1).
+        // Nobody answered yet, so it is another attempt; or all is over, and the ports are used again (RFC 9293 3.6.1). To any
+        // other one, hosts answer by what they have, and go on (RFC 5961 4.2); of two answers to one SYN, the first counts.
         let over = original.has(Half::ENDED | Half::RESET) || reply.has(Half::ENDED | Half::RESET);
-        let nothing = half.next == 0 && half.held == 0;
-        if !over && !nothing {
+        let other = &streams.halves[1 - from];
+        let is_second = other.has(Half::ANSWERED) && segment.acknowledged() == Some(other.base);
+        let is_attempt = half.is_empty() && !half.has(Half::ANSWERED) && !is_second;
+        if !over && !is_attempt {
             self.counters.refused += 1;
             return false;
         }
@@ -313,7 +339,11 @@ impl Reassembler {
         if !half.is_open() {
             return;
         }
-        match half.distance(sequence) {
+        let distance = half.distance(sequence);
+        if distance >= Some(0) {
+            half.flags |= Half::ANSWERED;
+        }
+        match distance {
             Some(1..)
                 if half.offset(half.acknowledged) < half.offset(sequence)
                     || !half.has(Half::ACKNOWLEDGED) =>

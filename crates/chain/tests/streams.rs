@@ -136,6 +136,45 @@ fn ports_are_used_again_after_the_end_but_not_before() {
 }
 
 #[test]
+fn a_syn_in_an_open_connection_changes_nothing() {
+    let mut bench = Bench::with_policy(HostPolicy::Linux);
+    bench.open(99);
+    bench.segment(Direction::Original, SYN, 7000, 0, b"");
+    bench.segment(Direction::Original, SYN | ACK, 7000, 901, b"");
+    bench.segment(Direction::Reply, SYN | ACK, 5000, 100, b"");
+    bench.segment(Direction::Reply, SYN, 5000, 0, b"");
+    bench.client(100, b"request");
+    bench.segment(Direction::Reply, ACK, 901, 107, b"response");
+    assert_eq!(bench.seen, [[data(0, b"request")], [data(0, b"response")]]);
+    assert_eq!(bench.reassembler.counters().refused, 4);
+}
+
+#[test]
+fn of_several_attempts_to_open_the_one_that_is_answered_counts() {
+    for (answered, other) in [(99, 7000), (7000, 99), (99, 110), (110, 99)] {
+        let mut bench = Bench::with_policy(HostPolicy::Linux);
+        for sequence in [99, other, answered.max(other)] {
+            bench.segment(Direction::Original, SYN, sequence, 0, b"");
+        }
+        bench.segment(Direction::Reply, SYN | ACK, 900, answered + 1, b"");
+        // Of two answers to one attempt, the first.
+        bench.segment(Direction::Reply, SYN | ACK, 5000, answered + 1, b"");
+        bench.client(answered + 1, b"request");
+        bench.segment(Direction::Reply, ACK, 901, answered + 8, b"response");
+        assert_eq!(bench.seen, [[data(0, b"request")], [data(0, b"response")]], "{answered}");
+    }
+    // A host that keeps nothing of attempts (RFC 4987 3.6) answers a second one as it did the first.
+    let mut bench = Bench::with_policy(HostPolicy::Linux);
+    for (client, server) in [(99, 5000), (7000, 900)] {
+        bench.segment(Direction::Original, SYN, client, 0, b"");
+        bench.segment(Direction::Reply, SYN | ACK, server, client + 1, b"");
+    }
+    bench.client(7001, b"request");
+    bench.segment(Direction::Reply, ACK, 901, 7008, b"response");
+    assert_eq!(bench.seen, [[data(0, b"request")], [data(0, b"response")]]);
+}
+
+#[test]
 fn policies_differ_in_what_overlaps() {
     // Novak and Sturges: an earlier segment that begins before, at the same place, and behind the later one.
     let outcome = |policy| {

@@ -94,6 +94,15 @@ impl Talk {
         self
     }
 
+    /// A segment in somebody's name, with a number so far from where that one's stream stands.
+    pub fn forges(&mut self, who: Who, flags: u8, away: u32) -> &mut Talk {
+        let next = self.next;
+        self.next[who as usize] = next[who as usize].wrapping_add(away);
+        self.segment(who, flags, b"");
+        self.next = next;
+        self
+    }
+
     fn pass(&mut self, who: Who, len: usize) -> &mut Talk {
         let next = &mut self.next[who as usize];
         *next = next.wrapping_add(len as u32);

@@ -66,6 +66,22 @@ fn the_other_direction_and_another_connection_are_no_part_of_it() {
 }
 
 #[test]
+fn a_forged_opening_hides_nothing() {
+    const BOTH: &str = r#"
+alert tcp any any -> any any (msg:"asked"; flow:established,to_server; content:"evil question"; sid:1;)
+alert tcp any any -> any any (msg:"answered"; flow:established,to_client; content:"evil answer"; sid:2;)
+alert http any any -> any any (msg:"page"; flow:established; http.uri; content:"/evil"; sid:3;)"#;
+    for (who, flags) in [(Client, SYN), (Client, SYN | ACK), (Server, SYN | ACK), (Server, SYN)] {
+        for away in [70_000, 1, 1 << 31] {
+            let mut talk = Talk::open(80);
+            talk.forges(who, flags, away).says(Client, "GET /evil?evil question HTTP/1.1\r\n\r\n");
+            talk.forges(who, flags, away).says(Server, "HTTP/1.1 200 evil answer\r\n\r\n");
+            assert_eq!(watch(BOTH, &talk.segments).rules(), [1, 3, 2], "{who:?} {flags} {away}");
+        }
+    }
+}
+
+#[test]
 fn a_rule_acts_again_when_its_anchor_comes_again() {
     let said: [&[u8]; 5] = [b"the-anchor rest", b"rest", b"rest", b"the-anchor", b"rest"];
     // With the second anchor, the window still has what held before.
