@@ -2,7 +2,7 @@
 
 use dissect::detect::{Application, Verdict};
 use dissect::dns;
-use nf::{Connection, PacketView};
+use nf::PacketView;
 use packet::parse::protocol;
 use packet::{Class, Endpoint};
 use rules::{Bits, IpOption, PacketTest};
@@ -82,15 +82,6 @@ impl DnsFacts {
     pub fn kinds(&self) -> &[u16] {
         &self.kinds[..self.kinds_len]
     }
-}
-
-/// Whether a flow counts as established.
-pub fn is_established(connection: Connection) -> bool {
-    connection.is_established()
-        || matches!(
-            connection,
-            Connection::FIN_ORIGINAL | Connection::FIN_REPLY | Connection::CLOSED | Connection::PICKED_UP
-        )
 }
 
 impl<'a> PacketFacts<'a> {

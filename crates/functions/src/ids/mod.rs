@@ -14,6 +14,7 @@ mod prefilter;
 mod scene;
 mod searches;
 mod signature;
+mod standing;
 mod state;
 mod watch;
 mod window;

@@ -8,6 +8,7 @@ use packet::Direction;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::marks::Marks;
+use super::standing::Standing;
 
 /// What is kept of a flow, beside its growing buffers.
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -29,12 +30,15 @@ pub struct State {
     pub detector: Detector,
     /// 1: a rule dropped the flow.
     pub is_dropped: u8,
+    /// Whether its connection is established.
+    pub standing: Standing,
     reserved: [u8; PADDING],
 }
 
 /// Up to a multiple of eight bytes.
 const PADDING: usize =
-    8 - (2 * size_of::<tls::Stream>() + 2 * size_of::<ssh::Reader>() + size_of::<Detector>() + 1) % 8;
+    (2 * (size_of::<tls::Stream>() + size_of::<ssh::Reader>()) + size_of::<Detector>() + 2).wrapping_neg()
+        % 8;
 
 // S25: what the search for patterns keeps of a direction.
 const _: () = assert!(size_of::<Cursor>() <= 64);
@@ -42,7 +46,8 @@ const _: () = assert!(size_of::<Cursor>() <= 64);
 impl State {
     /// A new connection begins on the same ports.
     pub fn restart(&mut self) {
-        *self = State { marks: self.marks, is_dropped: self.is_dropped, ..State::default() };
+        let State { marks, is_dropped, standing, .. } = *self;
+        *self = State { marks, is_dropped, standing, ..State::default() };
     }
 }
 

@@ -18,7 +18,7 @@ mod streams;
 
 use super::candidates::Candidates;
 use super::decoder::Decoder;
-use super::facts::{Facts, PacketFacts, is_established};
+use super::facts::{Facts, PacketFacts};
 use super::lane::{Search, Sought};
 use super::limit::Tracked;
 use super::marks::Marks;
@@ -106,13 +106,14 @@ impl<'a, 'c> Watch<'a, 'c> {
         let own = PacketFacts::of(self.packet);
         let (source, destination) = self.packet.ends();
         let direction = self.context.direction();
+        state.standing.packet(self.packet, direction);
         let facts = Facts {
             source,
             destination,
             protocol: own.protocol,
             version: own.version,
             to_server: direction == Direction::Original,
-            established: is_established(self.context.connection()),
+            established: state.standing.is_established(),
             application: state.detector.verdict(),
             packet: None,
             dns: None,

@@ -82,6 +82,52 @@ alert http any any -> any any (msg:"page"; flow:established; http.uri; content:"
 }
 
 #[test]
+fn only_a_reset_that_hosts_heed_ends_what_is_established() {
+    const EVIL: &str = r#"alert tcp any any -> any any (msg:"evil"; flow:established; content:"evil"; sid:1;)
+alert tcp-pkt any any -> any any (msg:"not established"; flow:not_established; dsize:>0; sid:2;)"#;
+    let told = |talk: &Talk| watch(EVIL, &talk.segments).rules();
+    for who in [Client, Server] {
+        for away in [70_000, 512, 1 << 31] {
+            for flags in [RST, RST | ACK, RST | SYN] {
+                let mut talk = Talk::open(4_000);
+                talk.forges(who, flags, away).says(Client, "evil").says(Server, "evil");
+                assert_eq!(told(&talk), [1, 1], "{who:?} {flags} {away}");
+                // Nor do other forged packets behind it.
+                let mut talk = Talk::open(4_000);
+                talk.forges(Client, FIN | ACK, 9_000)
+                    .forges(Server, FIN | ACK, 9_000)
+                    .forges(who, flags, away);
+                talk.forges(Client, SYN, away).says(Client, "evil").says(Server, "evil");
+                assert_eq!(told(&talk), [1, 1], "{who:?} {flags} {away}, with FINs and a SYN");
+            }
+        }
+        let mut talk = Talk::open(4_000);
+        talk.resets(who).reopen();
+        let opens = talk.segments.len() as u64;
+        talk.says(Client, "evil");
+        assert_eq!(watch(EVIL, &talk.segments).told, [(opens + 1, 1)], "the next connection");
+    }
+    // In the midst of the handshake.
+    let mut talk = Talk::midstream(4_000);
+    talk.handshake();
+    let forged = talk.clone().forges(Server, RST, 70_000).segments.pop().unwrap();
+    talk.segments.insert(1, forged);
+    talk.says(Client, "evil");
+    assert_eq!(told(&talk), [1]);
+}
+
+#[test]
+fn a_reset_connection_is_established_again_if_its_hosts_go_on() {
+    const ANY: &str = r#"alert tcp-pkt any any -> any any (msg:"established"; flow:established; flags:RA; sid:1;)
+alert tcp-pkt any any -> any any (msg:"established"; flow:established; flags:A; sid:2;)"#;
+    let mut talk = Talk::open(4_000);
+    talk.resets(Server).resets(Server);
+    talk.says(Client, "").says(Client, "goes on").says(Server, "");
+    // Of the handshake, the last packet.
+    assert_eq!(watch(ANY, &talk.segments).told, [(3, 2), (4, 1), (7, 2), (8, 2)]);
+}
+
+#[test]
 fn a_rule_acts_again_when_its_anchor_comes_again() {
     let said: [&[u8]; 5] = [b"the-anchor rest", b"rest", b"rest", b"the-anchor", b"rest"];
     // With the second anchor, the window still has what held before.

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use nf::Connection;
 use packet::{Class, Direction};
 use rules::{Action, Buffer, Flowbit};
 
@@ -25,6 +24,7 @@ const CANDIDATES_MAX: usize = 64;
 #[derive(Default)]
 pub struct FlowState {
     connection: Tcp,
+    opening: Opening,
     bits: BTreeSet<String>,
     /// All later packets are dropped.
     dropped: bool,
@@ -34,12 +34,22 @@ pub struct FlowState {
 /// A connection; a restart begins another one.
 #[derive(Default)]
 struct Tcp {
-    established: bool,
     detection: Detection,
     halves: [Half; 2],
     messages: Messages,
     /// What came before the protocol was known.
     before: Vec<Brought>,
+}
+
+/// How far a connection is, by its packets' flags and by what they bring to its streams.
+#[derive(Clone, Copy, Default)]
+struct Opening {
+    /// The client's SYN, and the server's answer.
+    syns: [bool; 2],
+    /// Its handshake is over, or was not seen.
+    opened: bool,
+    /// It was reset, and nothing came since.
+    reset: bool,
 }
 
 /// A direction of a connection.
@@ -75,14 +85,7 @@ impl FlowState {
             return Vec::new();
         }
         self.vague |= matches!(packet.class, Class::FirstFragment | Class::LaterFragment);
-        let decides = matches!(
-            packet.connection,
-            Connection::ESTABLISHED | Connection::SYN_SENT | Connection::PICKED_UP
-        );
-        if decides || packet.protocol != 6 {
-            self.connection.established =
-                packet.connection.is_established() || packet.connection == Connection::PICKED_UP;
-        }
+        self.opening.packet(packet);
         let ports = match packet.direction {
             Direction::Original => (packet.source.1, packet.destination.1),
             Direction::Reply => (packet.destination.1, packet.source.1),
@@ -93,6 +96,7 @@ impl FlowState {
         for brought in &packet.brought {
             self.brought(brought, &mut looking, ports);
         }
+        self.opening.reset |= self.opening.opened && packet.brings(|what| *what == What::Reset);
         looking.reported
     }
 
@@ -151,8 +155,7 @@ impl FlowState {
                 for look in self.connection.messages.cut_short() {
                     self.http(&look, looking);
                 }
-                let established = looking.packet.connection == Connection::ESTABLISHED;
-                self.connection = Tcp { established, ..Tcp::default() };
+                self.connection = Tcp::default();
             }
             _ => {}
         }
@@ -316,7 +319,7 @@ impl FlowState {
             packet,
             ends: if forward { (source, destination) } else { (destination, source) },
             direction,
-            established: self.connection.established,
+            established: self.opening.opened && !self.opening.reset,
             spoken: self.connection.detection.known(),
             assembled,
         }
@@ -340,6 +343,34 @@ impl FlowState {
                 }
             }),
             _ => {}
+        }
+    }
+}
+
+impl Opening {
+    /// Goes on with the next packet.
+    fn packet(&mut self, packet: &Observed) {
+        if packet.protocol != 6 {
+            self.opened = packet.connection.is_established();
+            return;
+        }
+        if matches!(packet.class, Class::IcmpError | Class::LaterFragment) {
+            return;
+        }
+        if packet.brings(|what| matches!(what, What::Data(_))) {
+            self.reset = false;
+        }
+        if packet.brings(|what| *what == What::Restart) {
+            *self = Opening::default();
+        }
+        let flags = packet.transport.get(13).copied().unwrap_or(0);
+        let (is_syn, is_reset, is_ack) = (flags & 2 != 0, flags & 4 != 0, flags & 16 != 0);
+        match packet.direction {
+            _ if is_reset || self.opened => {}
+            Direction::Original if is_syn && (self.syns[0] || !is_ack) => self.syns[0] = true,
+            Direction::Reply if is_syn && self.syns[0] => self.syns[1] = true,
+            Direction::Original if self.syns == [true; 2] => self.opened = is_ack,
+            _ => self.opened = !self.syns[0],
         }
     }
 }

@@ -41,7 +41,7 @@ pub struct Alerted {
 
 /// What is taken where the README does not say.
 pub const ASSUMPTIONS: [&str; 16] = [
-    "established: once the phase was ESTABLISHED or PICKED_UP, until a restart",
+    "a handshake is over with the client's first acknowledgement behind the server's SYN",
     "a rule with a packet test is looked at on packets only, also if it has a depth",
     "tcp-stream and only_stream rules are not looked at on packets",
     "the protocol of a flow is sought in a piece before the piece is looked at; on a packet before its piece",

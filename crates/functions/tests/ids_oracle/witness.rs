@@ -80,6 +80,13 @@ pub struct Frame {
     pub bytes: Vec<u8>,
 }
 
+impl Observed {
+    /// Whether it brought something like this.
+    pub fn brings(&self, is: impl Fn(&What) -> bool) -> bool {
+        self.brought.iter().any(|brought| is(&brought.what))
+    }
+}
+
 thread_local! {
     static OBSERVED: RefCell<Vec<Observed>> = const { RefCell::new(Vec::new()) };
     static FLOWS: Cell<u64> = const { Cell::new(0) };

@@ -35,7 +35,7 @@ impl Watch<'_, '_> {
             }
             StreamEventKind::Finished => self.application(event, facts, state),
             // If it was forged, the streams go on.
-            StreamEventKind::Reset => {}
+            StreamEventKind::Reset => state.standing.reset(),
         }
     }
 
