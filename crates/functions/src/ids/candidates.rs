@@ -1,8 +1,10 @@
 //! Rules whose anchor a stream has had, and that may still hold when more of it comes.
 
+use std::cmp::Reverse;
+
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// The most candidates of a direction; the oldest is forgotten for a further one.
+/// The most candidates of a direction that wait for its next piece: of more, those whose anchors begin first are forgotten.
 pub const CANDIDATES_MAX: usize = 64;
 
 /// A rule, and where in the stream its anchor begins that was found last.
@@ -35,18 +37,28 @@ impl Candidates {
         self.0.as_bytes()
     }
 
-    /// The rule's anchor was found at this place of the stream. Whether another rule was forgotten for it.
-    pub fn found(&mut self, rule: u32, anchor: u64) -> bool {
-        if let Some(entry) = self.0.iter_mut().find(|entry| entry.rule == rule) {
-            entry.anchor = entry.anchor.max(anchor);
-            return false;
-        }
-        let is_full = self.0.len() >= CANDIDATES_MAX;
-        if is_full {
-            self.0.remove(0);
-        }
+    /// The rule's anchor was found at this place of the stream. All that a piece has are to be followed by [`Candidates::settle`].
+    pub fn found(&mut self, rule: u32, anchor: u64) {
         self.0.push(Entry { rule, reserved: 0, anchor });
-        is_full
+    }
+
+    /// Makes each rule one candidate, at its last anchor.
+    pub fn settle(&mut self) {
+        self.0.sort_unstable_by_key(|entry| (entry.rule, Reverse(entry.anchor)));
+        self.0.dedup_by_key(|entry| entry.rule);
+    }
+
+    /// Leaves what may wait for the next piece, whose window begins at this place at the earliest. How many were forgotten though
+    /// their anchor is in it.
+    pub fn limit(&mut self, window: u64) -> usize {
+        self.forget_before(window);
+        let acted = self.0.iter().filter(|entry| entry.anchor == ACTED).count();
+        let forgotten = self.0.len().saturating_sub(acted + CANDIDATES_MAX);
+        if forgotten > 0 {
+            self.0.sort_unstable_by_key(|entry| (Reverse(entry.anchor), entry.rule));
+            self.0.truncate(acted + CANDIDATES_MAX);
+        }
+        forgotten
     }
 
     /// Forgets those whose anchor began before this place.
@@ -64,12 +76,10 @@ impl Candidates {
         self.0.iter().any(|entry| entry.rule == rule && entry.anchor == ACTED)
     }
 
-    /// The rule has acted: it waits for its anchor again, or, without one, for nothing.
-    pub fn acted(&mut self, rule: u32, is_anchored: bool) {
-        self.0.retain(|entry| entry.rule != rule);
-        if !is_anchored {
-            self.found(rule, ACTED);
-        }
+    /// These rules have acted, in order of their numbers: each waits for its anchor again, or, without one, for nothing.
+    pub fn acted(&mut self, rules: &[u32], is_anchored: impl Fn(u32) -> bool) {
+        self.0.retain(|entry| rules.binary_search(&entry.rule).is_err());
+        rules.iter().filter(|rule| !is_anchored(**rule)).for_each(|rule| self.found(*rule, ACTED));
     }
 }
 
@@ -85,33 +95,41 @@ mod tests {
     fn a_rule_is_one_candidate_at_its_last_anchor() {
         let mut candidates = Candidates::default();
         for (rule, anchor) in [(7, 100), (3, 50), (7, 80), (3, 120)] {
-            assert!(!candidates.found(rule, anchor));
+            candidates.found(rule, anchor);
         }
-        assert_eq!(rules(&candidates), [7, 3]);
+        candidates.settle();
+        assert_eq!(rules(&candidates), [3, 7]);
         candidates.forget_before(100);
-        assert_eq!(rules(&candidates), [7, 3], "an anchor at the window's beginning is in it");
+        assert_eq!(rules(&candidates), [3, 7], "an anchor at the window's beginning is in it");
         candidates.forget_before(101);
         assert_eq!(rules(&candidates), [3]);
     }
 
     #[test]
-    fn the_oldest_is_forgotten_for_one_too_many() {
+    fn of_too_many_that_wait_those_are_forgotten_whose_anchors_begin_first() {
         let mut candidates = Candidates::default();
-        let all = 0..CANDIDATES_MAX as u32;
-        assert!(all.clone().all(|rule| !candidates.found(rule, 0)));
-        assert!(!candidates.found(0, 9), "it is one already");
-        assert!(candidates.found(1_000, 9));
-        assert_eq!(rules(&candidates), all.skip(1).chain([1_000]).collect::<Vec<_>>());
+        let many = CANDIDATES_MAX as u32 + 5;
+        (0..many).for_each(|rule| candidates.found(rule, u64::from(1_000 + rule)));
+        candidates.found(0, 9_000);
+        candidates.settle();
+        assert_eq!(rules(&candidates).len() as u32, many, "all of a piece are looked at");
+        candidates.acted(&[4, 77], |rule| rule != 77);
+        assert_eq!(candidates.limit(1_002), 3, "one acted, and one is in no window any more");
+        let mut left = rules(&candidates);
+        left.sort_unstable();
+        assert_eq!(left, [0].into_iter().chain(many + 1 - CANDIDATES_MAX as u32..many).collect::<Vec<_>>());
+        assert!(candidates.has_acted(77));
+        assert_eq!(candidates.limit(1_002), 0);
     }
 
     #[test]
     fn a_rule_that_acted_waits_for_its_anchor_or_for_nothing() {
         let mut candidates = Candidates::default();
         candidates.found(1, 10);
-        candidates.acted(1, true);
+        candidates.acted(&[1], |_| true);
         assert_eq!((rules(&candidates), candidates.has_acted(1)), (vec![], false));
         candidates.found(1, 20);
-        candidates.acted(2, false);
+        candidates.acted(&[2], |_| false);
         candidates.forget_before(u64::MAX - 1);
         assert_eq!(
             (rules(&candidates), candidates.has_acted(1), candidates.has_acted(2)),
@@ -123,7 +141,7 @@ mod tests {
     fn what_is_saved_comes_back() {
         let (mut candidates, mut other) = (Candidates::default(), Candidates::default());
         candidates.found(1, 10);
-        candidates.acted(2, false);
+        candidates.acted(&[2], |_| false);
         other.found(9, 9);
         other.restore(candidates.as_bytes());
         assert_eq!((rules(&other), other.has_acted(2)), (vec![1], true));

@@ -167,6 +167,35 @@ fn the_oldest_candidate_is_forgotten_for_one_too_many() {
 }
 
 #[test]
+fn decoys_in_the_same_piece_keep_no_rule_from_acting() {
+    let decoys = 2 * CANDIDATES_MAX as u32;
+    let decoy = |number: u32| format!("decoy{number:03}");
+    let rule = |number: u32| {
+        format!(
+            r#"alert tcp any any -> any any (msg:"{number}"; content:"{}"; content:"never"; distance:0; sid:{number};)"#,
+            decoy(number)
+        )
+    };
+    let evil = r#"drop tcp any any -> any any (msg:"evil"; content:"evilpattern"; content:"rest"; distance:0; sid:1000;)"#;
+    let rules: Vec<String> = (1..=decoys).map(rule).chain([evil.to_owned()]).collect();
+    let said: Vec<String> = (1..=decoys).map(decoy).collect();
+    let (rules, said) = (rules.join("\n"), said.join(" "));
+    for evil in [format!("evilpattern rest {said}"), format!("evilpattern {said} rest")] {
+        let mut talk = Talk::open(4_000);
+        talk.says(Client, &evil);
+        let seen = watch(&rules, &talk.segments);
+        assert_eq!((seen.told, seen.sent), (vec![(4, 1000)], 3));
+        assert_eq!(seen.bench.drops(), [("ids-rule", 1)]);
+    }
+    // What is carried over is the last ones: their anchors stay longest in the window.
+    let mut talk = Talk::open(4_000);
+    talk.says(Client, format!("{said} evilpattern")).says(Client, "rest");
+    let seen = watch(&rules, &talk.segments);
+    assert_eq!(seen.told, [(5, 1000)]);
+    assert_eq!(seen.counter("candidates_forgotten"), u64::from(decoys + 1) - CANDIDATES_MAX as u64);
+}
+
+#[test]
 fn offsets_count_from_the_beginning_of_the_stream() {
     const THIRD: &str =
         r#"alert tcp-stream any any -> any any (msg:"at 8"; content:"evil"; offset:8; depth:4; sid:1;)"#;

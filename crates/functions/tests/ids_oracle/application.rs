@@ -53,6 +53,11 @@ impl Detection {
         self.known
     }
 
+    /// Whether it may still become known.
+    pub fn is_open(&self) -> bool {
+        self.known.is_none() && !self.failed
+    }
+
     /// More bytes of a stream; `ports` are the client's and the server's.
     pub fn stream(&mut self, direction: Direction, offset: u64, bytes: &[u8], ports: (u16, u16)) {
         let head = &mut self.heads[direction.index()];

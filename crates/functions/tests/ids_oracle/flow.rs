@@ -1,5 +1,6 @@
 //! What the oracle keeps of a flow, and the occasions that its packets are.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use packet::{Class, Direction};
@@ -17,7 +18,7 @@ use super::witness::{Brought, Observed, What};
 
 /// Bytes before a piece that are looked at with it.
 const LOOKBACK_BYTES: u64 = 2048;
-/// Candidates of a direction at most.
+/// Candidates of a direction that wait, at most.
 const CANDIDATES_MAX: usize = 64;
 
 /// A flow.
@@ -69,6 +70,8 @@ struct Half {
 /// One packet being looked at.
 struct Looking<'a> {
     rules: &'a [Prepared],
+    /// Whether there are no others.
+    complete: bool,
     counts: &'a mut Counts,
     packet: &'a Observed,
     /// Rules that acted on it.
@@ -80,7 +83,12 @@ struct Looking<'a> {
 
 impl FlowState {
     /// Looks at the flow's next packet: which rules report on it.
-    pub fn packet(&mut self, packet: &Observed, rules: &[Prepared], counts: &mut Counts) -> Vec<usize> {
+    pub fn packet(
+        &mut self,
+        packet: &Observed,
+        (rules, complete): (&[Prepared], bool),
+        counts: &mut Counts,
+    ) -> Vec<usize> {
         if self.dropped {
             return Vec::new();
         }
@@ -91,7 +99,7 @@ impl FlowState {
             Direction::Reply => (packet.destination.1, packet.source.1),
         };
         let (acted, reported) = (BTreeSet::new(), Vec::new());
-        let mut looking = Looking { rules, counts, packet, acted, reported, passed: false };
+        let mut looking = Looking { rules, complete, counts, packet, acted, reported, passed: false };
         self.on_packet(&mut looking, ports);
         for brought in &packet.brought {
             self.brought(brought, &mut looking, ports);
@@ -163,6 +171,7 @@ impl FlowState {
 
     /// Occasion 2.
     fn piece(&mut self, direction: Direction, offset: u64, bytes: &[u8], looking: &mut Looking<'_>) {
+        let place = self.place(looking.packet, direction, true);
         let half = &mut self.connection.halves[direction.index()];
         if half.bytes.is_empty() {
             half.start = offset;
@@ -170,9 +179,12 @@ impl FlowState {
         half.bytes.extend(bytes);
         let window = half.window(offset);
         let end = offset + bytes.len() as u64;
+        let is_open = self.connection.detection.is_open();
+        let may_wait = |rule: &Prepared| super::header::may_wait(&rule.rule, &place, is_open);
         for (at, rule) in looking.rules.iter().enumerate().filter(|(_, rule)| rule.occasions.pieces) {
             let Some((anchor, nocase)) = &rule.anchor else { continue };
-            if window.has_all(&rule.anchor_pairs)
+            if may_wait(rule)
+                && window.has_all(&rule.anchor_pairs)
                 && let Some(place) = half.last_found(anchor, *nocase, offset)
             {
                 half.candidates.insert(at, place);
@@ -195,10 +207,13 @@ impl FlowState {
         let half = &mut self.connection.halves[direction.index()];
         let next_window = half.start.max(end.saturating_sub(LOOKBACK_BYTES));
         half.candidates.retain(|_, place| *place >= next_window);
-        let place = self.place(looking.packet, direction, true);
-        let open = self.connection.halves[direction.index()].candidates.keys();
-        let open = open.filter(|rule| super::header::holds(&looking.rules[**rule].rule, &place)).count();
-        self.vague |= open > CANDIDATES_MAX;
+        if half.candidates.len() > CANDIDATES_MAX {
+            let mut waiting: Vec<(usize, u64)> = std::mem::take(&mut half.candidates).into_iter().collect();
+            waiting.sort_by_key(|(rule, place)| (Reverse(*place), *rule));
+            waiting.truncate(CANDIDATES_MAX);
+            half.candidates.extend(waiting);
+            self.vague |= !looking.complete;
+        }
     }
 
     /// Occasions 3 to 6.

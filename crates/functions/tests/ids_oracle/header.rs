@@ -31,6 +31,18 @@ pub fn holds(rule: &Rule, place: &Place<'_>) -> bool {
         && rule.packet.iter().all(|test| packet(test, place.packet) == Some(true))
 }
 
+/// Whether neither way, server's port nor protocol rule it out that a rule holds in a stream; `is_open` if the protocol of an
+/// application may still become known.
+pub fn may_wait(rule: &Rule, place: &Place<'_>, is_open: bool) -> bool {
+    let (ports, server) = match place.direction {
+        Direction::Original => (&rule.destination_ports, place.ends.1),
+        Direction::Reply => (&rule.source_ports, place.ends.0),
+    };
+    let in_ports = rule.direction == Written::Both || ports.is_any() || ports.contains(server.1);
+    let is_application = matches!(rule.protocol, Protocol::Application(_));
+    goes(rule, place) && in_ports && (is_application && is_open || protocol(rule.protocol, place))
+}
+
 /// Whether a rule's protocol, addresses and ports may hold for a stream: what does not change.
 fn protocol(protocol: Protocol, place: &Place<'_>) -> bool {
     let (number, version) = (place.packet.protocol, place.packet.version);
@@ -77,14 +89,19 @@ fn ends(rule: &Rule, place: &Place<'_>) -> bool {
     forward(from, to) || rule.direction == Written::Both && forward(to, from)
 }
 
-fn flow(rule: &Rule, place: &Place<'_>) -> bool {
-    let direction = rule.flow.direction.is_none_or(|way| {
+/// Whether a rule is about this direction.
+fn goes(rule: &Rule, place: &Place<'_>) -> bool {
+    rule.flow.direction.is_none_or(|way| {
         place.direction
             == match way {
                 Way::ToServer => Direction::Original,
                 Way::ToClient => Direction::Reply,
             }
-    });
+    })
+}
+
+fn flow(rule: &Rule, place: &Place<'_>) -> bool {
+    let direction = goes(rule, place);
     let state = rule.flow.state.is_none_or(|state| match state {
         State::Established => place.established,
         State::NotEstablished => !place.established,

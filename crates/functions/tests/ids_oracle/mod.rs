@@ -107,9 +107,10 @@ impl Oracle {
     pub fn findings(&self, packets: &[Observed]) -> Findings {
         let (mut flows, mut counts) = (HashMap::<u64, FlowState>::new(), Counts::default());
         let mut findings = Findings::default();
+        let rules = (&self.rules[..], self.unsupported.is_empty());
         for packet in packets {
             let flow = flows.entry(packet.flow).or_default();
-            for rule in flow.packet(packet, &self.rules, &mut counts) {
+            for rule in flow.packet(packet, rules, &mut counts) {
                 let rule = &self.rules[rule].rule;
                 findings.alerts.push(Alerted { packet: packet.sequence, gid: rule.gid, sid: rule.sid });
             }

@@ -7,12 +7,12 @@ use packet::Direction;
 
 use super::protocols::Gathered;
 use super::{Occasion, Scanned, Watch, ports, side, turned};
-use crate::ids::counter;
 use crate::ids::facts::Facts;
 use crate::ids::lane::Sought;
 use crate::ids::scene::View;
 use crate::ids::state::{Kept, State};
 use crate::ids::window::{Window, len_before};
+use crate::ids::{LOOKBACK_BYTES, counter};
 use http::Line;
 use literals::Cursor;
 
@@ -121,14 +121,13 @@ impl Watch<'_, '_> {
             search.piece(&mut state.cursors[at], piece, &mut self.work.hits);
             self.context.count(counter::INSPECTED_BYTES, piece.len() as u64);
         }
-        let mut forgotten = 0;
         let mut in_body = std::mem::take(&mut self.work.in_body);
         in_body.clear();
         for hit in &self.work.hits {
             match hit.rule {
                 Sought::Stream(rule) => {
                     let anchor = (event.offset + hit.end as u64).saturating_sub(hit.len as u64);
-                    forgotten += u64::from(candidates.found(rule, anchor));
+                    candidates.found(rule, anchor);
                 }
                 Sought::Body(rule) => in_body.push(rule),
                 Sought::Packet(..) => {}
@@ -136,9 +135,7 @@ impl Watch<'_, '_> {
         }
         self.keep_in_body(event.direction, &in_body);
         self.work.in_body = in_body;
-        if forgotten > 0 {
-            self.context.count(counter::CANDIDATES_FORGOTTEN, forgotten);
-        }
+        candidates.settle();
         let mut may_hold = std::mem::take(&mut self.work.may_hold);
         may_hold.clear();
         may_hold.extend(candidates.rules());
@@ -152,8 +149,11 @@ impl Watch<'_, '_> {
             self.look(&mut may_hold, occasion, &mut state.marks);
             self.work.window = window;
             self.work.empty = empty;
-            for &rule in &self.work.acted_here {
-                candidates.acted(rule, !always.contains(&rule));
+            candidates.acted(&self.work.acted_here, |rule| !always.contains(&rule));
+            let end = event.offset + piece.len() as u64;
+            let forgotten = candidates.limit(end.saturating_sub(LOOKBACK_BYTES as u64));
+            if forgotten > 0 {
+                self.context.count(counter::CANDIDATES_FORGOTTEN, forgotten as u64);
             }
         }
         self.work.may_hold = may_hold;
