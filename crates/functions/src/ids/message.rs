@@ -108,6 +108,13 @@ impl Messages {
         }
     }
 
+    /// The connection is gone, or seems to be: of a message that is not complete, what came of its body is all there is. It may go
+    /// on.
+    pub fn cut(&mut self) {
+        let open = self.used.checked_sub(1).filter(|number| self.messages[*number].is_in_body());
+        self.ready.extend(open.map(Ready::Whole));
+    }
+
     fn next(&mut self) -> &mut Message {
         if self.used == self.messages.len() {
             self.messages.push(Message::default());
@@ -157,7 +164,7 @@ impl Sink for Messages {
             }
             Event::Gap(_) => message.state.is_body_apart = 1,
             Event::End(_) => {
-                if message.state.is_head_complete != 0 && message.state.is_body_complete == 0 {
+                if message.is_in_body() {
                     self.ready.push(Ready::Whole(number));
                 }
                 message.state.is_head_complete = OVER;
@@ -179,6 +186,11 @@ impl Message {
 
     fn is_over(&self) -> bool {
         self.state.is_head_complete == OVER
+    }
+
+    /// Whether its head is complete, and its body was not looked at for good.
+    fn is_in_body(&self) -> bool {
+        self.state.is_head_complete == 1 && self.state.is_body_complete == 0
     }
 
     /// Whether it is a request.

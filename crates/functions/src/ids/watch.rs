@@ -106,6 +106,7 @@ impl<'a, 'c> Watch<'a, 'c> {
         let own = PacketFacts::of(self.packet);
         let (source, destination) = self.packet.ends();
         let direction = self.context.direction();
+        let was_established = state.standing.is_established();
         state.standing.packet(self.packet, direction);
         let facts = Facts {
             source,
@@ -138,7 +139,11 @@ impl<'a, 'c> Watch<'a, 'c> {
             let ends =
                 if event.direction == direction { (source, destination) } else { (destination, source) };
             let to_server = event.direction == Direction::Original;
-            self.stream(event, Facts { source: ends.0, destination: ends.1, to_server, ..facts }, state);
+            // What a new connection ends is of the one before.
+            let established =
+                if event.kind == StreamEventKind::Restart { was_established } else { facts.established };
+            let of_stream = Facts { source: ends.0, destination: ends.1, to_server, established, ..facts };
+            self.stream(event, of_stream, state);
         }
         self.verdict(state)
     }

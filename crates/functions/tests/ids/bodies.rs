@@ -132,6 +132,41 @@ fn a_body_is_looked_at_when_its_stream_ends() {
 }
 
 #[test]
+fn a_body_is_looked_at_when_its_connection_is_reset() {
+    let established = RULE.replace("file.data", "flow:established; file.data");
+    let post = [b"POST / HTTP/1.1\r\nContent-Length: 2000\r\n\r\n", &body(100, 20)[..]].concat();
+    let answer = response("Content-Length: 2000\r\n", &body(100, 20));
+    for (who, sends, said) in [(Server, Client, &post), (Client, Client, &post), (Client, Server, &answer)] {
+        let mut talk = Talk::open(80);
+        if sends == Server {
+            talk.says(Client, GET);
+        }
+        talk.says(sends, said).forges(who, RST, 9);
+        assert_eq!(watch(&established, &talk.segments).told, [], "hosts do not heed it");
+        talk.resets(who);
+        let reset = talk.segments.len() as u64;
+        assert_eq!(watch(&established, &talk.segments).told, [(reset, 1)]);
+        // Nor does it end the message: it may be forged, and sent so that only we see it.
+        talk.says(sends, body(1_900, 1_000));
+        let last = talk.segments.len() as u64;
+        assert_eq!(watch(&established, &talk.segments).told, [(reset, 1), (last, 1)]);
+    }
+}
+
+#[test]
+fn a_body_is_looked_at_when_another_connection_begins_on_its_ports() {
+    let mut talk = Talk::open(80);
+    talk.says(Client, GET).says(Server, response("", &body(100, 20))).closes(Client);
+    let closed = talk.segments.len() as u64;
+    assert_eq!(watch(RULE, &talk.segments).told, []);
+    talk.reopen();
+    let established = RULE.replace("file.data", "flow:established,to_client; file.data");
+    assert_eq!(watch(&established, &talk.segments).told, [(closed + 1, 1)]);
+    let gone = talk.says(Client, GET).says(Server, page(b"x")).closes(Server);
+    assert_eq!(watch(RULE, &gone.segments).rules(), [1], "of the connection before nothing is left");
+}
+
+#[test]
 fn messages_in_one_segment_are_kept_apart() {
     const OF_404: &str = r#"alert http any any -> any any (msg:"evil body of an error"; http.stat_code; content:"404"; file.data; content:"evil literal"; sid:1;)"#;
     let not_found = |body: &[u8]| {

@@ -1,4 +1,5 @@
-//! The function `ids` against the oracle on traffic of somebody who hides an attack.
+//! The function `ids` against the oracle on traffic of somebody who hides an attack: behind decoys, and behind packets that no host
+//! heeds.
 
 use functions::ids::CANDIDATES_MAX;
 use packet::LinkType;
@@ -67,6 +68,75 @@ fn behind_decoys_it_sees_what_the_oracle_sees() {
             let mut talk = Talk::open(80);
             talk.says(Client, decoys(first.clone())).says(Client, decoys(second.clone()) + "rest");
             assert!(same(&rules, &talk) > 2 * second.len(), "{first:?} {second:?}");
+        }
+    }
+}
+
+#[test]
+fn behind_forged_packets_it_sees_what_the_oracle_sees() {
+    const EVIL: &str = r#"
+alert tcp any any -> any any (msg:"established"; flow:established; content:"evil"; sid:1;)
+alert tcp any any -> any any (msg:"not established"; flow:not_established; content:"evil"; sid:2;)
+alert tcp any any -> any any (msg:"packet"; flow:established; flags:R,A; sid:3;)
+alert tcp any any -> any any (msg:"packet"; flow:not_established; flags:R,A; sid:4;)
+alert http any any -> any any (msg:"page"; flow:established; http.uri; content:"/evil"; sid:5;)
+alert tcp any any -> any any (msg:"packet"; flow:established; flags:A; sid:6;)"#;
+    const ASKS: &str = "GET /evil HTTP/1.1\r\n\r\n";
+    let forged = [(RST, 70_000), (RST | ACK, 1), (SYN, 70_000), (SYN | ACK, 9), (FIN | ACK, 9_000), (RST, 0)];
+    for opens in [0, 1, 2, 3] {
+        for (number, (flags, away)) in forged.into_iter().enumerate() {
+            for (others, far) in &forged[number..] {
+                for who in [Client, Server] {
+                    // The forged ones stand behind so many packets of the handshake.
+                    let mut talk = Talk::open(80);
+                    let rest = talk.segments.split_off(opens);
+                    if opens == 3 {
+                        talk.forges(who, flags, away).forges(Client, *others, *far);
+                    } else {
+                        let mut other = Talk::midstream(80);
+                        other.forges(who, flags, away).forges(Client, *others, *far);
+                        talk.segments.extend(other.segments);
+                    }
+                    talk.segments.extend(rest);
+                    talk.says(Client, ASKS)
+                        .says(Server, "evil")
+                        .resets(Server)
+                        .says(Client, ASKS)
+                        .resets(Client);
+                    talk.says(Client, "").reopen();
+                    talk.says(Client, "evil").closes(Client).closes(Server).says(Client, "");
+                    assert!(same(EVIL, &talk) > 4, "{opens} {who:?} {flags} {away} {others} {far}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn around_resets_it_sees_of_messages_what_the_oracle_sees() {
+    const MESSAGES: &str = r#"
+alert http any any -> any any (msg:"body"; flow:established; file.data; content:"evil"; sid:1;)
+alert http any any -> any any (msg:"no body"; http.method; content:"POST"; file.data; absent; sid:2;)
+alert http any any -> any any (msg:"whole"; flow:not_established; http.method; content:"POST"; content:"evil"; sid:3;)
+alert http any any -> any any (msg:"head"; http.uri; content:"/f"; sid:4;)
+alert http any any -> any any (msg:"answer"; flow:to_client; http.stat_code; content:"200"; file.data; content:"evil"; sid:5;)"#;
+    const POST: &str =
+        "POST /f HTTP/1.1\r\nContent-Length: 40\r\n\r\n0123456789 evil 0123456789 evil 01234567";
+    const ANSWER: &str =
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n8\r\nno evil \r\n8\r\nevil 012\r\n0\r\n\r\n";
+    assert!(POST.ends_with("01234567") && POST.split("\r\n\r\n").nth(1).map(str::len) == Some(40));
+    for cut in 1..POST.len().max(ANSWER.len()) {
+        for (who, away) in [(Client, 0), (Server, 0), (Server, 5)] {
+            let mut talk = Talk::open(80);
+            let halves = [POST, ANSWER].map(|text| text.split_at(cut.min(text.len())));
+            for (sender, (before, behind)) in [Client, Server].into_iter().zip(halves) {
+                talk.says(sender, before).forges(who, RST, away);
+                if cut % 3 == 0 {
+                    talk.closes(Client).reopen();
+                }
+                talk.says(sender, behind);
+            }
+            assert!(same(MESSAGES, &talk) > 0 || cut % 3 == 0, "{cut} {who:?} {away}");
         }
     }
 }

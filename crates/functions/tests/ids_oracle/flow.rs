@@ -72,6 +72,8 @@ struct Looking<'a> {
     rules: &'a [Prepared],
     /// Whether there are no others.
     complete: bool,
+    /// The connection before it.
+    before: Opening,
     counts: &'a mut Counts,
     packet: &'a Observed,
     /// Rules that acted on it.
@@ -93,13 +95,14 @@ impl FlowState {
             return Vec::new();
         }
         self.vague |= matches!(packet.class, Class::FirstFragment | Class::LaterFragment);
+        let before = self.opening;
         self.opening.packet(packet);
         let ports = match packet.direction {
             Direction::Original => (packet.source.1, packet.destination.1),
             Direction::Reply => (packet.destination.1, packet.source.1),
         };
         let (acted, reported) = (BTreeSet::new(), Vec::new());
-        let mut looking = Looking { rules, complete, counts, packet, acted, reported, passed: false };
+        let mut looking = Looking { rules, complete, before, counts, packet, acted, reported, passed: false };
         self.on_packet(&mut looking, ports);
         for brought in &packet.brought {
             self.brought(brought, &mut looking, ports);
@@ -139,7 +142,7 @@ impl FlowState {
             self.connection.detection.stream(direction, brought.offset, bytes, ports);
             self.piece(direction, brought.offset, bytes, looking);
         }
-        if known_before.is_none() {
+        if known_before.is_none() && brought.what != What::Reset {
             self.connection.before.push(brought.clone());
         }
         let fresh = match (known_before, self.connection.detection.known()) {
@@ -160,9 +163,12 @@ impl FlowState {
                 half.handshake.end();
             }
             What::Restart => {
+                // It is of the connection before.
+                let now = std::mem::replace(&mut self.opening, looking.before);
                 for look in self.connection.messages.cut_short() {
                     self.http(&look, looking);
                 }
+                self.opening = now;
                 self.connection = Tcp::default();
             }
             _ => {}
@@ -225,7 +231,8 @@ impl FlowState {
                 let input = match &brought.what {
                     What::Data(bytes) => Input::Bytes(bytes),
                     What::Gap(len) => Input::Gap(*len),
-                    What::Finished | What::Reset => Input::End,
+                    What::Finished => Input::End,
+                    What::Reset => Input::Reset,
                     What::Restart => return,
                 };
                 let side = match direction {

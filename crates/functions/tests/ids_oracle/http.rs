@@ -52,6 +52,8 @@ pub enum Input<'a> {
     Bytes(&'a [u8]),
     Gap(u64),
     End,
+    /// The stream may end here, or not.
+    Reset,
 }
 
 impl Messages {
@@ -65,6 +67,10 @@ impl Messages {
             (Input::Bytes(bytes), Side::Response) => self.exchange.response(bytes, line, &mut sink),
             (Input::Gap(len), _) => self.exchange.gap(side, len, line, &mut sink),
             (Input::End, _) => self.exchange.end(side, line, &mut sink),
+            (Input::Reset, _) => {
+                let unseen = open.iter().filter(|message| message.head_ended && !message.body_looked_at);
+                looks.extend(unseen.map(|message| message.look(side, true)));
+            }
         }
         looks
     }
@@ -130,10 +136,10 @@ impl Message {
         }
     }
 
-    /// The one look at the body.
+    /// The one look at the body, if the head is complete.
     fn end(&mut self, side: Side) -> Option<Look> {
         let first = !std::mem::replace(&mut self.body_looked_at, true);
-        first.then(|| self.look(side, true))
+        (first && self.head_ended).then(|| self.look(side, true))
     }
 
     fn look(&self, side: Side, with_body: bool) -> Look {

@@ -40,7 +40,7 @@ pub struct Alerted {
 }
 
 /// What is taken where the README does not say.
-pub const ASSUMPTIONS: [&str; 16] = [
+pub const ASSUMPTIONS: [&str; 15] = [
     "a handshake is over with the client's first acknowledgement behind the server's SYN",
     "a rule with a packet test is looked at on packets only, also if it has a depth",
     "tcp-stream and only_stream rules are not looked at on packets",
@@ -53,7 +53,6 @@ pub const ASSUMPTIONS: [&str; 16] = [
     "of a body so many bytes as sent are kept, then codings are undone, and of the result as many looked at",
     "http.header, http.header.raw, http.header_names exist if there is a header; parts of first lines if not empty",
     "a header of both or of requests only is one of Suricata's kind: user agent, host, referer, accept of requests",
-    "a reset ends a stream's messages",
     "thresholds and filters count in windows that begin with their first match",
     "a packet that is dropped is looked at by the other rules, too",
     "a datagram holds a DNS message if its flow is known to be DNS and its own header is plausible",

@@ -47,6 +47,13 @@ impl Watch<'_, '_> {
         }
     }
 
+    /// The connection is gone, or seems to be: of messages under way, what came of them is looked at.
+    pub(super) fn cut(&mut self, event: StreamEvent<'_>, facts: Facts<'_>, state: &mut State) {
+        if state.detector.verdict() == Found::Known(Application::Http1) {
+            self.http(event, facts, state);
+        }
+    }
+
     fn http(&mut self, event: StreamEvent<'_>, facts: Facts<'_>, state: &mut State) {
         let [progress, text, line] =
             [Kept::Progress, Kept::Text, Kept::Line].map(|kept| kept.of(event.direction));
@@ -64,7 +71,8 @@ impl Watch<'_, '_> {
                 state.exchange.response(bytes, &mut gathered, &mut messages);
             }
             (StreamEventKind::Gap(len), _) => state.exchange.gap(side, len, &mut gathered, &mut messages),
-            _ => state.exchange.end(side, &mut gathered, &mut messages),
+            (StreamEventKind::Finished, _) => state.exchange.end(side, &mut gathered, &mut messages),
+            (StreamEventKind::Reset | StreamEventKind::Restart, _) => messages.cut(),
         }
         self.context.give_buffer(line, gathered.0);
         for number in 0..messages.ready.len() {

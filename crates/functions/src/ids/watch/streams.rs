@@ -22,6 +22,8 @@ impl Watch<'_, '_> {
         match event.kind {
             StreamEventKind::Restart => {
                 for direction in [Direction::Original, Direction::Reply] {
+                    let facts = if direction == event.direction { facts } else { turned(facts) };
+                    self.cut(StreamEvent { direction, ..event }, facts, state);
                     self.forget(direction);
                 }
                 state.restart();
@@ -35,7 +37,10 @@ impl Watch<'_, '_> {
             }
             StreamEventKind::Finished => self.application(event, facts, state),
             // If it was forged, the streams go on.
-            StreamEventKind::Reset => state.standing.reset(),
+            StreamEventKind::Reset => {
+                state.standing.reset();
+                self.cut(event, facts, state);
+            }
         }
     }
 
