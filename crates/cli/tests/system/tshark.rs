@@ -178,7 +178,25 @@ fn tshark_finds_no_fault_that_was_not_there_before() {
 type Ends = (IpAddr, u16, IpAddr, u16, u8);
 
 /// Packets and bytes of IP packets, one direction.
-type Counts = BTreeMap<Ends, (u64, u64)>;
+pub type Counts = BTreeMap<Ends, (u64, u64)>;
+
+/// What tells whose flow a packet is, and how long it is.
+const FLOW_FIELDS: [&str; 14] = [
+    "ip.src",
+    "ip.dst",
+    "ip.proto",
+    "ip.len",
+    "ip.flags.mf",
+    "ip.frag_offset",
+    "ipv6.src",
+    "ipv6.dst",
+    "ipv6.nxt",
+    "ipv6.plen",
+    "tcp.srcport",
+    "tcp.dstport",
+    "udp.srcport",
+    "udp.dstport",
+];
 
 /// Of all TCP and UDP flows: tshark counts each packet; the monitor reports flows. Left out are pairs of addresses with
 /// fragments (the monitor gives later ones to their flow, which tshark does not tell), with packets that were dropped as
@@ -191,22 +209,6 @@ fn the_monitors_flows_are_those_of_tshark() {
     }
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("in.pcapng");
-    let fields = [
-        "ip.src",
-        "ip.dst",
-        "ip.proto",
-        "ip.len",
-        "ip.flags.mf",
-        "ip.frag_offset",
-        "ipv6.src",
-        "ipv6.dst",
-        "ipv6.nxt",
-        "ipv6.plen",
-        "tcp.srcport",
-        "tcp.dstport",
-        "udp.srcport",
-        "udp.dstport",
-    ];
     let policy = "Port<0> inside;\nPort<1> outside;\nsettings { seed: 1, flows: 200k };\nMonitor m;\n\
                   pipelet { inside <-> m <-> outside; }\n";
     let (mut flows, mut skipped) = (0, 0);
@@ -216,7 +218,7 @@ fn the_monitors_flows_are_those_of_tshark() {
         write(&path, records.iter().map(|record| Shown::from(*record)));
         let mut odd = BTreeSet::new();
         let mut theirs = Counts::new();
-        for row in tshark(&path, &fields, "f") {
+        for row in tshark(&path, &FLOW_FIELDS, "f") {
             match ends(&row) {
                 Some((ends, bytes)) => {
                     let counts = theirs.entry(ends).or_default();
@@ -264,6 +266,16 @@ fn the_monitors_flows_are_those_of_tshark() {
     }
     println!("{flows} directions of flows agree, {skipped} left out");
     assert!(flows > 20_000 && skipped < flows / 10);
+}
+
+/// What tshark counts of TCP and UDP in a capture, each direction of a flow apart; fragments are left out.
+pub fn counts(path: &Path) -> Counts {
+    let mut counts = Counts::new();
+    for (ends, bytes) in tshark(path, &FLOW_FIELDS, "f").iter().filter_map(|row| ends(row)) {
+        let so_far = counts.entry(ends).or_default();
+        *so_far = (so_far.0 + 1, so_far.1 + bytes);
+    }
+    counts
 }
 
 fn copy(record: &Recorded) -> Recorded {
