@@ -280,6 +280,10 @@ impl Reassembler {
     pub fn segment(&mut self, segment: &Segment<'_>, streams: &mut Streams) {
         let direction = segment.direction;
         let from = direction.index();
+        if segment.flags & (Segment::SYN | Segment::RST | Segment::ACK) == 0 {
+            self.counters.refused += 1; // Hosts drop what acknowledges nothing (RFC 9293 3.10.7.4).
+            return;
+        }
         if segment.has(Segment::SYN) && !self.open(segment, streams) {
             return;
         }

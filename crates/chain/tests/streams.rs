@@ -150,6 +150,18 @@ fn a_syn_in_an_open_connection_changes_nothing() {
 }
 
 #[test]
+fn bytes_and_ends_that_acknowledge_nothing_are_not_the_streams() {
+    let mut bench = Bench::with_policy(HostPolicy::First);
+    bench.open(99);
+    for flags in [0, 8, FIN, FIN | 8] {
+        bench.segment(Direction::Original, flags, 100, 0, b"nothing");
+    }
+    bench.client(100, b"request");
+    assert_eq!(bench.seen[0], [data(0, b"request")]);
+    assert_eq!(bench.reassembler.counters().refused, 4);
+}
+
+#[test]
 fn of_several_attempts_to_open_the_one_that_is_answered_counts() {
     for (answered, other) in [(99, 7000), (7000, 99), (99, 110), (110, 99)] {
         let mut bench = Bench::with_policy(HostPolicy::Linux);
