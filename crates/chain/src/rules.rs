@@ -26,8 +26,9 @@ const FIRST_VERSION: u64 = 1 << 32;
 /// Both rules of each flow, by the number of its record.
 pub(crate) struct Rules {
     slots: Slots<[Rule; 2]>,
-    events: Part<[[Noted; EVENTS_MAX]; 2]>,
-    /// The outer headers that packets get; none in a chain of which no function puts any on.
+    /// What few packets need stands apart: rules that are far from one another would share few of a cache's sets.
+    rest: Slots<[[Noted; EVENTS_MAX]; 2]>,
+    /// The outer headers that packets get, in the rest; none in a chain of which no function puts any on.
     outers: Option<Part<[Outer; 2]>>,
     /// What all stamps have in common: the version, which every command raises. Rules from before hold only if none of their
     /// events does.
@@ -143,12 +144,12 @@ impl Rule {
 
 impl Rules {
     pub fn new(flows_max: u32, scope: Scope) -> Result<Option<Rules>, OutOfMemory> {
-        let rules = size_of::<[Rule; 2]>();
-        let without = rules + size_of::<[[Noted; EVENTS_MAX]; 2]>();
-        let (Some(events), Some(behind)) = (Part::at(rules), Part::at(without)) else { return Ok(None) };
+        let without = size_of::<[[Noted; EVENTS_MAX]; 2]>();
+        let Some(behind) = Part::at(without) else { return Ok(None) };
         let (len, outers) =
             if scope.wraps { (without + size_of::<[Outer; 2]>(), Some(behind)) } else { (without, None) };
-        Ok(Some(Rules { slots: Slots::new(flows_max, len)?, events, outers, common: FIRST_VERSION }))
+        let slots = Slots::new(flows_max, size_of::<[Rule; 2]>())?;
+        Ok(Some(Rules { slots, rest: Slots::new(flows_max, len)?, outers, common: FIRST_VERSION }))
     }
 
     /// Asks for the rule for packets of a direction to be brought to the cache.
@@ -191,7 +192,7 @@ impl Rules {
     /// The outer headers that packets of a direction get, if their program puts some on.
     #[inline]
     pub fn outer(&self, record: u32, direction: Direction) -> Option<&Outer> {
-        Some(&self.slots.get(record, self.outers?)?[direction.index()])
+        Some(&self.rest.get(record, self.outers?)?[direction.index()])
     }
 
     /// What is to be done with such a packet, of this flow and direction.
@@ -270,10 +271,8 @@ impl Rules {
 
     /// The events of a rule, by their functions' places.
     pub fn events(&self, record: u32, direction: Direction) -> impl Iterator<Item = (usize, EventCondition)> {
-        let events = self
-            .slots
-            .get(record, self.events)
-            .map_or([Noted::default(); EVENTS_MAX], |both| both[direction.index()]);
+        let events =
+            self.rest.head(record).map_or([Noted::default(); EVENTS_MAX], |both| both[direction.index()]);
         events.into_iter().map_while(|Noted { argument, id, stage, cause, .. }| {
             let cause = match cause {
                 0 => return None,
@@ -300,11 +299,11 @@ impl Rules {
             *rule = Rule { stamp, keep_ms, ends, course, walks: 0, failures: 0, spare: 0, len_max, tags };
         }
         if let (Some(outers), Some(outer)) = (self.outers, values.outer)
-            && let Some(both) = self.slots.get_mut(record, outers)
+            && let Some(both) = self.rest.get_mut(record, outers)
         {
             both[direction.index()] = *outer;
         }
-        let Some(noted) = self.slots.get_mut(record, self.events) else { return };
+        let Some(noted) = self.rest.head_mut(record) else { return };
         let noted = &mut noted[direction.index()];
         let mut count = 0;
         for (noted, (stage, event)) in noted.iter_mut().zip(events) {
