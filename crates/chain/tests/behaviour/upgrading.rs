@@ -4,42 +4,18 @@ use chain::{Chain, Options, RestoreError};
 use nf::config::ConfigError;
 use nf::record::Header;
 use nf::stage::{Stage, load};
-use nf::{
-    Access, Affinity, Context, Descriptor, Maturity, NetworkFunction, PacketView, Scaling, Setup,
-    UpgradeError, Verdict,
-};
+use nf::{Context, Descriptor, NetworkFunction, PacketView, Setup, UpgradeError, Verdict};
 use packet::{DropReason, Side};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::support::bench::{Arrival, Bench};
-use crate::support::functions::{Keeper, Marker, Tally, stage};
+use crate::support::functions::{BASE, Keeper, Marker, Tally, stage};
 use crate::support::packets::{udp, v4};
 use crate::support::traffic::START_NS;
 
 const FLOWS: u32 = 16;
 
-const OLD: Descriptor = Descriptor {
-    name: "quota",
-    aliases: &[],
-    summary: "Lets five packets of a flow pass.",
-    maturity: Maturity::Experimental,
-    state_version: 1,
-    attributes: &[],
-    reads: &[],
-    writes: &[],
-    payload: Access::Read,
-    affinity: Affinity::Flow,
-    scaling: Scaling::Single,
-    shared: &[],
-    map: None,
-    buffers: None,
-    stream: false,
-    keeps_flows: false,
-    recomputes: false,
-    changes_flows: false,
-    consolidates: false,
-    cycles_per_packet: 10,
-};
+const OLD: Descriptor = Descriptor { name: "quota", summary: "Lets five packets of a flow pass.", ..BASE };
 
 /// Counts packets up.
 struct Old;

@@ -26,7 +26,8 @@ pub mod command {
 /// What [`Keeper`] keeps flows for, by the command's two bits.
 pub const KEEPS_MS: [u64; 4] = [1_000, 0, 5, 100_000];
 
-const BASE: Descriptor = Descriptor {
+/// What functions of tests say of themselves, but for what is their own.
+pub const BASE: Descriptor = Descriptor {
     name: "base",
     aliases: &[],
     summary: "A function of a test.",
