@@ -57,8 +57,8 @@ pub enum Way {
 }
 
 impl Chain {
-    /// Parses and numbers packets, in the order in which they came: what [`Chain::process`] begins with. Calls `then` with the hash of each,
-    /// which is then given to [`Chain::process_admitted`] or [`Chain::process_aside`].
+    /// Parses and numbers packets, in the order in which they came: what [`Chain::process`] begins with. `then` hears of each one's
+    /// hash. Each packet is then given to [`Chain::process_admitted`] or [`Chain::process_aside`].
     pub fn admit(&mut self, batch: &mut [Packet], then: impl Fn(u64)) {
         self.parse(batch, |_, meta| then(meta.hash));
     }

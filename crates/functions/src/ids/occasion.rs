@@ -93,8 +93,8 @@ fn has(protocol: Protocol, test: &PacketTest) -> bool {
         Protocol::Application(_) => (true, false),
     };
     match test {
-        T::TcpFlags(_) | T::Sequence(_) | T::Acknowledgement(_) | T::Window(_) | T::Mss(_) => is_tcp,
-        T::WindowScale(_) => is_tcp,
+        T::TcpFlags(_) | T::Sequence(_) | T::Acknowledgement(_) => is_tcp,
+        T::Window(_) | T::WindowScale(_) | T::Mss(_) => is_tcp,
         T::IcmpType(_) | T::IcmpCode(_) | T::IcmpId(_) | T::IcmpSequence(_) => is_icmp,
         _ => true,
     }
