@@ -3,7 +3,8 @@
 /// Something in a message that the standard forbids, or that readers are known to disagree about.
 ///
 /// An anomaly never stops the parser: it goes on as a lenient server would, and each kind says how.
-/// A kind is told once per message, behind the event that it belongs to; repetitions are counted.
+/// A kind is told once per message, behind the event that it belongs to; repetitions are counted. New kinds come last: saved states and
+/// numbers of alerts stand by the place in this list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Anomaly {
@@ -105,11 +106,25 @@ pub enum Anomaly {
     EarlyTunnelData,
     /// The connection ended inside of a message. RFC 9112, section 8.
     IncompleteMessage,
+    /// The line with a chunk's size ends in LF without CR; taken as its end. RFC 9112, section 7.1.
+    BareLineFeedInChunkSize,
+    /// The same with an extension, of which others may take the LF as a part. RFC 9112, section 7.1.1.
+    BareLineFeedInChunkExtension,
+    /// A chunk's data, or the trailers, end with LF without CR; taken as their end. RFC 9112, section 7.1.
+    BareLineFeedInChunkEnd,
+    /// Content-Length is written so that some readers see it and others do not: folds, tabs, blanks before the colon; it counts. RFC 9112, section 6.2.
+    ObfuscatedContentLength,
+    /// A name that is Content-Length or Transfer-Encoding but for bytes which some readers pass over or replace, or either in a fold; it is another header. RFC 9112, section 6.3.
+    DisguisedFraming,
+    /// Expect is not `100-continue` alone, comes more than once, or without a body. RFC 9110, section 10.1.1.
+    InvalidExpectation,
+    /// A request's body, or a chunk of it, begins like a request: who takes the body for empty reads one. RFC 9112, section 11.2.
+    RequestInBody,
 }
 
 impl Anomaly {
     /// All kinds, in their order.
-    pub const ALL: [Self; 49] = [
+    pub const ALL: [Self; 56] = [
         Self::BareLineFeed,
         Self::BareCarriageReturn,
         Self::NulByte,
@@ -159,6 +174,13 @@ impl Anomaly {
         Self::DataAfterClose,
         Self::EarlyTunnelData,
         Self::IncompleteMessage,
+        Self::BareLineFeedInChunkSize,
+        Self::BareLineFeedInChunkExtension,
+        Self::BareLineFeedInChunkEnd,
+        Self::ObfuscatedContentLength,
+        Self::DisguisedFraming,
+        Self::InvalidExpectation,
+        Self::RequestInBody,
     ];
 
     /// A short name in kebab case, which never changes.
@@ -224,6 +246,15 @@ impl Anomaly {
             Self::DataAfterClose => ("data-after-close", "RFC 9112, section 9.6"),
             Self::EarlyTunnelData => ("early-tunnel-data", "RFC 9110, section 9.3.6"),
             Self::IncompleteMessage => ("incomplete-message", "RFC 9112, section 8"),
+            Self::BareLineFeedInChunkSize => ("bare-line-feed-in-chunk-size", "RFC 9112, section 7.1"),
+            Self::BareLineFeedInChunkExtension => {
+                ("bare-line-feed-in-chunk-extension", "RFC 9112, section 7.1.1")
+            }
+            Self::BareLineFeedInChunkEnd => ("bare-line-feed-in-chunk-end", "RFC 9112, section 7.1"),
+            Self::ObfuscatedContentLength => ("obfuscated-content-length", "RFC 9112, section 6.2"),
+            Self::DisguisedFraming => ("disguised-framing", "RFC 9112, section 6.3"),
+            Self::InvalidExpectation => ("invalid-expectation", "RFC 9110, section 10.1.1"),
+            Self::RequestInBody => ("request-in-body", "RFC 9112, section 11.2"),
         }
     }
 }

@@ -100,7 +100,9 @@ pub struct Half {
     pub(crate) status: u16,
     /// A [`Phase`].
     pub(crate) phase: u8,
-    pub(crate) reserved: [u8; 7],
+    /// How far the body so far is like a request's line: [`crate::opening`].
+    pub(crate) opening: u8,
+    pub(crate) reserved: [u8; 6],
 }
 
 const _: () = assert!(size_of::<Half>() <= 64);
@@ -240,6 +242,8 @@ pub(crate) mod flag {
     pub(crate) const ASKED: u32 = 1 << 12;
     /// The request has no version.
     pub(crate) const SIMPLE: u32 = 1 << 13;
+    /// The request expects 100 (Continue).
+    pub(crate) const EXPECTS: u32 = 1 << 14;
 
     // Of the line that is being gathered.
     /// The line has more bytes than were kept.

@@ -35,7 +35,10 @@ pub(crate) fn header(whole: Whole<'_>) -> (Header<'_>, Anomalies) {
         false => trim(value, is_blank),
         true => trim(value, |b| is_blank(b) || matches!(b, b'\r' | b'\n')),
     };
-    (Header { raw, name, field: Field::read(name), value, folded }, found)
+    let field = Field::read(name);
+    let hidden = field == Field::Other && is_like_framing(name) || folded && folds_hide_framing(raw);
+    found.add_if(hidden, Anomaly::DisguisedFraming);
+    (Header { raw, name, field, value, folded }, found)
 }
 
 /// Whether a line is a header without doubt.
@@ -47,7 +50,7 @@ pub(crate) fn is_header(raw: &[u8]) -> bool {
 /// What a header says about how its message, and the connection, goes on; notes it in the state.
 pub(crate) fn note(half: &mut Half, side: Side, header: &Header<'_>, found: &mut Anomalies) {
     match header.field {
-        Field::ContentLength => note_length(half, header.value, found),
+        Field::ContentLength => note_length(half, header, found),
         Field::TransferEncoding => note_transfer_encoding(half, header, found),
         Field::Host if side == Side::Request => note_host(half, header.value, found),
         Field::Connection => {
@@ -59,6 +62,12 @@ pub(crate) fn note(half: &mut Half, side: Side, header: &Header<'_>, found: &mut
             }
         }
         Field::Upgrade => half.set(flag::UPGRADE),
+        Field::Expect if side == Side::Request => {
+            let again = half.has(flag::EXPECTS);
+            let plain = header.value.eq_ignore_ascii_case(b"100-continue");
+            found.add_if(again || !plain, Anomaly::InvalidExpectation);
+            half.set(flag::EXPECTS);
+        }
         _ => {}
     }
 }
@@ -85,6 +94,8 @@ pub(crate) fn framing(half: &Half, side: Side) -> (Framing, Anomalies) {
         Side::Request => Framing::None,
         Side::Response => Framing::UntilClose,
     };
+    let empty = matches!(framing, Framing::None | Framing::Length(0));
+    found.add_if(empty && half.has(flag::EXPECTS), Anomaly::InvalidExpectation);
     (framing, found)
 }
 
@@ -109,8 +120,37 @@ fn odd_name<'a>(name: &'a [u8], found: &mut Anomalies) -> &'a [u8] {
     bare
 }
 
-fn note_length(half: &mut Half, value: &[u8], found: &mut Anomalies) {
-    let mut values = list(value).map(number);
+/// Whether a name is one of those that frame messages but for bytes that are neither letters nor digits: as CGI has it
+/// (RFC 3875 4.1.18), with a NUL, with a blank.
+fn is_like_framing(name: &[u8]) -> bool {
+    let mut rest = name.iter().filter(|b| b.is_ascii_alphanumeric()).map(u8::to_ascii_lowercase).peekable();
+    let known: &[u8] = match rest.peek() {
+        Some(b'c') => b"contentlength",
+        Some(b't') => b"transferencoding",
+        _ => return false,
+    };
+    name.len() > known.len() && rest.eq(known.iter().copied())
+}
+
+/// Whether a header's further lines are headers that frame messages for whoever does not fold.
+fn folds_hide_framing(raw: &[u8]) -> bool {
+    raw.split(|&b| b == b'\n').skip(1).any(|line| {
+        let Some(colon) = memchr(b':', line) else { return false };
+        let name = trim(&line[..colon], is_blank);
+        matches!(Field::read(name), Field::ContentLength | Field::TransferEncoding) || is_like_framing(name)
+    })
+}
+
+/// Whether a header is written in a way that not all readers know.
+fn is_disguised(header: &Header<'_>, found: &Anomalies) -> bool {
+    let colon = memchr(b':', header.raw).unwrap_or(0);
+    let tab_first = header.raw[colon..].get(1) == Some(&b'\t');
+    header.folded || tab_first || found.has(Anomaly::BlankBeforeColon)
+}
+
+fn note_length(half: &mut Half, header: &Header<'_>, found: &mut Anomalies) {
+    found.add_if(is_disguised(header, found), Anomaly::ObfuscatedContentLength);
+    let mut values = list(header.value).map(number);
     let Some(Some(first)) = values.next() else {
         return found.add(Anomaly::InvalidContentLength);
     };
@@ -144,11 +184,9 @@ fn number(digits: &[u8]) -> Option<u64> {
 
 fn note_transfer_encoding(half: &mut Half, header: &Header<'_>, found: &mut Anomalies) {
     half.set(flag::TRANSFER_ENCODING);
-    let colon = memchr(b':', header.raw).unwrap_or(0);
-    let tab_first = header.raw[colon..].get(1) == Some(&b'\t');
     let odd = |&b: &u8| !(b.is_ascii_alphanumeric() || matches!(b, b'-' | b',' | b' '));
-    let disguised = header.folded || tab_first || header.value.is_empty() || header.value.iter().any(odd);
-    found.add_if(disguised || found.has(Anomaly::BlankBeforeColon), Anomaly::ObfuscatedTransferEncoding);
+    let odd_value = header.value.is_empty() || header.value.iter().any(odd);
+    found.add_if(odd_value || is_disguised(header, found), Anomaly::ObfuscatedTransferEncoding);
     for coding in list(header.value).filter(|coding| !coding.is_empty()) {
         if coding.eq_ignore_ascii_case(b"chunked") {
             found.add_if(half.has(flag::CHUNKED), Anomaly::RepeatedChunked);

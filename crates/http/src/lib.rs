@@ -36,6 +36,7 @@ mod gather;
 mod head;
 mod line;
 mod method;
+mod opening;
 mod reader;
 mod start;
 mod token;

@@ -5,7 +5,7 @@ use crate::event::{End, Event, Framing, Protocol, RequestLine, Sink, StatusLine,
 use crate::exchange::{Asked, Half, Outstanding, Phase, Side, flag};
 use crate::gather::{self, Next, Whole};
 use crate::token::{is_blank, without_line_end};
-use crate::{Anomalies, Anomaly, HEAD_LIMIT_BYTES, HEADER_LIMIT, Line, Method, head, start};
+use crate::{Anomalies, Anomaly, HEAD_LIMIT_BYTES, HEADER_LIMIT, Line, Method, head, opening, start};
 
 /// One direction at work: its state, the other direction's, and who is told.
 pub(crate) struct Reader<'a, S> {
@@ -95,9 +95,15 @@ impl<S: Sink> Reader<'_, S> {
     }
 
     fn take_body(&mut self, bytes: &[u8]) -> usize {
-        let taken = usize::try_from(self.half.remaining).map_or(bytes.len(), |left| left.min(bytes.len()));
+        let mut taken =
+            usize::try_from(self.half.remaining).map_or(bytes.len(), |left| left.min(bytes.len()));
+        let request = opening::find(&mut self.half.opening, &bytes[..taken]);
+        taken = request.unwrap_or(taken);
         if taken > 0 {
             self.tell(Event::Body(&bytes[..taken]));
+        }
+        if request.is_some() {
+            self.report(Anomalies::NONE.with(Anomaly::RequestInBody));
         }
         self.pass_body(taken as u64);
         taken
@@ -133,6 +139,7 @@ impl<S: Sink> Reader<'_, S> {
         match phase {
             Phase::Body | Phase::ChunkData => {
                 let lost = len.min(self.half.remaining);
+                self.half.opening = opening::NONE;
                 if lost > 0 {
                     self.tell(Event::Gap(lost));
                 }
@@ -302,7 +309,8 @@ impl<S: Sink> Reader<'_, S> {
             return self.on_request_line(whole);
         }
         if without_line_end(whole.raw).is_empty() {
-            self.report(whole.found);
+            let chunked = self.half.phase() == Phase::Trailers;
+            self.report(if chunked { with_chunk_end(whole.found) } else { whole.found });
             return match self.half.phase() {
                 Phase::Trailers => self.finish(End::Complete),
                 _ => self.on_headers_end(),
@@ -347,23 +355,38 @@ impl<S: Sink> Reader<'_, S> {
             Framing::None | Framing::Length(0) => self.finish(End::Complete),
             Framing::Length(len) => {
                 self.half.remaining = len;
-                self.half.enter(Phase::Body);
+                self.enter_body(Phase::Body);
             }
             Framing::Chunked => self.half.enter(Phase::ChunkSize),
             Framing::UntilClose => self.half.enter(Phase::BodyUntilClose),
         }
     }
 
+    /// A body, or a chunk, begins.
+    fn enter_body(&mut self, phase: Phase) {
+        self.half.enter(phase);
+        self.half.opening = if self.side == Side::Request { opening::FIRST } else { opening::NONE };
+    }
+
     fn on_chunk_line(&mut self, whole: Whole<'_>) {
-        let Ok(ChunkLine { size, extension, found }) = chunk_line(without_line_end(whole.raw)) else {
+        let Ok(ChunkLine { size, extension, mut found }) = chunk_line(without_line_end(whole.raw)) else {
             return self.on_broken_chunk(whole);
         };
         if !extension.is_empty() {
             self.tell(Event::ChunkExtension(extension));
         }
+        if whole.found.has(Anomaly::BareLineFeed) {
+            found.add(match extension {
+                [] => Anomaly::BareLineFeedInChunkSize,
+                _ => Anomaly::BareLineFeedInChunkExtension,
+            });
+        }
         self.report(found.union(whole.found));
         self.half.remaining = size;
-        self.half.enter(if size == 0 { Phase::Trailers } else { Phase::ChunkData });
+        match size {
+            0 => self.half.enter(Phase::Trailers),
+            _ => self.enter_body(Phase::ChunkData),
+        }
     }
 
     fn on_broken_chunk(&mut self, whole: Whole<'_>) {
@@ -384,7 +407,7 @@ impl<S: Sink> Reader<'_, S> {
     }
 
     fn on_chunk_end(&mut self, whole: Whole<'_>) {
-        let mut found = whole.found;
+        let mut found = with_chunk_end(whole.found);
         if !without_line_end(whole.raw).is_empty() {
             self.tell(Event::Skipped(whole.raw));
             found.add(Anomaly::MissingChunkEnd);
@@ -525,6 +548,12 @@ impl<S: Sink> Reader<'_, S> {
     fn tell(&mut self, event: Event<'_>) {
         self.sink.event(event);
     }
+}
+
+/// What is wrong with a line that ends a chunk, or the chunked body.
+fn with_chunk_end(mut found: Anomalies) -> Anomalies {
+    found.add_if(found.has(Anomaly::BareLineFeed), Anomaly::BareLineFeedInChunkEnd);
+    found
 }
 
 /// The first line of HTTP/2 with prior knowledge (RFC 9113 3.4).

@@ -67,7 +67,11 @@ const REQUESTS: &[Case] = &[
     (post!("Content-Length: 3 3\r\n", ""), &[InvalidContentLength], "POST / None end"),
     (post!("Content-Length: 99999999999999999999\r\n", ""), &[InvalidContentLength], "POST / None end"),
     (post!("Content-Length: \r\n", ""), &[InvalidContentLength], "POST / None end"),
-    (post!("Content-Length : 3\r\n", "abc"), &[BlankBeforeColon], "POST / Length(3) [abc] end"),
+    (
+        post!("Content-Length : 3\r\n", "abc"),
+        &[BlankBeforeColon, ObfuscatedContentLength],
+        "POST / Length(3) [abc] end",
+    ),
     // Codings (RFC 9112 6.1).
     (
         post!("Transfer-Encoding : chunked\r\n", "0\r\n\r\n"),
@@ -142,13 +146,29 @@ const REQUESTS: &[Case] = &[
     ),
     (
         post!("Transfer-Encoding: chunked\r\n", "1;\nZ\r\n0\r\n\r\n"),
-        &[BareLineFeed],
+        &[BareLineFeed, BareLineFeedInChunkExtension],
         "POST / Chunked [Z] end",
     ),
     (
         post!("Transfer-Encoding: chunked\r\n", "0\r\nContent-Length: 5\r\n\r\n"),
         &[FramingInTrailer],
         "POST / Chunked end",
+    ),
+    (
+        post!("Transfer-Encoding: chunked\r\n", "1\nZ\r\n0\r\n\r\n"),
+        &[BareLineFeed, BareLineFeedInChunkSize],
+        "POST / Chunked [Z] end",
+    ),
+    (
+        post!("Transfer-Encoding: chunked\r\n", "1\r\nZ\n0\r\n\n"),
+        &[BareLineFeed, BareLineFeedInChunkEnd],
+        "POST / Chunked [Z] end",
+    ),
+    // A body that is a request (RFC 9112 11.2).
+    (
+        post!("Content-Length: 18\r\n", "GET / HTTP/1.1\r\n\r\n"),
+        &[RequestInBody],
+        "POST / Length(18) [GET / HTTP/1.] [1\\r\\n\\r\\n] end",
     ),
     // Lines and names.
     ("GET / HTTP/1.1\nHost: x\n\n", &[BareLineFeed], "GET / None end"),
@@ -161,9 +181,13 @@ const REQUESTS: &[Case] = &[
     ("GET / HTTP/1.1\r\nHost: x\r\nA(b: a\r\n\r\n", &[IllegalHeaderName], "GET / None end"),
     (
         "GET / HTTP/1.1\r\nHost: x\r\n\0Content-Length: 3\r\n\r\n",
-        &[NulByte, IllegalHeaderName],
+        &[NulByte, IllegalHeaderName, DisguisedFraming],
         "GET / None end",
     ),
+    (post!("Transfer_Encoding: chunked\r\n", ""), &[DisguisedFraming], "POST / None end"),
+    // What is expected (RFC 9110 10.1.1).
+    (post!("Expect: 100-Continue\r\nContent-Length: 3\r\n", "abc"), &[], "POST / Length(3) [abc] end"),
+    (post!("Expect: 100-continue\r\n", ""), &[InvalidExpectation], "POST / None end"),
     // Request lines.
     ("\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n", &[], "GET / None end"),
     ("GET  / HTTP/1.1\r\nHost: x\r\n\r\n", &[RequestLineBlanks], "GET / None end"),

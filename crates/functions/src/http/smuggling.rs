@@ -22,6 +22,13 @@ pub const fn is_smuggling(anomaly: Anomaly) -> bool {
             | Anomaly::InvalidChunkSize
             | Anomaly::DecoratedChunkSize
             | Anomaly::MissingChunkEnd
+            | Anomaly::BareLineFeedInChunkSize
+            | Anomaly::BareLineFeedInChunkExtension
+            | Anomaly::BareLineFeedInChunkEnd
+            | Anomaly::ObfuscatedContentLength
+            | Anomaly::DisguisedFraming
+            | Anomaly::InvalidExpectation
+            | Anomaly::RequestInBody
     )
 }
 

@@ -179,7 +179,7 @@ fn tunnels_and_other_protocols_follow() {
 }
 
 /// Requests that readers are known to disagree about.
-const SMUGGLING: [(&str, &str); 8] = [
+const SMUGGLING: [(&str, &str); 15] = [
     ("Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "length-and-transfer-encoding"),
     ("Content-Length: 4\r\nContent-Length: 5\r\n\r\nabcd", "conflicting-content-length"),
     ("Content-Length: +4\r\n\r\n", "invalid-content-length"),
@@ -188,6 +188,13 @@ const SMUGGLING: [(&str, &str); 8] = [
     ("Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n", "blank-before-colon"),
     ("Transfer-Encoding: chunked\r\n\r\n0x1\r\na\r\n0\r\n\r\n", "decorated-chunk-size"),
     ("Transfer-Encoding: chunked\r\n\r\nxyz\r\n", "invalid-chunk-size"),
+    ("Transfer-Encoding: chunked\r\n\r\n1\na\r\n0\r\n\r\n", "bare-line-feed-in-chunk-size"),
+    ("Transfer-Encoding: chunked\r\n\r\n1;\na\r\n0\r\n\r\n", "bare-line-feed-in-chunk-extension"),
+    ("Transfer-Encoding: chunked\r\n\r\n1\r\na\n0\r\n\r\n", "bare-line-feed-in-chunk-end"),
+    ("Content-Length:\r\n 4\r\n\r\nabcd", "obfuscated-content-length"),
+    ("Content_Length: 4\r\n\r\n", "disguised-framing"),
+    ("Expect: x 100-continue\r\n\r\n", "invalid-expectation"),
+    ("Content-Length: 18\r\n\r\nGET / HTTP/1.1\r\n\r\n", "request-in-body"),
 ];
 
 #[test]
