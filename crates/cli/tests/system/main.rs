@@ -5,6 +5,8 @@
 //! `SKIPPED` and passes, except where `CI=true`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that cannot go on has failed.
 
+#[path = "../../../dissect/tests/support/all_cores.rs"]
+mod all_cores;
 mod captures;
 mod collector;
 mod command;
@@ -17,6 +19,7 @@ mod nat_support;
 #[path = "../../../io/tests/nfcapd/mod.rs"]
 mod nfcapd;
 mod policies;
+mod recorder;
 mod replay;
 mod run;
 mod streams;

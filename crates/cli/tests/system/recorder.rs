@@ -1,0 +1,142 @@
+//! What the chain hears of TCP: a function of the tests that keeps it all, in order.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use chain::{Chain, Options};
+use nf::config::ConfigError;
+use nf::stage::load;
+use nf::stream::StreamEventKind;
+use nf::{
+    Access, Affinity, Context, Descriptor, Maturity, NetworkFunction, PacketView, Scaling, Setup, Verdict,
+};
+use packet::{Direction, Endpoint, FlowKey, Pool};
+
+use crate::traces::Capture;
+
+/// The two ends of a connection, the one that sends in the stream at hand first.
+pub type Ends = (SocketAddr, SocketAddr);
+
+/// A connection, and what was heard of it, with who sent it.
+pub struct Connection {
+    /// Who sent the first packet comes first.
+    pub ends: Ends,
+    pub heard: Vec<(Direction, Heard)>,
+}
+
+/// What is heard of one direction.
+pub enum Heard {
+    Bytes(Vec<u8>),
+    Gap(u64),
+    End,
+}
+
+/// All that was heard, and which connection of a flow is the newest.
+#[derive(Default)]
+struct All {
+    connections: Vec<Connection>,
+    newest: HashMap<FlowKey, usize>,
+}
+
+impl All {
+    fn begin(&mut self, flow: FlowKey, ends: Ends) {
+        self.newest.insert(flow, self.connections.len());
+        self.connections.push(Connection { ends, heard: Vec::new() });
+    }
+}
+
+thread_local! {
+    /// What the function below heard.
+    static HEARD: RefCell<All> = RefCell::default();
+}
+
+/// Keeps all streams of its flows.
+struct Recorder;
+
+impl NetworkFunction for Recorder {
+    const DESCRIPTOR: &'static Descriptor = &Descriptor {
+        name: "recorder",
+        aliases: &[],
+        summary: "A function of a test.",
+        maturity: Maturity::Experimental,
+        state_version: 1,
+        attributes: &[],
+        reads: &[],
+        writes: &[],
+        payload: Access::Read,
+        affinity: Affinity::Flow,
+        scaling: Scaling::Single,
+        shared: &[],
+        map: None,
+        buffers: None,
+        stream: true,
+        keeps_flows: false,
+        recomputes: false,
+        changes_flows: false,
+        consolidates: false,
+        cycles_per_packet: 10,
+    };
+    type Config = ();
+    type State = [u8; 8];
+
+    fn new(_: (), _: &mut Setup) -> Result<Recorder, ConfigError> {
+        Ok(Recorder)
+    }
+
+    fn process(&self, packet: &mut PacketView<'_>, _: &mut [u8; 8], context: &mut Context<'_>) -> Verdict {
+        let flow = context.flow();
+        if flow.key.protocol != packet::parse::protocol::TCP {
+            return Verdict::Forward;
+        }
+        let (first, second) = flow.key.ends(flow.reversed);
+        let ends = (address(first), address(second));
+        HEARD.with_borrow_mut(|all| {
+            if flow.clock == 1 {
+                all.begin(flow.key, ends);
+            }
+            for event in packet.stream() {
+                let heard = match event.kind {
+                    StreamEventKind::Restart => {
+                        all.begin(flow.key, ends);
+                        continue;
+                    }
+                    StreamEventKind::Data(bytes) => Heard::Bytes(bytes.to_vec()),
+                    StreamEventKind::Gap(len) => Heard::Gap(len),
+                    StreamEventKind::Finished => Heard::End,
+                    StreamEventKind::Reset => continue,
+                };
+                let newest = all.newest.get(&flow.key).copied();
+                if let Some(connection) = newest.and_then(|newest| all.connections.get_mut(newest)) {
+                    connection.heard.push((event.direction, heard));
+                }
+            }
+        });
+        Verdict::Forward
+    }
+}
+
+fn address(end: Endpoint) -> SocketAddr {
+    SocketAddr::new(end.addr.ip(), end.port)
+}
+
+/// All connections of a capture, as the chain has them, in the order in which they began.
+pub fn connections(capture: &Capture) -> Vec<Connection> {
+    let options = Options { flows_max: 1 << 17, inner: true, ..Options::default() };
+    let mut chain = Chain::new(vec![load::<Recorder>((), Setup::new(1, 1 << 17)).unwrap()], options).unwrap();
+    let mut pool = Pool::new(8192); // Fragments wait in them, too.
+    let (mut batch, mut out) = (Vec::new(), Vec::new());
+    for record in &capture.records {
+        let Some(mut packet) = pool.take(&record.data) else { continue };
+        let meta = packet.meta_mut();
+        (meta.transit.timestamp_ns, meta.wire_len, meta.link) =
+            (record.timestamp_ns, record.wire_len, record.link);
+        batch.push(packet);
+        if batch.len() == 16 {
+            chain.process(&mut batch, &mut out, &mut pool);
+            pool.give_all(&mut out);
+        }
+    }
+    chain.process(&mut batch, &mut out, &mut pool);
+    HEARD.take().connections
+}
