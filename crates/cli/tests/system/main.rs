@@ -12,6 +12,7 @@ mod collector;
 mod command;
 mod http;
 mod limits;
+mod messages;
 #[path = "../../../functions/tests/nat_oracle/mod.rs"]
 mod nat_oracle;
 #[path = "../../../functions/tests/nat_support/mod.rs"]
