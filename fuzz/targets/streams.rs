@@ -1,6 +1,9 @@
-//! Segments and acknowledgements of one stream, in any order, overlapping, contradicting each other, and moves to another
-//! unit between them: the reassembler delivers what a model that keeps every byte by itself does. Saved streams that are
-//! any bytes do not make it panic.
+//! Segments, acknowledgements, resets and new connections of both directions of a flow, in any order, overlapping,
+//! contradicting each other, and moves to another unit between them: the reassembler delivers what a model that keeps every
+//! byte by itself does. Saved streams that are any bytes do not make it panic.
+//!
+//! Input: the policy and where the client's numbers begin, the server's lie opposite; then steps of four bytes. Bit 4 of a
+//! step's first byte says whose it is.
 
 #![no_main]
 
@@ -9,43 +12,150 @@ use libfuzzer_sys::fuzz_target;
 use packet::Direction;
 
 #[path = "../../crates/chain/tests/stream_model/mod.rs"]
+#[allow(dead_code, reason = "each test uses a part")]
 mod stream_model;
 
-use stream_model::{ACK, Bench, FIN, Model};
+use stream_model::{ACK, Bench, FIN, Model, RST, SYN, Seen};
 
 const POLICIES: [HostPolicy; 4] = [HostPolicy::First, HostPolicy::Last, HostPolicy::Bsd, HostPolicy::Linux];
+
+/// What one end sends on the connection at hand.
+#[derive(Default)]
+struct End {
+    /// Its SYN's number.
+    isn: u32,
+    model: Model,
+    /// What was seen before this connection.
+    seen_before: usize,
+    /// Bytes up to the last one that was sent.
+    sent: u64,
+}
+
+impl End {
+    /// A new connection begins.
+    fn begin(&mut self, isn: u32) {
+        let seen = std::mem::take(&mut self.model.seen);
+        *self = End { isn, seen_before: seen.len(), ..End::default() };
+        self.model.seen = seen;
+    }
+
+    fn number(&self, offset: u64) -> u32 {
+        self.isn.wrapping_add(1).wrapping_add(offset as u32)
+    }
+
+    /// What was seen of this connection.
+    fn seen(&self) -> &[Seen] {
+        self.model.seen.get(self.seen_before..).unwrap_or_default()
+    }
+
+    /// Where the stream stands.
+    fn next(&self) -> u64 {
+        let ends = self.seen().iter().filter_map(|seen| match seen {
+            Seen::Data(offset, bytes) => Some(offset + bytes.len() as u64),
+            Seen::Gap(offset, len) => Some(offset + len),
+            Seen::Finished(offset) | Seen::Reset(offset) => Some(*offset),
+            Seen::Restart => None,
+        });
+        ends.last().unwrap_or(0)
+    }
+
+    fn is_over(&self) -> bool {
+        self.seen().iter().any(|seen| matches!(seen, Seen::Finished(_) | Seen::Reset(_)))
+    }
+}
+
+struct Connection {
+    bench: Bench,
+    ends: [End; 2],
+}
+
+impl Connection {
+    /// The end that a direction begins at sends a segment, which acknowledges all that the other's stream has.
+    fn send(&mut self, from: Direction, flags: u8, number: u32, payload: &[u8]) {
+        let other = &self.ends[from.other().index()];
+        self.bench.segment(from, flags, number, other.number(other.next()), payload);
+    }
+
+    fn open(&mut self, client: Direction, client_isn: u32, server_isn: u32) {
+        self.ends[client.index()].begin(client_isn);
+        self.ends[client.other().index()].begin(server_isn);
+        self.bench.segment(client, SYN, client_isn, 0, b"");
+        self.send(client.other(), SYN | ACK, server_isn, b"");
+        self.send(client, ACK, client_isn.wrapping_add(1), b"");
+    }
+
+    fn is_over(&self) -> bool {
+        self.ends.iter().any(End::is_over)
+    }
+
+    /// A reset where hosts heed it.
+    fn reset(&mut self, from: Direction) {
+        let end = &self.ends[from.index()];
+        let number = end.number(end.next());
+        self.send(from, RST | ACK, number, b"");
+        for end in self.ends.iter_mut().filter(|end| !end.is_over()) {
+            let next = end.next();
+            end.model.seen.push(Seen::Reset(next));
+        }
+    }
+}
 
 fuzz_target!(|data: &[u8]| {
     let Some((&[policy, a, b, c, d], steps)) = data.split_first_chunk() else { return };
     let (policy, isn) = (POLICIES[usize::from(policy % 4)], u32::from_le_bytes([a, b, c, d]));
-    let mut bench = Bench::with_policy(policy);
-    let mut model = Model::default();
-    bench.open(isn);
-    let number = |offset: u64| isn.wrapping_add(1).wrapping_add(offset as u32);
+    let mut flow = Connection { bench: Bench::with_policy(policy), ends: Default::default() };
+    flow.open(Direction::Original, isn, !isn);
     for (i, &[kind, start, len, high]) in steps.as_chunks().0.iter().enumerate() {
+        let from = if kind & 16 == 0 { Direction::Original } else { Direction::Reply };
+        let is_over = flow.is_over();
+        let end = &mut flow.ends[from.index()];
         // 16 bytes apart at most for most, so that they meet; now and then far ahead.
-        let start = u64::from(start) + if high > 250 { 16 * u64::from(high) } else { 0 };
+        let offset = u64::from(start) + if high > 250 { 16 * u64::from(high) } else { 0 };
         match kind % 16 {
+            // The other end has everything up to here, also what was not seen.
             0 => {
-                bench.server_acknowledges(number(start));
-                model.acknowledged(start);
+                let until = offset.min(end.sent);
+                end.model.acknowledged(until);
+                let (acknowledged, other) = (end.number(until), &flow.ends[from.other().index()]);
+                let number = other.number(other.next());
+                flow.bench.segment(from.other(), ACK, number, acknowledged, b"");
             }
             1 => {
-                let mut saved = Vec::new();
+                let (bench, mut saved) = (&mut flow.bench, Vec::new());
                 bench.reassembler.save(&bench.streams, &mut saved);
                 bench.reassembler.forget(&mut bench.streams);
                 bench.streams = bench.reassembler.restore(&saved).expect("what was saved");
             }
+            2 if high % 2 == 0 => flow.reset(from),
+            2 => {
+                let astray = end.number(end.next() + 1 + u64::from(start));
+                flow.send(from, RST | ACK, astray, b"");
+            }
+            3 if is_over => {
+                end.model.seen.push(Seen::Restart);
+                let [client, server] = [from, from.other()].map(|end| flow.ends[end.index()].isn);
+                // Another number than before: with the same it would be the old SYN again.
+                let far = |by: u8| (u32::from(by) + 1) << 20;
+                flow.open(from, client.wrapping_add(far(start)), server.wrapping_add(far(len)));
+            }
+            3 => {
+                let astray = end.number(1_000 + u64::from(start));
+                flow.send(from, if high % 2 == 0 { SYN } else { SYN | ACK }, astray, b"");
+            }
             kind => {
-                let bytes: Vec<u8> = (0..len).map(|j| if kind < 9 { j } else { i as u8 }).collect();
-                let fin = kind == 2 && high < 8;
-                let flags = if fin { ACK | FIN } else { ACK };
-                bench.segment(Direction::Original, flags, number(start), 901, &bytes);
-                model.receive(start, &bytes, fin, policy);
+                let bytes: Vec<u8> = (0..len).map(|j| if kind < 10 { j } else { i as u8 }).collect();
+                let fin = kind == 4 && high < 8;
+                end.model.receive(offset, &bytes, fin, policy);
+                end.sent = end.sent.max(offset + bytes.len() as u64);
+                let number = end.number(offset);
+                flow.send(from, if fin { ACK | FIN } else { ACK }, number, &bytes);
             }
         }
-        assert_eq!(bench.seen[0], model.seen);
+        for (end, seen) in flow.ends.iter().zip(&flow.bench.seen) {
+            assert_eq!(*seen, end.model.seen);
+        }
     }
+    let Connection { mut bench, .. } = flow;
     bench.reassembler.forget(&mut bench.streams);
     assert_eq!(bench.reassembler.memory_used(), 0);
     if let Ok(mut streams) = bench.reassembler.restore(data) {
