@@ -90,6 +90,8 @@ fn main() -> std::io::Result<()> {
         let pieces = [(0, *request), (1, *response)];
         let seed = pieces.map(|(kind, text)| [&[kind, text.len() as u8, 7][..], text.as_bytes()].concat());
         write(&root.join("http").join(name), &seed.concat())?;
+        let both = [&[6][..], request.as_bytes(), &[0xff], response.as_bytes()].concat();
+        write(&root.join("http_messages").join(name), &both)?;
         for (kind, text) in pieces {
             let seed = [&[kind][..], text.as_bytes()].concat();
             write(&root.join("http_differential").join(format!("{name}-{kind}")), &seed)?;
@@ -156,6 +158,12 @@ const HTTP: &[(&str, &str, &str)] = &[
         "smuggling",
         "POST http://y/ HTTP/1.0\nHost : x\nContent-Length: 4\nContent-Length: 5\nTransfer-Encoding:\n chunked\n\n0\n\n",
         "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No\r\nContent-Length: 1\r\n\r\n",
+    ),
+    (
+        "row",
+        "GET /a HTTP/1.1\r\n\r\nHEAD /b HTTP/1.1\r\n\r\nPUT /c HTTP/1.1\r\nContent-Length: 2\r\n\r\nabGET /d HTTP/1.1\r\n\r\n",
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n\
+         HTTP/1.1 304 Not\r\nTransfer-Encoding: chunked\r\n\r\nHTTP/1.0 200 OK\r\n\r\nuntil the end",
     ),
     ("tunnel", "CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n\r\n\u{16}\u{3}", "HTTP/1.1 200 OK\r\n\r\n\u{16}\u{3}"),
     (
