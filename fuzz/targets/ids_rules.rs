@@ -1,13 +1,15 @@
 //! Any text as detection rules: reading it does not panic, a rule that loads is the same rule again when it is printed, and
-//! its options are those that a simpler reading of the text finds.
+//! it is what a second reader finds in its text: header, options, values, and what is asked of which buffer.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use rules::{Classifications, Ruleset, Variables};
 
-#[path = "../../crates/rules/tests/support/options.rs"]
-mod options;
+#[path = "../../crates/rules/tests/support/plain.rs"]
+mod plain;
+
+use plain::options;
 
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };
@@ -26,6 +28,7 @@ fuzz_target!(|data: &[u8]| {
             assert_eq!(again.ruleset.rules()[0].rule, loaded.rule, "{printed}");
             let needs = loaded.rule.needs();
             assert!(!needs.is_empty());
+            plain::check(line, &loaded.rule);
             for (_, name) in options::names(line).expect("a rule that loads has options") {
                 assert!(rules::keyword(name).is_some(), "{name} of {line}");
             }

@@ -7,8 +7,10 @@ use proptest::sample::{select, subsequence};
 use proptest::strategy::ValueTree;
 use rules::*;
 
-#[path = "support/options.rs"]
-mod options;
+#[path = "support/plain.rs"]
+mod plain;
+
+use plain::options;
 
 /// Options in orders and combinations that people do not write; most of the rules load.
 const OPTIONS: &[&str] = &[
@@ -125,6 +127,13 @@ proptest! {
     #[test]
     fn printed_rules_are_the_same(rule in rule()) {
         check(&rule)?;
+    }
+
+    #[test]
+    fn rules_are_those_of_a_second_reader(rule in rule()) {
+        for loaded in read(&rule).ruleset.rules() {
+            plain::check(&rule, &loaded.rule);
+        }
     }
 
     #[test]

@@ -8,6 +8,9 @@ use std::time::Instant;
 
 use rules::{Classifications, Match, Report, Ruleset, Variables};
 
+#[path = "support/plain.rs"]
+mod plain;
+
 /// Files of rules beside the project, or why there are none.
 fn shared() -> Option<PathBuf> {
     let shared = std::env::var_os("RIVULET_SHARED")
@@ -91,6 +94,25 @@ fn printed_rules_are_the_same_rules() {
         assert_eq!(again.faults, [], "{printed}");
         assert_eq!(again.ruleset.rules()[0].rule, loaded.rule, "{printed}");
     }
+}
+
+#[test]
+fn rules_are_those_of_a_second_reader() {
+    let Some(folder) = shared() else { return };
+    let (files, classes) = (files(&folder), classes(&folder));
+    let variables = Variables::default();
+    let mut compared = 0;
+    for (name, text) in &files {
+        // Rules that were taken out of use, too.
+        for line in text.lines().map(|line| line.trim_start_matches(['#', ' '])) {
+            for loaded in Ruleset::read(name, line, &variables, &classes).ruleset.rules() {
+                plain::check(line, &loaded.rule);
+                compared += 1;
+            }
+        }
+    }
+    println!("{compared} rules compared");
+    assert!(compared > 2_500);
 }
 
 /// Rules that were taken out of use are rules still.
