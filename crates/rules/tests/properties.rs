@@ -61,6 +61,8 @@ const OPTIONS: &[&str] = &[
     r#"dns.query; dotprefix; content:".example"; endswith;"#,
     r#"http.method; content:"POST"; pkt_data;"#,
     "http.referer; absent;",
+    r#"http.user_agent; to_lowercase; content:"u"; http.user_agent; content:"v"; pkt_data;"#,
+    r#"http.cookie; xor:"0a"; content:"u"; http.cookie; xor:"0b",offset 2; content:"v"; pkt_data;"#,
     "base64_decode:bytes 20,relative; base64_data; content:\"k\"; pkt_data;",
 ];
 

@@ -377,11 +377,11 @@ impl Reader {
                     _ => self.push(part),
                 }
             }
-            "bsize" => self.push(Part::Other("size".to_owned())),
+            "bsize" => self.push(Part::Other(format!("size {}", comparison(value)))),
             "urilen" => {
-                let raw = value.split_once(',').is_some_and(|(_, form)| form.trim() == "raw");
-                let buffer = if raw { Buffer::HttpUriRaw } else { Buffer::HttpUri };
-                self.push_to(buffer, Part::Other("size".to_owned()));
+                let (size, form) = value.split_once(',').unwrap_or((value, ""));
+                let buffer = if form.trim() == "raw" { Buffer::HttpUriRaw } else { Buffer::HttpUri };
+                self.push_to(buffer, Part::Other(format!("size {}", comparison(size))));
             }
             "absent" => self.push(Part::Other(format!("absent {}", value == "or_else"))),
             "byte_test" | "byte_jump" | "byte_extract" | "byte_math" | "base64_decode" => {
@@ -390,9 +390,9 @@ impl Reader {
                 self.push_related(relative, number_match(name, &words, relative));
             }
             _ if keyword(name).is_some_and(|keyword| keyword.kind == Kind::Transform) => {
-                self.chosen.as_mut().unwrap().steps.push(name.to_owned());
+                self.chosen.as_mut().unwrap().steps.push(step(name, value));
             }
-            _ => {}
+            _ => self.meta.extend(test_of(name, value)),
         }
     }
 
@@ -545,6 +545,214 @@ fn number_match(name: &str, words: &[&str], relative: bool) -> String {
     }
 }
 
+/// A transform with its values.
+fn step(name: &str, value: &str) -> String {
+    let words = plain_quotes(value).split(',').map(|part| part.trim().trim_matches('"').trim());
+    let words: Vec<Vec<&str>> = words.map(|part| part.split_whitespace().collect()).collect();
+    let of = |wanted: &[&str]| {
+        let named = |words: &&Vec<&str>| words.len() == 2 && wanted.contains(&words[0]);
+        words.iter().filter(named).map(|words| words[1]).next_back()
+    };
+    let offset = of(&["offset"]).map_or_else(|| "0".to_owned(), operand);
+    match name {
+        "xor" => {
+            let key = words.iter().find(|words| words.len() == 1).unwrap()[0];
+            format!("xor {offset} {:02x?}", bytes(&format!("\"|{key}|\"")))
+        }
+        "pcrexform" => {
+            let quoted = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+            format!("pcrexform {}", quoted.unwrap_or(value))
+        }
+        "from_base64" => {
+            let mode = match of(&["mode", "mode:"]) {
+                Some("rfc2045") => Base64Mode::Rfc2045,
+                Some("strict") => Base64Mode::Strict,
+                _ => Base64Mode::Rfc4648,
+            };
+            let bytes: Option<u32> = of(&["bytes"]).map(|bytes| number(bytes).unwrap().try_into().unwrap());
+            format!("from_base64 {bytes:?} {offset} {mode:?}")
+        }
+        _ => name.to_owned(),
+    }
+}
+
+/// A test of a number, as [`Comparison`] shows itself.
+fn comparison(text: &str) -> String {
+    let text = text.trim();
+    let value = |text: &str| {
+        let text = text.trim().to_ascii_lowercase();
+        let units = [("kib", 10), ("mib", 20), ("gib", 30), ("kb", 10), ("mb", 20), ("gb", 30)];
+        let unit = units.iter().find_map(|(unit, bits)| Some((text.strip_suffix(unit)?, *bits)));
+        let (digits, bits) = unit.unwrap_or((&text, 0));
+        number(digits.trim()).unwrap() << bits
+    };
+    if let Some((mask, wanted)) = text.strip_prefix('&').and_then(|rest| rest.split_once('=')) {
+        let (name, mask) = mask.strip_suffix('!').map_or(("Masked", mask), |mask| ("NotMasked", mask));
+        return format!("{name} {{ mask: {}, value: {} }}", value(mask), value(wanted));
+    }
+    if let Some((low, high)) = text.split_once("<>").or_else(|| text.split_once('-'))
+        && !low.trim().is_empty()
+    {
+        let (name, low) = low.trim().strip_prefix('!').map_or(("Between", low), |low| ("Outside", low));
+        return format!("{name}({}, {})", value(low), value(high));
+    }
+    let signs = [
+        ("<=", "AtMost"),
+        (">=", "AtLeast"),
+        ("!=", "NotEqual"),
+        ("!", "NotEqual"),
+        ("<", "Less"),
+        (">", "Greater"),
+        ("=", "Equal"),
+        ("", "Equal"),
+    ];
+    let (rest, name) = signs.iter().find_map(|(sign, name)| Some((text.strip_prefix(sign)?, name))).unwrap();
+    format!("{name}({})", value(rest))
+}
+
+/// A test of packets, a mark, or how often a rule reports.
+fn test_of(name: &str, value: &str) -> Option<String> {
+    let parts: Vec<_> = value.split(',').map(str::trim).collect();
+    let of = |wanted: &str| {
+        let mut cut = parts.iter().filter_map(|part| part.split_once(char::is_whitespace));
+        cut.find(|(word, _)| *word == wanted).map(|(_, value)| value.trim())
+    };
+    let track = || match of("track").unwrap() {
+        "by_src" | "ip_src" => "Source",
+        "by_dst" | "ip_dst" => "Destination",
+        "by_both" => "Both",
+        "by_rule" => "Rule",
+        "by_flow" => "Flow",
+        "ip_pair" => "Pair",
+        _ => "Transaction",
+    };
+    let operation = |word: &str| match word {
+        "set" => "Set",
+        "unset" => "Unset",
+        "isset" => "IsSet",
+        "toggle" => "Toggle",
+        _ => "IsNotSet",
+    };
+    Some(match name {
+        "ttl" => format!("packet Ttl({})", comparison(value)),
+        "id" => format!("packet IpId({})", comparison(value)),
+        "fragoffset" => format!("packet FragmentOffset({})", comparison(value)),
+        "seq" | "tcp.seq" => format!("packet Sequence({})", comparison(value)),
+        "ack" | "tcp.ack" => format!("packet Acknowledgement({})", comparison(value)),
+        "window" | "tcp.window" => format!("packet Window({})", comparison(value)),
+        "tcp.mss" => format!("packet Mss({})", comparison(value)),
+        "tcp.wscale" => format!("packet WindowScale({})", comparison(value)),
+        "itype" => format!("packet IcmpType({})", comparison(value)),
+        "icode" => format!("packet IcmpCode({})", comparison(value)),
+        "dsize" => format!("packet PayloadBytes({})", comparison(value)),
+        "ip_proto" => "packet IpProtocol".to_owned(),
+        "sameip" => "packet SameAddress".to_owned(),
+        "icmp_id" => format!("packet IcmpId({})", operand(plain_quotes(value))),
+        "icmp_seq" => format!("packet IcmpSequence({})", operand(plain_quotes(value))),
+        "ipopts" if value == "any" => "packet IpOption(Any)".to_owned(),
+        "ipopts" => {
+            let option = IpOption::NAMES.iter().find(|(name, _)| *name == value).unwrap();
+            format!("packet IpOption(Type({}))", option.1)
+        }
+        "tos" => {
+            let (negated, value) = value.strip_prefix('!').map_or((false, value), |rest| (true, rest.trim()));
+            let hex = value.strip_prefix('x').map(|digits| i128::from_str_radix(digits, 16).unwrap());
+            let value = hex.or_else(|| number(value)).unwrap();
+            format!("packet Tos {{ negated: {negated}, value: {value} }}")
+        }
+        "flags" | "tcp.flags" => format!("packet TcpFlags({})", flags(value, &Bits::TCP)),
+        "fragbits" => format!("packet FragmentBits({})", flags(value, &Bits::FRAGMENT)),
+        "stream_size" => {
+            let side = match parts[0] {
+                "client" => "Client",
+                "server" => "Server",
+                "both" => "Both",
+                _ => "Either",
+            };
+            let bytes = comparison(&format!("{}{}", parts[1], parts[2]));
+            format!("packet StreamSize(StreamSize {{ side: {side}, bytes: {bytes} }})")
+        }
+        "flowint" => {
+            let value = || match number(parts[2]) {
+                Some(number) => format!("Number({number})"),
+                None => format!("Name({:?})", parts[2]),
+            };
+            let operation = match parts[1] {
+                "isset" => "IsSet".to_owned(),
+                "isnotset" | "notset" => "IsNotSet".to_owned(),
+                "=" => format!("Set({})", value()),
+                "+" => format!("Add({})", value()),
+                "-" => format!("Subtract({})", value()),
+                "<" => format!("Test(Less, {})", value()),
+                "<=" => format!("Test(AtMost, {})", value()),
+                ">" => format!("Test(Greater, {})", value()),
+                ">=" => format!("Test(AtLeast, {})", value()),
+                "==" => format!("Test(Equal, {})", value()),
+                _ => format!("Test(NotEqual, {})", value()),
+            };
+            format!("flowint {} {operation}", parts[0])
+        }
+        "xbits" => {
+            let expire = of("expire").map_or_else(|| DEFAULT_XBIT_SECONDS.to_string(), operand);
+            format!("xbit {} {} {} {expire}", operation(parts[0]), parts[1], track())
+        }
+        "hostbits" => {
+            let whose = if parts.get(2) == Some(&"dst") { "Destination" } else { "Source" };
+            format!("xbit {} {} {whose} {DEFAULT_XBIT_SECONDS}", operation(parts[0]), parts[1])
+        }
+        "threshold" => {
+            let seconds = || operand(of("seconds").unwrap());
+            let kind = match of("type").unwrap() {
+                "limit" => format!("Limit {{ seconds: {} }}", seconds()),
+                "threshold" => format!("Each {{ seconds: {} }}", seconds()),
+                "both" => format!("Once {{ seconds: {} }}", seconds()),
+                _ => format!("Backoff {{ multiplier: {} }}", operand(of("multiplier").unwrap())),
+            };
+            format!("threshold {kind} {} {}", track(), operand(of("count").unwrap()))
+        }
+        "detection_filter" => {
+            let unique = of("unique_on").map(|port| match port {
+                "src_port" => UniqueOn::SourcePort,
+                _ => UniqueOn::DestinationPort,
+            });
+            let [count, seconds] = ["count", "seconds"].map(|word| operand(of(word).unwrap()));
+            format!("detection_filter {} {count} {seconds} {unique:?}", track())
+        }
+        "tag" => {
+            let scope = match (parts[0], parts.get(3)) {
+                ("session", _) => "Session",
+                (_, Some(&"src")) => "Source",
+                _ => "Destination",
+            };
+            let unit = match parts.get(2) {
+                Some(&"bytes") => "Bytes",
+                Some(&"seconds") => "Seconds",
+                _ => "Packets",
+            };
+            let count = parts.get(1).map_or_else(|| DEFAULT_TAG_PACKETS.to_string(), |count| operand(count));
+            format!("tag {scope} {count} {unit}")
+        }
+        _ => return None,
+    })
+}
+
+/// A test of flags, as [`Bits`] shows itself.
+fn flags(text: &str, letters: &[(char, u8)]) -> String {
+    let (asked, ignored) = text.split_once(',').unwrap_or((text, ""));
+    let bits = |text: &str| {
+        let plain = text.to_ascii_uppercase().replace('1', "C").replace('2', "E");
+        let bit = |letter: char| letters.iter().find(|row| row.0 == letter).map_or(0, |row| row.1);
+        plain.chars().map(bit).sum::<u8>()
+    };
+    let mode = match asked.chars().find(|sign| "+*!-=".contains(*sign)) {
+        Some('+') => BitsMode::All,
+        Some('*') => BitsMode::Any,
+        Some('!' | '-') => BitsMode::NotAll,
+        _ => BitsMode::Exactly,
+    };
+    format!("{:?}", Bits { mode, bits: bits(asked), ignored: bits(ignored) })
+}
+
 /// What the rule has of what the text says about the rule itself. What it has without being told is left out.
 fn meta_of(rule: &Rule, said: &[String]) -> Vec<String> {
     let mut meta = vec![
@@ -596,6 +804,22 @@ fn meta_of(rule: &Rule, said: &[String]) -> Vec<String> {
         flow.fragments.map(|only| if only == Only::Assembled { "only_frag" } else { "no_frag" }),
     ];
     meta.extend(words.into_iter().flatten().map(|word| format!("flow {word}")));
+    meta.extend(rule.packet.iter().map(|test| match test {
+        // By name or number.
+        PacketTest::IpProtocol(_) => "packet IpProtocol".to_owned(),
+        test => format!("packet {test:?}"),
+    }));
+    meta.extend(rule.flowints.iter().map(|one| format!("flowint {} {:?}", one.name, one.operation)));
+    meta.extend(
+        rule.xbits.iter().map(|one| {
+            format!("xbit {:?} {} {:?} {}", one.operation, one.name, one.track, one.expire_seconds)
+        }),
+    );
+    meta.extend(rule.threshold.map(|one| format!("threshold {:?} {:?} {}", one.kind, one.track, one.count)));
+    meta.extend(rule.detection_filter.map(|one| {
+        format!("detection_filter {:?} {} {} {:?}", one.track, one.count, one.seconds, one.unique_on)
+    }));
+    meta.extend(rule.tags.iter().map(|one| format!("tag {:?} {} {:?}", one.scope, one.count, one.unit)));
     meta.extend(rule.flowbits.iter().map(|bit| {
         let (operation, names) = match bit {
             Flowbit::IsSet(names) => ("isset", names),
@@ -611,12 +835,12 @@ fn meta_of(rule: &Rule, said: &[String]) -> Vec<String> {
 
 /// What the rule asks of a buffer, in the words of [`Reader`].
 fn slot_of(rule: &Rule, buffer: &BufferMatches) -> Slot {
-    let steps = buffer.transforms.iter().map(|step| step_name(step).to_owned()).collect();
+    let steps = buffer.transforms.iter().map(step_of).collect();
     (buffer.buffer.name(), steps, buffer.matches.iter().map(|one| match_of(rule, one)).collect())
 }
 
-fn step_name(step: &Transform) -> &'static str {
-    match step {
+fn step_of(step: &Transform) -> String {
+    let name = match step {
         Transform::DotPrefix => "dotprefix",
         Transform::StripWhitespace => "strip_whitespace",
         Transform::CompressWhitespace => "compress_whitespace",
@@ -628,11 +852,14 @@ fn step_name(step: &Transform) -> &'static str {
         Transform::UrlDecode => "url_decode",
         Transform::HeaderLowercase => "header_lowercase",
         Transform::StripPseudoHeaders => "strip_pseudo_headers",
-        Transform::Xor { .. } => "xor",
-        Transform::Pcre { .. } => "pcrexform",
-        Transform::FromBase64 { .. } => "from_base64",
+        Transform::Xor { offset, key } => return format!("xor {offset} {key:02x?}"),
+        Transform::Pcre { pattern } => return format!("pcrexform {pattern}"),
+        Transform::FromBase64 { bytes, offset, mode } => {
+            return format!("from_base64 {bytes:?} {offset} {mode:?}");
+        }
         _ => "another",
-    }
+    };
+    name.to_owned()
 }
 
 fn match_of(rule: &Rule, one: &Match) -> String {
@@ -672,7 +899,7 @@ fn match_of(rule: &Rule, one: &Match) -> String {
         }
         Match::Pcre(pcre) => format!("pcre {} {} {}", pcre.negated, pcre.pattern, pcre.relative),
         Match::DataAt(at) => format!("isdataat {} {} {}", at.negated, value(rule, at.offset), at.relative),
-        Match::Size(_) => "size".to_owned(),
+        Match::Size(size) => format!("size {size:?}"),
         Match::ByteTest(test) => {
             let (bytes, offset, relative) = number(&test.number);
             let sign = match test.operator {
