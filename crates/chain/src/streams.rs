@@ -90,13 +90,15 @@ pub struct StreamCounters {
     pub out_of_window: u64,
     /// Resets and SYNs that no host would heed (RFC 5961 3 and 4).
     pub refused: u64,
+    /// Segments with a wrong checksum, in a direction that began with a right one: hosts drop them.
+    pub damaged: u64,
     /// Fragments with TCP in them, which are not put together.
     pub fragments: u64,
 }
 
 impl StreamCounters {
     /// All of them, by the names that reports use.
-    pub fn by_name(&self) -> [(&'static str, u64); 10] {
+    pub fn by_name(&self) -> [(&'static str, u64); 11] {
         [
             ("bytes", self.bytes),
             ("bytes_early", self.bytes_early),
@@ -107,6 +109,7 @@ impl StreamCounters {
             ("differing", self.differing),
             ("out_of_window", self.out_of_window),
             ("refused", self.refused),
+            ("damaged", self.damaged),
             ("fragments", self.fragments),
         ]
     }
@@ -149,7 +152,7 @@ impl Streams {
         let has_come = Half::ENDED | Half::FIN | Half::ACKNOWLEDGED;
         let is_attempt = other.has(Half::BEGUN) && other.is_empty() && !other.has(has_come);
         if !is_open && is_attempt && other.base != acknowledged {
-            other.begin(acknowledged);
+            other.begin(acknowledged, None);
         }
     }
 }
@@ -167,6 +170,10 @@ impl Half {
     const ACKNOWLEDGED: u32 = 16;
     /// The receiver has acknowledged its beginning: no SYN begins it anew.
     const ANSWERED: u32 = 32;
+    /// It began with a right checksum: hosts have all others, too.
+    const INTACT: u32 = 64;
+    /// It began with a wrong one: hardware behind us puts them in. Else nobody has heeded it.
+    const DAMAGED: u32 = 128;
 
     /// Whether any of these flags is set.
     fn has(&self, flag: u32) -> bool {
@@ -200,9 +207,20 @@ impl Half {
         if self.has(Half::FIN) { self.offset(self.fin) } else { u64::MAX }
     }
 
-    /// The stream begins with this sequence number.
-    fn begin(&mut self, sequence: u32) {
-        *self = Half { base: sequence, flags: Half::BEGUN, ..Half::default() };
+    /// The stream begins with this sequence number, in a segment whose checksum is known to be right, or wrong, or else is as
+    /// before.
+    fn begin(&mut self, sequence: u32, intact: Option<bool>) {
+        let checksum = match intact {
+            Some(true) => Half::INTACT,
+            Some(false) => Half::DAMAGED,
+            None => self.flags & (Half::INTACT | Half::DAMAGED),
+        };
+        *self = Half { base: sequence, flags: Half::BEGUN | checksum, ..Half::default() };
+    }
+
+    /// Whether it matters if the segment's checksum is right: who once leaves it to hardware does so always.
+    fn judges(&self, segment: &Segment<'_>) -> bool {
+        self.has(Half::INTACT) || !self.has(Half::BEGUN) || segment.has(Segment::SYN)
     }
 }
 
@@ -251,7 +269,10 @@ impl Reassembler {
 
     /// The next packet of the group: what it brings to its flow's streams is noted.
     pub fn take(&mut self, packet: &Packet, streams: &mut Streams) {
-        if let Some(segment) = Segment::of(packet) {
+        if let Some(mut segment) = Segment::of(packet) {
+            if streams.halves[segment.direction.index()].judges(&segment) {
+                segment.intact = Segment::check(packet);
+            }
             self.segment(&segment, streams);
         } else if Segment::is_fragment(packet) {
             self.counters.fragments += 1;
@@ -284,6 +305,10 @@ impl Reassembler {
             self.counters.refused += 1; // Hosts drop what acknowledges nothing (RFC 9293 3.10.7.4).
             return;
         }
+        if segment.intact == Some(false) && streams.halves[from].has(Half::INTACT) {
+            self.counters.damaged += 1;
+            return;
+        }
         if segment.has(Segment::SYN) && !self.open(segment, streams) {
             return;
         }
@@ -295,7 +320,7 @@ impl Reassembler {
         }
         let half = &mut streams.halves[from];
         if !half.has(Half::BEGUN) && (segment.len > 0 || segment.has(Segment::FIN)) {
-            half.begin(segment.sequence); // The connection's opening was not seen.
+            half.begin(segment.sequence, segment.intact); // The connection's opening was not seen.
         }
         if segment.has(Segment::RST) {
             return self.reset(segment, streams);
@@ -312,7 +337,12 @@ impl Reassembler {
         let [original, reply] = streams.halves;
         let half = streams.halves[from];
         if !half.has(Half::BEGUN) {
-            streams.halves[from].begin(first);
+            streams.halves[from].begin(first, segment.intact);
+            return true;
+        }
+        if half.has(Half::DAMAGED) && segment.intact == Some(true) {
+            // Hosts send none like those before.
+            self.restart(segment, streams);
             return true;
         }
         if half.base == first {
@@ -329,12 +359,28 @@ impl Reassembler {
             return false;
         }
         if over && !segment.has(Segment::ACK) {
-            self.forget(streams);
-            streams.halves = [Half::default(); 2];
-            self.note(segment.direction, 0, What::Restart);
+            self.restart(segment, streams);
+        } else {
+            streams.halves[from].begin(first, segment.intact);
         }
-        streams.halves[from].begin(first);
         true
+    }
+
+    /// All that came is of no connection, or of one that is over: another one begins with this SYN.
+    fn restart(&mut self, segment: &Segment<'_>, streams: &mut Streams) {
+        let (from, first) = (segment.direction.index(), segment.first());
+        self.forget(streams);
+        let other = std::mem::take(&mut streams.halves[1 - from]);
+        streams.halves[from] = Half::default();
+        streams.halves[from].begin(first, segment.intact);
+        match segment.acknowledged() {
+            Some(acknowledged) => {
+                streams.halves[1 - from] = other;
+                streams.halves[1 - from].begin(acknowledged, None);
+                self.note(segment.direction.other(), 0, What::Restart);
+            }
+            None => self.note(segment.direction, 0, What::Restart),
+        }
     }
 
     /// The receiver has everything up to here. What of it we have not seen when bytes behind it wait, we never shall; as long

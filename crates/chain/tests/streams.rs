@@ -162,6 +162,68 @@ fn bytes_and_ends_that_acknowledge_nothing_are_not_the_streams() {
 }
 
 #[test]
+fn who_began_with_a_right_checksum_has_no_wrong_one() {
+    let mut bench = Bench::with_policy(HostPolicy::First);
+    bench.intact = Some(true);
+    bench.open(99);
+    bench.intact = Some(false);
+    bench.client(100, b"decoys!");
+    bench.segment(Direction::Original, FIN | ACK, 100, 901, b"");
+    bench.segment(Direction::Original, RST, 100, 901, b"");
+    bench.segment(Direction::Original, SYN, 7000, 0, b"");
+    bench.intact = None; // A capture cut it.
+    bench.client(100, b"req");
+    bench.intact = Some(true);
+    bench.client(103, b"uest");
+    assert_eq!(bench.seen, [vec![data(0, b"request")], vec![]]);
+    assert_eq!(bench.reassembler.counters().damaged, 4);
+}
+
+#[test]
+fn who_began_with_a_wrong_checksum_leaves_them_to_hardware() {
+    let mut bench = Bench::with_policy(HostPolicy::First);
+    bench.intact = Some(false);
+    bench.segment(Direction::Original, SYN, 99, 0, b"");
+    bench.intact = Some(true);
+    bench.segment(Direction::Reply, SYN | ACK, 900, 100, b"");
+    bench.intact = Some(false);
+    bench.client(100, b"request");
+    bench.segment(Direction::Reply, ACK, 901, 107, b"decoys!!");
+    bench.intact = Some(true);
+    bench.client(107, b" and more");
+    bench.segment(Direction::Reply, ACK, 901, 107, b"response");
+    assert_eq!(bench.seen, [[data(0, b"request and more")], [data(0, b"response")]]);
+    assert_eq!(bench.reassembler.counters().damaged, 1);
+
+    // Its opening was not seen: the same.
+    for intact in [true, false] {
+        let mut bench = Bench::with_policy(HostPolicy::First);
+        for (number, intact) in [(0, intact), (2, true), (2, false), (4, intact)] {
+            bench.intact = Some(intact);
+            bench.client(5000 + number, &[b'0' + u8::from(intact); 2]);
+        }
+        assert_eq!(bench.seen[0], [data(0, if intact { b"111111" } else { b"001100" })]);
+    }
+}
+
+#[test]
+fn a_connection_begins_with_the_first_right_checksum_of_a_syn() {
+    for sequence in [99, 7000] {
+        let mut bench = Bench::with_policy(HostPolicy::First);
+        bench.intact = Some(false);
+        bench.segment(Direction::Original, SYN, 99, 0, b"");
+        bench.client(100, b"decoys!");
+        bench.client(120, b"early");
+        bench.intact = Some(true);
+        bench.client(107, b"and one that no host heeds, either");
+        bench.open(sequence);
+        bench.client(sequence + 1, b"request");
+        assert_eq!(bench.seen[0].last(), Some(&data(0, b"request")));
+        assert_eq!(bench.reassembler.memory_used(), 0);
+    }
+}
+
+#[test]
 fn of_several_attempts_to_open_the_one_that_is_answered_counts() {
     for (answered, other) in [(99, 7000), (7000, 99), (99, 110), (110, 99)] {
         let mut bench = Bench::with_policy(HostPolicy::Linux);

@@ -1,7 +1,13 @@
 //! A TCP segment, as the reassembler sees it.
 
+use std::net::IpAddr;
+
+use packet::checksum::{pseudo_header_v4, pseudo_header_v6, sum, verify};
 use packet::parse::protocol;
-use packet::{Class, Direction, Packet};
+use packet::{Class, Direction, Packet, parse};
+
+/// Bytes of an IPv6 header without extensions.
+const IPV6_HEADER_LEN: usize = 40;
 
 /// A segment: its header's numbers, and its payload as far as it was captured.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +24,8 @@ pub struct Segment<'a> {
     pub len: u32,
     /// Those that are here: fewer where a capture cut the packet.
     pub payload: &'a [u8],
+    /// Whether its checksums are right; none if nobody looked, or they cannot be told from what is here.
+    pub intact: Option<bool>,
 }
 
 impl<'a> Segment<'a> {
@@ -47,7 +55,34 @@ impl<'a> Segment<'a> {
             flags: header[13],
             len: len as u32,
             payload: &rest[..len.min(rest.len())],
+            intact: None,
         })
+    }
+
+    /// Whether the checksums of the segment in a packet are right, that of its IPv4 header and its own; none if not all of it
+    /// was captured, or it is none that a network carries.
+    pub(super) fn check(packet: &Packet) -> Option<bool> {
+        let (meta, data, end) = (packet.meta(), packet.data(), packet.flow_end());
+        let (l3, l4) = (usize::from(meta.l3), usize::from(meta.l4));
+        let (header, segment) = (data.get(l3..l4)?, data.get(l4..end)?);
+        let (source, destination) = parse::ends(packet);
+        let partial = match (source.addr.ip(), destination.addr.ip()) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                let len = u16::try_from(segment.len()).ok()?;
+                if !verify(sum(header)) {
+                    return Some(false);
+                }
+                pseudo_header_v4(source, destination, protocol::TCP, len)
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                pseudo_header_v6(source, destination, protocol::TCP, segment.len() as u32)
+            }
+            _ => return None,
+        };
+        let is_right = verify(partial + sum(segment));
+        // Where a route is given, the address that counts is its last one's.
+        let is_certain = meta.version == 4 || header.len() == IPV6_HEADER_LEN;
+        (is_right || is_certain).then_some(is_right)
     }
 
     /// Whether the packet has a part of a segment in it, and is a fragment.

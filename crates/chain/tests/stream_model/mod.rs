@@ -27,12 +27,14 @@ pub struct Bench {
     pub reassembler: Reassembler,
     pub streams: Streams,
     pub seen: [Vec<Seen>; 2],
+    /// Whether the next segments' checksums are right, if anybody looks.
+    pub intact: Option<bool>,
 }
 
 impl Bench {
     pub fn new(options: StreamOptions) -> Bench {
         let reassembler = Reassembler::new(options).unwrap();
-        Bench { reassembler, streams: Streams::default(), seen: [Vec::new(), Vec::new()] }
+        Bench { reassembler, streams: Streams::default(), seen: [Vec::new(), Vec::new()], intact: None }
     }
 
     pub fn with_policy(policy: HostPolicy) -> Bench {
@@ -67,6 +69,7 @@ impl Bench {
             flags,
             len: payload.len() as u32,
             payload: &payload[..captured],
+            intact: self.intact,
         };
         self.reassembler.begin_group();
         self.reassembler.segment(&segment, &mut self.streams);
