@@ -145,7 +145,7 @@ fuzz_target!(|data: &[u8]| {
             kind => {
                 let bytes: Vec<u8> = (0..len).map(|j| if kind < 10 { j } else { i as u8 }).collect();
                 let fin = kind == 4 && high < 8;
-                end.model.receive(offset, &bytes, fin, policy);
+                end.model.receive(offset, &bytes, fin, false, policy);
                 end.sent = end.sent.max(offset + bytes.len() as u64);
                 let number = end.number(offset);
                 flow.send(from, if fin { ACK | FIN } else { ACK }, number, &bytes);

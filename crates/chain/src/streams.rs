@@ -17,7 +17,7 @@ mod held;
 mod saved;
 mod segment;
 
-use held::{Held, Link, New};
+use held::{Block, Held, Link, New};
 pub use saved::RestoreError;
 pub use segment::Segment;
 
@@ -92,13 +92,18 @@ pub struct StreamCounters {
     pub refused: u64,
     /// Segments with a wrong checksum, in a direction that began with a right one: hosts drop them.
     pub damaged: u64,
+    /// Segments with bytes or an end that count only once they are acknowledged: a SYN's, and of those that acknowledge what was
+    /// not sent.
+    pub doubtful: u64,
+    /// Times that such bytes were forgotten for lack of memory.
+    pub doubtful_lost: u64,
     /// Fragments with TCP in them, which are not put together.
     pub fragments: u64,
 }
 
 impl StreamCounters {
     /// All of them, by the names that reports use.
-    pub fn by_name(&self) -> [(&'static str, u64); 11] {
+    pub fn by_name(&self) -> [(&'static str, u64); 13] {
         [
             ("bytes", self.bytes),
             ("bytes_early", self.bytes_early),
@@ -110,6 +115,8 @@ impl StreamCounters {
             ("out_of_window", self.out_of_window),
             ("refused", self.refused),
             ("damaged", self.damaged),
+            ("doubtful", self.doubtful),
+            ("doubtful_lost", self.doubtful_lost),
             ("fragments", self.fragments),
         ]
     }
@@ -144,19 +151,6 @@ pub struct Half {
 
 const _: () = assert!(size_of::<Streams>() == 64);
 
-impl Streams {
-    /// Of several attempts to open, a SYN/ACK of this half's sender tells which one it took, until it is acknowledged itself.
-    fn choose(&mut self, from: usize, acknowledged: u32) {
-        let is_open = self.halves[from].has(Half::ANSWERED);
-        let other = &mut self.halves[1 - from];
-        let has_come = Half::ENDED | Half::FIN | Half::ACKNOWLEDGED;
-        let is_attempt = other.has(Half::BEGUN) && other.is_empty() && !other.has(has_come);
-        if !is_open && is_attempt && other.base != acknowledged {
-            other.begin(acknowledged, None);
-        }
-    }
-}
-
 impl Half {
     /// Its first byte's sequence number is known.
     const BEGUN: u32 = 1;
@@ -174,6 +168,14 @@ impl Half {
     const INTACT: u32 = 64;
     /// It began with a wrong one: hardware behind us puts them in. Else nobody has heeded it.
     const DAMAGED: u32 = 128;
+    /// It began with its SYN: nothing stands before that.
+    const OPENED: u32 = 256;
+    /// Not begun, but somebody has acknowledged that it begins with the number that stands for the first one.
+    const CLAIMED: u32 = 512;
+    /// A FIN was seen that counts only once it is acknowledged.
+    const DOUBTFUL_FIN: u32 = 1024;
+    /// A reset was announced, and nothing came since.
+    const HUSHED: u32 = 2048;
 
     /// Whether any of these flags is set.
     fn has(&self, flag: u32) -> bool {
@@ -183,11 +185,6 @@ impl Half {
     /// Whether bytes are wanted.
     fn is_open(&self) -> bool {
         self.flags & (Half::BEGUN | Half::ENDED) == Half::BEGUN
-    }
-
-    /// Whether nothing of it came yet.
-    fn is_empty(&self) -> bool {
-        self.next == 0 && self.held == 0
     }
 
     /// How far the sequence number is from the next byte's; none if it is in no window.
@@ -202,20 +199,32 @@ impl Half {
         self.next.saturating_add_signed(self.distance(sequence).unwrap_or(0))
     }
 
+    /// Up to where the receiver is known to have it; 0 if not further than we have.
+    fn acknowledged(&self) -> u64 {
+        if self.has(Half::ACKNOWLEDGED) { self.offset(self.acknowledged) } else { 0 }
+    }
+
     /// Where the stream ends; as far as possible, if that is not known.
     fn end(&self) -> u64 {
         if self.has(Half::FIN) { self.offset(self.fin) } else { u64::MAX }
     }
 
     /// The stream begins with this sequence number, in a segment whose checksum is known to be right, or wrong, or else is as
-    /// before.
+    /// before. Nothing waits.
     fn begin(&mut self, sequence: u32, intact: Option<bool>) {
         let checksum = match intact {
             Some(true) => Half::INTACT,
             Some(false) => Half::DAMAGED,
             None => self.flags & (Half::INTACT | Half::DAMAGED),
         };
-        *self = Half { base: sequence, flags: Half::BEGUN | checksum, ..Half::default() };
+        let flags = Half::BEGUN | checksum | self.flags & Half::OPENED;
+        *self = Half { base: sequence, flags, ..Half::default() };
+    }
+
+    /// The same with a SYN.
+    fn open(&mut self, first: u32, intact: Option<bool>) {
+        self.begin(first, intact);
+        self.flags |= Half::OPENED;
     }
 
     /// Whether it matters if the segment's checksum is right: who once leaves it to hardware does so always.
@@ -312,22 +321,73 @@ impl Reassembler {
         if segment.has(Segment::SYN) && !self.open(segment, streams) {
             return;
         }
+        let brings = segment.len > 0 || segment.has(Segment::FIN);
+        // Hosts drop what acknowledges what they never sent (RFC 9293 3.10.7.4), and most drop the bytes of a SYN (RFC 7413).
+        let mut doubtful = segment.has(Segment::SYN);
         if let Some(acknowledged) = segment.acknowledged() {
-            if segment.has(Segment::SYN) {
-                streams.choose(from, acknowledged);
+            let other = &mut streams.halves[1 - from];
+            if self.has_sent(other, acknowledged) {
+                self.acknowledge(direction.other(), acknowledged, other);
+            } else {
+                doubtful = true;
             }
-            self.acknowledge(direction.other(), acknowledged, &mut streams.halves[1 - from]);
         }
-        let half = &mut streams.halves[from];
-        if !half.has(Half::BEGUN) && (segment.len > 0 || segment.has(Segment::FIN)) {
-            half.begin(segment.sequence, segment.intact); // The connection's opening was not seen.
+        if brings && !doubtful {
+            self.go_on(segment, streams);
         }
         if segment.has(Segment::RST) {
             return self.reset(segment, streams);
         }
-        if half.is_open() && (segment.len > 0 || segment.has(Segment::FIN)) {
-            self.receive(segment, half);
+        let half = &mut streams.halves[from];
+        if half.is_open() && brings {
+            self.receive(segment, doubtful, half);
         }
+    }
+
+    /// Bytes or an end come that nobody doubts.
+    fn go_on(&mut self, segment: &Segment<'_>, streams: &mut Streams) {
+        let from = segment.direction.index();
+        if !streams.halves[from].has(Half::BEGUN) {
+            streams.halves[from].begin(segment.sequence, segment.intact); // The connection's opening was not seen.
+        }
+        let other = &mut streams.halves[1 - from];
+        if !other.has(Half::BEGUN | Half::CLAIMED) {
+            // The other side is not seen, or has not answered yet: then it will tell that this was sent in vain.
+            other.base = segment.acknowledgment;
+            other.flags |= Half::CLAIMED;
+            let half = &mut streams.halves[from];
+            self.held.trust(Link(half.held));
+            self.deliver_held(segment.direction, half);
+        }
+    }
+
+    /// Whether the sender of this half has sent what comes before this number.
+    fn has_sent(&mut self, half: &Half, sequence: u32) -> bool {
+        if !half.has(Half::BEGUN) {
+            return true; // Who knows.
+        }
+        match half.distance(sequence) {
+            Some(distance @ ..=0) => !half.has(Half::OPENED) || half.next >= distance.unsigned_abs(),
+            Some(_) => half.offset(sequence) <= self.sent(half),
+            None => {
+                self.counters.out_of_window += 1;
+                false
+            }
+        }
+    }
+
+    /// Where what its sender has sent ends, as far as it was seen; an end counts as one byte.
+    #[cold]
+    fn sent(&self, half: &Half) -> u64 {
+        let bytes = self.held.end(Link(half.held)).unwrap_or(0).max(half.next);
+        let has_fin = half.has(Half::FIN | Half::DOUBTFUL_FIN);
+        if has_fin { bytes.max(half.offset(half.fin) + 1) } else { bytes }
+    }
+
+    /// Whether nothing of it came yet, but for what is doubtful.
+    fn is_empty(&self, half: &Half) -> bool {
+        let has_come = Half::FIN | Half::ENDED | Half::ACKNOWLEDGED;
+        half.next == 0 && !half.has(has_come) && self.held.list(Link(half.held)).all(|block| block.doubtful)
     }
 
     /// A SYN begins a stream; false if it is none that a host would heed.
@@ -337,7 +397,9 @@ impl Reassembler {
         let [original, reply] = streams.halves;
         let half = streams.halves[from];
         if !half.has(Half::BEGUN) {
-            streams.halves[from].begin(first, segment.intact);
+            streams.halves[from].open(first, segment.intact);
+            let in_vain = half.has(Half::CLAIMED) && half.base != first;
+            self.choose(segment, in_vain, streams);
             return true;
         }
         if half.has(Half::DAMAGED) && segment.intact == Some(true) {
@@ -346,6 +408,7 @@ impl Reassembler {
             return true;
         }
         if half.base == first {
+            self.choose(segment, false, streams);
             return true; // The same one again.
         }
         // Nobody answered yet, so it is another attempt; or all is over, and the ports are used again (RFC 9293 3.6.1). To any
@@ -353,7 +416,7 @@ impl Reassembler {
         let over = original.has(Half::ENDED | Half::RESET) || reply.has(Half::ENDED | Half::RESET);
         let other = &streams.halves[1 - from];
         let is_second = other.has(Half::ANSWERED) && segment.acknowledged() == Some(other.base);
-        let is_attempt = half.is_empty() && !half.has(Half::ANSWERED) && !is_second;
+        let is_attempt = self.is_empty(&half) && !half.has(Half::ANSWERED) && !is_second;
         if !over && !is_attempt {
             self.counters.refused += 1;
             return false;
@@ -361,9 +424,31 @@ impl Reassembler {
         if over && !segment.has(Segment::ACK) {
             self.restart(segment, streams);
         } else {
-            streams.halves[from].begin(first, segment.intact);
+            self.release(&mut streams.halves[from]);
+            streams.halves[from].open(first, segment.intact);
+            self.choose(segment, false, streams);
         }
         true
+    }
+
+    /// Of several attempts to open, a SYN/ACK tells which one its sender took, until it is acknowledged itself. Bytes that came before
+    /// it were sent `in_vain` if they acknowledge another one; so were those of attempts that were not taken.
+    fn choose(&mut self, segment: &Segment<'_>, in_vain: bool, streams: &mut Streams) {
+        let from = segment.direction.index();
+        let (half, mut other) = (streams.halves[from], streams.halves[1 - from]);
+        let Some(acknowledged) = segment.acknowledged() else { return };
+        if half.has(Half::ANSWERED) || !other.has(Half::BEGUN) || other.base == acknowledged && !in_vain {
+            return;
+        }
+        if !self.is_empty(&other) {
+            if in_vain || !self.has_sent(&other, acknowledged) {
+                self.restart(segment, streams);
+            }
+        } else if !self.has_sent(&other, acknowledged) {
+            self.release(&mut other);
+            other.begin(acknowledged, None);
+            streams.halves[1 - from] = other;
+        }
     }
 
     /// All that came is of no connection, or of one that is over: another one begins with this SYN.
@@ -372,7 +457,7 @@ impl Reassembler {
         self.forget(streams);
         let other = std::mem::take(&mut streams.halves[1 - from]);
         streams.halves[from] = Half::default();
-        streams.halves[from].begin(first, segment.intact);
+        streams.halves[from].open(first, segment.intact);
         match segment.acknowledged() {
             Some(acknowledged) => {
                 streams.halves[1 - from] = other;
@@ -389,21 +474,21 @@ impl Reassembler {
         if !half.is_open() {
             return;
         }
-        let distance = half.distance(sequence);
-        if distance >= Some(0) {
-            half.flags |= Half::ANSWERED;
+        let Some(distance @ 0..) = half.distance(sequence) else { return };
+        half.flags |= Half::ANSWERED;
+        if distance == 0 {
+            return;
         }
-        match distance {
-            Some(1..)
-                if half.offset(half.acknowledged) < half.offset(sequence)
-                    || !half.has(Half::ACKNOWLEDGED) =>
-            {
-                half.acknowledged = sequence;
-                half.flags |= Half::ACKNOWLEDGED;
-                self.skip_acknowledged(direction, half);
-            }
-            Some(_) => {}
-            None => self.counters.out_of_window += 1,
+        if half.has(Half::DOUBTFUL_FIN) && half.fin.wrapping_add(1) == sequence {
+            half.flags ^= Half::DOUBTFUL_FIN | Half::FIN;
+        }
+        if half.offset(half.acknowledged) < half.offset(sequence) || !half.has(Half::ACKNOWLEDGED) {
+            half.acknowledged = sequence;
+            half.flags |= Half::ACKNOWLEDGED;
+        }
+        self.skip_acknowledged(direction, half);
+        if half.is_open() {
+            self.deliver_held(direction, half);
         }
     }
 
@@ -412,8 +497,9 @@ impl Reassembler {
         if !half.has(Half::ACKNOWLEDGED) {
             return;
         }
-        let until = half.offset(half.acknowledged);
-        while self.held.front(Link(half.held)).is_some_and(|block| block.offset <= until) && half.is_open() {
+        let until = half.acknowledged();
+        let is_behind = |block: &Block| block.offset < until || block.offset == until && !block.doubtful;
+        while self.held.front(Link(half.held)).is_some_and(is_behind) && half.is_open() {
             self.skip_hole(direction, until, half);
         }
         if half.next >= until {
@@ -438,15 +524,15 @@ impl Reassembler {
         }
         for direction in [segment.direction, segment.direction.other()] {
             let half = &mut streams.halves[direction.index()];
-            if !half.has(Half::ENDED | Half::RESET) {
+            if !half.has(Half::ENDED | Half::HUSHED) {
                 self.note(direction, half.next, What::Reset);
             }
-            half.flags |= Half::RESET;
+            half.flags |= Half::RESET | Half::HUSHED;
         }
     }
 
     /// Bytes, or a FIN, of an open stream.
-    fn receive(&mut self, segment: &Segment<'_>, half: &mut Half) {
+    fn receive(&mut self, segment: &Segment<'_>, doubtful: bool, half: &mut Half) {
         let direction = segment.direction;
         let Some(distance) = half.distance(segment.first()) else {
             self.counters.out_of_window += 1;
@@ -462,18 +548,22 @@ impl Reassembler {
         // A FIN that stands before what was received already is not heeded.
         if segment.has(Segment::FIN) && !half.has(Half::FIN) && half.distance(fin) >= Some(0) {
             half.fin = fin;
-            half.flags |= Half::FIN;
+            half.flags &= !Half::DOUBTFUL_FIN;
+            half.flags |= if doubtful { Half::DOUBTFUL_FIN } else { Half::FIN };
         }
         // Behind the end there is nothing.
         let most = half.end().saturating_sub(start).min(bytes.len() as u64);
         bytes = &bytes[..most as usize];
         let end = start + bytes.len() as u64;
         let follows = self.held.front(Link(half.held)).is_none_or(|block| end <= block.offset);
-        if start == half.next && follows {
+        let new = New { offset: start, bytes, origin: start.saturating_sub(before), doubtful };
+        if doubtful {
+            self.counters.doubtful += 1;
+            self.counters.doubtful_lost += u64::from(!self.insert(new, half));
+        } else if start == half.next && follows {
             self.deliver_packet(direction, skip as u32, bytes.len() as u32, half);
         } else {
-            let origin = start.saturating_sub(before);
-            self.hold(direction, New { offset: start, bytes, origin }, skip as u32, half);
+            self.hold(direction, new, skip as u32, half);
         }
         self.deliver_held(direction, half);
         self.skip_acknowledged(direction, half);
@@ -483,6 +573,9 @@ impl Reassembler {
     fn hold(&mut self, direction: Direction, new: New<'_>, in_payload: u32, half: &mut Half) {
         let end = new.offset + new.bytes.len() as u64;
         while !self.insert(new, half) {
+            if self.drop_doubtful(half) {
+                continue;
+            }
             // Without room to wait, what is missing is given up, until these bytes have room, or are next.
             self.counters.gave_up += 1;
             self.skip_hole(direction, new.offset, half);
@@ -496,6 +589,16 @@ impl Reassembler {
                 return;
             }
         }
+    }
+
+    /// Gives up what is doubtful; whether anything was.
+    fn drop_doubtful(&mut self, half: &mut Half) -> bool {
+        let mut list = Link(half.held);
+        let bytes = self.held.release_doubtful(&mut list);
+        half.held = list.0;
+        half.held_bytes -= bytes;
+        self.counters.doubtful_lost += u64::from(bytes > 0);
+        bytes > 0
     }
 
     /// Adds bytes to those that wait; false if there was no room for all of them.
@@ -534,6 +637,7 @@ impl Reassembler {
             self.note(direction, half.next, What::InPacket { start, len });
             self.counters.bytes += u64::from(len);
             half.next += u64::from(len);
+            half.flags &= !Half::HUSHED;
         }
     }
 
@@ -542,7 +646,17 @@ impl Reassembler {
         let mut list = Link(half.held);
         // Behind the end there is nothing, whatever came of it before the end was known.
         let last = half.end();
-        while self.held.front(list).is_some_and(|block| block.offset <= half.next && half.next < last) {
+        while let Some(&block) = self.held.front(list)
+            && block.offset <= half.next
+            && half.next < last
+        {
+            if block.doubtful {
+                let until = half.acknowledged();
+                if until <= half.next {
+                    break;
+                }
+                half.held_bytes -= self.held.part_front(list, until);
+            }
             let Some((number, block)) = self.held.pop(&mut list) else { break };
             self.delivered.push(number);
             half.held_bytes -= block.len;
@@ -552,6 +666,7 @@ impl Reassembler {
                 self.note(direction, half.next, What::Held { start, len: len as u32 });
                 self.counters.bytes += len;
                 half.next += len;
+                half.flags &= !Half::HUSHED;
             }
         }
         half.held = list.0;

@@ -9,6 +9,8 @@ use proptest::prelude::*;
 
 use stream_model::{ACK, Bench, FIN, Model, RST, SYN, Seen};
 
+const POLICIES: [HostPolicy; 4] = [HostPolicy::First, HostPolicy::Last, HostPolicy::Bsd, HostPolicy::Linux];
+
 fn data(offset: u64, bytes: &[u8]) -> Seen {
     Seen::Data(offset, bytes.to_vec())
 }
@@ -108,7 +110,10 @@ fn a_reset_counts_only_where_a_host_would_heed_it() {
     // Who forges a reset does not get us to look away.
     bench.client(104, b"goes on");
     bench.segment(Direction::Reply, RST | ACK, 901, 111, b"");
-    assert_eq!(bench.seen[0][2..], [data(4, b"goes on")]);
+    assert_eq!(bench.seen[0][2..], [data(4, b"goes on"), Seen::Reset(11)]);
+    bench.segment(Direction::Reply, RST | ACK, 901, 111, b"");
+    assert_eq!(bench.seen[0].len(), 4);
+    assert_eq!(bench.seen[1], [Seen::Reset(0)]);
 
     // In answer to a SYN, only what acknowledges it.
     let mut bench = Bench::with_policy(HostPolicy::Linux);
@@ -224,6 +229,116 @@ fn a_connection_begins_with_the_first_right_checksum_of_a_syn() {
 }
 
 #[test]
+fn what_a_syn_brings_counts_once_it_is_acknowledged() {
+    for policy in POLICIES {
+        // A server that takes it, as of TCP Fast Open.
+        let mut bench = Bench::with_policy(policy);
+        bench.segment(Direction::Original, SYN, 99, 0, b"request");
+        assert_eq!(bench.seen[0], []);
+        bench.segment(Direction::Reply, SYN | ACK, 900, 107, b"");
+        assert_eq!(bench.seen[0], [data(0, b"request")]);
+        bench.client(107, b", and more");
+        assert_eq!(bench.seen[0], [data(0, b"request, and more")]);
+
+        // One that does not, however the segments behind it are cut.
+        for cut in 0..7 {
+            let mut bench = Bench::with_policy(policy);
+            bench.segment(Direction::Original, SYN | FIN, 99, 0, b"a decoy");
+            bench.segment(Direction::Reply, SYN | ACK, 900, 100, b"a decoy");
+            bench.client(100 + cut, &b"request"[cut as usize..]);
+            bench.client(100, &b"request"[..cut as usize]);
+            bench.segment(Direction::Reply, ACK, 901, 107, b"response");
+            bench.client(107, b"");
+            assert_eq!(bench.seen, [[data(0, b"request")], [data(0, b"response")]], "{cut}");
+            assert_eq!(bench.reassembler.memory_used(), 0);
+        }
+
+        // One that is not seen: as if it took it.
+        let mut bench = Bench::with_policy(policy);
+        bench.segment(Direction::Original, SYN, 99, 0, b"request");
+        bench.client(107, b", and more");
+        assert_eq!(bench.seen[0], [data(0, b"request, and more")]);
+    }
+}
+
+#[test]
+fn what_was_sent_before_the_answer_counts_only_if_it_fits_that() {
+    // The opening that the server answers, and what it acknowledges.
+    for (sequence, acknowledged) in [(99, 100), (99, 106), (7000, 7001)] {
+        for early in [100, 103] {
+            let mut bench = Bench::with_policy(HostPolicy::First);
+            bench.segment(Direction::Original, SYN, 99, 0, b"");
+            bench.segment(Direction::Original, ACK, early, 77, b"decoys!");
+            bench.segment(Direction::Original, FIN | ACK, early + 7, 77, b"");
+            bench.segment(Direction::Original, SYN, sequence, 0, b"");
+            bench.segment(Direction::Reply, SYN | ACK, 900, acknowledged, b"");
+            bench.client(acknowledged, b"request");
+            bench.segment(Direction::Reply, ACK, 901, acknowledged + 7, b"response");
+            assert_eq!(bench.seen[0][bench.seen[0].len() - 2..], [Seen::Restart, data(0, b"request")]);
+            assert_eq!(bench.seen[1], [data(0, b"response")]);
+            assert_eq!(bench.reassembler.memory_used(), 0);
+        }
+    }
+    // A capture may have them before it.
+    let mut bench = Bench::with_policy(HostPolicy::First);
+    bench.segment(Direction::Original, SYN, 99, 0, b"");
+    bench.client(100, b"request");
+    bench.segment(Direction::Reply, SYN | ACK, 900, 100, b"");
+    bench.client(107, b", and more");
+    assert_eq!(bench.seen[0], [data(0, b"request, and more")]);
+}
+
+#[test]
+fn what_acknowledges_what_was_not_sent_counts_once_it_is_acknowledged_itself() {
+    for policy in POLICIES {
+        for unsent in [902, 950, 901 + (1 << 30), 900, 800, 901 + (3 << 29)] {
+            let mut bench = Bench::with_policy(policy);
+            bench.open(99);
+            bench.segment(Direction::Original, ACK, 100, unsent, b"decoys!");
+            bench.segment(Direction::Original, FIN | ACK, 103, unsent, b"");
+            assert_eq!(bench.seen[0], [], "{unsent}");
+            bench.client(103, b"uest");
+            bench.client(100, b"req");
+            bench.server_acknowledges(107);
+            assert_eq!(bench.seen[0], [data(0, b"request")], "{unsent}");
+            assert_eq!(bench.reassembler.memory_used(), 0);
+            assert_eq!(bench.reassembler.counters().doubtful, 2);
+        }
+    }
+    // A capture has the acknowledgements before what they acknowledge, or lost that.
+    let mut bench = Bench::with_policy(HostPolicy::Linux);
+    bench.open(99);
+    bench.segment(Direction::Original, ACK, 100, 909, b"request");
+    bench.segment(Direction::Original, FIN | ACK, 107, 909, b"");
+    bench.segment(Direction::Reply, FIN | ACK, 901, 103, b"response");
+    assert_eq!(bench.seen, [vec![data(0, b"req")], vec![data(0, b"response"), Seen::Finished(8)]]);
+    bench.segment(Direction::Reply, ACK, 910, 108, b"");
+    assert_eq!(bench.seen[0], [data(0, b"request"), Seen::Finished(7)]);
+    assert_eq!(bench.reassembler.memory_used(), 0);
+}
+
+#[test]
+fn what_is_doubtful_gives_way_to_what_is_not() {
+    for options in [
+        StreamOptions { memory: 2 * 1536, ..StreamOptions::default() },
+        StreamOptions { memory_per_stream: 3000, ..StreamOptions::default() },
+    ] {
+        let mut bench = Bench::new(options);
+        bench.open(99);
+        bench.segment(Direction::Original, ACK, 200, 950, &[0; 1400]);
+        bench.segment(Direction::Original, ACK, 1600, 950, &[0; 1400]);
+        bench.segment(Direction::Original, ACK, 3000, 950, &[0; 1400]);
+        bench.client(1000, &[1; 1400]);
+        bench.client(2400, &[2; 1400]);
+        assert_eq!((bench.reassembler.counters().gave_up, bench.seen[0].len()), (0, 0));
+        bench.client(100, &[3; 900]);
+        let all = [&[3; 900][..], &[1; 1400], &[2; 1400]].concat();
+        assert_eq!(bench.seen[0], [data(0, &all)]);
+        assert_eq!(bench.reassembler.counters().doubtful_lost, 2);
+    }
+}
+
+#[test]
 fn of_several_attempts_to_open_the_one_that_is_answered_counts() {
     for (answered, other) in [(99, 7000), (7000, 99), (99, 110), (110, 99)] {
         let mut bench = Bench::with_policy(HostPolicy::Linux);
@@ -331,6 +446,7 @@ enum Step {
         len: u64,
         other: bool,
         fin: bool,
+        doubtful: bool,
     },
     Acknowledge(u64),
     /// The streams move to another unit.
@@ -338,16 +454,24 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let segment = (0..300u64, 0..60u64, prop::bool::weighted(0.3), prop::bool::weighted(0.02));
+    let often = prop::bool::weighted;
+    let segment = (0..300u64, 0..60u64, often(0.3), often(0.02), often(0.2));
+    let segment = segment.prop_map(|(start, len, other, fin, doubtful)| Step::Segment {
+        start,
+        len,
+        other,
+        fin,
+        doubtful,
+    });
     prop_oneof![
-        20 => segment.prop_map(|(start, len, other, fin)| Step::Segment { start, len, other, fin }),
-        1 => (0..300u64).prop_map(Step::Acknowledge),
+        20 => segment,
+        2 => (0..300u64).prop_map(Step::Acknowledge),
         1 => Just(Step::Move),
     ]
 }
 
 fn policy() -> impl Strategy<Value = HostPolicy> {
-    prop::sample::select(vec![HostPolicy::First, HostPolicy::Last, HostPolicy::Bsd, HostPolicy::Linux])
+    prop::sample::select(POLICIES.to_vec())
 }
 
 proptest! {
@@ -361,13 +485,14 @@ proptest! {
         let number = |offset: u64| isn.wrapping_add(1).wrapping_add(offset as u32);
         for (i, step) in steps.into_iter().enumerate() {
             match step {
-                Step::Segment { start, len, other, fin } => {
+                Step::Segment { start, len, other, fin, doubtful } => {
                     // What the stream has there, or something else.
                     let byte = |offset: u64| if other { i as u8 | 0x80 } else { offset as u8 & 0x7f };
                     let bytes: Vec<u8> = (start..start + len).map(byte).collect();
                     let flags = if fin { ACK | FIN } else { ACK };
-                    bench.segment(Direction::Original, flags, number(start), 901, &bytes);
-                    model.receive(start, &bytes, fin, policy);
+                    let acknowledgment = if doubtful { 902 } else { 901 };
+                    bench.segment(Direction::Original, flags, number(start), acknowledgment, &bytes);
+                    model.receive(start, &bytes, fin, doubtful, policy);
                 }
                 Step::Acknowledge(until) => {
                     bench.server_acknowledges(number(until));

@@ -34,6 +34,8 @@ pub(super) struct Block {
     pub offset: u64,
     /// Where in the stream the segment began that they came in.
     origin: u64,
+    /// See [`New::doubtful`].
+    pub doubtful: bool,
 }
 
 impl Block {
@@ -64,6 +66,8 @@ pub(super) struct New<'a> {
     pub bytes: &'a [u8],
     /// Where their segment began.
     pub origin: u64,
+    /// Whether they count only once the receiver acknowledges them, and no others come for their place.
+    pub doubtful: bool,
 }
 
 /// What came of an insertion.
@@ -135,6 +139,52 @@ impl Held {
         bytes
     }
 
+    /// Gives the doubtful blocks of a list back; returns how many bytes they held.
+    pub fn release_doubtful(&mut self, list: &mut Link) -> u32 {
+        let (mut bytes, mut kept, mut last) = (0, Link::default(), None);
+        while let Some((block, content)) = self.pop(list) {
+            if content.doubtful {
+                bytes += content.len;
+                self.release(block);
+                continue;
+            }
+            self.waiting += 1;
+            self.blocks[block as usize].next = Link::default();
+            match last.replace(block) {
+                Some(before) => self.blocks[before as usize].next = Link::to(block),
+                None => kept = Link::to(block),
+            }
+        }
+        *list = kept;
+        bytes
+    }
+
+    /// Parts the block at the front, if it goes on behind this offset within it; what is behind is forgotten if there is no block
+    /// for it. Returns how many bytes were.
+    pub fn part_front(&mut self, list: Link, at: u64) -> u32 {
+        let Some(front) = list.block() else { return 0 };
+        let lost = self.blocks[front as usize].end().saturating_sub(at) as u32;
+        if lost == 0 || self.cut(list, at).is_some() {
+            return 0;
+        }
+        self.blocks[front as usize].len -= lost;
+        lost
+    }
+
+    /// Nothing in a list is doubtful any more.
+    pub fn trust(&mut self, list: Link) {
+        let mut link = list;
+        while let Some(block) = link.block() {
+            self.blocks[block as usize].doubtful = false;
+            link = self.next(link);
+        }
+    }
+
+    /// Where the bytes of a list end.
+    pub fn end(&self, list: Link) -> Option<u64> {
+        self.list(list).last().map(|block| block.offset + block.bytes.len() as u64)
+    }
+
     /// The blocks of a list with their bytes.
     pub fn list(&self, list: Link) -> impl Iterator<Item = New<'_>> {
         let mut link = list;
@@ -143,7 +193,7 @@ impl Held {
             let content = self.blocks[block as usize];
             link = content.next;
             let bytes = &self.bytes[self.place(block)..][..content.len as usize];
-            Some(New { offset: content.offset, bytes, origin: content.origin })
+            Some(New { offset: content.offset, bytes, origin: content.origin, doubtful: content.doubtful })
         })
     }
 
@@ -163,15 +213,21 @@ impl Held {
                 Some(block) if block.offset <= at => {
                     let until = end.min(block.end());
                     inserted.differ |= self.part(link, at, until) != part(until);
-                    if policy.prefers_new(new.origin, block.origin) {
-                        self.replace(link, at, part(until), new.origin);
+                    let preferred = match (new.doubtful, block.doubtful) {
+                        (false, true) => true,
+                        (true, false) => false,
+                        _ => policy.prefers_new(new.origin, block.origin),
+                    };
+                    if preferred && !self.replace(link, at, New { bytes: part(until), ..new }) {
+                        return inserted;
                     }
                     at = until;
                 }
                 following => {
                     let hole = following.map_or(end, |block| end.min(block.offset));
                     let until = hole.min(at + BLOCK_LEN as u64);
-                    let Some(link) = self.place_behind(list, before, at, part(until), new.origin) else {
+                    let part = New { offset: at, bytes: part(until), ..new };
+                    let Some(link) = self.place_behind(list, before, part) else {
                         return inserted;
                     };
                     inserted.added += (until - at) as u32;
@@ -206,8 +262,8 @@ impl Held {
     }
 
     /// Overwrites bytes of a block. They become a block of their own, so that it is known for each byte where its segment
-    /// began; if there is no block for that, they keep the old segment's.
-    fn replace(&mut self, link: Link, at: u64, bytes: &[u8], origin: u64) {
+    /// began; if there is no block for that, they keep the old segment's. False if that one is doubtful: then nothing is overwritten.
+    fn replace(&mut self, link: Link, at: u64, new: New<'_>) -> bool {
         let mut link = link;
         let mut own = true;
         if self.front(link).is_some_and(|block| block.offset < at) {
@@ -216,20 +272,25 @@ impl Held {
                 None => own = false,
             }
         }
-        let end = at + bytes.len() as u64;
+        let end = at + new.bytes.len() as u64;
         if own && self.front(link).is_some_and(|block| block.end() > end) {
             own = self.cut(link, end).is_some();
         }
-        let Some(block) = link.block() else { return };
-        let start = self.place(block) + (at - self.blocks[block as usize].offset) as usize;
-        self.bytes[start..start + bytes.len()].copy_from_slice(bytes);
-        if own {
-            self.blocks[block as usize].origin = origin;
+        let Some(block) = link.block() else { return true };
+        if !own && self.blocks[block as usize].doubtful != new.doubtful {
+            return false;
         }
+        let start = self.place(block) + (at - self.blocks[block as usize].offset) as usize;
+        self.bytes[start..start + new.bytes.len()].copy_from_slice(new.bytes);
+        if own {
+            let block = &mut self.blocks[block as usize];
+            (block.origin, block.doubtful) = (new.origin, new.doubtful);
+        }
+        true
     }
 
     /// Cuts a block in two at this offset within it; the right one, or none if there is no block for it.
-    fn cut(&mut self, link: Link, at: u64) -> Option<Link> {
+    pub fn cut(&mut self, link: Link, at: u64) -> Option<Link> {
         let left = link.block()?;
         let right = self.take()?;
         let whole = self.blocks[left as usize];
@@ -242,15 +303,9 @@ impl Held {
     }
 
     /// Puts bytes, no more than a block's, behind a block of the list, or first.
-    fn place_behind(
-        &mut self,
-        list: &mut Link,
-        before: Link,
-        offset: u64,
-        bytes: &[u8],
-        origin: u64,
-    ) -> Option<Link> {
+    fn place_behind(&mut self, list: &mut Link, before: Link, new: New<'_>) -> Option<Link> {
         let block = self.take()?;
+        let New { offset, bytes, origin, doubtful } = new;
         let start = self.place(block);
         self.bytes[start..start + bytes.len()].copy_from_slice(bytes);
         let link = Link::to(block);
@@ -258,7 +313,7 @@ impl Held {
             Some(before) => std::mem::replace(&mut self.blocks[before as usize].next, link),
             None => std::mem::replace(list, link),
         };
-        self.blocks[block as usize] = Block { next, len: bytes.len() as u32, offset, origin };
+        self.blocks[block as usize] = Block { next, len: bytes.len() as u32, offset, origin, doubtful };
         Some(link)
     }
 }

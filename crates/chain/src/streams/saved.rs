@@ -16,6 +16,9 @@ pub enum RestoreError {
     NoMemory,
 }
 
+/// The bit of a length that says whether its bytes are doubtful.
+const DOUBTFUL: u32 = 1 << 31;
+
 impl Reassembler {
     /// Adds the streams with all that waits to `out`: they can go on from there elsewhere.
     pub fn save(&self, streams: &Streams, out: &mut Vec<u8>) {
@@ -27,10 +30,11 @@ impl Reassembler {
         for half in &streams.halves {
             let waiting = || self.held.list(Link(half.held));
             out.extend_from_slice(&(waiting().count() as u32).to_le_bytes());
-            for New { offset, bytes, origin } in waiting() {
+            for New { offset, bytes, origin, doubtful } in waiting() {
                 out.extend_from_slice(&offset.to_le_bytes());
                 out.extend_from_slice(&origin.to_le_bytes());
-                out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+                let len = bytes.len() as u32 | if doubtful { DOUBTFUL } else { 0 };
+                out.extend_from_slice(&len.to_le_bytes());
                 out.extend_from_slice(bytes);
             }
         }
@@ -53,14 +57,17 @@ impl Reassembler {
 
     fn restore_held(&mut self, rest: &mut Rest<'_>, streams: &mut Streams) -> Result<(), RestoreError> {
         for half in &mut streams.halves {
-            // Nothing that waits is next, and nothing overlaps.
-            let mut from = half.next.saturating_add(1);
+            // Nothing overlaps.
+            let mut from = half.next;
             for _ in 0..u32::from_le_bytes(rest.array()?) {
                 let at = rest.at;
                 let (offset, origin) = (u64::from_le_bytes(rest.array()?), u64::from_le_bytes(rest.array()?));
                 let len = u32::from_le_bytes(rest.array()?);
+                let (len, doubtful) = (len & !DOUBTFUL, len & DOUBTFUL != 0);
                 let bytes = rest.take(len as usize)?;
+                // What waits though it is next, is in doubt.
                 if offset < from
+                    || offset == half.next && !doubtful
                     || len == 0
                     || offset.checked_add(u64::from(len)).is_none()
                     || !half.is_open()
@@ -71,7 +78,8 @@ impl Reassembler {
                     return Err(RestoreError::NoMemory);
                 }
                 let mut list = Link(half.held);
-                let inserted = self.held.insert(&mut list, New { offset, bytes, origin }, HostPolicy::First);
+                let new = New { offset, bytes, origin, doubtful };
+                let inserted = self.held.insert(&mut list, new, HostPolicy::First);
                 half.held = list.0;
                 half.held_bytes += inserted.added;
                 if !inserted.whole {

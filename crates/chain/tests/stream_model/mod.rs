@@ -107,39 +107,52 @@ impl Bench {
     }
 }
 
+/// A byte that waits.
+#[derive(Clone, Copy)]
+struct Waiting {
+    byte: u8,
+    /// Where its segment began.
+    origin: u64,
+    doubtful: bool,
+}
+
 /// One direction's stream, byte by byte.
 #[derive(Default)]
 pub struct Model {
     next: u64,
-    waiting: BTreeMap<u64, (u8, u64)>,
+    waiting: BTreeMap<u64, Waiting>,
     fin: Option<u64>,
+    doubtful_fin: Option<u64>,
     ended: bool,
     acknowledged: u64,
     pub seen: Vec<Seen>,
 }
 
 impl Model {
-    pub fn receive(&mut self, start: u64, bytes: &[u8], fin: bool, policy: HostPolicy) {
+    /// A segment; a `doubtful` one acknowledges what was not sent.
+    pub fn receive(&mut self, start: u64, bytes: &[u8], fin: bool, doubtful: bool, policy: HostPolicy) {
         if self.ended {
             return;
         }
         let end = start + bytes.len() as u64;
         if fin && self.fin.is_none() && end >= self.next {
-            self.fin = Some(end);
+            (self.fin, self.doubtful_fin) = if doubtful { (None, Some(end)) } else { (Some(end), None) };
         }
         for (offset, &byte) in (start..).zip(bytes) {
             if offset < self.next || self.fin.is_some_and(|fin| offset >= fin) {
                 continue;
             }
-            let (kept, origin) = self.waiting.entry(offset).or_insert((byte, start));
+            let new = Waiting { byte, origin: start, doubtful };
+            let kept = self.waiting.entry(offset).or_insert(new);
             let replaces = match policy {
+                _ if doubtful != kept.doubtful => kept.doubtful,
                 HostPolicy::First => false,
                 HostPolicy::Last => true,
-                HostPolicy::Bsd => start < *origin,
-                HostPolicy::Linux => start <= *origin,
+                HostPolicy::Bsd => start < kept.origin,
+                HostPolicy::Linux => start <= kept.origin,
             };
             if replaces {
-                (*kept, *origin) = (byte, start);
+                *kept = new;
             }
         }
         self.deliver();
@@ -147,9 +160,14 @@ impl Model {
     }
 
     fn deliver(&mut self) {
+        if self.ended {
+            return;
+        }
         while self.fin.is_none_or(|fin| self.next < fin)
-            && let Some((byte, _)) = self.waiting.remove(&self.next)
+            && let Some(&Waiting { byte, doubtful, .. }) = self.waiting.get(&self.next)
+            && (!doubtful || self.next < self.acknowledged)
         {
+            self.waiting.remove(&self.next);
             match self.seen.last_mut() {
                 Some(Seen::Data(offset, bytes)) if *offset + bytes.len() as u64 == self.next => {
                     bytes.push(byte)
@@ -165,13 +183,22 @@ impl Model {
     }
 
     pub fn acknowledged(&mut self, until: u64) {
+        let waiting = self.waiting.last_key_value().map_or(0, |(last, _)| last + 1);
+        let fin = self.fin.or(self.doubtful_fin).map_or(0, |fin| fin + 1);
+        if self.ended || until > self.next.max(waiting).max(fin) {
+            return; // Nobody has sent that.
+        }
+        if self.doubtful_fin.is_some_and(|fin| fin + 1 == until) && until > self.next {
+            self.fin = self.doubtful_fin.take();
+        }
         self.acknowledged = self.acknowledged.max(until);
+        self.deliver();
         self.skip_acknowledged();
     }
 
     fn skip_acknowledged(&mut self) {
-        while let Some((&first, _)) = self.waiting.first_key_value()
-            && first <= self.acknowledged
+        while let Some((&first, waiting)) = self.waiting.first_key_value()
+            && first + u64::from(waiting.doubtful) <= self.acknowledged
             && !self.ended
         {
             let until = self.fin.map_or(first, |fin| first.min(fin));
