@@ -94,6 +94,24 @@ impl Talk {
         self
     }
 
+    /// Bytes where its stream stands, that its stream does not go on from, in a segment with these flags and an acknowledgement
+    /// number so far from the right one.
+    pub fn decoys(&mut self, who: Who, flags: u8, away: u32, bytes: impl AsRef<[u8]>) -> &mut Talk {
+        let next = self.next;
+        self.next[1 - who as usize] = next[1 - who as usize].wrapping_add(away);
+        self.segment(who, flags, bytes.as_ref());
+        self.next = next;
+        self
+    }
+
+    /// Changes the last segment's byte at this place, counted from the TCP header, and no checksum.
+    pub fn damages(&mut self, at: usize) -> &mut Talk {
+        let network = &mut self.segments.last_mut().unwrap().network;
+        let l4 = if network[0] >> 4 == 4 { 20 } else { 40 };
+        network[l4 + at] ^= 0xff;
+        self
+    }
+
     /// A segment in somebody's name, with a number so far from where that one's stream stands.
     pub fn forges(&mut self, who: Who, flags: u8, away: u32) -> &mut Talk {
         let next = self.next;

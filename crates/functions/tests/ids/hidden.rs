@@ -140,3 +140,74 @@ alert http any any -> any any (msg:"answer"; flow:to_client; http.stat_code; con
         }
     }
 }
+
+/// A rule for a request and one for its body, which is looked at when that is complete.
+const REQUEST: &str = r#"
+alert tcp any any -> any any (msg:"stream"; flow:established,only_stream; content:"/evil"; sid:1;)
+alert http any any -> any any (msg:"page"; http.uri; content:"/evil"; sid:2;)
+alert http any any -> any any (msg:"body"; file.data; content:"evil body"; sid:3;)"#;
+const EVIL_REQUEST: &str = "POST /evil HTTP/1.1\r\nContent-Length: 9\r\n\r\nevil body";
+const GOOD_REQUEST: &str = "POST /good HTTP/1.1\r\nContent-Length: 9\r\n\r\ngood body";
+
+#[test]
+fn behind_decoys_that_hosts_drop_it_sees_what_they_take() {
+    let decoys: [(&str, fn(&mut Talk)); 4] = [
+        ("a wrong checksum", |talk| {
+            talk.decoys(Client, ACK, 0, GOOD_REQUEST).damages(30);
+        }),
+        ("a wrong checksum of an end", |talk| {
+            talk.decoys(Client, ACK | FIN, 0, "").damages(16);
+        }),
+        ("an acknowledgement of what was not sent", |talk| {
+            talk.decoys(Client, ACK, 1, GOOD_REQUEST);
+        }),
+        ("one of what was before the beginning", |talk| {
+            talk.decoys(Client, ACK | FIN, u32::MAX, GOOD_REQUEST);
+        }),
+    ];
+    for (what, decoy) in decoys {
+        for at in [0, 1, 20, 50] {
+            let mut talk = Talk::open(80);
+            talk.says(Client, &EVIL_REQUEST[..at]);
+            decoy(&mut talk);
+            talk.says(Client, &EVIL_REQUEST[at..]).says(Server, "");
+            assert_eq!(same(REQUEST, &talk), 3, "{what}, {at}");
+        }
+    }
+}
+
+#[test]
+fn behind_decoys_before_the_answer_it_sees_what_the_server_takes() {
+    for early in [false, true] {
+        for flags in [SYN, SYN | FIN] {
+            let mut talk = Talk::open(80);
+            let rest = talk.segments.split_off(1);
+            let mut before = Talk::midstream(80);
+            before.decoys(Client, flags, 0, GOOD_REQUEST);
+            talk.segments = before.segments;
+            if early {
+                // The server does not know the connection yet, or resets it, which the client does not heed.
+                let mut before = Talk::midstream(80);
+                before.loses(Client, 1).decoys(Client, ACK, 70_000, GOOD_REQUEST);
+                talk.segments.extend(before.segments);
+            }
+            talk.segments.extend(rest);
+            talk.says(Client, EVIL_REQUEST).says(Server, "");
+            assert!(same(REQUEST, &talk) >= 3, "{early} {flags}");
+        }
+    }
+}
+
+#[test]
+fn a_reset_that_only_we_see_hides_none_that_follows() {
+    const CHUNKED: &str = "POST /f HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n";
+    for forged in 0..3 {
+        let mut talk = Talk::open(80);
+        talk.says(Client, CHUNKED);
+        for _ in 0..forged {
+            talk.resets(Client).says(Client, "4\r\nmore\r\n");
+        }
+        talk.says(Client, "9\r\nevil body\r\n").resets(Server).says(Server, "");
+        assert_eq!(same(REQUEST, &talk), 1, "{forged}");
+    }
+}
