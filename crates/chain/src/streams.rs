@@ -90,10 +90,10 @@ pub struct StreamCounters {
     pub out_of_window: u64,
     /// Resets and SYNs that no host would heed (RFC 5961 3 and 4).
     pub refused: u64,
-    /// Segments with a wrong checksum, in a direction that began with a right one: hosts drop them.
+    /// Segments with a wrong checksum, in a direction that began with a right one.
     pub damaged: u64,
-    /// Segments with bytes or an end that count only once they are acknowledged: a SYN's, and of those that acknowledge what was
-    /// not sent.
+    /// Segments with bytes or an end that count only once they are acknowledged: a SYN's, those of damaged segments, and of those
+    /// that acknowledge what was not sent.
     pub doubtful: u64,
     /// Times that such bytes were forgotten for lack of memory.
     pub doubtful_lost: u64,
@@ -164,7 +164,7 @@ impl Half {
     const ACKNOWLEDGED: u32 = 16;
     /// The receiver has acknowledged its beginning: no SYN begins it anew.
     const ANSWERED: u32 = 32;
-    /// It began with a right checksum: hosts have all others, too.
+    /// It began with a right checksum: one that is wrong is damaged.
     const INTACT: u32 = 64;
     /// It began with a wrong one: hardware behind us puts them in. Else nobody has heeded it.
     const DAMAGED: u32 = 128;
@@ -314,17 +314,23 @@ impl Reassembler {
             self.counters.refused += 1; // Hosts drop what acknowledges nothing (RFC 9293 3.10.7.4).
             return;
         }
-        if segment.intact == Some(false) && streams.halves[from].has(Half::INTACT) {
+        let damaged = segment.intact == Some(false) && streams.halves[from].has(Half::INTACT);
+        if damaged {
             self.counters.damaged += 1;
-            return;
+            if segment.flags & (Segment::SYN | Segment::RST) != 0 {
+                return;
+            }
         }
         if segment.has(Segment::SYN) && !self.open(segment, streams) {
             return;
         }
         let brings = segment.len > 0 || segment.has(Segment::FIN);
-        // Hosts drop what acknowledges what they never sent (RFC 9293 3.10.7.4), and most drop the bytes of a SYN (RFC 7413).
-        let mut doubtful = segment.has(Segment::SYN);
-        if let Some(acknowledged) = segment.acknowledged() {
+        // Hosts drop what is damaged, unless it was so only before hardware put the checksum in, or behind it; what acknowledges
+        // what they never sent (RFC 9293 3.10.7.4); and most drop the bytes of a SYN (RFC 7413).
+        let mut doubtful = damaged || segment.has(Segment::SYN);
+        if let Some(acknowledged) = segment.acknowledged()
+            && !damaged
+        {
             let other = &mut streams.halves[1 - from];
             if self.has_sent(other, acknowledged) {
                 self.acknowledge(direction.other(), acknowledged, other);
