@@ -6,17 +6,21 @@
 //! no memory to wait longer.
 //!
 //! Sequence numbers are positions modulo 2^32 (RFC 9293 3.4): whatever is more than [`WINDOW_MAX`] away from where a stream
-//! stands belongs to no window and is ignored. Fragments of a datagram are not put together: their bytes are a gap.
+//! stands belongs to no window and is ignored. Segments in fragments are put together first, and come
+//! with the fragment that completes them.
 
 use nf::stream::{Deliveries, Piece, What};
 use packet::memory::OutOfMemory;
 use packet::{Direction, Packet};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+mod datagrams;
 mod held;
 mod saved;
 mod segment;
 
+use datagrams::{Added, Datagrams};
+pub use datagrams::{DATAGRAM_TIMEOUT_NS, DATAGRAMS_MAX};
 use held::{Block, Held, Link, New};
 pub use saved::RestoreError;
 pub use segment::Segment;
@@ -97,13 +101,16 @@ pub struct StreamCounters {
     pub doubtful: u64,
     /// Times that such bytes were forgotten for lack of memory.
     pub doubtful_lost: u64,
-    /// Fragments with TCP in them, which are not put together.
+    /// Fragments with TCP in them.
     pub fragments: u64,
+    /// Datagrams that could not be put together from them: they overlap, or contradict each other; or they took too long, or were
+    /// too many. Their bytes are a gap.
+    pub fragments_lost: u64,
 }
 
 impl StreamCounters {
     /// All of them, by the names that reports use.
-    pub fn by_name(&self) -> [(&'static str, u64); 13] {
+    pub fn by_name(&self) -> [(&'static str, u64); 14] {
         [
             ("bytes", self.bytes),
             ("bytes_early", self.bytes_early),
@@ -118,6 +125,7 @@ impl StreamCounters {
             ("doubtful", self.doubtful),
             ("doubtful_lost", self.doubtful_lost),
             ("fragments", self.fragments),
+            ("fragments_lost", self.fragments_lost),
         ]
     }
 }
@@ -237,6 +245,9 @@ impl Half {
 pub struct Reassembler {
     options: StreamOptions,
     held: Held,
+    datagrams: Datagrams,
+    /// The one of them that is being read.
+    whole: Vec<u8>,
     counters: StreamCounters,
     pieces: Vec<Piece>,
     ends: Vec<u32>,
@@ -249,6 +260,8 @@ impl Reassembler {
     pub fn new(options: StreamOptions) -> Result<Reassembler, OutOfMemory> {
         Ok(Reassembler {
             held: Held::new(options.memory)?,
+            datagrams: Datagrams::new()?,
+            whole: Vec::with_capacity(datagrams::DATAGRAM_MAX),
             options,
             counters: StreamCounters::default(),
             pieces: Vec::new(),
@@ -284,9 +297,35 @@ impl Reassembler {
             }
             self.segment(&segment, streams);
         } else if Segment::is_fragment(packet) {
-            self.counters.fragments += 1;
+            self.fragment(packet, streams);
         }
         self.skip();
+    }
+
+    /// A fragment of a datagram with a segment in it, which is read once all of it is here.
+    #[cold]
+    fn fragment(&mut self, packet: &Packet, streams: &mut Streams) {
+        let direction = packet.meta().transit.direction;
+        self.counters.fragments += 1;
+        if streams.halves[direction.index()].has(Half::INTACT) && !Segment::has_right_header(packet) {
+            self.counters.damaged += 1;
+            return;
+        }
+        match self.datagrams.add(packet, &mut self.counters.fragments_lost) {
+            Added::Waits => {}
+            Added::Lost => self.counters.fragments_lost += 1,
+            Added::Whole { slot, from, until } => {
+                let mut whole = std::mem::take(&mut self.whole);
+                whole.clear();
+                whole.extend_from_slice(self.datagrams.bytes(slot, from, until));
+                if let Some(mut segment) = Segment::read(&whole, whole.len(), direction) {
+                    segment.apart = true;
+                    segment.intact = Segment::check_bytes(packet, &whole);
+                    self.segment(&segment, streams);
+                }
+                self.whole = whole;
+            }
+        }
     }
 
     /// The next packet of the group brings nothing.
@@ -566,6 +605,8 @@ impl Reassembler {
         if doubtful {
             self.counters.doubtful += 1;
             self.counters.doubtful_lost += u64::from(!self.insert(new, half));
+        } else if segment.apart {
+            self.hold_apart(new, half);
         } else if start == half.next && follows {
             self.deliver_packet(direction, skip as u32, bytes.len() as u32, half);
         } else {
@@ -573,6 +614,17 @@ impl Reassembler {
         }
         self.deliver_held(direction, half);
         self.skip_acknowledged(direction, half);
+    }
+
+    /// Keeps bytes that do not stand in the packet at hand, even if they are next. Without room, they are lost.
+    #[cold]
+    fn hold_apart(&mut self, new: New<'_>, half: &mut Half) {
+        while !self.insert(new, half) {
+            if !self.drop_doubtful(half) {
+                self.counters.gave_up += 1;
+                return;
+            }
+        }
     }
 
     /// Keeps bytes that are not next, or that others overlap; they stand `in_payload` bytes into the packet's payload.

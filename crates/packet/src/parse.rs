@@ -195,9 +195,38 @@ pub fn fragment_id(packet: &Packet) -> u32 {
     if meta.version == 4 {
         return be16(data, l3 + 4).map_or(0, u32::from);
     }
-    let (mut next_header, mut at) = (data.get(l3 + 6).copied().unwrap_or(0), l3 + 40);
+    fragment_header(data, l3).and_then(|at| be32(data, at + 4)).unwrap_or(0)
+}
+
+/// The part of a datagram that a fragment holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FragmentPart {
+    /// Where in the packet it begins.
+    pub at: usize,
+    /// Where in the datagram it begins, in bytes.
+    pub offset: u16,
+    /// Whether others follow.
+    pub more: bool,
+}
+
+/// The part of its datagram that this fragment holds (RFC 791 3.2, RFC 8200 4.5); none if its headers do not say.
+pub fn fragment_part(packet: &Packet) -> Option<FragmentPart> {
+    let (data, meta) = (packet.data(), packet.meta());
+    let l3 = meta.l3 as usize;
+    if meta.version == 4 {
+        let (header_len, word) = (usize::from(data.get(l3)? & 0xf) * 4, be16(data, l3 + 6)?);
+        return Some(FragmentPart { at: l3 + header_len, offset: word << 3, more: word & 0x2000 != 0 });
+    }
+    let at = fragment_header(data, l3)?;
+    let word = be16(data, at + 2)?;
+    Some(FragmentPart { at: at + 8, offset: word & !7, more: word & 1 != 0 })
+}
+
+/// Where the fragment header of the IPv6 packet stands whose header is at `l3`.
+fn fragment_header(data: &[u8], l3: usize) -> Option<usize> {
+    let (mut next_header, mut at) = (*data.get(l3 + 6)?, l3 + 40);
     while next_header != FRAGMENT && is_extension(next_header) {
-        let Some(&[following, units]) = data.get(at..).and_then(|d| d.first_chunk()) else { return 0 };
+        let &[following, units] = data.get(at..)?.first_chunk()?;
         at += if next_header == AUTHENTICATION {
             4 * (usize::from(units) + 2)
         } else {
@@ -205,7 +234,7 @@ pub fn fragment_id(packet: &Packet) -> u32 {
         };
         next_header = following;
     }
-    be32(data, at + 4).unwrap_or(0)
+    (next_header == FRAGMENT).then_some(at)
 }
 
 /// The key of the packet as its headers are now, with the tags and the tunnel that it is in, whatever it was when it arrived. Only for

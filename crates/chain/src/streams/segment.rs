@@ -26,6 +26,8 @@ pub struct Segment<'a> {
     pub payload: &'a [u8],
     /// Whether its checksums are right; none if nobody looked, or they cannot be told from what is here.
     pub intact: Option<bool>,
+    /// Whether it was put together from fragments, so that the packet at hand does not have its payload.
+    pub apart: bool,
 }
 
 impl<'a> Segment<'a> {
@@ -42,20 +44,28 @@ impl<'a> Segment<'a> {
             return None;
         }
         let l4 = meta.l4 as usize;
-        let header: &[u8; 20] = packet.data().get(l4..)?.first_chunk()?;
+        let len = packet.flow_end().checked_sub(l4)?;
+        Segment::read(packet.data().get(l4..)?, len, meta.transit.direction)
+    }
+
+    /// The segment that these bytes begin with, which has so many on the wire.
+    #[inline]
+    pub(super) fn read(bytes: &'a [u8], len: usize, direction: Direction) -> Option<Segment<'a>> {
+        let header: &[u8; 20] = bytes.first_chunk()?;
         let number =
             |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         let header_len = usize::from(header[12] >> 4) * 4;
-        let len = packet.flow_end().checked_sub(l4 + header_len)?;
-        let rest = packet.data().get(l4 + header_len..).unwrap_or_default();
+        let len = len.checked_sub(header_len)?;
+        let rest = bytes.get(header_len..).unwrap_or_default();
         Some(Segment {
-            direction: meta.transit.direction,
+            direction,
             sequence: number(4),
             acknowledgment: number(8),
             flags: header[13],
             len: len as u32,
             payload: &rest[..len.min(rest.len())],
             intact: None,
+            apart: false,
         })
     }
 
@@ -65,13 +75,21 @@ impl<'a> Segment<'a> {
         let (meta, data, end) = (packet.meta(), packet.data(), packet.flow_end());
         let (l3, l4) = (usize::from(meta.l3), usize::from(meta.l4));
         let (header, segment) = (data.get(l3..l4)?, data.get(l4..end)?);
+        if !Segment::has_right_header(packet) {
+            return Some(false);
+        }
+        let is_right = Segment::check_bytes(packet, segment)?;
+        // Where a route is given, the address that counts is its last one's.
+        let is_certain = meta.version == 4 || header.len() == IPV6_HEADER_LEN;
+        (is_right || is_certain).then_some(is_right)
+    }
+
+    /// The same of the segment alone, which goes between the ends of this packet.
+    pub(super) fn check_bytes(packet: &Packet, segment: &[u8]) -> Option<bool> {
         let (source, destination) = parse::ends(packet);
-        let partial = match (source.addr.ip(), destination.addr.ip()) {
+        let pseudo = match (source.addr.ip(), destination.addr.ip()) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
                 let len = u16::try_from(segment.len()).ok()?;
-                if !verify(sum(header)) {
-                    return Some(false);
-                }
                 pseudo_header_v4(source, destination, protocol::TCP, len)
             }
             (IpAddr::V6(source), IpAddr::V6(destination)) => {
@@ -79,10 +97,14 @@ impl<'a> Segment<'a> {
             }
             _ => return None,
         };
-        let is_right = verify(partial + sum(segment));
-        // Where a route is given, the address that counts is its last one's.
-        let is_certain = meta.version == 4 || header.len() == IPV6_HEADER_LEN;
-        (is_right || is_certain).then_some(is_right)
+        Some(verify(pseudo + sum(segment)))
+    }
+
+    /// Whether the IPv4 header's checksum of a packet, if it has one, is right.
+    pub(super) fn has_right_header(packet: &Packet) -> bool {
+        let (meta, data) = (packet.meta(), packet.data());
+        let header = data.get(usize::from(meta.l3)..usize::from(meta.l4)).unwrap_or_default();
+        meta.version != 4 || verify(sum(header))
     }
 
     /// Whether the packet has a part of a segment in it, and is a fragment.

@@ -70,6 +70,7 @@ impl Bench {
             len: payload.len() as u32,
             payload: &payload[..captured],
             intact: self.intact,
+            apart: false,
         };
         self.reassembler.begin_group();
         self.reassembler.segment(&segment, &mut self.streams);

@@ -79,6 +79,13 @@ impl Talk {
         self.says(who, bytes);
     }
 
+    /// Bytes that were said last, sent again.
+    pub fn again(&mut self, who: Who, bytes: impl AsRef<[u8]>) -> &mut Talk {
+        let next = &mut self.next[who as usize];
+        *next = next.wrapping_sub(bytes.as_ref().len() as u32);
+        self.says(who, bytes)
+    }
+
     /// Bytes that are never seen.
     pub fn loses(&mut self, who: Who, len: usize) -> &mut Talk {
         self.pass(who, len)

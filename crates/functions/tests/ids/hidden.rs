@@ -2,10 +2,11 @@
 //! heeds.
 
 use functions::ids::CANDIDATES_MAX;
-use packet::LinkType;
+use packet::{Endpoint, LinkType};
 use rules::{Classifications, Ruleset, Variables};
 
 use crate::compare::Both;
+use crate::http_support::fragments;
 use crate::ids_oracle::Frame;
 use crate::ids_support::*;
 
@@ -209,5 +210,59 @@ fn a_reset_that_only_we_see_hides_none_that_follows() {
         }
         talk.says(Client, "9\r\nevil body\r\n").resets(Server).says(Server, "");
         assert_eq!(same(REQUEST, &talk), 1, "{forged}");
+    }
+}
+
+/// A request in one segment, cut into fragments of so many bytes, and the way that they come in. That has fragments of the same segment
+/// at hand that are longer.
+fn in_fragments(ends: (Endpoint, Endpoint), size: usize, order: Order) -> Talk {
+    let mut talk = Talk::between(ends.0, ends.1);
+    talk.handshake();
+    talk.says(Client, EVIL_REQUEST);
+    let whole = talk.segments.pop().unwrap();
+    let [mut cut, longer] = [size, size + 8].map(|size| fragments(&whole.network, 7, size));
+    order(&mut cut, &longer);
+    talk.segments.extend(cut.into_iter().map(|network| Arrival { network, ..whole.clone() }));
+    talk
+}
+
+type Order = fn(&mut Vec<Vec<u8>>, &[Vec<u8>]);
+
+#[test]
+fn in_fragments_it_sees_what_hosts_put_together() {
+    let orders: [(&str, Order, usize); 8] = [
+        ("as sent", |_, _| {}, 3),
+        ("backwards", |cut, _| cut.reverse(), 3),
+        ("the first one last", |cut, _| cut.rotate_left(1), 3),
+        ("each twice", |cut, _| *cut = cut.iter().flat_map(|one| [one.clone(), one.clone()]).collect(), 3),
+        ("one is missing", |cut, _| drop(cut.remove(1)), 0),
+        ("overlapping", |cut, longer| cut.insert(1, longer[1].clone()), 0),
+        (
+            "overlapping, and again",
+            |cut, longer| *cut = [&cut[..1], &longer[1..], &cut[1..], &cut[..]].concat(),
+            3,
+        ),
+        (
+            "a damaged one that overlaps",
+            |cut, longer| {
+                cut.insert(1, longer[1].clone());
+                cut[1][10] ^= 1;
+            },
+            3,
+        ),
+    ];
+    let ends4 = (v4(10, 0, 0, 1, 40_000), v4(192, 0, 2, 1, 80));
+    let ends6 = (v6(1, 40_000), v6(2, 80));
+    for (ends, size) in [(ends4, 24), (ends4, 40), (ends4, 32), (ends6, 24), (ends6, 48)] {
+        for (what, order, reports) in orders {
+            if what.contains("damaged") && ends == ends6 {
+                continue; // Its header has no checksum.
+            }
+            let mut talk = in_fragments(ends, size, order);
+            assert_eq!(watch(REQUEST, &talk.segments).told.len(), reports, "{what}, {size}");
+            // What was not put together is sent again.
+            talk.again(Client, EVIL_REQUEST);
+            assert_eq!(watch(REQUEST, &talk.segments).told.len(), 3, "{what}, {size}");
+        }
     }
 }
