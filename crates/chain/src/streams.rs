@@ -184,6 +184,8 @@ impl Half {
     const DOUBTFUL_FIN: u32 = 1024;
     /// A reset was announced, and nothing came since.
     const HUSHED: u32 = 2048;
+    /// Behind a reset, its sender has sent another SYN, which nobody has answered yet.
+    const ATTEMPT: u32 = 4096;
 
     /// Whether any of these flags is set.
     fn has(&self, flag: u32) -> bool {
@@ -452,6 +454,11 @@ impl Reassembler {
             self.restart(segment, streams);
             return true;
         }
+        let other = &streams.halves[1 - from];
+        if other.has(Half::ATTEMPT) && segment.acknowledged().is_some_and(|number| number != other.base) {
+            self.restart(segment, streams);
+            return true;
+        }
         if half.base == first {
             self.choose(segment, false, streams);
             return true; // The same one again.
@@ -459,7 +466,17 @@ impl Reassembler {
         // Nobody answered yet, so it is another attempt; or all is over, and the ports are used again (RFC 9293 3.6.1). To any
         // other one, hosts answer by what they have, and go on (RFC 5961 4.2); of two answers to one SYN, the first counts.
         let over = original.has(Half::ENDED | Half::RESET) || reply.has(Half::ENDED | Half::RESET);
-        let other = &streams.halves[1 - from];
+        let was_reset = original.has(Half::RESET) || reply.has(Half::RESET);
+        let is_closed = original.has(Half::ENDED) && reply.has(Half::ENDED);
+        if was_reset && !is_closed && other.has(Half::BEGUN) {
+            // The reset may be forged, and so may be this: another connection begins once it is answered.
+            if segment.has(Segment::ACK) {
+                self.counters.refused += 1;
+            } else {
+                streams.halves[from].flags |= Half::ATTEMPT;
+            }
+            return false;
+        }
         let is_second = other.has(Half::ANSWERED) && segment.acknowledged() == Some(other.base);
         let is_attempt = self.is_empty(&half) && !half.has(Half::ANSWERED) && !is_second;
         if !over && !is_attempt {

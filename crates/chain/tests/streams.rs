@@ -141,6 +141,28 @@ fn ports_are_used_again_after_the_end_but_not_before() {
 }
 
 #[test]
+fn behind_a_reset_that_hosts_do_not_heed_no_syn_counts_that_they_do_not_answer() {
+    let mut bench = Bench::with_policy(HostPolicy::Linux);
+    bench.open(99);
+    bench.client(100, b"ab");
+    bench.segment(Direction::Original, RST, 102, 0, b"");
+    bench.segment(Direction::Original, SYN | ACK, 7000, 901, b"");
+    bench.segment(Direction::Original, SYN, 7000, 0, b"decoys");
+    bench.client(7001, b"decoys");
+    bench.segment(Direction::Original, SYN | ACK, 7000, 901, b"");
+    bench.client(102, b"cd");
+    bench.segment(Direction::Reply, ACK, 901, 104, b"response");
+    assert_eq!(bench.seen[0], [data(0, b"ab"), Seen::Reset(2), data(2, b"cd")]);
+    assert_eq!(bench.seen[1], [Seen::Reset(0), data(0, b"response")]);
+    // Then it is answered.
+    bench.segment(Direction::Original, RST, 104, 0, b"");
+    bench.open(7000);
+    bench.client(7001, b"new");
+    assert_eq!(bench.seen[0][3..], [Seen::Reset(4), Seen::Restart, data(0, b"new")]);
+    assert_eq!(bench.reassembler.memory_used(), 0);
+}
+
+#[test]
 fn a_syn_in_an_open_connection_changes_nothing() {
     let mut bench = Bench::with_policy(HostPolicy::Linux);
     bench.open(99);

@@ -208,6 +208,9 @@ fn a_reset_that_only_we_see_hides_none_that_follows() {
         for _ in 0..forged {
             talk.resets(Client).says(Client, "4\r\nmore\r\n");
         }
+        if forged > 0 {
+            talk.forges(Client, SYN, 70_000);
+        }
         talk.says(Client, "9\r\nevil body\r\n").resets(Server).says(Server, "");
         assert_eq!(same(REQUEST, &talk), 1, "{forged}");
     }
