@@ -1,5 +1,6 @@
 //! Fragments follow the flow of their datagram's first one.
 
+use chain::streams::{DATAGRAM_TIMEOUT_NS, DATAGRAMS_MAX};
 use chain::{Options, fragments::WAITING_MAX};
 use packet::Side;
 use proptest::prelude::*;
@@ -99,6 +100,51 @@ fn tables_of_fragments_are_bounded() {
     bench.one(T, Side::Inside, &pieces(0, 1)[0]);
     assert_eq!(bench.chain.counters().packets_held, 1);
     assert_eq!(bench.sent.len(), WAITING_MAX + 1);
+}
+
+/// A segment to listen to, in pieces of 24 bytes.
+fn segment_in_pieces(id: u16) -> Vec<Vec<u8>> {
+    let ends = (v4(10, 0, 0, 1, 1000), v4(192, 0, 2, 1, 80));
+    fragments(&tcp_segment(ends.0, ends.1, 0x10, [100 * u32::from(id), 1], &[7; 60]), id, 24)
+}
+
+#[test]
+fn segments_in_fragments_are_put_together_within_bounds() {
+    let listener = || {
+        Bench::new(
+            vec![stage::<Listener>(8)],
+            Options { fragment_timeout_ns: 60 * SECOND, ..Options::default() },
+        )
+    };
+    let streams = |bench: &Bench| {
+        let counters = bench.chain.counters().streams;
+        (counters.bytes, counters.fragments, counters.fragments_lost)
+    };
+    // So many at once.
+    let mut bench = listener();
+    for id in 0..=DATAGRAMS_MAX as u16 {
+        let pieces = segment_in_pieces(id);
+        pieces[..pieces.len() - 1]
+            .iter()
+            .for_each(|piece| drop(bench.one(T + u64::from(id), Side::Inside, piece)));
+    }
+    let before = 3 * (DATAGRAMS_MAX as u64 + 1);
+    assert_eq!(streams(&bench), (0, before, 1));
+    bench.one(T + SECOND, Side::Inside, segment_in_pieces(1).last().unwrap());
+    assert_eq!(streams(&bench), (60, before + 1, 1));
+    // The one that had to go begins anew with its last piece, where the one was that came to its end.
+    bench.one(T + SECOND, Side::Inside, segment_in_pieces(0).last().unwrap());
+    assert_eq!(streams(&bench), (60, before + 2, 1));
+
+    // So long, even if the chain remembers whose fragments they are.
+    for (late, outcome) in [(0, (60, 4, 0)), (1, (0, 4, 1))] {
+        let mut bench = listener();
+        let pieces = segment_in_pieces(1);
+        bench.one(T, Side::Inside, &pieces[0]);
+        let at_ns = T + DATAGRAM_TIMEOUT_NS - 1 + late;
+        pieces[1..].iter().for_each(|piece| drop(bench.one(at_ns, Side::Inside, piece)));
+        assert_eq!(streams(&bench), outcome);
+    }
 }
 
 /// The same identification in the other direction, or between other hosts, is another datagram.

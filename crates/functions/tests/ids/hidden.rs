@@ -152,9 +152,13 @@ const GOOD_REQUEST: &str = "POST /good HTTP/1.1\r\nContent-Length: 9\r\n\r\ngood
 
 #[test]
 fn behind_decoys_that_hosts_drop_it_sees_what_they_take() {
-    let decoys: [(&str, fn(&mut Talk)); 4] = [
+    let decoys: [(&str, fn(&mut Talk)); 5] = [
         ("a wrong checksum", |talk| {
             talk.decoys(Client, ACK, 0, GOOD_REQUEST).damages(30);
+        }),
+        ("a wrong checksum of the IP header", |talk| {
+            talk.decoys(Client, ACK, 0, GOOD_REQUEST);
+            talk.segments.last_mut().unwrap().network[8] ^= 1; // The time to live.
         }),
         ("a wrong checksum of an end", |talk| {
             talk.decoys(Client, ACK | FIN, 0, "").damages(16);
