@@ -6,9 +6,6 @@ use packet::checksum::{pseudo_header_v4, pseudo_header_v6, sum, verify};
 use packet::parse::protocol;
 use packet::{Class, Direction, Packet, parse};
 
-/// Bytes of an IPv6 header without extensions.
-const IPV6_HEADER_LEN: usize = 40;
-
 /// A segment: its header's numbers, and its payload as far as it was captured.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment<'a> {
@@ -72,19 +69,15 @@ impl<'a> Segment<'a> {
     /// Whether the checksums of the segment in a packet are right, that of its IPv4 header and its own; none if not all of it
     /// was captured, or it is none that a network carries.
     pub(super) fn check(packet: &Packet) -> Option<bool> {
-        let (meta, data, end) = (packet.meta(), packet.data(), packet.flow_end());
-        let (l3, l4) = (usize::from(meta.l3), usize::from(meta.l4));
-        let (header, segment) = (data.get(l3..l4)?, data.get(l4..end)?);
+        let segment = packet.data().get(usize::from(packet.meta().l4)..packet.flow_end())?;
         if !Segment::has_right_header(packet) {
             return Some(false);
         }
-        let is_right = Segment::check_bytes(packet, segment)?;
-        // Where a route is given, the address that counts is its last one's.
-        let is_certain = meta.version == 4 || header.len() == IPV6_HEADER_LEN;
-        (is_right || is_certain).then_some(is_right)
+        Segment::check_bytes(packet, segment)
     }
 
-    /// The same of the segment alone, which goes between the ends of this packet.
+    /// The same of the segment alone, which goes between the ends of this packet. Where a route is given (RFC 8200 4.4), the address
+    /// that its sender reckoned with is another one: such a segment is taken for damaged.
     pub(super) fn check_bytes(packet: &Packet, segment: &[u8]) -> Option<bool> {
         let (source, destination) = parse::ends(packet);
         let pseudo = match (source.addr.ip(), destination.addr.ip()) {
