@@ -509,25 +509,31 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
 
     #[test]
-    fn streams_are_those_of_the_model(isn: u32, policy in policy(), steps in prop::collection::vec(step(), 1..60)) {
+    fn streams_are_those_of_the_model(
+        isn: u32, policy in policy(), steps in prop::collection::vec((any::<bool>(), step()), 1..100),
+    ) {
         let mut bench = Bench::with_policy(policy);
-        let mut model = Model::default();
+        let mut models = [Model::default(), Model::default()];
         bench.open(isn);
-        let number = |offset: u64| isn.wrapping_add(1).wrapping_add(offset as u32);
-        for (i, step) in steps.into_iter().enumerate() {
+        let first = [isn.wrapping_add(1), 901];
+        for (i, (replies, step)) in steps.into_iter().enumerate() {
+            let direction = if replies { Direction::Reply } else { Direction::Original };
+            let (from, to) = (direction.index(), direction.other().index());
             match step {
                 Step::Segment { start, len, other, fin, doubtful } => {
                     // What the stream has there, or something else.
                     let byte = |offset: u64| if other { i as u8 | 0x80 } else { offset as u8 & 0x7f };
                     let bytes: Vec<u8> = (start..start + len).map(byte).collect();
                     let flags = if fin { ACK | FIN } else { ACK };
-                    let acknowledgment = if doubtful { 902 } else { 901 };
-                    bench.segment(Direction::Original, flags, number(start), acknowledgment, &bytes);
-                    model.receive(start, &bytes, fin, doubtful, policy);
+                    let acknowledgment = first[to].wrapping_add(if doubtful { 100_000 } else { 0 });
+                    let sequence = first[from].wrapping_add(start as u32);
+                    bench.segment(direction, flags, sequence, acknowledgment, &bytes);
+                    models[from].receive(start, &bytes, fin, doubtful, policy);
                 }
                 Step::Acknowledge(until) => {
-                    bench.server_acknowledges(number(until));
-                    model.acknowledged(until);
+                    let acknowledgment = first[from].wrapping_add(until as u32);
+                    bench.segment(direction.other(), ACK, first[to], acknowledgment, b"");
+                    models[from].acknowledged(until);
                 }
                 Step::Move => {
                     let mut saved = Vec::new();
@@ -537,7 +543,7 @@ proptest! {
                     bench.streams = bench.reassembler.restore(&saved).unwrap();
                 }
             }
-            prop_assert_eq!(&bench.seen[0], &model.seen);
+            prop_assert_eq!(&bench.seen, &models.each_ref().map(|model| model.seen.clone()));
         }
         bench.reassembler.forget(&mut bench.streams);
         prop_assert_eq!(bench.reassembler.memory_used(), 0);
