@@ -1,10 +1,8 @@
 //! A TCP segment, as the reassembler sees it.
 
-use std::net::IpAddr;
-
-use packet::checksum::{pseudo_header_v4, pseudo_header_v6, sum, verify};
+use packet::checksum::{sum, verify};
 use packet::parse::protocol;
-use packet::{Class, Direction, Packet, parse};
+use packet::{Class, Direction, Packet};
 
 /// A segment: its header's numbers, and its payload as far as it was captured.
 #[derive(Clone, Copy, Debug)]
@@ -79,17 +77,14 @@ impl<'a> Segment<'a> {
     /// The same of the segment alone, which goes between the ends of this packet. Where a route is given (RFC 8200 4.4), the address
     /// that its sender reckoned with is another one: such a segment is taken for damaged.
     pub(super) fn check_bytes(packet: &Packet, segment: &[u8]) -> Option<bool> {
-        let (source, destination) = parse::ends(packet);
-        let pseudo = match (source.addr.ip(), destination.addr.ip()) {
-            (IpAddr::V4(source), IpAddr::V4(destination)) => {
-                let len = u16::try_from(segment.len()).ok()?;
-                pseudo_header_v4(source, destination, protocol::TCP, len)
-            }
-            (IpAddr::V6(source), IpAddr::V6(destination)) => {
-                pseudo_header_v6(source, destination, protocol::TCP, segment.len() as u32)
-            }
-            _ => return None,
-        };
+        let (meta, len) = (packet.meta(), segment.len() as u32);
+        let l3 = usize::from(meta.l3);
+        let (from, until) = if meta.version == 4 { (l3 + 12, l3 + 20) } else { (l3 + 8, l3 + 40) };
+        if meta.version == 4 && len > u32::from(u16::MAX) {
+            return None; // Longer than its header can say.
+        }
+        let addresses = sum(packet.data().get(from..until)?);
+        let pseudo = addresses + u32::from(protocol::TCP) + (len >> 16) + (len & 0xffff);
         Some(verify(pseudo + sum(segment)))
     }
 
