@@ -1,5 +1,7 @@
 //! Conversations in HTTP: each frame of the tape becomes the next segment of its flow's.
 
+use packet::checksum::{finish, sum};
+use packet::parse::protocol;
 use packet::{Packet, Side, split_mix};
 
 /// Where things stand in an Ethernet frame with IPv4 and TCP without options.
@@ -7,6 +9,7 @@ const ADDRESSES: usize = 26;
 const PORTS: usize = 34;
 const SEQUENCE: usize = 38;
 const ACKNOWLEDGEMENT: usize = 42;
+const CHECKSUM: usize = 50;
 /// Where the payload begins.
 pub const PAYLOAD: usize = 54;
 
@@ -28,6 +31,8 @@ pub enum Said {
 pub struct Conversations {
     /// The client's segments, then the server's, one after the other.
     text: Vec<u8>,
+    /// The partial checksum of each segment's payload.
+    sums: Vec<u32>,
     payload_len: usize,
     client_segments: u32,
     segments: u32,
@@ -53,11 +58,13 @@ impl Conversations {
             Said::Noise => (noise(payload_len, 1), noise(RESPONSE_SEGMENTS * payload_len, 2)),
         };
         let segments = |text: &[u8]| (text.len() / payload_len) as u32;
+        let text = [&request[..], &response].concat();
         Conversations {
             payload_len,
+            sums: text.chunks(payload_len).map(sum).collect(),
             client_segments: segments(&request),
             segments: segments(&request) + segments(&response),
-            text: [request, response].concat(),
+            text,
             flows: vec![Flow::default(); flows as usize],
         }
     }
@@ -77,6 +84,7 @@ impl Conversations {
         let from_server = flow.segment >= self.client_segments;
         let from = usize::from(from_server);
         let start = flow.segment as usize * self.payload_len;
+        let payload_sum = self.sums[flow.segment as usize];
         data[PAYLOAD..].copy_from_slice(&self.text[start..start + self.payload_len]);
         data[SEQUENCE..SEQUENCE + 4].copy_from_slice(&flow.next[from].to_be_bytes());
         data[ACKNOWLEDGEMENT..ACKNOWLEDGEMENT + 4].copy_from_slice(&flow.next[1 - from].to_be_bytes());
@@ -87,6 +95,10 @@ impl Conversations {
             data[ADDRESSES..PORTS].rotate_left(4);
             data[PORTS..SEQUENCE].rotate_left(2);
         }
+        data[CHECKSUM..CHECKSUM + 2].fill(0);
+        let pseudo_len = u32::from(protocol::TCP) + (data.len() - PORTS) as u32;
+        let checksum = finish(pseudo_len + sum(&data[ADDRESSES..PAYLOAD]) + payload_sum);
+        data[CHECKSUM..CHECKSUM + 2].copy_from_slice(&checksum.to_be_bytes());
     }
 }
 
