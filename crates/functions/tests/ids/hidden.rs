@@ -150,9 +150,12 @@ alert http any any -> any any (msg:"body"; file.data; content:"evil body"; sid:3
 const EVIL_REQUEST: &str = "POST /evil HTTP/1.1\r\nContent-Length: 9\r\n\r\nevil body";
 const GOOD_REQUEST: &str = "POST /good HTTP/1.1\r\nContent-Length: 9\r\n\r\ngood body";
 
+/// Adds a segment that hides what comes next, if it is taken.
+type Decoy = fn(&mut Talk);
+
 #[test]
 fn behind_decoys_that_hosts_drop_it_sees_what_they_take() {
-    let decoys: [(&str, fn(&mut Talk)); 5] = [
+    let decoys: [(&str, Decoy); 5] = [
         ("a wrong checksum", |talk| {
             talk.decoys(Client, ACK, 0, GOOD_REQUEST).damages(30);
         }),
