@@ -198,13 +198,21 @@ fn resolve(path: &mut [u8], oddities: &mut Oddities) -> usize {
         *byte = b'/';
         oddities.add(Oddity::Backslash);
     }
-    if path.first() != Some(&b'/') {
-        return path.len();
-    }
     // Invariant: `len <= from`, and `path[..len]` is the normal form of what was read, without a slash at its end.
     let (mut from, mut len) = (0, 0);
+    // Before the first slash: dot segments are nothing there, another one begins the path.
+    while len == 0 && path.get(from).is_some_and(|&b| b != b'/') {
+        let end = from + path[from..].iter().position(|&b| b == b'/').unwrap_or(path.len() - from);
+        let behind = end + path[end..].iter().position(|&b| b != b'/').unwrap_or(path.len() - end);
+        if matches!(&path[from..end], b"." | b"..") {
+            from = behind;
+        } else {
+            path.copy_within(from..end, 0);
+            (from, len) = (end, end - from);
+        }
+    }
     while from < path.len() {
-        // Here stands a slash: the path begins with one, and each segment ends before one.
+        // Here stands a slash: each segment ends before one.
         let start = from + path[from..].iter().position(|&b| b != b'/').unwrap_or(path.len() - from);
         let end = start + path[start..].iter().position(|&b| b == b'/').unwrap_or(path.len() - start);
         let is_last = end == path.len();
@@ -213,6 +221,7 @@ fn resolve(path: &mut [u8], oddities: &mut Oddities) -> usize {
                 if &path[start..end] == b".." {
                     match path[..len].iter().rposition(|&b| b == b'/') {
                         Some(parent) => len = parent,
+                        None if len > 0 => len = 0,
                         None => oddities.add(Oddity::AboveRoot),
                     }
                 }
@@ -248,7 +257,7 @@ mod tests {
 
     #[test]
     fn paths_and_queries_have_a_normal_form() {
-        let rows: [(&str, &str, &[Oddity]); 26] = [
+        let rows: [(&str, &str, &[Oddity]); 30] = [
             ("/index.html", "/index.html", &[]),
             ("//index.html", "/index.html", &[]),
             ("/a//b///c/", "/a/b/c/", &[]),
@@ -274,6 +283,10 @@ mod tests {
             ("http://u@Host:80/A/../B?c", "/B?c", &[]),
             ("http://host", "", &[]),
             ("*", "*", &[]),
+            ("./..//a/b", "a/b", &[]),
+            ("a//.\\b/", "a/b/", &[Backslash]),
+            ("a/../../b", "/b", &[AboveRoot]),
+            ("..", "", &[]),
             ("", "", &[]),
         ];
         for (target, expected, oddities) in rows {
