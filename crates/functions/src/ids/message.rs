@@ -319,18 +319,36 @@ impl Message {
         if !wanted.has(Buffer::HttpHost) && !wanted.has(Buffer::HttpHostRaw) {
             return;
         }
-        if let Some(raw) = uri::split(target).authority.or_else(|| self.value(HOST)) {
-            scene.add(Buffer::HttpHostRaw, raw);
-            let (_, host, _) = uri::split_authority(raw);
-            scene.write(Buffer::HttpHost, |out| out.extend(host.iter().map(u8::to_ascii_lowercase)));
+        // CONNECT's target is an authority (RFC 9112 3.2.3).
+        let is_connect = slice(&self.text, self.state.parts[0]) == b"CONNECT" && !target.contains(&b'/');
+        let named = if is_connect { Some(target) } else { uri::split(target).authority };
+        if let Some(raw) = named.or_else(|| self.value(HOST)) {
+            scene.write(Buffer::HttpHostRaw, |out| unfolded(raw, out));
+            scene.write(Buffer::HttpHost, |out| {
+                let start = out.len();
+                unfolded(raw, out);
+                let (_, host, _) = uri::split_authority(&out[start..]);
+                let host = host.to_ascii_lowercase();
+                out.truncate(start);
+                out.extend(host);
+            });
         }
     }
 
     fn fill_headers(&self, scene: &mut Scene, wanted: &Wanted) {
+        if wanted.has(Buffer::HttpStart) {
+            scene.write(Buffer::HttpStart, |out| {
+                out.extend_from_slice(self.text.get(self.start()).unwrap_or_default());
+                out.extend_from_slice(LINE_END);
+                self.headers().for_each(|(_, name, value)| line(name, value, out));
+                out.extend_from_slice(b"\r\n");
+            });
+        }
         if self.lines.is_empty() {
             return;
         }
-        if wanted.has(Buffer::HttpHeader) {
+        let is_cookie = |line: &Line| line.field == COOKIE || line.field == SET_COOKIE;
+        if wanted.has(Buffer::HttpHeader) && !self.lines.iter().all(is_cookie) {
             scene.write(Buffer::HttpHeader, |out| {
                 for (field, name, value) in self.headers() {
                     if field != COOKIE && field != SET_COOKIE {
@@ -341,14 +359,6 @@ impl Message {
         }
         if wanted.has(Buffer::HttpHeaderRaw) {
             scene.share(Buffer::HttpHeaderRaw, self.header_lines());
-        }
-        if wanted.has(Buffer::HttpStart) {
-            scene.write(Buffer::HttpStart, |out| {
-                out.extend_from_slice(self.text.get(self.start()).unwrap_or_default());
-                out.extend_from_slice(LINE_END);
-                self.headers().for_each(|(_, name, value)| line(name, value, out));
-                out.extend_from_slice(b"\r\n");
-            });
         }
         if wanted.has(Buffer::HttpHeaderNames) {
             scene.write(Buffer::HttpHeaderNames, |out| {
@@ -383,9 +393,9 @@ impl Message {
                 continue;
             }
             scene.write(buffer, |out| {
-                let start = out.len();
-                for (.., value) in self.headers().filter(|(field, ..)| *field == number) {
-                    if out.len() > start {
+                let values = self.headers().filter(|(field, ..)| *field == number);
+                for (place, (.., value)) in values.enumerate() {
+                    if place > 0 {
                         out.extend_from_slice(b", ");
                     }
                     unfolded(value, out);

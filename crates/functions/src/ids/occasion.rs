@@ -2,6 +2,7 @@
 
 use rules::{
     Application, Buffer, Loaded, Match, Only, PacketTest, Position, Protocol, ProtocolTest, Rule, Transport,
+    Way,
 };
 
 /// When a rule is looked at.
@@ -38,6 +39,9 @@ pub enum NoOccasion {
     /// It looks at buffers that never exist together.
     #[error("buffers of different messages or protocols in one rule")]
     Apart,
+    /// Its buffers are of requests and of responses, or of neither that goes its way.
+    #[error("no message that goes this way has all these buffers")]
+    Nowhere,
     /// It asks for something of a packet, and for a message, which is of no one packet.
     #[error("`{0}` together with buffers of a message")]
     PacketAndMessage(&'static str),
@@ -126,6 +130,10 @@ impl Occasions {
         if let Some(family) = message.filter(|family| !family.is_in(rule.protocol)) {
             return Err(NoOccasion::OtherProtocol(rule.protocol, family.name()));
         }
+        let goes = |family: Family, to_server| may_go(rule, to_server) && may_have(rule, family, to_server);
+        if message.is_some_and(|family| !goes(family, true) && !goes(family, false)) {
+            return Err(NoOccasion::Nowhere);
+        }
         if let Some(test) = rule.packet.iter().find(|test| !has(rule.protocol, test)) {
             return Err(NoOccasion::OtherPacket(rule.protocol, test.keyword()));
         }
@@ -164,6 +172,38 @@ fn is_anchored_in_place(rule: &Rule) -> bool {
             Position::Relative { .. } => false,
         },
         _ => false,
+    })
+}
+
+/// Whether a rule may hold on what goes this way.
+pub fn may_go(rule: &Rule, to_server: bool) -> bool {
+    match rule.flow.direction {
+        Some(Way::ToServer) => to_server,
+        Some(Way::ToClient) => !to_server,
+        None => true,
+    }
+}
+
+/// Whether messages of this direction can have all buffers that the rule looks at.
+pub fn may_have(rule: &Rule, family: Family, to_server: bool) -> bool {
+    use Buffer as B;
+    if !matches!(family, Family::HttpHead | Family::HttpBody) {
+        return true;
+    }
+    rule.buffers.iter().all(|one| match one.buffer {
+        B::HttpUri
+        | B::HttpUriRaw
+        | B::HttpMethod
+        | B::HttpRequestLine
+        | B::HttpRequestBody
+        | B::HttpHost => to_server,
+        B::HttpHostRaw | B::HttpUserAgent | B::HttpReferer | B::HttpAccept | B::HttpRequestHeader => {
+            to_server
+        }
+        B::HttpAcceptEncoding | B::HttpAcceptLanguage => to_server,
+        B::HttpStatusCode | B::HttpStatusMessage | B::HttpResponseLine | B::HttpResponseBody => !to_server,
+        B::HttpLocation | B::HttpServer | B::HttpResponseHeader => !to_server,
+        _ => true,
     })
 }
 
@@ -248,6 +288,16 @@ mod tests {
             ("udp", "http.uri; content:\"x\";", "`udp` has no messages of HTTP"),
             ("http", "dns.query; content:\"x\";", "`http` has no messages of DNS"),
             ("dns", "tls.sni; content:\"x\";", "`dns` has no handshakes of TLS"),
+            (
+                "http",
+                "http.uri; content:\"x\"; http.server; absent;",
+                "no message that goes this way has all these buffers",
+            ),
+            (
+                "http",
+                "flow:to_client; http.uri; content:\"x\";",
+                "no message that goes this way has all these buffers",
+            ),
             ("icmp", "flags:S;", "packets of `icmp` have no `tcp.flags`"),
             ("udp", "itype:8;", "packets of `udp` have no `itype`"),
             (

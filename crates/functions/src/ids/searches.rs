@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dissect::detect::Verdict;
 use literals::{Literal, SetError};
-use rules::{Application, Buffer, Direction, Match, Ports, Protocol, Rule, Transport};
+use rules::{Application, Buffer, Direction, Ports, Protocol, Rule, Transport};
 
 use super::lane::{Item, LONG_BYTES, Lane, Search, Sought};
 use super::load::Rules;
 use super::message::Wanted;
-use super::occasion::Family;
+use super::occasion::{Family, may_go, may_have};
 use super::prefilter::{Entry, Prefilter, anchor, in_message, near};
 use super::scene::aliased;
 
@@ -203,40 +203,4 @@ fn may_be(rule: &Rule, kind: usize) -> bool {
         Protocol::Application(Application::Dns) => kind <= 1,
         Protocol::Application(_) => kind == 0,
     }
-}
-
-/// Whether a rule may hold on what goes this way.
-fn may_go(rule: &Rule, to_server: bool) -> bool {
-    match rule.flow.direction {
-        Some(rules::Way::ToServer) => to_server,
-        Some(rules::Way::ToClient) => !to_server,
-        None => true,
-    }
-}
-
-/// Whether messages of this direction can have all buffers that the rule looks at.
-fn may_have(rule: &Rule, family: Family, to_server: bool) -> bool {
-    use Buffer as B;
-    if !matches!(family, Family::HttpHead | Family::HttpBody) {
-        return true;
-    }
-    rule.buffers.iter().filter(|one| !one.matches.iter().any(|m| matches!(m, Match::Absent { .. }))).all(
-        |one| match one.buffer {
-            B::HttpUri
-            | B::HttpUriRaw
-            | B::HttpMethod
-            | B::HttpRequestLine
-            | B::HttpRequestBody
-            | B::HttpHost => to_server,
-            B::HttpHostRaw | B::HttpUserAgent | B::HttpReferer | B::HttpAccept | B::HttpRequestHeader => {
-                to_server
-            }
-            B::HttpAcceptEncoding | B::HttpAcceptLanguage => to_server,
-            B::HttpStatusCode | B::HttpStatusMessage | B::HttpResponseLine | B::HttpResponseBody => {
-                !to_server
-            }
-            B::HttpLocation | B::HttpServer | B::HttpResponseHeader => !to_server,
-            _ => true,
-        },
-    )
 }

@@ -178,6 +178,42 @@ fn a_buffer_that_was_not_sent_is_absent() {
     assert_eq!(of("User-Agent: evil\r\n"), [0; 0]);
 }
 
+/// A rule of these options.
+fn about(options: &str) -> String {
+    format!(r#"alert http any any -> any any (msg:"about"; {options} sid:1;)"#)
+}
+
+#[test]
+fn what_was_not_sent_is_absent_of_messages_that_may_have_it() {
+    let rule = r#"alert http any any -> any any (msg:"none"; http.user_agent; absent; sid:1;)"#;
+    let answer: (Who, &[u8]) = (Server, b"HTTP/1.1 200 OK\r\n\r\n");
+    assert_eq!(told(rule, &[(Client, b"GET / HTTP/1.1\r\nUser-Agent: good\r\n\r\n"), answer]), [0; 0]);
+    assert_eq!(told(rule, &[(Client, b"GET / HTTP/1.1\r\n\r\n"), answer]), [1]);
+}
+
+#[test]
+fn buffers_of_several_headers_are_there_if_there_is_one() {
+    let of = |options: &str, message: &str| {
+        told(&about(options), &[(Client, format!("{message}\r\n\r\n").as_bytes())]).len()
+    };
+    let start = r#"http.start; content:"GET / HTTP/1.1|0d 0a 0d 0a|"; startswith; endswith;"#;
+    assert_eq!(of(start, "GET / HTTP/1.1"), 1, "a first line is always there");
+    assert_eq!(of("http.method; bsize:3; http.header; absent;", "GET / HTTP/1.1\r\nCookie: a"), 1);
+    let joined = r#"http.cookie; content:", a"; startswith; endswith;"#;
+    assert_eq!(of(joined, "GET / HTTP/1.1\r\nCookie:\r\nCookie: a"), 1);
+}
+
+#[test]
+fn the_host_is_the_targets_or_the_first_headers() {
+    let of = |host: &str, message: &str| {
+        let options = format!(r#"http.host; content:"{host}"; startswith; endswith;"#);
+        told(&about(&options), &[(Client, format!("{message}\r\n\r\n").as_bytes())]).len()
+    };
+    assert_eq!(of("evil.example", "CONNECT Evil.example:443 HTTP/1.1\r\nHost: good.example"), 1);
+    assert_eq!(of("evil.example", "CONNECT Evil.example:443 HTTP/1.1"), 1);
+    assert_eq!(of("evil.example", "GET / HTTP/1.1\r\nHost:\r\n evil.example:80\r\nHost: good.example"), 1);
+}
+
 #[test]
 fn rules_of_a_protocol_hold_once_it_is_known() {
     let rules = r#"alert http any any -> any any (msg:"evil in http"; content:"evil"; sid:1;)"#;
