@@ -5,13 +5,13 @@ use functions::ids::CANDIDATES_MAX;
 use packet::{Endpoint, LinkType};
 use rules::{Classifications, Ruleset, Variables};
 
-use crate::compare::Both;
+use crate::compare::{Both, Compared};
 use crate::http_support::fragments;
 use crate::ids_oracle::Frame;
 use crate::ids_support::*;
 
-/// Both see the same, and how many reports.
-fn same(rules: &str, talk: &Talk) -> usize {
+/// What both see.
+pub fn compared(rules: &str, talk: &Talk) -> Compared {
     let report = Ruleset::read("table", rules, &Variables::default(), &Classifications::default());
     assert!(report.faults.is_empty(), "{report}");
     let frame = |segment: &Arrival| Frame {
@@ -21,7 +21,12 @@ fn same(rules: &str, talk: &Talk) -> usize {
         bytes: segment.network.clone(),
     };
     let frames: Vec<Frame> = talk.segments.iter().map(frame).collect();
-    let compared = Both::new(report.ruleset.rules()).compare(&frames);
+    Both::new(report.ruleset.rules()).compare(&frames)
+}
+
+/// Both see the same, and how many reports.
+fn same(rules: &str, talk: &Talk) -> usize {
+    let compared = compared(rules, talk);
     assert_eq!((compared.vague, compared.unsupported), (0, 0));
     assert_eq!(compared.differing, [vec![], vec![]], "oracle alone, ids alone");
     compared.same

@@ -10,6 +10,7 @@ mod ids_properties;
 mod limits;
 mod memory;
 mod messages;
+mod odd_messages;
 mod packets;
 mod streams;
 

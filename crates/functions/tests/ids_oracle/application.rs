@@ -9,6 +9,13 @@ const LIMIT: u64 = 4096;
 /// The same in datagrams to or from port 53.
 const DATAGRAMS: u32 = 4;
 
+/// Methods of HTTP itself.
+const USUAL_METHODS: &str = "GET HEAD POST PUT DELETE CONNECT OPTIONS TRACE PATCH";
+/// Others that are registered (RFC 9110 16.1.1; but `PRI`, which is HTTP/2's), or in wide use.
+const METHODS: &str = "ACL BASELINE-CONTROL BIND CHECKIN CHECKOUT COPY LABEL LINK LOCK MERGE MKACTIVITY MKCALENDAR MKCOL \
+    MKREDIRECTREF MKWORKSPACE MOVE ORDERPATCH PROPFIND PROPPATCH QUERY REBIND REPORT SEARCH UNBIND UNCHECKOUT UNLINK UNLOCK \
+    UPDATE UPDATEREDIRECTREF VERSION-CONTROL M-SEARCH NOTIFY SUBSCRIBE UNSUBSCRIBE PURGE";
+
 /// A protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spoken {
@@ -179,17 +186,26 @@ fn request(head: &[u8]) -> Guess {
     let Some(end) = line.iter().position(|byte| !byte.is_ascii_uppercase() && *byte != b'-') else {
         return Guess::Perhaps;
     };
-    let method = http::Method::read(&line[..end]);
-    if !matches!(line[end], b' ' | b'\t') || method == http::Method::Unknown || line.starts_with(b"PRI") {
+    let method = &line[..end];
+    if !matches!(line[end], b' ' | b'\t') || !is_method(method) {
         return Guess::No;
     }
     // OPTIONS and DESCRIBE are RTSP's and SIP's, too.
-    let is_shared = matches!(method, http::Method::Options | http::Method::Registered);
+    let is_shared = method == b"OPTIONS" || !is_one_of(USUAL_METHODS, method);
     match line.get(end + 1) {
         Some(b's' | b'S' | b'r' | b'R') if is_shared => Guess::No,
         None if is_shared && head.len() < HEAD => Guess::Perhaps,
         _ => Guess::Yes(Spoken::Http1),
     }
+}
+
+/// Whether a word is a method of HTTP.
+pub fn is_method(word: &[u8]) -> bool {
+    is_one_of(USUAL_METHODS, word) || is_one_of(METHODS, word)
+}
+
+fn is_one_of(words: &str, word: &[u8]) -> bool {
+    words.split(' ').any(|known| known.as_bytes() == word)
 }
 
 /// What stands behind any empty lines.

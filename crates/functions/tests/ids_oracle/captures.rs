@@ -9,6 +9,9 @@ const PACKETS_MAX: usize = 2000;
 /// The collection has some 600 reports that both must have; were there none, nothing would be compared.
 const REPORTS_MIN: usize = 500;
 
+/// Of a thousand packets, those that are fragments, or behind something in their flow that only good will could read.
+const VAGUE_MAX: usize = 10;
+
 #[test]
 fn captures_are_reported_as_the_oracle_says() {
     let Some(loaded) = shared::rules(shared::ANYWHERE) else { return };
@@ -20,5 +23,5 @@ fn captures_are_reported_as_the_oracle_says() {
         frames.truncate(if all { frames.len() } else { PACKETS_MAX });
         sum.add(&name, both.compare(&frames));
     }
-    sum.check(if all { REPORTS_MIN } else { 0 });
+    sum.check(if all { REPORTS_MIN } else { 0 }, VAGUE_MAX);
 }

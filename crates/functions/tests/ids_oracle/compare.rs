@@ -24,7 +24,8 @@ pub struct Compared {
     pub same: usize,
     /// Reports of the oracle alone, and of the function alone.
     pub differing: [Vec<Alerted>; 2],
-    /// Packets that were left out.
+    /// Packets, and those of them that were left out.
+    pub packets: usize,
     pub vague: usize,
     /// Rules that were left out.
     pub unsupported: usize,
@@ -62,7 +63,9 @@ impl Both {
         let judged = |alert: &Alerted| !self.unsupported.contains(&(alert.gid, alert.sid));
         let reported: Vec<Alerted> = reported.filter(judged).collect();
         let findings = self.oracle.findings(&Witness::take());
-        Compared::new(&findings, &reported, self.unsupported.len())
+        let mut compared = Compared::new(&findings, &reported, self.unsupported.len());
+        compared.packets = frames.len();
+        compared
     }
 }
 
@@ -78,6 +81,7 @@ impl Compared {
         Compared {
             same: of(|count| count == 0).len(),
             differing: [of(|count| count > 0), of(|count| count < 0)],
+            packets: 0,
             vague: findings.vague.len(),
             unsupported,
         }
@@ -90,6 +94,7 @@ pub struct Sum {
     pub not_planted: usize,
     compared: usize,
     same: usize,
+    packets: usize,
     vague: usize,
     unsupported: usize,
     differing: Vec<String>,
@@ -99,6 +104,7 @@ impl Sum {
     pub fn add(&mut self, name: &str, one: Compared) {
         self.compared += 1;
         self.same += one.same;
+        self.packets += one.packets;
         self.vague += one.vague;
         self.unsupported = self.unsupported.max(one.unsupported);
         let [oracle, ids] = one.differing;
@@ -107,14 +113,15 @@ impl Sum {
         }
     }
 
-    /// Nothing differs, and at least so many reports were the same.
-    pub fn check(&self, least: usize) {
+    /// Nothing differs, at least so many reports were the same, and of a thousand packets at most so many were left out.
+    pub fn check(&self, least: usize, vague_max: usize) {
         println!(
-            "{} compared, {} reports the same, {} packets vague, {} rules not planted, {} unsupported by the oracle at a time",
-            self.compared, self.same, self.vague, self.not_planted, self.unsupported
+            "{} compared, {} reports the same, {} of {} packets vague, {} rules not planted, {} unsupported by the oracle at a time",
+            self.compared, self.same, self.vague, self.packets, self.not_planted, self.unsupported
         );
         let shown: Vec<&String> = self.differing.iter().take(40).collect();
         assert!(self.differing.is_empty(), "{} differ: {shown:#?}", self.differing.len());
         assert!(self.same >= least, "nothing was reported");
+        assert!(self.vague * 1000 <= self.packets * vague_max, "too much is not said");
     }
 }

@@ -10,7 +10,7 @@ use super::application::{Detection, Spoken, is_dns};
 use super::buffer::Piece;
 use super::dns;
 use super::header::Place;
-use super::http::{Buffers, Input, Look, Messages};
+use super::http::{Buffers, Input, Look, Messages, Side};
 use super::limit::Counts;
 use super::prepared::Prepared;
 use super::tls::Handshake;
@@ -29,7 +29,8 @@ pub struct FlowState {
     bits: BTreeSet<String>,
     /// All later packets are dropped.
     dropped: bool,
-    vague: bool,
+    /// The packet from which on what happens is not said well enough.
+    vague_since: Option<u64>,
 }
 
 /// A connection; a restart begins another one.
@@ -94,7 +95,7 @@ impl FlowState {
         if self.dropped {
             return Vec::new();
         }
-        self.vague |= matches!(packet.class, Class::FirstFragment | Class::LaterFragment);
+        self.is_vague_if(matches!(packet.class, Class::FirstFragment | Class::LaterFragment), packet);
         let before = self.opening;
         self.opening.packet(packet);
         let ports = match packet.direction {
@@ -111,9 +112,15 @@ impl FlowState {
         looking.reported
     }
 
-    /// Whether what happened in it is not said well enough.
-    pub fn is_vague(&self) -> bool {
-        self.vague
+    /// Whether it was not said well enough what is to happen on this packet.
+    pub fn is_vague_on(&self, packet: &Observed) -> bool {
+        self.vague_since.is_some_and(|since| since <= packet.sequence)
+    }
+
+    fn is_vague_if(&mut self, so: bool, packet: &Observed) {
+        if so {
+            self.vague_since.get_or_insert(packet.sequence);
+        }
     }
 
     /// Occasion 1.
@@ -218,7 +225,7 @@ impl FlowState {
             waiting.sort_by_key(|(rule, place)| (Reverse(*place), *rule));
             waiting.truncate(CANDIDATES_MAX);
             half.candidates.extend(waiting);
-            self.vague |= !looking.complete;
+            self.is_vague_if(!looking.complete, looking.packet);
         }
     }
 
@@ -228,18 +235,22 @@ impl FlowState {
         let half = &mut self.connection.halves[direction.index()];
         match self.connection.detection.known() {
             Some(Spoken::Http1) => {
-                let input = match &brought.what {
-                    What::Data(bytes) => Input::Bytes(bytes),
-                    What::Gap(len) => Input::Gap(*len),
-                    What::Finished => Input::End,
-                    What::Reset => Input::Reset,
+                let side = match direction {
+                    Direction::Original => Side::Request,
+                    Direction::Reply => Side::Response,
+                };
+                let messages = &mut self.connection.messages;
+                let looks = match &brought.what {
+                    What::Data(bytes) => messages.take(side, Input::Bytes(bytes)),
+                    What::Gap(len) => messages.take(side, Input::Gap(*len)),
+                    What::Finished => messages.take(side, Input::End),
+                    What::Reset => messages.reset(side),
                     What::Restart => return,
                 };
-                let side = match direction {
-                    Direction::Original => http::Side::Request,
-                    Direction::Reply => http::Side::Response,
-                };
-                for look in self.connection.messages.take(side, input) {
+                let is_asked = looking.rules.iter().any(|rule| rule.occasions.http.is_some());
+                let is_vague = is_asked && messages.is_vague();
+                self.is_vague_if(is_vague, looking.packet);
+                for look in looks {
                     self.http(&look, looking);
                 }
             }
@@ -280,10 +291,10 @@ impl FlowState {
     /// Occasion 3.
     fn http(&mut self, look: &Look, looking: &mut Looking<'_>) {
         let (direction, is_request) = match look.side {
-            http::Side::Request => (Direction::Original, true),
-            http::Side::Response => (Direction::Reply, false),
+            Side::Request => (Direction::Original, true),
+            Side::Response => (Direction::Reply, false),
         };
-        self.vague |= look.vague;
+        self.is_vague_if(look.vague, looking.packet);
         let rules = looking.chosen(|rule| {
             rule.occasions.http.is_some_and(|http| {
                 http.with_body == look.with_body && if is_request { http.requests } else { http.responses }
@@ -306,7 +317,7 @@ impl FlowState {
         let rule = &looking.rules[number];
         let place = self.place(looking.packet, direction, assembled);
         let holds = !looking.passed && rule.holds(&place, buffers) && self.marks_hold(rule);
-        self.vague |= rule.gave_up();
+        self.is_vague_if(rule.gave_up(), looking.packet);
         if !holds {
             return false;
         }

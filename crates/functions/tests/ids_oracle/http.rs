@@ -1,12 +1,14 @@
-//! The buffers of HTTP messages. The crate `http` parts the stream; what the buffers hold is put together here.
+//! The buffers of HTTP messages, and when they are looked at.
 
 use std::collections::BTreeMap;
 use std::io::Read;
 
-use http::{Event, Exchange, FixedLine, Side};
 use rules::Buffer;
 
 use super::buffer::Piece;
+use super::parting::{Header, Part, Parting, Start, values};
+pub use super::parting::{Input, Side};
+use super::uri;
 
 /// Bytes of a body that are looked at.
 pub const BODY_BYTES: usize = 16 << 10;
@@ -28,51 +30,36 @@ pub struct Look {
 }
 
 /// The messages of a connection.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Messages {
-    exchange: Exchange,
-    lines: [Box<FixedLine<HEAD_BYTES>>; 2],
+    parting: Parting,
     open: [Option<Message>; 2],
 }
 
 #[derive(Clone, Debug, Default)]
 struct Message {
-    line: Vec<u8>,
-    parts: Vec<(Buffer, Vec<u8>)>,
-    target: Vec<u8>,
-    /// The line as it came, name, value.
-    headers: Vec<(Vec<u8>, Vec<u8>, Vec<u8>)>,
+    start: Start,
+    headers: Vec<Header>,
     head_ended: bool,
     body: Vec<u8>,
     body_looked_at: bool,
 }
 
-/// What happens to a direction.
-pub enum Input<'a> {
-    Bytes(&'a [u8]),
-    Gap(u64),
-    End,
-    /// The stream may end here, or not.
-    Reset,
-}
-
 impl Messages {
     /// What is to be looked at when this comes.
     pub fn take(&mut self, side: Side, input: Input<'_>) -> Vec<Look> {
-        let mut looks = Vec::new();
-        let (open, line) = (&mut self.open[side as usize], &mut *self.lines[side as usize]);
-        let mut sink = |event: Event<'_>| take(side, event, open, &mut looks);
-        match (input, side) {
-            (Input::Bytes(bytes), Side::Request) => self.exchange.request(bytes, line, &mut sink),
-            (Input::Bytes(bytes), Side::Response) => self.exchange.response(bytes, line, &mut sink),
-            (Input::Gap(len), _) => self.exchange.gap(side, len, line, &mut sink),
-            (Input::End, _) => self.exchange.end(side, line, &mut sink),
-            (Input::Reset, _) => {
-                let unseen = open.iter().filter(|message| message.head_ended && !message.body_looked_at);
-                looks.extend(unseen.map(|message| message.look(side, true)));
-            }
+        let (mut looks, open) = (Vec::new(), &mut self.open[side as usize]);
+        for part in self.parting.take(side, input) {
+            take(side, part, open, &mut looks);
         }
         looks
+    }
+
+    /// What is to be looked at when the stream may end here, or not.
+    pub fn reset(&self, side: Side) -> Vec<Look> {
+        let unseen = self.open[side as usize].iter();
+        let unseen = unseen.filter(|message| message.head_ended && !message.body_looked_at);
+        unseen.map(|message| message.look(side, true)).collect()
     }
 
     /// What is to be looked at when the connection is gone.
@@ -80,62 +67,36 @@ impl Messages {
         let sides = [Side::Request, Side::Response].into_iter().zip(&mut self.open);
         sides.filter_map(|(side, open)| open.take()?.end(side)).collect()
     }
+
+    /// Whether the messages are not understood well enough.
+    pub fn is_vague(&self) -> bool {
+        self.parting.vague
+    }
 }
 
-fn take(side: Side, event: Event<'_>, open: &mut Option<Message>, looks: &mut Vec<Look>) {
-    match event {
-        Event::Request(line) => {
-            let parts = [
-                (Buffer::HttpMethod, line.name),
-                (Buffer::HttpUriRaw, line.target),
-                (Buffer::HttpProtocol, line.protocol),
-                (Buffer::HttpRequestLine, line.raw),
-            ];
-            *open = Some(Message::new(line.raw, line.target, &parts));
-        }
-        Event::Response(line) => {
-            let parts = [
-                (Buffer::HttpProtocol, line.protocol),
-                (Buffer::HttpStatusCode, line.code),
-                (Buffer::HttpStatusMessage, line.reason),
-                (Buffer::HttpResponseLine, line.raw),
-            ];
-            *open = Some(Message::new(line.raw, b"", &parts));
-        }
-        _ => {}
+fn take(side: Side, part: Part, open: &mut Option<Message>, looks: &mut Vec<Look>) {
+    if let Part::Start(start) = part {
+        *open = Some(Message { start, ..Message::default() });
+        return;
     }
     let Some(message) = open else { return };
-    match event {
-        Event::Header(header) => {
-            let value = header.parts().collect::<Vec<_>>().join(&b' ');
-            message.headers.push((header.raw.to_vec(), header.name.to_vec(), value));
-        }
-        Event::HeadersEnd(_) => {
+    match part {
+        Part::Header(header) => message.headers.push(header),
+        Part::HeadEnd => {
             message.head_ended = true;
             looks.push(message.look(side, false));
         }
-        Event::Body(bytes) => {
-            message.body.extend_from_slice(bytes);
+        Part::Body(bytes) => {
+            message.body.extend(bytes);
             if message.body.len() > BODY_BYTES {
                 looks.extend(message.end(side));
             }
         }
-        Event::End(_) => looks.extend(open.take().and_then(|mut message| message.end(side))),
-        _ => {}
+        _ => looks.extend(open.take().and_then(|mut message| message.end(side))),
     }
 }
 
 impl Message {
-    fn new(line: &[u8], target: &[u8], parts: &[(Buffer, &[u8])]) -> Message {
-        let sent = parts.iter().filter(|(_, bytes)| !bytes.is_empty());
-        Message {
-            line: line.to_vec(),
-            target: target.to_vec(),
-            parts: sent.map(|(buffer, bytes)| (*buffer, bytes.to_vec())).collect(),
-            ..Message::default()
-        }
-    }
-
     /// The one look at the body, if the head is complete.
     fn end(&mut self, side: Side) -> Option<Look> {
         let first = !std::mem::replace(&mut self.body_looked_at, true);
@@ -145,12 +106,26 @@ impl Message {
     fn look(&self, side: Side, with_body: bool) -> Look {
         let mut all = Buffers::new();
         let mut put = |buffer: Buffer, bytes: Vec<u8>| all.entry(buffer).or_default().push(bytes.into());
-        for (buffer, bytes) in &self.parts {
-            put(*buffer, bytes.clone());
+        let Start { line, words: [first, second, third] } = &self.start;
+        let parts = match side {
+            Side::Request => [
+                (Buffer::HttpMethod, first),
+                (Buffer::HttpUriRaw, second),
+                (Buffer::HttpProtocol, third),
+                (Buffer::HttpRequestLine, line),
+            ],
+            Side::Response => [
+                (Buffer::HttpProtocol, first),
+                (Buffer::HttpStatusCode, second),
+                (Buffer::HttpStatusMessage, third),
+                (Buffer::HttpResponseLine, line),
+            ],
+        };
+        for (buffer, bytes) in parts.iter().filter(|(_, bytes)| !bytes.is_empty()) {
+            put(*buffer, bytes.to_vec());
         }
-        if side == Side::Request && !self.target.is_empty() {
-            let mut room = vec![0; self.target.len()];
-            put(Buffer::HttpUri, http::uri::normalise(&self.target, &mut room).unwrap().uri.to_vec());
+        if side == Side::Request && !second.is_empty() {
+            put(Buffer::HttpUri, uri::normal(first, second));
         }
         self.put_headers(side, &mut put);
         let body = &self.body[..self.body.len().min(BODY_BYTES)];
@@ -163,9 +138,8 @@ impl Message {
             put(of_side, plain.clone());
             put(Buffer::FileData, plain);
         }
-        let raw = self.headers.iter().flat_map(|header| header.0.clone());
-        let mut payload = [&self.line[..], b"\r\n"].concat();
-        payload.extend(raw);
+        let mut payload = [&line[..], b"\r\n"].concat();
+        payload.extend(self.headers.iter().flat_map(|header| &header.raw));
         payload.extend(b"\r\n");
         let vague = payload.len() > HEAD_BYTES || with_body && !understood;
         if with_body {
@@ -179,16 +153,16 @@ impl Message {
         let is_cookie =
             |name: &[u8]| name.eq_ignore_ascii_case(b"cookie") || name.eq_ignore_ascii_case(b"set-cookie");
         let shown = |name: &[u8], value: &[u8]| [name, b": ", value].concat();
-        let mut start = [&self.line[..], b"\r\n"].concat();
+        let mut start = [&self.start.line[..], b"\r\n"].concat();
         let (mut plain, mut raw, mut names) = (Vec::new(), Vec::new(), b"\r\n".to_vec());
-        for (line, name, value) in &self.headers {
+        for Header { raw: line, name, value } in &self.headers {
             let each = [&shown(name, value)[..], b"\r\n"].concat();
             start.extend(&each);
             if !is_cookie(name) {
                 plain.extend(&each);
             }
             raw.extend(line);
-            names.extend([name, &b"\r\n"[..]].concat());
+            names.extend([&name[..], b"\r\n"].concat());
             let buffer = match side {
                 Side::Request => Buffer::HttpRequestHeader,
                 Side::Response => Buffer::HttpResponseHeader,
@@ -222,17 +196,19 @@ impl Message {
                 put(buffer, value);
             }
         }
-        let authority = http::uri::split(&self.target).authority.map(<[u8]>::to_vec);
-        if let Some(host) = authority.or_else(|| self.header("host")) {
-            put(Buffer::HttpHost, http::uri::split_authority(&host).1.to_ascii_lowercase());
+        let [method, target, _] = &self.start.words;
+        let named = uri::authority(method, target).0.map(<[u8]>::to_vec);
+        let sent = || values(&self.headers, "host").next().map(<[u8]>::to_vec);
+        let host = named.or_else(sent).filter(|_| side == Side::Request);
+        if let Some(host) = host {
+            put(Buffer::HttpHost, uri::host(&host).to_ascii_lowercase());
             put(Buffer::HttpHostRaw, host);
         }
     }
 
     /// The values of the headers of a name.
     fn header(&self, name: &str) -> Option<Vec<u8>> {
-        let same = self.headers.iter().filter(|header| header.1.eq_ignore_ascii_case(name.as_bytes()));
-        let values: Vec<&[u8]> = same.map(|header| &header.2[..]).collect();
+        let values: Vec<&[u8]> = values(&self.headers, name).collect();
         (!values.is_empty()).then(|| values.join(&b", "[..]))
     }
 

@@ -17,10 +17,13 @@ mod flow;
 pub mod header;
 pub mod http;
 mod limit;
+pub mod lines;
+pub mod parting;
 pub mod plant;
 pub mod prepared;
 pub mod shared;
 pub mod tls;
+pub mod uri;
 pub mod witness;
 
 use std::collections::{BTreeSet, HashMap};
@@ -115,10 +118,8 @@ impl Oracle {
             }
         }
         findings.alerts.sort();
-        let vague: BTreeSet<u64> =
-            flows.iter().filter(|(_, flow)| flow.is_vague()).map(|(number, _)| *number).collect();
-        let packets = packets.iter().filter(|packet| vague.contains(&packet.flow));
-        findings.vague = packets.map(|packet| packet.sequence).collect();
+        let vague = packets.iter().filter(|packet| flows[&packet.flow].is_vague_on(packet));
+        findings.vague = vague.map(|packet| packet.sequence).collect();
         findings
     }
 }

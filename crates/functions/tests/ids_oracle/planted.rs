@@ -10,6 +10,8 @@ use crate::ids_oracle::shared;
 
 /// Seed of what is planted.
 const SEED: u64 = 7;
+/// Of a thousand packets, those behind a near-miss of an HTTP message that only good will could read.
+const VAGUE_MAX: usize = 1;
 /// Of so many rules one is taken, if nobody asks for all.
 const STEP: usize = 8;
 
@@ -47,7 +49,7 @@ fn planted_traffic_is_reported_as_the_oracle_says() {
             }
         }
     }
-    sum.check(1);
+    sum.check(1, VAGUE_MAX);
 }
 
 /// All rules at once, on the traffic that is planted for some: what one rule does is not to change what others do.
@@ -69,7 +71,7 @@ fn all_rules_together_report_as_the_oracle_says() {
     for rendering in [Rendering::Whole, Rendering::Backwards(11)] {
         sum.add(&format!("{rendering:?}"), both.compare(&plant::frames(&conversations, rendering)));
     }
-    sum.check(1);
+    sum.check(1, VAGUE_MAX);
 }
 
 fn name(rule: &Loaded, rendering: &Rendering) -> String {

@@ -4,7 +4,7 @@ pub mod conversation;
 mod expression;
 mod fill;
 mod http;
-mod random;
+pub mod random;
 pub mod tls;
 mod whom;
 

@@ -1,0 +1,305 @@
+//! HTTP/1 (RFC 9112), read plainly: what each direction's bytes are parts of. What only good will could read is not read, and said to be
+//! vague.
+
+use std::collections::VecDeque;
+
+use super::application::is_method;
+pub use super::lines::{Header, Side, Start, values};
+use super::lines::{blank, header, is_blank, start, without_end};
+
+/// Requests that wait for an answer at most.
+const WAITING_MAX: usize = 32;
+
+/// A part of a direction's bytes.
+#[derive(Clone, Debug)]
+pub enum Part {
+    Start(Start),
+    Header(Header),
+    HeadEnd,
+    /// Of the body, without chunks.
+    Body(Vec<u8>),
+    /// The message is over.
+    End,
+}
+
+/// What happens to a direction.
+#[derive(Clone, Copy, Debug)]
+pub enum Input<'a> {
+    Bytes(&'a [u8]),
+    Gap(u64),
+    End,
+}
+
+/// Both directions of a connection.
+#[derive(Clone, Debug, Default)]
+pub struct Parting {
+    halves: [Half; 2],
+    /// Methods of requests that wait for an answer.
+    waiting: VecDeque<Vec<u8>>,
+    /// Something was not understood.
+    pub vague: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Half {
+    /// Bytes that are parts of nothing yet.
+    rest: Vec<u8>,
+    state: State,
+    start: Start,
+    headers: Vec<Header>,
+    /// A message has begun.
+    has_begun: bool,
+    /// What the request asked that this response answers.
+    asked: Vec<u8>,
+}
+
+/// Where the next byte stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Start,
+    Head,
+    Sized(u64),
+    UntilEnd,
+    ChunkSize,
+    Chunk(u64),
+    ChunkEnd,
+    Trailers,
+    /// In something else than HTTP/1, or behind the end.
+    Other,
+}
+
+impl Parting {
+    /// The parts that this makes complete.
+    pub fn take(&mut self, side: Side, input: Input<'_>) -> Vec<Part> {
+        let mut parts = Vec::new();
+        let half = &mut self.halves[side as usize];
+        match input {
+            Input::Bytes(bytes) => {
+                half.rest.extend(bytes);
+                while self.step(side, &mut parts).is_some() {}
+            }
+            Input::Gap(len) => match half.state {
+                State::Sized(left) if len < left => half.state = State::Sized(left - len),
+                State::Chunk(left) if len < left => half.state = State::Chunk(left - len),
+                State::UntilEnd | State::Other => {}
+                // What follows may be anything.
+                _ => {
+                    parts.push(Part::End);
+                    half.state = State::Other;
+                    self.vague = true;
+                }
+            },
+            Input::End => {
+                parts.push(Part::End);
+                half.state = State::Other;
+            }
+        }
+        parts
+    }
+
+    /// Goes on by a part, if there is one.
+    fn step(&mut self, side: Side, parts: &mut Vec<Part>) -> Option<()> {
+        let half = &mut self.halves[side as usize];
+        match half.state {
+            State::Start if side == Side::Response && !half.has_begun && half.begins_with_no_line() => {
+                // What a server says first is a body if it is no status line.
+                self.vague |= half.rest.starts_with(b"\r") && !half.rest.starts_with(b"\r\n");
+                half.rest.drain(..half.line_ends());
+                self.begin(side, Start::default(), parts);
+                parts.push(Part::HeadEnd);
+                self.halves[side as usize].state = State::UntilEnd;
+            }
+            State::Start => {
+                let raw = half.line(false)?;
+                let line = without_end(&raw);
+                if line.is_empty() {
+                    return Some(());
+                }
+                match start(side, line) {
+                    Some(start) => self.begin(side, start, parts),
+                    // Without version it is HTTP/0.9, or not; lines that are none are passed over.
+                    None if side == Side::Request
+                        && is_method(line.split(is_blank).find(|word| !word.is_empty())?) =>
+                    {
+                        self.lose(side)
+                    }
+                    None => {}
+                }
+            }
+            State::Head => {
+                let raw = half.line(true)?;
+                if without_end(&raw).is_empty() {
+                    parts.push(Part::HeadEnd);
+                    self.end_head(side, parts);
+                    return Some(());
+                }
+                // A first line that begins with a blank belongs to nothing.
+                if !half.headers.is_empty() || !blank(&raw[0]) {
+                    let header = header(&raw);
+                    let is_odd = |part: &[u8]| part.contains(&b'\n') || part.contains(&b'\r');
+                    if without_end(&raw).contains(&b'\n') && (is_odd(&header.name) || is_odd(&header.value)) {
+                        self.lose(side);
+                        return Some(());
+                    }
+                    half.headers.push(header.clone());
+                    parts.push(Part::Header(header));
+                }
+            }
+            State::Sized(left) => {
+                let left = half.body(left, parts)?;
+                half.state = State::Sized(left);
+                if left == 0 {
+                    half.end(parts);
+                }
+            }
+            State::UntilEnd => {
+                half.body(u64::MAX, parts)?;
+            }
+            State::ChunkSize => {
+                let raw = half.line(false)?;
+                let digits = without_end(&raw).split(|byte| b"; \t".contains(byte)).next()?;
+                let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'));
+                match digits.and_then(|digits| u64::from_str_radix(digits, 16).ok()) {
+                    Some(0) => half.state = State::Trailers,
+                    Some(len) => half.state = State::Chunk(len),
+                    None => self.lose(side),
+                }
+            }
+            State::Chunk(left) => {
+                let left = half.body(left, parts)?;
+                half.state = if left == 0 { State::ChunkEnd } else { State::Chunk(left) };
+            }
+            State::ChunkEnd => match without_end(&half.line(false)?) {
+                [] => half.state = State::ChunkSize,
+                _ => self.lose(side),
+            },
+            State::Trailers => {
+                if without_end(&half.line(false)?).is_empty() {
+                    half.end(parts);
+                }
+            }
+            State::Other => {
+                half.rest.clear();
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    fn begin(&mut self, side: Side, start: Start, parts: &mut Vec<Part>) {
+        let server = &self.halves[Side::Response as usize];
+        let is_answering = side == Side::Request && server.state == State::Head && server.asked == b"CONNECT";
+        let half = &mut self.halves[side as usize];
+        match side {
+            Side::Request => self.waiting.push_back(start.words[0].clone()),
+            Side::Response if start.is_interim() => {
+                half.asked = self.waiting.front().cloned().unwrap_or_default();
+            }
+            Side::Response => half.asked = self.waiting.pop_front().unwrap_or_default(),
+        }
+        self.vague |= self.waiting.len() > WAITING_MAX;
+        // What is sent behind CONNECT before its answer may be anything.
+        self.vague |= self.waiting.iter().rev().skip(1).any(|method| method == b"CONNECT") || is_answering;
+        half.has_begun = true;
+        half.headers.clear();
+        half.start = start.clone();
+        half.state = State::Head;
+        parts.push(Part::Start(start));
+    }
+
+    /// What follows the head (RFC 9112 6.3).
+    fn end_head(&mut self, side: Side, parts: &mut Vec<Part>) {
+        let half = &mut self.halves[side as usize];
+        let method = if side == Side::Request { &half.start.words[0][..] } else { b"" };
+        let (status, asked) = (half.start.status(), &half.asked[..]);
+        let is_response = side == Side::Response;
+        let tunnel = asked == b"CONNECT" && status / 100 == 2;
+        if is_response && (tunnel || status == 101) {
+            let client = &self.halves[Side::Request as usize];
+            self.vague |= client.state != State::Start || !client.rest.is_empty();
+            self.halves.iter_mut().for_each(|half| half.state = State::Other);
+            parts.push(Part::End);
+            return;
+        }
+        let codings: Vec<Vec<u8>> = half
+            .values("transfer-encoding")
+            .flat_map(|value| value.split(|byte| *byte == b','))
+            .map(|coding| coding.trim_ascii().to_ascii_lowercase())
+            .collect();
+        let lengths: Vec<&[u8]> = half.values("content-length").collect();
+        let is_length = |value: &[u8]| !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+        // The first one counts that is a number.
+        let length = lengths.iter().find(|value| is_length(value));
+        let length = length.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+        let bodiless = status / 100 == 1 || status == 204 || status == 304 || asked == b"HEAD";
+        half.state = match length {
+            _ if is_response && bodiless => State::Sized(0),
+            _ if codings == [b"chunked"] => State::ChunkSize,
+            _ if !codings.is_empty() => return self.lose(side),
+            _ if lengths.iter().any(|value| value.contains(&b',') || value.contains(&b'\r')) => {
+                return self.lose(side);
+            }
+            // What a CONNECT's body is, nothing says (RFC 9110 9.3.6).
+            Some(_) if method == b"CONNECT" => return self.lose(side),
+            Some(length) => State::Sized(length),
+            None if is_response => State::UntilEnd,
+            None => State::Sized(0),
+        };
+        if half.state == State::Sized(0) {
+            half.end(parts);
+        }
+    }
+
+    fn lose(&mut self, side: Side) {
+        self.halves[side as usize].state = State::Other;
+        self.vague = true;
+    }
+}
+
+impl Half {
+    /// Takes a line with its end; where lines may be folded (RFC 9112 5.2), with those that belong to it.
+    fn line(&mut self, folded: bool) -> Option<Vec<u8>> {
+        let mut end = 0;
+        loop {
+            end += 1 + self.rest[end..].iter().position(|byte| *byte == b'\n')?;
+            if !folded || without_end(&self.rest[..end]).is_empty() {
+                break;
+            }
+            if !b" \t".contains(self.rest.get(end)?) {
+                break;
+            }
+        }
+        Some(self.rest.drain(..end).collect())
+    }
+
+    /// How many bytes of line ends there are first.
+    fn line_ends(&self) -> usize {
+        self.rest.iter().take_while(|byte| b"\r\n".contains(byte)).count()
+    }
+
+    /// Whether there is something that cannot become a status line.
+    fn begins_with_no_line(&self) -> bool {
+        self.rest[self.line_ends()..].iter().zip(b"HTTP/").any(|(byte, of)| byte.to_ascii_uppercase() != *of)
+    }
+
+    /// Takes what there is of a body; how much is left of it.
+    fn body(&mut self, left: u64, parts: &mut Vec<Part>) -> Option<u64> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let count = self.rest.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        parts.push(Part::Body(self.rest.drain(..count).collect()));
+        Some(left - count as u64)
+    }
+
+    fn end(&mut self, parts: &mut Vec<Part>) {
+        self.state = State::Start;
+        parts.push(Part::End);
+    }
+
+    /// The values of the headers of a name.
+    fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+        values(&self.headers, name)
+    }
+}
