@@ -28,6 +28,7 @@ pub fn compared(rules: &str, talk: &Talk) -> Compared {
 fn same(rules: &str, talk: &Talk) -> usize {
     let compared = compared(rules, talk);
     assert_eq!((compared.vague, compared.unsupported), (0, 0));
+    assert_eq!(compared.streams.differing, Vec::<String>::new());
     assert_eq!(compared.differing, [vec![], vec![]], "oracle alone, ids alone");
     compared.same
 }

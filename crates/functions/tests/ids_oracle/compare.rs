@@ -8,6 +8,7 @@ use nf::Setup;
 use nf::stage::{Stage, load};
 use rules::Loaded;
 
+use crate::ids_oracle::reassembly::{self, Agreement};
 use crate::ids_oracle::witness::{FLOWS_MAX, Frame, Witness, pass};
 use crate::ids_oracle::{Alerted, Findings, Oracle};
 
@@ -27,6 +28,8 @@ pub struct Compared {
     /// Packets, and those of them that were left out.
     pub packets: usize,
     pub vague: usize,
+    /// Whether the chain's streams are those of the oracle.
+    pub streams: Agreement,
     /// Rules that were left out.
     pub unsupported: usize,
 }
@@ -62,9 +65,11 @@ impl Both {
         });
         let judged = |alert: &Alerted| !self.unsupported.contains(&(alert.gid, alert.sid));
         let reported: Vec<Alerted> = reported.filter(judged).collect();
-        let findings = self.oracle.findings(&Witness::take());
+        let packets = Witness::take();
+        let findings = self.oracle.findings(&packets);
         let mut compared = Compared::new(&findings, &reported, self.unsupported.len());
         compared.packets = frames.len();
+        compared.streams = reassembly::check(&packets);
         compared
     }
 }
@@ -82,6 +87,7 @@ impl Compared {
             same: of(|count| count == 0).len(),
             differing: [of(|count| count > 0), of(|count| count < 0)],
             packets: 0,
+            streams: Agreement::default(),
             vague: findings.vague.len(),
             unsupported,
         }
@@ -97,6 +103,9 @@ pub struct Sum {
     packets: usize,
     vague: usize,
     unsupported: usize,
+    /// Pieces of streams that are the same, and packets of streams that are not said well enough.
+    pieces: usize,
+    unsaid: usize,
     differing: Vec<String>,
 }
 
@@ -107,6 +116,11 @@ impl Sum {
         self.packets += one.packets;
         self.vague += one.vague;
         self.unsupported = self.unsupported.max(one.unsupported);
+        self.pieces += one.streams.pieces;
+        self.unsaid += one.streams.vague;
+        if !one.streams.differing.is_empty() {
+            self.differing.push(format!("{name}: streams {:?}", &one.streams.differing[..1]));
+        }
         let [oracle, ids] = one.differing;
         if !oracle.is_empty() || !ids.is_empty() {
             self.differing.push(format!("{name}: oracle alone {oracle:?}, ids alone {ids:?}"));
@@ -119,9 +133,11 @@ impl Sum {
             "{} compared, {} reports the same, {} of {} packets vague, {} rules not planted, {} unsupported by the oracle at a time",
             self.compared, self.same, self.vague, self.packets, self.not_planted, self.unsupported
         );
+        println!("{} pieces of streams the same, {} packets of streams vague", self.pieces, self.unsaid);
         let shown: Vec<&String> = self.differing.iter().take(40).collect();
         assert!(self.differing.is_empty(), "{} differ: {shown:#?}", self.differing.len());
         assert!(self.same >= least, "nothing was reported");
+        assert_eq!(self.unsaid, 0, "streams are not said");
         assert!(self.vague * 1000 <= self.packets * vague_max, "too much is not said");
     }
 }

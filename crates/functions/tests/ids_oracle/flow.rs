@@ -46,7 +46,7 @@ struct Tcp {
 /// How far a connection is, by its packets' flags and by what they bring to its streams.
 #[derive(Clone, Copy, Default)]
 struct Opening {
-    /// The client's SYN, and the server's answer.
+    /// The client's SYN, and the server's answer; of other protocols, packets either way.
     syns: [bool; 2],
     /// Its handshake is over, or was not seen.
     opened: bool,
@@ -384,7 +384,8 @@ impl Opening {
     /// Goes on with the next packet.
     fn packet(&mut self, packet: &Observed) {
         if packet.protocol != 6 {
-            self.opened = packet.connection.is_established();
+            self.syns[packet.direction.index()] = true;
+            self.opened = self.syns == [true; 2];
             return;
         }
         if matches!(packet.class, Class::IcmpError | Class::LaterFragment) {

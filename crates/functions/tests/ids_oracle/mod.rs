@@ -1,7 +1,8 @@
 //! A slow oracle for the function `ids`: from what a chain showed of each packet, which rules are to report on it.
 //!
 //! It follows the function's README sentence by sentence, rule by rule and byte by byte, with nothing of the function in
-//! it. Where the README leaves something open, what is taken here is said in [`ASSUMPTIONS`].
+//! it. HTTP and streams it reads by itself: the chain is taken for which flow a packet is of, and for how bytes come in pieces, whose
+//! bytes are compared with its own. Where the README leaves something open, what is taken here is said in [`ASSUMPTIONS`].
 #![allow(dead_code, reason = "each test uses a part")]
 #![allow(
     clippy::unwrap_used,
@@ -21,6 +22,8 @@ pub mod lines;
 pub mod parting;
 pub mod plant;
 pub mod prepared;
+pub mod reassembly;
+pub mod segments;
 pub mod shared;
 pub mod tls;
 pub mod uri;

@@ -20,7 +20,7 @@ fn planted_traffic_is_reported_as_the_oracle_says() {
     let Some(loaded) = shared::rules(shared::HOME) else { return };
     let asks = |name: &str, value: &str| std::env::var(name).as_deref() == Ok(value);
     let step = if asks("RIVULET_IDS_RULES", "all") || asks("CI", "true") { 1 } else { STEP };
-    let mut sum = Sum::default();
+    let (mut sum, mut whole) = (Sum::default(), 0);
     for rule in loaded.iter().step_by(step) {
         let Some(planted) = plant::plant(&loaded, rule, SEED) else {
             sum.not_planted += 1;
@@ -40,7 +40,15 @@ fn planted_traffic_is_reported_as_the_oracle_says() {
         // Where it takes many conversations, how they are cut is not what it is about.
         let count = if planted.conversations.len() > 3 { 1 } else { renderings.len() };
         for rendering in &renderings[..count] {
-            sum.add(&name(rule, rendering), both.compare(&plant::frames(&planted.conversations, *rendering)));
+            let compared = both.compare(&plant::frames(&planted.conversations, *rendering));
+            if let [one] = &planted.conversations[..]
+                && let Some(said) = one.said()
+            {
+                whole += 1;
+                let streams: Vec<_> = compared.streams.streams.values().collect();
+                assert_eq!(streams, [&said], "{}", name(rule, rendering));
+            }
+            sum.add(&name(rule, rendering), compared);
         }
         for miss in plant::near_misses(&rule.rule, &planted, SEED) {
             for rendering in [renderings[0], renderings[count.min(3) - 1]] {
@@ -50,6 +58,8 @@ fn planted_traffic_is_reported_as_the_oracle_says() {
         }
     }
     sum.check(1, VAGUE_MAX);
+    println!("{whole} conversations put together as they were planted");
+    assert!(whole > 1000);
 }
 
 /// All rules at once, on the traffic that is planted for some: what one rule does is not to change what others do.

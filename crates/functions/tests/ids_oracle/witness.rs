@@ -8,8 +8,7 @@ use nf::config::ConfigError;
 use nf::stage::load;
 use nf::stream::StreamEventKind;
 use nf::{
-    Access, Affinity, Connection, Context, Descriptor, Maturity, NetworkFunction, PacketView, Scaling, Setup,
-    Verdict,
+    Access, Affinity, Context, Descriptor, Maturity, NetworkFunction, PacketView, Scaling, Setup, Verdict,
 };
 use packet::{Class, Direction, LinkType, Pool};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -28,8 +27,6 @@ pub struct Observed {
     pub flow: u64,
     /// Which way it goes in its flow.
     pub direction: Direction,
-    /// What the flow's connection has come to with it.
-    pub connection: Connection,
     /// The sender.
     pub source: End,
     /// The receiver.
@@ -183,7 +180,6 @@ impl NetworkFunction for Witness {
             time_ns: flow.now_ns,
             flow: state.number,
             direction: flow.direction,
-            connection: flow.connection,
             source: (ends.0.addr.ip(), ends.0.port),
             destination: (ends.1.addr.ip(), ends.1.port),
             protocol: meta.protocol,

@@ -109,6 +109,16 @@ pub enum Rendering {
 }
 
 impl Conversation {
+    /// What the client and the server say on a connection; none if there is none, or its packets' fields make it another one.
+    pub fn said(&self) -> Option<[Vec<u8>; 2]> {
+        let Fields { flags, sequence, acknowledgement, .. } = self.fields;
+        if self.kind != Kind::Tcp || flags.is_some() || sequence.is_some() || acknowledgement.is_some() {
+            return None;
+        }
+        let of = |from: From| self.turns.iter().filter(move |turn| turn.from == from);
+        Some([From::Client, From::Server].map(|from| of(from).flat_map(|turn| turn.bytes.clone()).collect()))
+    }
+
     /// The frames, the first one at this time.
     pub fn frames(&self, rendering: Rendering, at_ns: u64) -> Vec<Frame> {
         let mut sender = Sender { of: self, at_ns, sent: INITIAL, frames: Vec::new() };
