@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::ids_oracle::plant::{self, Rendering};
 use crate::ids_oracle::{Oracle, Witness, shared};
-use rules::{Classifications, Loaded, Match, Only, Ruleset, Variables};
+use rules::{Classifications, Loaded, Only, Ruleset, Variables};
 
 /// Seed of what is planted.
 const SEED: u64 = 7;
@@ -119,16 +119,9 @@ fn renderings(size: usize) -> [Rendering; 6] {
 /// Whether a rule's meaning is the same however its traffic is cut: it looks at streams or messages, and asks for nothing that is not
 /// to be there yet.
 fn is_the_same_cut(loaded: &Loaded) -> bool {
-    let rule = &loaded.rule;
-    let occasions = crate::ids_oracle::prepared::Prepared::new(rule, 0).unwrap().occasions;
-    let on_pieces = occasions.pieces
-        && rule.buffers.iter().flat_map(|buffer| &buffer.matches).all(|one| match one {
-            Match::Content(content) => !content.negated && !content.ends,
-            Match::DataAt(data) => !data.negated,
-            Match::Pcre(pcre) => !pcre.negated && !pcre.pattern.contains('$'),
-            Match::Size(_) => false,
-            _ => true,
-        });
+    let prepared = crate::ids_oracle::prepared::Prepared::new(&loaded.rule, 0).unwrap();
+    let occasions = prepared.occasions;
+    let on_pieces = occasions.pieces && prepared.is_positive;
     on_pieces || occasions.http.is_some() || occasions.tls || occasions.ssh
 }
 

@@ -9,6 +9,7 @@ use nf::stage::{Stage, load};
 use rules::Loaded;
 
 use crate::ids_oracle::reassembly::{self, Agreement};
+use crate::ids_oracle::whole::Whole;
 use crate::ids_oracle::witness::{FLOWS_MAX, Frame, Witness, pass};
 use crate::ids_oracle::{Alerted, Findings, Oracle};
 
@@ -30,6 +31,8 @@ pub struct Compared {
     pub vague: usize,
     /// Whether the chain's streams are those of the oracle.
     pub streams: Agreement,
+    /// What whole streams hold, against windows of them.
+    pub whole: Whole,
     /// Rules that were left out.
     pub unsupported: usize,
 }
@@ -88,6 +91,7 @@ impl Compared {
             differing: [of(|count| count > 0), of(|count| count < 0)],
             packets: 0,
             streams: Agreement::default(),
+            whole: findings.whole.clone(),
             vague: findings.vague.len(),
             unsupported,
         }
@@ -106,6 +110,7 @@ pub struct Sum {
     /// Pieces of streams that are the same, and packets of streams that are not said well enough.
     pieces: usize,
     unsaid: usize,
+    whole: Whole,
     differing: Vec<String>,
 }
 
@@ -121,6 +126,11 @@ impl Sum {
         if !one.streams.differing.is_empty() {
             self.differing.push(format!("{name}: streams {:?}", &one.streams.differing[..1]));
         }
+        self.whole.same += one.whole.same;
+        self.whole.far += one.whole.far;
+        if !one.whole.wrong.is_empty() {
+            self.differing.push(format!("{name}: windows {:?}", one.whole.wrong));
+        }
         let [oracle, ids] = one.differing;
         if !oracle.is_empty() || !ids.is_empty() {
             self.differing.push(format!("{name}: oracle alone {oracle:?}, ids alone {ids:?}"));
@@ -134,9 +144,14 @@ impl Sum {
             self.compared, self.same, self.vague, self.packets, self.not_planted, self.unsupported
         );
         println!("{} pieces of streams the same, {} packets of streams vague", self.pieces, self.unsaid);
+        println!(
+            "{} rules in windows and in whole streams, {} in these alone",
+            self.whole.same, self.whole.far
+        );
         let shown: Vec<&String> = self.differing.iter().take(40).collect();
         assert!(self.differing.is_empty(), "{} differ: {shown:#?}", self.differing.len());
         assert!(self.same >= least, "nothing was reported");
+        assert!(self.whole.far * 100 <= self.whole.same, "windows see too little");
         assert_eq!(self.unsaid, 0, "streams are not said");
         assert!(self.vague * 1000 <= self.packets * vague_max, "too much is not said");
     }

@@ -14,6 +14,7 @@ use super::http::{Buffers, Input, Look, Messages, Side};
 use super::limit::Counts;
 use super::prepared::Prepared;
 use super::tls::Handshake;
+use super::whole::{Found, Whole};
 use super::witness::{Brought, Observed, What};
 
 /// Bytes before a piece that are looked at with it.
@@ -64,6 +65,8 @@ struct Half {
     candidates: BTreeMap<usize, u64>,
     /// Rules without an anchor that acted.
     acted: BTreeSet<usize>,
+    /// What was found in these bytes.
+    found: Found,
     handshake: Handshake,
     dns: Vec<u8>,
 }
@@ -76,6 +79,7 @@ struct Looking<'a> {
     /// The connection before it.
     before: Opening,
     counts: &'a mut Counts,
+    whole: &'a mut Whole,
     packet: &'a Observed,
     /// Rules that acted on it.
     acted: BTreeSet<usize>,
@@ -91,6 +95,7 @@ impl FlowState {
         packet: &Observed,
         (rules, complete): (&[Prepared], bool),
         counts: &mut Counts,
+        whole: &mut Whole,
     ) -> Vec<usize> {
         if self.dropped {
             return Vec::new();
@@ -103,7 +108,8 @@ impl FlowState {
             Direction::Reply => (packet.destination.1, packet.source.1),
         };
         let (acted, reported) = (BTreeSet::new(), Vec::new());
-        let mut looking = Looking { rules, complete, before, counts, packet, acted, reported, passed: false };
+        let passed = false;
+        let mut looking = Looking { rules, complete, before, counts, whole, packet, acted, reported, passed };
         self.on_packet(&mut looking, ports);
         for brought in &packet.brought {
             self.brought(brought, &mut looking, ports);
@@ -164,6 +170,7 @@ impl FlowState {
         match brought.what {
             What::Gap(len) => {
                 half.bytes.clear();
+                half.found = Found::default();
                 half.start = brought.offset + len;
                 half.candidates.clear();
                 half.dns.clear();
@@ -215,9 +222,15 @@ impl FlowState {
                 let half = &mut self.connection.halves[direction.index()];
                 half.candidates.remove(&rule);
                 half.acted.insert(rule);
+                half.found.in_window(rule);
             }
         }
+        let half = &self.connection.halves[direction.index()];
+        let mut found = half.found.clone();
+        let stream = (&half.bytes[..], half.start);
+        found.compare(looking.rules, stream, &buffers, &place, looking.whole);
         let half = &mut self.connection.halves[direction.index()];
+        half.found = found;
         let next_window = half.start.max(end.saturating_sub(LOOKBACK_BYTES));
         half.candidates.retain(|_, place| *place >= next_window);
         if half.candidates.len() > CANDIDATES_MAX {

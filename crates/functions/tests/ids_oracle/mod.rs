@@ -27,6 +27,7 @@ pub mod segments;
 pub mod shared;
 pub mod tls;
 pub mod uri;
+pub mod whole;
 pub mod witness;
 
 use std::collections::{BTreeSet, HashMap};
@@ -34,6 +35,7 @@ use std::collections::{BTreeSet, HashMap};
 use flow::FlowState;
 use limit::Counts;
 use prepared::Prepared;
+use whole::Whole;
 #[allow(unused_imports, reason = "each test uses a part")]
 pub use witness::{Frame, Observed, Witness};
 
@@ -77,6 +79,8 @@ pub struct Findings {
     pub alerts: Vec<Alerted>,
     /// Packets whose alerts are not to be compared: of flows in which something is not said well enough.
     pub vague: BTreeSet<u64>,
+    /// What whole streams hold, against windows of them.
+    pub whole: Whole,
 }
 
 impl Oracle {
@@ -115,7 +119,7 @@ impl Oracle {
         let rules = (&self.rules[..], self.unsupported.is_empty());
         for packet in packets {
             let flow = flows.entry(packet.flow).or_default();
-            for rule in flow.packet(packet, rules, &mut counts) {
+            for rule in flow.packet(packet, rules, &mut counts, &mut findings.whole) {
                 let rule = &self.rules[rule].rule;
                 findings.alerts.push(Alerted { packet: packet.sequence, gid: rule.gid, sid: rule.sid });
             }

@@ -24,6 +24,8 @@ pub struct Prepared {
     /// Its pairs of bytes.
     pub anchor_pairs: Vec<u16>,
     pub occasions: Occasions,
+    /// Whether more bytes around what it holds in change nothing.
+    pub is_positive: bool,
 }
 
 /// On which occasions of a TCP flow a rule is looked at.
@@ -72,7 +74,8 @@ impl Prepared {
         let anchor = anchor(rule);
         let anchor_pairs = anchor.iter().flat_map(|(bytes, _)| pairs(bytes)).collect();
         let occasions = occasions(rule);
-        Ok(Prepared { rule: rule.clone(), order: order(rule, place), asked, anchor, anchor_pairs, occasions })
+        let (is_positive, order) = (is_positive(rule), order(rule, place));
+        Ok(Prepared { rule: rule.clone(), order, asked, anchor, anchor_pairs, occasions, is_positive })
     }
 
     /// Whether all that the rule asks holds here, but for flowbits and filters.
@@ -107,6 +110,18 @@ fn refused(rule: &Rule) -> Option<&'static str> {
         () if rule.detection_filter.is_some_and(|filter| filter.unique_on.is_some()) => Some("unique_on"),
         () => None,
     }
+}
+
+/// Whether a rule asks for nothing that is not to be there, or to be at an end.
+fn is_positive(rule: &Rule) -> bool {
+    rule.buffers.iter().flat_map(|buffer| &buffer.matches).all(|one| match one {
+        Match::Content(content) => !content.negated && !content.ends,
+        Match::DataAt(data) => !data.negated,
+        Match::Pcre(pcre) => !pcre.negated && !pcre.pattern.contains('$'),
+        Match::ByteTest(test) => !test.negated,
+        Match::Size(_) | Match::Absent { .. } => false,
+        _ => true,
+    })
 }
 
 fn order(rule: &Rule, place: usize) -> (u8, u8, u8, usize) {
