@@ -30,12 +30,10 @@ impl Tracked {
     pub fn passes(&self, filter: &DetectionFilter, context: &mut Context<'_>) -> bool {
         let now_ns = context.now_ns();
         let span_ns = u64::from(filter.seconds) * SECOND_NS;
-        let Some(value) = context.meters(TRACKERS).of(&self.key(FILTER, filter.track), now_ns, span_ns)
-        else {
-            return true;
-        };
-        let [start_ns, count, _] = value;
-        begin_anew(start_ns, count, now_ns, span_ns);
+        let key = self.key(FILTER, filter.track);
+        let Some(value) = context.meters(TRACKERS).of(&key, now_ns, span_ns + 1) else { return true };
+        begin_anew(value, now_ns, span_ns);
+        let [_, count, _] = value;
         *count += 1;
         *count > u64::from(filter.count)
     }
@@ -51,7 +49,7 @@ impl Tracked {
             ThresholdKind::Backoff { .. } => u64::MAX / 2,
         };
         let key = self.key(THRESHOLD, threshold.track);
-        match context.meters(TRACKERS).of(&key, now_ns, span_ns) {
+        match context.meters(TRACKERS).of(&key, now_ns, span_ns + 1) {
             Some(value) => tells(value, threshold, now_ns, span_ns),
             None => true,
         }
@@ -75,17 +73,19 @@ impl Tracked {
     }
 }
 
-/// Counting starts anew once the time is over.
-fn begin_anew(start_ns: &mut u64, count: &mut u64, now_ns: u64, span_ns: u64) {
-    if *count == 0 || now_ns.saturating_sub(*start_ns) >= span_ns {
-        (*start_ns, *count) = (now_ns, 0);
+/// Counting starts with the first match, and anew with the first one for which the time is over. What is counted has
+/// three words: when counting started, what was counted, and, which is 0 before all, what a backoff waits for.
+fn begin_anew(value: &mut MeterValue, now_ns: u64, span_ns: u64) {
+    let [start_ns, _, next] = *value;
+    if next == 0 || now_ns.saturating_sub(start_ns) > span_ns {
+        *value = [now_ns, 0, next.max(1)];
     }
 }
 
 fn tells(value: &mut MeterValue, threshold: &Threshold, now_ns: u64, span_ns: u64) -> bool {
-    let [start_ns, count, next] = value;
+    begin_anew(value, now_ns, span_ns);
+    let [_, count, next] = value;
     let wanted = u64::from(threshold.count);
-    begin_anew(start_ns, count, now_ns, span_ns);
     *count += 1;
     match threshold.kind {
         ThresholdKind::Limit { .. } => *count <= wanted,
@@ -127,10 +127,10 @@ mod tests {
 
     #[test]
     fn each_kind_tells_what_it_is_to_tell() {
-        let at = [0, 0, 4, 9, 10, 10, 10, 25];
-        assert_eq!(told(ThresholdKind::Limit { seconds: 10 }, 2, &at, 10), [1, 2, 5, 6, 8]);
-        assert_eq!(told(ThresholdKind::Each { seconds: 10 }, 2, &at, 10), [2, 4, 6]);
-        assert_eq!(told(ThresholdKind::Once { seconds: 10 }, 2, &at, 10), [2, 6]);
+        let at = [0, 0, 4, 9, 10, 11, 11, 25];
+        assert_eq!(told(ThresholdKind::Limit { seconds: 10 }, 2, &at, 10), [1, 2, 6, 7, 8]);
+        assert_eq!(told(ThresholdKind::Each { seconds: 10 }, 2, &at, 10), [2, 4, 7]);
+        assert_eq!(told(ThresholdKind::Once { seconds: 10 }, 2, &at, 10), [2, 7]);
     }
 
     #[test]
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_goes_back_begins_nothing_anew() {
-        assert_eq!(told(ThresholdKind::Limit { seconds: 10 }, 1, &[30, 5, 39, 40], 10), [1, 4]);
+        assert_eq!(told(ThresholdKind::Limit { seconds: 10 }, 1, &[30, 5, 40, 41], 10), [1, 4]);
     }
 
     #[test]

@@ -18,24 +18,25 @@ fn told_at(options: &str, seconds: &[u64]) -> Vec<u64> {
 #[test]
 fn a_limit_tells_the_first_ones_of_a_time() {
     let limit = "threshold:type limit, track by_src, count 2, seconds 10;";
-    assert_eq!(told_at(limit, &[0, 1, 2, 9, 10, 11, 12]), [0, 1, 10, 11]);
-    assert_eq!(told_at(limit, &[0, 9, 9, 30, 39, 39, 40]), [0, 9, 30, 39, 40]);
+    assert_eq!(told_at(limit, &[0, 1, 2, 9, 10, 11, 12]), [0, 1, 11, 12]);
+    assert_eq!(told_at(limit, &[0, 9, 9, 30, 39, 39, 40, 41]), [0, 9, 30, 39, 41]);
 }
 
 #[test]
 fn a_threshold_tells_each_so_many() {
     let threshold = "threshold:type threshold, track by_src, count 3, seconds 10;";
     assert_eq!(told_at(threshold, &[0, 1, 2, 3, 4, 5, 6]), [2, 5]);
-    // Behind one that is told, and behind the end of the time, it counts anew.
+    // Behind the end of the time it counts anew; the time goes on behind one that is told.
     assert_eq!(told_at(threshold, &[0, 1, 2, 3, 4, 15, 16, 17]), [2, 17]);
-    assert_eq!(told_at(threshold, &[0, 9, 10, 11, 12]), [12]);
+    assert_eq!(told_at(threshold, &[0, 9, 11, 12, 13]), [13]);
+    assert_eq!(told_at(threshold, &[0, 9, 9, 10, 11, 12]), [9]);
 }
 
 #[test]
 fn both_tells_once_in_a_time() {
     let both = "threshold:type both, track by_src, count 2, seconds 10;";
-    assert_eq!(told_at(both, &[0, 1, 2, 3, 10, 11, 12]), [1, 11]);
-    assert_eq!(told_at(both, &[0, 10, 20, 29, 29]), [29]);
+    assert_eq!(told_at(both, &[0, 1, 2, 3, 10, 11, 12]), [1, 12]);
+    assert_eq!(told_at(both, &[0, 11, 22, 29, 29]), [29]);
 }
 
 #[test]

@@ -37,8 +37,8 @@ impl Counts {
             ThresholdKind::Once { seconds } => self.next(key, seconds, place).count == threshold.count,
             ThresholdKind::Each { seconds } => {
                 let reached = self.next(key, seconds, place).count >= threshold.count;
-                if reached {
-                    self.counts.remove(&key);
+                if reached && let Some(count) = self.counts.get_mut(&key) {
+                    count.count = 0;
                 }
                 reached
             }
@@ -50,7 +50,7 @@ impl Counts {
     fn next(&mut self, key: Key, seconds: u32, place: &Place<'_>) -> Count {
         let now_ns = place.packet.time_ns;
         let count = self.counts.entry(key).or_insert(Count { began_ns: now_ns, count: 0 });
-        if now_ns.saturating_sub(count.began_ns) >= u64::from(seconds) * 1_000_000_000 {
+        if now_ns.saturating_sub(count.began_ns) > u64::from(seconds) * 1_000_000_000 {
             *count = Count { began_ns: now_ns, count: 0 };
         }
         count.count += 1;
