@@ -12,6 +12,8 @@ use super::scene::Scene;
 
 /// The most bytes of a message's first line and headers that are looked at.
 pub const HEAD_BYTES: usize = 16 << 10;
+/// So many lines of a message's headers are looked through, if another line is of the same header.
+pub const REPEATED_MAX: usize = 64;
 
 /// A message, as far as it has come.
 #[derive(Default)]
@@ -45,7 +47,9 @@ struct Progress {
     is_body_complete: u8,
     /// Whether the body does not stand in the stream in one piece: it came in chunks, or a part of it is missing.
     is_body_apart: u8,
-    reserved: [u8; 4],
+    /// Whether there are several lines of one header.
+    has_repeated: u8,
+    reserved: [u8; 3],
 }
 
 /// A header line in the text: where it stands, and in it the name and the value.
@@ -54,6 +58,8 @@ struct Progress {
 struct Line {
     /// Which header it is: a number of [`FIELDS`], or [`OTHER`].
     field: u32,
+    /// The number of the first line of this header, from 1; 0 if this is it.
+    first: u32,
     start: u32,
     len: u32,
     name: [u32; 2],
@@ -216,14 +222,29 @@ impl Message {
         }
         let start = self.text.len() as u32;
         self.text.extend_from_slice(kept);
+        let number = number_of(field);
+        let first = self.first_line(number, name);
+        self.state.has_repeated |= u8::from(first != 0);
         let line = Line {
-            field: number_of(field),
+            field: number,
+            first,
             start,
             len: kept.len() as u32,
             name: place(raw, name),
             value: place(raw, value),
         };
         self.lines.push(line);
+    }
+
+    /// The number of the first line of a header, from 1; 0 if there was none.
+    fn first_line(&self, field: u32, name: &[u8]) -> u32 {
+        let is_same = |line: &Line| {
+            line.field == field
+                && line.first == 0
+                && (field != OTHER || self.name(line).eq_ignore_ascii_case(name))
+        };
+        let known = &self.lines[..self.lines.len().min(REPEATED_MAX)];
+        known.iter().position(is_same).map_or(0, |at| at as u32 + 1)
     }
 
     fn end_head(&mut self) {
@@ -263,17 +284,40 @@ impl Message {
         self.text.get(self.state.head_len as usize..).unwrap_or_default()
     }
 
-    /// All headers: number of the field, name, value.
-    fn headers(&self) -> impl Iterator<Item = (u32, &[u8], &[u8])> {
-        self.lines.iter().map(|line| {
-            let raw = slice(&self.text, [line.start, line.len]);
-            (line.field, slice(raw, line.name), slice(raw, line.value))
-        })
+    /// The headers, of which each may have several lines: by their first lines, with their numbers.
+    fn headers(&self) -> impl Iterator<Item = (u32, &Line)> {
+        (1..).zip(&self.lines).filter(|(_, line)| line.first == 0)
     }
 
-    /// The value of the first header of a field.
-    fn value(&self, wanted: u32) -> Option<&[u8]> {
-        self.headers().find(|(field, ..)| *field == wanted).map(|(.., value)| value)
+    fn name(&self, line: &Line) -> &[u8] {
+        slice(slice(&self.text, [line.start, line.len]), line.name)
+    }
+
+    fn value(&self, line: &Line) -> &[u8] {
+        slice(slice(&self.text, [line.start, line.len]), line.value)
+    }
+
+    /// The first line of a header, with its number.
+    fn line_of(&self, wanted: u32) -> Option<(u32, &Line)> {
+        self.headers().find(|(_, line)| line.field == wanted)
+    }
+
+    /// The values of all lines of a header, in order.
+    fn write_values(&self, (number, line): (u32, &Line), out: &mut Vec<u8>) {
+        unfolded(self.value(line), out);
+        if self.state.has_repeated != 0 {
+            for line in self.lines.iter().filter(|line| line.first == number) {
+                out.extend_from_slice(b", ");
+                unfolded(self.value(line), out);
+            }
+        }
+    }
+
+    /// Name, colon, space, values.
+    fn write_header(&self, header: (u32, &Line), out: &mut Vec<u8>) {
+        out.extend_from_slice(self.name(header.1));
+        out.extend_from_slice(b": ");
+        self.write_values(header, out);
     }
 
     /// The message as sent, with its body if that is looked at: what a rule finds in its payload.
@@ -322,15 +366,22 @@ impl Message {
         // CONNECT's target is an authority (RFC 9112 3.2.3).
         let is_connect = slice(&self.text, self.state.parts[0]) == b"CONNECT" && !target.contains(&b'/');
         let named = if is_connect { Some(target) } else { uri::split(target).authority };
-        if let Some(raw) = named.or_else(|| self.value(HOST)) {
-            scene.write(Buffer::HttpHostRaw, |out| unfolded(raw, out));
+        let header = self.line_of(HOST);
+        let raw = |out: &mut Vec<u8>| match (named, header) {
+            (Some(named), _) => out.extend_from_slice(named),
+            (None, Some(header)) => self.write_values(header, out),
+            (None, None) => {}
+        };
+        if named.is_some() || header.is_some() {
+            scene.write(Buffer::HttpHostRaw, raw);
             scene.write(Buffer::HttpHost, |out| {
                 let start = out.len();
-                unfolded(raw, out);
+                raw(out);
                 let (_, host, _) = uri::split_authority(&out[start..]);
-                let host = host.to_ascii_lowercase();
-                out.truncate(start);
-                out.extend(host);
+                let [at, len] = place(&out[start..], host).map(|number| number as usize);
+                out.copy_within(start + at..start + at + len, start);
+                out.truncate(start + len);
+                out[start..].make_ascii_lowercase();
             });
         }
     }
@@ -340,8 +391,11 @@ impl Message {
             scene.write(Buffer::HttpStart, |out| {
                 out.extend_from_slice(self.text.get(self.start()).unwrap_or_default());
                 out.extend_from_slice(LINE_END);
-                self.headers().for_each(|(_, name, value)| line(name, value, out));
-                out.extend_from_slice(b"\r\n");
+                for header in self.headers() {
+                    self.write_header(header, out);
+                    out.extend_from_slice(LINE_END);
+                }
+                out.extend_from_slice(LINE_END);
             });
         }
         if self.lines.is_empty() {
@@ -350,10 +404,9 @@ impl Message {
         let is_cookie = |line: &Line| line.field == COOKIE || line.field == SET_COOKIE;
         if wanted.has(Buffer::HttpHeader) && !self.lines.iter().all(is_cookie) {
             scene.write(Buffer::HttpHeader, |out| {
-                for (field, name, value) in self.headers() {
-                    if field != COOKIE && field != SET_COOKIE {
-                        line(name, value, out);
-                    }
+                for header in self.headers().filter(|(_, line)| !is_cookie(line)) {
+                    self.write_header(header, out);
+                    out.extend_from_slice(LINE_END);
                 }
             });
         }
@@ -362,18 +415,18 @@ impl Message {
         }
         if wanted.has(Buffer::HttpHeaderNames) {
             scene.write(Buffer::HttpHeaderNames, |out| {
-                out.extend_from_slice(b"\r\n");
-                self.headers().for_each(|(_, name, _)| {
-                    out.extend_from_slice(name);
-                    out.extend_from_slice(b"\r\n");
-                });
-                out.extend_from_slice(b"\r\n");
+                out.extend_from_slice(LINE_END);
+                for (_, line) in self.headers() {
+                    out.extend_from_slice(self.name(line));
+                    out.extend_from_slice(LINE_END);
+                }
+                out.extend_from_slice(LINE_END);
             });
         }
         let single = if self.is_request() { Buffer::HttpRequestHeader } else { Buffer::HttpResponseHeader };
         if wanted.has(single) {
-            for (_, name, value) in self.headers() {
-                scene.write(single, |out| named(name, value, out));
+            for header in self.headers() {
+                scene.write(single, |out| self.write_header(header, out));
             }
         }
         let own = |buffer: Buffer| match buffer {
@@ -389,24 +442,22 @@ impl Message {
             if (field == Field::SetCookie) == self.is_request() && buffer == Buffer::HttpCookie {
                 continue;
             }
-            if self.lines.iter().all(|line| line.field != number) {
-                continue;
+            if let Some(header) = self.line_of(number) {
+                scene.write(buffer, |out| self.write_values(header, out));
             }
-            scene.write(buffer, |out| {
-                let values = self.headers().filter(|(field, ..)| *field == number);
-                for (place, (.., value)) in values.enumerate() {
-                    if place > 0 {
-                        out.extend_from_slice(b", ");
-                    }
-                    unfolded(value, out);
-                }
-            });
         }
     }
 
     fn fill_body(&self, scene: &mut Scene, decoder: &mut Decoder) -> bool {
         let own = if self.is_request() { Buffer::HttpRequestBody } else { Buffer::HttpResponseBody };
-        let decoded = self.value(CONTENT_ENCODING).and_then(|coding| decoder.decode(coding, self.body()));
+        let decoded = self.line_of(CONTENT_ENCODING).and_then(|header| match self.state.has_repeated {
+            0 => decoder.decode(self.value(header.1), self.body()),
+            _ => {
+                let mut codings = Vec::new();
+                self.write_values(header, &mut codings);
+                decoder.decode(&codings, self.body())
+            }
+        });
         match decoded {
             Some(decoded) => scene.add(own, decoded),
             None => scene.share(own, self.state.head_len as usize..self.text.len()),
@@ -442,18 +493,6 @@ const OTHER: u32 = u32::MAX;
 
 fn number_of(field: Field) -> u32 {
     FIELDS.iter().position(|(known, _)| *known == field).map_or(OTHER, |at| at as u32)
-}
-
-/// Name, colon, space, value, line end.
-fn line(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
-    named(name, value, out);
-    out.extend_from_slice(b"\r\n");
-}
-
-fn named(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
-    out.extend_from_slice(name);
-    out.extend_from_slice(b": ");
-    unfolded(value, out);
 }
 
 /// The value with its folds as single spaces (RFC 9112 5.2).

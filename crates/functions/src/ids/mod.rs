@@ -30,7 +30,7 @@ pub use candidates::CANDIDATES_MAX;
 pub use config::{BODY_MAX, Config, Mode, Unsupported};
 pub use load::{Problem, Rules, Sources};
 pub use marks::FLOWBITS_MAX;
-pub use message::HEAD_BYTES;
+pub use message::{HEAD_BYTES, REPEATED_MAX};
 use searches::Searches;
 use signature::Signature;
 pub use state::State;

@@ -146,14 +146,21 @@ impl Occasions {
             || !only_payload;
         let streams_only = rule.protocol == Protocol::Transport(Transport::TcpStream)
             || rule.flow.stream == Some(Only::Assembled);
+        let in_place = is_anchored_in_place(rule);
+        let is_http =
+            Family::HttpBody.is_in(rule.protocol) && matches!(rule.protocol, Protocol::Application(_));
+        let message = match only_payload && !packets_only && in_place && is_http {
+            true => Some(Family::HttpBody),
+            false => message,
+        };
         let other_message = message.is_some_and(|family| family != Family::Dns);
         if let (Some(test), true) = (rule.packet.first(), other_message) {
             return Err(NoOccasion::PacketAndMessage(test.keyword()));
         }
         Ok(Occasions {
-            tcp_packet: message.is_none() && !streams_only && (packets_only || is_anchored_in_place(rule)),
+            tcp_packet: !streams_only && if packets_only { message.is_none() } else { in_place },
             other_packet: !other_message && !streams_only,
-            stream: only_payload && !packets_only,
+            stream: only_payload && !packets_only && message.is_none(),
             message,
         })
     }
@@ -249,7 +256,7 @@ fn is_header(buffer: Buffer) -> bool {
 
 /// Whether rules come before others on an occasion, as the README says: a lower rank comes first. Equal ranks are in the order
 /// of the files.
-pub fn rank(loaded: &Loaded) -> (u8, u8, u8) {
+pub fn rank(loaded: &Loaded) -> (u8, u8, u8, u32) {
     use rules::{Action, Flowbit};
     let rule = &loaded.rule;
     let action = match rule.action {
@@ -265,7 +272,7 @@ pub fn rank(loaded: &Loaded) -> (u8, u8, u8) {
         (true, true) => 1,
         (false, _) => 2,
     };
-    (action, marks, rule.priority)
+    (action, marks, rule.priority, rule.sid)
 }
 
 #[cfg(test)]

@@ -27,6 +27,12 @@ fn marks_are_set_before_they_are_tested() {
 }
 
 #[test]
+fn what_is_equal_else_is_looked_at_by_its_number() {
+    let rules = [7, 9, 8].map(|sid| rule("alert", "udp", "", sid)).concat();
+    assert_eq!(watch(&rules, &evil()).rules(), [7, 8, 9]);
+}
+
+#[test]
 fn marks_stay_with_their_flow() {
     let on = |port: &str, options: &str, sid: u32| {
         format!("alert udp any any -> any any (msg:\"m\"; content:\"{port}\"; {options} sid:{sid};)\n")

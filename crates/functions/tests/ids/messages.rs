@@ -1,5 +1,6 @@
 //! Messages of application protocols, and what their buffers hold.
 
+use functions::ids::REPEATED_MAX;
 use packet::Side;
 
 use crate::ids_oracle::plant::tls;
@@ -204,7 +205,48 @@ fn buffers_of_several_headers_are_there_if_there_is_one() {
 }
 
 #[test]
-fn the_host_is_the_targets_or_the_first_headers() {
+fn lines_of_one_name_are_one_header_where_the_first_of_them_stands() {
+    let of = |options: &str, headers: &str| {
+        let request = format!("GET / HTTP/1.1\r\n{headers}\r\n");
+        told(&about(options), &[(Client, request.as_bytes())]).len()
+    };
+    let lines = "X-P: a\r\nHost: b\r\nx-p: c\r\nHost: d\r\n";
+    for (buffer, holds) in [
+        ("http.header", "X-P|3a| a, c|0d 0a|Host|3a| b, d|0d 0a|"),
+        ("http.header_names", "|0d 0a|X-P|0d 0a|Host|0d 0a 0d 0a|"),
+        ("http.request_header", "X-P|3a| a, c"),
+        ("http.start", "GET / HTTP/1.1|0d 0a|X-P|3a| a, c|0d 0a|Host|3a| b, d|0d 0a 0d 0a|"),
+        ("http.host", "b, d"),
+        ("http.header.raw", "X-P|3a| a|0d 0a|Host|3a| b|0d 0a|x-p|3a| c|0d 0a|Host|3a| d|0d 0a 0d 0a|"),
+    ] {
+        let options = format!(r#"{buffer}; content:"{holds}"; startswith; endswith;"#);
+        assert_eq!(of(&options, lines), 1, "{buffer}");
+    }
+    // A first line that is too far behind is joined by none.
+    let far: String = (0..REPEATED_MAX).map(|number| format!("X-{number}: q\r\n")).collect();
+    let last = r#"http.header; content:"X-P|3a| a|0d 0a|X-P|3a| b|0d 0a|"; endswith;"#;
+    assert_eq!(of(last, &format!("{far}X-P: a\r\nX-P: b\r\n")), 1);
+}
+
+#[test]
+fn places_in_requests_count_from_each_ones_beginning() {
+    let rule = about(r#"flow:to_server; content:"GET /evil"; depth:9; content:"|0d 0a|X"; distance:0;"#);
+    let talk = |second: &[u8], len: usize| {
+        let mut talk = Talk::open(80);
+        [b"GET /good HTTP/1.1\r\n\r\n", second]
+            .concat()
+            .chunks(len)
+            .for_each(|part| talk.piece(Client, part));
+        watch(&rule, &talk.segments).told.len()
+    };
+    for len in [1, 5, 1_000] {
+        assert_eq!(talk(b"GET /evil HTTP/1.1\r\nX: y\r\n\r\n", len), 1, "{len}");
+        assert_eq!(talk(b"GET //evil HTTP/1.1\r\nX: y\r\n\r\n", len), 0, "{len}");
+    }
+}
+
+#[test]
+fn the_host_is_the_targets_or_the_headers() {
     let of = |host: &str, message: &str| {
         let options = format!(r#"http.host; content:"{host}"; startswith; endswith;"#);
         told(&about(&options), &[(Client, format!("{message}\r\n\r\n").as_bytes())]).len()

@@ -6,7 +6,7 @@ use std::io::Read;
 use rules::Buffer;
 
 use super::buffer::Piece;
-use super::parting::{Header, Part, Parting, Start, values};
+use super::parting::{Header, Part, Parting, Start};
 pub use super::parting::{Input, Side};
 use super::uri;
 
@@ -14,6 +14,9 @@ use super::uri;
 pub const BODY_BYTES: usize = 16 << 10;
 /// Bytes of a head that are looked at.
 const HEAD_BYTES: usize = 16 << 10;
+
+/// Of so many lines of headers each may be the first of several of its name.
+const REPEATED_LINES: usize = 64;
 
 /// Buffers by what they are; several where there may be.
 pub type Buffers = BTreeMap<Buffer, Vec<Piece>>;
@@ -155,13 +158,13 @@ impl Message {
         let shown = |name: &[u8], value: &[u8]| [name, b": ", value].concat();
         let mut start = [&self.start.line[..], b"\r\n"].concat();
         let (mut plain, mut raw, mut names) = (Vec::new(), Vec::new(), b"\r\n".to_vec());
-        for Header { raw: line, name, value } in &self.headers {
+        raw.extend(self.headers.iter().flat_map(|header| &header.raw));
+        for (name, value) in &self.joined() {
             let each = [&shown(name, value)[..], b"\r\n"].concat();
             start.extend(&each);
             if !is_cookie(name) {
                 plain.extend(&each);
             }
-            raw.extend(line);
             names.extend([&name[..], b"\r\n"].concat());
             let buffer = match side {
                 Side::Request => Buffer::HttpRequestHeader,
@@ -198,18 +201,32 @@ impl Message {
         }
         let [method, target, _] = &self.start.words;
         let named = uri::authority(method, target).0.map(<[u8]>::to_vec);
-        let sent = || values(&self.headers, "host").next().map(<[u8]>::to_vec);
-        let host = named.or_else(sent).filter(|_| side == Side::Request);
+        let host = named.or_else(|| self.header("host")).filter(|_| side == Side::Request);
         if let Some(host) = host {
             put(Buffer::HttpHost, uri::host(&host).to_ascii_lowercase());
             put(Buffer::HttpHostRaw, host);
         }
     }
 
-    /// The values of the headers of a name.
-    fn header(&self, name: &str) -> Option<Vec<u8>> {
-        let values: Vec<&[u8]> = values(&self.headers, name).collect();
-        (!values.is_empty()).then(|| values.join(&b", "[..]))
+    /// Names and values: lines of one name are one header, where the first of them stands, if it is not too far behind.
+    fn joined(&self) -> Vec<(&[u8], Vec<u8>)> {
+        let mut all: Vec<(usize, &[u8], Vec<u8>)> = Vec::new();
+        for (at, header) in self.headers.iter().enumerate() {
+            let same = |(first, name, _): &&mut (usize, &[u8], _)| {
+                *first < REPEATED_LINES && name.eq_ignore_ascii_case(&header.name)
+            };
+            match all.iter_mut().find(same) {
+                Some((.., value)) => value.extend([b", ", &header.value[..]].concat()),
+                None => all.push((at, &header.name, header.value.clone())),
+            }
+        }
+        all.into_iter().map(|(_, name, value)| (name, value)).collect()
+    }
+
+    /// The values of a header.
+    fn header(&self, wanted: &str) -> Option<Vec<u8>> {
+        let mut all = self.joined().into_iter();
+        all.find(|(name, _)| name.eq_ignore_ascii_case(wanted.as_bytes())).map(|(_, value)| value)
     }
 
     /// The body without its content codings, and whether all of them could be undone.

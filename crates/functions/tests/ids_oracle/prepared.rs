@@ -1,7 +1,8 @@
 //! A rule, ready to be looked at, and on which occasions it is.
 
 use rules::{
-    Action, Buffer, FastPattern, Flowbit, Match, Only, Position, Protocol, Rule, ThresholdKind, Transport,
+    Action, Application, Buffer, FastPattern, Flowbit, Match, Only, Position, Protocol, Rule, ThresholdKind,
+    Transport,
 };
 
 use super::buffer::{Matcher, Piece, pairs};
@@ -16,7 +17,7 @@ const ANCHOR_BYTES: usize = 32;
 pub struct Prepared {
     pub rule: Rule,
     /// The order in which rules are looked at.
-    pub order: (u8, u8, u8, usize),
+    pub order: (u8, u8, u8, u32, usize),
     /// What is asked of each buffer.
     pub asked: Vec<(Buffer, Matcher)>,
     /// What is looked for first, without case if it says so.
@@ -124,7 +125,7 @@ fn is_positive(rule: &Rule) -> bool {
     })
 }
 
-fn order(rule: &Rule, place: usize) -> (u8, u8, u8, usize) {
+fn order(rule: &Rule, place: usize) -> (u8, u8, u8, u32, usize) {
     let action = match rule.action {
         Action::Pass => 0,
         Action::Drop => 1,
@@ -139,7 +140,7 @@ fn order(rule: &Rule, place: usize) -> (u8, u8, u8, usize) {
         (true, true) => 1,
         (false, _) => 2,
     };
-    (action, marks, rule.priority, place)
+    (action, marks, rule.priority, rule.sid, place)
 }
 
 fn anchor(rule: &Rule) -> Option<(Vec<u8>, bool)> {
@@ -179,10 +180,13 @@ fn occasions(rule: &Rule) -> Occasions {
         }
         _ => all,
     });
+    let is_http = matches!(rule.protocol, Protocol::Application(Application::Http | Application::Http1));
+    let of_messages = placed && !only_packets && is_http;
+    let whole = HttpOccasion { requests: true, responses: true, with_body: true };
     Occasions {
         packets: only_packets || placed,
-        pieces: all_payload && !only_packets,
-        http,
+        pieces: all_payload && !only_packets && !of_messages,
+        http: if of_messages { Some(whole) } else { http },
         dns: has(Family::Dns),
         tls: has(Family::Tls),
         ssh: has(Family::Ssh),
