@@ -20,6 +20,8 @@ mod captures;
 mod compare;
 #[path = "../ids_oracle/planted.rs"]
 mod planted;
+#[path = "../ids_oracle/suricata.rs"]
+mod suricata;
 
 #[path = "../http_support/mod.rs"]
 mod http_support;

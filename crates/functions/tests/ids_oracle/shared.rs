@@ -26,6 +26,17 @@ pub fn rules(variables: &str) -> Option<Vec<Loaded>> {
     Some(report.ruleset.into_rules())
 }
 
+/// Where the classes of the rules are told.
+pub fn classification() -> PathBuf {
+    folder("rules").unwrap_or_default().join("classification.config")
+}
+
+/// The text of all rule files.
+pub fn text() -> Option<String> {
+    let folder = folder("rules")?;
+    Some(files(&folder, "rules").iter().map(|path| std::fs::read_to_string(path).unwrap()).collect())
+}
+
 /// The frames of each capture that can be read to its end, by name; none, and a line that says so, where there are none.
 pub fn captures() -> Vec<(String, Vec<Frame>)> {
     let Some(folder) = folder("traces") else { return Vec::new() };

@@ -120,7 +120,9 @@ impl Message<'_> {
                 self.headers.push(b"X-A: q".to_vec());
             }
             for mut line in lines(&text) {
-                if line.ends_with(b" ") {
+                if line.eq_ignore_ascii_case(b"Content-Length: ") {
+                    line.extend(self.body.len().to_string().into_bytes());
+                } else if line.ends_with(b" ") {
                     line.push(b'q');
                 }
                 self.headers.push(match (is_header(&line), self.variant % 4 >= 2) {
@@ -141,7 +143,7 @@ impl Message<'_> {
             if let Some(value) = self.fill(buffer, &Ground { hard, ..Ground::default() })?
                 && !self.has(name)
             {
-                let end: &[u8] = if value.ends_with(b" ") { b"q" } else { b"" };
+                let end: &[u8] = if value.is_empty() || value.ends_with(b" ") { b"q" } else { b"" };
                 self.headers.push([name.as_bytes(), b": ", &value, end].concat());
             }
         }

@@ -125,7 +125,9 @@ pub fn near_misses(rule: &Rule, planted: &Planted, seed: u64) -> Vec<NearMiss> {
             } => Some(usize::from(offset) + usize::from(depth)),
             _ => None,
         });
-    if is_payload && depths.max().is_some_and(|reach| reach <= MOVED_BYTES) {
+    // What SMB begins with has what such contents ask for, too.
+    let is_smb = rule.protocol == Protocol::Application(Application::Smb);
+    if is_payload && !is_smb && depths.max().is_some_and(|reach| reach <= MOVED_BYTES) {
         miss("a content is moved out of its place", &mut moved);
     }
     let whom = Whom::new(rule);
@@ -249,7 +251,10 @@ fn conversation(rule: &Rule, variant: usize, random: &mut Random) -> Option<Conv
         let version = fill::bytes(asked, &Ground::default(), random)?;
         vec![planted([b"SSH-", &version[..], b"-q\r\n"].concat())]
     } else if let Some(asked) = is(&[Buffer::Payload]) {
-        let bytes = fill::bytes(asked, &ground(rule, variant), random)?;
+        let mut bytes = fill::bytes(asked, &ground(rule, variant), random)?;
+        if speaks_http(rule) && variant.is_multiple_of(2) {
+            bytes.extend(b"\r\n\r\n"); // What is planted is, or ends, a head.
+        }
         let mut turns = preface(rule, kind, whom.sender(), variant);
         turns.push(planted(bytes));
         turns
@@ -325,12 +330,22 @@ fn fields(rule: &Rule) -> Option<Fields> {
 /// What stands in a payload where the rule asks nothing.
 fn ground(rule: &Rule, variant: usize) -> Ground {
     let mut ground = Ground { size: size(rule), ..Ground::default() };
+    if speaks_http(rule) && variant.is_multiple_of(2) {
+        ground.soft = match rule.flow.direction {
+            Some(Way::ToClient) => b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX-Q: ".to_vec(),
+            _ => b"GET / HTTP/1.1\r\nHost: a.example\r\nX-Q: ".to_vec(),
+        };
+    }
     if rule.protocol == Protocol::Application(Application::Dns) {
         let flags = if rule.flow.direction == Some(Way::ToClient) { 0x81 } else { 1 };
         let message = [&[0x12, 0x34, flags, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1][..], b"q\0\0\x01\0\x01"].concat();
         *(if variant.is_multiple_of(2) { &mut ground.soft } else { &mut ground.hard }) = message;
     }
     ground
+}
+
+fn speaks_http(rule: &Rule) -> bool {
+    matches!(rule.protocol, Protocol::Application(Application::Http | Application::Http1))
 }
 
 /// The least length of the payload that a rule asks for.
@@ -363,22 +378,36 @@ fn preface(rule: &Rule, kind: Kind, sender: From, variant: usize) -> Vec<Turn> {
         return Vec::new(); // What is planted may say it itself.
     }
     let other = if sender == From::Client { From::Server } else { From::Client };
-    let smb = b"\0\0\0\x08\xffSMBq\0\0\0";
     let greeting: &[u8] = b"220 a.example\r\n";
     match application {
         Application::Http | Application::Http1 if sender == From::Client && variant % 2 == 1 => {
             vec![turn(From::Server, b"HTTP/1.1 200 OK\r\n")]
         }
         Application::Http | Application::Http1 => vec![turn(From::Client, http::REQUEST)],
-        Application::Ftp | Application::Smtp => vec![turn(From::Server, greeting)],
+        Application::Ftp => vec![turn(From::Server, greeting), turn(From::Client, b"USER q\r\n")],
+        Application::Smtp => vec![turn(From::Server, greeting), turn(From::Client, b"EHLO q\r\n")],
         Application::Ssh => vec![turn(other, b"SSH-2.0-q\r\n")],
-        Application::Smb => vec![turn(other, smb)],
+        Application::Smb => {
+            vec![turn(From::Client, &smb_negotiation()), turn(From::Server, &smb_negotiation())]
+        }
         Application::Tls if sender == From::Server => {
             vec![turn(From::Client, &tls::client_hello(b"a.example"))]
         }
         Application::Tls => vec![turn(From::Server, b"\x15\x03\x01\0\x02\x01\0")],
         _ => Vec::new(),
     }
+}
+
+/// What clients of SMB begin with: a negotiation that offers one dialect ([MS-CIFS] 2.2.4.52.1).
+fn smb_negotiation() -> Vec<u8> {
+    let dialect = b"\x02NT LM 0.12\0";
+    let mut message = b"\xffSMB\x72\0\0\0\0\x18\x01\x28".to_vec();
+    message.resize(32, 0);
+    message.push(0);
+    message.extend((dialect.len() as u16).to_le_bytes());
+    message.extend(dialect);
+    let len = (message.len() as u32).to_be_bytes();
+    [&len[..], &message].concat()
 }
 
 /// A question for a name (RFC 1035 4.1).
