@@ -12,6 +12,7 @@ mod memory;
 mod messages;
 mod odd_messages;
 mod packets;
+mod readings;
 mod streams;
 
 #[path = "../ids_oracle/captures.rs"]

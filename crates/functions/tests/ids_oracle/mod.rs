@@ -22,6 +22,7 @@ pub mod lines;
 pub mod parting;
 pub mod plant;
 pub mod prepared;
+pub mod reading;
 pub mod reassembly;
 pub mod segments;
 pub mod shared;
