@@ -19,6 +19,8 @@ fn limits_are_those_of_the_code() {
     let mut real = constants![
         chain::GROUP_MAX,
         chain::fragments::WAITING_MAX,
+        chain::streams::DATAGRAMS_MAX,
+        chain::streams::DATAGRAM_TIMEOUT_NS,
         chain::streams::WINDOW_MAX,
         functions::dos::BURST_MAX,
         functions::dos::SOURCES_MAX,
@@ -34,6 +36,7 @@ fn limits_are_those_of_the_code() {
         functions::http::METHODS_MAX,
         functions::ids::LOOKBACK_BYTES,
         functions::ids::HEAD_BYTES,
+        functions::ids::REPEATED_MAX,
         functions::ids::BODY_MAX,
         functions::ids::CANDIDATES_MAX,
         functions::ids::FLOWBITS_MAX,
