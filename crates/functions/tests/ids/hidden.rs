@@ -28,7 +28,7 @@ pub fn compared(rules: &str, talk: &Talk) -> Compared {
 fn same(rules: &str, talk: &Talk) -> usize {
     let compared = compared(rules, talk);
     assert_eq!((compared.vague, compared.unsupported), (0, 0));
-    assert_eq!(compared.streams.differing, Vec::<String>::new());
+    assert_eq!((compared.streams.differing, compared.streams.cut), (vec![], 0));
     assert_eq!(compared.differing, [vec![], vec![]], "oracle alone, ids alone");
     compared.same
 }
@@ -279,6 +279,10 @@ fn in_fragments_it_sees_what_hosts_put_together() {
             // What was not put together is sent again.
             talk.again(Client, EVIL_REQUEST);
             assert_eq!(watch(REQUEST, &talk.segments).told.len(), 3, "{what}, {size}");
+            // What fragments are put together to, the oracle says, too.
+            talk.says(Server, "").says(Client, "more").closes(Server);
+            let streams = compared(REQUEST, &talk).streams;
+            assert_eq!((streams.differing, streams.cut), (vec![], 0), "{what}, {size}");
         }
     }
 }

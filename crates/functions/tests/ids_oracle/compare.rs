@@ -98,6 +98,9 @@ impl Compared {
     }
 }
 
+/// Packets of the collection that bring something else because captures are cut: see [`Agreement::cut`].
+const CUT_MAX: usize = 20;
+
 /// The sum of many comparisons.
 #[derive(Debug, Default)]
 pub struct Sum {
@@ -110,6 +113,8 @@ pub struct Sum {
     /// Pieces of streams that are the same, and packets of streams that are not said well enough.
     pieces: usize,
     unsaid: usize,
+    /// Packets that bring something else in captures that have segments only in part.
+    cut: usize,
     whole: Whole,
     differing: Vec<String>,
 }
@@ -123,6 +128,7 @@ impl Sum {
         self.unsupported = self.unsupported.max(one.unsupported);
         self.pieces += one.streams.pieces;
         self.unsaid += one.streams.vague;
+        self.cut += one.streams.cut;
         if !one.streams.differing.is_empty() {
             self.differing.push(format!("{name}: streams {:?}", &one.streams.differing[..1]));
         }
@@ -143,7 +149,10 @@ impl Sum {
             "{} compared, {} reports the same, {} of {} packets vague, {} rules not planted, {} unsupported by the oracle at a time",
             self.compared, self.same, self.vague, self.packets, self.not_planted, self.unsupported
         );
-        println!("{} pieces of streams the same, {} packets of streams vague", self.pieces, self.unsaid);
+        println!(
+            "{} pieces of streams the same, {} packets of streams vague, {} differ where captures are cut",
+            self.pieces, self.unsaid, self.cut
+        );
         println!(
             "{} rules in windows and in whole streams, {} in these alone",
             self.whole.same, self.whole.far
@@ -153,6 +162,7 @@ impl Sum {
         assert!(self.same >= least, "nothing was reported");
         assert!(self.whole.far * 100 <= self.whole.same, "windows see too little");
         assert_eq!(self.unsaid, 0, "streams are not said");
+        assert!(self.cut <= CUT_MAX, "streams of cut captures differ");
         assert!(self.vague * 1000 <= self.packets * vague_max, "too much is not said");
     }
 }

@@ -1,10 +1,10 @@
 //! Streams put together byte by byte, from the segments of packets: what each packet brings to its flow's streams.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use packet::Direction;
 
-use super::segments::{ACK, FIN, RST, SYN, Segment};
+use super::segments::{ACK, Carried, Datagrams, FIN, RST, SYN, Segment};
 use super::witness::{Brought, Observed, What};
 
 /// The largest window that TCP has (RFC 7323 2.3): what is farther away belongs to no connection.
@@ -16,8 +16,11 @@ const WAITING_MAX: usize = 200 << 10;
 #[derive(Default)]
 pub struct Reassembly {
     flows: HashMap<u64, [Half; 2]>,
+    datagrams: Datagrams,
     /// Flows of which more waits than may: when they are given up, nothing says.
     vague: Vec<u64>,
+    /// Flows with segments of which the capture has only a part.
+    cut: BTreeSet<u64>,
 }
 
 /// One direction.
@@ -25,18 +28,39 @@ pub struct Reassembly {
 struct Half {
     /// The sequence number of the first byte.
     base: Option<u32>,
+    /// It began with a SYN.
+    opened: bool,
+    /// Whether what it began with had a right checksum.
+    intact: Option<bool>,
     /// How many bytes were brought, or given up.
     next: u64,
-    /// Bytes that wait, each at its place, and where its segment began.
-    waiting: BTreeMap<u64, (u8, i64)>,
-    /// Where the stream ends.
-    end: Option<u64>,
+    /// Bytes that wait, each at its place.
+    waiting: BTreeMap<u64, Waiting>,
+    /// Up to where its sender was seen to send.
+    sent: u64,
+    /// Where the stream ends, and whether that is doubtful.
+    end: Option<(u64, bool)>,
     /// Up to where the receiver has all.
     acknowledged: u64,
     /// The receiver acknowledged something.
     answered: bool,
+    /// Not seen yet: where it begins, by what was sent to it.
+    claimed: Option<u32>,
     over: bool,
     reset: bool,
+    /// A reset was told, and no byte since.
+    hushed: bool,
+    /// First bytes of connections that a SYN behind a reset would begin.
+    attempts: Vec<u32>,
+}
+
+/// A byte that waits.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    byte: u8,
+    /// Where its segment begins.
+    first: i64,
+    doubtful: bool,
 }
 
 /// What two lists of packets bring, the same or not.
@@ -48,6 +72,9 @@ pub struct Agreement {
     pub differing: Vec<String>,
     /// Packets of flows that are not said well enough.
     pub vague: usize,
+    /// Packets that bring something else, behind a segment of which the capture has only a part: the chain counts only that part as
+    /// sent, so it doubts what acknowledges all of it.
+    pub cut: usize,
     /// What each flow's streams came to, from their beginning on, or from the last gap.
     pub streams: BTreeMap<u64, [Vec<u8>; 2]>,
 }
@@ -70,6 +97,7 @@ pub fn check(packets: &[Observed]) -> Agreement {
         match (reassembly.vague.contains(&packet.flow), same) {
             (true, _) => agreement.vague += 1,
             (false, true) => agreement.pieces += own.len(),
+            (false, false) if reassembly.cut.contains(&packet.flow) => agreement.cut += 1,
             (false, false) => agreement.differing.push(format!(
                 "packet {} of flow {}: {} against {}",
                 packet.sequence,
@@ -111,7 +139,17 @@ impl Reassembly {
     pub fn packet(&mut self, packet: &Observed) -> Vec<Brought> {
         let mut out = Vec::new();
         let halves = self.flows.entry(packet.flow).or_default();
-        if let Some(segment) = Segment::read(&packet.network) {
+        let own_is_intact = halves[packet.direction.index()].intact == Some(true);
+        let segment = Carried::read(&packet.network).and_then(|carried| match carried.part {
+            None => Segment::read(&carried),
+            // Hosts drop it before they put it together with others.
+            Some(_) if own_is_intact && !carried.has_right_header => None,
+            Some(_) => self.datagrams.add(&carried, packet.time_ns),
+        });
+        if let Some(segment) = segment {
+            if segment.payload.len() < segment.len as usize {
+                self.cut.insert(packet.flow);
+            }
             take(halves, packet.direction, &segment, &mut out);
         }
         if halves.iter().any(|half| half.waiting.len() > WAITING_MAX) {
@@ -124,31 +162,39 @@ impl Reassembly {
 fn take(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &mut Vec<Brought>) {
     let (own, other) = (direction.index(), direction.other().index());
     // Hosts drop what acknowledges nothing (RFC 9293 3.10.7.4).
-    if !segment.has(SYN | RST | ACK) || segment.has(SYN) && !opens(halves, direction, segment, out) {
+    if !segment.has(SYN | RST | ACK) {
         return;
     }
-    if segment.has(ACK) {
-        // An answer says which of several attempts to open it is to.
-        let its = &halves[other];
-        let may_choose = its.next == 0 && its.waiting.is_empty() && !its.over && its.end.is_none();
-        if segment.has(SYN)
-            && !halves[own].answered
-            && its.base.is_some_and(|base| base != segment.acknowledged)
-            && may_choose
-            && its.acknowledged == 0
-        {
-            halves[other] = Half { base: Some(segment.acknowledged), ..Half::default() };
+    let is_damaged = segment.intact == Some(false) && halves[own].intact == Some(true);
+    if is_damaged && segment.has(SYN | RST) || segment.has(SYN) && !opens(halves, direction, segment, out) {
+        return;
+    }
+    let mut is_doubtful = is_damaged || segment.has(SYN);
+    if segment.has(ACK) && !is_damaged {
+        if halves[other].has_sent(segment.acknowledged) {
+            halves[other].acknowledge(segment.acknowledged, direction.other(), out);
+        } else {
+            is_doubtful = true;
         }
-        halves[other].acknowledge(segment.acknowledged, direction.other(), out);
     }
     let says = segment.len > 0 || segment.has(FIN);
-    if halves[own].base.is_none() && says {
-        halves[own].base = Some(segment.first()); // The opening was not seen.
+    if halves[own].base.is_none() && says && !is_doubtful {
+        // The opening was not seen.
+        halves[own].base = Some(segment.first());
+        halves[own].intact = segment.intact.or(halves[own].intact);
     }
     if segment.has(RST) {
-        reset(halves, direction, segment, out);
-    } else if says && !halves[own].over {
-        halves[own].receive(segment, direction, out);
+        return reset(halves, direction, segment, out);
+    }
+    if !says || halves[own].base.is_none() || halves[own].over {
+        return;
+    }
+    halves[own].receive(segment, is_doubtful, direction, out);
+    if !is_doubtful && halves[other].base.is_none() && halves[other].claimed.is_none() {
+        // Nobody may be seen to acknowledge what it sent before.
+        halves[other].claimed = Some(segment.acknowledged);
+        halves[own].waiting.values_mut().for_each(|waiting| waiting.doubtful = false);
+        halves[own].bring(direction, out);
     }
 }
 
@@ -156,28 +202,81 @@ fn take(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &m
 fn opens(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &mut Vec<Brought>) -> bool {
     let first = segment.first();
     let (own, other) = (&halves[direction.index()], &halves[direction.other().index()]);
-    let fresh = Half { base: Some(first), ..Half::default() };
-    match own.base {
-        None => halves[direction.index()] = fresh,
-        Some(base) if base == first => {}
-        // The ports are used again (RFC 9293 3.6.1).
-        Some(_) if halves.iter().any(|half| half.over || half.reset) => {
+    let answers = |number| segment.has(ACK) && segment.acknowledged == number;
+    let fresh =
+        Half { base: Some(first), opened: true, intact: segment.intact.or(own.intact), ..Half::default() };
+    let Some(base) = own.base else {
+        let in_vain = own.claimed.is_some_and(|claimed| claimed != first);
+        halves[direction.index()] = fresh;
+        chooses(halves, direction, segment, in_vain, out);
+        return true;
+    };
+    let is_heeded_first = own.intact == Some(false) && segment.intact == Some(true);
+    if is_heeded_first || other.attempts.iter().any(|attempt| answers(*attempt)) {
+        restart(halves, direction, segment, out);
+        return true;
+    }
+    if base != first {
+        let was_reset = halves.iter().any(|half| half.reset);
+        let is_over = was_reset || halves.iter().any(|half| half.over);
+        if was_reset && !halves.iter().all(|half| half.over) && other.base.is_some() {
+            // The reset may be forged, and so may be this.
             if !segment.has(ACK) {
-                *halves = <[Half; 2]>::default();
-                out.push(Brought { direction, offset: 0, what: What::Restart });
+                halves[direction.index()].attempts.push(first);
             }
-            halves[direction.index()] = fresh;
+            return false;
         }
         // Another attempt, as long as nobody answered; but no second answer.
-        Some(_) => {
-            let is_second = other.answered && segment.has(ACK) && Some(segment.acknowledged) == other.base;
-            if own.next > 0 || !own.waiting.is_empty() || own.answered || is_second {
-                return false;
-            }
-            halves[direction.index()] = fresh;
+        let is_second = other.answered && other.base.is_some_and(answers);
+        if !is_over && (!own.is_empty() || own.answered || is_second) {
+            return false;
         }
+        // The ports are used again (RFC 9293 3.6.1).
+        if is_over && !segment.has(ACK) {
+            restart(halves, direction, segment, out);
+            return true;
+        }
+        halves[direction.index()] = fresh;
     }
+    chooses(halves, direction, segment, false, out);
     true
+}
+
+/// An answer says which of several attempts to open it is to; what was sent before is in vain if it is to none that fits.
+fn chooses(
+    halves: &mut [Half; 2],
+    direction: Direction,
+    segment: &Segment,
+    in_vain: bool,
+    out: &mut Vec<Brought>,
+) {
+    let (own, its) = (&halves[direction.index()], &halves[direction.other().index()]);
+    let Some(base) = its.base.filter(|_| segment.has(ACK) && !own.answered) else { return };
+    let fits = base == segment.acknowledged || its.has_sent(segment.acknowledged);
+    if !its.is_empty() {
+        if in_vain || !fits {
+            restart(halves, direction, segment, out);
+        }
+    } else if !fits {
+        let intact = its.intact;
+        halves[direction.other().index()] =
+            Half { base: Some(segment.acknowledged), opened: its.opened, intact, ..Half::default() };
+    }
+}
+
+/// Another connection begins with this SYN.
+fn restart(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &mut Vec<Brought>) {
+    let intact = segment.intact;
+    let own = Half { base: Some(segment.first()), opened: true, intact, ..Half::default() };
+    let (mut other, mut of) = (Half::default(), direction);
+    if segment.has(ACK) {
+        let its = &halves[direction.other().index()];
+        (other.base, other.opened, other.intact) = (Some(segment.acknowledged), its.opened, its.intact);
+        of = direction.other();
+    }
+    halves[direction.index()] = own;
+    halves[direction.other().index()] = other;
+    out.push(Brought { direction: of, offset: 0, what: What::Restart });
 }
 
 /// A reset where hosts heed it: at the next byte (RFC 5961 3.2), or in answer to a SYN, which it acknowledges.
@@ -190,10 +289,10 @@ fn reset(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &
     };
     for direction in [direction, direction.other()].into_iter().filter(|_| is_heeded) {
         let half = &mut halves[direction.index()];
-        if !half.over && !half.reset {
+        if !half.over && !half.hushed {
             out.push(Brought { direction, offset: half.next, what: What::Reset });
         }
-        half.reset = true;
+        (half.reset, half.hushed) = (true, true);
     }
 }
 
@@ -205,6 +304,25 @@ impl Half {
         (distance.abs() <= WINDOW_MAX).then_some(self.next as i64 + distance)
     }
 
+    /// Whether its sender may have sent what comes before this number.
+    fn has_sent(&self, sequence: u32) -> bool {
+        // Who was not seen to begin may have sent anything before.
+        let least = if self.opened { 0 } else { i64::MIN };
+        let end = self.end.map_or(0, |(end, _)| end + 1);
+        let most = self.sent.max(self.next).max(end) as i64;
+        self.base.is_none() || self.place(sequence).is_some_and(|place| (least..=most).contains(&place))
+    }
+
+    /// Whether nothing came of it but what is doubtful.
+    fn is_empty(&self) -> bool {
+        let is_doubtful = self.waiting.values().all(|waiting| waiting.doubtful);
+        self.next == 0 && self.acknowledged == 0 && self.sure_end().is_none() && is_doubtful
+    }
+
+    fn sure_end(&self) -> Option<u64> {
+        self.end.filter(|(_, doubtful)| !doubtful).map(|(end, _)| end)
+    }
+
     fn acknowledge(&mut self, sequence: u32, direction: Direction, out: &mut Vec<Brought>) {
         let Some(place) = self.place(sequence).filter(|place| *place >= self.next as i64 && !self.over)
         else {
@@ -212,21 +330,33 @@ impl Half {
         };
         self.answered = true;
         self.acknowledged = self.acknowledged.max(place as u64);
+        // A byte that is brought, or acknowledged behind it, stands where the end would.
+        if let Some((end, doubtful)) = &mut self.end
+            && *end >= self.next
+            && *end + 1 == place as u64
+        {
+            *doubtful = false;
+        }
+        self.bring(direction, out);
         self.give_up(direction, out);
     }
 
-    fn receive(&mut self, segment: &Segment, direction: Direction, out: &mut Vec<Brought>) {
+    fn receive(&mut self, segment: &Segment, doubtful: bool, direction: Direction, out: &mut Vec<Brought>) {
         let Some(first) = self.place(segment.first()) else { return };
         let fin = first + i64::from(segment.len);
-        if segment.has(FIN) && self.end.is_none() && fin >= self.next as i64 {
-            self.end = Some(fin as u64);
+        if segment.has(FIN) && self.sure_end().is_none() && fin >= self.next as i64 {
+            self.end = Some((fin as u64, doubtful));
         }
+        let end = self.sure_end().unwrap_or(u64::MAX);
+        self.sent = self.sent.max(end.min(fin.max(0) as u64));
         for (place, byte) in (first..).zip(&segment.payload) {
-            if place >= self.next as i64 && (place as u64) < self.end.unwrap_or(u64::MAX) {
-                // Like Linux: of two bytes in one place the later one counts, unless its segment begins behind the other's.
-                let waits = self.waiting.entry(place as u64).or_insert((*byte, first));
-                if first <= waits.1 {
-                    *waits = (*byte, first);
+            if place >= self.next as i64 && (place as u64) < end {
+                let new = Waiting { byte: *byte, first, doubtful };
+                let waits = self.waiting.entry(place as u64).or_insert(new);
+                // What is doubtful gives way. Else like Linux: of two bytes in one place the later one counts, unless its
+                // segment begins behind the other's.
+                if waits.doubtful > doubtful || waits.doubtful == doubtful && first <= waits.first {
+                    *waits = new;
                 }
             }
         }
@@ -237,16 +367,19 @@ impl Half {
     /// Brings what is next.
     fn bring(&mut self, direction: Direction, out: &mut Vec<Brought>) {
         let (offset, mut bytes) = (self.next, Vec::new());
-        while self.end.is_none_or(|end| self.next < end)
-            && let Some((byte, _)) = self.waiting.remove(&self.next)
+        while self.sure_end().is_none_or(|end| self.next < end)
+            && let Some(entry) = self.waiting.first_entry()
+            && *entry.key() == self.next
+            && (!entry.get().doubtful || self.next < self.acknowledged)
         {
-            bytes.push(byte);
+            bytes.push(entry.remove().byte);
             self.next += 1;
         }
         if !bytes.is_empty() {
+            self.hushed = false;
             out.push(Brought { direction, offset, what: What::Data(bytes) });
         }
-        if self.end.is_some_and(|end| self.next >= end) && !self.over {
+        if self.sure_end().is_some_and(|end| self.next >= end) && !self.over {
             out.push(Brought { direction, offset: self.next, what: What::Finished });
             self.over = true;
             self.waiting.clear();
@@ -256,12 +389,13 @@ impl Half {
     /// What the receiver has, and we have not, never comes once bytes behind it wait.
     fn give_up(&mut self, direction: Direction, out: &mut Vec<Brought>) {
         while !self.over
-            && let Some(waits) = self.waiting.keys().next().copied()
-            && self.next < waits
-            && waits <= self.acknowledged
+            && let Some((place, waits)) = self.waiting.first_key_value()
+            && let place = *place
+            && self.next < place
+            && place + u64::from(waits.doubtful) <= self.acknowledged
         {
-            out.push(Brought { direction, offset: self.next, what: What::Gap(waits - self.next) });
-            self.next = waits;
+            out.push(Brought { direction, offset: self.next, what: What::Gap(place - self.next) });
+            self.next = place;
             self.bring(direction, out);
         }
     }

@@ -1,9 +1,19 @@
-//! TCP segments in IP packets, read plainly (RFC 791, RFC 8200, RFC 9293).
+//! TCP segments in IP packets and in fragments of them, read plainly (RFC 791, RFC 8200, RFC 9293).
+
+use std::collections::{BTreeMap, HashMap};
 
 pub const FIN: u8 = 1;
 pub const SYN: u8 = 2;
 pub const RST: u8 = 4;
 pub const ACK: u8 = 16;
+
+/// The number of TCP (RFC 9293).
+const TCP: u8 = 6;
+/// That of the header of IPv6 fragments.
+const FRAGMENT: u8 = 44;
+/// Datagrams that are put together at a time, and for how long each.
+const DATAGRAMS_MAX: usize = 64;
+const DATAGRAM_NS: u64 = 30_000_000_000;
 
 /// A segment.
 #[derive(Clone, Debug)]
@@ -14,26 +24,60 @@ pub struct Segment {
     /// Bytes of payload that were sent, of which not all may be here.
     pub len: u32,
     pub payload: Vec<u8>,
+    /// Whether its checksums are right; none if not all that they are of is here.
+    pub intact: Option<bool>,
+}
+
+/// What an IP packet carries.
+pub struct Carried<'a> {
+    /// The addresses of both ends.
+    pub ends: &'a [u8],
+    /// Whether the checksum of the IP header is right, if it has one.
+    pub has_right_header: bool,
+    /// If it is a fragment, which part of its datagram.
+    pub part: Option<Part>,
+    /// What the first header of it is.
+    next: u8,
+    /// It, as far as it is here, and how long it was.
+    bytes: &'a [u8],
+    len: usize,
+}
+
+/// Which part of a datagram a fragment is.
+pub struct Part {
+    identification: u32,
+    offset: usize,
+    more: bool,
+}
+
+/// Datagrams of which fragments came: their ends and identification.
+#[derive(Default)]
+pub struct Datagrams(HashMap<(Vec<u8>, u32), Datagram>);
+
+/// One of them.
+#[derive(Default)]
+struct Datagram {
+    since_ns: u64,
+    bytes: BTreeMap<usize, u8>,
+    len: Option<usize>,
+    /// What the first header of it is.
+    next: u8,
 }
 
 impl Segment {
-    /// The segment in a packet from its IP header on; none if there is none, or only a part of one.
-    pub fn read(packet: &[u8]) -> Option<Segment> {
-        let (from, until) = match packet.first()? >> 4 {
-            4 => of_v4(packet)?,
-            _ => of_v6(packet)?,
-        };
-        let tcp = packet.get(from..until.min(packet.len()))?;
+    /// The segment that a packet carries; none if it carries none, or not its header.
+    pub fn read(carried: &Carried<'_>) -> Option<Segment> {
+        let at = tcp_at(carried.next, carried.bytes)?;
+        let (tcp, len) = (&carried.bytes[at..], carried.len.checked_sub(at)?);
         let number = |at: usize| Some(u32::from_be_bytes(*tcp.get(at..)?.first_chunk()?));
-        let flags = *tcp.get(13)?;
-        let header = usize::from(tcp[12] >> 4) * 4;
-        tcp.get(..20)?;
+        let header = usize::from(tcp.get(..20)?[12] >> 4) * 4;
         Some(Segment {
             sequence: number(4)?,
             acknowledged: number(8)?,
-            flags,
-            len: u32::try_from((until - from).checked_sub(header)?).ok()?,
+            flags: tcp[13],
+            len: u32::try_from(len.checked_sub(header)?).ok()?,
             payload: tcp.get(header..).unwrap_or_default().to_vec(),
+            intact: carried.is_intact(tcp, len),
         })
     }
 
@@ -47,30 +91,157 @@ impl Segment {
     }
 }
 
-/// From where to where TCP goes.
-fn of_v4(packet: &[u8]) -> Option<(usize, usize)> {
-    let until = usize::from(u16::from_be_bytes(*packet.get(2..)?.first_chunk()?));
-    let is_part = packet.get(6)? & 0x3f != 0 || *packet.get(7)? != 0;
-    let header = usize::from(packet[0] & 15) * 4;
-    // A length of 0 is that of a packet that the sender's hardware was to cut.
-    let until = if until == 0 { packet.len() } else { until };
-    (!is_part && *packet.get(9)? == 6 && header <= until).then_some((header, until))
+impl<'a> Carried<'a> {
+    /// What a packet carries, from its IP header on.
+    pub fn read(packet: &'a [u8]) -> Option<Carried<'a>> {
+        match packet.first()? >> 4 {
+            4 => Carried::by_v4(packet),
+            _ => Carried::by_v6(packet),
+        }
+    }
+
+    fn by_v4(packet: &'a [u8]) -> Option<Carried<'a>> {
+        let number = |at: usize| Some(u16::from_be_bytes(*packet.get(at..)?.first_chunk()?));
+        let (until, identification, place) = (usize::from(number(2)?), number(4)?, number(6)?);
+        let header = usize::from(packet[0] & 15) * 4;
+        let part = Part {
+            identification: identification.into(),
+            offset: usize::from(place & 0x1fff) * 8,
+            more: place & 0x2000 != 0,
+        };
+        // A length of 0 is that of a packet that the sender's hardware was to cut.
+        let until = if until == 0 { packet.len() } else { until };
+        Some(Carried {
+            ends: packet.get(12..20)?,
+            has_right_header: folded(sum(packet.get(..header)?)) == 0xffff,
+            part: (part.more || part.offset > 0).then_some(part),
+            next: packet[9],
+            bytes: packet.get(header..until.min(packet.len()))?,
+            len: until.checked_sub(header)?,
+        })
+    }
+
+    fn by_v6(packet: &'a [u8]) -> Option<Carried<'a>> {
+        let until = 40 + usize::from(u16::from_be_bytes(*packet.get(4..)?.first_chunk()?));
+        let until = if until == 40 { packet.len() } else { until };
+        let (mut next, mut at, mut part) = (*packet.get(6)?, 40, None);
+        while next != TCP && part.is_none() {
+            let header = packet.get(at..at + 8)?;
+            at += header_len(next, header)?;
+            if next == FRAGMENT {
+                let place = u16::from_be_bytes(*header[2..].first_chunk()?);
+                let (offset, more) = (usize::from(place & 0xfff8), place & 1 != 0);
+                let identification = u32::from_be_bytes(*header[4..].first_chunk()?);
+                // The only fragment of its packet is none (RFC 6946).
+                part = (more || offset > 0).then_some(Part { identification, offset, more });
+            }
+            next = header[0];
+        }
+        let bytes = packet.get(at..until.min(packet.len()))?;
+        Some(Carried {
+            ends: packet.get(8..40)?,
+            has_right_header: true,
+            part,
+            next,
+            bytes,
+            len: until.checked_sub(at)?,
+        })
+    }
+
+    fn is_intact(&self, tcp: &[u8], len: usize) -> Option<bool> {
+        // A longer one is none that a network carries.
+        if tcp.len() < len || self.ends.len() == 8 && len > 0xffff {
+            return None;
+        }
+        let pseudo = sum(self.ends) + u64::from(TCP) + len as u64;
+        Some(self.has_right_header && folded(pseudo + sum(tcp)) == 0xffff)
+    }
 }
 
-fn of_v6(packet: &[u8]) -> Option<(usize, usize)> {
-    let until = 40 + usize::from(u16::from_be_bytes(*packet.get(4..)?.first_chunk()?));
-    let until = if until == 40 { packet.len() } else { until };
-    let (mut next, mut at) = (*packet.get(6)?, 40);
-    loop {
-        let header = packet.get(at..at + 8)?;
-        at += match next {
-            6 => return (at <= until).then_some((at, until)),
-            0 | 43 | 60 | 135 => 8 + 8 * usize::from(header[1]),
-            51 => 8 + 4 * usize::from(header[1]),
-            // The only fragment of its packet (RFC 6946).
-            44 if header[2..4] == [0, 0] || header[2] == 0 && header[3] & 0xf9 == 0 => 8,
-            _ => return None,
+impl Datagrams {
+    /// The segment of the datagram that this fragment completes.
+    pub fn add(&mut self, carried: &Carried<'_>, now_ns: u64) -> Option<Segment> {
+        let part = carried.part.as_ref()?;
+        if carried.bytes.len() < carried.len {
+            return None;
+        }
+        self.0.retain(|_, datagram| now_ns < datagram.since_ns + DATAGRAM_NS);
+        let key = (carried.ends.to_vec(), part.identification);
+        if self.0.len() == DATAGRAMS_MAX && !self.0.contains_key(&key) {
+            let oldest = self.0.iter().min_by_key(|(_, datagram)| datagram.since_ns);
+            let oldest = oldest.map(|(key, _)| key.clone())?;
+            self.0.remove(&oldest);
+        }
+        let fresh = || Datagram { since_ns: now_ns, ..Datagram::default() };
+        let datagram = self.0.entry(key.clone()).or_insert_with(fresh);
+        if !datagram.take(part, carried) {
+            self.0.remove(&key);
+            return None;
+        }
+        let len = datagram.len.filter(|len| datagram.bytes.len() == *len)?;
+        let datagram = self.0.remove(&key)?;
+        let whole: Vec<u8> = datagram.bytes.into_values().collect();
+        Segment::read(&Carried { part: None, next: datagram.next, bytes: &whole, len, ..*carried })
+    }
+}
+
+impl Datagram {
+    /// Takes a part; false if it contradicts others.
+    fn take(&mut self, part: &Part, carried: &Carried<'_>) -> bool {
+        // What goes on does so at a multiple of 8.
+        let len = if part.more { carried.len / 8 * 8 } else { carried.len };
+        let end = part.offset + len;
+        let behind = self.bytes.keys().next_back().map_or(0, |last| last + 1);
+        let is_odd = match self.len {
+            Some(len) => end > len || !part.more && end != len,
+            None => !part.more && end < behind,
         };
+        let known = self.bytes.range(part.offset..end).count();
+        if len == 0 || end > 0xffff || is_odd || known > 0 && known < len {
+            return false;
+        }
+        for (place, byte) in (part.offset..).zip(&carried.bytes[..len]) {
+            self.bytes.entry(place).or_insert(*byte);
+        }
+        if !part.more {
+            self.len = Some(end);
+        }
+        if part.offset == 0 {
+            self.next = carried.next;
+        }
+        true
+    }
+}
+
+/// Where TCP begins, behind headers of IPv6.
+fn tcp_at(mut next: u8, bytes: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    while next != TCP {
+        let header = bytes.get(at..at + 8)?;
+        at += header_len(next, header)?;
         next = header[0];
     }
+    Some(at)
+}
+
+fn header_len(next: u8, header: &[u8]) -> Option<usize> {
+    match next {
+        0 | 43 | 60 | 135 => Some(8 + 8 * usize::from(header[1])),
+        51 => Some(8 + 4 * usize::from(header[1])),
+        FRAGMENT => Some(8),
+        _ => None,
+    }
+}
+
+/// The sum of words of 16 bits (RFC 1071).
+fn sum(bytes: &[u8]) -> u64 {
+    let word = |pair: &[u8]| u64::from(pair[0]) << 8 | pair.get(1).map_or(0, |byte| u64::from(*byte));
+    bytes.chunks(2).map(word).sum()
+}
+
+fn folded(mut sum: u64) -> u64 {
+    while sum > 0xffff {
+        sum = (sum >> 16) + (sum & 0xffff);
+    }
+    sum
 }
