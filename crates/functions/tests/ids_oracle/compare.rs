@@ -8,7 +8,7 @@ use nf::Setup;
 use nf::stage::{Stage, load};
 use rules::Loaded;
 
-use crate::ids_oracle::reassembly::{self, Agreement};
+use crate::ids_oracle::reassembly::{self, Agreement, Unlike};
 use crate::ids_oracle::whole::Whole;
 use crate::ids_oracle::witness::{FLOWS_MAX, Frame, Witness, pass};
 use crate::ids_oracle::{Alerted, Findings, Oracle};
@@ -98,8 +98,8 @@ impl Compared {
     }
 }
 
-/// Packets of the collection that bring something else because captures are cut: see [`Agreement::cut`].
-const CUT_MAX: usize = 20;
+/// Packets of the collection that bring something else because captures are cut: see [`Unlike::Cut`].
+const CUT_MAX: usize = 40;
 
 /// The sum of many comparisons.
 #[derive(Debug, Default)]
@@ -113,8 +113,8 @@ pub struct Sum {
     /// Pieces of streams that are the same, and packets of streams that are not said well enough.
     pieces: usize,
     unsaid: usize,
-    /// Packets that bring something else in captures that have segments only in part.
-    cut: usize,
+    /// Packets that bring something else, and why.
+    unlike: BTreeMap<Unlike, usize>,
     whole: Whole,
     differing: Vec<String>,
 }
@@ -128,7 +128,9 @@ impl Sum {
         self.unsupported = self.unsupported.max(one.unsupported);
         self.pieces += one.streams.pieces;
         self.unsaid += one.streams.vague;
-        self.cut += one.streams.cut;
+        for (why, count) in one.streams.unlike {
+            *self.unlike.entry(why).or_default() += count;
+        }
         if !one.streams.differing.is_empty() {
             self.differing.push(format!("{name}: streams {:?}", &one.streams.differing[..1]));
         }
@@ -150,8 +152,8 @@ impl Sum {
             self.compared, self.same, self.vague, self.packets, self.not_planted, self.unsupported
         );
         println!(
-            "{} pieces of streams the same, {} packets of streams vague, {} differ where captures are cut",
-            self.pieces, self.unsaid, self.cut
+            "{} pieces of streams the same, {} packets of streams vague, known to differ: {:?}",
+            self.pieces, self.unsaid, self.unlike
         );
         println!(
             "{} rules in windows and in whole streams, {} in these alone",
@@ -162,7 +164,9 @@ impl Sum {
         assert!(self.same >= least, "nothing was reported");
         assert!(self.whole.far * 100 <= self.whole.same, "windows see too little");
         assert_eq!(self.unsaid, 0, "streams are not said");
-        assert!(self.cut <= CUT_MAX, "streams of cut captures differ");
+        for (why, count) in &self.unlike {
+            assert!(*why == Unlike::Cut && *count <= CUT_MAX, "{why:?}: {count} packets");
+        }
         assert!(self.vague * 1000 <= self.packets * vague_max, "too much is not said");
     }
 }

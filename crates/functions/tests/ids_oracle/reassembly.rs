@@ -1,6 +1,6 @@
 //! Streams put together byte by byte, from the segments of packets: what each packet brings to its flow's streams.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use packet::Direction;
 
@@ -19,8 +19,29 @@ pub struct Reassembly {
     datagrams: Datagrams,
     /// Flows of which more waits than may: when they are given up, nothing says.
     vague: Vec<u64>,
-    /// Flows with segments of which the capture has only a part.
-    cut: BTreeSet<u64>,
+    /// Flows in which the chain is known to do something else from here on.
+    unlike: BTreeMap<u64, Unlike>,
+}
+
+/// What the chain does in another way than decision 9 says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Unlike {
+    /// Of a segment that the capture has in part, it takes only that part as sent, so it doubts what acknowledges all of it.
+    Cut,
+    /// Bytes of a SYN that nobody answered yet count there although others come in their place.
+    Early,
+    /// Behind a reset and a SYN, a SYN/ACK begins another connection there that acknowledges neither that SYN nor the first one.
+    Answer,
+    /// The bytes of a reset, which nobody takes, begin a stream there, and make what is doubtful count.
+    ResetBytes,
+}
+
+/// What a packet brings.
+#[derive(Default)]
+struct Out {
+    brought: Vec<Brought>,
+    /// What of it the chain is known to do otherwise.
+    unlike: Option<Unlike>,
 }
 
 /// One direction.
@@ -72,9 +93,8 @@ pub struct Agreement {
     pub differing: Vec<String>,
     /// Packets of flows that are not said well enough.
     pub vague: usize,
-    /// Packets that bring something else, behind a segment of which the capture has only a part: the chain counts only that part as
-    /// sent, so it doubts what acknowledges all of it.
-    pub cut: usize,
+    /// Packets that bring something else, in flows of which it is known why.
+    pub unlike: BTreeMap<Unlike, usize>,
     /// What each flow's streams came to, from their beginning on, or from the last gap.
     pub streams: BTreeMap<u64, [Vec<u8>; 2]>,
 }
@@ -94,17 +114,20 @@ pub fn check(packets: &[Observed]) -> Agreement {
                 What::Finished | What::Reset => {}
             }
         }
+        let unlike = reassembly.unlike.get(&packet.flow);
         match (reassembly.vague.contains(&packet.flow), same) {
             (true, _) => agreement.vague += 1,
             (false, true) => agreement.pieces += own.len(),
-            (false, false) if reassembly.cut.contains(&packet.flow) => agreement.cut += 1,
-            (false, false) => agreement.differing.push(format!(
-                "packet {} of flow {}: {} against {}",
-                packet.sequence,
-                packet.flow,
-                shown(&own),
-                shown(&packet.brought)
-            )),
+            (false, false) => match unlike {
+                Some(unlike) => *agreement.unlike.entry(*unlike).or_default() += 1,
+                None => agreement.differing.push(format!(
+                    "packet {} of flow {}: {} against {}",
+                    packet.sequence,
+                    packet.flow,
+                    shown(&own),
+                    shown(&packet.brought)
+                )),
+            },
         }
     }
     agreement
@@ -137,7 +160,7 @@ fn shown(brought: &[Brought]) -> String {
 impl Reassembly {
     /// What the next packet brings, in order.
     pub fn packet(&mut self, packet: &Observed) -> Vec<Brought> {
-        let mut out = Vec::new();
+        let mut out = Out::default();
         let halves = self.flows.entry(packet.flow).or_default();
         let own_is_intact = halves[packet.direction.index()].intact == Some(true);
         let segment = Carried::read(&packet.network).and_then(|carried| match carried.part {
@@ -148,18 +171,21 @@ impl Reassembly {
         });
         if let Some(segment) = segment {
             if segment.payload.len() < segment.len as usize {
-                self.cut.insert(packet.flow);
+                out.unlike = Some(Unlike::Cut);
             }
             take(halves, packet.direction, &segment, &mut out);
         }
         if halves.iter().any(|half| half.waiting.len() > WAITING_MAX) {
             self.vague.push(packet.flow);
         }
-        out
+        if let Some(unlike) = out.unlike {
+            self.unlike.entry(packet.flow).or_insert(unlike);
+        }
+        out.brought
     }
 }
 
-fn take(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &mut Vec<Brought>) {
+fn take(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &mut Out) {
     let (own, other) = (direction.index(), direction.other().index());
     // Hosts drop what acknowledges nothing (RFC 9293 3.10.7.4).
     if !segment.has(SYN | RST | ACK) {
@@ -178,19 +204,27 @@ fn take(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &m
         }
     }
     let says = segment.len > 0 || segment.has(FIN);
+    let other_is_unknown = halves[other].base.is_none() && halves[other].claimed.is_none();
+    if segment.has(RST) {
+        if says && (halves[own].base.is_none() || other_is_unknown) {
+            out.unlike = Some(Unlike::ResetBytes);
+        }
+        return reset(halves, direction, segment, out);
+    }
     if halves[own].base.is_none() && says && !is_doubtful {
         // The opening was not seen.
-        halves[own].base = Some(segment.first());
-        halves[own].intact = segment.intact.or(halves[own].intact);
-    }
-    if segment.has(RST) {
-        return reset(halves, direction, segment, out);
+        let intact = segment.intact.or(halves[own].intact);
+        halves[own] = Half { base: Some(segment.first()), intact, ..Half::default() };
     }
     if !says || halves[own].base.is_none() || halves[own].over {
         return;
     }
+    let counts_early = !is_doubtful && other_is_unknown;
+    if counts_early && halves[own].doubts_behind(segment.first()) {
+        out.unlike = Some(Unlike::Early);
+    }
     halves[own].receive(segment, is_doubtful, direction, out);
-    if !is_doubtful && halves[other].base.is_none() && halves[other].claimed.is_none() {
+    if counts_early {
         // Nobody may be seen to acknowledge what it sent before.
         halves[other].claimed = Some(segment.acknowledged);
         halves[own].waiting.values_mut().for_each(|waiting| waiting.doubtful = false);
@@ -199,7 +233,7 @@ fn take(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &m
 }
 
 /// What a SYN does; whether hosts heed it.
-fn opens(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &mut Vec<Brought>) -> bool {
+fn opens(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &mut Out) -> bool {
     let first = segment.first();
     let (own, other) = (&halves[direction.index()], &halves[direction.other().index()]);
     let answers = |number| segment.has(ACK) && segment.acknowledged == number;
@@ -215,6 +249,9 @@ fn opens(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &
     if is_heeded_first || other.attempts.iter().any(|attempt| answers(*attempt)) {
         restart(halves, direction, segment, out);
         return true;
+    }
+    if !other.attempts.is_empty() && segment.has(ACK) && !other.base.is_some_and(answers) {
+        out.unlike = Some(Unlike::Answer);
     }
     if base != first {
         let was_reset = halves.iter().any(|half| half.reset);
@@ -243,13 +280,7 @@ fn opens(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &
 }
 
 /// An answer says which of several attempts to open it is to; what was sent before is in vain if it is to none that fits.
-fn chooses(
-    halves: &mut [Half; 2],
-    direction: Direction,
-    segment: &Segment,
-    in_vain: bool,
-    out: &mut Vec<Brought>,
-) {
+fn chooses(halves: &mut [Half; 2], direction: Direction, segment: &Segment, in_vain: bool, out: &mut Out) {
     let (own, its) = (&halves[direction.index()], &halves[direction.other().index()]);
     let Some(base) = its.base.filter(|_| segment.has(ACK) && !own.answered) else { return };
     let fits = base == segment.acknowledged || its.has_sent(segment.acknowledged);
@@ -265,7 +296,7 @@ fn chooses(
 }
 
 /// Another connection begins with this SYN.
-fn restart(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &mut Vec<Brought>) {
+fn restart(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &mut Out) {
     let intact = segment.intact;
     let own = Half { base: Some(segment.first()), opened: true, intact, ..Half::default() };
     let (mut other, mut of) = (Half::default(), direction);
@@ -276,11 +307,11 @@ fn restart(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out:
     }
     halves[direction.index()] = own;
     halves[direction.other().index()] = other;
-    out.push(Brought { direction: of, offset: 0, what: What::Restart });
+    out.brought.push(Brought { direction: of, offset: 0, what: What::Restart });
 }
 
 /// A reset where hosts heed it: at the next byte (RFC 5961 3.2), or in answer to a SYN, which it acknowledges.
-fn reset(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &mut Vec<Brought>) {
+fn reset(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &mut Out) {
     let (own, other) = (&halves[direction.index()], &halves[direction.other().index()]);
     let is_heeded = match (own.base, other.base) {
         (Some(_), _) => own.place(segment.sequence) == Some(own.next as i64),
@@ -290,7 +321,7 @@ fn reset(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &
     for direction in [direction, direction.other()].into_iter().filter(|_| is_heeded) {
         let half = &mut halves[direction.index()];
         if !half.over && !half.hushed {
-            out.push(Brought { direction, offset: half.next, what: What::Reset });
+            out.brought.push(Brought { direction, offset: half.next, what: What::Reset });
         }
         (half.reset, half.hushed) = (true, true);
     }
@@ -309,8 +340,14 @@ impl Half {
         // Who was not seen to begin may have sent anything before.
         let least = if self.opened { 0 } else { i64::MIN };
         let end = self.end.map_or(0, |(end, _)| end + 1);
-        let most = self.sent.max(self.next).max(end) as i64;
+        let most = if self.over { end } else { end.max(self.sent) } as i64;
         self.base.is_none() || self.place(sequence).is_some_and(|place| (least..=most).contains(&place))
+    }
+
+    /// Whether anything doubtful waits from this number on.
+    fn doubts_behind(&self, sequence: u32) -> bool {
+        let place = self.place(sequence).unwrap_or(0).max(0) as u64;
+        self.waiting.range(place..).any(|(_, waiting)| waiting.doubtful)
     }
 
     /// Whether nothing came of it but what is doubtful.
@@ -323,7 +360,7 @@ impl Half {
         self.end.filter(|(_, doubtful)| !doubtful).map(|(end, _)| end)
     }
 
-    fn acknowledge(&mut self, sequence: u32, direction: Direction, out: &mut Vec<Brought>) {
+    fn acknowledge(&mut self, sequence: u32, direction: Direction, out: &mut Out) {
         let Some(place) = self.place(sequence).filter(|place| *place >= self.next as i64 && !self.over)
         else {
             return;
@@ -341,7 +378,7 @@ impl Half {
         self.give_up(direction, out);
     }
 
-    fn receive(&mut self, segment: &Segment, doubtful: bool, direction: Direction, out: &mut Vec<Brought>) {
+    fn receive(&mut self, segment: &Segment, doubtful: bool, direction: Direction, out: &mut Out) {
         let Some(first) = self.place(segment.first()) else { return };
         let fin = first + i64::from(segment.len);
         if segment.has(FIN) && self.sure_end().is_none() && fin >= self.next as i64 {
@@ -355,7 +392,7 @@ impl Half {
                 let waits = self.waiting.entry(place as u64).or_insert(new);
                 // What is doubtful gives way. Else like Linux: of two bytes in one place the later one counts, unless its
                 // segment begins behind the other's.
-                if waits.doubtful > doubtful || waits.doubtful == doubtful && first <= waits.first {
+                if waits.doubtful && !doubtful || waits.doubtful == doubtful && first <= waits.first {
                     *waits = new;
                 }
             }
@@ -365,7 +402,7 @@ impl Half {
     }
 
     /// Brings what is next.
-    fn bring(&mut self, direction: Direction, out: &mut Vec<Brought>) {
+    fn bring(&mut self, direction: Direction, out: &mut Out) {
         let (offset, mut bytes) = (self.next, Vec::new());
         while self.sure_end().is_none_or(|end| self.next < end)
             && let Some(entry) = self.waiting.first_entry()
@@ -377,24 +414,26 @@ impl Half {
         }
         if !bytes.is_empty() {
             self.hushed = false;
-            out.push(Brought { direction, offset, what: What::Data(bytes) });
+            out.brought.push(Brought { direction, offset, what: What::Data(bytes) });
         }
         if self.sure_end().is_some_and(|end| self.next >= end) && !self.over {
-            out.push(Brought { direction, offset: self.next, what: What::Finished });
+            out.brought.push(Brought { direction, offset: self.next, what: What::Finished });
             self.over = true;
             self.waiting.clear();
         }
     }
 
     /// What the receiver has, and we have not, never comes once bytes behind it wait.
-    fn give_up(&mut self, direction: Direction, out: &mut Vec<Brought>) {
+    fn give_up(&mut self, direction: Direction, out: &mut Out) {
         while !self.over
             && let Some((place, waits)) = self.waiting.first_key_value()
             && let place = *place
             && self.next < place
             && place + u64::from(waits.doubtful) <= self.acknowledged
         {
-            out.push(Brought { direction, offset: self.next, what: What::Gap(place - self.next) });
+            // Behind the end there is nothing.
+            let place = self.sure_end().map_or(place, |end| place.min(end));
+            out.brought.push(Brought { direction, offset: self.next, what: What::Gap(place - self.next) });
             self.next = place;
             self.bring(direction, out);
         }
