@@ -11,6 +11,7 @@ mod limits;
 mod memory;
 mod messages;
 mod odd_messages;
+mod odd_segments;
 mod packets;
 mod readings;
 mod streams;
