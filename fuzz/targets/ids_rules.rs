@@ -6,7 +6,7 @@
 use libfuzzer_sys::fuzz_target;
 use rules::{Classifications, Ruleset, Variables};
 
-#[path = "../../crates/rules/tests/support/plain.rs"]
+#[path = "../../crates/rules/tests/support/plain/mod.rs"]
 mod plain;
 
 use plain::options;

@@ -408,13 +408,48 @@ fn values_mean_what_the_types_say() {
     );
     assert_eq!(*data, DataAt { offset: Operand::Value(10), relative: true, negated: false });
 
-    let rule = options("flags:S,12;").unwrap();
-    let PacketTest::TcpFlags(bits) = rule.packet[0] else { panic!() };
-    assert!(bits.holds(0x02) && bits.holds(0xc2) && !bits.holds(0x12));
-
     let rule =
         options("byte_extract:1,0,a; http.uri; byte_extract:1,0,b; pkt_data; byte_extract:1,a,c;").unwrap();
     assert_eq!(rule.variables, ["a", "c", "b"]);
+}
+
+/// Whether a number is one of those that a test names.
+type Named = fn(u8) -> bool;
+
+#[test]
+fn tests_of_packets_hold_for_the_numbers_they_name() {
+    let tests: [(&str, Named); 19] = [
+        ("ttl:7;", |n| n == 7),
+        ("ttl:!7;", |n| n != 7),
+        ("ttl:<7;", |n| n < 7),
+        ("ttl:<=7;", |n| n < 8),
+        ("ttl:>7;", |n| n > 7),
+        ("ttl:>=7;", |n| n > 6),
+        ("ttl:5<>8;", |n| n == 6 || n == 7),
+        ("ttl:!5<>8;", |n| n != 6 && n != 7),
+        ("ttl:&0xf0=0x40;", |n| n >> 4 == 4),
+        ("ttl:&0xf0!=0x40;", |n| n >> 4 != 4),
+        ("flags:S;", |flags| flags == 0x02),
+        ("flags:S,12;", |flags| flags & 0x3f == 0x02),
+        ("flags:+SA;", |flags| flags & 0x12 == 0x12),
+        ("flags:*SF;", |flags| flags & 0x03 != 0),
+        ("flags:!SF;", |flags| flags & 0x03 != 0x03),
+        ("flags:FRPU;", |flags| flags == 0x2d),
+        ("flags:0;", |flags| flags == 0),
+        ("flags:1;", |flags| flags == 0x80),
+        ("flags:E;", |flags| flags == 0x40),
+    ];
+    for (text, expected) in tests {
+        let test = options(text).unwrap().packet[0];
+        for number in 0..=u8::MAX {
+            let holds = match test {
+                PacketTest::Ttl(test) => test.holds(number),
+                PacketTest::TcpFlags(bits) => bits.holds(number),
+                _ => panic!("{text}"),
+            };
+            assert_eq!(holds, expected(number), "{number} of `{text}`");
+        }
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use proptest::sample::{select, subsequence};
 use proptest::strategy::ValueTree;
 use rules::*;
 
-#[path = "support/plain.rs"]
+#[path = "support/plain/mod.rs"]
 mod plain;
 
 use plain::options;
@@ -34,6 +34,7 @@ const OPTIONS: &[&str] = &[
     "tos:!x10;",
     "itype:3<>9;",
     "ip_proto:gre;",
+    "ip_proto:!47;",
     "ipopts:rr;",
     "stream_size:either,!=,9;",
     "app-layer-protocol:!tls,either;",
@@ -60,6 +61,7 @@ const OPTIONS: &[&str] = &[
     r#"file.data; strip_whitespace; xor:"0a0b"; content:"q"; bsize:<9;"#,
     r#"dns.query; dotprefix; content:".example"; endswith;"#,
     r#"http.method; content:"POST"; pkt_data;"#,
+    r#"content:"a-bc"; content:"z-bc"; http_cookie; content:"9-bc"; http_header;"#,
     "http.referer; absent;",
     r#"http.user_agent; to_lowercase; content:"u"; http.user_agent; content:"v"; pkt_data;"#,
     r#"http.cookie; xor:"0a"; content:"u"; http.cookie; xor:"0b",offset 2; content:"v"; pkt_data;"#,
