@@ -13,7 +13,6 @@ mod messages;
 mod odd_messages;
 mod odd_segments;
 mod packets;
-mod readings;
 mod streams;
 
 #[path = "../ids_oracle/captures.rs"]

@@ -22,7 +22,6 @@ pub mod lines;
 pub mod parting;
 pub mod plant;
 pub mod prepared;
-pub mod reading;
 pub mod reassembly;
 pub mod segments;
 pub mod shared;
