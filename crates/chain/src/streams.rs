@@ -184,7 +184,7 @@ impl Half {
     const DOUBTFUL_FIN: u32 = 1024;
     /// A reset was announced, and nothing came since.
     const HUSHED: u32 = 2048;
-    /// Behind a reset, its sender has sent another SYN, which nobody has answered yet.
+    /// Behind a reset or an end, its sender has sent another SYN, which nobody has answered yet.
     const ATTEMPT: u32 = 4096;
 
     /// Whether any of these flags is set.
@@ -466,10 +466,10 @@ impl Reassembler {
         // Nobody answered yet, so it is another attempt; or all is over, and the ports are used again (RFC 9293 3.6.1). To any
         // other one, hosts answer by what they have, and go on (RFC 5961 4.2); of two answers to one SYN, the first counts.
         let over = original.has(Half::ENDED | Half::RESET) || reply.has(Half::ENDED | Half::RESET);
-        let was_reset = original.has(Half::RESET) || reply.has(Half::RESET);
         let is_closed = original.has(Half::ENDED) && reply.has(Half::ENDED);
-        if was_reset && !is_closed && other.has(Half::BEGUN) {
-            // The reset may be forged, and so may be this: another connection begins once it is answered.
+        if over && !is_closed && other.has(Half::BEGUN) {
+            // A reset may be forged, behind one end the other half goes on, and this may be forged, too: another connection begins
+            // once it is answered.
             if segment.has(Segment::ACK) {
                 self.counters.refused += 1;
             } else {
@@ -483,7 +483,7 @@ impl Reassembler {
             self.counters.refused += 1;
             return false;
         }
-        if over && !segment.has(Segment::ACK) {
+        if over {
             self.restart(segment, streams);
         } else {
             self.release(&mut streams.halves[from]);
@@ -522,8 +522,10 @@ impl Reassembler {
         streams.halves[from].open(first, segment.intact);
         match segment.acknowledged() {
             Some(acknowledged) => {
-                streams.halves[1 - from] = other;
-                streams.halves[1 - from].begin(acknowledged, None);
+                if other.has(Half::BEGUN) {
+                    streams.halves[1 - from] = other;
+                    streams.halves[1 - from].begin(acknowledged, None);
+                }
                 self.note(segment.direction.other(), 0, What::Restart);
             }
             None => self.note(segment.direction, 0, What::Restart),

@@ -163,6 +163,47 @@ fn behind_a_reset_that_hosts_do_not_heed_no_syn_counts_that_they_do_not_answer()
 }
 
 #[test]
+fn behind_an_end_of_one_half_no_syn_counts_that_hosts_do_not_answer() {
+    let mut bench = Bench::with_policy(HostPolicy::Linux);
+    bench.open(99);
+    bench.segment(Direction::Original, FIN | ACK, 100, 901, b"request");
+    bench.segment(Direction::Reply, ACK, 904, 108, b"ponse");
+    bench.segment(Direction::Reply, SYN | ACK, 50_000, 100, b"");
+    bench.segment(Direction::Reply, SYN | ACK, 50_000, 108, b"");
+    bench.segment(Direction::Original, SYN | ACK, 7000, 901, b"");
+    bench.segment(Direction::Original, SYN, 7000, 0, b"decoys");
+    bench.segment(Direction::Reply, ACK, 901, 108, b"res");
+    assert_eq!(bench.seen, [vec![data(0, b"request"), Seen::Finished(7)], vec![data(0, b"response")]]);
+    assert_eq!(bench.reassembler.counters().refused, 3);
+    // Then it is answered.
+    bench.segment(Direction::Reply, ACK, 919, 108, b"never in order");
+    bench.open(7000);
+    bench.client(7001, b"new");
+    assert_eq!(bench.seen[0][2..], [Seen::Restart, data(0, b"new")]);
+    assert_eq!(bench.reassembler.memory_used(), 0);
+}
+
+#[test]
+fn an_answer_to_a_syn_that_was_not_seen_begins_another_connection_once_all_is_over() {
+    for is_closed in [true, false] {
+        let mut bench = Bench::with_policy(HostPolicy::Linux);
+        if is_closed {
+            bench.open(99);
+            bench.segment(Direction::Original, FIN | ACK, 100, 901, b"");
+        } else {
+            // The client is not seen at all.
+            bench.segment(Direction::Reply, SYN | ACK, 900, 100, b"");
+        }
+        bench.segment(Direction::Reply, FIN | ACK, 901, 101, b"old");
+        bench.segment(Direction::Reply, SYN | ACK, 50_000, 7001, b"");
+        bench.segment(Direction::Reply, ACK, 50_001, if is_closed { 7001 } else { 7010 }, b"new");
+        let both = [bench.seen[0].last(), bench.seen[1].last()];
+        assert_eq!(both, [Some(&Seen::Restart), Some(&data(0, b"new"))]);
+        assert_eq!(bench.seen[1][..2], [data(0, b"old"), Seen::Finished(3)]);
+    }
+}
+
+#[test]
 fn a_syn_in_an_open_connection_changes_nothing() {
     let mut bench = Bench::with_policy(HostPolicy::Linux);
     bench.open(99);
