@@ -3,7 +3,7 @@
 //! byte by itself does. Saved streams that are any bytes do not make it panic.
 //!
 //! Input: the policy and where the client's numbers begin, the server's lie opposite; then steps of four bytes. Bit 4 of a
-//! step's first byte says whose it is.
+//! step's first byte says whose it is, those above it whether hosts may not take it.
 
 #![no_main]
 
@@ -68,6 +68,15 @@ impl End {
     }
 }
 
+/// Why hosts may not take a segment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Doubt {
+    /// It acknowledges what was not sent: so far from where that stream stands.
+    Acknowledges(u32),
+    /// Its checksum is wrong.
+    Damaged,
+}
+
 struct Connection {
     bench: Bench,
     ends: [End; 2],
@@ -76,8 +85,23 @@ struct Connection {
 impl Connection {
     /// The end that a direction begins at sends a segment, which acknowledges all that the other's stream has.
     fn send(&mut self, from: Direction, flags: u8, number: u32, payload: &[u8]) {
+        self.send_in_doubt(from, flags, number, payload, None);
+    }
+
+    fn send_in_doubt(
+        &mut self,
+        from: Direction,
+        flags: u8,
+        number: u32,
+        payload: &[u8],
+        doubt: Option<Doubt>,
+    ) {
         let other = &self.ends[from.other().index()];
-        self.bench.segment(from, flags, number, other.number(other.next()), payload);
+        let away = if let Some(Doubt::Acknowledges(away)) = doubt { away } else { 0 };
+        let acknowledgment = other.number(other.next()).wrapping_add(away);
+        self.bench.intact = Some(doubt != Some(Doubt::Damaged));
+        self.bench.segment(from, flags, number, acknowledgment, payload);
+        self.bench.intact = Some(true);
     }
 
     fn open(&mut self, client: Direction, client_isn: u32, server_isn: u32) {
@@ -125,14 +149,15 @@ fuzz_target!(|data: &[u8]| {
     let Some((&[policy, a, b, c, d], steps)) = data.split_first_chunk() else { return };
     let (policy, isn) = (POLICIES[usize::from(policy % 4)], u32::from_le_bytes([a, b, c, d]));
     let mut flow = Connection { bench: Bench::with_policy(policy), ends: Default::default() };
+    flow.bench.intact = Some(true);
     flow.open(Direction::Original, isn, !isn);
-    for (i, &[kind, start, len, high]) in steps.as_chunks().0.iter().enumerate() {
-        let from = if kind & 16 == 0 { Direction::Original } else { Direction::Reply };
+    for (i, &[step, start, len, high]) in steps.as_chunks().0.iter().enumerate() {
+        let from = if step & 16 == 0 { Direction::Original } else { Direction::Reply };
         let (is_over, is_closed) = (flow.is_over(), flow.is_closed());
         let end = &mut flow.ends[from.index()];
         // 16 bytes apart at most for most, so that they meet; now and then far ahead.
         let offset = u64::from(start) + if high > 250 { 16 * u64::from(high) } else { 0 };
-        match kind % 16 {
+        match step % 16 {
             // The other end has everything up to here, also what was not seen.
             0 => {
                 let until = offset.min(end.sent);
@@ -168,12 +193,18 @@ fuzz_target!(|data: &[u8]| {
                 flow.send(from, if high % 2 == 0 { SYN } else { SYN | ACK }, astray, b"");
             }
             kind => {
+                let doubt = match step >> 5 {
+                    5 => Some(Doubt::Acknowledges(100_000)),
+                    6 => Some(Doubt::Acknowledges(100_000u32.wrapping_neg())),
+                    7 => Some(Doubt::Damaged),
+                    _ => None,
+                };
                 let bytes: Vec<u8> = (0..len).map(|j| if kind < 10 { j } else { i as u8 }).collect();
                 let fin = kind == 4 && high < 8;
-                end.model.receive(offset, &bytes, fin, false, policy);
-                end.sent = end.sent.max(offset + bytes.len() as u64);
+                end.model.receive(offset, &bytes, fin, doubt.is_some(), policy);
+                end.sent = end.sent.max(offset + bytes.len() as u64 + u64::from(fin));
                 let number = end.number(offset);
-                flow.send(from, if fin { ACK | FIN } else { ACK }, number, &bytes);
+                flow.send_in_doubt(from, if fin { ACK | FIN } else { ACK }, number, &bytes, doubt);
             }
         }
         for (end, seen) in flow.ends.iter().zip(&flow.bench.seen) {
