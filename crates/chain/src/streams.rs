@@ -16,6 +16,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 mod datagrams;
 mod held;
+mod opening;
 mod saved;
 mod segment;
 
@@ -431,107 +432,6 @@ impl Reassembler {
         if has_fin { bytes.max(half.offset(half.fin) + 1) } else { bytes }
     }
 
-    /// Whether nothing of it came yet, but for what is doubtful.
-    fn is_empty(&self, half: &Half) -> bool {
-        let has_come = Half::FIN | Half::ENDED | Half::ACKNOWLEDGED;
-        half.next == 0 && !half.has(has_come) && self.held.list(Link(half.held)).all(|block| block.doubtful)
-    }
-
-    /// A SYN begins a stream; false if it is none that a host would heed.
-    fn open(&mut self, segment: &Segment<'_>, streams: &mut Streams) -> bool {
-        let from = segment.direction.index();
-        let first = segment.sequence.wrapping_add(1);
-        let [original, reply] = streams.halves;
-        let half = streams.halves[from];
-        if !half.has(Half::BEGUN) {
-            streams.halves[from].open(first, segment.intact);
-            let in_vain = half.has(Half::CLAIMED) && half.base != first;
-            self.choose(segment, in_vain, streams);
-            return true;
-        }
-        if half.has(Half::DAMAGED) && segment.intact == Some(true) {
-            // Hosts send none like those before.
-            self.restart(segment, streams);
-            return true;
-        }
-        let other = &streams.halves[1 - from];
-        if other.has(Half::ATTEMPT) && segment.acknowledged().is_some_and(|number| number != other.base) {
-            self.restart(segment, streams);
-            return true;
-        }
-        if half.base == first {
-            self.choose(segment, false, streams);
-            return true; // The same one again.
-        }
-        // Nobody answered yet, so it is another attempt; or all is over, and the ports are used again (RFC 9293 3.6.1). To any
-        // other one, hosts answer by what they have, and go on (RFC 5961 4.2); of two answers to one SYN, the first counts.
-        let over = original.has(Half::ENDED | Half::RESET) || reply.has(Half::ENDED | Half::RESET);
-        let is_closed = original.has(Half::ENDED) && reply.has(Half::ENDED);
-        if over && !is_closed && other.has(Half::BEGUN) {
-            // A reset may be forged, behind one end the other half goes on, and this may be forged, too: another connection begins
-            // once it is answered.
-            if segment.has(Segment::ACK) {
-                self.counters.refused += 1;
-            } else {
-                streams.halves[from].flags |= Half::ATTEMPT;
-            }
-            return false;
-        }
-        let is_second = other.has(Half::ANSWERED) && segment.acknowledged() == Some(other.base);
-        let is_attempt = self.is_empty(&half) && !half.has(Half::ANSWERED) && !is_second;
-        if !over && !is_attempt {
-            self.counters.refused += 1;
-            return false;
-        }
-        if over {
-            self.restart(segment, streams);
-        } else {
-            self.release(&mut streams.halves[from]);
-            streams.halves[from].open(first, segment.intact);
-            self.choose(segment, false, streams);
-        }
-        true
-    }
-
-    /// Of several attempts to open, a SYN/ACK tells which one its sender took, until it is acknowledged itself. Bytes that came before
-    /// it were sent `in_vain` if they acknowledge another one; so were those of attempts that were not taken.
-    fn choose(&mut self, segment: &Segment<'_>, in_vain: bool, streams: &mut Streams) {
-        let from = segment.direction.index();
-        let (half, mut other) = (streams.halves[from], streams.halves[1 - from]);
-        let Some(acknowledged) = segment.acknowledged() else { return };
-        if half.has(Half::ANSWERED) || !other.has(Half::BEGUN) || other.base == acknowledged && !in_vain {
-            return;
-        }
-        if !self.is_empty(&other) {
-            if in_vain || !self.has_sent(&other, acknowledged) {
-                self.restart(segment, streams);
-            }
-        } else if !self.has_sent(&other, acknowledged) {
-            self.release(&mut other);
-            other.begin(acknowledged, None);
-            streams.halves[1 - from] = other;
-        }
-    }
-
-    /// All that came is of no connection, or of one that is over: another one begins with this SYN.
-    fn restart(&mut self, segment: &Segment<'_>, streams: &mut Streams) {
-        let (from, first) = (segment.direction.index(), segment.first());
-        self.forget(streams);
-        let other = std::mem::take(&mut streams.halves[1 - from]);
-        streams.halves[from] = Half::default();
-        streams.halves[from].open(first, segment.intact);
-        match segment.acknowledged() {
-            Some(acknowledged) => {
-                if other.has(Half::BEGUN) {
-                    streams.halves[1 - from] = other;
-                    streams.halves[1 - from].begin(acknowledged, None);
-                }
-                self.note(segment.direction.other(), 0, What::Restart);
-            }
-            None => self.note(segment.direction, 0, What::Restart),
-        }
-    }
-
     /// The receiver has everything up to here. What of it we have not seen when bytes behind it wait, we never shall; as long
     /// as none wait, it may still come: a capture may have the acknowledgement before the bytes.
     fn acknowledge(&mut self, direction: Direction, sequence: u32, half: &mut Half) {
@@ -568,30 +468,6 @@ impl Reassembler {
         }
         if half.next >= until {
             half.flags &= !Half::ACKNOWLEDGED;
-        }
-    }
-
-    /// A reset, if it is where a host would heed it: exactly at the next byte (RFC 5961 3.2), or in answer to a SYN, which it
-    /// acknowledges (RFC 9293 3.10.7.3).
-    fn reset(&mut self, segment: &Segment<'_>, streams: &mut Streams) {
-        let from = segment.direction.index();
-        let (half, other) = (&streams.halves[from], &streams.halves[1 - from]);
-        let heeded = if half.has(Half::BEGUN) {
-            half.distance(segment.sequence) == Some(0)
-        } else {
-            !other.has(Half::BEGUN)
-                || segment.acknowledged().is_some_and(|sequence| other.distance(sequence) == Some(0))
-        };
-        if !heeded {
-            self.counters.refused += 1;
-            return;
-        }
-        for direction in [segment.direction, segment.direction.other()] {
-            let half = &mut streams.halves[direction.index()];
-            if !half.has(Half::ENDED | Half::HUSHED) {
-                self.note(direction, half.next, What::Reset);
-            }
-            half.flags |= Half::RESET | Half::HUSHED;
         }
     }
 
