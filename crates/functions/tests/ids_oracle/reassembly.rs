@@ -30,7 +30,7 @@ pub enum Unlike {
     Cut,
     /// Bytes of a SYN that nobody answered yet count there although others come in their place.
     Early,
-    /// Behind a reset and a SYN, a SYN/ACK begins another connection there that acknowledges neither that SYN nor the first one.
+    /// Behind a reset or an end, and a SYN, a SYN/ACK begins another connection there that acknowledges neither that SYN nor the first one.
     Answer,
     /// The bytes of a reset, which nobody takes, begin a stream there, and make what is doubtful count.
     ResetBytes,
@@ -71,7 +71,7 @@ struct Half {
     reset: bool,
     /// A reset was told, and no byte since.
     hushed: bool,
-    /// First bytes of connections that a SYN behind a reset would begin.
+    /// First bytes of connections that a SYN behind a reset, or behind an end, would begin.
     attempts: Vec<u32>,
 }
 
@@ -254,24 +254,24 @@ fn opens(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &
         out.unlike = Some(Unlike::Answer);
     }
     if base != first {
-        let was_reset = halves.iter().any(|half| half.reset);
-        let is_over = was_reset || halves.iter().any(|half| half.over);
-        if was_reset && !halves.iter().all(|half| half.over) && other.base.is_some() {
-            // The reset may be forged, and so may be this.
+        let is_over = halves.iter().any(|half| half.reset || half.over);
+        let is_closed = halves.iter().all(|half| half.over);
+        if is_over && !is_closed && other.base.is_some() {
+            // The reset may be forged, behind one end the other half goes on, and this may be forged, too.
             if !segment.has(ACK) {
                 halves[direction.index()].attempts.push(first);
             }
             return false;
         }
-        // Another attempt, as long as nobody answered; but no second answer.
-        let is_second = other.answered && other.base.is_some_and(answers);
-        if !is_over && (!own.is_empty() || own.answered || is_second) {
-            return false;
-        }
-        // The ports are used again (RFC 9293 3.6.1).
-        if is_over && !segment.has(ACK) {
+        if is_over {
+            // The ports are used again (RFC 9293 3.6.1).
             restart(halves, direction, segment, out);
             return true;
+        }
+        // Another attempt, as long as nobody answered; but no second answer.
+        let is_second = other.answered && other.base.is_some_and(answers);
+        if !own.is_empty() || own.answered || is_second {
+            return false;
         }
         halves[direction.index()] = fresh;
     }
@@ -302,7 +302,10 @@ fn restart(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out:
     let (mut other, mut of) = (Half::default(), direction);
     if segment.has(ACK) {
         let its = &halves[direction.other().index()];
-        (other.base, other.opened, other.intact) = (Some(segment.acknowledged), its.opened, its.intact);
+        // Who was not seen before is not seen now.
+        if its.base.is_some() {
+            (other.base, other.opened, other.intact) = (Some(segment.acknowledged), its.opened, its.intact);
+        }
         of = direction.other();
     }
     halves[direction.index()] = own;
