@@ -146,7 +146,7 @@ pub struct Half {
     next: u64,
     /// The sequence number of offset 0.
     base: u32,
-    /// That of the FIN, if one was seen.
+    /// That of the FIN, if one was seen; else the one behind all of the segments that a capture cut.
     fin: u32,
     /// Up to which sequence number the receiver has everything, if more than we have.
     acknowledged: u32,
@@ -187,6 +187,8 @@ impl Half {
     const HUSHED: u32 = 2048;
     /// Behind a reset or an end, its sender has sent another SYN, which nobody has answered yet.
     const ATTEMPT: u32 = 4096;
+    /// No FIN was seen, but segments that a capture cut.
+    const CUT: u32 = 8192;
 
     /// Whether any of these flags is set.
     fn has(&self, flag: u32) -> bool {
@@ -213,6 +215,17 @@ impl Half {
     /// Up to where the receiver is known to have it; 0 if not further than we have.
     fn acknowledged(&self) -> u64 {
         if self.has(Half::ACKNOWLEDGED) { self.offset(self.acknowledged) } else { 0 }
+    }
+
+    /// A segment up to here was cut by a capture: its sender has sent all of it.
+    #[cold]
+    fn cut(&mut self, until: u32) {
+        let is_known = self.has(Half::FIN | Half::DOUBTFUL_FIN)
+            || self.has(Half::CUT) && self.offset(self.fin) >= self.offset(until);
+        if !is_known && self.distance(until) > Some(0) {
+            self.fin = until;
+            self.flags |= Half::CUT;
+        }
     }
 
     /// Where the stream ends; as far as possible, if that is not known.
@@ -428,8 +441,13 @@ impl Reassembler {
     #[cold]
     fn sent(&self, half: &Half) -> u64 {
         let bytes = self.held.end(Link(half.held)).unwrap_or(0).max(half.next);
-        let has_fin = half.has(Half::FIN | Half::DOUBTFUL_FIN);
-        if has_fin { bytes.max(half.offset(half.fin) + 1) } else { bytes }
+        if half.has(Half::FIN | Half::DOUBTFUL_FIN) {
+            bytes.max(half.offset(half.fin) + 1)
+        } else if half.has(Half::CUT) {
+            bytes.max(half.offset(half.fin))
+        } else {
+            bytes
+        }
     }
 
     /// The receiver has everything up to here. What of it we have not seen when bytes behind it wait, we never shall; as long
@@ -478,6 +496,9 @@ impl Reassembler {
             self.counters.out_of_window += 1;
             return;
         };
+        if half.has(Half::CUT) && half.distance(half.fin) <= Some(0) {
+            half.flags ^= Half::CUT; // We are there.
+        }
         // Of what begins before the stream does, the part before it is of no use.
         let before = (-distance).max(0) as u64;
         let start = if distance < 0 { half.next } else { half.next + distance as u64 };
@@ -488,8 +509,10 @@ impl Reassembler {
         // A FIN that stands before what was received already is not heeded.
         if segment.has(Segment::FIN) && !half.has(Half::FIN) && half.distance(fin) >= Some(0) {
             half.fin = fin;
-            half.flags &= !Half::DOUBTFUL_FIN;
+            half.flags &= !(Half::DOUBTFUL_FIN | Half::CUT);
             half.flags |= if doubtful { Half::DOUBTFUL_FIN } else { Half::FIN };
+        } else if segment.payload.len() < segment.len as usize {
+            half.cut(fin);
         }
         // Behind the end there is nothing.
         let most = half.end().saturating_sub(start).min(bytes.len() as u64);

@@ -88,6 +88,29 @@ fn a_cut_capture_leaves_a_gap() {
 }
 
 #[test]
+fn all_of_a_segment_that_a_capture_cut_was_sent() {
+    for captured in 0..6 {
+        let mut bench = Bench::with_policy(HostPolicy::Linux);
+        bench.open(99);
+        bench.cut_segment(Direction::Original, ACK, 103, 901, b"def", captured.min(3));
+        bench.cut_segment(Direction::Original, ACK, 100, 901, b"abcdef", captured);
+        bench.segment(Direction::Reply, ACK, 901, 106, b"response");
+        assert_eq!(bench.seen[1], [data(0, b"response")], "{captured}");
+        assert_eq!(bench.reassembler.counters().doubtful, 0);
+        bench.segment(Direction::Reply, ACK, 909, 107, b"decoys");
+        assert_eq!(bench.reassembler.counters().doubtful, 1);
+        // What it is cut to is long past, when numbers come around.
+        for number in 1..=5 {
+            bench.client(106 + (number << 29), b"far");
+            bench.server_acknowledges(109 + (number << 29));
+        }
+        let behind = 109 + (5 << 29);
+        bench.client(behind, b"next");
+        assert_eq!(bench.seen[0].last(), Some(&data(u64::from(behind) - 103, b"farnext")));
+    }
+}
+
+#[test]
 fn a_connection_whose_opening_was_not_seen_begins_with_its_first_bytes() {
     let mut bench = Bench::with_policy(HostPolicy::Linux);
     bench.client(5000, b"");

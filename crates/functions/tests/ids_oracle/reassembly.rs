@@ -26,8 +26,6 @@ pub struct Reassembly {
 /// What the chain does in another way than decision 9 says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unlike {
-    /// Of a segment that the capture has in part, it takes only that part as sent, so it doubts what acknowledges all of it.
-    Cut,
     /// Bytes of a SYN that nobody answered yet count there although others come in their place.
     Early,
     /// Behind a reset or an end, and a SYN, a SYN/ACK begins another connection there that acknowledges neither that SYN nor the first one.
@@ -170,9 +168,6 @@ impl Reassembly {
             Some(_) => self.datagrams.add(&carried, packet.time_ns),
         });
         if let Some(segment) = segment {
-            if segment.payload.len() < segment.len as usize {
-                out.unlike = Some(Unlike::Cut);
-            }
             take(halves, packet.direction, &segment, &mut out);
         }
         if halves.iter().any(|half| half.waiting.len() > WAITING_MAX) {
