@@ -393,9 +393,7 @@ impl Reassembler {
                 doubtful = true;
             }
         }
-        if brings && !doubtful {
-            self.go_on(segment, streams);
-        }
+        let is_first_said = brings && !doubtful && Reassembler::go_on(segment, streams);
         if segment.has(Segment::RST) {
             return self.reset(segment, streams);
         }
@@ -403,22 +401,34 @@ impl Reassembler {
         if half.is_open() && brings {
             self.receive(segment, doubtful, half);
         }
+        if is_first_said {
+            self.trust(direction, &mut streams.halves[from]);
+        }
     }
 
-    /// Bytes or an end come that nobody doubts.
-    fn go_on(&mut self, segment: &Segment<'_>, streams: &mut Streams) {
+    /// Bytes or an end come that nobody doubts; whether they are the first that are said to a side that was not seen.
+    fn go_on(segment: &Segment<'_>, streams: &mut Streams) -> bool {
         let from = segment.direction.index();
         if !streams.halves[from].has(Half::BEGUN) {
             streams.halves[from].begin(segment.sequence, segment.intact); // The connection's opening was not seen.
         }
         let other = &mut streams.halves[1 - from];
-        if !other.has(Half::BEGUN | Half::CLAIMED) {
+        let is_first_said = !other.has(Half::BEGUN | Half::CLAIMED);
+        if is_first_said {
             // The other side is not seen, or has not answered yet: then it will tell that this was sent in vain.
             other.base = segment.acknowledgment;
             other.flags |= Half::CLAIMED;
-            let half = &mut streams.halves[from];
+        }
+        is_first_said
+    }
+
+    /// Nobody may be seen to acknowledge what its sender has sent: none of it is doubtful any more.
+    #[cold]
+    fn trust(&mut self, direction: Direction, half: &mut Half) {
+        if half.is_open() {
             self.held.trust(Link(half.held));
-            self.deliver_held(segment.direction, half);
+            self.deliver_held(direction, half);
+            self.skip_acknowledged(direction, half);
         }
     }
 

@@ -353,6 +353,14 @@ fn what_a_syn_brings_counts_once_it_is_acknowledged() {
         bench.segment(Direction::Original, SYN, 99, 0, b"request");
         bench.client(107, b", and more");
         assert_eq!(bench.seen[0], [data(0, b"request, and more")]);
+
+        // The same, but what comes next says that it did not.
+        let mut bench = Bench::with_policy(policy);
+        bench.segment(Direction::Original, SYN, 99, 0, b"decoys!");
+        bench.client(100, b"request");
+        bench.client(107, b", and more");
+        assert_eq!(bench.seen[0], [data(0, b"request, and more")]);
+        assert_eq!(bench.reassembler.memory_used(), 0);
     }
 }
 

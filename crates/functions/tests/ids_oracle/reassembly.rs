@@ -26,8 +26,6 @@ pub struct Reassembly {
 /// What the chain does in another way than decision 9 says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unlike {
-    /// Bytes of a SYN that nobody answered yet count there although others come in their place.
-    Early,
     /// Behind a reset or an end, and a SYN, a SYN/ACK begins another connection there that acknowledges neither that SYN nor the first one.
     Answer,
     /// The bytes of a reset, which nobody takes, begin a stream there, and make what is doubtful count.
@@ -215,15 +213,13 @@ fn take(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &m
         return;
     }
     let counts_early = !is_doubtful && other_is_unknown;
-    if counts_early && halves[own].doubts_behind(segment.first()) {
-        out.unlike = Some(Unlike::Early);
-    }
     halves[own].receive(segment, is_doubtful, direction, out);
     if counts_early {
         // Nobody may be seen to acknowledge what it sent before.
         halves[other].claimed = Some(segment.acknowledged);
         halves[own].waiting.values_mut().for_each(|waiting| waiting.doubtful = false);
         halves[own].bring(direction, out);
+        halves[own].give_up(direction, out);
     }
 }
 
@@ -340,12 +336,6 @@ impl Half {
         let end = self.end.map_or(0, |(end, _)| end + 1);
         let most = if self.over { end } else { end.max(self.sent) } as i64;
         self.base.is_none() || self.place(sequence).is_some_and(|place| (least..=most).contains(&place))
-    }
-
-    /// Whether anything doubtful waits from this number on.
-    fn doubts_behind(&self, sequence: u32) -> bool {
-        let place = self.place(sequence).unwrap_or(0).max(0) as u64;
-        self.waiting.range(place..).any(|(_, waiting)| waiting.doubtful)
     }
 
     /// Whether nothing came of it but what is doubtful.
