@@ -379,7 +379,8 @@ impl Reassembler {
         if segment.has(Segment::SYN) && !self.open(segment, streams) {
             return;
         }
-        let brings = segment.len > 0 || segment.has(Segment::FIN);
+        // Of a reset, hosts take nothing but that.
+        let brings = (segment.len > 0 || segment.has(Segment::FIN)) && !segment.has(Segment::RST);
         // Hosts drop what is damaged, unless it was so only before hardware put the checksum in, or behind it; what acknowledges
         // what they never sent (RFC 9293 3.10.7.4); and most drop the bytes of a SYN (RFC 7413).
         let mut doubtful = damaged || segment.has(Segment::SYN);

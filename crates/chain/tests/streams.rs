@@ -148,6 +148,24 @@ fn a_reset_counts_only_where_a_host_would_heed_it() {
 }
 
 #[test]
+fn the_bytes_of_a_reset_are_nobodys() {
+    // They begin no stream.
+    let mut bench = Bench::with_policy(HostPolicy::Linux);
+    bench.segment(Direction::Original, RST | ACK, 5000, 901, b"a decoy");
+    bench.client(100, b"request");
+    assert_eq!(bench.seen[0], [Seen::Reset(0), data(0, b"request")]);
+    // They do not make those of a SYN count, either.
+    let mut bench = Bench::with_policy(HostPolicy::Linux);
+    bench.segment(Direction::Original, SYN, 99, 0, b"decoys!");
+    for flags in [RST, RST | FIN, RST | ACK] {
+        bench.segment(Direction::Original, flags, 150, 901, b"a decoy");
+    }
+    bench.open(99);
+    bench.client(100, b"request");
+    assert_eq!(bench.seen, [vec![data(0, b"request")], vec![]]);
+}
+
+#[test]
 fn ports_are_used_again_after_the_end_but_not_before() {
     let mut bench = Bench::with_policy(HostPolicy::Linux);
     bench.open(99);

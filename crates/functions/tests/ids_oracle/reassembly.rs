@@ -28,8 +28,6 @@ pub struct Reassembly {
 pub enum Unlike {
     /// Behind a reset or an end, and a SYN, a SYN/ACK begins another connection there that acknowledges neither that SYN nor the first one.
     Answer,
-    /// The bytes of a reset, which nobody takes, begin a stream there, and make what is doubtful count.
-    ResetBytes,
 }
 
 /// What a packet brings.
@@ -199,9 +197,6 @@ fn take(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &m
     let says = segment.len > 0 || segment.has(FIN);
     let other_is_unknown = halves[other].base.is_none() && halves[other].claimed.is_none();
     if segment.has(RST) {
-        if says && (halves[own].base.is_none() || other_is_unknown) {
-            out.unlike = Some(Unlike::ResetBytes);
-        }
         return reset(halves, direction, segment, out);
     }
     if halves[own].base.is_none() && says && !is_doubtful {
