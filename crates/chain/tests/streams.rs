@@ -225,6 +225,21 @@ fn behind_an_end_of_one_half_no_syn_counts_that_hosts_do_not_answer() {
 }
 
 #[test]
+fn behind_a_reset_any_of_several_syns_may_be_answered() {
+    for answered in [7000, 8000, 9000] {
+        let mut bench = Bench::with_policy(HostPolicy::Linux);
+        bench.open(99);
+        bench.segment(Direction::Original, RST, 100, 0, b"");
+        for sequence in [7000, 8000, 9000] {
+            bench.segment(Direction::Original, SYN, sequence, 0, b"");
+        }
+        bench.segment(Direction::Reply, SYN | ACK, 50_000, answered + 1, b"");
+        bench.segment(Direction::Original, ACK, answered + 1, 50_001, b"new");
+        assert_eq!(bench.seen[0], [Seen::Reset(0), Seen::Restart, data(0, b"new")]);
+    }
+}
+
+#[test]
 fn an_answer_to_a_syn_that_was_not_seen_begins_another_connection_once_all_is_over() {
     for is_closed in [true, false] {
         let mut bench = Bench::with_policy(HostPolicy::Linux);

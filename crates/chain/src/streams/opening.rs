@@ -24,6 +24,7 @@ impl Reassembler {
             return true;
         }
         let other = &streams.halves[1 - from];
+        // Which of its SYNs is answered, nobody asks: were one remembered, another would hide the one that a host took.
         if other.has(Half::ATTEMPT) && segment.acknowledged().is_some_and(|number| number != other.base) {
             self.restart(segment, streams);
             return true;

@@ -1,16 +1,11 @@
 //! Segments that hosts heed or do not, at random: what streams they come to, against the oracle's own reassembly.
 
-use std::collections::BTreeMap;
-
 use crate::hidden::compared;
 use crate::ids_oracle::plant::random::Random;
-use crate::ids_oracle::reassembly::Unlike;
 use crate::ids_support::*;
 
 const CASES: u64 = 3_000;
 const RULE: &str = r#"alert tcp any any -> any any (msg:"some"; flow:established; content:"ab"; sid:1;)"#;
-/// Conversations in which the chain does something else than decision 9 says, at most, and what.
-const KNOWN: [(Unlike, usize); 1] = [(Unlike::Answer, 25)];
 
 /// A conversation of this seed.
 fn conversation(seed: u64) -> Talk {
@@ -72,19 +67,14 @@ fn letters(random: &mut Random) -> Vec<u8> {
 
 #[test]
 fn streams_are_what_a_plain_reader_puts_together() {
-    let (mut pieces, mut unlike, mut differing) = (0, BTreeMap::<Unlike, usize>::new(), Vec::new());
+    let (mut pieces, mut differing) = (0, Vec::new());
     for seed in 0..CASES {
         let streams = compared(RULE, &conversation(seed)).streams;
         assert_eq!(streams.vague, 0);
         pieces += streams.pieces;
         differing.extend(streams.differing.first().map(|one| format!("{seed}: {one}")));
-        streams.unlike.keys().for_each(|why| *unlike.entry(*why).or_default() += 1);
     }
-    println!("{pieces} pieces the same, known to differ in conversations: {unlike:?}");
+    println!("{pieces} pieces the same");
     assert!(differing.is_empty(), "{}: {:#?}", differing.len(), &differing[..differing.len().min(30)]);
     assert!(pieces as u64 > 5 * CASES);
-    for (why, count) in &unlike {
-        let most = KNOWN.iter().find(|(known, _)| known == why).map_or(0, |(_, most)| *most);
-        assert!(*count <= most, "{why:?}: {count}");
-    }
 }

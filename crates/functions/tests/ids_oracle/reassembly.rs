@@ -19,23 +19,6 @@ pub struct Reassembly {
     datagrams: Datagrams,
     /// Flows of which more waits than may: when they are given up, nothing says.
     vague: Vec<u64>,
-    /// Flows in which the chain is known to do something else from here on.
-    unlike: BTreeMap<u64, Unlike>,
-}
-
-/// What the chain does in another way than decision 9 says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Unlike {
-    /// Behind a reset or an end, and a SYN, a SYN/ACK begins another connection there that acknowledges neither that SYN nor the first one.
-    Answer,
-}
-
-/// What a packet brings.
-#[derive(Default)]
-struct Out {
-    brought: Vec<Brought>,
-    /// What of it the chain is known to do otherwise.
-    unlike: Option<Unlike>,
 }
 
 /// One direction.
@@ -65,8 +48,8 @@ struct Half {
     reset: bool,
     /// A reset was told, and no byte since.
     hushed: bool,
-    /// First bytes of connections that a SYN behind a reset, or behind an end, would begin.
-    attempts: Vec<u32>,
+    /// Behind a reset or an end, its sender sent another SYN.
+    attempted: bool,
 }
 
 /// A byte that waits.
@@ -87,8 +70,6 @@ pub struct Agreement {
     pub differing: Vec<String>,
     /// Packets of flows that are not said well enough.
     pub vague: usize,
-    /// Packets that bring something else, in flows of which it is known why.
-    pub unlike: BTreeMap<Unlike, usize>,
     /// What each flow's streams came to, from their beginning on, or from the last gap.
     pub streams: BTreeMap<u64, [Vec<u8>; 2]>,
 }
@@ -108,20 +89,16 @@ pub fn check(packets: &[Observed]) -> Agreement {
                 What::Finished | What::Reset => {}
             }
         }
-        let unlike = reassembly.unlike.get(&packet.flow);
         match (reassembly.vague.contains(&packet.flow), same) {
             (true, _) => agreement.vague += 1,
             (false, true) => agreement.pieces += own.len(),
-            (false, false) => match unlike {
-                Some(unlike) => *agreement.unlike.entry(*unlike).or_default() += 1,
-                None => agreement.differing.push(format!(
-                    "packet {} of flow {}: {} against {}",
-                    packet.sequence,
-                    packet.flow,
-                    shown(&own),
-                    shown(&packet.brought)
-                )),
-            },
+            (false, false) => agreement.differing.push(format!(
+                "packet {} of flow {}: {} against {}",
+                packet.sequence,
+                packet.flow,
+                shown(&own),
+                shown(&packet.brought)
+            )),
         }
     }
     agreement
@@ -154,7 +131,7 @@ fn shown(brought: &[Brought]) -> String {
 impl Reassembly {
     /// What the next packet brings, in order.
     pub fn packet(&mut self, packet: &Observed) -> Vec<Brought> {
-        let mut out = Out::default();
+        let mut out = Vec::new();
         let halves = self.flows.entry(packet.flow).or_default();
         let own_is_intact = halves[packet.direction.index()].intact == Some(true);
         let segment = Carried::read(&packet.network).and_then(|carried| match carried.part {
@@ -169,14 +146,11 @@ impl Reassembly {
         if halves.iter().any(|half| half.waiting.len() > WAITING_MAX) {
             self.vague.push(packet.flow);
         }
-        if let Some(unlike) = out.unlike {
-            self.unlike.entry(packet.flow).or_insert(unlike);
-        }
-        out.brought
+        out
     }
 }
 
-fn take(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &mut Out) {
+fn take(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &mut Vec<Brought>) {
     let (own, other) = (direction.index(), direction.other().index());
     // Hosts drop what acknowledges nothing (RFC 9293 3.10.7.4).
     if !segment.has(SYN | RST | ACK) {
@@ -219,10 +193,12 @@ fn take(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &m
 }
 
 /// What a SYN does; whether hosts heed it.
-fn opens(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &mut Out) -> bool {
+fn opens(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &mut Vec<Brought>) -> bool {
     let first = segment.first();
     let (own, other) = (&halves[direction.index()], &halves[direction.other().index()]);
     let answers = |number| segment.has(ACK) && segment.acknowledged == number;
+    // Of several SYNs, any one may be answered.
+    let is_other_answer = other.attempted && segment.has(ACK) && !other.base.is_some_and(answers);
     let fresh =
         Half { base: Some(first), opened: true, intact: segment.intact.or(own.intact), ..Half::default() };
     let Some(base) = own.base else {
@@ -232,21 +208,16 @@ fn opens(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &
         return true;
     };
     let is_heeded_first = own.intact == Some(false) && segment.intact == Some(true);
-    if is_heeded_first || other.attempts.iter().any(|attempt| answers(*attempt)) {
+    if is_heeded_first || is_other_answer {
         restart(halves, direction, segment, out);
         return true;
-    }
-    if !other.attempts.is_empty() && segment.has(ACK) && !other.base.is_some_and(answers) {
-        out.unlike = Some(Unlike::Answer);
     }
     if base != first {
         let is_over = halves.iter().any(|half| half.reset || half.over);
         let is_closed = halves.iter().all(|half| half.over);
         if is_over && !is_closed && other.base.is_some() {
             // The reset may be forged, behind one end the other half goes on, and this may be forged, too.
-            if !segment.has(ACK) {
-                halves[direction.index()].attempts.push(first);
-            }
+            halves[direction.index()].attempted |= !segment.has(ACK);
             return false;
         }
         if is_over {
@@ -266,7 +237,13 @@ fn opens(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &
 }
 
 /// An answer says which of several attempts to open it is to; what was sent before is in vain if it is to none that fits.
-fn chooses(halves: &mut [Half; 2], direction: Direction, segment: &Segment, in_vain: bool, out: &mut Out) {
+fn chooses(
+    halves: &mut [Half; 2],
+    direction: Direction,
+    segment: &Segment,
+    in_vain: bool,
+    out: &mut Vec<Brought>,
+) {
     let (own, its) = (&halves[direction.index()], &halves[direction.other().index()]);
     let Some(base) = its.base.filter(|_| segment.has(ACK) && !own.answered) else { return };
     let fits = base == segment.acknowledged || its.has_sent(segment.acknowledged);
@@ -282,7 +259,7 @@ fn chooses(halves: &mut [Half; 2], direction: Direction, segment: &Segment, in_v
 }
 
 /// Another connection begins with this SYN.
-fn restart(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &mut Out) {
+fn restart(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &mut Vec<Brought>) {
     let intact = segment.intact;
     let own = Half { base: Some(segment.first()), opened: true, intact, ..Half::default() };
     let (mut other, mut of) = (Half::default(), direction);
@@ -296,11 +273,11 @@ fn restart(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out:
     }
     halves[direction.index()] = own;
     halves[direction.other().index()] = other;
-    out.brought.push(Brought { direction: of, offset: 0, what: What::Restart });
+    out.push(Brought { direction: of, offset: 0, what: What::Restart });
 }
 
 /// A reset where hosts heed it: at the next byte (RFC 5961 3.2), or in answer to a SYN, which it acknowledges.
-fn reset(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &mut Out) {
+fn reset(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &mut Vec<Brought>) {
     let (own, other) = (&halves[direction.index()], &halves[direction.other().index()]);
     let is_heeded = match (own.base, other.base) {
         (Some(_), _) => own.place(segment.sequence) == Some(own.next as i64),
@@ -310,7 +287,7 @@ fn reset(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &
     for direction in [direction, direction.other()].into_iter().filter(|_| is_heeded) {
         let half = &mut halves[direction.index()];
         if !half.over && !half.hushed {
-            out.brought.push(Brought { direction, offset: half.next, what: What::Reset });
+            out.push(Brought { direction, offset: half.next, what: What::Reset });
         }
         (half.reset, half.hushed) = (true, true);
     }
@@ -343,7 +320,7 @@ impl Half {
         self.end.filter(|(_, doubtful)| !doubtful).map(|(end, _)| end)
     }
 
-    fn acknowledge(&mut self, sequence: u32, direction: Direction, out: &mut Out) {
+    fn acknowledge(&mut self, sequence: u32, direction: Direction, out: &mut Vec<Brought>) {
         let Some(place) = self.place(sequence).filter(|place| *place >= self.next as i64 && !self.over)
         else {
             return;
@@ -361,7 +338,7 @@ impl Half {
         self.give_up(direction, out);
     }
 
-    fn receive(&mut self, segment: &Segment, doubtful: bool, direction: Direction, out: &mut Out) {
+    fn receive(&mut self, segment: &Segment, doubtful: bool, direction: Direction, out: &mut Vec<Brought>) {
         let Some(first) = self.place(segment.first()) else { return };
         let fin = first + i64::from(segment.len);
         if segment.has(FIN) && self.sure_end().is_none() && fin >= self.next as i64 {
@@ -385,7 +362,7 @@ impl Half {
     }
 
     /// Brings what is next.
-    fn bring(&mut self, direction: Direction, out: &mut Out) {
+    fn bring(&mut self, direction: Direction, out: &mut Vec<Brought>) {
         let (offset, mut bytes) = (self.next, Vec::new());
         while self.sure_end().is_none_or(|end| self.next < end)
             && let Some(entry) = self.waiting.first_entry()
@@ -397,17 +374,17 @@ impl Half {
         }
         if !bytes.is_empty() {
             self.hushed = false;
-            out.brought.push(Brought { direction, offset, what: What::Data(bytes) });
+            out.push(Brought { direction, offset, what: What::Data(bytes) });
         }
         if self.sure_end().is_some_and(|end| self.next >= end) && !self.over {
-            out.brought.push(Brought { direction, offset: self.next, what: What::Finished });
+            out.push(Brought { direction, offset: self.next, what: What::Finished });
             self.over = true;
             self.waiting.clear();
         }
     }
 
     /// What the receiver has, and we have not, never comes once bytes behind it wait.
-    fn give_up(&mut self, direction: Direction, out: &mut Out) {
+    fn give_up(&mut self, direction: Direction, out: &mut Vec<Brought>) {
         while !self.over
             && let Some((place, waits)) = self.waiting.first_key_value()
             && let place = *place
@@ -416,7 +393,7 @@ impl Half {
         {
             // Behind the end there is nothing.
             let place = self.sure_end().map_or(place, |end| place.min(end));
-            out.brought.push(Brought { direction, offset: self.next, what: What::Gap(place - self.next) });
+            out.push(Brought { direction, offset: self.next, what: What::Gap(place - self.next) });
             self.next = place;
             self.bring(direction, out);
         }
