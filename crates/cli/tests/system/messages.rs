@@ -37,9 +37,10 @@ struct Read {
 type Messages<M> = BTreeMap<Ends, Vec<M>>;
 
 /// Where tshark reads a capture otherwise, and why that is no fault of ours.
-const EXCEPTIONS: [(&str, &str); 21] = [
+const EXCEPTIONS: [(&str, &str); 25] = [
     ("AH-IPcomp-IPv4.pcap", "it unpacks IPComp"),
     ("erspan.pcap", "here the directions of a connection, which come by two sessions, are two flows"),
+    ("gtp1_gn_normal_incl_fragmentation.pcap: 10.131.47.185:1923", FRAGMENTS),
     ("http_261_variant-04-te_cl_desync.pcap", BOTH),
     ("http_chunk.pcap: 192.168.62.91:53226", "the capture begins with the byte of a keep-alive"),
     ("http_methods.pcap: 128.2.6.136:46565", "a method alone is no request here"),
@@ -54,14 +55,19 @@ const EXCEPTIONS: [(&str, &str); 21] = [
     ("merged_mix.pcap: 60.190.189.214:8124", SOCKS),
     ("merged_mix.pcap: 79.26.245.236:3378", "it stops at a header without a colon"),
     ("merged_mix.pcap: 93.188.134.246:80", "it leaves out messages behind segments out of order"),
+    ("merged_mix.pcap: 125.190.109.199:80", TWICE),
     ("merged_mix.pcap: 127.0.0.1:", SOCKS),
     ("merged_mix.pcap: 128.2.6.136:46565", "a method alone is no request here"),
+    ("merged_mix.pcap: 141.42.64.125:56730", TWICE),
+    ("merged_mix.pcap: 173.199.115.168:80", FRAGMENTS),
     ("merged_mix.pcap: 141.142.228.5:59856", "it takes one connection in several networks for one"),
     ("merged_mix.pcap: 192.150.187.43:80", "it takes one connection in several networks for one"),
     ("merged_mix.pcap: [2001:4", "it unpacks 6in4 within PPP"),
 ];
 
 const BOTH: &str = "it tells of no Content-Length, nor of a body, where there is a Transfer-Encoding too";
+const FRAGMENTS: &str = "it puts a tunnel's packets together from fragments";
+const TWICE: &str = "the same connection comes a second time, which it takes for retransmissions";
 const SOCKS: &str = "it begins with SOCKS";
 
 #[test]
