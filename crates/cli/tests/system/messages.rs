@@ -37,14 +37,13 @@ struct Read {
 type Messages<M> = BTreeMap<Ends, Vec<M>>;
 
 /// Where tshark reads a capture otherwise, and why that is no fault of ours.
-const EXCEPTIONS: [(&str, &str); 25] = [
+const EXCEPTIONS: [(&str, &str); 24] = [
     ("AH-IPcomp-IPv4.pcap", "it unpacks IPComp"),
     ("erspan.pcap", "here the directions of a connection, which come by two sessions, are two flows"),
     ("gtp1_gn_normal_incl_fragmentation.pcap: 10.131.47.185:1923", FRAGMENTS),
     ("http_261_variant-04-te_cl_desync.pcap", BOTH),
     ("http_chunk.pcap: 192.168.62.91:53226", "the capture begins with the byte of a keep-alive"),
     ("http_methods.pcap: 128.2.6.136:46565", "a method alone is no request here"),
-    ("ipv4_fragmented-4.pcap", "it takes a part of a line for a request"),
     ("sll.pcap", "it tells of the part of a line that was captured"),
     ("vlan-collisions.pcap", "it takes one connection in several VLANs for one"),
     ("vxlan-overlapping-http-get.pcap", "it takes one connection in several VXLANs for one"),
