@@ -305,7 +305,8 @@ impl Message {
     /// The values of all lines of a header, in order.
     fn write_values(&self, (number, line): (u32, &Line), out: &mut Vec<u8>) {
         unfolded(self.value(line), out);
-        if self.state.has_repeated != 0 {
+        // Others have no further lines, so that many headers of one line cost each no look at all.
+        if self.state.has_repeated != 0 && number as usize <= REPEATED_MAX {
             for line in self.lines.iter().filter(|line| line.first == number) {
                 out.extend_from_slice(b", ");
                 unfolded(self.value(line), out);
