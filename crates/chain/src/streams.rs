@@ -14,122 +14,24 @@ use packet::memory::OutOfMemory;
 use packet::{Direction, Packet};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+mod counters;
 mod datagrams;
 mod held;
 mod opening;
+mod options;
 mod saved;
 mod segment;
 
+pub use counters::StreamCounters;
 use datagrams::{Added, Datagrams};
 pub use datagrams::{DATAGRAM_TIMEOUT_NS, DATAGRAMS_MAX};
 use held::{Block, Held, Link, New};
+pub use options::{HostPolicy, StreamOptions};
 pub use saved::RestoreError;
 pub use segment::Segment;
 
 /// How far from where a stream stands a segment may be, in bytes: the largest window that TCP has (RFC 7323 2.3).
 pub const WINDOW_MAX: i64 = 1 << 30;
-
-/// How streams are put together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StreamOptions {
-    /// Which bytes count where segments overlap.
-    pub policy: HostPolicy,
-    /// Memory for segments that came too early, all flows together, in bytes. Without room, the flow that needs it gives up
-    /// waiting: a gap.
-    pub memory: usize,
-    /// The same for one direction of one flow.
-    pub memory_per_stream: u32,
-}
-
-impl Default for StreamOptions {
-    fn default() -> StreamOptions {
-        StreamOptions { policy: HostPolicy::Linux, memory: 32 << 20, memory_per_stream: 256 << 10 }
-    }
-}
-
-/// Which bytes count where segments that wait overlap: hosts differ, and who tells their attackers apart must know how
-/// (Novak and Sturges, "Target-Based TCP Stream Reassembly", 2007). What was delivered already counts in any case.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum HostPolicy {
-    /// Those that came first.
-    First,
-    /// Those that came last.
-    Last,
-    /// Those that came first, unless the later segment begins before theirs (BSD, Windows).
-    Bsd,
-    /// Those that came first, unless the later segment begins before theirs or at the same place.
-    #[default]
-    Linux,
-}
-
-impl HostPolicy {
-    /// Whether bytes of a segment that begins at `new` replace those of an earlier one that begins at `old`.
-    fn prefers_new(self, new: u64, old: u64) -> bool {
-        match self {
-            HostPolicy::First => false,
-            HostPolicy::Last => true,
-            HostPolicy::Bsd => new < old,
-            HostPolicy::Linux => new <= old,
-        }
-    }
-}
-
-/// What was counted of streams.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StreamCounters {
-    /// Bytes delivered in order.
-    pub bytes: u64,
-    /// Bytes that were copied because they came too early.
-    pub bytes_early: u64,
-    /// Bytes that had been delivered before.
-    pub bytes_again: u64,
-    /// Gaps announced.
-    pub gaps: u64,
-    /// Bytes missing in them.
-    pub bytes_missing: u64,
-    /// Times that a stream gave up waiting for lack of memory; each is a gap, too.
-    pub gave_up: u64,
-    /// Segments that differed from others that they overlapped: an attempt to evade, or a broken host.
-    pub differing: u64,
-    /// Segments and acknowledgements too far from where their stream stands.
-    pub out_of_window: u64,
-    /// Resets and SYNs that no host would heed (RFC 5961 3 and 4).
-    pub refused: u64,
-    /// Segments with a wrong checksum, in a direction that began with a right one.
-    pub damaged: u64,
-    /// Segments with bytes or an end that count only once they are acknowledged: a SYN's, those of damaged segments, and of those
-    /// that acknowledge what was not sent.
-    pub doubtful: u64,
-    /// Times that such bytes were forgotten for lack of memory.
-    pub doubtful_lost: u64,
-    /// Fragments with TCP in them.
-    pub fragments: u64,
-    /// Datagrams that could not be put together from them: they overlap, or contradict each other; or they took too long, or were
-    /// too many. Their bytes are a gap.
-    pub fragments_lost: u64,
-}
-
-impl StreamCounters {
-    /// All of them, by the names that reports use.
-    pub fn by_name(&self) -> [(&'static str, u64); 14] {
-        [
-            ("bytes", self.bytes),
-            ("bytes_early", self.bytes_early),
-            ("bytes_again", self.bytes_again),
-            ("gaps", self.gaps),
-            ("bytes_missing", self.bytes_missing),
-            ("gave_up", self.gave_up),
-            ("differing", self.differing),
-            ("out_of_window", self.out_of_window),
-            ("refused", self.refused),
-            ("damaged", self.damaged),
-            ("doubtful", self.doubtful),
-            ("doubtful_lost", self.doubtful_lost),
-            ("fragments", self.fragments),
-            ("fragments_lost", self.fragments_lost),
-        ]
-    }
-}
 
 /// Where both streams of a flow stand: part of the flow's record. One cache line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]

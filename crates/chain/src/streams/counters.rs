@@ -1,0 +1,58 @@
+//! What is counted of streams.
+
+/// What was counted of streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamCounters {
+    /// Bytes delivered in order.
+    pub bytes: u64,
+    /// Bytes that were copied because they came too early.
+    pub bytes_early: u64,
+    /// Bytes that had been delivered before.
+    pub bytes_again: u64,
+    /// Gaps announced.
+    pub gaps: u64,
+    /// Bytes missing in them.
+    pub bytes_missing: u64,
+    /// Times that a stream gave up waiting for lack of memory; each is a gap, too.
+    pub gave_up: u64,
+    /// Segments that differed from others that they overlapped: an attempt to evade, or a broken host.
+    pub differing: u64,
+    /// Segments and acknowledgements too far from where their stream stands.
+    pub out_of_window: u64,
+    /// Resets and SYNs that no host would heed (RFC 5961 3 and 4).
+    pub refused: u64,
+    /// Segments with a wrong checksum, in a direction that began with a right one.
+    pub damaged: u64,
+    /// Segments with bytes or an end that count only once they are acknowledged: a SYN's, those of damaged segments, and of those
+    /// that acknowledge what was not sent.
+    pub doubtful: u64,
+    /// Times that such bytes were forgotten for lack of memory.
+    pub doubtful_lost: u64,
+    /// Fragments with TCP in them.
+    pub fragments: u64,
+    /// Datagrams that could not be put together from them: they overlap, or contradict each other; or they took too long, or were
+    /// too many. Their bytes are a gap.
+    pub fragments_lost: u64,
+}
+
+impl StreamCounters {
+    /// All of them, by the names that reports use.
+    pub fn by_name(&self) -> [(&'static str, u64); 14] {
+        [
+            ("bytes", self.bytes),
+            ("bytes_early", self.bytes_early),
+            ("bytes_again", self.bytes_again),
+            ("gaps", self.gaps),
+            ("bytes_missing", self.bytes_missing),
+            ("gave_up", self.gave_up),
+            ("differing", self.differing),
+            ("out_of_window", self.out_of_window),
+            ("refused", self.refused),
+            ("damaged", self.damaged),
+            ("doubtful", self.doubtful),
+            ("doubtful_lost", self.doubtful_lost),
+            ("fragments", self.fragments),
+            ("fragments_lost", self.fragments_lost),
+        ]
+    }
+}
