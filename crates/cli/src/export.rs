@@ -102,7 +102,8 @@ impl Export {
         Ok(())
     }
 
-    fn send(&mut self) -> anyhow::Result<()> {
+    /// Sends what is gathered.
+    pub fn send(&mut self) -> anyhow::Result<()> {
         match &mut self.session {
             Session::File(file) => {
                 file.write(&self.gathered, self.now_s)

@@ -19,8 +19,10 @@ mod shell;
 mod sim;
 mod sinks;
 mod sources;
+mod summary;
 mod traffic;
 mod units;
+mod up;
 
 use std::process::ExitCode;
 
@@ -38,6 +40,7 @@ const EXAMPLES: &str = "\
 Examples:
   rivulet demo
   rivulet run site.rvl --read capture.pcap --write out.pcapng
+  rivulet up site.rvl --port inside=eth0 --port outside=eth1
   rivulet explain site.rvl --read capture.pcap --flow 1
   rivulet nf show nat";
 
@@ -47,6 +50,8 @@ enum Task {
     Demo(demo::Args),
     /// Run a policy over captures: packets in, packets out, and a report of what happened
     Run(run::Args),
+    /// Run a policy on network interfaces, until it is told to end
+    Up(up::Args),
     /// Tell, packet by packet, what each function of a policy did, and why
     Explain(explain::Args),
     /// Make up traffic and write it as a capture
@@ -73,6 +78,7 @@ fn main() -> ExitCode {
     let done = match Command::parse().task {
         Task::Demo(args) => demo::run(&args),
         Task::Run(args) => run::run(&args),
+        Task::Up(args) => up::run(&args),
         Task::Explain(args) => explain::run(&args),
         Task::Traffic(args) => traffic::run(&args),
         Task::Nf(args) => catalogue::run(&args),

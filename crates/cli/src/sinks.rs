@@ -71,6 +71,17 @@ impl Sinks {
         Ok(())
     }
 
+    /// Lets readers of the files see what was written so far.
+    pub fn flush(&mut self) -> anyhow::Result<()> {
+        for capture in &mut self.captures {
+            capture.writer.flush().with_context(|| format!("cannot write {}", capture.name))?;
+        }
+        if let Some((name, alerts)) = &mut self.alerts {
+            alerts.flush().with_context(|| format!("cannot write {name}"))?;
+        }
+        self.flows.as_mut().map_or(Ok(()), Export::send)
+    }
+
     /// Completes the files.
     pub fn finish(self) -> anyhow::Result<()> {
         for capture in self.captures {

@@ -1,12 +1,97 @@
-//! What units did, for people.
+//! Units that come and go with the traffic: what is asked of them, and what they did, for people.
 
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 
-use node::units::UnitsReport;
+use anyhow::Context;
+use node::threads::Maker;
+use node::units::{UNITS_MAX, UnitsConfig, UnitsReport};
+use node::{Assembly, Runner};
+use sim::scenario::{Mode, Rate, Time};
 
 use crate::output::{duration, rate, thousands};
-use crate::picture;
+use crate::{picture, policies};
+
+/// Options of the commands that run a policy.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Units")]
+pub struct Options {
+    /// Run on units that come and go with the traffic; this is what is given to one at a time
+    ///
+    /// flowlet, flow, smart-flow:TIME, packet, rss:BUCKETS, rss:BUCKETS:TIME; flowlet, if only another option of units is given
+    #[arg(long)]
+    pub mode: Option<Mode>,
+    /// Units at most: 10
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(UNITS_MAX)))]
+    pub units_max: Option<u16>,
+    /// What a unit is taken to process: 1Gbps
+    #[arg(long, value_name = "RATE")]
+    pub unit_capacity: Option<Rate>,
+    /// Silence of a flow behind which a flowlet begins: 500us; slower units want a longer one
+    #[arg(long, value_name = "TIME")]
+    pub gap: Option<Time>,
+    /// Load that there are units for, as a share of theirs; none: as published, one more for flowlets without room: 0.9
+    #[arg(long, value_name = "SHARE")]
+    pub follow_at: Option<ShareOrNone>,
+    /// Load of a unit, as a share of its capacity, up to which flows stay with it; none: as published, flowlets are assigned anew: 0.95
+    #[arg(long, value_name = "SHARE")]
+    pub stay_below: Option<ShareOrNone>,
+    /// To how many units a flow's state is copied when it falls silent: none; on one thread, copies only take time
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u8).range(0..=11))]
+    pub copies: Option<u8>,
+    /// Let copies tell only what has changed since one that the other unit has
+    #[arg(long, requires = "copies")]
+    pub deltas: bool,
+    /// Run each unit on a thread of its own
+    ///
+    /// Packets of different flows may come out in another order than without.
+    #[arg(long)]
+    pub threads: bool,
+}
+
+impl Options {
+    /// Reads the policy, and makes its chain; and what makes more of them, if units are to have threads.
+    pub fn load(&self, policy: &Path, seed: Option<u64>) -> anyhow::Result<(Assembly, Option<Maker>)> {
+        if self.threads {
+            return policies::load_for_threads(policy, seed).map(|(assembly, maker)| (assembly, Some(maker)));
+        }
+        Ok((policies::load(policy, seed)?, None))
+    }
+
+    /// What takes frames through the policy, on units if an option asks for them; on threads, if there is what makes
+    /// chains for them.
+    pub fn runner(&self, policy: &Path, assembly: Assembly, maker: Option<Maker>) -> anyhow::Result<Runner> {
+        let name = policy.display().to_string();
+        let is_one = maker.is_none()
+            && self.mode.is_none()
+            && self.units_max.is_none()
+            && self.unit_capacity.is_none()
+            && self.gap.is_none()
+            && self.follow_at.is_none()
+            && self.stay_below.is_none()
+            && self.copies.is_none();
+        if is_one {
+            return Ok(Runner::new(assembly, &name));
+        }
+        let defaults = UnitsConfig::default();
+        let config = UnitsConfig {
+            mode: self.mode.map_or(defaults.mode, Into::into),
+            units_max: self.units_max.unwrap_or(defaults.units_max),
+            capacity_bps: self.unit_capacity.map_or(defaults.capacity_bps, |rate| rate.0),
+            gap_ns: self.gap.map_or(defaults.gap_ns, |time| time.0),
+            follow_at: self.follow_at.map_or(defaults.follow_at, |share| share.0),
+            stay_below: self.stay_below.map_or(defaults.stay_below, |share| share.0),
+            copies: self.copies.unwrap_or(defaults.copies),
+            deltas: self.deltas,
+            ..defaults
+        };
+        match maker {
+            Some(make) => Runner::on_threads(assembly, &name, config, make).context("cannot set up units"),
+            None => Runner::on_units(assembly, &name, config).context("cannot set up units"),
+        }
+    }
+}
 
 /// A share above 0 and up to 1, or `none`.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,5 +1,6 @@
-//! Capture files, generated traffic and flow export: where packets come from and go to when there is no network.
+//! Where packets come from and go to: network interfaces, capture files, generated traffic; and flow export.
 //!
+//! - [`port`] receives and sends on network interfaces.
 //! - [`capture`] reads and writes pcap and pcapng files, record by record.
 //! - [`traffic`] makes up traffic from a seed, and answers it as servers would.
 //! - [`ipfix`] turns flow reports into IPFIX messages and sends them to files or collectors.
@@ -9,4 +10,5 @@
 pub mod capture;
 pub mod cycles;
 pub mod ipfix;
+pub mod port;
 pub mod traffic;

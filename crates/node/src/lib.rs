@@ -1,8 +1,10 @@
 //! Runs a policy on this machine.
 //!
-//! [`assemble`] makes a chain of a policy; a [`Runner`] takes frames through it and reports.
+//! [`assemble`] makes a chain of a policy; a [`Runner`] takes frames through it and reports; [`Live`] drives a runner from
+//! network interfaces.
 
 mod assembly;
+mod live;
 mod ports;
 pub mod report;
 mod runner;
@@ -14,6 +16,7 @@ pub mod units;
 mod work;
 
 pub use assembly::{Assembly, assemble};
+pub use live::{Change, Live};
 pub use ports::{NotAPrefix, Port, PortConfig, Ports, Prefix};
 pub use report::Report;
 pub use runner::{BATCH, Frame, From, Output, Runner};

@@ -44,6 +44,9 @@ pub struct Report {
     pub functions: Vec<FunctionReport>,
     /// The ports, by name.
     pub ports: BTreeMap<String, PortReport>,
+    /// The network interfaces of ports, by port; absent if the run was over captures.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub interfaces: BTreeMap<String, InterfaceReport>,
     /// Alerts raised and taken.
     pub alerts: u64,
     /// Alerts that found no room: more were raised at once than are held.
@@ -175,6 +178,28 @@ pub struct PortReport {
     pub bytes_out: u64,
 }
 
+/// What a network interface has done for its port. `received` is the port's `packets_in`; `sent`, `too_long`, `no_room`
+/// and `down` together are its `packets_out`.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct InterfaceReport {
+    /// Its name.
+    pub name: String,
+    /// Frames received, each segment of what the kernel had put together counted.
+    pub received: u64,
+    /// Frames that came faster than they were taken, and that the kernel dropped.
+    pub missed: u64,
+    /// Frames that could not be read: longer than any packet, or not as the kernel said.
+    pub unreadable: u64,
+    /// Frames sent.
+    pub sent: u64,
+    /// Frames not sent, as they are longer than the interface takes.
+    pub too_long: u64,
+    /// Frames not sent, as the interface had no room for more.
+    pub no_room: u64,
+    /// Frames not sent, as the interface was down or gone.
+    pub down: u64,
+}
+
 /// What depends on the machine.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Timing {
@@ -235,6 +260,7 @@ impl Report {
             streams: chain.has_streams().then(|| counters.streams.by_name().into_iter().collect()),
             functions,
             ports: BTreeMap::new(),
+            interfaces: BTreeMap::new(),
             alerts: 0,
             alerts_lost: effects.alerts_lost,
             events: 0,

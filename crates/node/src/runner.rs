@@ -69,6 +69,8 @@ pub struct Runner {
     refused: Refused,
     first_ns: Option<u64>,
     last_ns: Option<u64>,
+    /// How far time has come.
+    now_ns: u64,
     busy_s: f64,
     started: Instant,
 }
@@ -110,6 +112,7 @@ impl Runner {
             refused: Refused::default(),
             first_ns: None,
             last_ns: None,
+            now_ns: 0,
             busy_s: 0.0,
             started: Instant::now(),
         }
@@ -177,8 +180,9 @@ impl Runner {
     ) -> Result<(), O::Error> {
         self.first_ns.get_or_insert(frame.timestamp_ns);
         self.last_ns = self.last_ns.max(Some(frame.timestamp_ns));
+        self.now_ns = self.now_ns.max(frame.timestamp_ns);
         if !self.pool.has_room(frame.data.len()) {
-            self.make_room(frame.timestamp_ns, output)?;
+            self.pass_time(frame.timestamp_ns, output)?;
         }
         if let Some(packet) = self.admit(frame, from) {
             self.batch.push(packet);
@@ -256,11 +260,12 @@ impl Runner {
         self.emit(output)
     }
 
-    /// Gets buffers back: those of the batch, and those of fragments that by `now_ns` have waited too long. Else a flood
-    /// of fragments that took all buffers would keep them, as time passes in the chain only with packets.
-    #[cold]
-    fn make_room<O: Output>(&mut self, now_ns: u64, output: &mut O) -> Result<(), O::Error> {
+    /// Processes what was received, and lets time pass to `now_ns`, beyond which nothing has come: flows end that were idle
+    /// for too long, and buffers come back of fragments that have waited too long. Else a flood of fragments that took all
+    /// buffers would keep them, as time passes in the chain only with packets.
+    pub fn pass_time<O: Output>(&mut self, now_ns: u64, output: &mut O) -> Result<(), O::Error> {
         self.flush(output)?;
+        self.now_ns = self.now_ns.max(now_ns);
         let chain = &mut self.assembly.chain;
         match &mut self.on {
             On::Units(units) => units.advance(chain, now_ns, &mut self.out, &mut self.pool),
@@ -367,7 +372,7 @@ impl Runner {
         self.pool.trim(BUFFERS);
         let mut told = Told {
             names: &self.assembly.names,
-            now_ns: self.last_ns.unwrap_or(0),
+            now_ns: self.now_ns,
             alerts: &mut self.alerts,
             events: &mut self.events,
         };

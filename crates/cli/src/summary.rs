@@ -1,0 +1,106 @@
+//! What a run has done, for people.
+
+use node::Report;
+
+use crate::output::{Table, duration, thousands};
+
+/// The report, for people.
+pub fn of(report: &Report) -> String {
+    let mut text = String::new();
+    let mut totals = Table::new(&["", "packets", "bytes"]);
+    let mut total = |name: &str, packets: u64, bytes: Option<u64>| {
+        totals.row(vec![name.to_owned(), thousands(packets), bytes.map_or_else(String::new, thousands)]);
+    };
+    total("in", report.packets_in, Some(report.bytes_in));
+    total("made", report.packets_made, None);
+    total("out", report.packets_out, Some(report.bytes_out));
+    total("dropped", report.dropped(), None);
+    total("held", report.packets_held, None);
+    text += &totals.render();
+    if !report.drops.is_empty() {
+        let mut drops = Table::new(&["drops", "packets", "meaning"]);
+        for (&reason, &count) in &report.drops {
+            let meaning =
+                packet::DropReason::ALL.iter().find(|r| r.name() == reason).map_or("", |r| r.meaning());
+            drops.row(vec![reason.to_owned(), thousands(count), meaning.to_owned()]);
+        }
+        text += "\n";
+        text += &drops.render();
+    }
+    let mut functions = Table::new(&["function", "type", "packets", "drops", "cycles/packet"]);
+    for function in &report.functions {
+        functions.row(vec![
+            function.name.clone(),
+            function.kind.to_owned(),
+            thousands(function.packets),
+            thousands(function.drops),
+            function.cycles_per_packet.map_or_else(|| "-".to_owned(), |cycles| format!("{cycles:.0}")),
+        ]);
+    }
+    if !report.functions.is_empty() {
+        text += "\n";
+        text += &functions.render();
+    }
+    for function in &report.functions {
+        let counters: Vec<_> = function.counters.iter().filter(|&(_, &count)| count > 0).collect();
+        if !counters.is_empty() {
+            let shown = counters.iter().map(|(name, count)| format!("{name} {}", thousands(**count)));
+            text += &format!("\n{}: {}", function.name, shown.collect::<Vec<_>>().join(", "));
+        }
+        for (name, pool) in &function.pools {
+            let (in_use, peak, size) =
+                (thousands(pool.in_use.into()), thousands(pool.peak.into()), pool.size);
+            text += &format!(
+                "\n{}: {name} {in_use} in use, {peak} at most, of {}",
+                function.name,
+                thousands(size.into())
+            );
+        }
+    }
+    let flows = &report.flows;
+    text += &format!(
+        "\nflows: {} began, {} at once at most, {} live at the end\n",
+        thousands(flows.started),
+        thousands(flows.peak),
+        thousands(flows.live)
+    );
+    if report.alerts > 0 {
+        text += &format!("alerts: {}\n", thousands(report.alerts));
+    }
+    if report.events > 0 {
+        text += &format!("events: {}\n", thousands(report.events));
+    }
+    for (what, count) in [
+        ("alerts lost", report.alerts_lost),
+        ("events lost", report.events_lost),
+        ("flow reports lost", report.flow_reports_lost),
+        ("packets not made for want of a buffer", report.packets_unmade),
+    ] {
+        if count > 0 {
+            text += &format!("{what}: {}\n", thousands(count));
+        }
+    }
+    if let Some(path) = &report.timing.fast_path {
+        let share = 100.0 * path.packets as f64 / report.packets_in.max(1) as f64;
+        text += &format!(
+            "fast path: {} packets ({share:.1} %) by rules, {} rules foreseen, {} packets recorded, of which {} gave none\n",
+            thousands(path.packets),
+            thousands(path.foreseen),
+            thousands(path.recorded),
+            thousands(path.failed)
+        );
+    }
+    if let Some(units) = &report.units {
+        text += &crate::units::summary(units);
+    }
+    let latency = &report.timing.latency_ns;
+    if let (Some(&p50), Some(&p99)) = (latency.get("p50"), latency.get("p99")) {
+        text += &format!(
+            "processing: {} packets/s, latency {} median, {} at the 99th percentile\n",
+            thousands(report.timing.packets_per_second as u64),
+            duration(p50),
+            duration(p99)
+        );
+    }
+    text
+}

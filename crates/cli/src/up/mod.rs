@@ -1,0 +1,188 @@
+//! `rivulet up`: a policy on network interfaces.
+
+mod privileges;
+mod rates;
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, bail};
+use indicatif::ProgressBar;
+use io::port::Interface;
+use node::{Change, Live, Ports};
+use sim::scenario::Time;
+
+use crate::export::Destination;
+use crate::output::{self, Format};
+use crate::sinks::Sinks;
+use crate::sources::{self, PortFile, port_named};
+use crate::{files, summary, units};
+
+use rates::Rates;
+
+/// Runs a policy on network interfaces, each of them one of its ports, until SIGINT (Ctrl-C) or SIGTERM.
+///
+/// Frames go from port to port as on a wire with the policy's functions in it: an interface needs no address, and its
+/// own configuration stays as it is. It needs the capability CAP_NET_RAW, and gives up all others.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The policy (- for standard input)
+    pub policy: PathBuf,
+    /// The network interface that is PORT, by name or number; each port of the policy needs one
+    #[arg(short, long, value_name = "PORT=INTERFACE", required = true)]
+    pub port: Vec<PortInterface>,
+    /// A capture to write what leaves by PORT to, or what leaves by all ports: .pcap, .pcapng, also with .gz
+    #[arg(short, long, value_name = "[PORT=]FILE")]
+    pub write: Vec<PortFile>,
+    /// Write the report to a file, as JSON, at the end
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Write alerts and events to a file, as EVE JSON lines
+    #[arg(long, value_name = "FILE")]
+    pub alerts: Option<PathBuf>,
+    /// Send flow records as IPFIX to a file or to a collector, `udp:HOST:PORT`; a Monitor in the policy makes them
+    #[arg(long, value_name = "DEST")]
+    pub ipfix: Option<Destination>,
+    /// End after so long
+    #[arg(long, value_name = "TIME")]
+    pub duration: Option<Time>,
+    /// Seed of all that is random, if the policy names none
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// What the summary on standard output looks like
+    #[arg(short, long, value_enum, default_value = "table")]
+    pub output: Format,
+    #[command(flatten)]
+    pub units: units::Options,
+    /// No summary, and no rates while it runs
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  rivulet up site.rvl --port inside=eth0 --port outside=eth1
+  rivulet up site.rvl --port inside=eth0 --port outside=eth1 --alerts /var/log/rivulet/eve.json
+  rivulet up site.rvl --port inside=eth0 --port outside=eth1 --duration 60s -o json | jq .interfaces";
+
+/// `--port PORT=INTERFACE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortInterface {
+    /// The port's name or number.
+    pub port: String,
+    /// The interface's name.
+    pub interface: String,
+}
+
+impl FromStr for PortInterface {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<PortInterface, String> {
+        match text.split_once('=') {
+            Some((port, interface)) if !port.is_empty() && !interface.is_empty() => {
+                Ok(PortInterface { port: port.to_owned(), interface: interface.to_owned() })
+            }
+            _ => Err("expected a port and an interface, such as inside=eth0".to_owned()),
+        }
+    }
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    files::keep_apart(
+        [&*args.policy],
+        args.write
+            .iter()
+            .map(|file| &*file.path)
+            .chain(args.report.as_deref())
+            .chain(args.alerts.as_deref())
+            .chain(args.ipfix.as_ref().and_then(Destination::file)),
+    )?;
+    let (assembly, maker) = args.units.load(&args.policy, args.seed)?;
+    let interfaces = open(&args.port, &assembly.ports)?;
+    let mut sinks = Sinks::create(&args.write, args.alerts.as_deref(), args.ipfix.as_ref(), &assembly.ports)?;
+    let report_file = args.report.as_ref().map(|path| create(path)).transpose()?;
+    let stop = stop_on_signals().context("cannot take signals")?;
+    privileges::give_up().context("cannot give up privileges")?;
+    let runner = args.units.runner(&args.policy, assembly, maker)?;
+    let mut live = Live::new(runner, interfaces);
+    if !args.quiet {
+        let ports = args.port.iter().map(|given| format!("{} on {}", given.port, given.interface));
+        eprintln!("rivulet: up: {}", ports.collect::<Vec<_>>().join(", "));
+    }
+    let bar = if args.quiet { ProgressBar::hidden() } else { rates::bar() };
+
+    let end_ns = args.duration.map(|duration| live.now_ns().saturating_add(duration.0));
+    let mut rates = Rates::new(live.now_ns());
+    while !stop.load(Ordering::Relaxed) && end_ns.is_none_or(|end_ns| live.now_ns() < end_ns) {
+        live.round(&mut sinks)?;
+        for Change { interface, is_up } in live.look() {
+            let state = if is_up { "up" } else { "down" };
+            bar.suspend(|| eprintln!("rivulet: {interface} is {state}"));
+        }
+        if rates.is_due(live.now_ns()) {
+            sinks.flush()?;
+            bar.set_message(rates.since_last(live.now_ns(), &live.report()));
+        }
+    }
+    let report = live.finish(&mut sinks)?;
+    sinks.finish()?;
+    bar.finish_and_clear();
+    if let Some((name, file)) = report_file {
+        serde_json::to_writer_pretty(file, &report).with_context(|| format!("cannot write {name}"))?;
+    }
+    match args.output {
+        _ if args.quiet || sources::name_standard_stream(&args.write) => {}
+        Format::Json => output::print_json(&report)?,
+        Format::Table => output::print(&summary::of(&report))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Opens the interface of each port of the policy.
+fn open(given: &[PortInterface], ports: &Ports) -> anyhow::Result<Vec<(u16, Interface)>> {
+    let mut opened: Vec<(u16, Interface)> = Vec::new();
+    for PortInterface { port, interface } in given {
+        let number = port_named(ports, port)?;
+        if let Some((_, other)) = opened.iter().find(|&&(taken, _)| taken == number) {
+            bail!("port {port} has an interface already, {}", other.name());
+        }
+        if opened.iter().any(|(_, other)| other.name() == interface) {
+            bail!("{interface} is the interface of another port already");
+        }
+        let opens = Interface::open(interface).map_err(|error| match error.kind() {
+            std::io::ErrorKind::PermissionDenied => {
+                anyhow::anyhow!("cannot open {interface}: it takes root, or the capability CAP_NET_RAW")
+            }
+            _ => anyhow::Error::new(error).context(format!("cannot open {interface}")),
+        })?;
+        opened.push((number, opens));
+    }
+    let without = ports.all().iter().find(|port| opened.iter().all(|&(number, _)| number != port.number));
+    if let Some(port) = without {
+        bail!("port {0} of the policy has no interface: add --port {0}=INTERFACE", port.name);
+    }
+    Ok(opened)
+}
+
+fn create(path: &std::path::Path) -> anyhow::Result<(String, File)> {
+    let name = path.display().to_string();
+    let file = File::create(path).with_context(|| format!("cannot write {name}"))?;
+    Ok((name, file))
+}
+
+/// Is set by SIGINT and SIGTERM; a second one ends the process at once.
+fn stop_on_signals() -> std::io::Result<Arc<AtomicBool>> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop))?;
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    Ok(stop)
+}

@@ -1,0 +1,97 @@
+//! Functions between real hosts.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::net::Network;
+
+#[test]
+fn a_policer_holds_iperf_to_its_rate() {
+    let Some(network) = Network::new() else { return };
+    let policy = "
+        Port<0> inside;
+        Port<1> outside;
+        Policer limit { rate: 20Mbps, burst: 64KiB, per: inside };
+        pipelet { inside <-> limit <-> outside; }";
+    let rivulet = network.up(policy, "");
+    let _server = network.outside.serve("iperf3 -s", 5201);
+    let said = network.inside.run("iperf3 -c 10.7.0.2 -u -b 40M -l 1000 -t 6 -J");
+    let report = rivulet.end();
+    let said: Value = serde_json::from_str(&said).unwrap();
+    // iperf3 counts UDP's payload; the policer's rate is that of IP packets.
+    let payload_bps = said["end"]["sum_received"]["bits_per_second"].as_f64().unwrap();
+    let rate_bps = payload_bps * 1028.0 / 1000.0;
+    println!("{rate_bps:.0} bit/s; {}", report["drops"]);
+    assert!((rate_bps / 20e6 - 1.0).abs() < 0.02, "{rate_bps:.0} bit/s");
+}
+
+#[test]
+fn a_firewall_lets_through_what_its_rules_say() {
+    let Some(network) = Network::new() else { return };
+    let policy = "
+        Port<0> inside;
+        Port<1> outside;
+        Firewall gate { rules: \"allow out icmp\\nallow out tcp to any port 8080\\nreject out tcp\" };
+        pipelet { inside <-> gate <-> outside; }";
+    let rivulet = network.up(policy, "");
+    let _open = network.outside.serve("python3 -m http.server 8080", 8080);
+    let _shut = network.outside.serve("python3 -m http.server 8081", 8081);
+    let _back = network.inside.serve("python3 -m http.server 8080", 8080);
+    network.inside.run("ping -c 1 -W 2 10.7.0.2");
+    network.inside.run("curl -sS -m 5 -o /dev/null http://10.7.0.2:8080/");
+    // Rejected: the client is told so at once, and does not wait.
+    let rejected = network.inside.output("curl -sS -m 5 http://10.7.0.2:8081/");
+    assert_eq!(rejected.status.code(), Some(7), "{}", String::from_utf8_lossy(&rejected.stderr));
+    // Denied: nothing comes back.
+    let denied = network.outside.output("curl -sS -m 2 http://10.7.0.1:8080/");
+    assert_eq!(denied.status.code(), Some(28));
+    assert!(!network.outside.output("ping -c 1 -W 1 10.7.0.1").status.success());
+    rivulet.end();
+}
+
+#[test]
+fn nat_hides_the_client_whose_server_answers() {
+    let Some(network) = Network::new() else { return };
+    let policy = "
+        Port<0> inside;
+        Port<1> outside;
+        NAT translate { external: [10.7.0.100] };
+        pipelet { inside <-> translate <-> outside; }";
+    let rivulet = network.up(policy, "");
+    // Who has the pool's address, the outside knows.
+    let address = network.inside.run("cat /sys/class/net/eth0/address");
+    network.outside.ip(&format!("neigh add 10.7.0.100 lladdr {} dev eth0", address.trim()));
+    let log = network.path("log");
+    let serve = format!("exec python3 -m http.server 8080 2> {}", log.display());
+    let mut server = network.outside.command("sh").args(["-c", &serve]).spawn().unwrap();
+    crate::net::wait_until("the server listens", || network.outside.run("ss -Hltn").contains(":8080 "));
+    network.inside.run("ping -c 3 -i 0.05 -W 2 10.7.0.2");
+    network.inside.run("curl -sS -m 5 -o /dev/null http://10.7.0.2:8080/");
+    rivulet.end();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    let log = fs::read_to_string(log).unwrap();
+    assert!(log.contains("10.7.0.100") && !log.contains("10.7.0.1 "), "{log}");
+}
+
+#[test]
+fn an_attack_is_told_of_and_stopped() {
+    let Some(network) = Network::new() else { return };
+    let rules = "drop http any any -> any 8080 (msg:\"A shell is asked for\"; \
+                 flow:established,to_server; http.uri; content:\"/bin/sh\"; sid:1; rev:1;)\n";
+    fs::write(network.path("own.rules"), rules).unwrap();
+    let policy = "
+        Port<0> inside;
+        Port<1> outside;
+        IDS watch { rules: file(\"own.rules\"), mode: prevent };
+        pipelet { inside <-> watch <-> outside; }";
+    let rivulet = network.up(policy, "--alerts eve.json");
+    let _server = network.outside.serve("python3 -m http.server 8080", 8080);
+    network.inside.run("curl -sS -m 5 -o /dev/null http://10.7.0.2:8080/");
+    let attacked = network.inside.output("curl -sS -m 3 http://10.7.0.2:8080/?/bin/sh");
+    assert!(!attacked.status.success());
+    rivulet.end();
+    let eve = fs::read_to_string(network.path("eve.json")).unwrap();
+    assert!(eve.lines().any(|line| line.contains("A shell is asked for")), "{eve}");
+}

@@ -1,0 +1,94 @@
+//! Interfaces: left as they were, down and up, gone and back.
+
+use std::fs;
+use std::time::Duration;
+
+use crate::net::{Network, wait_until};
+
+const WIRE: &str = "Port<0> inside;\nPort<1> outside;\npipelet { inside <-> outside; }\n";
+
+#[test]
+fn interfaces_are_left_as_they_were_and_privileges_given_up() {
+    let Some(network) = Network::new() else { return };
+    let state = || network.middle.run("ip -d link show");
+    let before = state();
+    let rivulet = network.up(WIRE, "");
+    assert!(state().contains("promiscuity 1"));
+    let status = fs::read_to_string(format!("/proc/{}/status", rivulet.id())).unwrap();
+    for (set, capabilities) in
+        [("CapEff", "2000"), ("CapPrm", "2000"), ("CapBnd", "2000"), ("NoNewPrivs", "1")]
+    {
+        let line = status.lines().find(|line| line.starts_with(set)).unwrap();
+        assert_eq!(line.split_whitespace().nth(1).unwrap().trim_start_matches('0'), capabilities, "{line}");
+    }
+    rivulet.end();
+    assert_eq!(state(), before);
+}
+
+#[test]
+fn without_traffic_it_sleeps() {
+    let Some(network) = Network::new() else { return };
+    let rivulet = network.up(WIRE, "");
+    let stat = format!("/proc/{}/stat", rivulet.id());
+    let ticks = || -> u64 {
+        let text = fs::read_to_string(&stat).unwrap();
+        text.split_whitespace().skip(13).take(2).map(|field| field.parse::<u64>().unwrap()).sum()
+    };
+    std::thread::sleep(Duration::from_secs(1));
+    let before = ticks();
+    std::thread::sleep(Duration::from_secs(3));
+    let used = ticks() - before;
+    println!("{used} of 300 ticks");
+    // 2 % of a core, and what else there is on a busy machine.
+    assert!(used <= 6 + 3, "{used} of 300 ticks");
+    rivulet.end();
+}
+
+#[test]
+fn traffic_goes_on_after_an_interface_was_down() {
+    let Some(network) = Network::new() else { return };
+    let rivulet = network.up(WIRE, "");
+    let arrives = || network.inside.output("ping -c 1 -W 1 10.7.0.2").status.success();
+    wait_until("a ping arrives", arrives);
+    network.middle.ip("link set outside down");
+    assert!(!arrives());
+    network.middle.ip("link set outside up");
+    wait_until("a ping arrives again", arrives);
+    rivulet.end();
+}
+
+#[test]
+fn traffic_goes_on_after_an_interface_was_gone() {
+    let Some(network) = Network::new() else { return };
+    let rivulet = network.up(WIRE, "");
+    let arrives = || network.inside.output("ping -c 1 -W 1 10.7.0.2").status.success();
+    wait_until("a ping arrives", arrives);
+    network.middle.ip("link del outside");
+    assert!(!arrives());
+    network.connect("outside");
+    wait_until("a ping arrives again", arrives);
+    rivulet.end();
+}
+
+#[test]
+fn what_cannot_be_opened_is_said() {
+    let Some(network) = Network::new() else { return };
+    fs::write(network.path("policy.rvl"), WIRE).unwrap();
+    let refused = |ports: &str| {
+        let line =
+            format!("{} up {} {ports}", env!("CARGO_BIN_EXE_rivulet"), network.path("policy.rvl").display());
+        let output = network.middle.output(&line);
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let said = refused("--port inside=nothing --port outside=outside");
+    assert!(said.contains("cannot open nothing") && said.contains("no such interface"), "{said}");
+    let said = refused("--port inside=inside");
+    assert!(said.contains("port outside") && said.contains("--port outside=INTERFACE"), "{said}");
+    let said = refused("--port inside=inside --port outside=inside");
+    assert!(said.contains("inside is the interface of another port"), "{said}");
+    let said = refused("--port inside=inside --port 0=outside");
+    assert!(said.contains("has an interface already"), "{said}");
+    let said = refused("--port inside=lo --port outside=outside");
+    assert!(said.contains("cannot open lo") && said.contains("not an Ethernet"), "{said}");
+}

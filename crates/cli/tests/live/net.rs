@@ -1,0 +1,228 @@
+//! Hosts of a test: network namespaces with Rivulet between them.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Two hosts, `inside` and `outside`, each with one interface `eth0`; and the box in the middle, where the other ends are
+/// called `inside` and `outside`.
+pub struct Network {
+    pub inside: Host,
+    pub middle: Host,
+    pub outside: Host,
+    pub dir: TempDir,
+}
+
+/// A network namespace.
+pub struct Host {
+    name: String,
+}
+
+/// Programs that the tests use beside `ip`.
+const TOOLS: [&str; 6] = ["ping", "curl", "iperf3", "python3", "nc", "tcpdump"];
+
+impl Network {
+    /// The hosts, with 10.7.0.1 and fd07::1 inside, and 10.7.0.2 and fd07::2 outside; none, said on standard output, where
+    /// a test may not make namespaces or lacks a tool. In CI that is a failure.
+    pub fn new() -> Option<Network> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        if let Some(why) = missing() {
+            assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{why}");
+            println!("SKIPPED: {why}");
+            return None;
+        }
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let host = |end: &str| Host::new(format!("rvl{}-{number}{end}", std::process::id()));
+        let network = Network {
+            inside: host("i"),
+            middle: host("m"),
+            outside: host("o"),
+            dir: tempfile::tempdir().unwrap(),
+        };
+        network.connect("inside");
+        network.connect("outside");
+        Some(network)
+    }
+
+    /// Connects an end with the middle, and gives it its addresses.
+    pub fn connect(&self, name: &str) {
+        let (end, last) = match name {
+            "inside" => (&self.inside, 1),
+            _ => (&self.outside, 2),
+        };
+        let (middle, end_name) = (&self.middle.name, &end.name);
+        ip(&format!("link add {name} netns {middle} type veth peer name eth0 netns {end_name}"));
+        // The one that it had before, so that neighbours find it if it is connected anew.
+        ip(&format!("-n {end_name} link set eth0 address 02:07:00:00:00:0{last}"));
+        ip(&format!("-n {middle} link set {name} up"));
+        ip(&format!("-n {end_name} link set eth0 up"));
+        ip(&format!("-n {end_name} addr add 10.7.0.{last}/24 dev eth0"));
+        ip(&format!("-n {end_name} addr add fd07::{last}/64 dev eth0 nodad"));
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Runs a policy in the middle; it is up when this is back.
+    pub fn up(&self, policy: &str, options: &str) -> Rivulet {
+        std::fs::write(self.path("policy.rvl"), policy).unwrap();
+        let mut command = self.middle.command(env!("CARGO_BIN_EXE_rivulet"));
+        command.args(["up", "policy.rvl", "--port", "inside=inside", "--port", "outside=outside"]);
+        command.args(["-o", "json"]).args(options.split_whitespace()).current_dir(self.dir.path());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        assert!(line.starts_with("rivulet: up"), "{line}");
+        // What else it says goes along with the test's own output.
+        std::thread::spawn(move || said.lines().map_while(Result::ok).for_each(|line| println!("{line}")));
+        Rivulet { child: Some(child) }
+    }
+}
+
+/// Why live tests cannot run here.
+fn missing() -> Option<String> {
+    let is_there =
+        |tool: &&str| Command::new("which").arg(tool).output().is_ok_and(|out| out.status.success());
+    if let Some(tool) = ["ip"].iter().chain(&TOOLS).find(|tool| !is_there(tool)) {
+        return Some(format!("{tool} is not installed"));
+    }
+    let probe = format!("rvl{}-probe", std::process::id());
+    let made = Command::new("ip").args(["netns", "add", &probe]).output().unwrap();
+    let _ = Command::new("ip").args(["netns", "del", &probe]).output();
+    (!made.status.success()).then(|| "network namespaces cannot be made: it takes root".to_owned())
+}
+
+/// Runs `ip`, which must succeed.
+pub fn ip(line: &str) {
+    let output = Command::new("ip").args(line.split_whitespace()).output().unwrap();
+    assert!(output.status.success(), "ip {line}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+impl Host {
+    fn new(name: String) -> Host {
+        let _ = Command::new("ip").args(["netns", "del", &name]).output();
+        ip(&format!("netns add {name}"));
+        ip(&format!("-n {name} link set lo up"));
+        Host { name }
+    }
+
+    /// A program on this host.
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name, program]).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs `ip` for this host.
+    pub fn ip(&self, line: &str) {
+        ip(&format!("-n {} {line}", self.name));
+    }
+
+    /// Runs a program here.
+    pub fn output(&self, line: &str) -> Output {
+        let mut words = line.split_whitespace();
+        self.command(words.next().unwrap()).args(words).output().unwrap()
+    }
+
+    /// Runs a program here, which must succeed; what it printed.
+    pub fn run(&self, line: &str) -> String {
+        let output = self.output(line);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            output.status.success(),
+            "{line}: {}\n{said}{}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+        said
+    }
+
+    /// Begins a program here that serves others, and waits until something listens at the TCP port.
+    pub fn serve(&self, line: &str, port: u16) -> Server {
+        let mut words = line.split_whitespace();
+        let mut command = self.command(words.next().unwrap());
+        let server = Server(command.args(words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        wait_until("a server listens", || self.run("ss -Hltn").contains(&format!(":{port} ")));
+        server
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["netns", "del", &self.name]).output();
+    }
+}
+
+/// A program that serves others, until it is dropped.
+pub struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Rivulet at work.
+pub struct Rivulet {
+    child: Option<Child>,
+}
+
+impl Rivulet {
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
+    }
+
+    /// Tells it to end; its report, in which every packet is accounted for.
+    pub fn end(mut self) -> Value {
+        let child = self.child.take().unwrap();
+        // `ip netns exec` has become the program, so that the signal is for it.
+        let killed = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+        assert!(killed.success());
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", output.status);
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_adds_up(&report);
+        report
+    }
+}
+
+impl Drop for Rivulet {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn assert_adds_up(report: &Value) {
+    let count = |value: &Value| value.as_u64().unwrap();
+    let drops: u64 = report["drops"].as_object().unwrap().values().map(count).sum();
+    let came = count(&report["packets_in"]) + count(&report["packets_made"]);
+    assert_eq!(came, count(&report["packets_out"]) + drops + count(&report["packets_held"]), "{report}");
+    for (port, counted) in report["ports"].as_object().unwrap() {
+        let interface = &report["interfaces"][port];
+        assert_eq!(counted["packets_in"], interface["received"], "{port}");
+        let gone: u64 =
+            ["sent", "too_long", "no_room", "down"].iter().map(|&way| count(&interface[way])).sum();
+        assert_eq!(count(&counted["packets_out"]), gone, "{port}");
+    }
+}
+
+/// Waits for up to 20 s.
+pub fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(Instant::now() < end, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}

@@ -1,0 +1,128 @@
+//! What hosts say to each other gets through as on a wire.
+
+use std::fs;
+
+use crate::net::{Network, wait_until};
+
+/// Functions that change nothing, but look at each packet.
+const WATCHED: &str = "
+Port<0> inside;
+Port<1> outside;
+Monitor watch;
+Firewall gate { rules: \"allow any-direction any\" };
+pipelet { inside <-> watch <-> gate <-> outside; }
+";
+
+#[test]
+fn pings_whole_and_in_fragments() {
+    let Some(network) = Network::new() else { return };
+    let rivulet = network.up(WATCHED, "");
+    for (target, size) in [("10.7.0.2", 56), ("fd07::2", 56), ("10.7.0.2", 4000), ("fd07::2", 4000)] {
+        let said = network.inside.run(&format!("ping -c 5 -i 0.05 -W 2 -s {size} {target}"));
+        assert!(said.contains(" 0% packet loss"), "{said}");
+    }
+    network.outside.run("ping -c 2 -i 0.05 -W 2 fd07::1");
+    let report = rivulet.end();
+    assert!(report["packets_in"].as_u64().unwrap() >= 2 * (2 * 5 + 2 * 5 * 3 + 2));
+    assert_eq!(report["drops"], serde_json::json!({}));
+}
+
+#[test]
+fn large_files_over_http_arrive_whole() {
+    let Some(network) = Network::new() else { return };
+    let rivulet = network.up(WATCHED, "");
+    // Bytes of which none follow from those before.
+    let mut state = 1u64;
+    let bytes: Vec<u8> = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    })
+    .take(32 << 20)
+    .collect();
+    fs::create_dir(network.path("www")).unwrap();
+    fs::write(network.path("www/file"), &bytes).unwrap();
+    let folder = network.path("www");
+    let line = format!("python3 -m http.server --bind :: --directory {} 8080", folder.display());
+    let _server = network.outside.serve(&line, 8080);
+    for host in ["10.7.0.2", "[fd07::2]"] {
+        let copy = network.path("copy");
+        let line = format!("curl -sS -m 60 -o {} http://{host}:8080/file", copy.display());
+        network.inside.run(&line);
+        assert!(fs::read(copy).unwrap() == bytes, "what came from {host} is not what was sent");
+    }
+    let report = rivulet.end();
+    assert_eq!(report["drops"], serde_json::json!({}));
+    for interface in ["inside", "outside"] {
+        assert_eq!(report["interfaces"][interface]["unreadable"], 0);
+    }
+}
+
+#[test]
+fn a_session_of_lines_goes_both_ways() {
+    let Some(network) = Network::new() else { return };
+    let rivulet = network.up(WATCHED, "");
+    let (said, heard) = (network.path("said"), network.path("heard"));
+    fs::write(&said, "one\ntwo\n").unwrap();
+    let line = format!("nc -l -N 9000 < {} > {}", said.display(), heard.display());
+    let mut listener = network.outside.command("sh").args(["-c", &line]).spawn().unwrap();
+    wait_until("nc listens", || network.outside.run("ss -Hltn").contains(":9000 "));
+    let line = "printf 'three\\n' | nc -N 10.7.0.2 9000";
+    let output = network.inside.command("sh").args(["-c", line]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "one\ntwo\n");
+    listener.wait().unwrap();
+    assert_eq!(fs::read_to_string(heard).unwrap(), "three\n");
+    rivulet.end();
+}
+
+#[test]
+fn tags_of_vlans_stay_in_their_frames() {
+    let Some(network) = Network::new() else { return };
+    let written = network.path("out.pcapng");
+    let rivulet = network.up(WATCHED, "--write outside=out.pcapng");
+    let heard = network.path("heard");
+    let listen = format!("tcpdump -nnlec 3 -i eth0 vlan 5 > {}", heard.display());
+    let mut listener = network.outside.command("sh").args(["-c", &listen]).spawn().unwrap();
+    wait_until("tcpdump listens", || network.outside.run("ip -d link show eth0").contains("promiscuity 1"));
+    // Not every kernel has interfaces for VLANs: so frames with a tag, byte by byte.
+    let send = "
+import socket, struct
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+s.bind(('eth0', 0))
+tag = bytes.fromhex('81000005')
+udp = struct.pack('!HHHH', 1000, 9, 12, 0) + b'tag!'
+ip = bytes.fromhex('4500002000004000401126b2') + bytes([10, 7, 0, 1, 10, 7, 0, 2])
+for _ in range(3):
+    s.send(bytes.fromhex('020700000002020700000001') + tag + b'\\x08\\x00' + ip + udp)
+";
+    let sent = network.inside.command("python3").args(["-c", send]).output().unwrap();
+    assert!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stderr));
+    listener.wait().unwrap();
+    rivulet.end();
+    let read = network.middle.run(&format!("tcpdump -nner {}", written.display()));
+    for told in [fs::read_to_string(heard).unwrap(), read] {
+        let tagged = |line: &&str| line.contains("vlan 5") && line.contains("10.7.0.1.1000 > 10.7.0.2.9");
+        assert_eq!(told.lines().filter(tagged).count(), 3, "{told}");
+    }
+}
+
+#[test]
+fn what_a_stack_leaves_to_its_card_is_as_on_a_wire() {
+    let Some(network) = Network::new() else { return };
+    let written = network.path("out.pcapng");
+    let rivulet = network.up(WATCHED, "--write out.pcapng");
+    let _server = network.outside.serve("iperf3 -s", 5201);
+    for options in ["", "-6", "-u -b 50M", "-R"] {
+        let target = if options == "-6" { "fd07::2" } else { "10.7.0.2" };
+        network.inside.run(&format!("iperf3 -c {target} -n 2M {options}"));
+    }
+    rivulet.end();
+    // Another reader finds every checksum right, and no frame longer than the wire takes.
+    let read = network.middle.run(&format!("tcpdump -nnvvr {}", written.display()));
+    assert!(read.contains("cksum") && read.contains("(correct)"));
+    for wrong in ["incorrect", "bad udp cksum", "bad cksum", "wrong icmp cksum"] {
+        let line = read.lines().find(|line| line.contains(wrong));
+        assert_eq!(line, None);
+    }
+    let longest = network.middle.run(&format!("tcpdump -nner {} greater 1515", written.display()));
+    assert_eq!(longest, "");
+}

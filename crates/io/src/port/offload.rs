@@ -1,0 +1,350 @@
+//! What senders on the same machine leave to network cards, done here: frames as they would be on a wire.
+//!
+//! A local stack, or one behind a veth pair, leaves checksums open and hands over TCP and UDP as frames of up to 64 KB, to
+//! be cut by the card; on the way in, cards and the kernel put segments together to such frames again. Functions are to
+//! see, and ports to send, what a wire carries.
+
+use packet::checksum;
+use packet::wire::{EtherType, IpProtocol, ethernet, ipv4, ipv6, tcp, udp, vlan};
+
+use super::sys::{FRONT_ROOM, OffloadHeader, Raw, TakenTag};
+
+/// Why a frame cannot be brought into the form that it has on a wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Untold {
+    /// More of it came than there is room for.
+    CutOff,
+    /// What is said of it does not fit its headers.
+    Headers,
+    /// It is to be cut in a way that is not known.
+    Segmentation,
+}
+
+/// Hands over the frame, or its segments one after the other, as a wire would carry them.
+pub fn plain(raw: Raw<'_>, segment: &mut Vec<u8>, mut each: impl FnMut(&[u8])) -> Result<(), Untold> {
+    if raw.is_cut_off {
+        return Err(Untold::CutOff);
+    }
+    let mut offload = raw.offload;
+    let frame = match raw.tag {
+        Some(tag) => {
+            offload.checksum_start = offload.checksum_start.saturating_add(vlan::HEADER_LEN as u16);
+            put_back(tag, raw.room).ok_or(Untold::Headers)?
+        }
+        None => &mut raw.room[FRONT_ROOM..],
+    };
+    if offload.segmentation != OffloadHeader::WHOLE {
+        return Layout::of(frame, &offload)?.cut(frame, segment, each);
+    }
+    if offload.flags & OffloadHeader::NEEDS_CHECKSUM != 0 {
+        complete(frame, offload.checksum_start.into(), offload.checksum_offset.into())
+            .ok_or(Untold::Headers)?;
+    }
+    each(frame);
+    Ok(())
+}
+
+/// Puts a tag back between the addresses and the EtherType, in the room before the frame.
+fn put_back(tag: TakenTag, room: &mut [u8]) -> Option<&mut [u8]> {
+    const ADDRESSES: usize = 12;
+    if room.len() < FRONT_ROOM + ADDRESSES {
+        return None;
+    }
+    room.copy_within(FRONT_ROOM..FRONT_ROOM + ADDRESSES, 0);
+    room[ADDRESSES..][..2].copy_from_slice(&tag.protocol.to_be_bytes());
+    room[ADDRESSES + 2..][..2].copy_from_slice(&tag.control.to_be_bytes());
+    Some(room)
+}
+
+/// Completes a checksum of which the field has the pseudo-header's part.
+fn complete(frame: &mut [u8], start: usize, offset: usize) -> Option<()> {
+    let covered = frame.get_mut(start..)?;
+    covered.get(offset..offset + 2)?;
+    // UDP's "no checksum", 0, is never the outcome, and for TCP the other zero is as good.
+    let sum = checksum::finish_udp(checksum::sum(covered));
+    covered[offset..offset + 2].copy_from_slice(&sum.to_be_bytes());
+    Some(())
+}
+
+/// Where the headers of a frame are that is to be cut.
+struct Layout {
+    network: usize,
+    transport: usize,
+    payload: usize,
+    is_v4: bool,
+    is_tcp: bool,
+    /// Bytes of payload in each segment but the last.
+    step: usize,
+}
+
+impl Layout {
+    fn of(frame: &[u8], offload: &OffloadHeader) -> Result<Layout, Untold> {
+        let wanted = offload.segmentation & !OffloadHeader::ECN;
+        let is_tcp = matches!(wanted, OffloadHeader::TCP_V4 | OffloadHeader::TCP_V6);
+        if !is_tcp && wanted != OffloadHeader::UDP {
+            return Err(Untold::Segmentation);
+        }
+        let (network, ethertype) = network(frame).ok_or(Untold::Headers)?;
+        let is_v4 = match ethertype {
+            EtherType::IPV4 => true,
+            EtherType::IPV6 => false,
+            _ => return Err(Untold::Headers),
+        };
+        // A frame that the kernel itself put together has no open checksum, and so tells not where it begins.
+        let transport = match offload.flags & OffloadHeader::NEEDS_CHECKSUM != 0 {
+            true => usize::from(offload.checksum_start),
+            false => transport(&frame[network..], is_v4).ok_or(Untold::Headers)? + network,
+        };
+        let shortest = if is_v4 { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
+        let header = frame.get(transport..).ok_or(Untold::Headers)?;
+        let len = match is_tcp {
+            true => tcp::Packet::new_checked(header).map_err(|_| Untold::Headers)?.header_len(),
+            false => udp::HEADER_LEN,
+        };
+        let payload = transport + len;
+        let step = usize::from(offload.segment_len);
+        if transport < network + shortest || payload > frame.len() || step == 0 {
+            return Err(Untold::Headers);
+        }
+        Ok(Layout { network, transport, payload, is_v4, is_tcp, step })
+    }
+
+    /// Hands over the segments: each with the frame's headers, and what changes from one to the next in them.
+    fn cut(&self, frame: &[u8], segment: &mut Vec<u8>, mut each: impl FnMut(&[u8])) -> Result<(), Untold> {
+        let (headers, payload) = frame.split_at(self.payload);
+        let count = payload.len().div_ceil(self.step).max(1);
+        for number in 0..count {
+            let at = number * self.step;
+            let part = &payload[at..payload.len().min(at + self.step)];
+            segment.clear();
+            segment.extend_from_slice(headers);
+            segment.extend_from_slice(part);
+            self.number(segment, number, at, number + 1 == count).ok_or(Untold::Headers)?;
+            each(segment);
+        }
+        Ok(())
+    }
+
+    /// Makes the headers those of the segment with this number, whose payload begins at byte `at`.
+    fn number(&self, segment: &mut [u8], number: usize, at: usize, is_last: bool) -> Option<()> {
+        let network_len = u16::try_from(segment.len() - self.network).ok()?;
+        let transport_len = u16::try_from(segment.len() - self.transport).ok()?;
+        let protocol = if self.is_tcp { IpProtocol::TCP } else { IpProtocol::UDP };
+        let (before, transport) = segment.split_at_mut(self.transport);
+        let network = &mut before[self.network..];
+        let pseudo = if self.is_v4 {
+            let mut header = ipv4::Packet::new_unchecked(network);
+            header.set_total_len(network_len);
+            let ident = header.ident().wrapping_add(number as u16);
+            header.set_ident(ident);
+            header.check_header_len().ok()?;
+            header.fill_checksum();
+            checksum::pseudo_header_v4(header.source(), header.destination(), protocol.0, transport_len)
+        } else {
+            let mut header = ipv6::Packet::new_unchecked(network);
+            header.set_payload_len(network_len - ipv6::HEADER_LEN as u16);
+            let (source, destination) = (header.source(), header.destination());
+            checksum::pseudo_header_v6(source, destination, protocol.0, transport_len.into())
+        };
+        if self.is_tcp {
+            let mut header = tcp::Packet::new_unchecked(&mut *transport);
+            header.set_sequence_number(header.sequence_number().wrapping_add(at as u32));
+            let of_last = if is_last { 0 } else { tcp::Flags::FIN.0 | tcp::Flags::PSH.0 };
+            let of_first = if number == 0 { 0 } else { tcp::Flags::CWR.0 };
+            header.set_flags(tcp::Flags(header.flags().0 & !of_last & !of_first));
+            header.set_checksum(0);
+            let sum = checksum::finish(pseudo + checksum::sum(transport));
+            tcp::Packet::new_unchecked(transport).set_checksum(sum);
+        } else {
+            let mut header = udp::Packet::new_unchecked(&mut *transport);
+            header.set_length(transport_len);
+            header.set_checksum(0);
+            let sum = checksum::finish_udp(pseudo + checksum::sum(transport));
+            udp::Packet::new_unchecked(transport).set_checksum(sum);
+        }
+        Some(())
+    }
+}
+
+/// Where the network header begins, behind Ethernet and VLAN tags, and what it is.
+fn network(frame: &[u8]) -> Option<(usize, EtherType)> {
+    let header = ethernet::Frame::new_checked(frame).ok()?;
+    let mut tags = vlan::Tags::new(header.ethertype()?, &frame[ethernet::HEADER_LEN..]);
+    tags.by_ref().try_for_each(|tag| tag.map(|_| ())).ok()?;
+    Some((frame.len() - tags.payload().len(), tags.ethertype()))
+}
+
+/// Where the transport header begins in an IP packet.
+fn transport(packet: &[u8], is_v4: bool) -> Option<usize> {
+    if is_v4 {
+        return Some(ipv4::Packet::new_checked_header(packet).ok()?.header_len());
+    }
+    let header = ipv6::Packet::new_checked_header(packet).ok()?;
+    let behind = packet.get(ipv6::HEADER_LEN..)?;
+    let upper = packet::wire::ipv6_walk::walk(header.next_header(), behind).ok()?;
+    Some(ipv6::HEADER_LEN + upper.offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use etherparse::{PacketBuilder, PacketHeaders, TransportHeader};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const ADDRESSES: ([u8; 6], [u8; 6]) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
+
+    /// A frame with whole checksums, by another implementation.
+    fn frame(is_v4: bool, is_tcp: bool, vlan: bool, payload: &[u8]) -> Vec<u8> {
+        let link = PacketBuilder::ethernet2(ADDRESSES.0, ADDRESSES.1);
+        let mut bytes = Vec::new();
+        macro_rules! behind {
+            ($link:expr) => {{
+                let ip = match is_v4 {
+                    true => $link.ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64),
+                    false => $link.ipv6([0xfd; 16], [0xfe; 16], 64),
+                };
+                match is_tcp {
+                    true => {
+                        ip.tcp(1000, 80, 0xffff_ff00, 512).ack(7).psh().fin().cwr().write(&mut bytes, payload)
+                    }
+                    false => ip.udp(1000, 53).write(&mut bytes, payload),
+                }
+            }};
+        }
+        let written = if vlan { behind!(link.single_vlan(5.try_into().unwrap())) } else { behind!(link) };
+        written.unwrap();
+        bytes
+    }
+
+    fn transport_at(is_v4: bool, vlan: bool) -> usize {
+        14 + if vlan { 4 } else { 0 } + if is_v4 { 20 } else { 40 }
+    }
+
+    /// All frames that come of one.
+    fn told(frame: &[u8], offload: OffloadHeader, tag: Option<TakenTag>) -> Result<Vec<Vec<u8>>, Untold> {
+        let mut room = vec![0; FRONT_ROOM];
+        room.extend_from_slice(frame);
+        let mut all = Vec::new();
+        let raw = Raw { room: &mut room, offload, tag, is_cut_off: false };
+        plain(raw, &mut Vec::new(), |frame| all.push(frame.to_vec()))?;
+        Ok(all)
+    }
+
+    /// Whether all checksums are what another implementation makes of the headers and the payload.
+    fn is_sound(frame: &[u8]) -> bool {
+        let parsed = PacketHeaders::from_ethernet_slice(frame).unwrap();
+        let payload = parsed.payload.slice();
+        match (parsed.net.unwrap(), parsed.transport.unwrap()) {
+            (etherparse::NetHeaders::Ipv4(ip, _), TransportHeader::Tcp(tcp)) => {
+                ip.header_checksum == ip.calc_header_checksum()
+                    && tcp.checksum == tcp.calc_checksum_ipv4(&ip, payload).unwrap()
+            }
+            (etherparse::NetHeaders::Ipv4(ip, _), TransportHeader::Udp(udp)) => {
+                ip.header_checksum == ip.calc_header_checksum()
+                    && udp.checksum == udp.calc_checksum_ipv4(&ip, payload).unwrap()
+            }
+            (etherparse::NetHeaders::Ipv6(ip, _), TransportHeader::Tcp(tcp)) => {
+                tcp.checksum == tcp.calc_checksum_ipv6(&ip, payload).unwrap()
+            }
+            (etherparse::NetHeaders::Ipv6(ip, _), TransportHeader::Udp(udp)) => {
+                udp.checksum == udp.calc_checksum_ipv6(&ip, payload).unwrap()
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn an_open_checksum_is_completed(is_v4: bool, is_tcp: bool, vlan: bool, payload: Vec<u8>) {
+            let whole = frame(is_v4, is_tcp, vlan, &payload);
+            let at = transport_at(is_v4, vlan);
+            let offset = if is_tcp { 16 } else { 6 };
+            // As a stack leaves it: the sum of the pseudo-header alone.
+            let mut open = whole.clone();
+            let len = (open.len() - at) as u16;
+            let protocol = if is_tcp { 6 } else { 17 };
+            let pseudo = match is_v4 {
+                true => checksum::pseudo_header_v4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), protocol, len),
+                false => checksum::pseudo_header_v6([0xfd; 16].into(), [0xfe; 16].into(), protocol, len.into()),
+            };
+            let folded = !checksum::finish(pseudo);
+            open[at + offset..][..2].copy_from_slice(&folded.to_be_bytes());
+            let header = OffloadHeader {
+                flags: OffloadHeader::NEEDS_CHECKSUM,
+                checksum_start: at as u16,
+                checksum_offset: offset as u16,
+                ..OffloadHeader::default()
+            };
+            let told = told(&open, header, None).unwrap();
+            prop_assert_eq!(told.len(), 1);
+            prop_assert!(is_sound(&told[0]));
+        }
+
+        #[test]
+        fn segments_are_what_the_frame_says(
+            is_v4: bool, is_tcp: bool, vlan: bool, is_open: bool, len in 1usize..20_000, step in 200u16..1_500,
+        ) {
+            let payload: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
+            let whole = frame(is_v4, is_tcp, vlan, &payload);
+            let kind = match (is_tcp, is_v4) {
+                (true, true) => OffloadHeader::TCP_V4 | OffloadHeader::ECN,
+                (true, false) => OffloadHeader::TCP_V6,
+                _ => OffloadHeader::UDP,
+            };
+            let header = OffloadHeader {
+                flags: if is_open { OffloadHeader::NEEDS_CHECKSUM } else { 0 },
+                segmentation: kind,
+                segment_len: step,
+                checksum_start: if is_open { transport_at(is_v4, vlan) as u16 } else { 0 },
+                checksum_offset: if is_tcp { 16 } else { 6 },
+                ..OffloadHeader::default()
+            };
+            let told = told(&whole, header, None).unwrap();
+            prop_assert_eq!(told.len(), len.div_ceil(step.into()));
+            let mut put_together = Vec::new();
+            for (number, segment) in told.iter().enumerate() {
+                prop_assert!(is_sound(segment));
+                let parsed = PacketHeaders::from_ethernet_slice(segment).unwrap();
+                if let Some(etherparse::NetHeaders::Ipv4(ip, _)) = &parsed.net {
+                    prop_assert_eq!(usize::from(ip.identification), number);
+                }
+                if let Some(TransportHeader::Tcp(tcp)) = &parsed.transport {
+                    let sequence = 0xffff_ff00u32.wrapping_add(put_together.len() as u32);
+                    prop_assert_eq!(tcp.sequence_number, sequence);
+                    let is_last = number + 1 == told.len();
+                    prop_assert_eq!((tcp.fin, tcp.psh, tcp.cwr), (is_last, is_last, number == 0));
+                }
+                put_together.extend_from_slice(parsed.payload.slice());
+            }
+            prop_assert_eq!(put_together, payload);
+        }
+
+        #[test]
+        fn nothing_that_is_said_of_a_frame_breaks_it(
+            bytes: Vec<u8>, numbers: [u16; 4], flags in 0u8..4, kind in 0u8..8, is_tagged: bool, is_frame: bool,
+        ) {
+            let frame = if is_frame { frame(true, true, true, &bytes) } else { bytes };
+            let header = OffloadHeader {
+                flags,
+                segmentation: kind,
+                header_len: numbers[0],
+                segment_len: numbers[1] % 64,
+                checksum_start: numbers[2] % 128,
+                checksum_offset: numbers[3] % 32,
+            };
+            let _ = told(&frame, header, is_tagged.then_some(TakenTag { protocol: 0x88a8, control: 3 }));
+        }
+    }
+
+    #[test]
+    fn a_tag_goes_back_where_it_was() {
+        let tagged = frame(true, false, true, b"x");
+        let mut taken = tagged.clone();
+        taken.drain(12..16);
+        let header = OffloadHeader::default();
+        let tag = TakenTag { protocol: 0x8100, control: 5 };
+        assert_eq!(told(&taken, header, Some(tag)).unwrap(), [tagged]);
+        assert_eq!(told(&taken, header, None).unwrap(), [taken]);
+    }
+}
