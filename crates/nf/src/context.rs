@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use packet::{Direction, DropReason, FlowKey, Packet, Side, Transit, split_mix};
+use packet::{Addr, Direction, DropReason, FlowKey, Packet, Side, Transit, split_mix};
 
 use crate::buffers::{Buffers, FlowBuffer, number_of};
 use crate::common::Access;
@@ -38,6 +38,20 @@ pub struct SharedState {
     pub buffers: Option<Buffers>,
     /// What the function told the operator about its configuration.
     pub warnings: Vec<String>,
+    /// Addresses that the function owns.
+    pub owned: Vec<Owned>,
+}
+
+/// Addresses that a function owns, as a NAT its external ones: whoever runs the chain between networks tells neighbours that they
+/// are here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owned {
+    /// The side whose neighbours use them; none: both.
+    pub side: Option<Side>,
+    /// The first of them.
+    pub first: Addr,
+    /// The last of them.
+    pub last: Addr,
 }
 
 impl SharedState {

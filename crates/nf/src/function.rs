@@ -3,8 +3,10 @@
 use serde::de::DeserializeOwned;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use packet::{Addr, Side};
+
 use crate::config::ConfigError;
-use crate::{Context, Descriptor, EndReason, PacketView, Verdict};
+use crate::{Context, Descriptor, EndReason, Owned, PacketView, Verdict};
 
 /// A network function: what one writes to get scaling, migration, fault tolerance and billing (DESIGN 4).
 ///
@@ -119,6 +121,7 @@ pub struct Setup {
     pub(crate) sets: Vec<(usize, u32)>,
     pub(crate) buffer_memory: Option<usize>,
     pub(crate) warnings: Vec<String>,
+    pub(crate) owned: Vec<Owned>,
 }
 
 impl Setup {
@@ -134,6 +137,7 @@ impl Setup {
             sets: Vec::new(),
             buffer_memory: None,
             warnings: Vec::new(),
+            owned: Vec::new(),
         }
     }
 
@@ -167,6 +171,11 @@ impl Setup {
     /// Tells the operator something about the configuration that is no error.
     pub fn warn(&mut self, warning: impl Into<String>) {
         self.warnings.push(warning.into());
+    }
+
+    /// Says that the function owns the addresses from `first` to `last`, for neighbours on this side, or on both.
+    pub fn owns(&mut self, side: Option<Side>, first: Addr, last: Addr) {
+        self.owned.push(Owned { side, first, last });
     }
 
     /// Names the counters of the next group that the descriptor declares; to be called once for each, in order. As many

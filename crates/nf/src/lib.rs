@@ -33,7 +33,7 @@ pub use buffers::{Buffers, FlowBuffer};
 pub use common::Common;
 pub use connection::Connection;
 pub use contents::{CONTENT_MAX, Contents, Found};
-pub use context::{Context, CounterGroup, FlowInfo, KEEP_MS_MAX, SharedState, TagLayout};
+pub use context::{Context, CounterGroup, FlowInfo, KEEP_MS_MAX, Owned, SharedState, TagLayout};
 pub use descriptor::{
     Access, Affinity, Attribute, BufferSpec, Descriptor, Field, MapSpec, Maturity, Scaling, Shared,
 };

@@ -148,10 +148,14 @@ fn ports(policy: &Policy, line: &Line, wrong: &mut Vec<Diagnostic>) -> Ports {
     for (index, side) in [(line.inside, Side::Inside), (line.outside, Side::Outside)] {
         let port = &policy.ports[index];
         let config: PortConfig = read(policy, &port.config, wrong).unwrap_or_default();
+        if let Some(fault) = config.fault() {
+            wrong.push(Diagnostic::error(fault, port.config.span));
+        }
         let several = port.numbers.start() != port.numbers.end();
         for number in port.numbers.clone() {
             let name = if several { format!("{}#{number}", port.name) } else { port.name.clone() };
-            ports.push(Port { number, name, side, prefixes: config.prefixes.clone() });
+            let PortConfig { prefixes, address: networks, gateway: gateways } = config.clone();
+            ports.push(Port { number, name, side, prefixes, networks, gateways });
         }
     }
     Ports::new(ports)

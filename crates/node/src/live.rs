@@ -2,12 +2,15 @@
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use io::port::{Interface, Outbox};
+use host::{Arrival, Departure, Host};
+use io::port::{Interface, Link, Outbox};
 use nf::{Alert, Event, FlowReport};
-use packet::{LinkType, Packet};
+use packet::wire::MacAddress;
+use packet::{LinkType, Packet, Side};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::report::{InterfaceReport, Report};
+use crate::ports::Port;
+use crate::report::{HostReport, InterfaceReport, Report};
 use crate::runner::{Frame, From, Output, Runner};
 
 /// Rounds without a frame, after which the thread sleeps until one comes: some tens of microseconds, in which the next
@@ -27,8 +30,7 @@ const LOOK_NS: u64 = 500_000_000;
 pub struct Live {
     runner: Runner,
     attached: Vec<Attached>,
-    /// What is to leave by each of them, with the port's number.
-    outboxes: Vec<(u16, Outbox)>,
+    outlets: Vec<Outlet>,
     clock: Clock,
     /// Rounds without a frame, one after the other.
     idle: u32,
@@ -43,6 +45,14 @@ struct Attached {
     is_up: bool,
 }
 
+/// What is to leave by a port.
+struct Outlet {
+    port: u16,
+    outbox: Outbox,
+    /// Who finds the next hop, if it is a router's port.
+    host: Option<Host>,
+}
+
 /// What became of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
@@ -54,11 +64,19 @@ pub struct Change {
 
 impl Live {
     /// Drives this runner from these interfaces, each of them the port with this number.
-    pub fn new(runner: Runner, interfaces: Vec<(u16, Interface)>) -> Live {
-        let outboxes = interfaces.iter().map(|&(port, _)| (port, Outbox::default())).collect();
+    ///
+    /// # Errors
+    /// If an interface does not tell what its link is like, which the host of a router's port has to know.
+    pub fn new(runner: Runner, interfaces: Vec<(u16, Interface)>) -> std::io::Result<Live> {
+        let outlet = |&(port, ref interface): &(u16, Interface)| {
+            let link = interface.link()?;
+            let host = runner.assembly().ports.number(port).and_then(|port| host(port, link, &runner));
+            Ok(Outlet { port, outbox: Outbox::default(), host })
+        };
+        let outlets = interfaces.iter().map(outlet).collect::<std::io::Result<_>>()?;
         let attach = |(port, interface)| Attached { port, is_up: is_up(&interface), interface };
         let attached = interfaces.into_iter().map(attach).collect();
-        Live { runner, attached, outboxes, clock: Clock::new(), idle: 0, ticked_ns: 0, looked_ns: 0 }
+        Ok(Live { runner, attached, outlets, clock: Clock::new(), idle: 0, ticked_ns: 0, looked_ns: 0 })
     }
 
     /// The time, in nanoseconds since 1970: as the system's clock said at the start, and even from there on.
@@ -82,18 +100,23 @@ impl Live {
     /// # Errors
     /// Those of `output`.
     pub fn round<O: Output>(&mut self, output: &mut O) -> Result<(), O::Error> {
-        let mut wire = Wire { outboxes: &mut self.outboxes, output };
-        let mut has_come = false;
-        for attached in &mut self.attached {
-            has_come |= attached.receive(&mut self.runner, self.clock.now_ns(), &mut wire)?;
-        }
         let now_ns = self.clock.now_ns();
+        let mut wire = Wire { outlets: &mut self.outlets, output, now_ns };
+        let mut has_come = false;
+        for (at, attached) in self.attached.iter_mut().enumerate() {
+            has_come |= attached.receive(at, &mut self.runner, &mut wire)?;
+        }
         if now_ns >= self.ticked_ns + TICK_NS {
             self.ticked_ns = now_ns;
+            wire.outlets
+                .iter_mut()
+                .filter_map(|outlet| outlet.host.as_mut())
+                .for_each(|host| host.pass_time(now_ns));
             self.runner.pass_time(now_ns, &mut wire)?;
         } else {
             self.runner.flush(&mut wire)?;
         }
+        wire.return_all(&mut self.runner)?;
         self.send();
         self.idle = if has_come { 0 } else { self.idle.saturating_add(1) };
         if self.idle > ROUNDS_AWAKE {
@@ -109,7 +132,13 @@ impl Live {
             return Vec::new();
         }
         self.looked_ns = now_ns;
-        self.attached.iter_mut().filter_map(Attached::look).collect()
+        let changes: Vec<_> = self.attached.iter_mut().map(Attached::look).collect();
+        for (outlet, change) in self.outlets.iter_mut().zip(&changes) {
+            if let (Some(host), Some(Change { is_up: true, .. })) = (&mut outlet.host, change) {
+                host.announce();
+            }
+        }
+        changes.into_iter().flatten().collect()
     }
 
     /// What has been counted so far, by the interfaces, too.
@@ -123,23 +152,25 @@ impl Live {
     /// # Errors
     /// Those of `output`.
     pub fn finish<O: Output>(&mut self, output: &mut O) -> Result<Report, O::Error> {
-        let report = self.runner.finish(&mut Wire { outboxes: &mut self.outboxes, output })?;
+        let now_ns = self.now_ns();
+        let report = self.runner.finish(&mut Wire { outlets: &mut self.outlets, output, now_ns })?;
         self.send();
         Ok(self.with_interfaces(report))
     }
 
     fn with_interfaces(&mut self, mut report: Report) -> Report {
-        for attached in &mut self.attached {
+        for (attached, outlet) in self.attached.iter_mut().zip(&self.outlets) {
             let port = self.runner.assembly().ports.number(attached.port);
             let name = port.map_or_else(String::new, |port| port.name.clone());
-            report.interfaces.insert(name, attached.report());
+            report.interfaces.insert(name, attached.report(outlet.host.as_ref()));
         }
         report
     }
 
     fn send(&mut self) {
-        for (attached, (_, outbox)) in self.attached.iter_mut().zip(&mut self.outboxes) {
-            attached.interface.send(outbox);
+        for (attached, outlet) in self.attached.iter_mut().zip(&mut self.outlets) {
+            outlet.collect();
+            attached.interface.send(&mut outlet.outbox);
         }
     }
 
@@ -152,20 +183,18 @@ impl Live {
 }
 
 impl Attached {
-    /// Takes a batch of what has come; whether anything has.
+    /// Takes a batch of what has come by this one, which has the outlet with this number; whether anything has.
     fn receive<O: Output>(
         &mut self,
+        at: usize,
         runner: &mut Runner,
-        now_ns: u64,
         wire: &mut Wire<'_, O>,
     ) -> Result<bool, O::Error> {
         let (mut has_come, mut result) = (false, Ok(()));
         let received = self.interface.receive(|data| {
             has_come = true;
-            if result.is_ok() {
-                let wire_len = data.len() as u32;
-                let frame = Frame { timestamp_ns: now_ns, link: LinkType::Ethernet, wire_len, data };
-                result = runner.receive(frame, From::Port(self.port), wire);
+            if result.is_ok() && wire.outlets[at].arrive(data, wire.now_ns) == Arrival::Through {
+                result = wire.take_in(runner, self.port, data);
             }
         });
         result?;
@@ -181,7 +210,7 @@ impl Attached {
             .then(|| Change { interface: self.interface.name().to_owned(), is_up: self.is_up })
     }
 
-    fn report(&mut self) -> InterfaceReport {
+    fn report(&mut self, host: Option<&Host>) -> InterfaceReport {
         let counted = self.interface.counters();
         InterfaceReport {
             name: self.interface.name().to_owned(),
@@ -192,6 +221,7 @@ impl Attached {
             too_long: counted.too_long,
             no_room: counted.no_room,
             down: counted.down,
+            host: host.map(HostReport::of),
         }
     }
 }
@@ -200,18 +230,88 @@ fn is_up(interface: &Interface) -> bool {
     interface.link().is_ok_and(|link| link.is_up)
 }
 
+/// The host of a port that has addresses; none if it is a wire's.
+fn host(port: &Port, link: Link, runner: &Runner) -> Option<Host> {
+    if port.networks.is_empty() {
+        return None;
+    }
+    let is_at = |side: Option<Side>| side.is_none_or(|side| side == port.side);
+    let stages = runner.assembly().chain.stages().iter();
+    let owned = stages.flat_map(|stage| stage.shared().owned.iter().filter(|owned| is_at(owned.side)));
+    Some(Host::new(host::Config {
+        mac: MacAddress(link.address.unwrap_or_default()),
+        mtu: link.mtu,
+        networks: port.networks.clone(),
+        gateways: port.gateways.clone(),
+        owned: owned.map(|owned| (owned.first, owned.last)).collect(),
+    }))
+}
+
+impl Outlet {
+    /// A frame has arrived at the port: on a wire, all go through.
+    fn arrive(&mut self, frame: &[u8], now_ns: u64) -> Arrival {
+        let Some(host) = &mut self.host else { return Arrival::Through };
+        let arrival = host.arrive(frame, now_ns);
+        if arrival == Arrival::Kept {
+            // Packets that waited for what this frame told leave before others.
+            self.collect();
+        }
+        arrival
+    }
+
+    /// Takes what the host has to say.
+    fn collect(&mut self) {
+        let frames = self.host.as_mut().map(Host::take_frames).unwrap_or_default();
+        for frame in frames {
+            self.outbox.push(&frame);
+        }
+    }
+}
+
 /// An output that has packets sent, too.
 struct Wire<'a, O> {
-    outboxes: &'a mut [(u16, Outbox)],
+    outlets: &'a mut [Outlet],
     output: &'a mut O,
+    now_ns: u64,
+}
+
+impl<O: Output> Wire<'_, O> {
+    /// Gives the runner a frame that came in by this port.
+    fn take_in(&mut self, runner: &mut Runner, port: u16, data: &[u8]) -> Result<(), O::Error> {
+        let wire_len = data.len() as u32;
+        let frame = Frame { timestamp_ns: self.now_ns, link: LinkType::Ethernet, wire_len, data };
+        runner.receive(frame, From::Port(port), self)
+    }
+
+    /// Gives the runner what hosts say of packets that could not leave, until they have no more to say of that.
+    fn return_all(&mut self, runner: &mut Runner) -> Result<(), O::Error> {
+        loop {
+            let returned = |outlet: &mut Outlet| {
+                let frames = outlet.host.as_mut().map(Host::take_returned).unwrap_or_default();
+                frames.into_iter().map(|frame| (outlet.port, frame)).collect::<Vec<_>>()
+            };
+            let returned: Vec<_> = self.outlets.iter_mut().flat_map(returned).collect();
+            if returned.is_empty() {
+                return Ok(());
+            }
+            for (port, frame) in returned {
+                self.take_in(runner, port, &frame)?;
+            }
+            runner.flush(self)?;
+        }
+    }
 }
 
 impl<O: Output> Output for Wire<'_, O> {
     type Error = O::Error;
 
     fn packet(&mut self, port: u16, packet: &Packet) -> Result<(), O::Error> {
-        if let Some((_, outbox)) = self.outboxes.iter_mut().find(|&&mut (number, _)| number == port) {
-            outbox.push(packet.data());
+        if let Some(outlet) = self.outlets.iter_mut().find(|outlet| outlet.port == port) {
+            let frame = outlet.outbox.push(packet.data());
+            let host = outlet.host.as_mut();
+            if host.is_some_and(|host| host.depart(frame, self.now_ns) == Departure::Kept) {
+                outlet.outbox.pop();
+            }
         }
         self.output.packet(port, packet)
     }

@@ -1,7 +1,11 @@
 //! Ports: which one a packet comes in by, and which it leaves by.
 
+use std::fmt::{Display, Formatter};
+use std::marker::PhantomData;
 use std::net::IpAddr;
+use std::str::FromStr;
 
+use host::Network;
 use packet::{Addr, Packet, Side};
 use serde::{Deserialize, Deserializer};
 
@@ -12,6 +16,27 @@ pub struct PortConfig {
     /// Source prefixes that are behind this port: they tell a capture of one interface apart into ports.
     #[serde(deserialize_with = "one_or_many")]
     pub prefixes: Vec<Prefix>,
+    /// Addresses that the port has on its link, each with its network's prefix: it is a router's port then, and no wire's.
+    #[serde(deserialize_with = "one_or_many")]
+    pub address: Vec<Network>,
+    /// Next hops for what is not on the link, one of each IP version.
+    #[serde(deserialize_with = "one_or_many")]
+    pub gateway: Vec<IpAddr>,
+}
+
+impl PortConfig {
+    /// What in it makes no sense.
+    pub(crate) fn fault(&self) -> Option<String> {
+        for (at, &gateway) in self.gateway.iter().enumerate() {
+            if !self.address.iter().any(|network| network.contains(gateway.into())) {
+                return Some(format!("the gateway {gateway} is in no network of the port's `address`"));
+            }
+            if self.gateway[..at].iter().any(|other| other.is_ipv4() == gateway.is_ipv4()) {
+                return Some(format!("there is a gateway of the same IP version as {gateway} already"));
+            }
+        }
+        None
+    }
 }
 
 /// An address prefix.
@@ -27,7 +52,7 @@ pub struct Prefix {
 #[error("expected an address prefix such as 10.0.0.0/8 or 2001:db8::/32, found `{0}`")]
 pub struct NotAPrefix(String);
 
-impl std::str::FromStr for Prefix {
+impl FromStr for Prefix {
     type Err = NotAPrefix;
 
     fn from_str(text: &str) -> Result<Prefix, NotAPrefix> {
@@ -43,35 +68,32 @@ impl std::str::FromStr for Prefix {
     }
 }
 
-impl<'de> Deserialize<'de> for Prefix {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Prefix, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
+/// One value, or a list of them.
+fn one_or_many<'de, D: Deserializer<'de>, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    T: FromStr<Err: Display>,
+{
+    struct OneOrMany<T>(PhantomData<T>);
+    impl<'de, T: FromStr<Err: Display>> serde::de::Visitor<'de> for OneOrMany<T> {
+        type Value = Vec<T>;
 
-/// One prefix, or a list of them.
-fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Prefix>, D::Error> {
-    struct OneOrMany;
-    impl<'de> serde::de::Visitor<'de> for OneOrMany {
-        type Value = Vec<Prefix>;
-
-        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            f.write_str("an address prefix or a list of them")
+        fn expecting(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+            f.write_str("an address or a list of them")
         }
 
-        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Vec<Prefix>, E> {
+        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Vec<T>, E> {
             Ok(vec![text.parse().map_err(E::custom)?])
         }
 
-        fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut list: A) -> Result<Vec<Prefix>, A::Error> {
-            let mut prefixes = Vec::new();
-            while let Some(prefix) = list.next_element()? {
-                prefixes.push(prefix);
+        fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+            let mut values = Vec::new();
+            while let Some(text) = list.next_element::<String>()? {
+                values.push(text.parse().map_err(serde::de::Error::custom)?);
             }
-            Ok(prefixes)
+            Ok(values)
         }
     }
-    deserializer.deserialize_any(OneOrMany)
+    deserializer.deserialize_any(OneOrMany(PhantomData))
 }
 
 impl Prefix {
@@ -93,6 +115,10 @@ pub struct Port {
     pub side: Side,
     /// Source prefixes behind it.
     pub prefixes: Vec<Prefix>,
+    /// Its own addresses on its link; none: it is a wire's port.
+    pub networks: Vec<Network>,
+    /// Its next hops.
+    pub gateways: Vec<IpAddr>,
 }
 
 /// The ports of a chain.
@@ -170,7 +196,8 @@ mod tests {
 
     fn port(number: u16, side: Side, prefixes: &[&str]) -> Port {
         let prefixes = prefixes.iter().map(|p| p.parse().unwrap()).collect();
-        Port { number, name: format!("p{number}"), side, prefixes }
+        let name = format!("p{number}");
+        Port { number, name, side, prefixes, networks: Vec::new(), gateways: Vec::new() }
     }
 
     fn addr(text: &str) -> Option<Addr> {

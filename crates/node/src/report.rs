@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use chain::{Chain, Counters, FastPath};
 use hdrhistogram::Histogram;
+use host::Host;
 use nf::{Connection, EndReason, Shared};
 use packet::DropReason;
 use serde::Serialize;
@@ -179,7 +180,8 @@ pub struct PortReport {
 }
 
 /// What a network interface has done for its port. `received` is the port's `packets_in`; `sent`, `too_long`, `no_room`
-/// and `down` together are its `packets_out`.
+/// and `down` together are its `packets_out`; with a host between them, `received` and the host's `returned` together are
+/// `packets_in` and the host's `kept`, and what was sent or not is `packets_out` without the host's `withheld`, and with its `made`.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct InterfaceReport {
     /// Its name.
@@ -198,6 +200,46 @@ pub struct InterfaceReport {
     pub no_room: u64,
     /// Frames not sent, as the interface was down or gone.
     pub down: u64,
+    /// What the port's host has done; absent if the port has no addresses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostReport>,
+}
+
+/// What a router's port has done beside the chain.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct HostReport {
+    /// Frames that did not go through the chain: for the host itself, or for nobody here.
+    pub kept: u64,
+    /// Frames that the host made: questions, answers, fragments; and packets that had waited for a neighbour's address.
+    pub made: u64,
+    /// Errors about packets that could not leave, which went back through the chain.
+    pub returned: u64,
+    /// Packets that did not leave as they came from the chain: they wait, were cut, or are among the following.
+    pub withheld: u64,
+    /// Packets without a route, or whose neighbour did not answer.
+    pub unreachable: u64,
+    /// Packets longer than the link takes, which must not be cut.
+    pub too_big: u64,
+    /// Packets whose time to live was over, when they arrived or when they were to leave.
+    pub expired: u64,
+    /// Packets that wait for a neighbour's address.
+    pub waiting: u64,
+}
+
+impl HostReport {
+    pub(crate) fn of(host: &Host) -> HostReport {
+        let counted = host.counters();
+        HostReport {
+            kept: counted.kept,
+            made: counted.made,
+            returned: counted.returned,
+            withheld: counted.withheld,
+            unreachable: counted.unreachable,
+            too_big: counted.too_big,
+            expired: counted.expired,
+            waiting: host.waiting(),
+        }
+    }
 }
 
 /// What depends on the machine.

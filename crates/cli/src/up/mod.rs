@@ -110,7 +110,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let stop = stop_on_signals().context("cannot take signals")?;
     privileges::give_up().context("cannot give up privileges")?;
     let runner = args.units.runner(&args.policy, assembly, maker)?;
-    let mut live = Live::new(runner, interfaces);
+    let mut live = Live::new(runner, interfaces).context("cannot learn what the interfaces are like")?;
     if !args.quiet {
         let ports = args.port.iter().map(|given| format!("{} on {}", given.port, given.interface));
         eprintln!("rivulet: up: {}", ports.collect::<Vec<_>>().join(", "));

@@ -63,14 +63,12 @@ fn nat_hides_the_client_whose_server_answers() {
     let address = network.inside.run("cat /sys/class/net/eth0/address");
     network.outside.ip(&format!("neigh add 10.7.0.100 lladdr {} dev eth0", address.trim()));
     let log = network.path("log");
-    let serve = format!("exec python3 -m http.server 8080 2> {}", log.display());
-    let mut server = network.outside.command("sh").args(["-c", &serve]).spawn().unwrap();
-    crate::net::wait_until("the server listens", || network.outside.run("ss -Hltn").contains(":8080 "));
+    let file = fs::File::create(&log).unwrap();
+    let server = network.outside.serve_with_log("python3 -m http.server 8080", 8080, file);
     network.inside.run("ping -c 3 -i 0.05 -W 2 10.7.0.2");
     network.inside.run("curl -sS -m 5 -o /dev/null http://10.7.0.2:8080/");
     rivulet.end();
-    server.kill().unwrap();
-    server.wait().unwrap();
+    drop(server);
     let log = fs::read_to_string(log).unwrap();
     assert!(log.contains("10.7.0.100") && !log.contains("10.7.0.1 "), "{log}");
 }

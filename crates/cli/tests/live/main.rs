@@ -7,4 +7,5 @@
 mod functions;
 mod interfaces;
 mod net;
+mod routed;
 mod traffic;

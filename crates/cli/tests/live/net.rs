@@ -24,12 +24,32 @@ pub struct Host {
 }
 
 /// Programs that the tests use beside `ip`.
-const TOOLS: [&str; 6] = ["ping", "curl", "iperf3", "python3", "nc", "tcpdump"];
+const TOOLS: [&str; 7] = ["ping", "traceroute", "curl", "iperf3", "python3", "nc", "tcpdump"];
 
 impl Network {
-    /// The hosts, with 10.7.0.1 and fd07::1 inside, and 10.7.0.2 and fd07::2 outside; none, said on standard output, where
-    /// a test may not make namespaces or lacks a tool. In CI that is a failure.
+    /// The hosts on one network, with 10.7.0.1 and fd07::1 inside, and 10.7.0.2 and fd07::2 outside; none, said on standard output,
+    /// where a test may not make namespaces or lacks a tool. In CI that is a failure.
     pub fn new() -> Option<Network> {
+        let network = Network::unconnected()?;
+        network.connect("inside");
+        network.connect("outside");
+        Some(network)
+    }
+
+    /// The hosts on two networks: 10.7.0.1 and fd07::1 inside, where the way to all else is by 10.7.0.254 and fd07::254; and
+    /// 203.0.113.2 and fd08::2 outside, which knows the way to fd07::/64, by fd08::254.
+    pub fn routed() -> Option<Network> {
+        let network = Network::unconnected()?;
+        network.connect_with("inside", &["10.7.0.1/24", "fd07::1/64"]);
+        network.connect_with("outside", &["203.0.113.2/24", "fd08::2/64"]);
+        network.inside.ip("route add default via 10.7.0.254");
+        network.inside.ip("-6 route add default via fd07::254");
+        network.outside.ip("-6 route add fd07::/64 via fd08::254");
+        Some(network)
+    }
+
+    /// The hosts, each for itself.
+    pub fn unconnected() -> Option<Network> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         if let Some(why) = missing() {
             assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{why}");
@@ -38,31 +58,33 @@ impl Network {
         }
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let host = |end: &str| Host::new(format!("rvl{}-{number}{end}", std::process::id()));
-        let network = Network {
+        Some(Network {
             inside: host("i"),
             middle: host("m"),
             outside: host("o"),
             dir: tempfile::tempdir().unwrap(),
-        };
-        network.connect("inside");
-        network.connect("outside");
-        Some(network)
+        })
     }
 
-    /// Connects an end with the middle, and gives it its addresses.
+    /// Connects an end with the middle, and gives it its addresses on the one network.
     pub fn connect(&self, name: &str) {
-        let (end, last) = match name {
-            "inside" => (&self.inside, 1),
-            _ => (&self.outside, 2),
-        };
+        let last = if name == "inside" { 1 } else { 2 };
+        self.connect_with(name, &[&format!("10.7.0.{last}/24"), &format!("fd07::{last}/64")]);
+    }
+
+    /// Connects an end with the middle, and gives it these addresses.
+    pub fn connect_with(&self, name: &str, addresses: &[&str]) {
+        let (end, last) = if name == "inside" { (&self.inside, 1) } else { (&self.outside, 2) };
         let (middle, end_name) = (&self.middle.name, &end.name);
         ip(&format!("link add {name} netns {middle} type veth peer name eth0 netns {end_name}"));
         // The one that it had before, so that neighbours find it if it is connected anew.
-        ip(&format!("-n {end_name} link set eth0 address 02:07:00:00:00:0{last}"));
-        ip(&format!("-n {middle} link set {name} up"));
-        ip(&format!("-n {end_name} link set eth0 up"));
-        ip(&format!("-n {end_name} addr add 10.7.0.{last}/24 dev eth0"));
-        ip(&format!("-n {end_name} addr add fd07::{last}/64 dev eth0 nodad"));
+        end.ip(&format!("link set eth0 address 02:07:00:00:00:0{last}"));
+        self.middle.ip(&format!("link set {name} up"));
+        end.ip("link set eth0 up");
+        for address in addresses {
+            let nodad = if address.contains(':') { "nodad" } else { "" };
+            end.ip(&format!("addr add {address} dev eth0 {nodad}"));
+        }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -146,9 +168,14 @@ impl Host {
 
     /// Begins a program here that serves others, and waits until something listens at the TCP port.
     pub fn serve(&self, line: &str, port: u16) -> Server {
+        self.serve_with_log(line, port, Stdio::null())
+    }
+
+    /// The same; what it says as errors goes to `log`.
+    pub fn serve_with_log(&self, line: &str, port: u16, log: impl Into<Stdio>) -> Server {
         let mut words = line.split_whitespace();
         let mut command = self.command(words.next().unwrap());
-        let server = Server(command.args(words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        let server = Server(command.args(words).stdout(Stdio::null()).stderr(log).spawn().unwrap());
         wait_until("a server listens", || self.run("ss -Hltn").contains(&format!(":{port} ")));
         server
     }
@@ -211,10 +238,16 @@ fn assert_adds_up(report: &Value) {
     assert_eq!(came, count(&report["packets_out"]) + drops + count(&report["packets_held"]), "{report}");
     for (port, counted) in report["ports"].as_object().unwrap() {
         let interface = &report["interfaces"][port];
-        assert_eq!(counted["packets_in"], interface["received"], "{port}");
+        let host = |what: &str| interface["host"][what].as_u64().unwrap_or(0);
+        let arrived = count(&interface["received"]) + host("returned");
+        assert_eq!(count(&counted["packets_in"]) + host("kept"), arrived, "{port}");
         let gone: u64 =
             ["sent", "too_long", "no_room", "down"].iter().map(|&way| count(&interface[way])).sum();
-        assert_eq!(count(&counted["packets_out"]), gone, "{port}");
+        assert_eq!(
+            count(&counted["packets_out"]) + host("made"),
+            gone + host("withheld"),
+            "{port}: {report}"
+        );
     }
 }
 

@@ -20,7 +20,7 @@ use nf::{
     Access, Affinity, Cause, Context, ControlError, Descriptor, EndReason, EventCondition, Field, Foresight,
     Maturity, NetworkFunction, PacketView, Scaling, Setup, Shared, StateFunction, Verdict,
 };
-use packet::{DropReason, End};
+use packet::{Addr, DropReason, End};
 
 use carry::route;
 pub use config::Config;
@@ -115,6 +115,9 @@ impl NetworkFunction for LoadBalancer {
     fn new(config: Config, setup: &mut Setup) -> Result<LoadBalancer, ConfigError> {
         let tunnel = Tunnel::new(&config.tunnel)?;
         let services = Services::new(&config, &tunnel, config.hash_seed.unwrap_or(setup.seed))?;
+        for vip in config.services.iter().map(|service| Addr::from(service.vip)) {
+            setup.owns(None, vip, vip);
+        }
         let counters = |server: String| OF_SERVER.map(|what| format!("{server}.{what}"));
         setup.counters(services.server_names().flat_map(counters));
         Ok(LoadBalancer {

@@ -1,6 +1,6 @@
 //! Static rules: external ports and addresses that always lead to the same inside endpoint, and back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use nf::config::ConfigError;
 use packet::Endpoint;
@@ -42,6 +42,13 @@ impl Forwards {
     /// The ports of an external address that are given away, in rising order.
     pub fn ports_of(&self, class: Class, address: u32) -> impl Iterator<Item = u16> {
         self.inwards.range((class, address, 0)..=(class, address, u16::MAX)).map(|(&(_, _, port), _)| port)
+    }
+
+    /// The external addresses that rules are about, each as first and last.
+    pub fn external_addresses(&self) -> impl Iterator<Item = (u32, u32)> {
+        let of_ports = self.inwards.keys().map(|&(_, address, _)| address);
+        let addresses: BTreeSet<_> = of_ports.chain(self.addresses_inwards.keys().copied()).collect();
+        addresses.into_iter().map(|address| (address, address))
     }
 
     /// Whether this external address stands for one inside address.

@@ -37,7 +37,7 @@ pub use state::State;
 
 use config::Timeouts;
 use forwards::Forwards;
-use net::{PortRange, v4};
+use net::{PortRange, from_v4, v4};
 use space::Space;
 use timeouts::Keep;
 
@@ -156,6 +156,15 @@ impl NetworkFunction for Nat {
         let blocks_per_address =
             config.blocks.map_or(0, |blocks| high_ports.count() / u32::from(blocks.size));
         let addresses = space.addresses().len() as u32;
+        for &address in space.addresses() {
+            setup.owns(Some(Side::Outside), from_v4(address), from_v4(address));
+        }
+        for (first, last) in forwards.external_addresses() {
+            setup.owns(Some(Side::Outside), from_v4(first), from_v4(last));
+        }
+        for (first, last) in prefixes.iter().map(nptv6::Rule::outside) {
+            setup.owns(Some(Side::Outside), first, last);
+        }
         let flows_if = |wanted: bool| if wanted { setup.flows_max } else { 1 };
         let limited = config.subscriber.sessions.is_some() || config.subscriber.ports.is_some();
         let filtered = config.filtering == config::Filtering::AddressDependent;

@@ -45,6 +45,11 @@ impl Rule {
         })
     }
 
+    /// The first and the last address of the outside prefix.
+    pub fn outside(&self) -> (Addr, Addr) {
+        (Addr::from_u128(self.outside), Addr::from_u128(self.outside | !self.mask))
+    }
+
     /// What an inside address is called outside; none if it has not the inside prefix.
     pub fn outwards(&self, address: Addr) -> Option<Translated> {
         let outer = self.translate(address, self.inside, self.outside, self.adjustment)?;

@@ -67,10 +67,18 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Puts a frame behind the others.
-    pub fn push(&mut self, frame: &[u8]) {
+    /// Puts a frame behind the others; what is there of it may be changed.
+    pub fn push(&mut self, frame: &[u8]) -> &mut [u8] {
+        let at = self.bytes.len();
         self.bytes.extend_from_slice(frame);
         self.lens.push(frame.len());
+        &mut self.bytes[at..]
+    }
+
+    /// Takes the last frame away again.
+    pub fn pop(&mut self) {
+        let len = self.lens.pop().unwrap_or(0);
+        self.bytes.truncate(self.bytes.len() - len);
     }
 }
 

@@ -1,0 +1,120 @@
+//! Neighbour discovery: who has an IPv6 address (RFC 4861).
+
+use std::net::Ipv6Addr;
+
+use packet::checksum;
+use packet::wire::{EtherType, IpProtocol, MacAddress, ethernet, ipv6};
+
+const SOLICITATION: u8 = 135;
+const ADVERTISEMENT: u8 = 136;
+const SOURCE_OPTION: u8 = 1;
+const TARGET_OPTION: u8 = 2;
+
+/// Bytes of a solicitation or an advertisement without options.
+const MESSAGE_LEN: usize = 24;
+/// Bytes of the option that tells an Ethernet address.
+const OPTION_LEN: usize = 8;
+
+/// Neighbour discovery comes from the link itself: nobody has taken a hop away (RFC 4861 7.1).
+const HOP_LIMIT: u8 = 255;
+
+/// What a message of neighbour discovery says.
+pub enum Message {
+    /// Who has the target? From one that may have said its own address.
+    Solicitation { target: Ipv6Addr, source: Option<MacAddress> },
+    /// The target is there.
+    Advertisement { target: Ipv6Addr, mac: MacAddress },
+}
+
+/// The message in an ICMPv6 packet that begins with its IPv6 header; none for any other, and for one that is not valid.
+pub fn parse(packet: &[u8]) -> Option<Message> {
+    let header = ipv6::Packet::new_checked(packet).ok()?;
+    let message = header.payload();
+    let len = u32::try_from(message.len()).ok()?;
+    let pseudo = checksum::pseudo_header_v6(header.source(), header.destination(), IpProtocol::ICMPV6.0, len);
+    let is_valid = header.next_header() == IpProtocol::ICMPV6
+        && header.hop_limit() == HOP_LIMIT
+        && message.len() >= MESSAGE_LEN
+        && message[1] == 0
+        && checksum::verify(pseudo + checksum::sum(message));
+    if !is_valid {
+        return None;
+    }
+    let target = Ipv6Addr::from(*message[8..].first_chunk::<16>()?);
+    match message[0] {
+        SOLICITATION => Some(Message::Solicitation { target, source: option(message, SOURCE_OPTION) }),
+        ADVERTISEMENT => Some(Message::Advertisement { target, mac: option(message, TARGET_OPTION)? }),
+        _ => None,
+    }
+}
+
+/// The Ethernet address that an option of this kind tells.
+fn option(message: &[u8], kind: u8) -> Option<MacAddress> {
+    let mut options = &message[MESSAGE_LEN..];
+    while let [found, units, ..] = *options {
+        let len = usize::from(units) * 8;
+        let option = options.get(..len).filter(|_| len > 0)?;
+        if found == kind {
+            return option[2..].first_chunk().copied().map(MacAddress);
+        }
+        options = &options[len..];
+    }
+    None
+}
+
+/// A frame that asks who has the target.
+pub fn solicitation(own: (MacAddress, Ipv6Addr), target: Ipv6Addr) -> Vec<u8> {
+    let [.., a, b, c] = target.octets();
+    let group = Ipv6Addr::from([0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, a, b, c]);
+    let destination = MacAddress([0x33, 0x33, 0xff, a, b, c]);
+    frame(destination, own, group, (SOLICITATION, 0), target, SOURCE_OPTION)
+}
+
+/// A frame that tells that the target is here, which has this Ethernet address: to who asked, or to all if nobody can be told
+/// (one that asks whether an address is free has none).
+pub fn advertisement(own: (MacAddress, Ipv6Addr), to: Option<(MacAddress, Ipv6Addr)>) -> Vec<u8> {
+    const ROUTER: u8 = 0x80;
+    const SOLICITED: u8 = 0x40;
+    const OVERRIDE: u8 = 0x20;
+    let (flags, (mac, address)) = match to {
+        Some(to) => (ROUTER | SOLICITED | OVERRIDE, to),
+        None => {
+            let all = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+            (ROUTER | OVERRIDE, (MacAddress([0x33, 0x33, 0, 0, 0, 1]), all))
+        }
+    };
+    frame(mac, own, address, (ADVERTISEMENT, flags), own.1, TARGET_OPTION)
+}
+
+fn frame(
+    to_mac: MacAddress,
+    (own_mac, own): (MacAddress, Ipv6Addr),
+    to: Ipv6Addr,
+    (kind, flags): (u8, u8),
+    target: Ipv6Addr,
+    option: u8,
+) -> Vec<u8> {
+    let mut message = [0; MESSAGE_LEN + OPTION_LEN];
+    message[0] = kind;
+    message[4] = flags;
+    message[8..24].copy_from_slice(&target.octets());
+    message[24..26].copy_from_slice(&[option, 1]);
+    message[26..].copy_from_slice(&own_mac.0);
+    let pseudo = checksum::pseudo_header_v6(own, to, IpProtocol::ICMPV6.0, message.len() as u32);
+    let sum = checksum::finish(pseudo + checksum::sum(&message));
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
+
+    let mut frame = vec![0; ethernet::HEADER_LEN + ipv6::HEADER_LEN];
+    let link = ethernet::Repr { destination: to_mac, source: own_mac, ethertype: EtherType::IPV6 };
+    let written = link.emit(&mut frame);
+    debug_assert!(written.is_ok(), "the frame has room");
+    let mut header = ipv6::Packet::new_unchecked(&mut frame[ethernet::HEADER_LEN..]);
+    header.set_version();
+    header.set_payload_len(message.len() as u16);
+    header.set_next_header(IpProtocol::ICMPV6);
+    header.set_hop_limit(HOP_LIMIT);
+    header.set_source(own);
+    header.set_destination(to);
+    frame.extend_from_slice(&message);
+    frame
+}
