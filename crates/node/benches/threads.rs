@@ -1,6 +1,7 @@
 //! What it costs to go from thread to thread: `cargo bench -p node --bench threads`.
 //!
-//! - *ring hop*: something as large as a packet's place in a ring goes to another thread and back; half of that.
+//! - *ring hop*: something as large as a packet's place in a ring goes to another thread and back; half of that. Beside it, a bare word
+//!   that two threads hand to each other: what the machine itself takes, which depends on where the host has put its cores.
 //! - *state transfer*: one flow whose every packet goes to the other of two units: from when the state is asked for until it is there.
 //! - *throughput*: the same packets, a million in a second, on one thread, and with units on others. Rounds are interleaved.
 //!
@@ -9,6 +10,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use io::traffic::{Generator, Profile, Rate};
@@ -31,7 +33,10 @@ fn main() {
     let scale = if is_test { 100 } else { 1 };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     println!("{cores} cores");
-    println!("ring hop: {} ns (median)", ring_hop(200_000 / scale));
+    for _ in 0..if is_test { 1 } else { ROUNDS } {
+        let (ring, word) = (ring_hop(50_000 / scale), word_hop(50_000 / scale));
+        println!("ring hop: {ring} ns (median), a bare word's: {word} ns");
+    }
     let units = state_transfer(20_000 / scale as u64).units.unwrap();
     let (pulls, len) = (units.pull_ns.unwrap(), units.state_bytes / units.states_moved);
     println!("state transfer: {} ns (median), {} ns (p99), of {len} bytes", pulls["p50"], pulls["p99"]);
@@ -68,6 +73,32 @@ fn ring_hop(count: usize) -> u64 {
         let start = Instant::now();
         there.push([number as u64; 13]).unwrap();
         assert_eq!(take(&mut from_there)[0], number as u64);
+        times.push(start.elapsed().as_nanos() as u64 / 2);
+    }
+    echo.join().unwrap();
+    median(times)
+}
+
+fn word_hop(count: usize) -> u64 {
+    let word = Arc::new(AtomicU64::new(0));
+    // Even numbers are this thread's to raise, odd ones the other's.
+    let raise = |word: &AtomicU64, from: u64| {
+        while word.load(Ordering::Acquire) != from {
+            std::hint::spin_loop();
+        }
+        word.store(from + 1, Ordering::Release);
+    };
+    let echo = std::thread::spawn({
+        let word = Arc::clone(&word);
+        move || (0..count as u64).for_each(|number| raise(&word, 2 * number + 1))
+    });
+    let mut times = Vec::with_capacity(count);
+    for number in 0..count as u64 {
+        let start = Instant::now();
+        raise(&word, 2 * number);
+        while word.load(Ordering::Acquire) != 2 * number + 2 {
+            std::hint::spin_loop();
+        }
         times.push(start.elapsed().as_nanos() as u64 / 2);
     }
     echo.join().unwrap();

@@ -1,6 +1,7 @@
 //! Owned packets and the pool that they come from.
 
 use crate::Meta;
+use crate::memory::{LINE, prefetch};
 
 /// Room kept free before a packet's first byte, so that headers can be pushed without moving the payload: an IPv6, a UDP
 /// and a tunnel header with options, twice. So many bytes that Ethernet, IPv4 and TCP headers lie in one cache line.
@@ -26,6 +27,9 @@ struct Frame<R: ?Sized> {
     meta: Meta,
     room: R,
 }
+
+/// Cache lines of what is known of a packet.
+const KNOWN_LINES: usize = std::mem::offset_of!(Frame<[u8; SMALL_ROOM]>, room).div_ceil(LINE);
 
 impl<R: ?Sized> Frame<R> {
     /// Where in the room the packet's bytes are.
@@ -163,6 +167,17 @@ impl Packet {
         frame.len = data.len() as u32;
         frame.meta.receive(data.len() as u32);
         Ok(())
+    }
+
+    /// Asks for what is read first of a packet that another core has had: what is known of it, and where its headers are if nothing
+    /// was pushed or pulled.
+    #[inline]
+    pub fn prefetch(&self) {
+        let frame = &raw const *self.0;
+        let bytes = frame.cast::<u8>();
+        const HEADERS: usize = std::mem::offset_of!(Frame<[u8; SMALL_ROOM]>, room) + HEADROOM;
+        (0..HEADERS).step_by(LINE).take(KNOWN_LINES).for_each(|at| prefetch(bytes.wrapping_add(at)));
+        prefetch(bytes.wrapping_add(HEADERS));
     }
 
     fn is_small(&self) -> bool {

@@ -76,6 +76,8 @@ impl Threads {
             self.router.receive(self.now_ns, unit, message, &mut self.orders);
         }
         self.carry_out();
+        // The unit's core has them still.
+        leaving.iter().for_each(Packet::prefetch);
         out.extend(leaving);
         buffers.into_iter().for_each(|packet| pool.give(packet));
         self.effects.extend(effects.map(|effects| *effects));

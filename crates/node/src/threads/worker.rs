@@ -10,6 +10,7 @@ use chain::Chain;
 use hdrhistogram::Histogram;
 use packet::{DropReason, Packet};
 use proto::{FlowId, Message, UnitId};
+use rtrb::chunks::ReadChunk;
 use unit::{Counters, Dropped, Outbox, Unit};
 
 use super::engine::ChainEngine;
@@ -106,6 +107,16 @@ impl Worker {
     }
 }
 
+/// Asks for the packets that lie in a part of the ring: the router's core has them still.
+fn prefetch(given: &ReadChunk<'_, ToUnit>) {
+    let (front, behind) = given.as_slices();
+    for given in front.iter().chain(behind) {
+        if let ToUnit::Packet(_, _, packet) = given {
+            packet.prefetch();
+        }
+    }
+}
+
 impl Running {
     /// Does what there is to do, and says whether there was anything.
     fn step(&mut self) -> bool {
@@ -118,6 +129,7 @@ impl Running {
         }
         let count = self.worker.inbox.slots().min(CHUNK);
         work += count;
+        self.worker.inbox.read_chunk(count).iter().for_each(prefetch);
         for _ in 0..count {
             if let Ok(given) = self.worker.inbox.pop() {
                 self.take(given);
