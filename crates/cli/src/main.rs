@@ -20,6 +20,7 @@ mod sim;
 mod sinks;
 mod sources;
 mod summary;
+mod top;
 mod traffic;
 mod units;
 mod up;
@@ -52,6 +53,8 @@ enum Task {
     Run(run::Args),
     /// Run a policy on network interfaces, until it is told to end
     Up(up::Args),
+    /// See what a running `rivulet up` does now
+    Top(top::Args),
     /// Tell, packet by packet, what each function of a policy did, and why
     Explain(explain::Args),
     /// Make up traffic and write it as a capture
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
         Task::Demo(args) => demo::run(&args),
         Task::Run(args) => run::run(&args),
         Task::Up(args) => up::run(&args),
+        Task::Top(args) => top::run(&args),
         Task::Explain(args) => explain::run(&args),
         Task::Traffic(args) => traffic::run(&args),
         Task::Nf(args) => catalogue::run(&args),

@@ -1,9 +1,12 @@
 //! `rivulet up`: a policy on network interfaces.
 
+mod metrics;
 mod privileges;
 mod rates;
+mod server;
 
 use std::fs::File;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -23,6 +26,7 @@ use crate::sources::{self, PortFile, port_named};
 use crate::{files, summary, units};
 
 use rates::Rates;
+use server::Board;
 
 /// Runs a policy on network interfaces, each of them one of its ports, until SIGINT (Ctrl-C) or SIGTERM.
 ///
@@ -48,6 +52,9 @@ pub struct Args {
     /// Send flow records as IPFIX to a file or to a collector, `udp:HOST:PORT`; a Monitor in the policy makes them
     #[arg(long, value_name = "DEST")]
     pub ipfix: Option<Destination>,
+    /// Answer to HTTP at this address: /metrics for Prometheus, /report for `rivulet top`; 127.0.0.1:9600 unless said
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = DEFAULT_ADDRESS)]
+    pub metrics: Option<SocketAddr>,
     /// End after so long
     #[arg(long, value_name = "TIME")]
     pub duration: Option<Time>,
@@ -63,6 +70,9 @@ pub struct Args {
     #[arg(short, long)]
     pub quiet: bool,
 }
+
+/// Where metrics are, unless said.
+pub const DEFAULT_ADDRESS: &str = "127.0.0.1:9600";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -107,10 +117,18 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let interfaces = open(&args.port, &assembly.ports)?;
     let mut sinks = Sinks::create(&args.write, args.alerts.as_deref(), args.ipfix.as_ref(), &assembly.ports)?;
     let report_file = args.report.as_ref().map(|path| create(path)).transpose()?;
+    let listener = args
+        .metrics
+        .map(|address| server::listen(address).with_context(|| format!("cannot listen at {address}")));
+    let listener = listener.transpose()?;
     let stop = stop_on_signals().context("cannot take signals")?;
     privileges::give_up().context("cannot give up privileges")?;
     let runner = args.units.runner(&args.policy, assembly, maker)?;
     let mut live = Live::new(runner, interfaces).context("cannot learn what the interfaces are like")?;
+    let board = Board::new(live.report());
+    if let Some(listener) = listener {
+        server::serve(listener, board.clone()).context("cannot begin a thread for metrics")?;
+    }
     if !args.quiet {
         let ports = args.port.iter().map(|given| format!("{} on {}", given.port, given.interface));
         eprintln!("rivulet: up: {}", ports.collect::<Vec<_>>().join(", "));
@@ -127,7 +145,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         if rates.is_due(live.now_ns()) {
             sinks.flush()?;
-            bar.set_message(rates.since_last(live.now_ns(), &live.report()));
+            let report = live.report();
+            bar.set_message(rates.since_last(live.now_ns(), &report));
+            board.put(report);
         }
     }
     let report = live.finish(&mut sinks)?;

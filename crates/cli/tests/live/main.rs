@@ -6,6 +6,7 @@
 
 mod functions;
 mod interfaces;
+mod metrics;
 mod net;
 mod routed;
 mod traffic;

@@ -24,7 +24,7 @@ pub struct Host {
 }
 
 /// Programs that the tests use beside `ip`.
-const TOOLS: [&str; 7] = ["ping", "traceroute", "curl", "iperf3", "python3", "nc", "tcpdump"];
+const TOOLS: [&str; 8] = ["ping", "traceroute", "curl", "iperf3", "python3", "nc", "tcpdump", "prometheus"];
 
 impl Network {
     /// The hosts on one network, with 10.7.0.1 and fd07::1 inside, and 10.7.0.2 and fd07::2 outside; none, said on standard output,
@@ -189,6 +189,13 @@ impl Drop for Host {
 
 /// A program that serves others, until it is dropped.
 pub struct Server(Child);
+
+impl Server {
+    /// This one.
+    pub fn of(child: Child) -> Server {
+        Server(child)
+    }
+}
 
 impl Drop for Server {
     fn drop(&mut self) {

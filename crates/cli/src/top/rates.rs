@@ -1,0 +1,87 @@
+//! Two reports, one after the other, and what happened in between.
+
+use std::collections::VecDeque;
+
+use serde_json::Value;
+
+/// Rates that are kept, for the picture.
+const KEPT: usize = 512;
+
+/// The last two reports.
+pub struct Rates {
+    before: Value,
+    now: Value,
+    /// Packets in a second, report by report.
+    history: VecDeque<u64>,
+}
+
+impl Rates {
+    /// With one report, between which and itself nothing happened.
+    pub fn new(report: Value) -> Rates {
+        Rates { before: report.clone(), now: report, history: VecDeque::new() }
+    }
+
+    /// The next report. One that was told already, as reports are made once a second, changes nothing.
+    pub fn take(&mut self, report: Value) {
+        if report["timing"]["seconds"] == self.now["timing"]["seconds"] {
+            return;
+        }
+        self.before = std::mem::replace(&mut self.now, report);
+        if self.seconds() < 0.0 {
+            // Another run answers now.
+            self.before = self.now.clone();
+        }
+        self.history.truncate(KEPT - 1);
+        self.history.push_front(self.per_second("/packets_in") as u64);
+    }
+
+    /// The latest report.
+    pub fn now(&self) -> &Value {
+        &self.now
+    }
+
+    /// Packets in a second, the latest first.
+    pub fn history(&self) -> impl Iterator<Item = u64> {
+        self.history.iter().copied()
+    }
+
+    /// What this counter, a JSON pointer, is now.
+    pub fn total(&self, pointer: &str) -> u64 {
+        self.now.pointer(pointer).and_then(Value::as_u64).unwrap_or(0)
+    }
+
+    /// How fast this counter grows.
+    pub fn per_second(&self, pointer: &str) -> f64 {
+        let before = self.before.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
+        let grown = self.total(pointer).saturating_sub(before) as f64;
+        if self.seconds() > 0.0 { grown / self.seconds() } else { 0.0 }
+    }
+
+    fn seconds(&self) -> f64 {
+        let at = |report: &Value| report["timing"]["seconds"].as_f64().unwrap_or(0.0);
+        at(&self.now) - at(&self.before)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn rates_are_by_the_time_between_reports() {
+        let report =
+            |seconds: f64, packets: u64| json!({"timing": {"seconds": seconds}, "packets_in": packets});
+        let mut rates = Rates::new(report(10.0, 100));
+        assert_eq!(rates.per_second("/packets_in"), 0.0);
+        rates.take(report(12.0, 300));
+        assert_eq!(rates.per_second("/packets_in"), 100.0);
+        rates.take(report(12.0, 300));
+        assert_eq!(rates.per_second("/packets_in"), 100.0, "the same one again");
+        rates.take(report(1.0, 50));
+        assert_eq!(rates.per_second("/packets_in"), 0.0, "another run");
+        assert_eq!(rates.history().collect::<Vec<_>>(), [0, 100]);
+        assert_eq!(rates.per_second("/not/there"), 0.0);
+    }
+}

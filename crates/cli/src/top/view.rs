@@ -1,0 +1,344 @@
+//! What is on the screen.
+
+use std::net::SocketAddr;
+
+use ratatui::Frame;
+use ratatui::backend::TestBackend;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::Line;
+use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table};
+use serde_json::Value;
+
+use super::rates::Rates;
+use crate::output::{duration, rate, thousands};
+
+/// What is shown, and how.
+pub struct View {
+    address: SocketAddr,
+    is_paused: bool,
+    shows_keys: bool,
+    sort: Sort,
+    is_reversed: bool,
+    /// What went wrong.
+    said: Option<String>,
+}
+
+/// The column that functions are sorted by.
+#[derive(Clone, Copy, PartialEq)]
+enum Sort {
+    Chain,
+    Packets,
+    Drops,
+    Cycles,
+}
+
+impl Sort {
+    const ALL: [(Sort, &str); 4] = [
+        (Sort::Chain, "place in the chain"),
+        (Sort::Packets, "packets"),
+        (Sort::Drops, "drops"),
+        (Sort::Cycles, "cycles"),
+    ];
+
+    fn name(self) -> &'static str {
+        Sort::ALL.iter().find(|(sort, _)| *sort == self).map_or("", |(_, name)| name)
+    }
+
+    fn next(self) -> Sort {
+        let at = Sort::ALL.iter().position(|(sort, _)| *sort == self).unwrap_or(0);
+        Sort::ALL[(at + 1) % Sort::ALL.len()].0
+    }
+}
+
+impl View {
+    /// Of the Rivulet at this address.
+    pub fn new(address: SocketAddr) -> View {
+        View {
+            address,
+            is_paused: false,
+            shows_keys: false,
+            sort: Sort::Chain,
+            is_reversed: false,
+            said: None,
+        }
+    }
+
+    /// Whether nothing new is to be shown.
+    pub fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
+    /// What went wrong, if something did.
+    pub fn say(&mut self, said: Option<String>) {
+        self.said = said;
+    }
+
+    /// A key was pressed.
+    pub fn key(&mut self, letter: char) {
+        match letter {
+            'p' | ' ' => self.is_paused = !self.is_paused,
+            's' => self.sort = self.sort.next(),
+            'r' => self.is_reversed = !self.is_reversed,
+            '?' | 'h' => self.shows_keys = !self.shows_keys,
+            _ => {}
+        }
+    }
+
+    /// As text, of so many columns and lines at most.
+    pub fn print(&self, rates: &Rates, (columns, lines): (u16, u16)) -> String {
+        let Ok(mut terminal) = ratatui::Terminal::new(TestBackend::new(columns, lines));
+        let Ok(_) = terminal.draw(|frame| self.draw(frame, rates));
+        let buffer = terminal.backend().buffer();
+        let line = |y| {
+            (0..columns).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned() + "\n"
+        };
+        let text: String = (0..lines).map(line).collect();
+        text.trim_end().to_owned() + "\n"
+    }
+
+    /// Draws all of it.
+    pub fn draw(&self, frame: &mut Frame<'_>, rates: &Rates) {
+        let report = rates.now();
+        let count = |name: &str| report[name].as_object().map_or(0, serde_json::Map::len) as u16;
+        let functions = report["functions"].as_array().map_or(0, Vec::len) as u16;
+        let heights = [
+            Constraint::Length(3),
+            Constraint::Length(6),
+            Constraint::Length(count("ports") + 3),
+            Constraint::Length(functions + 3),
+            Constraint::Min(3),
+            Constraint::Length(1),
+        ];
+        let [head, picture, ports, functions, drops, foot] = Layout::vertical(heights).areas(frame.area());
+        self.draw_head(frame, head, rates);
+        draw_picture(frame, picture, rates);
+        draw_ports(frame, ports, rates);
+        self.draw_functions(frame, functions, rates);
+        draw_drops(frame, drops, rates);
+        frame.render_widget(self.foot(), foot);
+    }
+
+    fn draw_head(&self, frame: &mut Frame<'_>, area: Rect, rates: &Rates) {
+        let report = rates.now();
+        let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
+        let seconds = report["timing"]["seconds"].as_f64().unwrap_or(0.0);
+        let paused = if self.is_paused { "  PAUSED" } else { "" };
+        let first = format!(
+            "{} at {}, up {}{paused}",
+            text(&report["policy"]),
+            self.address,
+            duration((seconds * 1e9) as u64)
+        );
+        let dropped: f64 = names(&report["drops"]).map(|reason| rates.per_second(&drop_of(reason))).sum();
+        let latency = |percentile: &str| duration(rates.total(&format!("/timing/latency_ns/{percentile}")));
+        let second = format!(
+            "{} packets/s, {}, {} drops/s",
+            thousands(rates.per_second("/packets_in") as u64),
+            rate(8.0 * rates.per_second("/bytes_in")),
+            thousands(dropped as u64)
+        );
+        let units = report["units"].as_object().map_or_else(String::new, |units| {
+            let number = |name: &str| units.get(name).and_then(Value::as_u64).unwrap_or(0);
+            format!(", {} units", number("units_started").saturating_sub(number("units_stopped")))
+        });
+        let third = format!(
+            "{} flows ({} began/s), {} alerts, latency {} median, {} at the 99th percentile{units}",
+            thousands(rates.total("/flows/live")),
+            thousands(rates.per_second("/flows/started") as u64),
+            thousands(rates.total("/alerts")),
+            latency("p50"),
+            latency("p99"),
+        );
+        let bold = Style::new().add_modifier(Modifier::BOLD);
+        let lines = vec![Line::styled(first, bold), Line::from(second), Line::from(third)];
+        frame.render_widget(Paragraph::new(lines), area);
+    }
+
+    fn draw_functions(&self, frame: &mut Frame<'_>, area: Rect, rates: &Rates) {
+        let functions = rates.now()["functions"].as_array().map_or(&[][..], Vec::as_slice);
+        let mut rows: Vec<_> = functions
+            .iter()
+            .enumerate()
+            .map(|(at, function)| {
+                let per_second = |what: &str| rates.per_second(&format!("/functions/{at}/{what}"));
+                let name = function["name"].as_str().unwrap_or("");
+                let cycles = rates.now()["timing"]["cycles_per_packet"][name].as_f64();
+                let key = match self.sort {
+                    Sort::Chain => -(at as f64),
+                    Sort::Packets => per_second("packets"),
+                    Sort::Drops => per_second("drops"),
+                    Sort::Cycles => cycles.unwrap_or(0.0),
+                };
+                let cells = [
+                    name.to_owned(),
+                    function["type"].as_str().unwrap_or("").to_owned(),
+                    thousands(per_second("packets") as u64),
+                    rate(8.0 * per_second("bytes")),
+                    thousands(per_second("drops") as u64),
+                    cycles.map_or_else(|| "-".to_owned(), |cycles| format!("{cycles:.0}")),
+                ];
+                (key, cells)
+            })
+            .collect();
+        rows.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+        if self.is_reversed {
+            rows.reverse();
+        }
+        let head = ["function", "type", "packets/s", "rate", "drops/s", "cycles/packet"];
+        let title = format!("functions, by {}", self.sort.name());
+        table(frame, area, &title, head, rows.into_iter().map(|(_, cells)| cells).collect());
+    }
+
+    fn foot(&self) -> Paragraph<'_> {
+        if let Some(said) = &self.said {
+            return Paragraph::new(said.as_str()).style(Style::new().fg(Color::Red));
+        }
+        let keys =
+            "q quits  p pauses  s sorts functions by another column  r turns the order round  ? fewer words";
+        Paragraph::new(if self.shows_keys { keys } else { "q quit  p pause  s sort  r reverse  ? keys" })
+            .style(Style::new().add_modifier(Modifier::DIM))
+    }
+}
+
+fn draw_picture(frame: &mut Frame<'_>, area: Rect, rates: &Rates) {
+    let block = Block::bordered().title("packets/s");
+    let width = usize::from(block.inner(area).width);
+    let mut values: Vec<_> = rates.history().take(width).collect();
+    values.reverse();
+    frame.render_widget(Sparkline::default().block(block).data(values), area);
+}
+
+fn draw_ports(frame: &mut Frame<'_>, area: Rect, rates: &Rates) {
+    let rows = names(&rates.now()["ports"]).map(|port| {
+        let per_second = |what: &str| rates.per_second(&format!("/ports/{}/{what}", escaped(port)));
+        let interface = &rates.now()["interfaces"][port];
+        let lost = ["missed", "unreadable", "too_long", "no_room", "down"];
+        let lost: u64 = lost.iter().filter_map(|&way| interface[way].as_u64()).sum();
+        [
+            port.to_owned(),
+            interface["name"].as_str().unwrap_or("-").to_owned(),
+            thousands(per_second("packets_in") as u64),
+            rate(8.0 * per_second("bytes_in")),
+            thousands(per_second("packets_out") as u64),
+            rate(8.0 * per_second("bytes_out")),
+            thousands(lost),
+        ]
+    });
+    let head = ["port", "interface", "in/s", "rate in", "out/s", "rate out", "frames lost"];
+    table(frame, area, "ports", head, rows.collect());
+}
+
+fn draw_drops(frame: &mut Frame<'_>, area: Rect, rates: &Rates) {
+    let mut rows: Vec<_> = names(&rates.now()["drops"])
+        .map(|reason| (rates.per_second(&drop_of(reason)), rates.total(&drop_of(reason)), reason))
+        .collect();
+    rows.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
+    let rows = rows.into_iter().map(|(per_second, total, reason)| {
+        let meaning =
+            packet::DropReason::ALL.iter().find(|of| of.name() == reason).map_or("", |of| of.meaning());
+        [reason.to_owned(), thousands(per_second as u64), thousands(total), meaning.to_owned()]
+    });
+    table(frame, area, "drops", ["reason", "packets/s", "packets", "meaning"], rows.collect());
+}
+
+/// A table in which numbers are to the right.
+fn table<const N: usize>(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    title: &str,
+    head: [&str; N],
+    rows: Vec<[String; N]>,
+) {
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.chain([head[column].len()]).max().unwrap_or(0) as u16
+    };
+    let widths = (0..N).map(|column| Constraint::Length(width(column)));
+    let is_number = |text: &str| text.starts_with(|first: char| first.is_ascii_digit() || first == '-');
+    let cell = |column: usize, text: &String| {
+        let text = match is_number(text) {
+            true => format!("{text:>width$}", width = usize::from(width(column))),
+            false => text.clone(),
+        };
+        Cell::from(text)
+    };
+    let cells =
+        rows.iter().map(|row| Row::new(row.iter().enumerate().map(|(column, text)| cell(column, text))));
+    let head = Row::new(head).style(Style::new().add_modifier(Modifier::BOLD));
+    let shown = Table::new(cells, widths).header(head).column_spacing(2);
+    frame.render_widget(shown.block(Block::bordered().title(title.to_owned())), area);
+}
+
+fn names(object: &Value) -> impl Iterator<Item = &str> {
+    object.as_object().into_iter().flat_map(|object| object.keys().map(String::as_str))
+}
+
+fn drop_of(reason: &str) -> String {
+    format!("/drops/{}", escaped(reason))
+}
+
+/// A name as part of a JSON pointer (RFC 6901 3).
+fn escaped(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn report(seconds: f64, packets: u64) -> Value {
+        json!({
+            "policy": "site.rvl",
+            "packets_in": packets, "bytes_in": packets * 100,
+            "drops": {"filter": packets / 10},
+            "flows": {"live": 3, "started": 4},
+            "alerts": 2,
+            "ports": {"inside": {"packets_in": packets, "bytes_in": packets * 100, "packets_out": 0, "bytes_out": 0}},
+            "interfaces": {"inside": {"name": "eth0", "missed": 7}},
+            "functions": [
+                {"name": "first", "type": "nat", "packets": packets, "bytes": 0, "drops": 0},
+                {"name": "second", "type": "firewall", "packets": 2 * packets, "bytes": 0, "drops": 0},
+            ],
+            "timing": {
+                "seconds": seconds,
+                "latency_ns": {"p50": 1_500, "p99": 20_000},
+                "cycles_per_packet": {"first": 90.0, "second": 50.0},
+            },
+        })
+    }
+
+    #[test]
+    fn what_happened_between_two_reports_is_shown() {
+        let mut rates = Rates::new(report(10.0, 0));
+        rates.take(report(12.0, 4_000));
+        let mut view = View::new("127.0.0.1:9600".parse().unwrap());
+        let shown = view.print(&rates, (110, 40));
+        for what in [
+            "site.rvl at 127.0.0.1:9600",
+            "2,000 packets/s",
+            "200 drops/s",
+            "1.5 us median",
+            "eth0",
+            "filter",
+        ] {
+            assert!(shown.contains(what), "{what}: {shown}");
+        }
+        let order = |view: &View| {
+            let shown = view.print(&rates, (110, 40));
+            shown.find("first") < shown.find("second")
+        };
+        assert!(order(&view), "as in the chain");
+        view.key('s');
+        assert!(!order(&view), "by packets");
+        view.key('r');
+        assert!(order(&view), "turned round");
+        view.key('p');
+        assert!(view.is_paused() && view.print(&rates, (110, 40)).contains("PAUSED"));
+        // A small terminal shows what fits.
+        view.print(&rates, (20, 5));
+        view.print(&rates, (1, 1));
+    }
+}

@@ -1,0 +1,188 @@
+//! A run's report as metrics, in the OpenMetrics text format: counters since the start, gauges of now.
+
+use std::fmt;
+use std::sync::Arc;
+
+use node::Report;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+
+/// The report as text that Prometheus and its like read.
+pub fn text(report: &Arc<Report>) -> Result<String, fmt::Error> {
+    let mut registry = Registry::with_prefix("rivulet");
+    registry.register_collector(Box::new(Reported(Arc::clone(report))));
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+#[derive(Debug)]
+struct Reported(Arc<Report>);
+
+/// Names and values of labels.
+type Labels<'a, const N: usize> = [(&'static str, &'a str); N];
+
+/// What is told, metric by metric.
+struct Teller<'a>(DescriptorEncoder<'a>);
+
+impl Teller<'_> {
+    fn counter<'a, const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl IntoIterator<Item = (Labels<'a, N>, u64)>,
+    ) -> fmt::Result {
+        let mut metric = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
+        values.into_iter().try_for_each(|(labels, value)| {
+            of(&mut metric, &labels, |metric| {
+                metric.encode_counter::<[(&str, &str); 0], _, u64>(&value, None)
+            })
+        })
+    }
+
+    fn gauge<'a, const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl IntoIterator<Item = (Labels<'a, N>, f64)>,
+    ) -> fmt::Result {
+        let mut metric = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        values
+            .into_iter()
+            .try_for_each(|(labels, value)| of(&mut metric, &labels, |metric| metric.encode_gauge(&value)))
+    }
+}
+
+/// Encodes a value with its labels, if it has some.
+fn of<const N: usize>(
+    metric: &mut MetricEncoder<'_>,
+    labels: &Labels<'_, N>,
+    value: impl FnOnce(&mut MetricEncoder<'_>) -> fmt::Result,
+) -> fmt::Result {
+    if N == 0 { value(metric) } else { value(&mut metric.encode_family(labels)?) }
+}
+
+impl Collector for Reported {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let (report, mut tell) = (&*self.0, Teller(encoder));
+        whole(report, &mut tell)?;
+        ports(report, &mut tell)?;
+        interfaces(report, &mut tell)?;
+        functions(report, &mut tell)
+    }
+}
+
+fn whole(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
+    let version = env!("CARGO_PKG_VERSION");
+    tell.gauge("build_info", "The program's version", [([("version", version)], 1.0)])?;
+    tell.gauge("uptime_seconds", "Time since the start", [([], report.timing.seconds)])?;
+    tell.counter("packets_made", "Packets that functions made", [([], report.packets_made)])?;
+    tell.gauge(
+        "packets_held",
+        "Fragments that wait for their first one",
+        [([], report.packets_held as f64)],
+    )?;
+    let drops = report.drops.iter().map(|(&reason, &count)| ([("reason", reason)], count));
+    tell.counter("packets_dropped", "Packets dropped, by reason", drops)?;
+    tell.gauge("flows", "Flows in the table", [([], report.flows.live as f64)])?;
+    tell.counter("flows_started", "Flows that began", [([], report.flows.started)])?;
+    let ended = report.flows.ended.iter().map(|(&reason, &count)| ([("reason", reason)], count));
+    tell.counter("flows_ended", "Flows that ended, by reason", ended)?;
+    tell.counter("alerts", "Alerts raised", [([], report.alerts)])?;
+    let lost = [
+        ([("what", "alerts")], report.alerts_lost),
+        ([("what", "events")], report.events_lost),
+        ([("what", "flow_reports")], report.flow_reports_lost),
+        ([("what", "packets_to_be_made")], report.packets_unmade),
+    ];
+    tell.counter("lost", "What found no room", lost)?;
+    let latency = report
+        .timing
+        .latency_ns
+        .iter()
+        .map(|(&percentile, &ns)| ([("percentile", percentile)], ns as f64 / 1e9));
+    tell.gauge("processing_seconds", "Time from the start of a packet's batch until it was done", latency)?;
+    let Some(units) = &report.units else { return Ok(()) };
+    let on = f64::from(units.units_started as u32) - f64::from(units.units_stopped as u32);
+    tell.gauge("units", "Units that are on", [([], on)])?;
+    tell.counter("flowlets", "Flowlets that began", [([], units.flowlets)])?;
+    tell.counter("states_moved", "States of flows that went to another unit", [([], units.states_moved)])
+}
+
+fn ports(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
+    let each = |value: fn(&node::report::PortReport) -> u64| {
+        report.ports.iter().map(move |(port, counted)| ([("port", port.as_str())], value(counted)))
+    };
+    tell.counter("port_packets_received", "Packets that came in by a port", each(|port| port.packets_in))?;
+    tell.counter("port_bytes_received", "Their bytes", each(|port| port.bytes_in))?;
+    tell.counter("port_packets_sent", "Packets that left by a port", each(|port| port.packets_out))?;
+    tell.counter("port_bytes_sent", "Their bytes", each(|port| port.bytes_out))
+}
+
+fn interfaces(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
+    let lost = report.interfaces.values().flat_map(|interface| {
+        let name = interface.name.as_str();
+        [
+            ("missed", interface.missed),
+            ("unreadable", interface.unreadable),
+            ("too_long", interface.too_long),
+            ("no_room", interface.no_room),
+            ("down", interface.down),
+        ]
+        .map(|(reason, count)| ([("interface", name), ("reason", reason)], count))
+    });
+    tell.counter("interface_frames_lost", "Frames that an interface or the kernel did not take", lost)?;
+    let hosts = report.interfaces.values().flat_map(|interface| {
+        let name = interface.name.as_str();
+        interface.host.iter().flat_map(move |host| {
+            [("unreachable", host.unreachable), ("too_big", host.too_big), ("expired", host.expired)]
+                .map(|(reason, count)| ([("interface", name), ("reason", reason)], count))
+        })
+    });
+    tell.counter("router_packets_lost", "Packets that a router's port could not send on", hosts)
+}
+
+fn functions(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
+    let each = |value: fn(&node::report::FunctionReport) -> u64| {
+        report.functions.iter().map(move |function| {
+            ([("function", function.name.as_str()), ("type", function.kind)], value(function))
+        })
+    };
+    tell.counter("function_packets", "Packets that entered a function", each(|function| function.packets))?;
+    tell.counter("function_bytes", "Their bytes", each(|function| function.bytes))?;
+    tell.counter("function_drops", "Packets that a function dropped", each(|function| function.drops))?;
+    let counters = report.functions.iter().flat_map(|function| {
+        let of = function.name.as_str();
+        function
+            .counters
+            .iter()
+            .map(move |(name, &count)| ([("function", of), ("counter", name.as_str())], count))
+    });
+    tell.counter("function_events", "What functions count themselves; their manuals say what", counters)?;
+    let cycles = report
+        .functions
+        .iter()
+        .filter_map(|function| Some(([("function", function.name.as_str())], function.cycles_per_packet?)));
+    tell.gauge("function_cycles_per_packet", "Processor cycles that a function takes for a packet", cycles)?;
+    let pools = report.functions.iter().flat_map(|function| {
+        let of = function.name.as_str();
+        function.pools.iter().map(move |(&name, pool)| ([("function", of), ("pool", name)], pool))
+    });
+    tell.gauge(
+        "pool_size",
+        "Items of a pool",
+        pools.clone().map(|(labels, pool)| (labels, f64::from(pool.size))),
+    )?;
+    tell.gauge(
+        "pool_in_use",
+        "Items taken from a pool",
+        pools.clone().map(|(labels, pool)| (labels, f64::from(pool.in_use))),
+    )?;
+    tell.counter(
+        "pool_exhausted",
+        "How often nothing free was found",
+        pools.map(|(labels, pool)| (labels, pool.exhausted)),
+    )
+}

@@ -1,0 +1,133 @@
+//! What a run tells while it runs: to Prometheus, to dashboards, to `rivulet top`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::net::{Network, Server, wait_until};
+
+const POLICY: &str = "
+Port<0> inside { address: \"10.7.0.254/24\" };
+Port<1> outside { address: \"203.0.113.1/24\" };
+NAT translate { external: [203.0.113.1] };
+Firewall gate { rules: \"allow out icmp\" };
+pipelet { inside <-> translate <-> gate <-> outside; }
+";
+
+fn ops(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ops").join(name)
+}
+
+/// Some packets that pass, and some that do not.
+fn traffic(network: &Network) {
+    network.inside.run("ping -c 5 -i 0.05 -W 2 203.0.113.2");
+    network.inside.output("curl -s -m 1 http://203.0.113.2:80/");
+}
+
+#[test]
+fn prometheus_reads_the_metrics_and_knows_all_that_dashboard_and_alerts_ask_for() {
+    let Some(network) = Network::routed() else { return };
+    let rivulet = network.up(POLICY, "--metrics 127.0.0.1:9600");
+    traffic(&network);
+    fs::copy(ops("prometheus/rivulet.rules.yml"), network.path("rules.yml")).unwrap();
+    fs::write(
+        network.path("prometheus.yml"),
+        "global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [rules.yml]\n\
+         scrape_configs: [{job_name: rivulet, static_configs: [{targets: ['127.0.0.1:9600']}]}]\n",
+    )
+    .unwrap();
+    let mut command = network.middle.command("prometheus");
+    command.args([
+        "--config.file=prometheus.yml",
+        "--storage.tsdb.path=data",
+        "--web.listen-address=127.0.0.1:9090",
+    ]);
+    command.current_dir(network.dir.path()).stdout(Stdio::null()).stderr(Stdio::null());
+    let _prometheus = Server::of(command.spawn().unwrap());
+    let query = |expression: &str| -> Vec<Value> {
+        let mut curl = network.middle.command("curl");
+        curl.args(["-s", "-m", "5", "--data-urlencode", &format!("query={expression}")]);
+        let said = curl.arg("http://127.0.0.1:9090/api/v1/query").output().unwrap();
+        let answer: Value = serde_json::from_slice(&said.stdout).unwrap_or_default();
+        if !said.status.success() {
+            return Vec::new();
+        }
+        assert_eq!(answer["status"], "success", "{expression}: {answer}");
+        answer["data"]["result"].as_array().unwrap().clone()
+    };
+    let value = |of: &[Value]| {
+        of.first().map_or(0.0, |first| first["value"][1].as_str().unwrap().parse::<f64>().unwrap())
+    };
+    wait_until("Prometheus has read the metrics", || value(&query("up{job=\"rivulet\"}")) == 1.0);
+    wait_until("drops are there", || value(&query("sum(rivulet_packets_dropped_total)")) > 0.0);
+    assert_eq!(value(&query("rivulet_port_packets_received_total{port=\"outside\"}")), 5.0);
+    assert_eq!(query("rivulet_function_packets_total").len(), 2);
+
+    // Every metric that a panel or an alert names is there, or would be if there were units.
+    let dashboard: Value = serde_json::from_slice(&fs::read(ops("grafana/rivulet.json")).unwrap()).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let asked = panels.flat_map(|panel| panel["targets"].as_array().unwrap().iter());
+    let mut expressions: Vec<_> = asked.map(|target| target["expr"].as_str().unwrap().to_owned()).collect();
+    let rules = fs::read_to_string(ops("prometheus/rivulet.rules.yml")).unwrap();
+    expressions.extend(rules.lines().filter_map(|line| Some(line.trim().strip_prefix("expr: ")?.to_owned())));
+    assert!(expressions.len() > 15);
+    let mut told: Vec<String> = query("count by (__name__) ({job=\"rivulet\"})")
+        .iter()
+        .map(|series| series["metric"]["__name__"].as_str().unwrap().to_owned())
+        .collect();
+    told.push("rivulet_units".to_owned());
+    for expression in expressions {
+        query(&expression.replace("$__rate_interval", "1m").replace("$instance", ".*"));
+        let names = expression.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+        for name in names.filter(|name| name.starts_with("rivulet_")) {
+            assert!(told.iter().any(|known| known == name), "{name} of {expression}: {told:?}");
+        }
+    }
+    let rules = network.middle.run("curl -s http://127.0.0.1:9090/api/v1/rules");
+    let rules: Value = serde_json::from_str(&rules).unwrap();
+    let rules = rules["data"]["groups"][0]["rules"].as_array().unwrap();
+    assert!(rules.len() >= 7 && rules.iter().all(|rule| rule["health"] != "err"), "{rules:?}");
+    rivulet.end();
+}
+
+#[test]
+fn top_shows_what_goes_through() {
+    let Some(network) = Network::routed() else { return };
+    let rivulet = network.up(POLICY, "--metrics");
+    let pings = "ping -i 0.02 -W 2 203.0.113.2";
+    let mut words = pings.split_whitespace();
+    let mut command = network.inside.command(words.next().unwrap());
+    let _pings = Server::of(command.args(words).stdout(Stdio::null()).spawn().unwrap());
+    let top =
+        || network.middle.run(&format!("{} top --once --interval 1500ms", env!("CARGO_BIN_EXE_rivulet")));
+    wait_until("packets are seen", || {
+        let shown = top();
+        let packets = shown.lines().nth(1).unwrap().split(' ').next().unwrap().replace(',', "");
+        shown.contains("translate") && packets.parse::<u64>().unwrap() > 50
+    });
+    rivulet.end();
+    let gone = network.middle.output(&format!("{} top --once", env!("CARGO_BIN_EXE_rivulet")));
+    assert_eq!(gone.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&gone.stderr).contains("rivulet up --metrics"));
+}
+
+#[test]
+fn odd_requests_are_answered_and_stop_nothing() {
+    let Some(network) = Network::new() else { return };
+    let policy = "Port<0> inside;\nPort<1> outside;\npipelet { inside <-> outside; }\n";
+    let rivulet = network.up(policy, "--metrics 127.0.0.1:9600");
+    let ask = |request: &str| {
+        let line = format!("printf '{request}' | nc -N -w 5 127.0.0.1 9600");
+        let output = network.middle.command("sh").args(["-c", &line]).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or("").to_owned()
+    };
+    assert_eq!(ask("GET /nothing HTTP/1.1\\r\\n\\r\\n"), "HTTP/1.1 404 Not Found");
+    assert_eq!(ask("POST /metrics HTTP/1.1\\r\\n\\r\\n"), "HTTP/1.1 400 Bad Request");
+    assert_eq!(ask("nonsense\\r\\n\\r\\n"), "HTTP/1.1 400 Bad Request");
+    assert_eq!(ask("GET /met"), "HTTP/1.1 400 Bad Request");
+    assert_eq!(ask("HEAD /metrics HTTP/1.1\\r\\n\\r\\n"), "HTTP/1.1 200 OK");
+    assert_eq!(ask("GET /report?x=1 HTTP/1.1\\r\\n\\r\\n"), "HTTP/1.1 200 OK");
+    rivulet.end();
+}
