@@ -4,6 +4,7 @@ mod bench;
 mod catalogue;
 mod control;
 mod demo;
+mod doctor;
 mod eve;
 mod explain;
 mod export;
@@ -55,6 +56,8 @@ enum Task {
     Up(up::Args),
     /// See what a running `rivulet up` does now
     Top(top::Args),
+    /// Say whether this machine is ready for `rivulet up`, and what to do if not
+    Doctor(doctor::Args),
     /// Tell, packet by packet, what each function of a policy did, and why
     Explain(explain::Args),
     /// Make up traffic and write it as a capture
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
         Task::Run(args) => run::run(&args),
         Task::Up(args) => up::run(&args),
         Task::Top(args) => top::run(&args),
+        Task::Doctor(args) => doctor::run(&args),
         Task::Explain(args) => explain::run(&args),
         Task::Traffic(args) => traffic::run(&args),
         Task::Nf(args) => catalogue::run(&args),

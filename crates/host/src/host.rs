@@ -38,6 +38,14 @@ pub struct Config {
     pub owned: Vec<(Addr, Addr)>,
 }
 
+impl Config {
+    /// The network of link-local addresses, if it has IPv6.
+    fn link_local(&self) -> Option<Network> {
+        let has_v6 = self.networks.iter().any(|network| !network.address.is_v4());
+        has_v6.then(|| Network::new(link_local(self.mac), LINK_LOCAL_LEN))
+    }
+}
+
 /// What becomes of a frame that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
@@ -79,7 +87,8 @@ pub struct Counters {
 /// A router's side of one port.
 pub struct Host {
     config: Config,
-    /// The first address of the link's own kind, by which neighbours on the link are asked.
+    /// Its link-local address, if it has IPv6.
+    link_local: Option<Network>,
     neighbours: Neighbours,
     parser: Parser,
     /// Frames that are to be sent.
@@ -94,11 +103,9 @@ pub struct Host {
 
 impl Host {
     /// A host that begins by telling its addresses to its neighbours.
-    pub fn new(mut config: Config) -> Host {
-        if config.networks.iter().any(|network| !network.address.is_v4()) {
-            config.networks.push(Network::new(link_local(config.mac), LINK_LOCAL_LEN));
-        }
+    pub fn new(config: Config) -> Host {
         let mut host = Host {
+            link_local: config.link_local(),
             config,
             neighbours: Neighbours::default(),
             parser: Parser::new(FlowHasher::new(0)),
@@ -112,20 +119,31 @@ impl Host {
         host
     }
 
+    /// The link is like that now: its interface may be another one, of the same name, and its MTU may have been changed.
+    pub fn set_link(&mut self, mac: MacAddress, mtu: u32) {
+        (self.config.mac, self.config.mtu) = (mac, mtu);
+        self.link_local = self.config.link_local();
+    }
+
+    /// The networks that are on the link, with the host's addresses in them.
+    fn networks(&self) -> impl Iterator<Item = &Network> + Clone {
+        self.config.networks.iter().chain(&self.link_local)
+    }
+
     /// Tells neighbours the host's own addresses, as when the link has come up (RFC 5227 2.3, RFC 4861 7.2.6).
     pub fn announce(&mut self) {
-        for network in &self.config.networks {
-            let mac = self.config.mac;
-            self.frames.push(match network.address.ip() {
-                IpAddr::V4(own) => arp::request((mac, own), own),
-                IpAddr::V6(own) => solicit::advertisement((mac, own), None),
-            });
-        }
+        let mac = self.config.mac;
+        let told = self.networks().map(|network| match network.address.ip() {
+            IpAddr::V4(own) => arp::request((mac, own), own),
+            IpAddr::V6(own) => solicit::advertisement((mac, own), None),
+        });
+        let told: Vec<_> = told.collect();
+        self.frames.extend(told);
     }
 
     /// Whether the host itself has the address.
     fn is_own(&self, address: Addr) -> bool {
-        self.config.networks.iter().any(|network| network.address == address)
+        self.networks().any(|network| network.address == address)
     }
 
     /// Whether a function has it.
@@ -169,7 +187,7 @@ impl Host {
         if self.is_own(destination) {
             return self.take_own(frame, destination, now_ns);
         }
-        let is_broadcast = self.config.networks.iter().any(|network| network.is_broadcast(destination));
+        let is_broadcast = self.networks().any(|network| network.is_broadcast(destination));
         if link.destination().is_multicast() || is_broadcast || is_to_link(destination) || is_to_link(source)
         {
             return Arrival::Kept;
@@ -222,7 +240,7 @@ impl Host {
 
     /// Whether the address is of the link, and not the host's own.
     fn is_neighbour(&self, address: Addr) -> bool {
-        self.config.networks.iter().any(|network| network.contains(address)) && !self.is_own(address)
+        self.networks().any(|network| network.contains(address)) && !self.is_own(address)
     }
 
     fn learn(&mut self, address: Addr, mac: MacAddress, spoke: bool, now_ns: u64) {
@@ -308,8 +326,7 @@ impl Host {
 
     /// The host's address that a packet to this one would come from.
     fn own_address(&self, to: Addr) -> Option<Addr> {
-        let mut of_version =
-            self.config.networks.iter().filter(|network| network.address.is_v4() == to.is_v4());
+        let mut of_version = self.networks().filter(|network| network.address.is_v4() == to.is_v4());
         if self.is_own(to) {
             return Some(to);
         }
@@ -393,7 +410,7 @@ impl Host {
 
     /// Where a packet to this address is sent: there, if it is on the link, else to the gateway.
     fn next_hop(&self, destination: Addr) -> Option<Addr> {
-        let mut networks = self.config.networks.iter();
+        let mut networks = self.networks();
         if networks.any(|network| network.contains(destination) && !network.is_broadcast(destination)) {
             return Some(destination);
         }

@@ -84,16 +84,6 @@ impl Live {
         self.clock.now_ns()
     }
 
-    /// What is driven.
-    pub fn runner(&self) -> &Runner {
-        &self.runner
-    }
-
-    /// What is driven, to be given commands.
-    pub fn runner_mut(&mut self) -> &mut Runner {
-        &mut self.runner
-    }
-
     /// Takes what has come, and sends what comes of it; `output` is told of it all. If nothing comes for a while, it waits
     /// for that, but not for longer than 16 ms.
     ///
@@ -118,7 +108,8 @@ impl Live {
         }
         wire.return_all(&mut self.runner)?;
         self.send();
-        self.idle = if has_come { 0 } else { self.idle.saturating_add(1) };
+        let is_idle = !has_come && !self.runner.has_under_way();
+        self.idle = if is_idle { self.idle.saturating_add(1) } else { 0 };
         if self.idle > ROUNDS_AWAKE {
             self.sleep();
         }
@@ -132,13 +123,18 @@ impl Live {
             return Vec::new();
         }
         self.looked_ns = now_ns;
-        let changes: Vec<_> = self.attached.iter_mut().map(Attached::look).collect();
-        for (outlet, change) in self.outlets.iter_mut().zip(&changes) {
-            if let (Some(host), Some(Change { is_up: true, .. })) = (&mut outlet.host, change) {
-                host.announce();
+        let each = self.attached.iter_mut().zip(&mut self.outlets);
+        each.filter_map(|(attached, outlet)| {
+            let change = attached.look();
+            if let (Some(host), Ok(link)) = (&mut outlet.host, attached.interface.link()) {
+                host.set_link(mac(link), link.mtu);
+                if change.as_ref().is_some_and(|change| change.is_up) {
+                    host.announce();
+                }
             }
-        }
-        changes.into_iter().flatten().collect()
+            change
+        })
+        .collect()
     }
 
     /// What has been counted so far, by the interfaces, too.
@@ -239,12 +235,16 @@ fn host(port: &Port, link: Link, runner: &Runner) -> Option<Host> {
     let stages = runner.assembly().chain.stages().iter();
     let owned = stages.flat_map(|stage| stage.shared().owned.iter().filter(|owned| is_at(owned.side)));
     Some(Host::new(host::Config {
-        mac: MacAddress(link.address.unwrap_or_default()),
+        mac: mac(link),
         mtu: link.mtu,
         networks: port.networks.clone(),
         gateways: port.gateways.clone(),
         owned: owned.map(|owned| (owned.first, owned.last)).collect(),
     }))
+}
+
+fn mac(link: Link) -> MacAddress {
+    MacAddress(link.address.unwrap_or_default())
 }
 
 impl Outlet {

@@ -275,6 +275,11 @@ impl Runner {
         self.emit(output)
     }
 
+    /// Whether packets are on their way through units of other threads: they come out with what is received next, or is processed.
+    pub fn has_under_way(&self) -> bool {
+        matches!(&self.on, On::Threads(threads) if threads.has_under_way())
+    }
+
     /// Processes what was received, waits until it is through, and hands out what comes of it.
     pub fn settle<O: Output>(&mut self, output: &mut O) -> Result<(), O::Error> {
         self.flush(output)?;

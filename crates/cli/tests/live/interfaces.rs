@@ -92,3 +92,31 @@ fn what_cannot_be_opened_is_said() {
     let said = refused("--port inside=lo --port outside=outside");
     assert!(said.contains("cannot open lo") && said.contains("not an Ethernet"), "{said}");
 }
+
+#[test]
+fn a_doctor_finds_what_stands_in_the_way() {
+    let Some(network) = Network::new() else { return };
+    let doctor = |line: &str| -> (i32, Vec<serde_json::Value>) {
+        let output =
+            network.middle.output(&format!("{} doctor -o json {line}", env!("CARGO_BIN_EXE_rivulet")));
+        (output.status.code().unwrap(), serde_json::from_slice(&output.stdout).unwrap())
+    };
+    let state = |findings: &[serde_json::Value], what: &str| {
+        let found = findings.iter().find(|finding| finding["what"] == what);
+        found.map_or("not looked at", |finding| finding["state"].as_str().unwrap()).to_owned()
+    };
+    let (code, findings) = doctor("");
+    assert_eq!(code, 0, "{findings:?}");
+    for what in ["inside: kind", "outside: link", "inside: addresses of the system's own", "kernel"] {
+        assert_eq!(state(&findings, what), "ok", "{what}");
+    }
+    assert!(!findings.iter().any(|finding| finding["what"].as_str().unwrap().starts_with("lo")));
+    network.middle.ip("addr add 10.7.0.9/24 dev inside");
+    network.middle.ip("link set outside down");
+    let (code, findings) = doctor("inside outside");
+    assert_eq!(code, 0, "notes are no failures");
+    assert_eq!(state(&findings, "inside: addresses of the system's own"), "note");
+    assert_eq!(state(&findings, "outside: link"), "note");
+    assert_eq!(doctor("nothing").0, 1);
+    assert_eq!(doctor("lo").0, 1);
+}

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::net::Network;
+use crate::net::{Network, wait_until};
 
 /// A router for IPv6, and a NAT for IPv4, whose address is the port's own.
 const GATEWAY: &str = "
@@ -156,5 +156,24 @@ fn a_neighbour_may_get_another_card() {
     // As a host does that comes up anew: it speaks, and is known.
     network.outside.run("ping -c 1 -W 2 203.0.113.1");
     network.inside.run("ping -c 2 -i 0.05 -W 2 203.0.113.2");
+    rivulet.end();
+}
+
+#[test]
+fn its_own_card_may_be_another_one_and_its_mtu_change() {
+    let Some(network) = Network::routed() else { return };
+    let rivulet = network.up(GATEWAY, "");
+    network.inside.run("ping -c 2 -i 0.05 -W 2 203.0.113.2");
+    network.middle.ip("link del outside");
+    network.connect_with("outside", &["203.0.113.2/24"]);
+    network.middle.ip("link set outside address 02:07:00:00:00:77");
+    let arrives = || network.inside.output("ping -c 1 -W 1 203.0.113.2").status.success();
+    wait_until("a ping arrives again", arrives);
+    network.outside.ip("link set eth0 mtu 1300");
+    network.middle.ip("link set outside mtu 1300");
+    wait_until("the new MTU is told", || {
+        let said = network.inside.output("ping -c 2 -i 0.2 -W 1 -M do -s 1400 203.0.113.2");
+        String::from_utf8_lossy(&said.stdout).contains("1300")
+    });
     rivulet.end();
 }

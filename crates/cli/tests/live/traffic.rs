@@ -126,3 +126,18 @@ fn what_a_stack_leaves_to_its_card_is_as_on_a_wire() {
     let longest = network.middle.run(&format!("tcpdump -nner {} greater 1515", written.display()));
     assert_eq!(longest, "");
 }
+
+#[test]
+fn units_on_threads_carry_it_as_well() {
+    let Some(network) = Network::new() else { return };
+    for options in ["--units-max 2", "--threads --units-max 2"] {
+        let rivulet = network.up(WATCHED, options);
+        let said = network.inside.run("ping -c 20 -i 0.02 -W 2 10.7.0.2");
+        assert!(said.contains(" 0% packet loss"), "{said}");
+        let _server = network.outside.serve("iperf3 -s -1", 5201);
+        network.inside.run("iperf3 -c 10.7.0.2 -n 8M");
+        let report = rivulet.end();
+        assert!(report["units"]["flowlets"].as_u64().unwrap() > 0);
+        assert_eq!(report["drops"], serde_json::json!({}));
+    }
+}

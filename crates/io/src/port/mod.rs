@@ -9,6 +9,7 @@ mod offload;
 mod sys;
 
 use std::io::{Error, ErrorKind, Result};
+use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 pub use sys::Link;
@@ -45,6 +46,33 @@ impl Counters {
             _ => &mut self.down,
         }
     }
+}
+
+/// What anybody may know of a network interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Its link.
+    pub link: Link,
+    /// Whether the system has an IPv4 address there.
+    pub has_ipv4: bool,
+    /// Whether the system has an IPv6 address there that is not link-local.
+    pub has_ipv6: bool,
+}
+
+/// What the interface with this name is like; it takes no capability.
+///
+/// # Errors
+/// If there is none.
+pub fn facts(name: &str) -> Result<Facts> {
+    let socket = OwnedFd::from(UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?);
+    let link = sys::link(&socket, name)?;
+    // Lines of address, number, prefix length, scope, flags and name; of scope 0, which is global (proc(5)).
+    let addresses = std::fs::read_to_string("/proc/net/if_inet6").unwrap_or_default();
+    let has_ipv6 = addresses.lines().any(|line| {
+        let fields: Vec<_> = line.split_whitespace().collect();
+        fields.get(3) == Some(&"00") && fields.get(5) == Some(&name)
+    });
+    Ok(Facts { link, has_ipv4: sys::has_ipv4(&socket, name), has_ipv6 })
 }
 
 /// A network interface, opened to receive and send.

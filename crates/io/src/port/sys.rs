@@ -164,6 +164,11 @@ pub fn link(socket: &OwnedFd, name: &str) -> Result<Link> {
     }
 }
 
+/// Whether the system has an IPv4 address at the interface with this name.
+pub fn has_ipv4(socket: &OwnedFd, name: &str) -> bool {
+    ask(socket, name, libc::SIOCGIFADDR).is_ok()
+}
+
 fn ask(socket: &OwnedFd, name: &str, question: libc::Ioctl) -> Result<libc::ifreq> {
     // SAFETY: all fields are numbers, or a union of numbers, for which zeros are valid.
     let mut request: libc::ifreq = unsafe { zeroed() };

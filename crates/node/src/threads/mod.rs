@@ -223,6 +223,11 @@ impl Threads {
         self.step(front, out, pool);
     }
 
+    /// Whether packets are at units.
+    pub fn has_under_way(&self) -> bool {
+        self.sent > self.through
+    }
+
     /// Waits until every packet that was given to units is through.
     pub fn settle(&mut self, front: &mut Chain, out: &mut Vec<Packet>, pool: &mut Pool) {
         self.take_returns(front, out, pool);

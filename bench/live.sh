@@ -1,0 +1,129 @@
+#!/usr/bin/env bash
+# What a NAT between two hosts takes: Rivulet on packet sockets beside the kernel's own (nftables masquerade), over the same veth
+# pairs, in turn. Three network namespaces on this machine; iperf3 sends and receives. It takes root, iproute2, nftables, iperf3.
+#
+#   bench/live.sh [ROUNDS [SECONDS]]
+#
+# For each, the medians of all rounds: packets of UDP that arrive in a second, of 64 and of 1,400 bytes, as many as are sent; TCP's
+# throughput; the round-trip time of a ping while nothing else is sent. Sender, receiver and what is between them share
+# the machine's cores: figures are for comparing the two, and no more.
+set -euo pipefail
+
+ROUNDS=${1:-3}
+SECONDS_EACH=${2:-4}
+HERE=$(cd "$(dirname "$0")/.." && pwd)
+RIVULET=$HERE/target/release/rivulet
+readonly ROUNDS SECONDS_EACH HERE RIVULET
+readonly C=rvlbc$$ M=rvlbm$$ S=rvlbs$$
+WORK=$(mktemp -d)
+PID=
+
+main() {
+    for tool in ip nft iperf3 ping python3; do
+        command -v "$tool" >/dev/null || { echo "bench/live.sh: $tool is not installed" >&2; exit 1; }
+    done
+    [[ -x $RIVULET ]] || cargo build --release --manifest-path "$HERE/Cargo.toml"
+    trap clean EXIT
+    hosts
+    for ((round = 1; round <= ROUNDS; round++)); do
+        echo "round $round of $ROUNDS" >&2
+        kernel_on; measure kernel; kernel_off
+        rivulet_on; measure rivulet; rivulet_off
+    done
+    report
+}
+
+hosts() {
+    for ns in $C $M $S; do
+        ip netns add $ns
+        ip -n $ns link set lo up
+    done
+    ip link add inside netns $M type veth peer name eth0 netns $C
+    ip link add outside netns $M type veth peer name eth0 netns $S
+    for dev in inside outside; do ip -n $M link set $dev up; done
+    ip -n $C addr add 10.7.0.1/24 dev eth0
+    ip -n $S addr add 203.0.113.2/24 dev eth0
+    for ns in $C $S; do ip -n $ns link set eth0 up; done
+    ip -n $C route add default via 10.7.0.254
+    ip netns exec $S iperf3 -s -D
+    cat >"$WORK/nat.rvl" <<'POLICY'
+Port<0> inside { address: "10.7.0.254/24" };
+Port<1> outside { address: "203.0.113.1/24" };
+NAT translate { external: [203.0.113.1] };
+pipelet { inside <-> translate <-> outside; }
+POLICY
+}
+
+kernel_on() {
+    ip -n $M addr add 10.7.0.254/24 dev inside
+    ip -n $M addr add 203.0.113.1/24 dev outside
+    ip netns exec $M sysctl -qw net.ipv4.ip_forward=1
+    ip netns exec $M nft 'add table ip nat; add chain ip nat post { type nat hook postrouting priority 100; };
+        add rule ip nat post oifname "outside" masquerade'
+}
+
+kernel_off() {
+    ip netns exec $M nft flush ruleset
+    ip netns exec $M sysctl -qw net.ipv4.ip_forward=0
+    ip -n $M addr flush dev inside
+    ip -n $M addr flush dev outside
+}
+
+rivulet_on() {
+    ip netns exec $M "$RIVULET" up "$WORK/nat.rvl" --port inside=inside --port outside=outside --quiet &
+    PID=$!
+    sleep 1
+}
+
+rivulet_off() {
+    kill $PID
+    wait $PID
+    PID=
+}
+
+# Each figure is a line of: who, what, value.
+measure() {
+    ip netns exec $C ping -q -c 1 -W 2 203.0.113.2 >/dev/null || true
+    local ping
+    ping=$(ip netns exec $C ping -q -c 200 -i 0.005 203.0.113.2 | awk -F/ '/^rtt/ {print $5}')
+    echo "$1 ping_ms $ping" >>"$WORK/figures"
+    for size in 22 1358; do # With headers, 64 and 1,400 bytes.
+        udp "$1" $size
+    done
+    ip netns exec $C iperf3 -c 203.0.113.2 -t "$SECONDS_EACH" -J |
+        python3 -c "import json,sys; print('$1 tcp_gbit', json.load(sys.stdin)['end']['sum_received']['bits_per_second']/1e9)" >>"$WORK/figures"
+}
+
+udp() {
+    ip netns exec $C iperf3 -c 203.0.113.2 -u -b 0 -l "$2" -t "$SECONDS_EACH" -J |
+        python3 -c "
+import json,sys
+sum = json.load(sys.stdin)['end']['sum']
+arrived = sum['packets'] - sum['lost_packets']
+print('$1 udp_$(($2 + 42))_kpps', arrived / sum['seconds'] / 1e3)" >>"$WORK/figures"
+}
+
+report() {
+    python3 - "$WORK/figures" <<'PYTHON'
+import statistics, sys
+figures = {}
+for line in open(sys.argv[1]):
+    who, what, value = line.split()
+    figures.setdefault(what, {}).setdefault(who, []).append(float(value))
+print("%-16s %10s %10s %18s" % ("", "kernel", "rivulet", "rivulet / kernel"))
+for what, by in figures.items():
+    kernel, rivulet = (statistics.median(by[who]) for who in ("kernel", "rivulet"))
+    print("%-16s %10.3f %10.3f %18.2f" % (what, kernel, rivulet, rivulet / kernel))
+PYTHON
+}
+
+clean() {
+    [[ -z $PID ]] || kill $PID 2>/dev/null || true
+    for ns in $C $M $S; do
+        ip netns pids $ns 2>/dev/null | xargs -r kill 2>/dev/null || true
+        ip netns del $ns 2>/dev/null || true
+    done
+    rm -rf "$WORK"
+}
+
+main

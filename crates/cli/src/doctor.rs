@@ -1,0 +1,242 @@
+//! `rivulet doctor`: whether this machine is ready for `rivulet up`, and what to do if not.
+
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+use io::port::{Facts, facts};
+use rustix::thread::{CapabilitySet, capabilities};
+use serde::Serialize;
+
+use crate::output::{self, Format, Table, thousands};
+
+/// Says whether this machine, and its network interfaces, are ready for `rivulet up`, and what to do if not.
+///
+/// Nothing is changed. The exit code is 1 if something stands in the way.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Network interfaces to look at; all that carry Ethernet, if none is named
+    pub interfaces: Vec<String>,
+    /// What it looks like
+    #[arg(short, long, value_enum, default_value = "table")]
+    pub output: Format,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  rivulet doctor
+  rivulet doctor eth0 eth1
+  rivulet doctor -o json | jq '.[] | select(.state != \"ok\")'";
+
+/// Bytes that an interface's frames may wait in, as `rivulet up` asks for them.
+const BUFFER: u64 = 16 << 20;
+
+/// What was looked at.
+#[derive(Debug, Serialize)]
+struct Finding {
+    what: String,
+    state: State,
+    found: String,
+    /// What to do; empty if nothing.
+    advice: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    Ok,
+    /// It works, but not as well as it could, or as may be expected.
+    Note,
+    /// It does not work.
+    Fail,
+}
+
+impl State {
+    fn name(self) -> &'static str {
+        match self {
+            State::Ok => "ok",
+            State::Note => "note",
+            State::Fail => "FAIL",
+        }
+    }
+}
+
+fn finding(what: &str, state: State, found: impl Into<String>, advice: &str) -> Finding {
+    let advice = if state == State::Ok { "" } else { advice };
+    Finding { what: what.to_owned(), state, found: found.into(), advice: advice.to_owned() }
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut findings = machine();
+    let names = if args.interfaces.is_empty() { all_interfaces() } else { args.interfaces.clone() };
+    if names.is_empty() {
+        findings.push(finding("interfaces", State::Fail, "none", "add one that carries Ethernet"));
+    }
+    findings.extend(names.iter().flat_map(|name| interface(name)));
+    match args.output {
+        Format::Json => output::print_json(&findings)?,
+        Format::Table => output::print(&render(&findings))?,
+    }
+    let fails = findings.iter().any(|finding| finding.state == State::Fail);
+    Ok(if fails { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn render(findings: &[Finding]) -> String {
+    let mut table = Table::new(&["what", "state", "found"]);
+    for finding in findings {
+        table.row(vec![finding.what.clone(), finding.state.name().to_owned(), finding.found.clone()]);
+    }
+    let mut text = table.render();
+    for finding in findings.iter().filter(|finding| !finding.advice.is_empty()) {
+        text += &format!("\n{}: {}", finding.what, finding.advice);
+    }
+    if findings.iter().all(|finding| finding.advice.is_empty()) { text } else { text + "\n" }
+}
+
+/// What is the whole machine's.
+fn machine() -> Vec<Finding> {
+    let kernel = read("/proc/sys/kernel/osrelease");
+    let is_new = version(&kernel).is_some_and(|version| version >= (4, 20));
+    let state = if is_new { State::Ok } else { State::Fail };
+    let mut findings = vec![finding("kernel", state, kernel, "Linux 4.20 or later is needed")];
+
+    let had = capabilities(None).map(|sets| sets.effective).unwrap_or(CapabilitySet::empty());
+    let may_open = had.contains(CapabilitySet::NET_RAW);
+    findings.push(finding(
+        "capability CAP_NET_RAW",
+        if may_open { State::Ok } else { State::Fail },
+        if may_open { "held" } else { "not held" },
+        "run it as root, by ops/systemd/rivulet@.service, or after `setcap cap_net_raw+ep` of the program",
+    ));
+
+    let buffer = read("/proc/sys/net/core/rmem_max").parse().unwrap_or(0);
+    let has_room = buffer >= BUFFER || had.contains(CapabilitySet::NET_ADMIN);
+    findings.push(finding(
+        "receive buffers",
+        if has_room { State::Ok } else { State::Note },
+        format!("{} bytes at most", thousands(if has_room { buffer.max(BUFFER) } else { buffer })),
+        "bursts may be missed: `sysctl -w net.core.rmem_max=16777216`, or start it with CAP_NET_ADMIN, too",
+    ));
+
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    findings.push(finding("processor cores", State::Ok, cores.to_string(), ""));
+    let pages = read("/sys/kernel/mm/transparent_hugepage/enabled");
+    let huge = pages.split_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
+    findings.push(finding(
+        "huge pages",
+        if matches!(huge, Some("always" | "madvise")) { State::Ok } else { State::Note },
+        huge.unwrap_or("not there"),
+        "large tables of flows take longer: `echo madvise > /sys/kernel/mm/transparent_hugepage/enabled`",
+    ));
+    let has_cycles = io::cycles::counter().is_some();
+    findings.push(finding(
+        "cycle counter",
+        if has_cycles { State::Ok } else { State::Note },
+        if has_cycles { "there" } else { "none that can be used" },
+        "reports do not say how many cycles a function takes",
+    ));
+    let forwards =
+        [("ipv4", "/proc/sys/net/ipv4/ip_forward"), ("ipv6", "/proc/sys/net/ipv6/conf/all/forwarding")];
+    for (version, path) in forwards {
+        let is_on = read(path) == "1";
+        findings.push(finding(
+            &format!("{version} forwarding by the kernel"),
+            if is_on { State::Note } else { State::Ok },
+            if is_on { "on" } else { "off" },
+            "the kernel routes what comes in by an interface with addresses, as well: packets may arrive twice; turn it off, \
+             or take the addresses from the interfaces",
+        ));
+    }
+    findings
+}
+
+/// What is one interface's.
+fn interface(name: &str) -> Vec<Finding> {
+    let of = |what: &str| format!("{name}: {what}");
+    let Facts { link, has_ipv4, has_ipv6 } = match facts(name) {
+        Ok(facts) => facts,
+        Err(error) => return vec![finding(name, State::Fail, error.to_string(), "see `ip link`")],
+    };
+    let sys = Path::new("/sys/class/net").join(name);
+    let is_ethernet = link.address.is_some();
+    let mut findings = vec![finding(
+        &of("kind"),
+        if is_ethernet { State::Ok } else { State::Fail },
+        if is_ethernet { driver(&sys) } else { "not an Ethernet".to_owned() },
+        "only interfaces that carry Ethernet can be ports",
+    )];
+    findings.push(finding(
+        &of("link"),
+        if link.is_up { State::Ok } else { State::Note },
+        if link.is_up { "up" } else { "down" },
+        &format!("`ip link set {name} up`, and see whether it has a carrier"),
+    ));
+    findings.push(finding(&of("MTU"), State::Ok, link.mtu.to_string(), ""));
+    let addresses = match (has_ipv4, has_ipv6) {
+        (true, true) => "IPv4 and IPv6",
+        (true, false) => "IPv4",
+        (false, true) => "IPv6",
+        (false, false) => "none",
+    };
+    findings.push(finding(
+        &of("addresses of the system's own"),
+        if has_ipv4 || has_ipv6 { State::Note } else { State::Ok },
+        addresses,
+        &format!("the system's own stack answers there, beside Rivulet: `ip addr flush dev {name} scope global`, unless that is wanted"),
+    ));
+    let master = sys.join("master");
+    if let Ok(master) = fs::read_link(master) {
+        let master = master.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        findings.push(finding(
+            &of("bridge or bond"),
+            State::Note,
+            format!("part of {master}"),
+            &format!("it carries frames of its own accord, as well: `ip link set {name} nomaster`, or use what it is part of"),
+        ));
+    }
+    findings
+}
+
+/// The driver's name, and how many queues frames come in by.
+fn driver(sys: &Path) -> String {
+    let name =
+        fs::read_link(sys.join("device/driver")).ok().and_then(|path| Some(path.file_name()?.to_owned()));
+    let name = name.map_or_else(|| "virtual".to_owned(), |name| name.to_string_lossy().into_owned());
+    let queues = fs::read_dir(sys.join("queues")).map_or(0, |queues| {
+        queues.flatten().filter(|queue| queue.file_name().to_string_lossy().starts_with("rx-")).count()
+    });
+    format!("{name}, {queues} receive queues")
+}
+
+/// The interfaces that carry Ethernet, in order of their names.
+fn all_interfaces() -> Vec<String> {
+    let all = fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
+    let mut names: Vec<_> = all.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.retain(|name| facts(name).is_ok_and(|facts| facts.link.address.is_some()));
+    names.sort();
+    names
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
+}
+
+/// Major and minor number of a kernel's release, such as `6.1.0-18-amd64`.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_have_versions() {
+        assert_eq!(version("6.1.0-18-amd64"), Some((6, 1)));
+        assert_eq!(version("4.19.0"), Some((4, 19)));
+        assert_eq!(version("unknown"), None);
+    }
+}
