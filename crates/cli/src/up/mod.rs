@@ -123,6 +123,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let listener = listener.transpose()?;
     let stop = stop_on_signals().context("cannot take signals")?;
     privileges::give_up().context("cannot give up privileges")?;
+    privileges::refuse_other_calls().context("cannot have the kernel refuse system calls")?;
     let runner = args.units.runner(&args.policy, assembly, maker)?;
     let mut live = Live::new(runner, interfaces).context("cannot learn what the interfaces are like")?;
     let board = Board::new(live.report());

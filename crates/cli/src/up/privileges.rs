@@ -1,15 +1,118 @@
 //! What a process may do that has opened its interfaces and files: as little as it needs from there on.
 
-use std::io::Result;
+use std::collections::BTreeMap;
+use std::io::{Error, Result};
 
 use rustix::io::Errno;
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, remove_capability_from_bounding_set, set_capabilities,
     set_no_new_privs,
 };
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    TargetArch,
+};
 
 /// What is needed to open an interface anew that was gone.
 const KEPT: CapabilitySet = CapabilitySet::NET_RAW;
+
+/// System calls that are made from there on: frames and files, memory and threads, time, what a terminal or a client of metrics
+/// is told, and what it takes to open an interface anew. Files may be opened to be read,
+/// see [`opens_to_read`]. No program can be run, no file be made, no other process be looked into.
+const CALLS: [libc::c_long; 61] = [
+    // Frames, files and clients.
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_lseek,
+    libc::SYS_close,
+    libc::SYS_newfstatat,
+    libc::SYS_fstat,
+    libc::SYS_statx,
+    libc::SYS_fcntl,
+    libc::SYS_ioctl,
+    libc::SYS_fsync,
+    libc::SYS_recvmmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_recvmsg,
+    libc::SYS_sendmsg,
+    libc::SYS_recvfrom,
+    libc::SYS_sendto,
+    libc::SYS_ppoll,
+    libc::SYS_accept4,
+    libc::SYS_shutdown,
+    libc::SYS_socket,
+    libc::SYS_bind,
+    libc::SYS_connect,
+    libc::SYS_setsockopt,
+    libc::SYS_getsockopt,
+    libc::SYS_getsockname,
+    libc::SYS_getpeername,
+    // Memory.
+    libc::SYS_brk,
+    libc::SYS_mmap,
+    libc::SYS_mremap,
+    libc::SYS_munmap,
+    libc::SYS_mprotect,
+    libc::SYS_madvise,
+    // Threads and signals.
+    libc::SYS_clone,
+    libc::SYS_clone3,
+    libc::SYS_futex,
+    libc::SYS_set_robust_list,
+    libc::SYS_rseq,
+    libc::SYS_gettid,
+    libc::SYS_getpid,
+    libc::SYS_tgkill,
+    libc::SYS_prctl,
+    libc::SYS_membarrier,
+    libc::SYS_sched_yield,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sigaltstack,
+    libc::SYS_restart_syscall,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    // Time and chance.
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_getres,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_nanosleep,
+    libc::SYS_gettimeofday,
+    libc::SYS_getrandom,
+    libc::SYS_uname,
+];
+
+/// The same, of calls that only older kinds of processors have.
+#[cfg(target_arch = "x86_64")]
+const OLD_CALLS: [libc::c_long; 3] = [libc::SYS_poll, libc::SYS_stat, libc::SYS_time];
+#[cfg(not(target_arch = "x86_64"))]
+const OLD_CALLS: [libc::c_long; 0] = [];
+
+/// Lets the kernel refuse every system call that is not among those that are needed, as if the privilege for it were missing: of the
+/// calling thread, and of those that it begins from here on.
+pub fn refuse_other_calls() -> Result<()> {
+    let mut allowed: BTreeMap<_, _> =
+        CALLS.iter().chain(&OLD_CALLS).map(|&call| (call, Vec::new())).collect();
+    allowed.insert(libc::SYS_openat, vec![opens_to_read().map_err(Error::other)?]);
+    let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(Error::other)?;
+    let refused = SeccompAction::Errno(libc::EPERM as u32);
+    let filter = SeccompFilter::new(allowed, refused, SeccompAction::Allow, arch).map_err(Error::other)?;
+    let program = BpfProgram::try_from(filter).map_err(Error::other)?;
+    seccompiler::apply_filter(&program).map_err(Error::other)
+}
+
+/// A file that is there is opened, and not to be written.
+fn opens_to_read() -> std::result::Result<SeccompRule, seccompiler::BackendError> {
+    const FLAGS: u8 = 2;
+    let writes = (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC) as u64;
+    let reads = SeccompCmpOp::MaskedEq(writes);
+    SeccompRule::new(vec![SeccompCondition::new(FLAGS, SeccompCmpArgLen::Dword, reads, 0)?])
+}
 
 /// Gives up every capability but the one to open interfaces, for good: no program that is run gets one back. Of the
 /// calling thread, and of those that it begins from here on.

@@ -16,9 +16,9 @@ fn interfaces_are_left_as_they_were_and_privileges_given_up() {
     assert!(state().contains("promiscuity 1"));
     let status = fs::read_to_string(format!("/proc/{}/status", rivulet.id())).unwrap();
     for (set, capabilities) in
-        [("CapEff", "2000"), ("CapPrm", "2000"), ("CapBnd", "2000"), ("NoNewPrivs", "1")]
+        [("CapEff", "2000"), ("CapPrm", "2000"), ("CapBnd", "2000"), ("NoNewPrivs", "1"), ("Seccomp", "2")]
     {
-        let line = status.lines().find(|line| line.starts_with(set)).unwrap();
+        let line = status.lines().find(|line| line.starts_with(&format!("{set}:"))).unwrap();
         assert_eq!(line.split_whitespace().nth(1).unwrap().trim_start_matches('0'), capabilities, "{line}");
     }
     rivulet.end();
