@@ -191,15 +191,12 @@ impl Lane {
 
     /// Moves what waits into the ring, as far as there is room.
     pub fn pump(&mut self) {
-        let mut pushed = false;
-        while let Some(given) = self.waiting.pop_front() {
-            if let Err(rtrb::PushError::Full(given)) = self.ring.push(given) {
-                self.waiting.push_front(given);
-                break;
-            }
-            pushed = true;
-        }
-        if pushed {
+        let count = self.waiting.len().min(self.ring.slots());
+        if count > 0
+            && let Ok(room) = self.ring.write_chunk_uninit(count)
+        {
+            // All at once: what both sides look at changes its core once, and not with each of them.
+            room.fill_from_iter(self.waiting.drain(..count));
             self.bell.ring();
         }
     }
