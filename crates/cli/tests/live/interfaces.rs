@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use crate::net::{Network, wait_until};
+use crate::net::{Network, bounding_set, wait_until};
 
 const WIRE: &str = "Port<0> inside;\nPort<1> outside;\npipelet { inside <-> outside; }\n";
 
@@ -119,4 +119,21 @@ fn a_doctor_finds_what_stands_in_the_way() {
     assert_eq!(state(&findings, "outside: link"), "note");
     assert_eq!(doctor("nothing").0, 1);
     assert_eq!(doctor("lo").0, 1);
+}
+
+#[test]
+fn one_capability_is_enough_and_without_it_that_is_said() {
+    let Some(network) = Network::new() else { return };
+    let rivulet = network.up_with("CAP_NET_RAW", WIRE, "");
+    network.inside.run("ping -c 2 -i 0.05 -W 2 10.7.0.2");
+    rivulet.end();
+    let line = format!(
+        "setpriv {} {} up {} --port inside=inside --port outside=outside",
+        bounding_set(""),
+        env!("CARGO_BIN_EXE_rivulet"),
+        network.path("policy.rvl").display()
+    );
+    let output = network.middle.output(&line);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("CAP_NET_RAW"), "{said}");
 }

@@ -95,8 +95,18 @@ impl Network {
 
     /// Runs a policy in the middle; it is up when this is back.
     pub fn up(&self, policy: &str, options: &str) -> Rivulet {
+        self.start(self.middle.command(env!("CARGO_BIN_EXE_rivulet")), policy, options)
+    }
+
+    /// The same, with these capabilities alone.
+    pub fn up_with(&self, capabilities: &str, policy: &str, options: &str) -> Rivulet {
+        let mut command = self.middle.command("setpriv");
+        command.arg(bounding_set(capabilities)).arg(env!("CARGO_BIN_EXE_rivulet"));
+        self.start(command, policy, options)
+    }
+
+    fn start(&self, mut command: Command, policy: &str, options: &str) -> Rivulet {
         std::fs::write(self.path("policy.rvl"), policy).unwrap();
-        let mut command = self.middle.command(env!("CARGO_BIN_EXE_rivulet"));
         command.args(["up", "policy.rvl", "--port", "inside=inside", "--port", "outside=outside"]);
         command.args(["-o", "json"]).args(options.split_whitespace()).current_dir(self.dir.path());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -108,6 +118,12 @@ impl Network {
         std::thread::spawn(move || said.lines().map_while(Result::ok).for_each(|line| println!("{line}")));
         Rivulet { child: Some(child) }
     }
+}
+
+/// The option of `setpriv` that leaves these capabilities alone, by their names.
+pub fn bounding_set(capabilities: &str) -> String {
+    let short = capabilities.to_ascii_lowercase().replace("cap_", "+");
+    format!("--bounding-set=-all,{short}").trim_end_matches(',').to_owned()
 }
 
 /// Why live tests cannot run here.
