@@ -274,8 +274,11 @@ impl Host {
         let Some(mut packet) = self.parsed(frame) else { return };
         let view = PacketView::new(&mut packet, None);
         let mut buffer = answer::buffer();
-        let is_tcp = view.meta().protocol == protocol::TCP && error == IcmpError::PortUnreachable;
-        let built = match is_tcp {
+        let asks_port = error == IcmpError::PortUnreachable;
+        if asks_port && !matches!(view.meta().protocol, protocol::TCP | protocol::UDP) {
+            return;
+        }
+        let built = match asks_port && view.meta().protocol == protocol::TCP {
             true => answer::tcp_reset(&view, &mut buffer),
             false => match self.own_address(view.ends().1.addr) {
                 Some(from) => answer::icmp_error(&view, error, from, &mut buffer),
@@ -358,6 +361,10 @@ impl Host {
             self.counters.expired += 1;
             return Departure::Kept;
         }
+        if self.is_own(ip.destination) {
+            self.answer_through(frame, now_ns);
+            return Departure::Kept;
+        }
         let Some(hop) = self.next_hop(ip.destination) else {
             self.counters.unreachable += 1;
             self.send_back(frame, IcmpError::NoRoute, now_ns);
@@ -368,6 +375,18 @@ impl Host {
         }
         take_hop(frame);
         self.send_to(frame, hop, now_ns)
+    }
+
+    /// A packet came through the chain to one of the host's own addresses: so does the answer.
+    fn answer_through(&mut self, frame: &[u8], now_ns: u64) {
+        let mut reply = frame.to_vec();
+        if echo::answer(&mut reply[ethernet::HEADER_LEN..]) {
+            self.put_addresses(&mut reply, self.config.mac);
+            self.returned.push(reply);
+            self.counters.returned += 1;
+        } else {
+            self.send_back(frame, IcmpError::PortUnreachable, now_ns);
+        }
     }
 
     fn send_in_pieces(&mut self, frame: &mut [u8], hop: Addr, now_ns: u64) -> Departure {
@@ -410,8 +429,10 @@ impl Host {
 
     /// Where a packet to this address is sent: there, if it is on the link, else to the gateway.
     fn next_hop(&self, destination: Addr) -> Option<Addr> {
-        let mut networks = self.networks();
-        if networks.any(|network| network.contains(destination) && !network.is_broadcast(destination)) {
+        if self.networks().any(|network| network.is_broadcast(destination)) {
+            return None;
+        }
+        if self.networks().any(|network| network.contains(destination)) {
             return Some(destination);
         }
         let gateways = self.config.gateways.iter().map(|&gateway| Addr::from(gateway));

@@ -131,6 +131,13 @@ fn a_ping_to_it_is_answered_and_one_to_a_function_goes_through() {
     assert!(matches!(icmp.icmp_type, Icmpv4Type::EchoReply(echo) if (echo.id, echo.seq) == (7, 9)));
     assert_eq!(icmp.checksum, icmp.icmp_type.calc_checksum(b"echo"));
     assert_eq!(&frames[0][..6], &CLIENT);
+    // One that came through the chain is answered through it; an answer is not answered.
+    let mut back = frames[0].clone();
+    assert_eq!(host.depart(&mut ping.clone(), 0), Departure::Kept);
+    assert_eq!((host.take_returned().len(), host.take_frames().len()), (1, 0));
+    back[..6].copy_from_slice(&OWN);
+    back[26..34].rotate_left(4);
+    assert_eq!((host.arrive(&back, 0), host.take_frames().len()), (Arrival::Kept, 0));
     let mut other = Vec::new();
     build([10, 0, 0, 100]).icmpv4_echo_request(7, 9).write(&mut other, b"echo").unwrap();
     assert_eq!(host.arrive(&other, 0), Arrival::Through);
@@ -212,8 +219,11 @@ fn without_a_route_or_beyond_the_mtu_the_sender_is_told() {
     let mut host = host();
     assert_eq!(host.depart(&mut udp(OWN, "fd00::1", "fd99::1", 64, 9), 0), Departure::Kept);
     assert_eq!(host.depart(&mut udp(OWN, "fd00::2", "fd00::1", 64, 1_500), 0), Departure::Kept);
+    // Nor is there one to all hosts of a network, by the gateway or otherwise.
+    assert_eq!(host.depart(&mut udp(OWN, "192.0.2.1", "10.0.0.255", 64, 9), 0), Departure::Kept);
+    assert!(host.take_frames().is_empty());
     let returned = host.take_returned();
-    let kinds = returned.iter().map(|frame| {
+    let kinds = returned[..2].iter().map(|frame| {
         match PacketHeaders::from_ethernet_slice(frame).unwrap().transport.unwrap() {
             TransportHeader::Icmpv6(icmp) => icmp.icmp_type,
             other => panic!("{other:?}"),

@@ -17,7 +17,7 @@ pipelet { inside <-> translate <-> watch <-> outside; }
 fn pings_reach_the_router_and_what_is_behind_it() {
     let Some(network) = Network::routed() else { return };
     let rivulet = network.up(GATEWAY, "");
-    for target in ["10.7.0.254", "fd07::254", "203.0.113.2", "fd08::2"] {
+    for target in ["10.7.0.254", "fd07::254", "203.0.113.2", "fd08::2", "fd08::254"] {
         let said = network.inside.run(&format!("ping -c 4 -i 0.05 -W 2 {target}"));
         assert!(said.contains(" 0% packet loss"), "{said}");
     }
