@@ -1,6 +1,6 @@
-//! Operators' commands to functions at given times: what `rivulet run --control` reads.
+//! Operators' commands to functions at given times: what `--control` of `rivulet run` and `rivulet up` reads.
 //!
-//! A line is `TIME FUNCTION COMMAND...`: the time since the first packet (`5s`, `250ms`), the function's name in the
+//! A line is `TIME FUNCTION COMMAND...`: the time since the first packet, or of `up` since the start (`5s`, `250ms`), the function's name in the
 //! policy, and words that the function understands. `#` begins a comment.
 
 use std::collections::VecDeque;

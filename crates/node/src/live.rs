@@ -84,6 +84,11 @@ impl Live {
         self.clock.now_ns()
     }
 
+    /// What is driven, to be given commands.
+    pub fn runner_mut(&mut self) -> &mut Runner {
+        &mut self.runner
+    }
+
     /// Takes what has come, and sends what comes of it; `output` is told of it all. If nothing comes for a while, it waits
     /// for that, but not for longer than 16 ms.
     ///

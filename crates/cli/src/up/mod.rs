@@ -19,6 +19,7 @@ use io::port::Interface;
 use node::{Change, Live, Ports};
 use sim::scenario::Time;
 
+use crate::control::Script;
 use crate::export::Destination;
 use crate::output::{self, Format};
 use crate::sinks::Sinks;
@@ -52,6 +53,9 @@ pub struct Args {
     /// Send flow records as IPFIX to a file or to a collector, `udp:HOST:PORT`; a Monitor in the policy makes them
     #[arg(long, value_name = "DEST")]
     pub ipfix: Option<Destination>,
+    /// Commands to functions at given times: lines of `TIME FUNCTION COMMAND`, TIME since the start
+    #[arg(long, value_name = "FILE")]
+    pub control: Option<PathBuf>,
     /// Answer to HTTP at this address: /metrics for Prometheus, /report for `rivulet top`; 127.0.0.1:9600 unless said
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = DEFAULT_ADDRESS)]
     pub metrics: Option<SocketAddr>,
@@ -105,7 +109,7 @@ impl FromStr for PortInterface {
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     files::keep_apart(
-        [&*args.policy],
+        [&*args.policy].into_iter().chain(args.control.as_deref()),
         args.write
             .iter()
             .map(|file| &*file.path)
@@ -114,6 +118,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             .chain(args.ipfix.as_ref().and_then(Destination::file)),
     )?;
     let (assembly, maker) = args.units.load(&args.policy, args.seed)?;
+    let mut controls = match &args.control {
+        Some(path) => Script::read(path, &assembly)?,
+        None => Script::default(),
+    };
     let interfaces = open(&args.port, &assembly.ports)?;
     let mut sinks = Sinks::create(&args.write, args.alerts.as_deref(), args.ipfix.as_ref(), &assembly.ports)?;
     let report_file = args.report.as_ref().map(|path| create(path)).transpose()?;
@@ -139,6 +147,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let end_ns = args.duration.map(|duration| live.now_ns().saturating_add(duration.0));
     let mut rates = Rates::new(live.now_ns());
     while !stop.load(Ordering::Relaxed) && end_ns.is_none_or(|end_ns| live.now_ns() < end_ns) {
+        let now_ns = live.now_ns();
+        if controls.is_due(now_ns) {
+            controls.carry_out(now_ns, live.runner_mut())?;
+        }
         live.round(&mut sinks)?;
         for Change { interface, is_up } in live.look() {
             let state = if is_up { "up" } else { "down" };

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::net::{Network, wait_until};
+use crate::net::{Network, Server, wait_until};
 
 /// Functions that change nothing, but look at each packet.
 const WATCHED: &str = "
@@ -140,4 +140,28 @@ fn units_on_threads_carry_it_as_well() {
         assert!(report["units"]["flowlets"].as_u64().unwrap() > 0);
         assert_eq!(report["drops"], serde_json::json!({}));
     }
+}
+
+#[test]
+fn names_are_resolved() {
+    let Some(network) = Network::new() else { return };
+    let rivulet = network.up(WATCHED, "");
+    // Answers every question with 192.0.2.53, over UDP.
+    let server = "
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(('10.7.0.2', 53))
+while True:
+    q, who = s.recvfrom(2000)
+    end = q.index(0, 12) + 5
+    s.sendto(q[:2] + bytes.fromhex('81800001000100000000') + q[12:end]
+             + bytes.fromhex('c00c00010001000000050004c0000235'), who)
+";
+    let mut command = network.outside.command("python3");
+    let _server = Server::of(command.args(["-c", server]).spawn().unwrap());
+    wait_until("the server answers", || {
+        let told = network.inside.output("dig +short +tries=2 +timeout=1 @10.7.0.2 www.example.org");
+        String::from_utf8_lossy(&told.stdout).contains("192.0.2.53")
+    });
+    rivulet.end();
 }
