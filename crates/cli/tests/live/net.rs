@@ -25,8 +25,8 @@ pub struct Host {
 }
 
 /// Programs that the tests use beside `ip`.
-const TOOLS: [&str; 9] =
-    ["ping", "traceroute", "curl", "dig", "iperf3", "python3", "nc", "tcpdump", "prometheus"];
+const TOOLS: [&str; 10] =
+    ["ping", "traceroute", "curl", "dig", "iperf3", "python3", "nc", "tcpdump", "turnserver", "prometheus"];
 
 impl Network {
     /// The hosts on one network, with 10.7.0.1 and fd07::1 inside, and 10.7.0.2 and fd07::2 outside; none, said on standard output,

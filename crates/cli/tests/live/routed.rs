@@ -1,8 +1,9 @@
 //! Ports with addresses: a router between two networks, with functions in it.
 
 use std::fs;
+use std::process::Stdio;
 
-use crate::net::{Network, wait_until};
+use crate::net::{Network, Server, wait_until};
 
 /// A router for IPv6, and a NAT for IPv4, whose address is the port's own.
 const GATEWAY: &str = "
@@ -176,4 +177,37 @@ fn its_own_card_may_be_another_one_and_its_mtu_change() {
         String::from_utf8_lossy(&said.stdout).contains("1300")
     });
     rivulet.end();
+}
+
+/// RFC 4787 names what a NAT does with endpoints, and RFC 5780 how a client finds it out: from a server with two addresses.
+#[test]
+fn a_stun_client_finds_the_behaviour_that_was_configured() {
+    let Some(network) = Network::routed() else { return };
+    network.outside.ip("addr add 203.0.113.3/24 dev eth0");
+    let serve = "turnserver -n -L 203.0.113.2 -L 203.0.113.3 --no-auth --no-tls --no-dtls --no-cli --log-file stdout \
+                 --pidfile pid --db turndb";
+    let mut words = serve.split_whitespace();
+    let mut command = network.outside.command(words.next().unwrap());
+    command.args(words).stdout(Stdio::null()).stderr(Stdio::null()).current_dir(network.dir.path());
+    let _server = Server::of(command.spawn().unwrap());
+    wait_until("the server listens", || network.outside.run("ss -Hlun").contains("203.0.113.3:3479 "));
+    for (mapping, filtering, told) in [
+        ("endpoint-independent", "endpoint-independent", ["Independent Mapping", "Independent Filtering"]),
+        ("endpoint-independent", "address-dependent", ["Independent Mapping", "Address Dependent Filtering"]),
+        ("address-dependent", "endpoint-independent", ["Address Dependent Mapping", "Independent Filtering"]),
+    ] {
+        let policy = GATEWAY.replace(
+            "NAT translate { external: [203.0.113.1, 203.0.113.7] };",
+            &format!(
+                "NAT translate {{ external: [203.0.113.1], mapping: {mapping}, filtering: {filtering} }};"
+            ),
+        );
+        let rivulet = network.up(&policy, "");
+        network.inside.run("ping -c 1 -W 2 203.0.113.2");
+        let said = network.inside.run("turnutils_natdiscovery -m -f 203.0.113.2");
+        for told in told {
+            assert!(said.contains(told), "{mapping}, {filtering}: {said}");
+        }
+        rivulet.end();
+    }
 }
