@@ -32,6 +32,8 @@ pub struct Config {
     pub size_max: u64,
     /// Weight of the newest flowlet in a flow's estimate, above 0 and up to 1 (S34).
     pub alpha: f32,
+    /// Over which time a flowlet's rate is measured (S34).
+    pub rate_over: RateOver,
     /// What having the state is worth against utilisation, 0 to 1: 0 ignores it (S36, S37).
     pub lambda: f32,
     /// Which of the units that have room gets a flowlet (S38).
@@ -75,6 +77,8 @@ pub struct Config {
     pub follow_at: Option<f32>,
     /// A unit that got no packet for so long is drained, in ns (S43). At least 1.
     pub idle_ns: u64,
+    /// What the others' loads must be for an idle unit to be drained, so that none is started again at once.
+    pub drain_when: DrainWhen,
     /// Time of one bucket of the load meter, in ns (S40). At least 1.
     pub bucket_ns: u64,
     /// Buckets that a unit's load is measured over (S40); 1 to [`BUCKETS_MAX`].
@@ -102,6 +106,7 @@ impl Default for Config {
             gap_ns: 500_000,  // S30
             size_max: 15_000, // S31
             alpha: 0.5,
+            rate_over: RateOver::Burst,
             lambda: 0.25, // S37
             choice: Choice::MostUtilised,
             targets: TargetChoice::Weighted,
@@ -116,6 +121,7 @@ impl Default for Config {
             start_at: 0.9, // S42
             follow_at: None,
             idle_ns: 200_000_000,
+            drain_when: DrainWhen::MeanIsBelow,
             bucket_ns: 500_000, // S40
             buckets: 200,       // S40
             alarm_buckets: 0,
@@ -201,6 +207,27 @@ impl fmt::Display for Mode {
             }
         }
     }
+}
+
+/// What the others' loads must be for an idle unit to be drained. The papers say "inactivating", and nothing of that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DrainWhen {
+    /// All that comes, over all others, is below [`DRAIN_BELOW`](crate::DRAIN_BELOW) of what starts a unit.
+    MeanIsBelow,
+    /// One of the others at least is below that: a unit is started when all are above.
+    OneIsBelow,
+}
+
+/// Over which time a flowlet's rate is measured: T at least, for a lone packet is no burst. The papers say "the previous flowlet's measured
+/// rate", and no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RateOver {
+    /// From its first packet to its last one: what it brings while it lasts.
+    Burst,
+    /// From its first packet to the next one's, or to the flow's end: what its flow brings on average.
+    Interval,
+    /// Over the window that a unit's load is measured over ([`buckets`](Config::buckets)): what it adds to that load.
+    Window,
 }
 
 /// Which of the units that have room gets a flowlet (S38).

@@ -1,6 +1,6 @@
 //! Where a flow is cut into flowlets, and how much a flowlet is expected to bring.
 
-use crate::config::Config;
+use crate::config::{Config, RateOver};
 use crate::flow::{Flow, Flowlet};
 use crate::load::rate_bps;
 
@@ -35,7 +35,9 @@ pub(crate) fn is_behind_gap(flow: &Flow, now_ns: u64, config: &Config) -> bool {
 /// What flowlets brought so far.
 pub(crate) struct Demand {
     alpha: f32,
+    rate_over: RateOver,
     gap_ns: u64,
+    window_ns: u64,
     /// Of all flowlets that are over, in bits per second.
     sum_bps: f64,
     count: u64,
@@ -43,7 +45,14 @@ pub(crate) struct Demand {
 
 impl Demand {
     pub fn new(config: &Config) -> Demand {
-        Demand { alpha: config.alpha, gap_ns: config.gap_ns, sum_bps: 0.0, count: 0 }
+        Demand {
+            alpha: config.alpha,
+            rate_over: config.rate_over,
+            gap_ns: config.gap_ns,
+            window_ns: config.bucket_ns.saturating_mul(config.buckets as u64),
+            sum_bps: 0.0,
+            count: 0,
+        }
     }
 
     /// What to expect of a flow's first flowlet: the mean of all flowlets so far, over all flows (S33). In bits per second;
@@ -52,16 +61,21 @@ impl Demand {
         if self.count == 0 { 0.0 } else { (self.sum_bps / self.count as f64) as f32 }
     }
 
-    /// The flow's flowlet is over: what to expect of its next one (S34). The flowlet counts at once, so that one that was
+    /// The flow's flowlet is over, now: what to expect of its next one (S34). The flowlet counts at once, so that one that was
     /// cut by its size tells of the spike that it is part of (S45).
-    pub fn of_next_bps(&mut self, flow: &Flow, flowlet: &Flowlet) -> f32 {
-        let measured_bps = self.measure(flow, flowlet);
+    pub fn of_next_bps(&mut self, now_ns: u64, flow: &Flow, flowlet: &Flowlet) -> f32 {
+        let measured_bps = self.measure(now_ns, flow, flowlet);
         self.alpha * measured_bps + (1.0 - self.alpha) * flow.estimate_bps
     }
 
-    /// The flow's flowlet is over: what it brought. It counts as one of T at least: a lone packet is no burst.
-    pub fn measure(&mut self, flow: &Flow, flowlet: &Flowlet) -> f32 {
-        let time_ns = flow.last_seen_ns.saturating_sub(flowlet.started_ns).max(self.gap_ns);
+    /// The flow's flowlet is over, now: what it brought. It counts as one of T at least: a lone packet is no burst.
+    pub fn measure(&mut self, now_ns: u64, flow: &Flow, flowlet: &Flowlet) -> f32 {
+        let since_start = |at_ns: u64| at_ns.saturating_sub(flowlet.started_ns).max(self.gap_ns);
+        let time_ns = match self.rate_over {
+            RateOver::Burst => since_start(flow.last_seen_ns),
+            RateOver::Interval => since_start(now_ns),
+            RateOver::Window => self.window_ns,
+        };
         let measured_bps = rate_bps(flow.bytes, time_ns);
         self.sum_bps += f64::from(measured_bps);
         self.count += 1;

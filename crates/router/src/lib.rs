@@ -38,8 +38,8 @@ mod sweep;
 mod units;
 
 pub use config::{
-    BUCKETS_MAX, Choice, Config, DISPLACED_AFTER_NS, FLOWS_MAX, Mode, RSS_BUCKETS_MAX, RouterError, Spread,
-    TARGETS_COUNT_MAX, TargetChoice, WhenFull,
+    BUCKETS_MAX, Choice, Config, DISPLACED_AFTER_NS, DrainWhen, FLOWS_MAX, Mode, RSS_BUCKETS_MAX, RateOver,
+    RouterError, Spread, TARGETS_COUNT_MAX, TargetChoice, WhenFull,
 };
 pub use counters::Counters;
 pub use flows::{AliasTaken, Guess};

@@ -200,7 +200,7 @@ impl Router {
         *counter += 1;
         self.meter.reckon();
         let (flow, flowlet) = self.flows.both_mut(found.slot);
-        flow.estimate_bps = self.demand.of_next_bps(flow, flowlet);
+        flow.estimate_bps = self.demand.of_next_bps(now_ns, flow, flowlet);
         (flow.bytes, flowlet.started_ns) = (0, now_ns);
         let (owner, estimate_bps, targets) = (flow.owner(), flow.estimate_bps, flowlet.targets);
         if let Some(chosen) = self.choose_again(cut, found, owner, estimate_bps, &targets, orders) {
@@ -362,10 +362,11 @@ impl Router {
     /// The flow is over; its owner, the one before, and those that have copies of this flowlet's beginning are told. What others
     /// keep of it is worth nothing, and goes with the next flow that has the slot.
     pub(crate) fn end(&mut self, slot: u32, orders: &mut Vec<Order>) {
-        self.end_spread(self.now_ns(), self.flows.id(slot), orders);
+        let now_ns = self.now_ns();
+        self.end_spread(now_ns, self.flows.id(slot), orders);
         let message = Message::End { flow: self.flows.id(slot) };
         let (flow, flowlet) = (self.flows.get(slot), self.flows.flowlet(slot));
-        self.demand.measure(flow, flowlet);
+        self.demand.measure(now_ns, flow, flowlet);
         let (owner, targets) = (flow.owner(), flowlet.targets);
         let before = (flow.epoch > 1).then(|| flow.previous()).filter(|&unit| !targets.contains(unit));
         orders.push(Order::Send { to: owner, message: message.clone() });

@@ -2,13 +2,13 @@
 
 use proto::{Epoch, FlowId, Message, UnitId};
 
-use crate::config::{Choice, DISPLACED_AFTER_NS};
+use crate::config::{Choice, DISPLACED_AFTER_NS, DrainWhen};
 use crate::flow::Flow;
 use crate::router::{Order, Router};
 use crate::spread::Spreads;
 use crate::units::UnitState;
 
-/// No unit is drained if the load of the rest would then be, on average, above this part of what starts one.
+/// No unit is drained if the load of the rest would then be above this part of what starts one: [on average, or each](DrainWhen).
 pub const DRAIN_BELOW: f32 = 0.8;
 
 /// Slots of the flow table that are searched for flows of units that drain, with every bucket of the load meter.
@@ -178,12 +178,19 @@ impl Router {
         let Some(&idle) = active.iter().rev().find(is_idle) else {
             return;
         };
-        let total_bps: f32 = active.iter().map(|&unit| self.meter.sustained_bps(unit)).sum();
         let up_to_bps = DRAIN_BELOW * self.config.start_at * self.config.capacity_bps as f32;
-        if total_bps / (active.len() - 1) as f32 > up_to_bps {
-            return;
+        let is_below = match self.config.drain_when {
+            DrainWhen::MeanIsBelow => {
+                let total_bps: f32 = active.iter().map(|&unit| self.meter.sustained_bps(unit)).sum();
+                total_bps / (active.len() - 1) as f32 <= up_to_bps
+            }
+            DrainWhen::OneIsBelow => {
+                active.iter().any(|&unit| unit != idle && self.meter.sustained_bps(unit) <= up_to_bps)
+            }
+        };
+        if is_below {
+            self.drain(now_ns, idle, orders);
         }
-        self.drain(now_ns, idle, orders);
     }
 
     /// The unit gets no packets any more, and is told to hand over its flows.

@@ -79,12 +79,14 @@ proptest! {
         follow_at in prop_oneof![Just(None), Just(Some(0.5f32)), Just(Some(1.0))],
         forget_after_ns in prop_oneof![Just(None), Just(Some(DISPLACED_AFTER_NS))],
         alarm_buckets in prop_oneof![Just(0usize), Just(3), Just(20)],
+        is_mean: bool,
         seed: u64,
         steps in prop::collection::vec(step(), 1..400),
     ) {
         let config = Config {
             mode, targets, choice, units_min, units_max: units_min + more_units, seed, stay_below, copy_from, push_at, alarm_buckets, follow_at, forget_after_ns,
             when_full: if ends_oldest { WhenFull::EndOldest } else { WhenFull::RefuseNew },
+            drain_when: if is_mean { DrainWhen::MeanIsBelow } else { DrainWhen::OneIsBelow },
             flows_max: 30,
             capacity_bps: 20_000_000,
             buckets: 20,

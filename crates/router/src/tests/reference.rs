@@ -58,7 +58,7 @@ impl Reference {
             }
             Some(old) if !self.is_over(&old, now_ns, len) => old,
             Some(old) => {
-                let measured_bps = self.measure(&old);
+                let measured_bps = self.measure(now_ns, &old);
                 self.flowlets_bps.push(measured_bps);
                 let alpha = self.config.alpha;
                 let estimate_bps = alpha * measured_bps + (1.0 - alpha) * old.estimate_bps;
@@ -94,10 +94,15 @@ impl Reference {
         now_ns - last_ns > self.config.gap_ns || size + len > self.config.size_max
     }
 
-    fn measure(&self, flow: &Flow) -> f32 {
+    fn measure(&self, now_ns: u64, flow: &Flow) -> f32 {
         let bytes: u64 = flow.packets.iter().map(|packet| packet.1).sum();
-        let time_ns = flow.packets.last().unwrap().0 - flow.packets[0].0;
-        bits_per_second(bytes, time_ns.max(self.config.gap_ns))
+        let (first_ns, last_ns) = (flow.packets[0].0, flow.packets.last().unwrap().0);
+        let time_ns = match self.config.rate_over {
+            RateOver::Burst => (last_ns - first_ns).max(self.config.gap_ns),
+            RateOver::Interval => (now_ns - first_ns).max(self.config.gap_ns),
+            RateOver::Window => self.config.bucket_ns * self.config.buckets as u64,
+        };
+        bits_per_second(bytes, time_ns)
     }
 
     fn mean_bps(&self) -> f32 {
@@ -172,12 +177,13 @@ proptest! {
         targets_count in 0u8..4,
         lambda in prop_oneof![Just(0.0f32), Just(0.25), Just(0.6), Just(1.0)],
         units in 1u16..20,
+        rate_over in prop_oneof![Just(RateOver::Burst), Just(RateOver::Interval), Just(RateOver::Window)],
         alarm_buckets in prop_oneof![2 => Just(0usize), 1 => 1usize..20],
         capacity_mbps in 5u64..200,
         packets in prop::collection::vec((0u32..12, prop_oneof![0u64..50_000, 0u64..1_500_000], 40u32..1515), 1..300),
     ) {
         let config = Config {
-            choice, targets, targets_count, lambda, buckets: 20, alarm_buckets, size_max: 6000,
+            choice, targets, targets_count, lambda, rate_over, buckets: 20, alarm_buckets, size_max: 6000,
             capacity_bps: capacity_mbps * 1_000_000, ..fixed(units)
         };
         let (mut bench, mut reference) = (Bench::new(config.clone()), Reference::new(config));

@@ -293,3 +293,27 @@ fn units_come_and_go_with_all_that_comes() {
     assert_eq!(bench.state(1), UnitState::Off);
     assert_eq!(bench.packet(200 * MS, 3, 100).0, UnitId(0));
 }
+
+#[test]
+fn an_idle_unit_is_drained_while_others_are_full_if_one_of_them_has_room() {
+    let state_after = |drain_when| {
+        let config = Config { units_min: 3, units_max: 4, drain_when, idle_ns: 50 * MS, ..growing() };
+        let mut bench = Bench::new(config);
+        // Each flow fills a unit for a moment; for the last one, another is started.
+        (0..3)
+            .for_each(|flow| assert_eq!(bench.packet(flow, flow as u32, 20_000_000).0, UnitId(flow as u16)));
+        bench.packet(3, 3, 100);
+        bench.router.started(4, UnitId(3));
+        let mut now = MS;
+        while now < 400 * MS {
+            now += MS / 2;
+            for (flow, len) in [(0, 61_000), (1, 61_000), (2, 31_000)] {
+                bench.feed(now, flow, len); // 976, 976 and 496 Mbit/s: 816 in the mean
+            }
+            bench.advance(now);
+        }
+        bench.state(3)
+    };
+    assert_eq!(state_after(DrainWhen::MeanIsBelow), UnitState::Active);
+    assert_eq!(state_after(DrainWhen::OneIsBelow), UnitState::Draining);
+}
