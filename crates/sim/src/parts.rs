@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use proto::UnitId;
 
-use crate::scenario::{Choice, Mode, Scenario, Targets, WhenFull};
+use crate::scenario::{Choice, DrainWhen, Mode, RateOver, Scenario, Targets, WhenFull};
 
 /// The router of this scenario.
 pub fn router_config(scenario: &Scenario, seed: u64) -> router::Config {
@@ -14,6 +14,11 @@ pub fn router_config(scenario: &Scenario, seed: u64) -> router::Config {
         gap_ns: router.gap.0,
         size_max: router.size_max.map_or(u64::MAX, |size| size.0),
         alpha: router.alpha.0 as f32,
+        rate_over: match router.rate_over {
+            RateOver::Burst => router::RateOver::Burst,
+            RateOver::Interval => router::RateOver::Interval,
+            RateOver::Window => router::RateOver::Window,
+        },
         lambda: router.lambda.0 as f32,
         choice: match router.choice {
             Choice::MostUtilised => router::Choice::MostUtilised,
@@ -47,6 +52,10 @@ pub fn router_config(scenario: &Scenario, seed: u64) -> router::Config {
         units_max: units.count.max,
         start_at: router.start_at.0 as f32,
         idle_ns: router.idle.0,
+        drain_when: match router.drain_when {
+            DrainWhen::MeanIsBelow => router::DrainWhen::MeanIsBelow,
+            DrainWhen::OneIsBelow => router::DrainWhen::OneIsBelow,
+        },
         bucket_ns: router.bucket.0,
         buckets: router.buckets,
         alarm_buckets: router.alarm_buckets,

@@ -2,7 +2,9 @@
 
 use crate::checks::Violation;
 use crate::report::Report;
-use crate::scenario::{Scenario, Workload};
+use std::path::PathBuf;
+
+use crate::scenario::{Capture, Recorded, Scenario, Workload};
 use crate::world::World;
 
 /// A run of a scenario.
@@ -40,6 +42,9 @@ pub enum SimulationError {
         /// What there can be.
         most: u32,
     },
+    /// The scenario names a capture, and nobody has read it.
+    #[error("[workload.capture]: {} was not read", .0.display())]
+    Unread(PathBuf),
     /// The run takes no time, or its epochs do not, or there would be too many of them.
     #[error("[run]: `time` and `epoch` are longer than 0, and there are at most {EPOCHS_MAX} epochs")]
     Time,
@@ -93,6 +98,9 @@ impl Simulation {
             && steady.flows.get() > most
         {
             return Err(SimulationError::Workload { wanted: steady.flows.get(), most });
+        }
+        if let Workload::Capture(Capture { file: Recorded::File(path), .. }) = &scenario.workload {
+            return Err(SimulationError::Unread(path.clone()));
         }
         let world = World::new(&scenario, seed)?;
         Ok(Simulation { scenario, seed, world })

@@ -20,7 +20,7 @@ const SCENARIO: &str = include_str!("../../../../examples/sim/up-and-down.toml")
 
 /// Simulates how flowlets are given to units that come and go, on virtual time.
 ///
-/// Traffic that is made up after published traces, or at a steady rate, goes through a router to units. Router and units
+/// Traffic that is made up after published traces, or at a steady rate, or that of a capture, goes through a router to units. Router and units
 /// are the real ones; links, queues and time are simulated. Each run is checked packet by packet: every one is accounted
 /// for, in order, and each flow's state is what a single unit would have made of it. The same scenario and seed give the
 /// same report.
@@ -134,7 +134,13 @@ fn read(path: Option<&Path>) -> anyhow::Result<Scenario> {
             (name, text)
         }
     };
-    Scenario::parse(&text).map_err(|error| anyhow::anyhow!("{name}: {}", error.to_string().trim_end()))
+    let mut scenario = Scenario::parse(&text)
+        .map_err(|error| anyhow::anyhow!("{name}: {}", error.to_string().trim_end()))?;
+    // Captures are where the scenario is, unless their path says otherwise.
+    let folder = path.and_then(Path::parent).unwrap_or(Path::new(""));
+    let read = |file: &Path| lab::read_recording(&folder.join(file)).map_err(anyhow::Error::msg);
+    scenario.workload.supply(read).with_context(|| format!("{name}: [workload.capture]"))?;
+    Ok(scenario)
 }
 
 fn simulate(scenario: Scenario, seed: u64, bar: &ProgressBar) -> anyhow::Result<Report> {

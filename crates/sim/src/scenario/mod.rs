@@ -11,11 +11,11 @@ use serde::Deserialize;
 use usage::Tariff;
 
 pub use links::{Faults, Link, Links};
-pub use quantity::{Cost, QuantityError, Rate, Share, Size, Time};
-pub use router::{Choice, Mode, ModeError, Router, Spread, Targets, WhenFull};
+pub use quantity::{Cost, Factor, QuantityError, Rate, Share, Size, Time};
+pub use router::{Choice, DrainWhen, Mode, ModeError, RateOver, Router, Spread, Targets, WhenFull};
 pub use state::{Place, State};
 pub use units::{Count, CountError, ServiceKind, UNITS_MAX, Units};
-pub use workload::{Adversary, Profile, Spacing, Steady, Trace, Workload};
+pub use workload::{Adversary, COPIES_MAX, Capture, Profile, Recorded, Spacing, Steady, Trace, Workload};
 
 /// What is simulated.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -136,11 +136,17 @@ mod tests {
             ("[router]\nlamda = 0.5\n", "line 2, column 1", "unknown field `lamda`"),
             ("[router]\nlambda = 1.5\n", "line 2, column 10", "not a share"),
             ("[run]\n\ntime = \"5\"\n", "line 3, column 8", "not a time"),
-            ("[workload.random]\n", "line 1, column 11", "expected `trace` or `steady`"),
+            ("[workload.random]\n", "line 1, column 11", "expected one of `trace`, `steady`, `capture`"),
             ("[router]\nmode = \"smart\"\n", "line 2, column 8", "`smart` is not a mode"),
             ("[units]\ncount = \"4..2\"\n", "line 2, column 9", "number of units"),
             ("[workload.trace]\ncurve = []\n", "line 2, column 9", "point"),
             ("[workload.steady]\nrate = \"0bps\"\n", "line 2, column 8", "rate above 0"),
+            ("[workload.capture]\nfile = \"a.pcap\"\nspeedup = 0\n", "line 3, column 11", "not a factor"),
+            (
+                "[workload.capture]\nfile = \"a.pcap\"\ncopies = 70000\n",
+                "line 3, column 10",
+                "more than 65536",
+            ),
             ("[run\n", "line 1", ""),
         ];
         for (text, place, message) in cases {

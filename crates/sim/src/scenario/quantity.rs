@@ -34,6 +34,16 @@ pub struct Rate(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Share(pub f64);
 
+/// A number above 0, up to 10^9: 1 unless said.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct Factor(pub f64);
+
+impl Default for Factor {
+    fn default() -> Factor {
+        Factor(1.0)
+    }
+}
+
 const TIMES_NS: &[(&str, f64)] = &[("s", 1e9), ("ms", 1e6), ("us", 1e3), ("ns", 1.0)];
 const TIMES_PS: &[(&str, f64)] = &[("s", 1e12), ("ms", 1e9), ("us", 1e6), ("ns", 1e3), ("ps", 1.0)];
 const SIZES: &[(&str, f64)] = &[("GB", 1e9), ("MB", 1e6), ("KB", 1e3), ("kB", 1e3), ("B", 1.0)];
@@ -108,6 +118,15 @@ macro_rules! deserialize_from_text {
 }
 
 deserialize_from_text!(Time, Cost, Size, Rate);
+
+impl<'de> Deserialize<'de> for Factor {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Factor, D::Error> {
+        match f64::deserialize(from)? {
+            factor if factor > 0.0 && factor <= 1e9 => Ok(Factor(factor)),
+            other => Err(D::Error::custom(format!("{other} is not a factor above 0, up to 10^9"))),
+        }
+    }
+}
 
 impl<'de> Deserialize<'de> for Share {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Share, D::Error> {

@@ -22,6 +22,8 @@ pub struct Router {
     pub size_max: Option<Size>,
     /// Weight of a flow's newest flowlet in the estimate of its next: 0.5 (S34).
     pub alpha: Share,
+    /// Over which time a flowlet's rate is measured: as long as it lasts (S34).
+    pub rate_over: RateOver,
     /// What it is worth that a unit has the flow's state: 0.25 (S37).
     pub lambda: Share,
     /// Which of the units with room (S38).
@@ -47,6 +49,8 @@ pub struct Router {
     pub follow_at: Option<Share>,
     /// A unit without a packet for so long is stopped: 200 ms (S43).
     pub idle: Time,
+    /// What the others' loads must be for that: below a limit on average.
+    pub drain_when: DrainWhen,
     /// Load is measured in buckets of this time: 500 us (S40).
     pub bucket: Time,
     /// So many buckets count: 200 (S40).
@@ -128,6 +132,28 @@ pub enum Mode {
     },
 }
 
+/// What the others' loads must be for an idle unit to be stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DrainWhen {
+    /// Below a limit on average.
+    MeanIsBelow,
+    /// One of them at least below it.
+    OneIsBelow,
+}
+
+/// Over which time a flowlet's rate is measured (S34).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RateOver {
+    /// From its first packet to its last one.
+    Burst,
+    /// From its first packet to the next flowlet's.
+    Interval,
+    /// Over what a unit's load is measured over.
+    Window,
+}
+
 /// Which of the units with room a flowlet goes to (S38).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -176,6 +202,7 @@ impl Default for Router {
             gap: Time(500_000),
             size_max: Some(Size(15_000)),
             alpha: Share(0.5),
+            rate_over: RateOver::Burst,
             lambda: Share(0.25),
             choice: Choice::MostUtilised,
             targets: Targets::Weighted,
@@ -188,6 +215,7 @@ impl Default for Router {
             start_at: Share(0.9),
             follow_at: None,
             idle: ms(200),
+            drain_when: DrainWhen::MeanIsBelow,
             bucket: Time(500_000),
             buckets: 200,
             alarm_buckets: 0,

@@ -1,11 +1,13 @@
-//! `[workload.trace]` or `[workload.steady]`: which packets come.
+//! `[workload.trace]`, `[workload.steady]` or `[workload.capture]`: which packets come.
 
 use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::{Rate, Size, Time};
-use crate::workload::RateCurve;
+use super::{Factor, Rate, Size, Time};
+use crate::workload::{RateCurve, Recording};
 
 /// Which packets come.
 #[derive(Clone, Debug, Deserialize)]
@@ -15,11 +17,29 @@ pub enum Workload {
     Trace(Trace),
     /// Packets of one size at one rate.
     Steady(Steady),
+    /// Those of a capture (S86).
+    Capture(Capture),
 }
 
 impl Default for Workload {
     fn default() -> Workload {
         Workload::Trace(Trace::default())
+    }
+}
+
+impl Workload {
+    /// Has the capture read that the scenario names, if it names one: this crate reads no files.
+    ///
+    /// # Errors
+    /// What `read` says.
+    pub fn supply<E>(&mut self, read: impl FnOnce(&Path) -> Result<Arc<Recording>, E>) -> Result<(), E> {
+        if let Workload::Capture(Capture { file, .. }) = self
+            && let Recorded::File(path) = file
+        {
+            let recording = read(path)?;
+            *file = Recorded::Read { path: std::mem::take(path), recording };
+        }
+        Ok(())
     }
 }
 
@@ -113,4 +133,56 @@ pub enum Spacing {
     Even,
     /// Packets come independently of each other, of any flow.
     Poisson,
+}
+
+/// Packets of a capture: when they came, whose they were, and how long; both directions of a connection are one flow.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Capture {
+    /// The capture.
+    pub file: Recorded,
+    /// All gaps are shorter by this factor; below 1, they are longer.
+    #[serde(default)]
+    pub speedup: Factor,
+    /// So many play it at the same time, each with flows of its own: the first one from its beginning, others from places that the seed says. At its
+    /// end it begins anew, with other flows.
+    #[serde(default = "one", deserialize_with = "copies")]
+    pub copies: NonZeroU32,
+}
+
+/// A capture's file, and what is in it, once somebody has read it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "PathBuf")]
+pub enum Recorded {
+    /// Not read yet.
+    File(PathBuf),
+    /// Read.
+    Read {
+        /// Where it was.
+        path: PathBuf,
+        /// What is in it.
+        recording: Arc<Recording>,
+    },
+}
+
+impl From<PathBuf> for Recorded {
+    fn from(path: PathBuf) -> Recorded {
+        Recorded::File(path)
+    }
+}
+
+/// The most copies of a capture that are played at the same time.
+pub const COPIES_MAX: u32 = 65_536;
+
+fn one() -> NonZeroU32 {
+    NonZeroU32::MIN
+}
+
+fn copies<'de, D: serde::Deserializer<'de>>(from: D) -> Result<NonZeroU32, D::Error> {
+    let copies = NonZeroU32::deserialize(from)?;
+    if copies.get() > COPIES_MAX {
+        let most = format!("{copies} copies are more than {COPIES_MAX}");
+        return Err(serde::de::Error::custom(most));
+    }
+    Ok(copies)
 }

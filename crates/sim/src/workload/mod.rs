@@ -1,5 +1,6 @@
-//! The packets that come: made up while they are wanted, never all in memory.
+//! The packets that come: made up while they are wanted, never all in memory; or those of a capture.
 
+mod capture;
 mod profile;
 mod rate;
 mod sizes;
@@ -7,13 +8,14 @@ mod statistics;
 mod steady;
 mod trace;
 
+pub use capture::{CapturePackets, RECORDED_MAX, Recording, RecordingError};
 pub use profile::{LARGE_BYTES, Shape};
 pub use rate::{RateCurve, RateCurveError};
 pub use statistics::{Statistics, WorkloadStatistics};
 pub use steady::SteadyPackets;
 pub use trace::TracePackets;
 
-use crate::scenario::Workload;
+use crate::scenario::{Recorded, Workload};
 
 /// A packet that comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,14 +35,24 @@ pub enum Packets {
     Trace(Box<TracePackets>),
     /// At one rate.
     Steady(SteadyPackets),
+    /// Of a capture.
+    Capture(CapturePackets),
+    /// Of a capture that was not read: none.
+    None,
 }
 
 impl Packets {
-    /// The packets of this workload and seed.
+    /// The packets of this workload and seed; none of a capture that was not [supplied](Workload::supply).
     pub fn new(workload: &Workload, seed: u64) -> Packets {
         match workload {
             Workload::Trace(trace) => Packets::Trace(Box::new(TracePackets::new(trace, seed))),
             Workload::Steady(steady) => Packets::Steady(SteadyPackets::new(steady, seed)),
+            Workload::Capture(capture) => match &capture.file {
+                Recorded::File(_) => Packets::None,
+                Recorded::Read { recording, .. } => {
+                    Packets::Capture(CapturePackets::new(capture, recording, seed))
+                }
+            },
         }
     }
 }
@@ -53,6 +65,8 @@ impl Iterator for Packets {
         match self {
             Packets::Trace(packets) => packets.next(),
             Packets::Steady(packets) => packets.next(),
+            Packets::Capture(packets) => packets.next(),
+            Packets::None => None,
         }
     }
 }

@@ -1,0 +1,229 @@
+//! Packets of a capture: when they came, whose they are, how long they are; faster or slower, several times at once, again and again.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::sync::Arc;
+
+use packet::FlowKey;
+
+use super::Arriving;
+use crate::random::Random;
+use crate::scenario::Capture;
+
+/// The most packets of a recording.
+pub const RECORDED_MAX: usize = 1 << 26;
+
+/// What a capture has of packets that a simulation asks for.
+#[derive(Debug)]
+pub struct Recording {
+    /// In order of time, since the first one; flows are numbered as they come.
+    packets: Vec<Arriving>,
+    flows: u32,
+}
+
+/// Why packets are no recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordingError {
+    /// There are none.
+    #[error("no packet of it has an IP header")]
+    Empty,
+    /// There are too many.
+    #[error("it has more than {RECORDED_MAX} packets")]
+    TooMany,
+}
+
+impl Recording {
+    /// Of packets with their time in ns, their flow and their bytes on the wire, in any order; those of one time stay in it.
+    ///
+    /// # Errors
+    /// If there are none, or too many.
+    pub fn new(packets: impl IntoIterator<Item = (u64, FlowKey, u32)>) -> Result<Recording, RecordingError> {
+        let mut found: Vec<(u64, FlowKey, u32)> = packets.into_iter().take(RECORDED_MAX + 1).collect();
+        if found.len() > RECORDED_MAX {
+            return Err(RecordingError::TooMany);
+        }
+        found.sort_by_key(|&(time_ns, ..)| time_ns);
+        let first_ns = found.first().ok_or(RecordingError::Empty)?.0;
+        let mut numbers = HashMap::new();
+        let packets = found.into_iter().map(|(time_ns, key, len)| {
+            let next = numbers.len() as u32; // At most as many as packets.
+            Arriving { time_ns: time_ns - first_ns, flow: *numbers.entry(key).or_insert(next), len }
+        });
+        let packets = packets.collect();
+        Ok(Recording { packets, flows: numbers.len() as u32 })
+    }
+
+    /// The packets, in order of time since the first one.
+    pub fn packets(&self) -> &[Arriving] {
+        &self.packets
+    }
+
+    /// How many flows they are of.
+    pub fn flows(&self) -> u32 {
+        self.flows
+    }
+
+    /// From the first packet to the last one, in ns.
+    pub fn length_ns(&self) -> u64 {
+        self.packets.last().map_or(0, |last| last.time_ns)
+    }
+
+    /// From the first packet to the first one of the next round, in ns: one mean gap is between them. At least 1 ns for each packet.
+    fn round_ns(&self) -> f64 {
+        let packets = self.packets.len() as f64;
+        let length_ns = self.length_ns() as f64;
+        (length_ns + length_ns / packets).max(packets)
+    }
+}
+
+/// Packets of a capture, in order of time, without end.
+#[derive(Clone, Debug)]
+pub struct CapturePackets {
+    recording: Arc<Recording>,
+    /// By how much gaps are shorter.
+    speedup: f64,
+    copies: Vec<Copy>,
+    /// The next packet of each copy; of those at the same time the first copy's first.
+    next: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Flows that were numbered.
+    flows: u32,
+}
+
+/// One of those that play the recording at the same time.
+#[derive(Clone, Debug)]
+struct Copy {
+    /// When this round's first packet comes, in ns; it may have been before the run.
+    starts_ns: f64,
+    /// The next packet of the round.
+    at: usize,
+    /// What the flows' numbers begin with.
+    first_flow: u32,
+}
+
+impl CapturePackets {
+    /// The packets of this recording and seed, as the scenario wants them: the first copy plays from the beginning, others from a packet that is drawn; each
+    /// goes on with another round, of other flows.
+    pub fn new(capture: &Capture, recording: &Arc<Recording>, seed: u64) -> CapturePackets {
+        let mut random = Random::new(seed, "capture");
+        let mut packets = CapturePackets {
+            recording: Arc::clone(recording),
+            speedup: capture.speedup.0,
+            copies: Vec::new(),
+            next: BinaryHeap::new(),
+            flows: 0,
+        };
+        for number in 0..capture.copies.get() as usize {
+            let at = match number {
+                0 => 0,
+                _ => random.below(recording.packets.len() as u64) as usize,
+            };
+            let starts_ns = -(recording.packets[at].time_ns as f64) / packets.speedup;
+            let first_flow = packets.number();
+            packets.copies.push(Copy { starts_ns, at, first_flow });
+            packets.push(number);
+        }
+        packets
+    }
+
+    /// Numbers for the flows of a round. They begin anew after 2^32.
+    fn number(&mut self) -> u32 {
+        let first = self.flows;
+        self.flows = self.flows.wrapping_add(self.recording.flows);
+        first
+    }
+
+    /// This copy's next packet is one of those that come next.
+    fn push(&mut self, number: usize) {
+        let copy = &self.copies[number];
+        let since_ns = self.recording.packets[copy.at].time_ns as f64 / self.speedup;
+        self.next.push(Reverse(((copy.starts_ns + since_ns).max(0.0) as u64, number)));
+    }
+}
+
+impl Iterator for CapturePackets {
+    type Item = Arriving;
+
+    fn next(&mut self) -> Option<Arriving> {
+        let Reverse((time_ns, number)) = self.next.pop()?;
+        let copy = &mut self.copies[number];
+        let recorded = self.recording.packets[copy.at];
+        let flow = copy.first_flow.wrapping_add(recorded.flow);
+        copy.at += 1;
+        if copy.at == self.recording.packets.len() {
+            copy.at = 0;
+            // A nanosecond for each packet at least: else time would stand still.
+            copy.starts_ns +=
+                (self.recording.round_ns() / self.speedup).max(self.recording.packets.len() as f64);
+            let first_flow = self.number();
+            self.copies[number].first_flow = first_flow;
+        }
+        self.push(number);
+        Some(Arriving { time_ns, flow, len: recorded.len })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use packet::{Addr, Endpoint, Scope};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::scenario::{Factor, Recorded};
+
+    fn key(flow: u8) -> FlowKey {
+        let end = |last: u8, port| Endpoint::new(Addr::from_v4_bytes([10, 0, 0, last]), port);
+        FlowKey::new(end(flow, 1000), end(255, 80), 6, 4, Scope::default(), 0).0
+    }
+
+    fn capture(speedup: f64, copies: u32) -> Capture {
+        let file = Recorded::File("a.pcap".into());
+        Capture { file, speedup: Factor(speedup), copies: copies.try_into().unwrap() }
+    }
+
+    fn recording(packets: &[(u64, u8, u32)]) -> Arc<Recording> {
+        Arc::new(Recording::new(packets.iter().map(|&(time, flow, len)| (time, key(flow), len))).unwrap())
+    }
+
+    #[test]
+    fn rounds_follow_each_other_with_other_flows_and_shorter_gaps() {
+        let recording = recording(&[(7_000, 3, 100), (5_000, 9, 60), (9_000, 9, 70)]);
+        assert_eq!((recording.flows(), recording.length_ns()), (2, 4_000));
+        let packets = CapturePackets::new(&capture(2.0, 1), &recording, 1);
+        let came: Vec<_> = packets.take(7).map(|p| (p.time_ns, p.flow, p.len)).collect();
+        // The mean gap of three packets in 4 us is between rounds.
+        let second = (2_000.0 + 4_000.0 / 3.0 / 2.0) as u64;
+        assert_eq!(came[..3], [(0, 0, 60), (1_000, 1, 100), (2_000, 0, 70)]);
+        assert_eq!(came[3..6], [(second, 2, 60), (second + 1_000, 3, 100), (second + 2_000, 2, 70)]);
+        assert_eq!(came[6].1, 4);
+    }
+
+    #[test]
+    fn what_has_no_length_takes_time_all_the_same() {
+        let packets = CapturePackets::new(&capture(1e6, 3), &recording(&[(5, 1, 60), (5, 2, 60)]), 1);
+        assert!(packets.take(600).last().unwrap().time_ns >= 100);
+        assert_eq!(Recording::new([]).unwrap_err(), RecordingError::Empty);
+    }
+
+    proptest! {
+        /// In order of time; each copy's flows send what they sent, one after the other, and nobody else is mixed in.
+        #[test]
+        fn copies_are_the_recording(
+            recorded in prop::collection::vec((0u64..1_000_000, 0u8..5, 40u32..1500), 1..40),
+            speedup in prop_oneof![Just(0.5), Just(1.0), Just(3.0)],
+            copies in 1u32..5,
+            seed in 0u64..100,
+        ) {
+            let recording = recording(&recorded);
+            let rounds = 3 * copies as usize * recorded.len();
+            let came: Vec<Arriving> = CapturePackets::new(&capture(speedup, copies), &recording, seed).take(rounds).collect();
+            prop_assert!(came.is_sorted_by_key(|packet| packet.time_ns));
+            let of = |packets: &[Arriving], flow| packets.iter().filter(|p| p.flow == flow).map(|p| p.len).collect::<Vec<u32>>();
+            for packet in &came {
+                let sent = of(&came, packet.flow);
+                let whole = of(recording.packets(), packet.flow % recording.flows());
+                // The first round of a copy may have begun before the run, the last one goes on behind what was taken.
+                prop_assert!(whole.windows(sent.len()).any(|part| part == sent));
+            }
+        }
+    }
+}
