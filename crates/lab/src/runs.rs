@@ -3,12 +3,14 @@
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
+use sim::workload::Recording;
 use sim::{Report, Scenario, Simulation};
 
+use crate::recording;
 use crate::setup::Setup;
 
 /// How much is simulated.
@@ -63,6 +65,7 @@ pub struct Lab<'a> {
     seeds: u32,
     runs: HashMap<(String, u64), Run>,
     captures: Vec<PathBuf>,
+    recordings: Recordings,
     progress: Box<dyn FnMut(&Step) + 'a>,
 }
 
@@ -74,6 +77,7 @@ impl<'a> Lab<'a> {
             seeds: seeds.max(1),
             runs: HashMap::new(),
             captures: Vec::new(),
+            recordings: Recordings::default(),
             progress: Box::new(progress),
         }
     }
@@ -86,6 +90,14 @@ impl<'a> Lab<'a> {
     /// Captures of real traffic, if there are some.
     pub fn captures(&self) -> &[PathBuf] {
         &self.captures
+    }
+
+    /// What is in this capture, as a workload.
+    ///
+    /// # Errors
+    /// If it cannot be read, or has no packets.
+    pub fn recording(&self, file: &Path) -> Result<Arc<Recording>, String> {
+        self.recordings.read(file)
     }
 
     /// How much is simulated.
@@ -142,11 +154,11 @@ impl<'a> Lab<'a> {
         let (over, runs) = mpsc::channel();
         std::thread::scope(|scope| {
             for _ in 0..workers {
-                let (over, next) = (over.clone(), &next);
+                let (over, next, recordings) = (over.clone(), &next, &self.recordings);
                 scope.spawn(move || {
                     while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
                         // Who listens goes only when all is over.
-                        let _ = over.send((job.clone(), simulate(&job.0, job.1)));
+                        let _ = over.send((job.clone(), simulate(&job.0, job.1, recordings)));
                     }
                 });
             }
@@ -160,8 +172,25 @@ impl<'a> Lab<'a> {
     }
 }
 
-fn simulate(text: &str, seed: u64) -> Run {
-    let scenario = Scenario::parse(text).map_err(|error| error.to_string())?;
+/// Captures that were read as workloads, each once.
+#[derive(Default)]
+struct Recordings(Mutex<HashMap<PathBuf, Arc<Recording>>>);
+
+impl Recordings {
+    fn read(&self, file: &Path) -> Result<Arc<Recording>, String> {
+        let mut read = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = read.get(file) {
+            return Ok(Arc::clone(known));
+        }
+        let recording = recording::read(file)?;
+        read.insert(file.to_owned(), Arc::clone(&recording));
+        Ok(recording)
+    }
+}
+
+fn simulate(text: &str, seed: u64, recordings: &Recordings) -> Run {
+    let mut scenario = Scenario::parse(text).map_err(|error| error.to_string())?;
+    scenario.workload.supply(|file| recordings.read(file))?;
     let simulation = Simulation::new(scenario, seed).map_err(|error| error.to_string())?;
     simulation.run().map(Arc::new).map_err(|failed| failed.to_string())
 }

@@ -88,7 +88,7 @@ struct Options {
     /// Seeds from 1 to so many
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: Option<u32>,
-    /// Captures of real traffic, for experiments that play some (Y5)
+    /// Captures of real traffic, for experiments that play some (XC, Y5)
     #[arg(long, value_name = "FILE", num_args = 1..)]
     captures: Vec<PathBuf>,
 }

@@ -1,0 +1,146 @@
+//! XC: the modes on captures of real traffic, as a cross-check of what is made up (R5).
+
+use std::path::Path;
+
+use super::common::{
+    BOTH, FLOW, FLOW_MODES, FLOWLET, FOLLOWS, NO_MORE, RSS, SMART_50, SMART_100, STAYS, drops_no_more,
+    in_modes, paper, percentile_chart, show,
+};
+use super::{Experiment, Measured};
+use crate::gauges;
+use crate::runs::{Lab, Length};
+use crate::setup::Setup;
+use crate::table::{Gauge, Profile, Table};
+use crate::verdict::{Claim, Figures, Finding, Missing};
+
+/// What is made up is held against captures (R5).
+pub const XC: Experiment = Experiment {
+    id: "XC",
+    title: "The same on captures",
+    published: "R5: the papers' traces are not public; captures that are say whether what holds of made-up traffic holds of others' (no figures)",
+    workload: "captures that are given, sped up and in copies to 4 Gbit/s; P-paper; the modes of X1 to X3",
+    matches: &[
+        Claim {
+            text: "on every capture: flowlets overload units less than flows and smart flows",
+            test: |f| on_all(f, |table| below_flow_modes(f, table, "above 100 %", 0.01)),
+        },
+        Claim {
+            text: "their p99 is below that of flows and smart flows, and no more packets are dropped",
+            test: |f| on_all(f, |table| below_flow_modes(f, table, "p99", 1e6)),
+        },
+    ],
+    beats: &[Claim {
+        text: "if units follow demand and flowlets stay, p99 is below that of flowlets, with no more packets dropped, and at most 1.02 times \
+           the unit-seconds, seed by seed",
+        test: |f| {
+            on_all(f, |table| {
+                let share = f.of(table, BOTH, "unit-seconds")?.over(f.of(table, FLOWLET, "unit-seconds")?);
+                let is_no_more = share.as_ref().is_some_and(|share| share.is_at_most(NO_MORE));
+                let shown = share.map_or_else(|| "-".to_owned(), |share| show(&share, 1.0, ""));
+                let costs = Finding::new(is_no_more, format!("{shown} of the unit-seconds"));
+                Ok(Finding::all([faster(f, table, BOTH, FLOWLET, "p99", 1e6)?, costs]))
+            })
+        },
+    }],
+    real: &[],
+    measure,
+};
+
+const MODES: [&str; 8] = [FLOWLET, FLOW, SMART_100, SMART_50, RSS, FOLLOWS, STAYS, BOTH];
+
+const GAUGES: &[&Gauge] = &[
+    &gauges::P50,
+    &gauges::P75,
+    &gauges::P99,
+    &gauges::P99_9,
+    &gauges::WITHIN_2,
+    &gauges::OVERLOADED,
+    &gauges::UNIT_SECONDS,
+    &gauges::SEAMLESS,
+    &gauges::FLOWLETS,
+    &gauges::FLOWS,
+    &gauges::DROPPED,
+];
+
+/// What is asked of each table.
+fn on_all(f: &Figures<'_>, judge: impl Fn(usize) -> Result<Finding, Missing>) -> Result<Finding, Missing> {
+    let each = f.0.iter().enumerate().map(|(number, table)| {
+        let finding = judge(number)?;
+        Ok(Finding { why: format!("{}: {}", table.title, finding.why), ..finding })
+    });
+    Ok(Finding::all(each.collect::<Result<Vec<_>, _>>()?))
+}
+
+fn below_flow_modes(f: &Figures<'_>, table: usize, metric: &str, per: f64) -> Result<Finding, Missing> {
+    let findings = FLOW_MODES.iter().map(|mode| faster(f, table, FLOWLET, mode, metric, per));
+    Ok(Finding::all(findings.collect::<Result<Vec<_>, _>>()?))
+}
+
+fn faster(
+    f: &Figures<'_>,
+    table: usize,
+    low: &str,
+    high: &str,
+    metric: &str,
+    per: f64,
+) -> Result<Finding, Missing> {
+    let (ours, theirs) = (f.of(table, low, metric)?, f.of(table, high, metric)?);
+    let why = format!("{metric}: {low} {}, {high} {}", show(ours, per, ""), show(theirs, per, ""));
+    Ok(Finding::all([Finding::new(ours.is_below(theirs), why), drops_no_more(f, table, low, high)?]))
+}
+
+/// The rate that captures are brought to, in bits per second.
+const RATE_BPS: f64 = 4e9;
+
+fn measure(lab: &mut Lab<'_>) -> Measured {
+    let mut notes = vec![
+        "a capture's gaps are shrunk such that it takes a second (2 s with --full), and as many copies of it as make 4 Gbit/s run at the same time, each from \
+         another place, which the seed says, with flows of its own, again and again; both directions of a connection are one flow, and flows end behind \
+         a second of silence"
+            .to_owned(),
+    ];
+    let files = lab.captures().to_vec();
+    if files.is_empty() {
+        notes.push(
+            "no captures were given (`--captures`): nothing was run, and nothing is asked for".to_owned(),
+        );
+    }
+    let mut tables: Vec<Table> = Vec::new();
+    for file in files {
+        let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        match setup(lab, &file) {
+            Ok((setup, how)) => {
+                notes.push(format!("{name}: {how}"));
+                let subjects = in_modes(&setup, &MODES);
+                tables.push(Table::measure(lab, name, Profile::Paper, GAUGES, &subjects));
+            }
+            Err(why) => notes.push(format!("left out: {why}")),
+        }
+    }
+    Measured { charts: tables.first().map(percentile_chart).into_iter().collect(), tables, notes }
+}
+
+/// The scenario of a capture, and what was made of it, in words.
+fn setup(lab: &Lab<'_>, file: &Path) -> Result<(Setup, String), String> {
+    let (round_ms, time_ms, epoch_ms) = match lab.length() {
+        Length::Smoke => (1_000, 40, 10),
+        Length::Quick => (1_000, 1_000, 100),
+        Length::Full => (2_000, 4_000, 100),
+    };
+    let recording = lab.recording(file)?;
+    let length_ms = recording.length_ns() as f64 * 1e-6;
+    let speedup = (length_ms / f64::from(round_ms)).max(1.0);
+    let bytes: u64 = recording.packets().iter().map(|packet| u64::from(packet.len)).sum();
+    let copy_bps = bytes as f64 * 8e3 / length_ms.max(1.0) * speedup;
+    let copies = (RATE_BPS / copy_bps).ceil().clamp(1.0, f64::from(sim::scenario::COPIES_MAX)) as u32;
+    let setup = paper()
+        .with("workload.capture.file", file.to_string_lossy().into_owned())
+        .with("workload.capture.speedup", speedup)
+        .with("workload.capture.copies", copies)
+        .with("units.expire_after", "1s")
+        .with("run.time", format!("{time_ms}ms"))
+        .with("run.epoch", format!("{epoch_ms}ms"))
+        .with("run.warm_up", format!("{epoch_ms}ms"));
+    let (packets, flows) = (recording.packets().len(), recording.flows());
+    Ok((setup, format!("{packets} packets of {flows} flows; {speedup:.0} times as fast, {copies} copies")))
+}
