@@ -32,7 +32,8 @@ use server::Board;
 /// Runs a policy on network interfaces, each of them one of its ports, until SIGINT (Ctrl-C) or SIGTERM.
 ///
 /// Frames go from port to port as on a wire with the policy's functions in it: an interface needs no address, and its
-/// own configuration stays as it is. It needs the capability CAP_NET_RAW, and gives up all others.
+/// own configuration stays as it is. It needs the capability CAP_NET_RAW, for AF_XDP CAP_NET_ADMIN and CAP_BPF, too, and
+/// gives up all others.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -41,7 +42,7 @@ pub struct Args {
     /// The network interface that is PORT, by name or number; each port of the policy needs one
     #[arg(short, long, value_name = "PORT=INTERFACE", required = true)]
     pub port: Vec<PortInterface>,
-    /// How frames come and go: by AF_XDP where nothing is lost by it, else packet sockets; or one of them, whatever it is
+    /// By which way frames come and go: AF_XDP where nothing is lost by it, else packet sockets; or one of them
     #[arg(long, value_enum, default_value = "auto")]
     pub io: IoChoice,
     /// A capture to write what leaves by PORT to, or what leaves by all ports: .pcap, .pcapng, also with .gz

@@ -134,8 +134,14 @@ fn why_not_xdp(socket: &OwnedFd, name: &str) -> Option<String> {
     if link::has_ipv4(socket, name) || link::has_ipv6(name) {
         return Some("the system has addresses there, and would hear nothing".to_owned());
     }
-    let takes_tags = ethtool::driver(socket, name) == Driver::Device && ethtool::takes_tags(socket, name);
-    takes_tags.then(|| format!("it takes VLAN tags out of frames (`ethtool -K {name} rxvlan off`)"))
+    match ethtool::driver(socket, name) {
+        Driver::Device => ethtool::takes_tags(socket, name)
+            .then(|| format!("it takes VLAN tags out of frames (`ethtool -K {name} rxvlan off`)")),
+        // At the other end of a veth tags are left to a card that is not there, as checksums are.
+        Driver::Virtual => std::path::Path::new("/proc/net/vlan")
+            .exists()
+            .then(|| "VLAN tags of this machine's own interfaces for VLANs would be lost".to_owned()),
+    }
 }
 
 /// A network interface, opened to receive and send.
