@@ -2,8 +2,8 @@
 //!
 //! An [`Interface`] takes all that comes in by a network interface and sends through it, whatever kind it is: a card, a
 //! veth, a TAP, a bridge. The interface's own configuration stays as it is, but for promiscuous mode and an XDP program,
-//! which end with it. There are two ways, of which the rest of the system knows no more than their names: AF_XDP ([`xdp`])
-//! is the faster one, packet sockets ([`packet_socket`]) are for every interface. What senders and the kernel leave to
+//! which end with it. There are two ways, of which the rest of the system knows no more than their names: AF_XDP is
+//! the faster one, packet sockets are for every interface. What senders and the kernel leave to
 //! cards is done here: open checksums are completed, frames of several segments are cut, and VLAN tags that were taken out
 //! are put back.
 
