@@ -1,12 +1,21 @@
 #!/usr/bin/env bash
-# What a NAT between two hosts takes: Rivulet on packet sockets beside the kernel's own (nftables masquerade), over the same veth
-# pairs, in turn. Three network namespaces on this machine; iperf3 sends and receives. It takes root, iproute2, nftables, iperf3.
+# What a NAT between two hosts takes: Rivulet on packet sockets and on AF_XDP beside the kernel's own (nftables masquerade), over the
+# same veth pairs, in turn. Network namespaces on this machine; iperf3 sends and receives. It takes root, iproute2, nftables, iperf3.
 #
 #   bench/live.sh [ROUNDS [SECONDS]]
 #
-# For each, the medians of all rounds: packets of UDP that arrive in a second, of 64 and of 1,400 bytes, as many as are sent; TCP's
-# throughput; the round-trip time of a ping while nothing else is sent. Sender, receiver and what is between them share
-# the machine's cores: figures are for comparing the two, and no more.
+# For each, the medians of all rounds:
+#
+# - udp_BYTES_kpps: packets of UDP that leave the NAT in a second, of 64 and of 1,400 bytes, as many as are sent. That the receiver
+#   takes them all is not asked for: its program is often the slowest;
+# - own_BYTES_ns: processor time that the NAT itself takes for a packet, at a rate that all of them carry: what iperf3 at both
+#   ends, Rivulet, and the kernel's threads for frames (ksoftirqd) run for, less what they do where the hosts are connected
+#   directly, without a NAT. The kernel's NAT works on the time of whoever sends; so does what takes in what Rivulet sends;
+# - drain_64_ns: processor time that Rivulet takes for a packet where many wait: it is stopped while they come, and then goes on. That
+#   is what it can carry with a core of its own, with what the kernel does for it in its system calls, up to the receiver's socket;
+# - tcp_gbit: TCP's throughput; ping_ms: the round-trip time of a ping while nothing else is sent.
+#
+# Sender, receiver and what is between them share the machine's cores, so that rates say what is left for the NAT beside them.
 set -euo pipefail
 
 ROUNDS=${1:-3}
@@ -14,6 +23,7 @@ SECONDS_EACH=${2:-4}
 HERE=$(cd "$(dirname "$0")/.." && pwd)
 RIVULET=$HERE/target/release/rivulet
 readonly ROUNDS SECONDS_EACH HERE RIVULET
+readonly PACED_KPPS=100
 readonly C=rvlbc$$ M=rvlbm$$ S=rvlbs$$
 WORK=$(mktemp -d)
 PID=
@@ -27,8 +37,11 @@ main() {
     hosts
     for ((round = 1; round <= ROUNDS; round++)); do
         echo "round $round of $ROUNDS" >&2
+        own direct 192.0.2.2
         kernel_on; measure kernel; kernel_off
-        rivulet_on; measure rivulet; rivulet_off
+        for io in packet xdp; do
+            rivulet_on $io; measure $io; drain $io; rivulet_off
+        done
     done
     report
 }
@@ -44,6 +57,10 @@ hosts() {
     ip -n $C addr add 10.7.0.1/24 dev eth0
     ip -n $S addr add 203.0.113.2/24 dev eth0
     for ns in $C $S; do ip -n $ns link set eth0 up; done
+    ip link add direct netns $C type veth peer name direct netns $S
+    ip -n $C addr add 192.0.2.1/24 dev direct
+    ip -n $S addr add 192.0.2.2/24 dev direct
+    for ns in $C $S; do ip -n $ns link set direct up; done
     ip -n $C route add default via 10.7.0.254
     ip netns exec $S iperf3 -s -D
     cat >"$WORK/nat.rvl" <<'POLICY'
@@ -70,7 +87,7 @@ kernel_off() {
 }
 
 rivulet_on() {
-    ip netns exec $M "$RIVULET" up "$WORK/nat.rvl" --port inside=inside --port outside=outside --quiet &
+    ip netns exec $M "$RIVULET" up "$WORK/nat.rvl" --port inside=inside --port outside=outside --io "$1" --quiet &
     PID=$!
     sleep 1
 }
@@ -90,17 +107,85 @@ measure() {
     for size in 22 1358; do # With headers, 64 and 1,400 bytes.
         udp "$1" $size
     done
+    own "$1" 203.0.113.2
     ip netns exec $C iperf3 -c 203.0.113.2 -t "$SECONDS_EACH" -J |
         python3 -c "import json,sys; print('$1 tcp_gbit', json.load(sys.stdin)['end']['sum_received']['bits_per_second']/1e9)" >>"$WORK/figures"
 }
 
 udp() {
-    ip netns exec $C iperf3 -c 203.0.113.2 -u -b 0 -l "$2" -t "$SECONDS_EACH" -J |
-        python3 -c "
-import json,sys
-sum = json.load(sys.stdin)['end']['sum']
-arrived = sum['packets'] - sum['lost_packets']
-print('$1 udp_$(($2 + 42))_kpps', arrived / sum['seconds'] / 1e3)" >>"$WORK/figures"
+    local before after
+    before=$(left)
+    ip netns exec $C iperf3 -c 203.0.113.2 -u -b 0 -l "$2" -t "$SECONDS_EACH" >/dev/null
+    after=$(left)
+    python3 -c "print('$1 udp_$(($2 + 42))_kpps', ($after - $before) / $SECONDS_EACH / 1e3)" >>"$WORK/figures"
+}
+
+# How many packets have left the NAT to the outside.
+left() {
+    ip -n $M -j -s link show outside | python3 -c "import json,sys; print(json.load(sys.stdin)[0]['stats64']['tx']['packets'])"
+}
+
+# How long all who have to do with it run per packet that is sent, at an even rate.
+own() {
+    for size in 22 1358; do
+        python3 - "$1" "$2" $size $PACED_KPPS "$SECONDS_EACH" $C $S "$PID" >>"$WORK/figures" <<'PYTHON'
+import json, os, resource, subprocess, sys
+who, target, size, kpps, seconds, client, server, rivulet = sys.argv[1:]
+pids = subprocess.run(["ip", "netns", "pids", server], check=True, capture_output=True, text=True).stdout.split()
+pids += [rivulet] if rivulet else []
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    try:
+        pids += [pid] if open(f"/proc/{pid}/comm").read().startswith("ksoftirqd/") else []
+    except FileNotFoundError:
+        pass # It has ended.
+def run_ns():
+    sender = resource.getrusage(resource.RUSAGE_CHILDREN)
+    others = sum(int(open(f"/proc/{pid}/schedstat").read().split()[0]) for pid in pids)
+    return others + (sender.ru_utime + sender.ru_stime) * 1e9
+rate = int(kpps) * 1000 * int(size) * 8
+before = run_ns()
+said = subprocess.run(
+    ["ip", "netns", "exec", client, "iperf3", "-c", target, "-u", "-b", str(rate), "-l", size, "-t", seconds, "-J"],
+    check=True, capture_output=True).stdout
+ran = run_ns() - before
+print(f"{who} ran_{int(size) + 42}_ns", ran / json.loads(said)["end"]["sum"]["packets"])
+PYTHON
+    done
+}
+
+# What Rivulet runs for per packet of some thousands that wait for it, no more than AF_XDP's rings have room for.
+drain() {
+    ip netns exec $S python3 -c "
+import socket, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(('203.0.113.2', 9))
+time.sleep(60)" &
+    local receiver=$!
+    sleep 0.5
+    ip netns exec $C python3 - "$1" $PID >>"$WORK/figures" <<'PYTHON'
+import os, signal, socket, sys, time
+who, pid = sys.argv[1], int(sys.argv[2])
+PACKETS, TIMES = 3500, 20
+sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sender.connect(("203.0.113.2", 9))
+def run_ns():
+    return int(open(f"/proc/{pid}/schedstat").read().split()[0])
+idle = run_ns()
+time.sleep(1)
+idle = run_ns() - idle
+ran = 0
+for _ in range(TIMES):
+    os.kill(pid, signal.SIGSTOP)
+    for _ in range(PACKETS):
+        sender.send(b"x" * 22)
+    before = run_ns()
+    os.kill(pid, signal.SIGCONT)
+    time.sleep(0.2)
+    ran += run_ns() - before
+print(f"{who} drain_64_ns", (ran - idle * 0.2 * TIMES) / (PACKETS * TIMES))
+PYTHON
+    kill $receiver
+    wait $receiver || true
 }
 
 report() {
@@ -110,10 +195,17 @@ figures = {}
 for line in open(sys.argv[1]):
     who, what, value = line.split()
     figures.setdefault(what, {}).setdefault(who, []).append(float(value))
-print("%-16s %10s %10s %18s" % ("", "kernel", "rivulet", "rivulet / kernel"))
+print("%-16s %10s %10s %10s %16s %13s" % ("", "kernel", "packet", "xdp", "packet / kernel", "xdp / kernel"))
 for what, by in figures.items():
-    kernel, rivulet = (statistics.median(by[who]) for who in ("kernel", "rivulet"))
-    print("%-16s %10.3f %10.3f %18.2f" % (what, kernel, rivulet, rivulet / kernel))
+    value = {who: statistics.median(values) for who, values in by.items()}
+    if "direct" in value:
+        what = what.replace("ran", "own")
+        value = {who: ran - value["direct"] for who, ran in value.items()}
+    if "kernel" not in value:
+        print("%-16s %10s %10.3f %10.3f" % (what, "", value["packet"], value["xdp"]))
+        continue
+    kernel, packet, xdp = (value[who] for who in ("kernel", "packet", "xdp"))
+    print("%-16s %10.3f %10.3f %10.3f %16.2f %13.2f" % (what, kernel, packet, xdp, packet / kernel, xdp / kernel))
 PYTHON
 }
 

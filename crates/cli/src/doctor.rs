@@ -111,6 +111,19 @@ fn machine() -> Vec<Finding> {
         "run it as root, by ops/systemd/rivulet@.service, or after `setcap cap_net_raw+ep` of the program",
     ));
 
+    let may_load = had.contains(CapabilitySet::NET_ADMIN)
+        && (had.contains(CapabilitySet::BPF) || had.contains(CapabilitySet::SYS_ADMIN));
+    let why_not = io::port::why_no_xdp_at_all().or_else(|| {
+        let missing = "the capabilities CAP_BPF and CAP_NET_ADMIN are missing";
+        (!may_load).then(|| missing.to_owned())
+    });
+    findings.push(finding(
+        "AF_XDP",
+        if why_not.is_none() { State::Ok } else { State::Note },
+        why_not.as_deref().unwrap_or("there"),
+        "packet sockets are taken instead, which are slower",
+    ));
+
     let buffer = read("/proc/sys/net/core/rmem_max").parse().unwrap_or(0);
     let has_room = buffer >= BUFFER || had.contains(CapabilitySet::NET_ADMIN);
     findings.push(finding(
@@ -155,7 +168,7 @@ fn machine() -> Vec<Finding> {
 /// What is one interface's.
 fn interface(name: &str) -> Vec<Finding> {
     let of = |what: &str| format!("{name}: {what}");
-    let Facts { link, has_ipv4, has_ipv6 } = match facts(name) {
+    let Facts { link, has_ipv4, has_ipv6, why_not_xdp } = match facts(name) {
         Ok(facts) => facts,
         Err(error) => return vec![finding(name, State::Fail, error.to_string(), "see `ip link`")],
     };
@@ -186,6 +199,17 @@ fn interface(name: &str) -> Vec<Finding> {
         addresses,
         &format!("the system's own stack answers there, beside Rivulet: `ip addr flush dev {name} scope global`, unless that is wanted"),
     ));
+    if is_ethernet {
+        findings.push(finding(
+            &of("frames"),
+            if why_not_xdp.is_some() { State::Note } else { State::Ok },
+            match &why_not_xdp {
+                Some(_) => "packet sockets",
+                None => "AF_XDP, if its driver can",
+            },
+            &format!("it is slower than AF_XDP, which is not for it: {}", why_not_xdp.unwrap_or_default()),
+        ));
+    }
     let master = sys.join("master");
     if let Ok(master) = fs::read_link(master) {
         let master = master.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());

@@ -60,6 +60,8 @@ pub struct Change {
     pub interface: String,
     /// Whether it is up now; if not, it is down or gone.
     pub is_up: bool,
+    /// Why its frames come and go by packet sockets now, and not as before; if so.
+    pub why_not_xdp: Option<String>,
 }
 
 impl Live {
@@ -176,8 +178,9 @@ impl Live {
     }
 
     fn sleep(&self) {
+        let sockets = self.attached.iter().flat_map(|attached| attached.interface.sockets());
         let mut waits: Vec<_> =
-            self.attached.iter().map(|attached| PollFd::new(&attached.interface, PollFlags::IN)).collect();
+            sockets.map(|socket| PollFd::from_borrowed_fd(socket, PollFlags::IN)).collect();
         // Whether a frame, time or a signal has ended it, the next round finds out.
         let _ = poll(&mut waits, Some(&SLEEP));
     }
@@ -204,18 +207,27 @@ impl Attached {
     }
 
     fn look(&mut self) -> Option<Change> {
+        let io = self.interface.io();
         // As long as there is none, the next look tries again.
         let _ = self.interface.reopen();
         let was_up = std::mem::replace(&mut self.is_up, is_up(&self.interface));
-        (was_up != self.is_up)
-            .then(|| Change { interface: self.interface.name().to_owned(), is_up: self.is_up })
+        let why_not_xdp = (self.interface.io() != io).then(|| self.interface.why_not_xdp()).flatten();
+        let why_not_xdp = why_not_xdp.map(ToString::to_string);
+        let name = || self.interface.name().to_owned();
+        (was_up != self.is_up || why_not_xdp.is_some()).then(|| Change {
+            interface: name(),
+            is_up: self.is_up,
+            why_not_xdp,
+        })
     }
 
     fn report(&mut self, host: Option<&Host>) -> InterfaceReport {
         let counted = self.interface.counters();
         InterfaceReport {
             name: self.interface.name().to_owned(),
+            io: self.interface.io().name().to_owned(),
             received: counted.received,
+            completed: counted.completed,
             missed: counted.missed,
             unreadable: counted.unreadable,
             sent: counted.sent,

@@ -186,8 +186,12 @@ pub struct PortReport {
 pub struct InterfaceReport {
     /// Its name.
     pub name: String,
+    /// By which way frames come and go: `packet-socket`, `xdp-driver-zero-copy`, `xdp-driver-copy` or `xdp-generic-copy`.
+    pub io: String,
     /// Frames received, each segment of what the kernel had put together counted.
     pub received: u64,
+    /// Frames that came with checksums which their sender had left open, and which were completed; each before it was cut.
+    pub completed: u64,
     /// Frames that came faster than they were taken, and that the kernel dropped.
     pub missed: u64,
     /// Frames that could not be read: longer than any packet, or not as the kernel said.

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, bail};
 use indicatif::ProgressBar;
-use io::port::Interface;
+use io::port::{Choice, Interface, Io};
 use node::{Change, Live, Ports};
 use sim::scenario::Time;
 
@@ -32,7 +32,8 @@ use server::Board;
 /// Runs a policy on network interfaces, each of them one of its ports, until SIGINT (Ctrl-C) or SIGTERM.
 ///
 /// Frames go from port to port as on a wire with the policy's functions in it: an interface needs no address, and its
-/// own configuration stays as it is. It needs the capability CAP_NET_RAW, and gives up all others.
+/// own configuration stays as it is. It needs the capability CAP_NET_RAW, for AF_XDP CAP_NET_ADMIN and CAP_BPF, too, and
+/// gives up all others.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -41,6 +42,9 @@ pub struct Args {
     /// The network interface that is PORT, by name or number; each port of the policy needs one
     #[arg(short, long, value_name = "PORT=INTERFACE", required = true)]
     pub port: Vec<PortInterface>,
+    /// By which way frames come and go: AF_XDP where nothing is lost by it, else packet sockets; or one of them
+    #[arg(long, value_enum, default_value = "auto")]
+    pub io: IoChoice,
     /// A capture to write what leaves by PORT to, or what leaves by all ports: .pcap, .pcapng, also with .gz
     #[arg(short, long, value_name = "[PORT=]FILE")]
     pub write: Vec<PortFile>,
@@ -84,6 +88,24 @@ Examples:
   rivulet up site.rvl --port inside=eth0 --port outside=eth1 --alerts /var/log/rivulet/eve.json
   rivulet up site.rvl --port inside=eth0 --port outside=eth1 --duration 60s -o json | jq .interfaces";
 
+/// `--io`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum IoChoice {
+    Auto,
+    Xdp,
+    Packet,
+}
+
+impl From<IoChoice> for Choice {
+    fn from(choice: IoChoice) -> Choice {
+        match choice {
+            IoChoice::Auto => Choice::Auto,
+            IoChoice::Xdp => Choice::Xdp,
+            IoChoice::Packet => Choice::PacketSocket,
+        }
+    }
+}
+
 /// `--port PORT=INTERFACE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortInterface {
@@ -122,7 +144,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Some(path) => Script::read(path, &assembly)?,
         None => Script::default(),
     };
-    let interfaces = open(&args.port, &assembly.ports)?;
+    let interfaces = open(&args.port, args.io.into(), &assembly.ports)?;
     let mut sinks = Sinks::create(&args.write, args.alerts.as_deref(), args.ipfix.as_ref(), &assembly.ports)?;
     let report_file = args.report.as_ref().map(|path| create(path)).transpose()?;
     let listener = args
@@ -130,17 +152,18 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .map(|address| server::listen(address).with_context(|| format!("cannot listen at {address}")));
     let listener = listener.transpose()?;
     let stop = stop_on_signals().context("cannot take signals")?;
-    privileges::give_up().context("cannot give up privileges")?;
+    let uses_xdp = interfaces.iter().any(|(_, interface)| interface.io() != Io::PacketSocket);
+    privileges::give_up(uses_xdp).context("cannot give up privileges")?;
     privileges::refuse_other_calls().context("cannot have the kernel refuse system calls")?;
     let runner = args.units.runner(&args.policy, assembly, maker)?;
+    let said = said(&args.port, &interfaces);
     let mut live = Live::new(runner, interfaces).context("cannot learn what the interfaces are like")?;
     let board = Board::new(live.report());
     if let Some(listener) = listener {
         server::serve(listener, board.clone()).context("cannot begin a thread for metrics")?;
     }
     if !args.quiet {
-        let ports = args.port.iter().map(|given| format!("{} on {}", given.port, given.interface));
-        eprintln!("rivulet: up: {}", ports.collect::<Vec<_>>().join(", "));
+        eprintln!("{said}");
     }
     let bar = if args.quiet { ProgressBar::hidden() } else { rates::bar() };
 
@@ -152,9 +175,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             controls.carry_out(now_ns, live.runner_mut())?;
         }
         live.round(&mut sinks)?;
-        for Change { interface, is_up } in live.look() {
+        for Change { interface, is_up, why_not_xdp } in live.look() {
             let state = if is_up { "up" } else { "down" };
             bar.suspend(|| eprintln!("rivulet: {interface} is {state}"));
+            if let Some(why) = why_not_xdp {
+                bar.suspend(|| eprintln!("{}", fallback(&interface, why)));
+            }
         }
         if rates.is_due(live.now_ns()) {
             sinks.flush()?;
@@ -178,7 +204,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Opens the interface of each port of the policy.
-fn open(given: &[PortInterface], ports: &Ports) -> anyhow::Result<Vec<(u16, Interface)>> {
+fn open(given: &[PortInterface], choice: Choice, ports: &Ports) -> anyhow::Result<Vec<(u16, Interface)>> {
     let mut opened: Vec<(u16, Interface)> = Vec::new();
     for PortInterface { port, interface } in given {
         let number = port_named(ports, port)?;
@@ -188,11 +214,14 @@ fn open(given: &[PortInterface], ports: &Ports) -> anyhow::Result<Vec<(u16, Inte
         if opened.iter().any(|(_, other)| other.name() == interface) {
             bail!("{interface} is the interface of another port already");
         }
-        let opens = Interface::open(interface).map_err(|error| match error.kind() {
-            std::io::ErrorKind::PermissionDenied => {
+        let opens = Interface::open(interface, choice).map_err(|error| match error.raw_os_error() {
+            Some(libc::EPERM) => {
                 anyhow::anyhow!("cannot open {interface}: it takes root, or the capability CAP_NET_RAW")
             }
-            _ => anyhow::Error::new(error).context(format!("cannot open {interface}")),
+            _ => {
+                let by = if choice == Choice::Xdp { " by AF_XDP" } else { "" };
+                anyhow::Error::new(error).context(format!("cannot open {interface}{by}"))
+            }
         })?;
         opened.push((number, opens));
     }
@@ -201,6 +230,23 @@ fn open(given: &[PortInterface], ports: &Ports) -> anyhow::Result<Vec<(u16, Inte
         bail!("port {0} of the policy has no interface: add --port {0}=INTERFACE", port.name);
     }
     Ok(opened)
+}
+
+/// What is up, and by which way.
+fn said(given: &[PortInterface], interfaces: &[(u16, Interface)]) -> String {
+    let each = given.iter().zip(interfaces);
+    let ports = each.map(|(given, (_, interface))| {
+        format!("{} on {} ({})", given.port, given.interface, interface.io().name())
+    });
+    let mut lines = vec![format!("rivulet: up: {}", ports.collect::<Vec<_>>().join(", "))];
+    let whys =
+        interfaces.iter().filter_map(|(_, interface)| Some((interface.name(), interface.why_not_xdp()?)));
+    lines.extend(whys.map(|(name, why)| fallback(name, why)));
+    lines.join("\n")
+}
+
+fn fallback(interface: &str, why: impl std::fmt::Display) -> String {
+    format!("rivulet: {interface}: packet sockets, as AF_XDP is not for it: {why}")
 }
 
 fn create(path: &std::path::Path) -> anyhow::Result<(String, File)> {

@@ -13,8 +13,9 @@ use seccompiler::{
     TargetArch,
 };
 
-/// What is needed to open an interface anew that was gone.
+/// What is needed to open an interface anew that was gone: a socket, and for AF_XDP memory that is locked.
 const KEPT: CapabilitySet = CapabilitySet::NET_RAW;
+const KEPT_FOR_XDP: CapabilitySet = KEPT.union(CapabilitySet::IPC_LOCK);
 
 /// System calls that are made from there on: frames and files, memory and threads, time, what a terminal or a client of metrics
 /// is told, and what it takes to open an interface anew. Files may be opened to be read,
@@ -99,6 +100,7 @@ pub fn refuse_other_calls() -> Result<()> {
     let mut allowed: BTreeMap<_, _> =
         CALLS.iter().chain(&OLD_CALLS).map(|&call| (call, Vec::new())).collect();
     allowed.insert(libc::SYS_openat, vec![opens_to_read().map_err(Error::other)?]);
+    allowed.insert(libc::SYS_bpf, bpf_calls().map_err(Error::other)?);
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(Error::other)?;
     let refused = SeccompAction::Errno(libc::EPERM as u32);
     let filter = SeccompFilter::new(allowed, refused, SeccompAction::Allow, arch).map_err(Error::other)?;
@@ -114,22 +116,34 @@ fn opens_to_read() -> std::result::Result<SeccompRule, seccompiler::BackendError
     SeccompRule::new(vec![SeccompCondition::new(FLAGS, SeccompCmpArgLen::Dword, reads, 0)?])
 }
 
+/// What was loaded into the kernel before is put to use anew, where an interface was gone.
+fn bpf_calls() -> std::result::Result<Vec<SeccompRule>, seccompiler::BackendError> {
+    const COMMAND: u8 = 0;
+    let rule = |command: u32| {
+        let is_it =
+            SeccompCondition::new(COMMAND, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, command.into())?;
+        SeccompRule::new(vec![is_it])
+    };
+    io::port::BPF_CALLS_LATER.into_iter().map(rule).collect()
+}
+
 /// Gives up every capability but the one to open interfaces, for good: no program that is run gets one back. Of the
 /// calling thread, and of those that it begins from here on.
-pub fn give_up() -> Result<()> {
+pub fn give_up(uses_xdp: bool) -> Result<()> {
+    let kept = if uses_xdp { KEPT_FOR_XDP } else { KEPT };
     set_no_new_privs(true)?;
     let had = capabilities(None)?;
-    for capability in CapabilitySet::all().iter().filter(|capability| !KEPT.contains(*capability)) {
+    for capability in CapabilitySet::all().iter().filter(|capability| !kept.contains(*capability)) {
         match remove_capability_from_bounding_set(capability) {
             // One that this kernel does not know, or a process that may not, and so has nothing to lose there.
             Ok(()) | Err(Errno::INVAL | Errno::PERM) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    let kept = CapabilitySets {
-        effective: had.effective & KEPT,
-        permitted: had.permitted & KEPT,
+    let sets = CapabilitySets {
+        effective: had.effective & kept,
+        permitted: had.permitted & kept,
         inheritable: CapabilitySet::empty(),
     };
-    Ok(set_capabilities(None, kept)?)
+    Ok(set_capabilities(None, sets)?)
 }

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::net::{Network, wait_until};
+use crate::net::{Io, Network, wait_until};
 
 #[test]
 fn a_policer_holds_iperf_to_its_rate() {
-    let Some(network) = Network::new() else { return };
+    let Some(network) = Network::new(Io::Auto) else { return };
     let policy = "
         Port<0> inside;
         Port<1> outside;
@@ -29,7 +29,7 @@ fn a_policer_holds_iperf_to_its_rate() {
 
 #[test]
 fn a_firewall_lets_through_what_its_rules_say() {
-    let Some(network) = Network::new() else { return };
+    let Some(network) = Network::new(Io::Auto) else { return };
     let policy = "
         Port<0> inside;
         Port<1> outside;
@@ -53,7 +53,7 @@ fn a_firewall_lets_through_what_its_rules_say() {
 
 #[test]
 fn nat_hides_the_client_whose_server_answers() {
-    let Some(network) = Network::new() else { return };
+    let Some(network) = Network::new(Io::Auto) else { return };
     let policy = "
         Port<0> inside;
         Port<1> outside;
@@ -76,7 +76,7 @@ fn nat_hides_the_client_whose_server_answers() {
 
 #[test]
 fn an_attack_is_told_of_and_stopped() {
-    let Some(network) = Network::new() else { return };
+    let Some(network) = Network::new(Io::Auto) else { return };
     let rules = "drop http any any -> any 8080 (msg:\"A shell is asked for\"; \
                  flow:established,to_server; http.uri; content:\"/bin/sh\"; sid:1; rev:1;)\n";
     fs::write(network.path("own.rules"), rules).unwrap();
@@ -97,7 +97,7 @@ fn an_attack_is_told_of_and_stopped() {
 
 #[test]
 fn a_balancer_spreads_clients_over_web_servers_and_leaves_out_one_that_is_down() {
-    let Some(network) = Network::routed() else { return };
+    let Some(network) = Network::routed(Io::Auto) else { return };
     let policy = "
         Port<0> inside { address: \"10.7.0.254/24\" };
         Port<1> outside { address: \"203.0.113.1/24\" };

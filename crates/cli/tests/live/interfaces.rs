@@ -1,22 +1,30 @@
 //! Interfaces: left as they were, down and up, gone and back.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
-use crate::net::{Network, bounding_set, wait_until};
+use crate::net::{Io, Network, bounding_set, by_each_way, wait_until};
+
+by_each_way!(
+    interfaces_are_left_as_they_were_and_privileges_given_up,
+    without_traffic_it_sleeps,
+    traffic_goes_on_after_an_interface_was_down,
+    traffic_goes_on_after_an_interface_was_gone,
+);
 
 const WIRE: &str = "Port<0> inside;\nPort<1> outside;\npipelet { inside <-> outside; }\n";
 
-#[test]
-fn interfaces_are_left_as_they_were_and_privileges_given_up() {
-    let Some(network) = Network::new() else { return };
+fn interfaces_are_left_as_they_were_and_privileges_given_up(io: Io) {
+    let Some(network) = Network::new(io) else { return };
     let state = || network.middle.run("ip -d link show");
     let before = state();
     let rivulet = network.up(WIRE, "");
     assert!(state().contains("promiscuity 1"));
+    let kept = if io == Io::Xdp { "6000" } else { "2000" };
     let status = fs::read_to_string(format!("/proc/{}/status", rivulet.id())).unwrap();
     for (set, capabilities) in
-        [("CapEff", "2000"), ("CapPrm", "2000"), ("CapBnd", "2000"), ("NoNewPrivs", "1"), ("Seccomp", "2")]
+        [("CapEff", kept), ("CapPrm", kept), ("CapBnd", kept), ("NoNewPrivs", "1"), ("Seccomp", "2")]
     {
         let line = status.lines().find(|line| line.starts_with(&format!("{set}:"))).unwrap();
         assert_eq!(line.split_whitespace().nth(1).unwrap().trim_start_matches('0'), capabilities, "{line}");
@@ -25,9 +33,8 @@ fn interfaces_are_left_as_they_were_and_privileges_given_up() {
     assert_eq!(state(), before);
 }
 
-#[test]
-fn without_traffic_it_sleeps() {
-    let Some(network) = Network::new() else { return };
+fn without_traffic_it_sleeps(io: Io) {
+    let Some(network) = Network::new(io) else { return };
     let rivulet = network.up(WIRE, "");
     let stat = format!("/proc/{}/stat", rivulet.id());
     let ticks = || -> u64 {
@@ -44,9 +51,8 @@ fn without_traffic_it_sleeps() {
     rivulet.end();
 }
 
-#[test]
-fn traffic_goes_on_after_an_interface_was_down() {
-    let Some(network) = Network::new() else { return };
+fn traffic_goes_on_after_an_interface_was_down(io: Io) {
+    let Some(network) = Network::new(io) else { return };
     let rivulet = network.up(WIRE, "");
     let arrives = || network.inside.output("ping -c 1 -W 1 10.7.0.2").status.success();
     wait_until("a ping arrives", arrives);
@@ -57,9 +63,8 @@ fn traffic_goes_on_after_an_interface_was_down() {
     rivulet.end();
 }
 
-#[test]
-fn traffic_goes_on_after_an_interface_was_gone() {
-    let Some(network) = Network::new() else { return };
+fn traffic_goes_on_after_an_interface_was_gone(io: Io) {
+    let Some(network) = Network::new(io) else { return };
     let rivulet = network.up(WIRE, "");
     let arrives = || network.inside.output("ping -c 1 -W 1 10.7.0.2").status.success();
     wait_until("a ping arrives", arrives);
@@ -72,7 +77,7 @@ fn traffic_goes_on_after_an_interface_was_gone() {
 
 #[test]
 fn what_cannot_be_opened_is_said() {
-    let Some(network) = Network::new() else { return };
+    let Some(network) = Network::new(Io::Auto) else { return };
     fs::write(network.path("policy.rvl"), WIRE).unwrap();
     let refused = |ports: &str| {
         let line =
@@ -91,11 +96,32 @@ fn what_cannot_be_opened_is_said() {
     assert!(said.contains("has an interface already"), "{said}");
     let said = refused("--port inside=lo --port outside=outside");
     assert!(said.contains("cannot open lo") && said.contains("not an Ethernet"), "{said}");
+    // A bridge is not for AF_XDP: it has no driver.
+    network.middle.ip("link add bridge type bridge");
+    let said = refused("--port inside=bridge --port outside=outside --io xdp");
+    assert!(said.contains("cannot open bridge by AF_XDP") && said.contains("driver"), "{said}");
+}
+
+#[test]
+fn af_xdp_is_taken_where_nothing_is_lost_by_it() {
+    if Network::new(Io::Xdp).is_none() || Path::new("/proc/net/vlan").exists() {
+        return;
+    }
+    let Some(network) = Network::new(Io::Auto) else { return };
+    network.middle.ip("addr add 10.7.0.9/24 dev outside");
+    let report = network.up(WIRE, "").end();
+    assert_eq!(report["interfaces"]["inside"]["io"], "xdp-driver-copy");
+    assert_eq!(report["interfaces"]["outside"]["io"], "packet-socket");
+    // Frames that are too long for it, once they may come.
+    network.middle.ip("link set inside mtu 9000");
+    network.inside.ip("link set eth0 mtu 9000");
+    let report = network.up(WIRE, "").end();
+    assert_eq!(report["interfaces"]["inside"]["io"], "packet-socket");
 }
 
 #[test]
 fn a_doctor_finds_what_stands_in_the_way() {
-    let Some(network) = Network::new() else { return };
+    let Some(network) = Network::new(Io::Auto) else { return };
     let doctor = |line: &str| -> (i32, Vec<serde_json::Value>) {
         let output =
             network.middle.output(&format!("{} doctor -o json {line}", env!("CARGO_BIN_EXE_rivulet")));
@@ -107,7 +133,8 @@ fn a_doctor_finds_what_stands_in_the_way() {
     };
     let (code, findings) = doctor("");
     assert_eq!(code, 0, "{findings:?}");
-    for what in ["inside: kind", "outside: link", "inside: addresses of the system's own", "kernel"] {
+    for what in ["inside: kind", "outside: link", "inside: addresses of the system's own", "kernel", "AF_XDP"]
+    {
         assert_eq!(state(&findings, what), "ok", "{what}");
     }
     assert!(!findings.iter().any(|finding| finding["what"].as_str().unwrap().starts_with("lo")));
@@ -117,16 +144,18 @@ fn a_doctor_finds_what_stands_in_the_way() {
     assert_eq!(code, 0, "notes are no failures");
     assert_eq!(state(&findings, "inside: addresses of the system's own"), "note");
     assert_eq!(state(&findings, "outside: link"), "note");
+    // The system would hear nothing there.
+    assert_eq!(state(&findings, "inside: frames"), "note");
     assert_eq!(doctor("nothing").0, 1);
     assert_eq!(doctor("lo").0, 1);
 }
 
 #[test]
 fn one_capability_is_enough_and_without_it_that_is_said() {
-    let Some(network) = Network::new() else { return };
+    let Some(network) = Network::new(Io::Auto) else { return };
     let rivulet = network.up_with("CAP_NET_RAW", WIRE, "");
     network.inside.run("ping -c 2 -i 0.05 -W 2 10.7.0.2");
-    rivulet.end();
+    assert_eq!(rivulet.end()["interfaces"]["inside"]["io"], "packet-socket");
     let line = format!(
         "setpriv {} {} up {} --port inside=inside --port outside=outside",
         bounding_set(""),

@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::net::{Network, Server, wait_until};
+use crate::net::{Io, Network, Server, wait_until};
 
 const POLICY: &str = "
 Port<0> inside { address: \"10.7.0.254/24\" };
@@ -28,7 +28,7 @@ fn traffic(network: &Network) {
 
 #[test]
 fn prometheus_reads_the_metrics_and_knows_all_that_dashboard_and_alerts_ask_for() {
-    let Some(network) = Network::routed() else { return };
+    let Some(network) = Network::routed(Io::Auto) else { return };
     let rivulet = network.up(POLICY, "--metrics 127.0.0.1:9600");
     traffic(&network);
     fs::copy(ops("prometheus/rivulet.rules.yml"), network.path("rules.yml")).unwrap();
@@ -92,7 +92,7 @@ fn prometheus_reads_the_metrics_and_knows_all_that_dashboard_and_alerts_ask_for(
 
 #[test]
 fn top_shows_what_goes_through() {
-    let Some(network) = Network::routed() else { return };
+    let Some(network) = Network::routed(Io::Auto) else { return };
     let rivulet = network.up(POLICY, "--metrics");
     let pings = "ping -i 0.02 -W 2 203.0.113.2";
     let mut words = pings.split_whitespace();
@@ -113,7 +113,7 @@ fn top_shows_what_goes_through() {
 
 #[test]
 fn odd_requests_are_answered_and_stop_nothing() {
-    let Some(network) = Network::new() else { return };
+    let Some(network) = Network::new(Io::Auto) else { return };
     let policy = "Port<0> inside;\nPort<1> outside;\npipelet { inside <-> outside; }\n";
     let rivulet = network.up(policy, "--metrics 127.0.0.1:9600");
     let ask = |request: &str| {

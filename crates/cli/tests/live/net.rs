@@ -13,11 +13,45 @@ use tempfile::TempDir;
 /// Two hosts, `inside` and `outside`, each with one interface `eth0`; and the box in the middle, where the other ends are
 /// called `inside` and `outside`.
 pub struct Network {
+    io: Io,
     pub inside: Host,
     pub middle: Host,
     pub outside: Host,
     pub dir: TempDir,
 }
+
+/// By which way Rivulet's frames come and go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Io {
+    PacketSocket,
+    Xdp,
+    /// As Rivulet chooses.
+    Auto,
+}
+
+impl Io {
+    /// What `--io` says.
+    pub fn option(self) -> &'static str {
+        match self {
+            Io::PacketSocket => "packet",
+            Io::Xdp => "xdp",
+            Io::Auto => "auto",
+        }
+    }
+}
+
+/// Makes each of these functions two tests: by packet sockets, and by AF_XDP.
+macro_rules! by_each_way {
+    ($($name:ident),+ $(,)?) => {
+        mod packet_sockets {
+            $(#[test] fn $name() { super::$name(crate::net::Io::PacketSocket); })+
+        }
+        mod xdp {
+            $(#[test] fn $name() { super::$name(crate::net::Io::Xdp); })+
+        }
+    };
+}
+pub(crate) use by_each_way;
 
 /// A network namespace.
 pub struct Host {
@@ -31,8 +65,8 @@ const TOOLS: [&str; 10] =
 impl Network {
     /// The hosts on one network, with 10.7.0.1 and fd07::1 inside, and 10.7.0.2 and fd07::2 outside; none, said on standard output,
     /// where a test may not make namespaces or lacks a tool. In CI that is a failure.
-    pub fn new() -> Option<Network> {
-        let network = Network::unconnected()?;
+    pub fn new(io: Io) -> Option<Network> {
+        let network = Network::unconnected(io)?;
         network.connect("inside");
         network.connect("outside");
         Some(network)
@@ -40,8 +74,8 @@ impl Network {
 
     /// The hosts on two networks: 10.7.0.1 and fd07::1 inside, where the way to all else is by 10.7.0.254 and fd07::254; and
     /// 203.0.113.2 and fd08::2 outside, which knows the way to fd07::/64, by fd08::254.
-    pub fn routed() -> Option<Network> {
-        let network = Network::unconnected()?;
+    pub fn routed(io: Io) -> Option<Network> {
+        let network = Network::unconnected(io)?;
         network.connect_with("inside", &["10.7.0.1/24", "fd07::1/64"]);
         network.connect_with("outside", &["203.0.113.2/24", "fd08::2/64"]);
         network.inside.ip("route add default via 10.7.0.254");
@@ -51,22 +85,29 @@ impl Network {
     }
 
     /// The hosts, each for itself.
-    pub fn unconnected() -> Option<Network> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
+    pub fn unconnected(io: Io) -> Option<Network> {
         static MISSING: LazyLock<Option<String>> = LazyLock::new(missing);
-        if let Some(why) = &*MISSING {
+        static XDP_MISSING: LazyLock<Option<String>> = LazyLock::new(xdp_missing);
+        let xdp_missing = || if io == Io::Xdp { XDP_MISSING.as_ref() } else { None };
+        if let Some(why) = MISSING.as_ref().or_else(xdp_missing) {
             assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{why}");
             println!("SKIPPED: {why}");
             return None;
         }
+        Some(Network::of(io))
+    }
+
+    fn of(io: Io) -> Network {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let host = |end: &str| Host::new(format!("rvl{}-{number}{end}", std::process::id()));
-        Some(Network {
+        Network {
+            io,
             inside: host("i"),
             middle: host("m"),
             outside: host("o"),
             dir: tempfile::tempdir().unwrap(),
-        })
+        }
     }
 
     /// Connects an end with the middle, and gives it its addresses on the one network.
@@ -109,12 +150,21 @@ impl Network {
     fn start(&self, mut command: Command, policy: &str, options: &str) -> Rivulet {
         std::fs::write(self.path("policy.rvl"), policy).unwrap();
         command.args(["up", "policy.rvl", "--port", "inside=inside", "--port", "outside=outside"]);
-        command.args(["-o", "json"]).args(options.split_whitespace()).current_dir(self.dir.path());
+        command
+            .args(["-o", "json", "--io", self.io.option()])
+            .args(options.split_whitespace())
+            .current_dir(self.dir.path());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
         said.read_line(&mut line).unwrap();
         assert!(line.starts_with("rivulet: up"), "{line}");
+        let count = |way: &str| line.matches(way).count();
+        match self.io {
+            Io::PacketSocket => assert_eq!(count("(packet-socket)"), 2, "{line}"),
+            Io::Xdp => assert_eq!(count("(xdp-"), 2, "{line}"),
+            Io::Auto => {}
+        }
         // What else it says goes along with the test's own output.
         std::thread::spawn(move || said.lines().map_while(Result::ok).for_each(|line| println!("{line}")));
         Rivulet { child: Some(child) }
@@ -138,6 +188,19 @@ fn missing() -> Option<String> {
     let made = Command::new("ip").args(["netns", "add", &probe]).output().unwrap();
     let _ = Command::new("ip").args(["netns", "del", &probe]).output();
     (!made.status.success()).then(|| "network namespaces cannot be made: it takes root".to_owned())
+}
+
+/// Why AF_XDP cannot be tried here.
+fn xdp_missing() -> Option<String> {
+    let network = Network::of(Io::Xdp);
+    network.connect("inside");
+    network.connect("outside");
+    std::fs::write(network.path("policy.rvl"), "Port<0> a;\nPort<1> b;\npipelet { a <-> b; }\n").unwrap();
+    let policy = network.path("policy.rvl");
+    let rivulet = env!("CARGO_BIN_EXE_rivulet");
+    let options = "--port a=inside --port b=outside --io xdp --duration 1ms";
+    let output = network.middle.output(&format!("{rivulet} up {} {options}", policy.display()));
+    (!output.status.success()).then(|| String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
 /// Runs `ip`, which must succeed.

@@ -3,7 +3,19 @@
 use std::fs;
 use std::process::Stdio;
 
-use crate::net::{Network, Server, wait_until};
+use crate::net::{Io, Network, Server, by_each_way, wait_until};
+
+by_each_way!(
+    pings_reach_the_router_and_what_is_behind_it,
+    neighbours_find_the_addresses_of_functions,
+    downloads_go_through_the_nat,
+    traceroute_sees_the_router,
+    senders_learn_the_mtu_of_a_link_behind,
+    who_is_not_there_is_told_of,
+    a_neighbour_may_get_another_card,
+    its_own_card_may_be_another_one_and_its_mtu_change,
+    a_stun_client_finds_the_behaviour_that_was_configured,
+);
 
 /// A router for IPv6, and a NAT for IPv4, whose address is the port's own.
 const GATEWAY: &str = "
@@ -14,9 +26,8 @@ Monitor watch;
 pipelet { inside <-> translate <-> watch <-> outside; }
 ";
 
-#[test]
-fn pings_reach_the_router_and_what_is_behind_it() {
-    let Some(network) = Network::routed() else { return };
+fn pings_reach_the_router_and_what_is_behind_it(io: Io) {
+    let Some(network) = Network::routed(io) else { return };
     let rivulet = network.up(GATEWAY, "");
     for target in ["10.7.0.254", "fd07::254", "203.0.113.2", "fd08::2", "fd08::254"] {
         let said = network.inside.run(&format!("ping -c 4 -i 0.05 -W 2 {target}"));
@@ -34,9 +45,8 @@ fn pings_reach_the_router_and_what_is_behind_it() {
     rivulet.end();
 }
 
-#[test]
-fn neighbours_find_the_addresses_of_functions() {
-    let Some(network) = Network::routed() else { return };
+fn neighbours_find_the_addresses_of_functions(io: Io) {
+    let Some(network) = Network::routed(io) else { return };
     let rivulet = network.up(GATEWAY, "");
     let mac = network.middle.run("cat /sys/class/net/outside/address");
     // 203.0.113.7 is the NAT's alone: nobody answers a ping, but it is found.
@@ -47,9 +57,8 @@ fn neighbours_find_the_addresses_of_functions() {
     rivulet.end();
 }
 
-#[test]
-fn downloads_go_through_the_nat() {
-    let Some(network) = Network::routed() else { return };
+fn downloads_go_through_the_nat(io: Io) {
+    let Some(network) = Network::routed(io) else { return };
     let rivulet = network.up(GATEWAY, "");
     let bytes: Vec<u8> = (0..8 << 20).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     fs::create_dir(network.path("www")).unwrap();
@@ -72,7 +81,7 @@ fn downloads_go_through_the_nat() {
 
 #[test]
 fn the_example_of_a_gateway_is_one() {
-    let Some(network) = Network::unconnected() else { return };
+    let Some(network) = Network::unconnected(Io::Auto) else { return };
     network.connect_with("inside", &["10.0.0.9/24", "fd00::9/64"]);
     network.connect_with("outside", &["203.0.113.1/24", "2001:db8:1::1/64"]);
     network.inside.ip("route add default via 10.0.0.1");
@@ -90,9 +99,8 @@ fn the_example_of_a_gateway_is_one() {
     rivulet.end();
 }
 
-#[test]
-fn traceroute_sees_the_router() {
-    let Some(network) = Network::routed() else { return };
+fn traceroute_sees_the_router(io: Io) {
+    let Some(network) = Network::routed(io) else { return };
     let rivulet = network.up(GATEWAY, "");
     for (options, target, router) in [("-I", "203.0.113.2", "10.7.0.254"), ("-6 -I", "fd08::2", "fd07::254")]
     {
@@ -103,9 +111,8 @@ fn traceroute_sees_the_router() {
     rivulet.end();
 }
 
-#[test]
-fn senders_learn_the_mtu_of_a_link_behind() {
-    let Some(network) = Network::routed() else { return };
+fn senders_learn_the_mtu_of_a_link_behind(io: Io) {
+    let Some(network) = Network::routed(io) else { return };
     network.middle.ip("link set outside mtu 1400");
     network.outside.ip("link set eth0 mtu 1400");
     let rivulet = network.up(GATEWAY, "");
@@ -130,9 +137,8 @@ fn senders_learn_the_mtu_of_a_link_behind() {
     );
 }
 
-#[test]
-fn who_is_not_there_is_told_of() {
-    let Some(network) = Network::routed() else { return };
+fn who_is_not_there_is_told_of(io: Io) {
+    let Some(network) = Network::routed(io) else { return };
     let rivulet = network.up(GATEWAY, "");
     for target in ["203.0.113.99", "fd08::99"] {
         let said = network.inside.output(&format!("ping -c 1 -W 6 {target}"));
@@ -146,9 +152,8 @@ fn who_is_not_there_is_told_of() {
     assert!(report["interfaces"]["outside"]["host"]["unreachable"].as_u64().unwrap() >= 2);
 }
 
-#[test]
-fn a_neighbour_may_get_another_card() {
-    let Some(network) = Network::routed() else { return };
+fn a_neighbour_may_get_another_card(io: Io) {
+    let Some(network) = Network::routed(io) else { return };
     let rivulet = network.up(GATEWAY, "");
     network.inside.run("ping -c 2 -i 0.05 -W 2 203.0.113.2");
     network.outside.ip("link set eth0 down");
@@ -160,9 +165,8 @@ fn a_neighbour_may_get_another_card() {
     rivulet.end();
 }
 
-#[test]
-fn its_own_card_may_be_another_one_and_its_mtu_change() {
-    let Some(network) = Network::routed() else { return };
+fn its_own_card_may_be_another_one_and_its_mtu_change(io: Io) {
+    let Some(network) = Network::routed(io) else { return };
     let rivulet = network.up(GATEWAY, "");
     network.inside.run("ping -c 2 -i 0.05 -W 2 203.0.113.2");
     network.middle.ip("link del outside");
@@ -180,9 +184,8 @@ fn its_own_card_may_be_another_one_and_its_mtu_change() {
 }
 
 /// RFC 4787 names what a NAT does with endpoints, and RFC 5780 how a client finds it out: from a server with two addresses.
-#[test]
-fn a_stun_client_finds_the_behaviour_that_was_configured() {
-    let Some(network) = Network::routed() else { return };
+fn a_stun_client_finds_the_behaviour_that_was_configured(io: Io) {
+    let Some(network) = Network::routed(io) else { return };
     network.outside.ip("addr add 203.0.113.3/24 dev eth0");
     let serve = "turnserver -n -L 203.0.113.2 -L 203.0.113.3 --no-auth --no-tls --no-dtls --no-cli --log-file stdout \
                  --pidfile pid --db turndb";

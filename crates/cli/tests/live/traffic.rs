@@ -2,7 +2,16 @@
 
 use std::fs;
 
-use crate::net::{Network, Server, wait_until};
+use crate::net::{Io, Network, Server, by_each_way, wait_until};
+
+by_each_way!(
+    pings_whole_and_in_fragments,
+    large_files_over_http_arrive_whole,
+    a_session_of_lines_goes_both_ways,
+    tags_of_vlans_stay_in_their_frames,
+    what_a_stack_leaves_to_its_card_is_as_on_a_wire,
+    units_on_threads_carry_it_as_well,
+);
 
 /// Functions that change nothing, but look at each packet.
 const WATCHED: &str = "
@@ -13,9 +22,8 @@ Firewall gate { rules: \"allow any-direction any\" };
 pipelet { inside <-> watch <-> gate <-> outside; }
 ";
 
-#[test]
-fn pings_whole_and_in_fragments() {
-    let Some(network) = Network::new() else { return };
+fn pings_whole_and_in_fragments(io: Io) {
+    let Some(network) = Network::new(io) else { return };
     let rivulet = network.up(WATCHED, "");
     for (target, size) in [("10.7.0.2", 56), ("fd07::2", 56), ("10.7.0.2", 4000), ("fd07::2", 4000)] {
         let said = network.inside.run(&format!("ping -c 5 -i 0.05 -W 2 -s {size} {target}"));
@@ -27,9 +35,8 @@ fn pings_whole_and_in_fragments() {
     assert_eq!(report["drops"], serde_json::json!({}));
 }
 
-#[test]
-fn large_files_over_http_arrive_whole() {
-    let Some(network) = Network::new() else { return };
+fn large_files_over_http_arrive_whole(io: Io) {
+    let Some(network) = Network::new(io) else { return };
     let rivulet = network.up(WATCHED, "");
     // Bytes of which none follow from those before.
     let mut state = 1u64;
@@ -57,9 +64,8 @@ fn large_files_over_http_arrive_whole() {
     }
 }
 
-#[test]
-fn a_session_of_lines_goes_both_ways() {
-    let Some(network) = Network::new() else { return };
+fn a_session_of_lines_goes_both_ways(io: Io) {
+    let Some(network) = Network::new(io) else { return };
     let rivulet = network.up(WATCHED, "");
     let (said, heard) = (network.path("said"), network.path("heard"));
     fs::write(&said, "one\ntwo\n").unwrap();
@@ -74,9 +80,8 @@ fn a_session_of_lines_goes_both_ways() {
     rivulet.end();
 }
 
-#[test]
-fn tags_of_vlans_stay_in_their_frames() {
-    let Some(network) = Network::new() else { return };
+fn tags_of_vlans_stay_in_their_frames(io: Io) {
+    let Some(network) = Network::new(io) else { return };
     let written = network.path("out.pcapng");
     let rivulet = network.up(WATCHED, "--write outside=out.pcapng");
     let heard = network.path("heard");
@@ -105,9 +110,8 @@ for _ in range(3):
     }
 }
 
-#[test]
-fn what_a_stack_leaves_to_its_card_is_as_on_a_wire() {
-    let Some(network) = Network::new() else { return };
+fn what_a_stack_leaves_to_its_card_is_as_on_a_wire(io: Io) {
+    let Some(network) = Network::new(io) else { return };
     let written = network.path("out.pcapng");
     let rivulet = network.up(WATCHED, "--write out.pcapng");
     let _server = network.outside.serve("iperf3 -s", 5201);
@@ -127,9 +131,8 @@ fn what_a_stack_leaves_to_its_card_is_as_on_a_wire() {
     assert_eq!(longest, "");
 }
 
-#[test]
-fn units_on_threads_carry_it_as_well() {
-    let Some(network) = Network::new() else { return };
+fn units_on_threads_carry_it_as_well(io: Io) {
+    let Some(network) = Network::new(io) else { return };
     for options in ["--units-max 2", "--threads --units-max 2"] {
         let rivulet = network.up(WATCHED, options);
         let said = network.inside.run("ping -c 20 -i 0.02 -W 2 10.7.0.2");
@@ -144,7 +147,7 @@ fn units_on_threads_carry_it_as_well() {
 
 #[test]
 fn names_are_resolved() {
-    let Some(network) = Network::new() else { return };
+    let Some(network) = Network::new(Io::Auto) else { return };
     let rivulet = network.up(WATCHED, "");
     // Answers every question with 192.0.2.53, over UDP.
     let server = "

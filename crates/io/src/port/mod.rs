@@ -1,18 +1,68 @@
-//! Network interfaces of this machine, through packet sockets (`AF_PACKET`): frames in and out as they are on a wire.
+//! Network interfaces of this machine: frames in and out as they are on a wire.
 //!
 //! An [`Interface`] takes all that comes in by a network interface and sends through it, whatever kind it is: a card, a
-//! veth, a TAP, a bridge. The interface's own configuration stays as it is, but for promiscuous mode, which ends with it.
-//! What senders and the kernel leave to cards is done here: open checksums are completed, frames of several segments
-//! are cut, and VLAN tags that were taken out are put back.
+//! veth, a TAP, a bridge. The interface's own configuration stays as it is, but for promiscuous mode and an XDP program,
+//! which end with it. There are two ways, of which the rest of the system knows no more than their names: AF_XDP is
+//! the faster one, packet sockets are for every interface. What senders and the kernel leave to
+//! cards is done here: open checksums are completed, frames of several segments are cut, and VLAN tags that were taken out
+//! are put back.
 
-mod offload;
+mod ethtool;
+mod link;
+mod packet_socket;
 mod sys;
+mod xdp;
 
 use std::io::{Error, ErrorKind, Result};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
-pub use sys::Link;
+use packet::wire::{EtherType, ethernet, vlan};
+
+use ethtool::Driver;
+use packet_socket::PacketSocket;
+use xdp::Xdp;
+
+pub use link::Link;
+pub use xdp::{CALLS_LATER as BPF_CALLS_LATER, QUEUE_MAX, QUEUE_MIN, QUEUES_MAX, SENDING_MAX, WAITING_MAX};
+
+/// By which way frames are to come and go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// AF_XDP where nothing is lost by it, else packet sockets.
+    #[default]
+    Auto,
+    /// AF_XDP, or none.
+    Xdp,
+    /// Packet sockets.
+    PacketSocket,
+}
+
+/// By which way frames come and go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Io {
+    /// A packet socket.
+    PacketSocket,
+    /// AF_XDP in the interface's driver; the card has its frames in memory that is shared.
+    XdpDriverZeroCopy,
+    /// AF_XDP in the interface's driver; the kernel copies frames.
+    XdpDriverCopy,
+    /// AF_XDP in the kernel, behind the interface's driver.
+    XdpGenericCopy,
+}
+
+impl Io {
+    /// As reports have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Io::PacketSocket => "packet-socket",
+            Io::XdpDriverZeroCopy => "xdp-driver-zero-copy",
+            Io::XdpDriverCopy => "xdp-driver-copy",
+            Io::XdpGenericCopy => "xdp-generic-copy",
+        }
+    }
+}
 
 /// What an interface has done, in frames and bytes as on a wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,6 +71,8 @@ pub struct Counters {
     pub received: u64,
     /// Their bytes.
     pub received_bytes: u64,
+    /// Frames that came with checksums which their sender had left open, and which were completed; each before it was cut.
+    pub completed: u64,
     /// Frames that the kernel dropped, as they came faster than they were taken.
     pub missed: u64,
     /// Frames longer than 65,543 bytes, or that do not fit what the kernel says of them.
@@ -38,18 +90,14 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Where a frame is counted that was not sent.
-    fn of_unsent(&mut self, error: &Error) -> &mut u64 {
-        match error.raw_os_error() {
-            Some(libc::EMSGSIZE) => &mut self.too_long,
-            Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => &mut self.no_room,
-            _ => &mut self.down,
-        }
+    fn received(&mut self, frame: &[u8]) {
+        self.received += 1;
+        self.received_bytes += frame.len() as u64;
     }
 }
 
 /// What anybody may know of a network interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// Its link.
     pub link: Link,
@@ -57,6 +105,8 @@ pub struct Facts {
     pub has_ipv4: bool,
     /// Whether the system has an IPv6 address there that is not link-local.
     pub has_ipv6: bool,
+    /// Why [`Choice::Auto`] does not take AF_XDP there, as far as can be told without trying.
+    pub why_not_xdp: Option<String>,
 }
 
 /// What the interface with this name is like; it takes no capability.
@@ -65,25 +115,48 @@ pub struct Facts {
 /// If there is none.
 pub fn facts(name: &str) -> Result<Facts> {
     let socket = OwnedFd::from(UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?);
-    let link = sys::link(&socket, name)?;
-    // Lines of address, number, prefix length, scope, flags and name; of scope 0, which is global (proc(5)).
-    let addresses = std::fs::read_to_string("/proc/net/if_inet6").unwrap_or_default();
-    let has_ipv6 = addresses.lines().any(|line| {
-        let fields: Vec<_> = line.split_whitespace().collect();
-        fields.get(3) == Some(&"00") && fields.get(5) == Some(&name)
-    });
-    Ok(Facts { link, has_ipv4: sys::has_ipv4(&socket, name), has_ipv6 })
+    let link = link::link(&socket, name)?;
+    let (has_ipv4, has_ipv6) = (link::has_ipv4(&socket, name), link::has_ipv6(name));
+    let why_not_xdp = why_not_xdp(&socket, name)
+        .or_else(|| xdp::Shape::of(&socket, name).err().map(|error| error.to_string()));
+    Ok(Facts { link, has_ipv4, has_ipv6, why_not_xdp })
+}
+
+/// Why no interface of this machine can be opened by AF_XDP, whatever it is like and whoever asks; none if that is not so.
+pub fn why_no_xdp_at_all() -> Option<String> {
+    let error = xdp::probe().err()?;
+    // That only others may is not the machine's fault.
+    (error.kind() != ErrorKind::PermissionDenied).then(|| format!("the kernel has no such sockets: {error}"))
+}
+
+/// Why an interface is not for AF_XDP unless that is asked for: what would be lost there, or cut off.
+fn why_not_xdp(socket: &OwnedFd, name: &str) -> Option<String> {
+    if link::has_ipv4(socket, name) || link::has_ipv6(name) {
+        return Some("the system has addresses there, and would hear nothing".to_owned());
+    }
+    match ethtool::driver(socket, name) {
+        Driver::Device => ethtool::takes_tags(socket, name)
+            .then(|| format!("it takes VLAN tags out of frames (`ethtool -K {name} rxvlan off`)")),
+        // At the other end of a veth tags are left to a card that is not there, as checksums are.
+        Driver::Virtual => std::path::Path::new("/proc/net/vlan")
+            .exists()
+            .then(|| "VLAN tags of this machine's own interfaces for VLANs would be lost".to_owned()),
+    }
 }
 
 /// A network interface, opened to receive and send.
 pub struct Interface {
     name: String,
     number: u32,
-    socket: OwnedFd,
-    inbox: sys::Inbox,
-    /// A segment that is cut off a frame.
-    segment: Vec<u8>,
+    choice: Choice,
+    way: Way,
+    why_not_xdp: Option<Error>,
     counters: Counters,
+}
+
+enum Way {
+    PacketSocket(PacketSocket),
+    Xdp(Box<Xdp>),
 }
 
 /// Frames that are to be sent together.
@@ -108,6 +181,11 @@ impl Outbox {
         let len = self.lens.pop().unwrap_or(0);
         self.bytes.truncate(self.bytes.len() - len);
     }
+
+    fn frames(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = &self.bytes[..];
+        self.lens.iter().map(move |&len| rest.split_off(..len).unwrap_or_default())
+    }
 }
 
 impl Interface {
@@ -115,23 +193,31 @@ impl Interface {
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] if there is none, [`ErrorKind::PermissionDenied`] without the capability `CAP_NET_RAW`,
-    /// [`ErrorKind::Unsupported`] if it is not an Ethernet, and others of the system.
-    pub fn open(name: &str) -> Result<Interface> {
-        let Some(number) = sys::interface_number(name) else {
+    /// [`ErrorKind::Unsupported`] if it is not an Ethernet, or not for AF_XDP where that was chosen, and others of the system.
+    pub fn open(name: &str, choice: Choice) -> Result<Interface> {
+        Interface::open_with(name, choice, None)
+    }
+
+    fn open_with(name: &str, choice: Choice, program: Option<Arc<xdp::Program>>) -> Result<Interface> {
+        let Some(number) = link::interface_number(name) else {
             return Err(Error::new(ErrorKind::NotFound, "there is no such interface"));
         };
-        let socket = sys::open(number)?;
-        if sys::link(&socket, name)?.address.is_none() {
+        let socket = packet_socket::promiscuous(number)?;
+        if link::link(&socket, name)?.address.is_none() {
             return Err(Error::new(ErrorKind::Unsupported, "it is not an Ethernet"));
         }
-        Ok(Interface {
-            name: name.to_owned(),
-            number,
-            socket,
-            inbox: sys::Inbox::new(),
-            segment: Vec::new(),
-            counters: Counters::default(),
-        })
+        let xdp = match (choice, why_not_xdp(&socket, name)) {
+            (Choice::PacketSocket, _) => None,
+            (Choice::Auto, Some(why)) => Some(Err(Error::new(ErrorKind::Unsupported, why))),
+            _ => Some(Xdp::open(number, name, program)),
+        };
+        let (way, why_not_xdp) = match xdp {
+            Some(Ok(xdp)) => (Way::Xdp(Box::new(xdp)), None),
+            Some(Err(error)) if choice == Choice::Xdp => return Err(error),
+            other => (Way::PacketSocket(PacketSocket::open(number)?), other.and_then(Result::err)),
+        };
+        let counters = Counters::default();
+        Ok(Interface { name: name.to_owned(), number, choice, way, why_not_xdp, counters })
     }
 
     /// Its name.
@@ -139,9 +225,25 @@ impl Interface {
         &self.name
     }
 
+    /// By which way its frames come and go.
+    pub fn io(&self) -> Io {
+        match &self.way {
+            Way::PacketSocket(_) => Io::PacketSocket,
+            Way::Xdp(xdp) => xdp.io(),
+        }
+    }
+
+    /// Why [`Choice::Auto`] took packet sockets, if it did.
+    pub fn why_not_xdp(&self) -> Option<&Error> {
+        self.why_not_xdp.as_ref()
+    }
+
     /// What it has done so far.
     pub fn counters(&mut self) -> Counters {
-        self.counters.missed += sys::take_drops(&self.socket).unwrap_or(0);
+        self.counters.missed += match &mut self.way {
+            Way::PacketSocket(socket) => socket.take_missed(),
+            Way::Xdp(xdp) => xdp.take_missed(),
+        };
         self.counters
     }
 
@@ -150,96 +252,82 @@ impl Interface {
     /// # Errors
     /// If it is gone.
     pub fn link(&self) -> Result<Link> {
-        sys::link(&self.socket, &self.name)
+        let socket = match &self.way {
+            Way::PacketSocket(socket) => socket.socket(),
+            Way::Xdp(xdp) => xdp.socket(),
+        };
+        link::link(socket, &self.name)
     }
 
-    /// Opens it anew if the interface that had this name is gone, and another one has it now; counters go on. Whether so.
+    /// Sees to it that it is open: anew, if the interface that had this name is gone, and another one has it now; counters
+    /// go on. Whether so.
     ///
     /// # Errors
     /// Those of [`Interface::open`], as long as there is none.
     pub fn reopen(&mut self) -> Result<bool> {
-        if sys::interface_number(&self.name) == Some(self.number) {
+        if link::interface_number(&self.name) == Some(self.number) {
+            if let (Ok(link), Way::Xdp(xdp)) = (self.link(), &mut self.way) {
+                xdp.set_link(link);
+            }
             return Ok(false);
         }
-        let mut new = Interface::open(&self.name)?;
+        let program = match &self.way {
+            Way::PacketSocket(_) => None,
+            Way::Xdp(xdp) => Some(xdp.program()),
+        };
+        let mut new = Interface::open_with(&self.name, self.choice, program)?;
         new.counters = self.counters();
         *self = new;
         Ok(true)
     }
 
-    /// Hands the frames over that have come, up to 64 of them as the kernel counts; without them, none, at once.
+    /// Hands the frames over that have come, up to 64 of them as the kernel counts, of each queue; without them, none, at once.
     ///
     /// # Errors
     /// [`ErrorKind::NetworkDown`] when the interface went down or is gone, and others of the system.
-    pub fn receive(&mut self, mut each: impl FnMut(&[u8])) -> Result<()> {
-        let count = match self.inbox.receive(&self.socket) {
-            Ok(count) => count,
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                return Ok(());
+    pub fn receive(&mut self, each: impl FnMut(&[u8])) -> Result<()> {
+        match &mut self.way {
+            Way::PacketSocket(socket) => socket.receive(&mut self.counters, each),
+            Way::Xdp(xdp) => {
+                xdp.receive(&mut self.counters, each);
+                Ok(())
             }
-            Err(error) if error.kind() == ErrorKind::InvalidInput => {
-                // One that is cut in a way which the kernel cannot tell of: it is lost.
-                self.counters.unreadable += 1;
-                return Ok(());
-            }
-            Err(error) => return Err(error),
-        };
-        for at in 0..count {
-            let counters = &mut self.counters;
-            let told = offload::plain(self.inbox.frame(at), &mut self.segment, |frame| {
-                counters.received += 1;
-                counters.received_bytes += frame.len() as u64;
-                each(frame);
-            });
-            self.counters.unreadable += u64::from(told.is_err());
         }
-        Ok(())
     }
 
     /// Sends what is in the outbox, and empties it. What the interface does not take is counted, and lost: as on a wire,
     /// senders notice.
     pub fn send(&mut self, outbox: &mut Outbox) {
-        let (mut bytes, mut lens) = (&outbox.bytes[..], &outbox.lens[..]);
-        let mut has_waited = false;
-        while !lens.is_empty() {
-            let gone = match sys::send(&self.socket, bytes, lens) {
-                Ok(sent) => {
-                    self.counters.sent += sent as u64;
-                    self.counters.sent_bytes += lens[..sent].iter().sum::<usize>() as u64;
-                    sent
-                }
-                Err(error) => match error.kind() {
-                    ErrorKind::Interrupted => 0,
-                    ErrorKind::WouldBlock if !has_waited => {
-                        has_waited = true;
-                        self.wait_for_room();
-                        0
-                    }
-                    _ => {
-                        *self.counters.of_unsent(&error) += 1;
-                        1
-                    }
-                },
-            };
-            bytes = &bytes[lens[..gone].iter().sum::<usize>()..];
-            lens = &lens[gone..];
+        match &mut self.way {
+            Way::PacketSocket(socket) => socket.send(outbox, &mut self.counters),
+            Way::Xdp(xdp) => xdp.send(outbox, &mut self.counters),
         }
         outbox.bytes.clear();
         outbox.lens.clear();
     }
 
-    /// Gives the interface a moment to send what it has.
-    #[cold]
-    fn wait_for_room(&self) {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        const MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-        // Whatever comes of it, the frames are tried again.
-        let _ = poll(&mut [PollFd::new(&self.socket, PollFlags::OUT)], Some(&MOMENT));
+    /// What can be waited for: one of them has something when a frame has come.
+    pub fn sockets(&self) -> Vec<BorrowedFd<'_>> {
+        match &self.way {
+            Way::PacketSocket(socket) => vec![socket.socket().as_fd()],
+            Way::Xdp(xdp) => xdp.sockets().collect(),
+        }
     }
 }
 
-impl AsFd for Interface {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
+/// Where the network header begins, behind Ethernet and VLAN tags, and what it is.
+fn network(frame: &[u8]) -> Option<(usize, EtherType)> {
+    let header = ethernet::Frame::new_checked(frame).ok()?;
+    let mut tags = vlan::Tags::new(header.ethertype()?, &frame[ethernet::HEADER_LEN..]);
+    tags.by_ref().try_for_each(|tag| tag.map(|_| ())).ok()?;
+    Some((frame.len() - tags.payload().len(), tags.ethertype()))
+}
+
+/// Gives an interface a moment to send what it has.
+#[cold]
+fn wait_for_room(socket: impl AsFd) {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    const MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+    // Whatever comes of it, the frames are tried again.
+    let _ = poll(&mut [PollFd::new(&socket, PollFlags::OUT)], Some(&MOMENT));
 }

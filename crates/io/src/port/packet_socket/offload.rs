@@ -5,7 +5,9 @@
 //! see, and ports to send, what a wire carries.
 
 use packet::checksum;
-use packet::wire::{EtherType, IpProtocol, ethernet, ipv4, ipv6, tcp, udp, vlan};
+use packet::wire::{EtherType, IpProtocol, ipv4, ipv6, tcp, udp, vlan};
+
+use crate::port::network;
 
 use super::sys::{FRONT_ROOM, OffloadHeader, Raw, TakenTag};
 
@@ -36,7 +38,7 @@ pub fn plain(raw: Raw<'_>, segment: &mut Vec<u8>, mut each: impl FnMut(&[u8])) -
     if offload.segmentation != OffloadHeader::WHOLE {
         return Layout::of(frame, &offload)?.cut(frame, segment, each);
     }
-    if offload.flags & OffloadHeader::NEEDS_CHECKSUM != 0 {
+    if offload.needs_checksum() {
         complete(frame, offload.checksum_start.into(), offload.checksum_offset.into())
             .ok_or(Untold::Headers)?;
     }
@@ -91,7 +93,7 @@ impl Layout {
             _ => return Err(Untold::Headers),
         };
         // A frame that the kernel itself put together has no open checksum, and so tells not where it begins.
-        let transport = match offload.flags & OffloadHeader::NEEDS_CHECKSUM != 0 {
+        let transport = match offload.needs_checksum() {
             true => usize::from(offload.checksum_start),
             false => transport(&frame[network..], is_v4).ok_or(Untold::Headers)? + network,
         };
@@ -164,14 +166,6 @@ impl Layout {
         }
         Some(())
     }
-}
-
-/// Where the network header begins, behind Ethernet and VLAN tags, and what it is.
-fn network(frame: &[u8]) -> Option<(usize, EtherType)> {
-    let header = ethernet::Frame::new_checked(frame).ok()?;
-    let mut tags = vlan::Tags::new(header.ethertype()?, &frame[ethernet::HEADER_LEN..]);
-    tags.by_ref().try_for_each(|tag| tag.map(|_| ())).ok()?;
-    Some((frame.len() - tags.payload().len(), tags.ethertype()))
 }
 
 /// Where the transport header begins in an IP packet.

@@ -1,0 +1,83 @@
+//! What an interface is like, as anybody may ask.
+#![allow(unsafe_code)]
+
+use std::ffi::CString;
+use std::io::{Error, ErrorKind, Result};
+use std::mem::zeroed;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use super::sys::done;
+
+/// The number of the interface with this name, if there is one.
+pub fn interface_number(name: &str) -> Option<u32> {
+    let name = CString::new(name).ok()?;
+    // SAFETY: the name ends with a zero byte.
+    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => None,
+        number => Some(number),
+    }
+}
+
+/// Link-layer facts about an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// It was set up by its administrator, and has a carrier.
+    pub is_up: bool,
+    /// Bytes of the longest packet behind the link-layer header.
+    pub mtu: u32,
+    /// Its Ethernet address; none if it is no Ethernet.
+    pub address: Option<[u8; 6]>,
+}
+
+/// What the interface with this name is like now.
+pub fn link(socket: &OwnedFd, name: &str) -> Result<Link> {
+    let flags = ask(socket, name, libc::SIOCGIFFLAGS)?;
+    let mtu = ask(socket, name, libc::SIOCGIFMTU)?;
+    let hardware = ask(socket, name, libc::SIOCGIFHWADDR)?;
+    let running = (libc::IFF_UP | libc::IFF_RUNNING) as i16;
+    // SAFETY: the kernel has answered each question with that field of the union; all are plain numbers.
+    unsafe {
+        let hardware = hardware.ifr_ifru.ifru_hwaddr;
+        Ok(Link {
+            is_up: flags.ifr_ifru.ifru_flags & running == running,
+            mtu: mtu.ifr_ifru.ifru_mtu.max(0) as u32,
+            address: (hardware.sa_family == libc::ARPHRD_ETHER)
+                .then(|| std::array::from_fn(|i| hardware.sa_data[i] as u8)),
+        })
+    }
+}
+
+/// Whether the system has an IPv4 address at the interface with this name.
+pub fn has_ipv4(socket: &OwnedFd, name: &str) -> bool {
+    ask(socket, name, libc::SIOCGIFADDR).is_ok()
+}
+
+/// Whether the system has an IPv6 address at the interface with this name that is not link-local.
+pub fn has_ipv6(name: &str) -> bool {
+    // Lines of address, number, prefix length, scope, flags and name; of scope 0, which is global (proc(5)).
+    let addresses = std::fs::read_to_string("/proc/net/if_inet6").unwrap_or_default();
+    addresses.lines().any(|line| {
+        let fields: Vec<_> = line.split_whitespace().collect();
+        fields.get(3) == Some(&"00") && fields.get(5) == Some(&name)
+    })
+}
+
+fn ask(socket: &OwnedFd, name: &str, question: libc::Ioctl) -> Result<libc::ifreq> {
+    let mut request = request(name)?;
+    // SAFETY: these questions are about an `ifreq`, which the kernel reads and writes.
+    done(unsafe { libc::ioctl(socket.as_raw_fd(), question, &raw mut request) })?;
+    Ok(request)
+}
+
+/// A question about the interface with this name.
+pub fn request(name: &str) -> Result<libc::ifreq> {
+    // SAFETY: all fields are numbers, or a union of numbers, for which zeros are valid.
+    let mut request: libc::ifreq = unsafe { zeroed() };
+    if name.len() >= request.ifr_name.len() {
+        return Err(Error::new(ErrorKind::InvalidInput, "the name is too long for an interface"));
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    Ok(request)
+}

@@ -1,0 +1,100 @@
+//! A port by packet sockets (`AF_PACKET`), which every interface has: system calls for 64 frames at best.
+
+mod offload;
+mod sys;
+
+use std::io::{Error, ErrorKind, Result};
+use std::os::fd::OwnedFd;
+
+use super::{Counters, Outbox, wait_for_room};
+
+pub use sys::promiscuous;
+
+/// An interface's frames by a packet socket.
+pub struct PacketSocket {
+    socket: OwnedFd,
+    inbox: sys::Inbox,
+    /// A segment that is cut off a frame.
+    segment: Vec<u8>,
+}
+
+impl PacketSocket {
+    /// Opens the interface with this number.
+    pub fn open(interface: u32) -> Result<PacketSocket> {
+        Ok(PacketSocket { socket: sys::open(interface)?, inbox: sys::Inbox::new(), segment: Vec::new() })
+    }
+
+    /// What there is to be waited for, and to be asked.
+    pub fn socket(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    /// How many frames the kernel has dropped for want of room since it was last asked.
+    pub fn take_missed(&mut self) -> u64 {
+        sys::take_drops(&self.socket).unwrap_or(0)
+    }
+
+    /// See [`super::Interface::receive`].
+    pub fn receive(&mut self, counters: &mut Counters, mut each: impl FnMut(&[u8])) -> Result<()> {
+        let count = match self.inbox.receive(&self.socket) {
+            Ok(count) => count,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                return Ok(());
+            }
+            Err(error) if error.kind() == ErrorKind::InvalidInput => {
+                // One that is cut in a way which the kernel cannot tell of: it is lost.
+                counters.unreadable += 1;
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        for at in 0..count {
+            let raw = self.inbox.frame(at);
+            counters.completed += u64::from(raw.offload.needs_checksum());
+            let told = offload::plain(raw, &mut self.segment, |frame| {
+                counters.received(frame);
+                each(frame);
+            });
+            counters.unreadable += u64::from(told.is_err());
+        }
+        Ok(())
+    }
+
+    /// See [`super::Interface::send`].
+    pub fn send(&mut self, outbox: &Outbox, counters: &mut Counters) {
+        let (mut bytes, mut lens) = (&outbox.bytes[..], &outbox.lens[..]);
+        let mut has_waited = false;
+        while !lens.is_empty() {
+            let gone = match sys::send(&self.socket, bytes, lens) {
+                Ok(sent) => {
+                    counters.sent += sent as u64;
+                    counters.sent_bytes += lens[..sent].iter().sum::<usize>() as u64;
+                    sent
+                }
+                Err(error) => match error.kind() {
+                    ErrorKind::Interrupted => 0,
+                    ErrorKind::WouldBlock if !has_waited => {
+                        has_waited = true;
+                        wait_for_room(&self.socket);
+                        0
+                    }
+                    _ => {
+                        *of_unsent(counters, &error) += 1;
+                        1
+                    }
+                },
+            };
+            bytes = &bytes[lens[..gone].iter().sum::<usize>()..];
+            lens = &lens[gone..];
+        }
+    }
+}
+
+/// Where a frame is counted that was not sent.
+fn of_unsent<'a>(counters: &'a mut Counters, error: &Error) -> &'a mut u64 {
+    match error.raw_os_error() {
+        Some(libc::EMSGSIZE) => &mut counters.too_long,
+        Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => &mut counters.no_room,
+        _ => &mut counters.down,
+    }
+}

@@ -1,0 +1,267 @@
+//! System calls of packet sockets.
+#![allow(unsafe_code)]
+
+use std::ffi::c_int;
+use std::io::Result;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use zerocopy::{FromZeros, Immutable, IntoBytes, KnownLayout};
+
+use crate::port::sys::{done, set, set_buffers};
+
+/// What precedes each frame on a packet socket with `PACKET_VNET_HDR`: `struct virtio_net_hdr` of virtio 1.2, section
+/// 5.1.6, in the machine's byte order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct OffloadHeader {
+    pub flags: u8,
+    pub segmentation: u8,
+    pub header_len: u16,
+    pub segment_len: u16,
+    /// Where the bytes begin that the checksum covers.
+    pub checksum_start: u16,
+    /// Where the checksum is, from there.
+    pub checksum_offset: u16,
+}
+
+impl OffloadHeader {
+    /// Flag: the checksum is to be completed.
+    pub const NEEDS_CHECKSUM: u8 = 1;
+    /// Nothing is to be cut.
+    pub const WHOLE: u8 = 0;
+    /// TCP over IPv4.
+    pub const TCP_V4: u8 = 1;
+    /// TCP over IPv6.
+    pub const TCP_V6: u8 = 4;
+    /// UDP datagrams of one length, the last one perhaps shorter.
+    pub const UDP: u8 = 5;
+    /// May be set beside: the sender's window was reduced, which the first segment alone tells.
+    pub const ECN: u8 = 0x80;
+
+    pub fn needs_checksum(&self) -> bool {
+        self.flags & OffloadHeader::NEEDS_CHECKSUM != 0
+    }
+}
+
+/// A VLAN tag that the kernel, or the interface, has taken out of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TakenTag {
+    pub protocol: u16,
+    pub control: u16,
+}
+
+/// A frame as the kernel hands it over.
+pub struct Raw<'a> {
+    /// Its bytes behind [`FRONT_ROOM`] bytes of room for a tag.
+    pub room: &'a mut [u8],
+    pub offload: OffloadHeader,
+    pub tag: Option<TakenTag>,
+    /// More bytes came than there is room for.
+    pub is_cut_off: bool,
+}
+
+/// Bytes before a frame, so that a tag that was taken out can be put back.
+pub const FRONT_ROOM: usize = 4;
+
+/// Frames that one call takes or gives.
+pub const FRAMES: usize = 64;
+
+/// Bytes of the longest frame that the kernel hands over: IPv4's longest packet with link-layer headers.
+pub const FRAME_LEN_MAX: usize = 65_535 + 14 + 2 * 4;
+
+/// Bytes that the kernel may keep of what was not yet taken, and of what was not yet sent.
+const SOCKET_BUFFER: c_int = 16 * 1024 * 1024;
+
+/// A packet socket that receives nothing, but has the interface in promiscuous mode, which ends with the socket.
+pub fn promiscuous(interface: u32) -> Result<OwnedFd> {
+    // SAFETY: no memory is passed.
+    let fd = done(unsafe {
+        libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0)
+    })?;
+    // SAFETY: the kernel has just given it to nobody else.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    let promiscuous = libc::packet_mreq {
+        mr_ifindex: interface as c_int,
+        mr_type: libc::PACKET_MR_PROMISC as u16,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    set(&socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &promiscuous)?;
+    Ok(socket)
+}
+
+/// A packet socket that takes all that comes in by the interface, in promiscuous mode, and sends through it.
+pub fn open(interface: u32) -> Result<OwnedFd> {
+    let socket = promiscuous(interface)?;
+    set(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)?;
+    set(&socket, libc::SOL_PACKET, libc::PACKET_AUXDATA, &1)?;
+    set(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1)?;
+    set_buffers(&socket, SOCKET_BUFFER)?;
+    // SAFETY: all fields are numbers, for which zeros are valid.
+    let mut address: libc::sockaddr_ll = unsafe { zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    address.sll_ifindex = interface as c_int;
+    // SAFETY: the address is as long as is said, and the kernel only reads it.
+    done(unsafe {
+        libc::bind(
+            socket.as_raw_fd(),
+            (&raw const address).cast(),
+            size_of::<libc::sockaddr_ll>() as libc::socklen_t,
+        )
+    })?;
+    Ok(socket)
+}
+
+/// How many frames the kernel has dropped for want of room since it was last asked.
+pub fn take_drops(socket: &OwnedFd) -> Result<u64> {
+    // SAFETY: all fields are numbers, for which zeros are valid.
+    let mut statistics: libc::tpacket_stats = unsafe { zeroed() };
+    let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to what is as long.
+    done(unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_STATISTICS,
+            (&raw mut statistics).cast(),
+            &raw mut len,
+        )
+    })?;
+    Ok(statistics.tp_drops.into())
+}
+
+/// Room for the one control message that is asked for, aligned as such.
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+struct Control([u8; 64]);
+
+/// Room for a call's frames.
+pub struct Inbox {
+    offloads: Box<[OffloadHeader; FRAMES]>,
+    controls: Box<[Control; FRAMES]>,
+    /// What came of each frame: its length, and whether it was cut off.
+    came: Vec<(usize, bool)>,
+    room: Box<[u8]>,
+}
+
+const ROOM: usize = FRONT_ROOM + FRAME_LEN_MAX;
+
+impl Inbox {
+    pub fn new() -> Inbox {
+        Inbox {
+            offloads: Box::new([OffloadHeader::default(); FRAMES]),
+            controls: Box::new([Control([0; 64]); FRAMES]),
+            came: Vec::with_capacity(FRAMES),
+            room: vec![0; FRAMES * ROOM].into_boxed_slice(),
+        }
+    }
+
+    /// Takes what has come, up to [`FRAMES`] frames; how many there were. It does not wait.
+    ///
+    /// # Errors
+    /// Those of `recvmmsg`; [`std::io::ErrorKind::WouldBlock`] if nothing has come.
+    pub fn receive(&mut self, socket: &OwnedFd) -> Result<usize> {
+        self.came.clear();
+        let mut pieces: [[libc::iovec; 2]; FRAMES] = std::array::from_fn(|i| {
+            let room = &mut self.room[i * ROOM..][FRONT_ROOM..ROOM];
+            [
+                libc::iovec {
+                    iov_base: (&raw mut self.offloads[i]).cast(),
+                    iov_len: size_of::<OffloadHeader>(),
+                },
+                libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() },
+            ]
+        });
+        let mut messages: [libc::mmsghdr; FRAMES] = std::array::from_fn(|i| {
+            // SAFETY: all fields are numbers or pointers, for which zeros are valid.
+            let mut message: libc::mmsghdr = unsafe { zeroed() };
+            message.msg_hdr.msg_iov = pieces[i].as_mut_ptr();
+            message.msg_hdr.msg_iovlen = 2;
+            message.msg_hdr.msg_control = (&raw mut self.controls[i]).cast();
+            message.msg_hdr.msg_controllen = size_of::<Control>() as _;
+            message
+        });
+        // SAFETY: each message points to memory of this inbox, or of this function, that nobody else uses meanwhile, and
+        // says how long it is.
+        let count = done(unsafe {
+            libc::recvmmsg(
+                socket.as_raw_fd(),
+                messages.as_mut_ptr(),
+                FRAMES as u32,
+                libc::MSG_DONTWAIT as _,
+                std::ptr::null_mut(),
+            )
+        })? as usize;
+        for (message, control) in messages[..count].iter().zip(self.controls.iter_mut()) {
+            let len = (message.msg_len as usize).saturating_sub(size_of::<OffloadHeader>());
+            self.came.push((len, message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0));
+            let used = message.msg_hdr.msg_controllen.min(control.0.len());
+            control.0[used..].fill(0);
+        }
+        Ok(count)
+    }
+
+    /// The frame with this number, of those that the last call took.
+    pub fn frame(&mut self, at: usize) -> Raw<'_> {
+        let (len, is_cut_off) = self.came[at];
+        Raw {
+            room: &mut self.room[at * ROOM..][..FRONT_ROOM + len.min(FRAME_LEN_MAX)],
+            offload: self.offloads[at],
+            tag: taken_tag(&self.controls[at]),
+            is_cut_off,
+        }
+    }
+}
+
+/// The tag that the first control message tells of, if it does.
+fn taken_tag(control: &Control) -> Option<TakenTag> {
+    // SAFETY: the room is aligned for both structures and long enough for them together, and both are plain numbers;
+    // bytes that the kernel did not write are zeros.
+    let (header, told) = unsafe {
+        let at = control.0.as_ptr();
+        let told = at.add(libc::CMSG_LEN(0) as usize).cast::<libc::tpacket_auxdata>();
+        (at.cast::<libc::cmsghdr>().read(), told.read_unaligned())
+    };
+    let is_told = header.cmsg_level == libc::SOL_PACKET
+        && header.cmsg_type == libc::PACKET_AUXDATA
+        && told.tp_status & libc::TP_STATUS_VLAN_VALID != 0;
+    let has_protocol = told.tp_status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+    is_told.then_some(TakenTag {
+        protocol: if has_protocol { told.tp_vlan_tpid } else { 0x8100 },
+        control: told.tp_vlan_tci,
+    })
+}
+
+/// Gives frames, which lie one behind the other in `bytes`, to the socket; how many it took. It does not wait.
+///
+/// # Errors
+/// Those of `sendmmsg`, of the first frame; [`std::io::ErrorKind::WouldBlock`] if the socket takes nothing now.
+pub fn send(socket: &OwnedFd, bytes: &[u8], lens: &[usize]) -> Result<usize> {
+    let plain = OffloadHeader::default();
+    let count = lens.len().min(FRAMES);
+    let mut at = 0;
+    let mut pieces = [[libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 2]; FRAMES];
+    for (pieces, &len) in pieces.iter_mut().zip(lens) {
+        let frame = &bytes[at..at + len];
+        pieces[0] = libc::iovec {
+            iov_base: (&raw const plain).cast_mut().cast(),
+            iov_len: size_of::<OffloadHeader>(),
+        };
+        pieces[1] = libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: len };
+        at += len;
+    }
+    let mut messages: [libc::mmsghdr; FRAMES] = std::array::from_fn(|i| {
+        // SAFETY: all fields are numbers or pointers, for which zeros are valid.
+        let mut message: libc::mmsghdr = unsafe { zeroed() };
+        message.msg_hdr.msg_iov = pieces[i].as_mut_ptr();
+        message.msg_hdr.msg_iovlen = 2;
+        message
+    });
+    // SAFETY: the kernel reads what the messages point to, which lives until it is back, and writes only to the messages.
+    let sent = done(unsafe {
+        libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr(), count as u32, libc::MSG_DONTWAIT as _)
+    })?;
+    Ok(sent as usize)
+}

@@ -1,0 +1,168 @@
+//! One receive queue of an interface: frames in, and frames out by the queue of the same number.
+#![allow(unsafe_code)]
+
+use std::io::Result;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use packet::memory::prefetch;
+
+use super::memory::Memory;
+use super::ring::Descriptor;
+use super::socket::{Sizes, Socket};
+use crate::port::{Counters, wait_for_room};
+
+/// Frames that are taken at once.
+const TAKEN_AT_ONCE: u32 = 64;
+
+/// Frames ahead of the one that is handed over whose first bytes are asked for.
+const AHEAD: u32 = 4;
+
+/// A queue's socket, and the memory that its frames are in.
+pub struct Queue {
+    // Before the memory, so that it is closed first.
+    socket: Socket,
+    memory: Memory,
+    /// Where there is room for frames that are to be sent.
+    free: Vec<u64>,
+    /// The driver takes frames out of the memory itself.
+    is_shared: bool,
+    /// Of frames that were missed, those that have been told of.
+    missed_told: u64,
+}
+
+impl Queue {
+    /// The queue with this number, of frames with so much room; without copying, if the interface can and `may_share`.
+    pub fn open(interface: u32, number: u32, sizes: Sizes, room: usize, may_share: bool) -> Result<Queue> {
+        let frames = sizes.receive + sizes.send;
+        let memory = Memory::new(frames as usize, room)?;
+        let mut socket = Socket::new(&memory, sizes)?;
+        let mut rooms = (0..frames).map(|frame| u64::from(frame) * room as u64);
+        for at in rooms.by_ref().take(sizes.receive as usize) {
+            socket.fill.put(at);
+        }
+        socket.fill.publish();
+        let free = rooms.collect();
+        let is_shared = socket.bind(interface, number, may_share)?;
+        if socket.fill.needs_wakeup() {
+            socket.wake_receiver();
+        }
+        Ok(Queue { socket, memory, free, is_shared, missed_told: 0 })
+    }
+
+    /// Whether frames are in the card's and this side's hands without being copied.
+    pub fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
+    /// How many frames were missed since it was last asked.
+    pub fn take_missed(&mut self) -> u64 {
+        let missed = self.socket.missed();
+        missed.saturating_sub(std::mem::replace(&mut self.missed_told, missed))
+    }
+
+    /// Hands over frames that have come, up to 64.
+    pub fn receive(&mut self, mut each: impl FnMut(&mut [u8])) {
+        let Socket { received, fill, .. } = &mut self.socket;
+        let count = received.look().min(TAKEN_AT_ONCE);
+        if count == 0 {
+            return;
+        }
+        for _ in 0..count {
+            if let Some(ahead) = received.peek(AHEAD) {
+                prefetch(self.memory.as_ptr().wrapping_add(ahead.at as usize));
+            }
+            let Some(Descriptor { at, len, .. }) = received.take() else { break };
+            // SAFETY: the kernel has put the frame into the ring, and gets its room back below.
+            if let Some(frame) = unsafe { self.memory.frame(at, len as usize) } {
+                each(frame);
+            }
+            // As many rooms as the ring has entries are on their way: there is always one free.
+            fill.put(self.memory.room_at(at));
+        }
+        received.give_back();
+        fill.publish();
+        if fill.needs_wakeup() {
+            self.socket.wake_receiver();
+        }
+    }
+
+    /// Puts a frame where the kernel takes it to be sent; whether there was room.
+    pub fn put(&mut self, frame: &[u8]) -> bool {
+        if frame.len() > self.memory.room() {
+            return false;
+        }
+        let Some(at) = self.free.pop() else { return false };
+        // SAFETY: the room is free: the kernel was not given it, or has given it back.
+        let Some(room) = (unsafe { self.memory.frame(at, frame.len()) }) else { return false };
+        room.copy_from_slice(frame);
+        // There are no more rooms than the ring has entries.
+        self.socket.send.put(Descriptor { at, len: frame.len() as u32, options: 0 })
+    }
+
+    /// Has the kernel send what was put; what it took and did not send is no more counted as sent. What it does not take stays.
+    pub fn send(&mut self, counters: &mut Counters) -> Sent {
+        self.socket.send.publish();
+        let mut has_waited = false;
+        let mut left = self.socket.send.waiting();
+        while left > 0 {
+            if self.is_shared && !self.socket.send.needs_wakeup() {
+                break;
+            }
+            let woken = self.socket.wake_sender();
+            let before = std::mem::replace(&mut left, self.socket.send.waiting());
+            self.reclaim();
+            match woken.map_err(|error| error.raw_os_error()) {
+                Ok(()) if self.is_shared => break,
+                Ok(()) | Err(Some(libc::EINTR)) => {}
+                // The interface did not take a frame, and it is gone.
+                Err(Some(libc::EBUSY)) if !self.is_shared => {
+                    counters.sent = counters.sent.saturating_sub(1);
+                    counters.no_room += 1;
+                }
+                Err(Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::ENOMEM)) => {
+                    if left == before && std::mem::replace(&mut has_waited, true) {
+                        return Sent::NoRoom;
+                    }
+                    if left == before {
+                        wait_for_room(self.socket.as_fd());
+                    }
+                }
+                Err(_) => return Sent::Down,
+            }
+        }
+        self.reclaim();
+        Sent::All
+    }
+
+    /// Frames that the kernel was given and did not take.
+    pub fn left(&mut self) -> u32 {
+        if self.is_shared { 0 } else { self.socket.send.waiting() }
+    }
+
+    /// Takes the room back of frames that were sent.
+    fn reclaim(&mut self) {
+        let sent = &mut self.socket.sent;
+        sent.look();
+        while let Some(at) = sent.take() {
+            self.free.push(self.memory.room_at(at));
+        }
+        sent.give_back();
+    }
+}
+
+/// How far frames have come that were to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// The kernel has them, or is about to take them.
+    All,
+    /// It takes no more of them now.
+    NoRoom,
+    /// The interface is down, or gone.
+    Down,
+}
+
+impl AsFd for Queue {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
