@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use io::capture::Reader;
+use io::capture::{MAX_RECORD_BYTES, Reader};
 use packet::{Class, FlowHasher, FlowKey, Packet, Parser};
 use sim::workload::Recording;
 
@@ -22,7 +22,9 @@ pub fn read(file: &Path) -> Result<Arc<Recording>, String> {
         packet.meta_mut().link = record.link_type;
         packet.meta_mut().wire_len = record.wire_len;
         if parser.parse(&mut packet).is_ok() && packet.meta().class != Class::NotIp {
-            packets.push((record.timestamp_ns, packet.meta().key, record.wire_len.max(1)));
+            // What a file says of the length may be absurd.
+            let len = record.wire_len.max(record.data.len() as u32).min(MAX_RECORD_BYTES);
+            packets.push((record.timestamp_ns, packet.meta().key, len));
         }
     }
     Recording::new(packets).map(Arc::new).map_err(|error| wrong(&error))

@@ -1,7 +1,10 @@
 //! Each experiment, for a moment: what comes out has the shape that it is promised to have.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
+use io::capture::{Format, Record, Writer};
+use io::traffic::{Generator, Profile};
 use lab::{Answer, Experiment, Kind, Lab, Length, Outcome, experiments};
 
 fn smoke(experiment: &Experiment, lab: &mut Lab<'_>) -> Outcome {
@@ -11,9 +14,39 @@ fn smoke(experiment: &Experiment, lab: &mut Lab<'_>) -> Outcome {
     outcome
 }
 
+/// A capture of made-up traffic, in a folder that goes with it.
+fn capture() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("made-up.pcap");
+    let mut writer = Writer::create(&path, Format::of_path(&path)).unwrap();
+    let mut generator =
+        Generator::new(&Profile { packets: Some(2_000), flows: 50, ..Profile::default() }).unwrap();
+    while let Some(frame) = generator.next() {
+        let wire_len = frame.data.len() as u32;
+        let link_type = packet::LinkType::Ethernet;
+        let (timestamp_ns, data) = (frame.timestamp_ns, frame.data);
+        writer.write(&Record { timestamp_ns, interface: 0, link_type, wire_len, data }).unwrap();
+    }
+    writer.finish().unwrap();
+    (folder, path)
+}
+
+#[test]
+fn without_captures_nothing_is_asked_of_captures() {
+    let xc = experiments().iter().find(|experiment| experiment.id == "XC").unwrap();
+    let outcome = smoke(xc, &mut Lab::new(Length::Smoke, 1, |_| {}));
+    assert_eq!((outcome.matched.answer, outcome.beaten.answer), (Answer::None, Answer::None));
+    let notes = |outcome: &Outcome| outcome.notes.join("; ");
+    assert!(notes(&outcome).contains("no captures"), "{}", notes(&outcome));
+    let missing = Lab::new(Length::Smoke, 1, |_| {}).with_captures(vec!["nowhere.pcap".into()]);
+    let outcome = smoke(xc, &mut { missing });
+    assert!(notes(&outcome).contains("left out: nowhere.pcap"), "{}", notes(&outcome));
+}
+
 #[test]
 fn every_experiment_runs_and_says_what_it_found() {
-    let mut lab = Lab::new(Length::Smoke, 1, |_| {});
+    let (_folder, path) = capture();
+    let mut lab = Lab::new(Length::Smoke, 1, |_| {}).with_captures(vec![path]);
     for experiment in experiments() {
         let outcome = smoke(experiment, &mut lab);
         let id = experiment.id;

@@ -95,3 +95,29 @@ fn the_examples_are_scenarios() {
     }
     assert!(count >= 5, "{count} examples");
 }
+
+#[test]
+fn captures_are_workloads() {
+    let place = Place::new();
+    place.stdout("traffic --packets 3k --seed 2 --write in.pcapng");
+    let length = "[run]\ntime = \"500ms\"\n[router]\nflows_max = 4000000\n";
+    let scenario = |keys: &str| {
+        format!("[workload.capture]\nfile = \"in.pcapng\"\n{keys}[units]\ncount = \"1..4\"\n{length}")
+    };
+    place.write("twice.toml", scenario("speedup = 2.0\ncopies = 3\n"));
+    let report = place.json("sim twice.toml --seed 1 --json");
+    assert_eq!(place.json("sim twice.toml --seed 1 --json"), report);
+    assert_ne!(place.json("sim twice.toml --seed 2 --json"), report, "copies begin where the seed says");
+    place.write("once.toml", scenario(""));
+    let once = place.json("sim once.toml --json");
+    let packets = |report: &serde_json::Value| report["workload"]["packets"].as_u64().unwrap();
+    let ratio = packets(&report) as f64 / packets(&once) as f64;
+    assert!((4.0..8.0).contains(&ratio), "twice as fast, three times: {ratio}");
+    // From where the scenario is, wherever the command runs.
+    std::fs::create_dir(place.path("folder")).unwrap();
+    std::fs::rename(place.path("in.pcapng"), place.path("folder/in.pcapng")).unwrap();
+    place.write("folder/once.toml", scenario(""));
+    assert_eq!(place.json("sim folder/once.toml --json"), once);
+    let said = place.refused(1, "sim once.toml");
+    assert!(said.contains("once.toml: [workload.capture]") && said.contains("in.pcapng"), "{said}");
+}
