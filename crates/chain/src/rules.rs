@@ -308,8 +308,7 @@ impl Rules {
         let mut count = 0;
         for (noted, (stage, event)) in noted.iter_mut().zip(events) {
             let EventCondition { id, argument, cause } = event;
-            let cause = if cause == Cause::Command { 1 } else { 2 };
-            *noted = Noted { argument, id, stage, cause, spare: [0; 3] };
+            *noted = Noted { argument, id, stage, cause: cause as u8, spare: [0; 3] };
             count += 1;
         }
         if let Some(end) = noted.get_mut(count) {

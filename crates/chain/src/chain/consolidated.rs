@@ -8,7 +8,7 @@
 
 use nf::record::{Header, Layout, Lines};
 use nf::stage::{Env, Group, Load, Stage};
-use nf::{Connection, EventCondition, Field, Recording, Said, Verdict};
+use nf::{Connection, EventCondition, FORESEEING_MAX, Field, Recording, Said, Verdict};
 use packet::parse::{self, protocol};
 use packet::{Class, Direction, DropReason, Endpoint, NewEnds, Packet, Side};
 
@@ -29,6 +29,8 @@ pub(super) struct Consolidation {
     recordings: Vec<Option<Recording>>,
     /// By side: the functions that packets come to which entered there, in order, but for those that have to see every packet.
     taking_part: [Vec<u16>; 2],
+    /// Of these, the ones that have to be asked what they foresee of each flow.
+    asked: [Vec<u16>; 2],
     /// Whether a packet is being recorded.
     recording: bool,
     /// Whether what happens to it can be told of others.
@@ -55,18 +57,21 @@ impl Consolidation {
         let wraps = |stage: &dyn Stage| stage.descriptor().writes.contains(&Field::Encapsulation);
         // What streams bring is every packet's own.
         let takes_part = |stage: &dyn Stage| stage.descriptor().consolidates && !stage.descriptor().stream;
-        if stages.iter().filter(|stage| takes_part(&***stage)).count() < 2 {
+        if stages.iter().filter(|stage| takes_part(&***stage)).count() < 2 || stages.len() > FORESEEING_MAX {
             return None;
         }
-        let taking_part = [Side::Inside, Side::Outside].map(|side| {
+        let taking_part: [Vec<u16>; 2] = [Side::Inside, Side::Outside].map(|side| {
             let stages = path(side, stages.len()).filter(|&stage| takes_part(&*stages[stage]));
             stages.map(|stage| stage as u16).collect()
         });
+        let is_asked = |stage: &u16| !stages[usize::from(*stage)].foresees_alike();
+        let asked = taking_part.each_ref().map(|part| part.iter().copied().filter(is_asked).collect());
         Some(Consolidation {
             programs: Programs::default(),
             draft: Draft::new(layout.lines()),
             recordings: stages.iter().map(|stage| takes_part(&**stage).then(Recording::default)).collect(),
             taking_part,
+            asked,
             recording: false,
             repeats: true,
             scope: Scope { wraps: stages.iter().any(|stage| wraps(&**stage)) },
