@@ -6,7 +6,7 @@
 //! together (`follow_rules`). Whatever else a flow's packet walks for (a FIN, a fragment, an ICMP error) may change what functions think
 //! of the flow, and ends its rules (B10).
 
-use nf::record::{Header, Layout, Lines};
+use nf::record::{Header, Layout, Lines, Records};
 use nf::stage::{Env, Group, Load, Stage};
 use nf::{Connection, EventCondition, FORESEEING_MAX, Field, Recording, Said, Verdict};
 use packet::parse::{self, protocol};
@@ -98,6 +98,30 @@ impl Consolidation {
         course
     }
 
+    /// Looks at a rule from before a command, which only commands end, for the packet that is to be reviewed: what it is to do now. Those that
+    /// packets may end are left to the time when the packets before are through.
+    #[inline(never)]
+    pub fn look_again(
+        &self,
+        rules: &mut Rules,
+        stages: &[Box<dyn Stage>],
+        records: &Records,
+        packet: &Packet,
+        like: Likeness,
+    ) -> Course {
+        let transit = &packet.meta().transit;
+        let (record, direction) = (transit.flow, transit.direction);
+        if rules.is_watched(record, direction) {
+            return Course::REVIEW;
+        }
+        if holds(rules, stages, records, (record, direction)) {
+            rules.end(record, direction);
+        } else {
+            rules.renew(record, direction);
+        }
+        rules.course((record, direction), like, packet)
+    }
+
     /// The lines of records that packets of a course will touch, of `all`.
     #[inline]
     pub fn lines(&self, course: Course, all: &Lines) -> Lines {
@@ -177,6 +201,18 @@ fn path(side: Side, count: usize) -> impl Iterator<Item = usize> {
 /// Whether packets of the protocol can get these ends: ICMP has one identifier for both.
 fn fits(protocol: u8, ends: &NewEnds) -> bool {
     !matches!(protocol, protocol::ICMP | protocol::ICMPV6) || ends.writes().count() < 2
+}
+
+/// Whether an event holds of the rule for packets of a direction.
+fn holds(
+    rules: &Rules,
+    stages: &[Box<dyn Stage>],
+    records: &Records,
+    (record, direction): (u32, Direction),
+) -> bool {
+    rules
+        .events(record, direction)
+        .any(|(stage, event)| stages.get(stage).is_none_or(|stage| stage.event_holds(event, record, records)))
 }
 
 impl Chain {
@@ -264,11 +300,7 @@ impl Chain {
         let Some(rules) = &mut self.flows.rules else { return };
         let transit = &packet.meta().transit;
         let (record, direction) = (transit.flow, transit.direction);
-        let records = &self.flows.records;
-        let holds = rules.events(record, direction).any(|(stage, event)| {
-            self.stages.get(stage).is_none_or(|stage| stage.event_holds(event, record, records))
-        });
-        if holds {
+        if holds(rules, &self.stages, &self.flows.records, (record, direction)) {
             return rules.end(record, direction);
         }
         rules.renew(record, direction);
