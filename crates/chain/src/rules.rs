@@ -242,6 +242,12 @@ impl Rules {
         rule.course.program().filter(|_| is_current).map(|program| (rule, program))
     }
 
+    /// Whether any packet may end the rule for packets of a direction.
+    pub fn is_watched(&self, record: u32, direction: Direction) -> bool {
+        let program = self.get(record, direction).and_then(|rule| rule.course.program());
+        program.is_some_and(|program| !program.is_unwatched())
+    }
+
     /// What a packet does that has such a rule, which was looked at.
     pub fn reviewed_course(&self, (record, direction): (u32, Direction), packet: &Packet) -> Course {
         self.get(record, direction).map_or(Course::WALK, |rule| rule.course_of(packet))
@@ -271,9 +277,8 @@ impl Rules {
 
     /// The events of a rule, by their functions' places.
     pub fn events(&self, record: u32, direction: Direction) -> impl Iterator<Item = (usize, EventCondition)> {
-        let events =
-            self.rest.head(record).map_or([Noted::default(); EVENTS_MAX], |both| both[direction.index()]);
-        events.into_iter().map_while(|Noted { argument, id, stage, cause, .. }| {
+        let events = self.rest.head(record).map_or(&[][..], |both| &both[direction.index()]);
+        events.iter().map_while(|&Noted { argument, id, stage, cause, .. }| {
             let cause = match cause {
                 0 => return None,
                 1 => Cause::Command,
@@ -308,8 +313,7 @@ impl Rules {
         let mut count = 0;
         for (noted, (stage, event)) in noted.iter_mut().zip(events) {
             let EventCondition { id, argument, cause } = event;
-            let cause = if cause == Cause::Command { 1 } else { 2 };
-            *noted = Noted { argument, id, stage, cause, spare: [0; 3] };
+            *noted = Noted { argument, id, stage, cause: cause as u8, spare: [0; 3] };
             count += 1;
         }
         if let Some(end) = noted.get_mut(count) {

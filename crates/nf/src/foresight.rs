@@ -1,7 +1,7 @@
 //! What a function would do to a flow's packets, told from the flow's state alone: so that a rule can be made without a packet
 //! that is recorded, and of many flows by the same few parts of their functions.
 
-use packet::{Direction, End, Endpoint, Outer, Side, Tag, TagRoom};
+use packet::{Direction, End, Endpoint, EndsDraft, Outer, Side, Tag, TagRoom};
 
 use crate::{Cause, Connection, EventCondition, HeaderAction, KEEP_MS_MAX, Recording, StateFunction};
 
@@ -17,7 +17,7 @@ pub struct Foresight<'a> {
     /// The connection as they leave it.
     pub connection: Connection,
     /// Where they come from and go to, behind the functions before this one.
-    pub ends: (Endpoint, Endpoint),
+    pub ends: EndsDraft,
     /// How long functions keep the flow for them, in milliseconds.
     pub keep_ms: u32,
     /// The function's place in the chain.
@@ -33,8 +33,6 @@ pub struct Foresight<'a> {
 pub struct Said {
     /// What is the same for many flows: numbers that stand for what was said, but for ends, outer headers and events' arguments.
     pub shape: Vec<u32>,
-    /// Which ends get what.
-    pub writes: Vec<(End, Endpoint)>,
     /// Outer headers, and how long a packet may be that gets them.
     pub wraps: Vec<(Outer, u16)>,
     /// The tags that packets are to have room for.
@@ -47,7 +45,6 @@ impl Said {
     /// Nothing was said yet of packets that enter by this side.
     pub fn begin(&mut self, side: Side) {
         self.shape.clear();
-        self.writes.clear();
         self.wraps.clear();
         self.tags = TagRoom::default();
         self.events.clear();
@@ -55,28 +52,30 @@ impl Said {
     }
 }
 
-/// What a number of a shape stands for, in its upper half.
+/// Functions of a chain at most of which what they say is told apart.
+pub const FORESEEING_MAX: usize = 1 << 12;
+
+/// What a number of a shape stands for, in its upper bits; then comes the function's place, and the number of a state function.
 mod said {
-    pub const SOURCE: u32 = 1 << 16;
-    pub const DESTINATION: u32 = 2 << 16;
-    pub const FUNCTION: u32 = 3 << 16;
-    pub const COMMAND: u32 = 4 << 16;
-    pub const PACKET: u32 = 5 << 16;
-    pub const WRAP: u32 = 6 << 16;
-    pub const TAG: u32 = 7 << 16;
+    pub const SOURCE: u32 = 1 << 28;
+    pub const DESTINATION: u32 = 2 << 28;
+    pub const FUNCTION: u32 = 3 << 28;
+    pub const COMMAND: u32 = 4 << 28;
+    pub const PACKET: u32 = 5 << 28;
+    pub const WRAP: u32 = 6 << 28;
+    pub const TAG: u32 = 7 << 28;
 }
 
 impl Foresight<'_> {
     /// They get this address and port at one end.
-    #[inline]
+    #[inline(always)]
     pub fn set_end(&mut self, end: End, to: Endpoint) {
-        let (said, there) = match end {
-            End::Source => (said::SOURCE, &mut self.ends.0),
-            End::Destination => (said::DESTINATION, &mut self.ends.1),
+        let said = match end {
+            End::Source => said::SOURCE,
+            End::Destination => said::DESTINATION,
         };
-        *there = to;
-        self.said.shape.push(said | u32::from(self.stage));
-        self.said.writes.push((end, to));
+        self.ends.set_end(end, to);
+        self.said.shape.push(said | self.place());
         if let Some(recording) = self.recording() {
             recording.action(HeaderAction::SetEnd(end, to));
         }
@@ -84,10 +83,11 @@ impl Foresight<'_> {
 
     /// They get these outer headers, as long as they are in no tunnel and their IP packets have no more bytes than this; see
     /// [`crate::PacketView::wrap`].
-    #[inline]
+    #[cold]
+    #[inline(never)]
     pub fn wrap(&mut self, outer: Outer, len_max: u16) {
         let len_max = outer.room_within(len_max);
-        self.said.shape.push(said::WRAP | u32::from(self.stage));
+        self.said.shape.push(said::WRAP | self.place());
         self.said.wraps.push((outer, len_max));
         if let Some(recording) = self.recording() {
             recording.action(HeaderAction::Wrap { outer, len_max });
@@ -98,7 +98,7 @@ impl Foresight<'_> {
     #[inline]
     pub fn push_tag(&mut self, tag: Tag) {
         let [kind, bits] = tag.words();
-        self.said.shape.extend([said::TAG | u32::from(self.stage), kind, bits]);
+        self.said.shape.extend([said::TAG | self.place(), kind, bits]);
         self.said.tags = self.said.tags.and_for(tag.kind());
         if let Some(recording) = self.recording() {
             recording.action(HeaderAction::PushTag(tag));
@@ -108,7 +108,7 @@ impl Foresight<'_> {
     /// This state function would run for each, see [`crate::PacketView::note_function`].
     #[inline]
     pub fn note_function(&mut self, function: StateFunction) {
-        self.said.shape.extend([said::FUNCTION | u32::from(self.stage), u32::from(function.id)]);
+        self.said.shape.push(said::FUNCTION | self.place() | u32::from(function.id));
         if let Some(recording) = self.recording() {
             recording.function(function);
         }
@@ -118,7 +118,7 @@ impl Foresight<'_> {
     #[inline]
     pub fn note_event(&mut self, event: EventCondition) {
         let cause = if event.cause == Cause::Command { said::COMMAND } else { said::PACKET };
-        self.said.shape.push(cause | u32::from(self.stage));
+        self.said.shape.push(cause | self.place());
         self.said.events.push((self.stage, event));
         if let Some(recording) = self.recording() {
             recording.event(event);
@@ -129,6 +129,12 @@ impl Foresight<'_> {
     #[inline]
     pub fn keep_flow_ms(&mut self, ms: u32) {
         self.keep_ms = self.keep_ms.max(ms.min(KEEP_MS_MAX));
+    }
+
+    /// Where the function's place stands in the numbers of a shape.
+    #[inline(always)]
+    fn place(&self) -> u32 {
+        u32::from(self.stage) << 16
     }
 
     /// What this function would record, if that is wanted.

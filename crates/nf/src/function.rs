@@ -65,6 +65,12 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
         false
     }
 
+    /// Whether [`NetworkFunction::foresee`] says the same of all flows and packets, whatever their states and however it is commanded, and
+    /// only notes state functions: then it is not asked for each flow.
+    fn foresees_alike(&self) -> bool {
+        false
+    }
+
     /// Whether a condition that it recorded holds now (B7, B23): then the flow's next packet comes to
     /// [`NetworkFunction::process`], and is recorded anew.
     fn event_holds(&self, _event: crate::EventCondition, _state: &Self::State) -> bool {

@@ -78,13 +78,14 @@ pub struct EventCondition {
 
 /// What an event may come by, and so when its condition is to be looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum Cause {
     /// An operator's command, or another configuration. It is looked at with the flow's next packet after each command, once: if it
     /// holds, it must do so for as long as what was recorded before is stale.
-    Command,
+    Command = 1,
     /// A packet, of this flow or of another: it is looked at before every packet. While it holds, each packet is recorded: note it no
     /// more.
-    Packet,
+    Packet = 2,
 }
 
 /// What one function recorded for one packet, in order (B19).

@@ -152,6 +152,9 @@ pub trait Stage: Send {
     /// Whether it tells, of the flow's state alone, what it would do to such packets of it, see [`NetworkFunction::foresee`].
     fn foresee(&self, record: u32, records: &Records, packets: &mut Foresight<'_>) -> bool;
 
+    /// Whether it tells the same of all flows, see [`NetworkFunction::foresees_alike`].
+    fn foresees_alike(&self) -> bool;
+
     /// Counts packets that it would have had to forward untouched, and that many that it would have dropped.
     fn pass(&mut self, load: Load, drops: u64);
 
@@ -536,6 +539,10 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
     fn foresee(&self, record: u32, records: &Records, packets: &mut Foresight<'_>) -> bool {
         let state = self.state.and_then(|part| records.state(record, part));
         state.is_some_and(|state| self.function.foresee(state, packets))
+    }
+
+    fn foresees_alike(&self) -> bool {
+        self.function.foresees_alike()
     }
 
     fn pass(&mut self, load: Load, drops: u64) {

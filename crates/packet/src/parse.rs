@@ -267,6 +267,15 @@ fn current_scope(packet: &Packet) -> Option<Scope> {
 /// Source and destination as the headers are now; ports are 0 where there are none.
 #[inline]
 pub fn ends(packet: &Packet) -> (Endpoint, Endpoint) {
+    match plain_ends(packet) {
+        Some(ends) => ends,
+        None => any_ends(packet.data(), packet.meta()),
+    }
+}
+
+/// The same in the common case; none in others.
+#[inline(always)]
+pub(crate) fn plain_ends(packet: &Packet) -> Option<(Endpoint, Endpoint)> {
     let (data, meta) = (packet.data(), packet.meta());
     let header = data.get(meta.l3 as usize..).and_then(<[u8]>::first_chunk::<24>);
     match header {
@@ -275,9 +284,9 @@ pub fn ends(packet: &Packet) -> (Endpoint, Endpoint) {
                 let address = [h[address], h[address + 1], h[address + 2], h[address + 3]];
                 Endpoint::new(Addr::from_v4_bytes(address), u16::from_be_bytes([h[port], h[port + 1]]))
             };
-            (end(12, 20), end(16, 22))
+            Some((end(12, 20), end(16, 22)))
         }
-        _ => any_ends(data, meta),
+        _ => None,
     }
 }
 

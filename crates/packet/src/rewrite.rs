@@ -10,7 +10,7 @@ mod payload;
 mod tags;
 
 pub use enclose::TRAILER_MAX;
-pub use ends::NewEnds;
+pub use ends::{EndsDraft, NewEnds};
 pub use outer::{OUTER_LEN_MAX, Outer, SHIM_LEN_MAX};
 pub use tags::{TAG_LEN, Tag, TagKind, TagRoom};
 

@@ -6,9 +6,9 @@
 //! together (`follow_rules`). Whatever else a flow's packet walks for (a FIN, a fragment, an ICMP error) may change what functions think
 //! of the flow, and ends its rules (B10).
 
-use nf::record::{Header, Layout, Lines};
+use nf::record::{Header, Layout, Lines, Records};
 use nf::stage::{Env, Group, Load, Stage};
-use nf::{Connection, EventCondition, Field, Recording, Said, Verdict};
+use nf::{Connection, EventCondition, FORESEEING_MAX, Field, Recording, Said, Verdict};
 use packet::parse::{self, protocol};
 use packet::{Class, Direction, DropReason, Endpoint, NewEnds, Packet, Side};
 
@@ -29,6 +29,8 @@ pub(super) struct Consolidation {
     recordings: Vec<Option<Recording>>,
     /// By side: the functions that packets come to which entered there, in order, but for those that have to see every packet.
     taking_part: [Vec<u16>; 2],
+    /// Of these, the ones that have to be asked what they foresee of each flow.
+    asked: [Vec<u16>; 2],
     /// Whether a packet is being recorded.
     recording: bool,
     /// Whether what happens to it can be told of others.
@@ -55,18 +57,21 @@ impl Consolidation {
         let wraps = |stage: &dyn Stage| stage.descriptor().writes.contains(&Field::Encapsulation);
         // What streams bring is every packet's own.
         let takes_part = |stage: &dyn Stage| stage.descriptor().consolidates && !stage.descriptor().stream;
-        if stages.iter().filter(|stage| takes_part(&***stage)).count() < 2 {
+        if stages.iter().filter(|stage| takes_part(&***stage)).count() < 2 || stages.len() > FORESEEING_MAX {
             return None;
         }
-        let taking_part = [Side::Inside, Side::Outside].map(|side| {
+        let taking_part: [Vec<u16>; 2] = [Side::Inside, Side::Outside].map(|side| {
             let stages = path(side, stages.len()).filter(|&stage| takes_part(&*stages[stage]));
             stages.map(|stage| stage as u16).collect()
         });
+        let is_asked = |stage: &u16| !stages[usize::from(*stage)].foresees_alike();
+        let asked = taking_part.each_ref().map(|part| part.iter().copied().filter(is_asked).collect());
         Some(Consolidation {
             programs: Programs::default(),
             draft: Draft::new(layout.lines()),
             recordings: stages.iter().map(|stage| takes_part(&**stage).then(Recording::default)).collect(),
             taking_part,
+            asked,
             recording: false,
             repeats: true,
             scope: Scope { wraps: stages.iter().any(|stage| wraps(&**stage)) },
@@ -91,6 +96,30 @@ impl Consolidation {
             return rules.reviewed_course(of, packet);
         }
         course
+    }
+
+    /// Looks at a rule from before a command, which only commands end, for the packet that is to be reviewed: what it is to do now. Those that
+    /// packets may end are left to the time when the packets before are through.
+    #[inline(never)]
+    pub fn look_again(
+        &self,
+        rules: &mut Rules,
+        stages: &[Box<dyn Stage>],
+        records: &Records,
+        packet: &Packet,
+        like: Likeness,
+    ) -> Course {
+        let transit = &packet.meta().transit;
+        let (record, direction) = (transit.flow, transit.direction);
+        if rules.is_watched(record, direction) {
+            return Course::REVIEW;
+        }
+        if holds(rules, stages, records, (record, direction)) {
+            rules.end(record, direction);
+        } else {
+            rules.renew(record, direction);
+        }
+        rules.course((record, direction), like, packet)
     }
 
     /// The lines of records that packets of a course will touch, of `all`.
@@ -172,6 +201,18 @@ fn path(side: Side, count: usize) -> impl Iterator<Item = usize> {
 /// Whether packets of the protocol can get these ends: ICMP has one identifier for both.
 fn fits(protocol: u8, ends: &NewEnds) -> bool {
     !matches!(protocol, protocol::ICMP | protocol::ICMPV6) || ends.writes().count() < 2
+}
+
+/// Whether an event holds of the rule for packets of a direction.
+fn holds(
+    rules: &Rules,
+    stages: &[Box<dyn Stage>],
+    records: &Records,
+    (record, direction): (u32, Direction),
+) -> bool {
+    rules
+        .events(record, direction)
+        .any(|(stage, event)| stages.get(stage).is_none_or(|stage| stage.event_holds(event, record, records)))
 }
 
 impl Chain {
@@ -259,11 +300,7 @@ impl Chain {
         let Some(rules) = &mut self.flows.rules else { return };
         let transit = &packet.meta().transit;
         let (record, direction) = (transit.flow, transit.direction);
-        let records = &self.flows.records;
-        let holds = rules.events(record, direction).any(|(stage, event)| {
-            self.stages.get(stage).is_none_or(|stage| stage.event_holds(event, record, records))
-        });
-        if holds {
+        if holds(rules, &self.stages, &self.flows.records, (record, direction)) {
             return rules.end(record, direction);
         }
         rules.renew(record, direction);

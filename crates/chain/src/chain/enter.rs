@@ -170,20 +170,24 @@ impl Chain {
                     (next, wish_ms) = (followed, rule.keep_ms);
                 } else {
                     next = consolidation.choose(rules, packet, like);
-                    meta = packet.meta_mut();
                     // What its flow is by now is not to be seen while one of it is yet to walk.
-                    let is_foreseeable = matches!(next, Course::FORESEE | Course::RECORD)
+                    let is_seen = matches!(next, Course::FORESEE | Course::RECORD | Course::REVIEW)
                         && !flow_courses.walks(flow, course, &self.other_courses);
-                    if is_foreseeable {
+                    if is_seen {
                         let (stages, records) = (&self.stages, &self.flows.records);
-                        let foreseen =
-                            consolidation.foresee(rules, stages, records, packet, (like, connection));
-                        self.fast_path.foreseen += u64::from(foreseen.is_some());
-                        next = foreseen.unwrap_or(next);
-                        meta = packet.meta_mut();
+                        if next == Course::REVIEW {
+                            next = consolidation.look_again(rules, stages, records, packet, like);
+                        }
+                        if matches!(next, Course::FORESEE | Course::RECORD) {
+                            let foreseen =
+                                consolidation.foresee(rules, stages, records, packet, (like, connection));
+                            self.fast_path.foreseen += u64::from(foreseen.is_some());
+                            next = foreseen.unwrap_or(next);
+                        }
                         let Some(again) = self.flows.records.find_header_mut(flow) else { break };
                         header = again;
                     }
+                    meta = packet.meta_mut();
                     if next == Course::FORESEE {
                         next = Course::WALK;
                     }

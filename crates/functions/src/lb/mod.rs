@@ -184,20 +184,14 @@ impl NetworkFunction for LoadBalancer {
     fn foresee(&self, state: &State, packets: &mut Foresight<'_>) -> bool {
         let role = state.role(packets.direction);
         let is_balanced = state.is_balanced() || role != Role::PASS;
-        if state.announcing != 0 || (is_balanced && state.generation != self.generation) {
+        if state.announcing != 0 || (is_balanced && !self.stays(state)) {
             return false;
         }
         match role {
             Role::PASS => {}
             Role::REWRITE => packets.set_end(End::Destination, state.server()),
             Role::RESTORE => packets.set_end(End::Source, state.vip()),
-            Role::IPIP | Role::GUE => {
-                let version = packets.ends.1.addr.version();
-                let Some((outer, len_max)) = self.tunnel.outer(route(role, state), version) else {
-                    return false;
-                };
-                packets.wrap(outer, len_max);
-            }
+            Role::IPIP | Role::GUE if self.foresee_tunnel(role, state, packets) => {}
             _ => return false,
         }
         packets.note_function(COUNT);
@@ -221,6 +215,18 @@ impl NetworkFunction for LoadBalancer {
         self.services.control(command)?;
         self.generation = self.generation.wrapping_add(1).max(1);
         Ok(())
+    }
+}
+
+impl LoadBalancer {
+    /// Says what packets get that go through a tunnel; false if none is known for them. Apart, so that what it takes costs others nothing.
+    #[cold]
+    #[inline(never)]
+    fn foresee_tunnel(&self, role: Role, state: &State, packets: &mut Foresight<'_>) -> bool {
+        let version = packets.ends.destination().addr.version();
+        let Some((outer, len_max)) = self.tunnel.outer(route(role, state), version) else { return false };
+        packets.wrap(outer, len_max);
+        true
     }
 }
 

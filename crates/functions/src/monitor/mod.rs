@@ -177,6 +177,10 @@ impl NetworkFunction for Monitor {
         true
     }
 
+    fn foresees_alike(&self) -> bool {
+        true
+    }
+
     fn flow_end(&self, state: &mut State, reason: EndReason, context: &mut Context<'_>) {
         if self.reports_end && state.is_watched() && state.has_counted() {
             let reason = match reason {

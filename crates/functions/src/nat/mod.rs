@@ -215,7 +215,7 @@ impl NetworkFunction for Nat {
         }
         match side {
             Side::Inside => packets.set_end(End::Source, state.external),
-            Side::Outside if packets.ends.1.addr == state.external.addr => {
+            Side::Outside if packets.ends.destination().addr == state.external.addr => {
                 packets.set_end(End::Destination, state.internal);
             }
             Side::Outside => return false,

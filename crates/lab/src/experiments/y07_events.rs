@@ -228,8 +228,8 @@ fn notes() -> Vec<String> {
          recorded anew; the function is in the other chains, too, and says nothing there",
         "cache: a table of header actions in front of the plain chain, which forgets everything with each event (B35)",
         "a rule of before is looked at with its flow's next packet, and stays if its server is still there: this is what events cost flows that they are not about. \
-         Of a flow that gets another server, the packet that is moved makes no rule, as it brings a new alias, and 8 more walk before another one is recorded: these are most \
-         packets that do not follow",
+         Of a flow that gets another server, each packet brings the new alias until that server answers, so that it is sure to be known; nobody answers here, \
+         so that these flows walk to the end: they are the packets that do not follow",
     ]
     .map(str::to_owned)
     .into()

@@ -17,7 +17,7 @@ pub struct NewEnds {
     transport_sum: u16,
     /// Bits of the ends that are written: see [`bit`].
     written: u8,
-    /// Whether all are IPv4 addresses.
+    /// Whether all that were written are IPv4 addresses.
     is_v4: u8,
 }
 
@@ -29,28 +29,80 @@ const fn bit(end: End) -> u8 {
     }
 }
 
+/// Ends while they are written, one after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct EndsDraft {
+    /// The ends by now, but for the sums.
+    new: NewEnds,
+    /// What was added to the sum of an IPv4 header, and to that of a segment or datagram.
+    network: u64,
+    transport: u64,
+}
+
+impl EndsDraft {
+    /// Nothing is written yet in packets from `source` to `destination`.
+    #[inline(always)]
+    pub fn new((source, destination): (Endpoint, Endpoint)) -> EndsDraft {
+        let new = NewEnds { source, destination, is_v4: 1, ..NewEnds::default() };
+        EndsDraft { new, network: 0, transport: 0 }
+    }
+
+    /// Nothing is written yet in packets with the ends of this one.
+    #[inline(always)]
+    pub fn of(packet: &Packet) -> EndsDraft {
+        match parse::plain_ends(packet) {
+            Some(ends) => EndsDraft::new(ends),
+            None => EndsDraft::of_any(packet),
+        }
+    }
+
+    #[inline(never)]
+    fn of_any(packet: &Packet) -> EndsDraft {
+        EndsDraft::new(parse::ends(packet))
+    }
+
+    /// The source by now.
+    #[inline(always)]
+    pub fn source(&self) -> Endpoint {
+        self.new.source
+    }
+
+    /// The destination by now.
+    #[inline(always)]
+    pub fn destination(&self) -> Endpoint {
+        self.new.destination
+    }
+
+    /// One end gets this address and port.
+    #[inline(always)]
+    pub fn set_end(&mut self, end: End, to: Endpoint) {
+        let there = match end {
+            End::Source => &mut self.new.source,
+            End::Destination => &mut self.new.destination,
+        };
+        let word = |endpoint: &Endpoint| u32::from_ne_bytes(endpoint.addr.v4_bytes());
+        let address = u64::from(!word(there)) + u64::from(word(&to));
+        self.network += address;
+        self.transport += address + u64::from(!there.port.to_be()) + u64::from(to.port.to_be());
+        self.new.is_v4 &= u8::from(to.addr.is_v4());
+        self.new.written |= bit(end);
+        *there = to;
+    }
+
+    /// What was written, put together.
+    #[inline(always)]
+    pub fn finish(&self) -> NewEnds {
+        let (network_sum, transport_sum) = (!fold(self.network), !fold(self.transport));
+        NewEnds { network_sum, transport_sum, ..self.new }
+    }
+}
+
 impl NewEnds {
     /// What becomes of packets from `source` to `destination`, if these writes are done one after the other.
-    pub fn new(
-        (source, destination): (Endpoint, Endpoint),
-        writes: impl IntoIterator<Item = (End, Endpoint)>,
-    ) -> NewEnds {
-        let mut new = NewEnds { source, destination, is_v4: 1, ..NewEnds::default() };
-        let (mut network, mut transport) = (0, 0);
-        for (end, to) in writes {
-            let old = match end {
-                End::Source => std::mem::replace(&mut new.source, to),
-                End::Destination => std::mem::replace(&mut new.destination, to),
-            };
-            let word = |endpoint: Endpoint| u32::from_ne_bytes(endpoint.addr.v4_bytes());
-            let address = u64::from(!word(old)) + u64::from(word(to));
-            network += address;
-            transport += address + u64::from(!old.port.to_be()) + u64::from(to.port.to_be());
-            new.written |= bit(end);
-            new.is_v4 &= u8::from(old.addr.is_v4() && to.addr.is_v4());
-        }
-        (new.network_sum, new.transport_sum) = (!fold(network), !fold(transport));
-        new
+    pub fn new(ends: (Endpoint, Endpoint), writes: impl IntoIterator<Item = (End, Endpoint)>) -> NewEnds {
+        let mut draft = EndsDraft::new(ends);
+        writes.into_iter().for_each(|(end, to)| draft.set_end(end, to));
+        draft.finish()
     }
 
     /// Which ends are written, with what.

@@ -3,7 +3,7 @@
 use nf::record::{Header, Records};
 use nf::stage::Stage;
 use nf::{Connection, Foresight, Verdict};
-use packet::{Endpoint, NewEnds, Packet, Side, Transit, parse};
+use packet::{EndsDraft, NewEnds, Packet, Side, Transit};
 
 use super::{Consolidation, fits};
 use crate::program::{Course, ProgramId};
@@ -25,8 +25,7 @@ impl Consolidation {
         if !records.header(record).has(Header::FLAG_ACCEPTED) {
             return None;
         }
-        let ends = parse::ends(packet);
-        let keep_ms = self.hear(stages, records, packet, (connection, ends), false)?;
+        let (keep_ms, ends) = self.hear(stages, records, packet, connection, false)?;
         debug_assert!(
             !self
                 .said
@@ -37,9 +36,8 @@ impl Consolidation {
         );
         let program = match self.shapes.find(&self.said.shape) {
             Some(known) => known?,
-            None => self.learn_shape(stages, records, packet, (connection, ends))?,
+            None => self.learn_shape(stages, records, packet, connection)?,
         };
-        let ends = NewEnds::new(ends, self.said.writes.iter().copied());
         if !fits(packet.meta().protocol, &ends) || self.said.events.len() > EVENTS_MAX {
             return None;
         }
@@ -53,19 +51,19 @@ impl Consolidation {
         })
     }
 
-    /// Has all functions say what they foresee of packets that leave the connection so and come with these ends, and record it, too, if so
-    /// wanted; none if one does not foresee it. Gives how long they keep the flow.
+    /// Has all functions say what they foresee of packets like this one that leave the connection so, and record it, too, if so wanted; none
+    /// if one does not foresee it. Gives how long they keep the flow, and the ends that they get.
     #[inline(always)]
     fn hear(
         &mut self,
         stages: &[Box<dyn Stage>],
         records: &Records,
         packet: &Packet,
-        (connection, ends): (Connection, (Endpoint, Endpoint)),
+        connection: Connection,
         records_it: bool,
-    ) -> Option<u32> {
+    ) -> Option<(u32, NewEnds)> {
         let &Transit { side, direction, flow: record, .. } = &packet.meta().transit;
-        let Consolidation { said, recordings, taking_part, .. } = self;
+        let Consolidation { said, recordings, taking_part, asked, .. } = self;
         said.begin(side);
         if records_it {
             recordings.iter_mut().flatten().for_each(|recording| recording.begin(true));
@@ -75,19 +73,20 @@ impl Consolidation {
             direction,
             origin: records.header(record).origin(),
             connection,
-            ends,
+            ends: EndsDraft::of(packet),
             keep_ms: 0,
             stage: 0,
             said,
             recordings: records_it.then_some(recordings),
         };
-        for &stage in &taking_part[side as usize] {
+        let asked = if records_it { taking_part } else { asked };
+        for &stage in &asked[side as usize] {
             packets.stage = stage;
             if !stages[usize::from(stage)].foresee(record, records, &mut packets) {
                 return None;
             }
         }
-        Some(packets.keep_ms)
+        Some((packets.keep_ms, packets.ends.finish()))
     }
 
     /// The program of what was foreseen, which is the first of its shape.
@@ -97,11 +96,13 @@ impl Consolidation {
         stages: &[Box<dyn Stage>],
         records: &Records,
         packet: &Packet,
-        leaving: (Connection, (Endpoint, Endpoint)),
+        connection: Connection,
     ) -> Option<ProgramId> {
-        self.hear(stages, records, packet, leaving, true)?;
+        self.hear(stages, records, packet, connection, true)?;
         let side: Side = packet.meta().transit.side;
         let program = self.write_program(stages, side, Verdict::Forward);
+        // As it is heard of other flows.
+        self.hear(stages, records, packet, connection, false)?;
         self.shapes.learn(&self.said.shape, program);
         program
     }
