@@ -28,6 +28,7 @@ mod event;
 mod latency;
 mod link;
 mod parts;
+mod pool;
 mod random;
 mod report;
 pub mod scenario;
@@ -41,6 +42,7 @@ mod world;
 
 pub use checks::{Checked, Violation};
 pub use latency::Latency;
+pub use pool::WarmUnits;
 pub use report::{Assignment, Report, Spread, State};
 pub use scenario::{Scenario, ScenarioError};
 pub use service::NoQuota;

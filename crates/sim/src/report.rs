@@ -7,6 +7,7 @@ use usage::{Bill, Epoch, Tracking};
 
 use crate::checks::Checked;
 use crate::latency::Latency;
+use crate::pool::WarmUnits;
 use crate::scenario::Scenario;
 use crate::tally::REASONS;
 use crate::workload::Statistics;
@@ -32,6 +33,9 @@ pub struct Report {
     /// What became of flows that several units had in turn; none if the scenario has no such flows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spread: Option<Spread>,
+    /// What units that waited for an order were worth, and took; none if the scenario has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warm: Option<WarmUnits>,
     /// Packets that were not processed, by reason.
     pub drops: BTreeMap<&'static str, u64>,
     /// From a packet's arrival at its unit until it was processed: queue, waiting for state, service (S91).
@@ -147,7 +151,8 @@ pub struct State {
 
 impl Report {
     pub(crate) fn new(scenario: &Scenario, seed: u64, outcome: Outcome) -> Report {
-        let Outcome { workload, router, tally, warm, at_unit, end_to_end, epochs, checked, end_ns } = outcome;
+        let Outcome { workload, router, tally, warm, pool, at_unit, end_to_end, epochs, checked, end_ns } =
+            outcome;
         let mut drops: BTreeMap<_, _> =
             REASONS.iter().zip(tally.dropped).map(|(&(_, name), count)| (name, count)).collect();
         drops.extend([
@@ -216,6 +221,7 @@ impl Report {
                 state_bytes: tally.shared_bytes,
                 asked: tally.shares_asked,
             }),
+            warm: (scenario.units.warm > 0).then(|| WarmUnits::of(pool, &scenario.tariff)),
             drops,
             latency_at_unit: at_unit,
             latency: end_to_end,

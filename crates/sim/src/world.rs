@@ -19,6 +19,7 @@ use crate::engine::{Counting, Packet, Processed, StateLen};
 use crate::event::EventQueue;
 use crate::latency::{Latencies, Latency};
 use crate::link::Links;
+use crate::pool::{PoolCounters, WarmPool};
 use crate::scenario::{Cost, Link, Run, Scenario};
 use crate::server::{Parcel, Server, Slab};
 use crate::service::Service;
@@ -43,6 +44,8 @@ enum Event {
     Timer(UnitId),
     /// A unit that was ordered is ready.
     Ready(UnitId),
+    /// A unit that was started for the pool of warm ones waits there.
+    Filled,
     /// A request comes to the store.
     AtStore { request: u32 },
     /// An answer of the store comes to a unit.
@@ -73,7 +76,7 @@ impl Event {
 /// Everything, at one moment.
 pub struct World {
     run: Run,
-    start_ns: u64,
+    pool: WarmPool,
     now_ns: u64,
     events: EventQueue<Event>,
     arrivals: Arrivals,
@@ -124,6 +127,8 @@ pub struct Outcome {
     pub tally: Tally,
     /// Of that, changes within the warm-up.
     pub warm: Changes,
+    /// What the pool of warm units has done.
+    pub pool: PoolCounters,
     /// From a packet's arrival at its unit.
     pub at_unit: Latency,
     /// From its arrival at the router.
@@ -147,7 +152,7 @@ impl World {
             |id| Server::new(Unit::new(unit::Config { id, ..config }, Counting::new(service, state_len)));
         let mut world = World {
             run: scenario.run.clone(),
-            start_ns: units.start.0,
+            pool: WarmPool::new(units),
             now_ns: 0,
             events: EventQueue::new(),
             arrivals: Arrivals::new(Packets::new(&scenario.workload, seed), FlowHasher::new(seed)),
@@ -254,12 +259,14 @@ impl World {
             self.tally.store = store.counters;
             self.tally.store_behind_ns = store.behind_ns(self.now_ns);
         }
+        self.pool.count(self.run.time.0);
         let states = self.servers.iter().flat_map(|server| server.unit.engine().states());
         Ok(Outcome {
             workload: self.workload.finish(self.run.time.0),
             router: *self.router.counters(),
             tally: self.tally,
             warm: self.warm,
+            pool: self.pool.counters,
             at_unit: self.at_unit.finish(),
             end_to_end: self.end_to_end.finish(),
             epochs: self.epochs.done().to_vec(),
@@ -320,6 +327,10 @@ impl World {
                 Ok(())
             }
             Some((_, Event::FromStore { request })) => self.store_answers(request),
+            Some((_, Event::Filled)) => {
+                self.pool.filled(self.now_ns);
+                Ok(())
+            }
             Some((_, Event::Ready(unit))) => {
                 self.make_ready(unit);
                 self.router.started(self.now_ns, unit);

@@ -511,3 +511,22 @@ fn what_cannot_be_simulated_is_refused() {
     assert!(refused("[router]\nsize_max = \"none\"\nspread = {}").contains("size_max must not be none"));
     assert!(refused("[router]\nflows_max = 4294967295").contains("`flows_max`"));
 }
+
+#[test]
+fn warm_units_are_ready_sooner_and_cost_while_they_wait() {
+    // S106
+    let run_with = |units: &str| {
+        let demand = "[workload.trace]\ncurve = [[\"0s\", \"500Mbps\"], [\"60ms\", \"2500Mbps\"]]\n";
+        let rest = "[router]\nfollow_at = 0.9\n[run]\ntime = \"250ms\"\nwarm_up = \"0s\"\n";
+        run(&format!("{demand}{rest}[units]\ncount = \"1..6\"\nstart = \"40ms\"\n{units}"), 1)
+    };
+    let (cold, warm) = (run_with(""), run_with("warm = 2\nwarm_start = \"1ms\"\n"));
+    assert!(cold.warm.is_none());
+    let pool = warm.warm.as_ref().unwrap();
+    assert_eq!(pool.warm_starts + pool.cold_starts, warm.assignment.units_started);
+    assert!(pool.warm_starts >= 2, "{pool:?}");
+    assert!(warm.tracking.under_bits < cold.tracking.under_bits, "{:?} {:?}", warm.tracking, cold.tracking);
+    assert!(warm.latency_at_unit.p99_ns < cold.latency_at_unit.p99_ns);
+    // Two that wait, or are started to wait, all of the time.
+    assert!((0.45..0.75).contains(&pool.unit_seconds), "{pool:?}");
+}

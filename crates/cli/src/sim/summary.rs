@@ -89,6 +89,15 @@ fn story(report: &Report) -> String {
             assignment.units_stopped
         ),
     );
+    if let Some(warm) = &report.warm {
+        line(
+            "warm units",
+            format!(
+                "{} starts of units that waited, {} of units that did not; {:.3} unit-seconds of waiting, which cost {:.3e}",
+                warm.warm_starts, warm.cold_starts, warm.unit_seconds, warm.cost
+            ),
+        );
+    }
     line(
         "capacity",
         format!(

@@ -30,6 +30,10 @@ pub struct Units {
     pub queue: usize,
     /// From the order to start one until it is ready (S106).
     pub start: Time,
+    /// So many units wait, started, for an order, on top of those that are active: none (S106).
+    pub warm: u16,
+    /// From the order of one that waits until it is ready.
+    pub warm_start: Time,
     /// Bytes of a flow's state.
     pub state: Size,
     /// How many of these bytes each packet changes, at least 8; unless said, all.
@@ -64,6 +68,8 @@ impl Default for Units {
             replay_cost: Cost(550_000),
             queue: 1 << 20,
             start: Time(0),
+            warm: 0,
+            warm_start: Time(0),
             state: Size(64),
             changes: None,
             deltas: false,

@@ -79,7 +79,11 @@ impl World {
                 Order::Send { to, message } => self.send_to_unit(now_ns, to, message),
                 Order::Start(unit) => {
                     self.switch_on(unit);
-                    self.events.push(now_ns + self.start_ns, Event::Ready(unit));
+                    let start = self.pool.order(now_ns);
+                    self.events.push(now_ns + start.ready_after_ns, Event::Ready(unit));
+                    if let Some(filled_after_ns) = start.filled_after_ns {
+                        self.events.push(now_ns + filled_after_ns, Event::Filled);
+                    }
                 }
                 Order::Stop(unit) => self.switch_off(unit),
             }
@@ -128,6 +132,7 @@ impl World {
 
     /// The unit costs no more. What is still on its way to it finds it, and is sent on.
     fn switch_off(&mut self, unit: UnitId) {
+        self.pool.give_back(self.now_ns);
         self.servers[unit.index()].is_ready = false;
         self.epochs.set_ready(self.now_ns, unit, false);
         self.epochs.set_on(self.now_ns, unit, false);

@@ -1,0 +1,160 @@
+//! Units that are started before anybody orders one (S106).
+
+use serde::Serialize;
+use usage::Tariff;
+
+use crate::scenario::Units;
+
+/// A pool of units that wait, started, for an order. Who takes one has another one started in its place; one that stops comes back if there
+/// is room.
+#[derive(Clone, Debug)]
+pub struct WarmPool {
+    size: u16,
+    /// From the order until a unit is ready that has to be started.
+    cold_ns: u64,
+    /// The same of one that waits.
+    warm_ns: u64,
+    /// Those that wait.
+    waiting: u16,
+    /// Those that are being started to wait.
+    starting: u16,
+    /// Until when `unit_ns` is counted.
+    counted_ns: u64,
+    pub counters: PoolCounters,
+}
+
+/// What a pool has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolCounters {
+    /// Orders for which a unit waited.
+    pub warm_starts: u64,
+    /// Orders for which one had to be started.
+    pub cold_starts: u64,
+    /// Time of units that waited or were started to wait.
+    pub unit_ns: u64,
+}
+
+/// What a pool of warm units was worth, and took.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WarmUnits {
+    /// Orders for which a unit waited.
+    pub warm_starts: u64,
+    /// Orders for which one had to be started.
+    pub cold_starts: u64,
+    /// Time of units that waited, on top of [`usage::Tracking::unit_seconds`].
+    pub unit_seconds: f64,
+    /// What that costs the provider, on top of the bill's `cost`.
+    pub cost: f64,
+}
+
+impl WarmUnits {
+    pub(crate) fn of(counters: PoolCounters, tariff: &Tariff) -> WarmUnits {
+        let PoolCounters { warm_starts, cold_starts, unit_ns } = counters;
+        let unit_seconds = unit_ns as f64 * 1e-9;
+        WarmUnits {
+            warm_starts,
+            cold_starts,
+            unit_seconds,
+            cost: unit_seconds / 3_600.0 * tariff.unit_hour_cost,
+        }
+    }
+}
+
+/// What becomes of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// The unit is ready after so long.
+    pub ready_after_ns: u64,
+    /// Another one waits after so long, if one is started in its place: see [`WarmPool::filled`].
+    pub filled_after_ns: Option<u64>,
+}
+
+impl WarmPool {
+    /// A pool that is full.
+    pub fn new(units: &Units) -> WarmPool {
+        WarmPool {
+            size: units.warm,
+            cold_ns: units.start.0,
+            warm_ns: units.warm_start.0,
+            waiting: units.warm,
+            starting: 0,
+            counted_ns: 0,
+            counters: PoolCounters::default(),
+        }
+    }
+
+    /// A unit is ordered.
+    pub fn order(&mut self, now_ns: u64) -> Start {
+        self.count(now_ns);
+        if self.waiting == 0 {
+            self.counters.cold_starts += 1;
+            return Start { ready_after_ns: self.cold_ns, filled_after_ns: None };
+        }
+        self.counters.warm_starts += 1;
+        self.waiting -= 1;
+        self.starting += 1;
+        Start { ready_after_ns: self.warm_ns, filled_after_ns: Some(self.cold_ns) }
+    }
+
+    /// A unit that was started in another's place waits, unless one that stopped has come back meanwhile: then it ends.
+    pub fn filled(&mut self, now_ns: u64) {
+        self.count(now_ns);
+        self.starting -= 1;
+        self.waiting += u16::from(self.waiting < self.size);
+    }
+
+    /// A unit has stopped: it waits, if there is room.
+    pub fn give_back(&mut self, now_ns: u64) {
+        self.count(now_ns);
+        self.waiting += u16::from(self.waiting < self.size);
+    }
+
+    /// Counts what waited until now.
+    pub fn count(&mut self, now_ns: u64) {
+        let time_ns = now_ns.saturating_sub(self.counted_ns);
+        self.counters.unit_ns += time_ns * u64::from(self.waiting + self.starting);
+        self.counted_ns = self.counted_ns.max(now_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Time;
+
+    #[test]
+    fn who_waits_is_ready_at_once_and_is_replaced() {
+        let units = Units { warm: 1, start: Time(1_000), warm_start: Time(10), ..Units::default() };
+        let mut pool = WarmPool::new(&units);
+        assert_eq!(pool.order(500), Start { ready_after_ns: 10, filled_after_ns: Some(1_000) });
+        assert_eq!(pool.order(600), Start { ready_after_ns: 1_000, filled_after_ns: None }, "nobody waits");
+        pool.filled(1_500);
+        assert_eq!(pool.order(1_600).ready_after_ns, 10);
+        pool.give_back(2_000);
+        assert_eq!(pool.order(2_100).ready_after_ns, 10, "it had come back");
+        pool.give_back(2_200);
+        // Two were started in the place of others, and one has come back: there is room for one.
+        pool.filled(2_600);
+        pool.filled(3_100);
+        pool.count(4_000);
+        let PoolCounters { warm_starts, cold_starts, unit_ns } = pool.counters;
+        assert_eq!((warm_starts, cold_starts), (3, 1));
+        let by_hand = 2_000 // One until it comes back at 2,000,
+            + 2 * 100 // with another until it is taken at 2,100;
+            + 2 * 100 // then two that are started,
+            + 3 * 400 // with the one that has come back until the first of these ends,
+            + 2 * 500 // and the second one.
+            + 900;
+        assert_eq!(unit_ns, by_hand);
+    }
+
+    #[test]
+    fn without_a_pool_all_starts_are_cold_and_nothing_waits() {
+        let mut pool = WarmPool::new(&Units { start: Time(7), ..Units::default() });
+        assert_eq!(pool.order(5), Start { ready_after_ns: 7, filled_after_ns: None });
+        pool.give_back(9);
+        assert_eq!(pool.order(10).ready_after_ns, 7);
+        pool.count(100);
+        assert_eq!(pool.counters, PoolCounters { warm_starts: 0, cold_starts: 2, unit_ns: 0 });
+    }
+}
