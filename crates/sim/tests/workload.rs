@@ -2,28 +2,28 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use sim::scenario::{Profile, Trace};
+use sim::scenario::{Bursts, Profile, Trace};
 use sim::scenario::{Rate, Workload};
 use sim::workload::{Arriving, Packets, RateCurve, Shape, Statistics, WorkloadStatistics};
 
 /// The whole of a trace, at 5 times its natural speed.
-fn whole(profile: Profile, seed: u64) -> (Statistics, [f64; 2]) {
+fn whole(profile: Profile, bursts: Bursts, seed: u64) -> (Statistics, [f64; 2]) {
     let curve = RateCurve::flat(Rate(5_000_000_000));
-    let until_ns = (Shape::of(profile).fitted().trace_ns / 5.0) as u64;
-    let workload = Workload::Trace(Trace { profile, curve, adversary: None });
+    let until_ns = (Shape::of(profile).fitted(bursts).trace_ns / 5.0) as u64;
+    let workload = Workload::Trace(Trace { profile, bursts, curve, adversary: None });
     let mut statistics = WorkloadStatistics::new();
     let mut last = std::collections::HashMap::new();
-    let mut bursts = [0u64; 2];
+    let mut begun = [0u64; 2];
     for packet in Packets::new(&workload, seed).take_while(|packet| packet.time_ns < until_ns) {
         let Arriving { time_ns, flow, .. } = packet;
         let before = last.insert(flow, time_ns);
-        for (bursts, gap_ns) in bursts.iter_mut().zip([100_000, 500_000]) {
-            *bursts += u64::from(before.is_none_or(|before| time_ns - before > gap_ns));
+        for (begun, gap_ns) in begun.iter_mut().zip([100_000, 500_000]) {
+            *begun += u64::from(before.is_none_or(|before| time_ns - before > gap_ns));
         }
         statistics.add(&packet);
     }
     let statistics = statistics.finish(until_ns);
-    let bursts_per_flow = bursts.map(|bursts| bursts as f64 / statistics.flows as f64);
+    let bursts_per_flow = begun.map(|begun| begun as f64 / statistics.flows as f64);
     println!("{profile:?} {seed}: {statistics:?} {bursts_per_flow:.2?} bursts per flow");
     (statistics, bursts_per_flow)
 }
@@ -34,7 +34,11 @@ fn is_within(value: f64, of: f64, share: f64) -> bool {
 
 #[test]
 fn trace_b_has_its_published_properties() {
-    let (statistics, bursts_per_flow) = whole(Profile::WB, 1);
+    [Bursts::Growing, Bursts::Windows].into_iter().for_each(trace_b);
+}
+
+fn trace_b(bursts: Bursts) {
+    let (statistics, bursts_per_flow) = whole(Profile::WB, bursts, 1);
     assert!(is_within(statistics.packets as f64, 6.4e6, 0.1));
     assert!(is_within(statistics.flows as f64, 199e3, 0.03));
     assert!(is_within(statistics.packet_median_bytes as f64, 1434.0, 0.001));
@@ -45,7 +49,7 @@ fn trace_b_has_its_published_properties() {
 
 #[test]
 fn trace_a_has_its_published_properties() {
-    let (statistics, _) = whole(Profile::WA, 1);
+    let (statistics, _) = whole(Profile::WA, Bursts::Growing, 1);
     // A few dozen flows have nearly all packets, so that their number varies with the seed.
     assert!(is_within(statistics.packets as f64, 3.8e6, 0.25));
     assert!(is_within(statistics.flows as f64, 1.7e3, 0.1));

@@ -15,7 +15,9 @@ pub use quantity::{Cost, Factor, QuantityError, Rate, Share, Size, Time};
 pub use router::{Choice, DrainWhen, Mode, ModeError, RateOver, Router, Spread, Targets, WhenFull};
 pub use state::{Place, State};
 pub use units::{Count, CountError, ServiceKind, UNITS_MAX, Units};
-pub use workload::{Adversary, COPIES_MAX, Capture, Profile, Recorded, Spacing, Steady, Trace, Workload};
+pub use workload::{
+    Adversary, Bursts, COPIES_MAX, Capture, Profile, Recorded, Spacing, Steady, Trace, Workload,
+};
 
 /// What is simulated.
 #[derive(Clone, Debug, Default, Deserialize)]

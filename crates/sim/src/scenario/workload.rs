@@ -49,6 +49,8 @@ impl Workload {
 pub struct Trace {
     /// Which trace.
     pub profile: Profile,
+    /// How much flows send at a time.
+    pub bursts: Bursts,
     /// The total rate over time: points of time and rate, with straight lines between them. The last one stays.
     pub curve: RateCurve,
     /// Flows that send bursts on top.
@@ -57,7 +59,12 @@ pub struct Trace {
 
 impl Default for Trace {
     fn default() -> Trace {
-        Trace { profile: Profile::WB, curve: RateCurve::up_and_down(), adversary: None }
+        Trace {
+            profile: Profile::WB,
+            bursts: Bursts::Growing,
+            curve: RateCurve::up_and_down(),
+            adversary: None,
+        }
     }
 }
 
@@ -70,6 +77,16 @@ pub enum Profile {
     /// 6.4 M packets of 199 K connections, median packet 1434 bytes.
     #[serde(rename = "W-B")]
     WB,
+}
+
+/// How much flows of a made-up trace send at a time: the papers say how many bursts there are per flow, and no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bursts {
+    /// The more the larger they are, without a limit.
+    Growing,
+    /// 6 to 10 packets, as TCP sends windows: 10 segments at first (RFC 6928).
+    Windows,
 }
 
 /// Flows that send bursts on top of what they send anyway (S96).

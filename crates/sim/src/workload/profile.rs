@@ -2,7 +2,7 @@
 
 use super::sizes::{BoundedPareto, packet_sizes};
 use crate::random::Table;
-use crate::scenario::Profile;
+use crate::scenario::{Bursts, Profile};
 
 /// Flows with more bytes than this are large (S86).
 pub const LARGE_BYTES: f64 = 10_000.0;
@@ -29,7 +29,11 @@ const SMALLEST: f64 = 60.0;
 /// How steep the sizes of small flows are.
 const SMALL_ALPHA: f64 = 0.5;
 
-/// A flow's bursts have so many packets times the root of all of its packets, and at least one: so many that W-B has as
+/// Packets of the bursts of flows that send windows, at the least and at the most: the initial window of TCP is 10 segments (RFC 6928), and so W-B
+/// has as many bursts per flow as is published (S99).
+pub const WINDOW: (u32, u32) = (6, 10);
+
+/// The bursts of flows whose bursts grow have so many packets times the root of all of its packets, and at least one: so many that W-B has as
 /// many bursts per flow as is published (S99).
 const BURST: f64 = 0.22;
 
@@ -65,12 +69,12 @@ impl Shape {
     }
 
     /// The distributions that this shape's packets and flows are drawn from.
-    pub fn fitted(&self) -> Fitted {
+    pub fn fitted(&self, bursts: Bursts) -> Fitted {
         let sizes = packet_sizes(self.quantiles);
         let gaps = Table::log_normal(sizes.mean() * 8.0 / BURST_RATE, GAP_SIGMA);
         let pauses = Table::log_normal(PAUSE_NS, PAUSE_SIGMA);
         let small = BoundedPareto::new(SMALL_ALPHA, SMALLEST, LARGE_BYTES);
-        let life = Life { packet: sizes.mean(), gap_ns: gaps.mean(), pause_ns: pauses.mean() };
+        let life = Life { bursts, packet: sizes.mean(), gap_ns: gaps.mean(), pause_ns: pauses.mean() };
         let bytes = self.packets * sizes.mean();
         // At 1 Gbps, a bit takes a nanosecond.
         let trace_ns = bytes * 8.0;
@@ -128,15 +132,19 @@ pub struct Fitted {
 /// How long flows live.
 #[derive(Clone, Copy, Debug)]
 pub struct Life {
+    bursts: Bursts,
     packet: f64,
     gap_ns: f64,
     pause_ns: f64,
 }
 
 impl Life {
-    /// Packets in a burst of a flow of so many bytes, in the mean: larger flows have more bursts, and larger ones.
+    /// Packets in a burst of a flow of so many bytes, in the mean: larger flows have more bursts, and, if bursts grow, larger ones.
     pub fn burst(&self, bytes: f64) -> f64 {
-        (BURST * self.packets(bytes).sqrt()).max(1.0)
+        match self.bursts {
+            Bursts::Growing => (BURST * self.packets(bytes).sqrt()).max(1.0),
+            Bursts::Windows => window_mean(),
+        }
     }
 
     /// How long a flow of so many bytes lives, in the mean.
@@ -148,11 +156,18 @@ impl Life {
     /// How long flows of these sizes live, in the mean.
     fn mean_ns(&self, bytes: &BoundedPareto) -> f64 {
         let packets = bytes.moment(1.0) / self.packet;
-        let bursts = bytes.moment(0.5) / self.packet.sqrt() / BURST;
+        let bursts = match self.bursts {
+            Bursts::Growing => bytes.moment(0.5) / self.packet.sqrt() / BURST,
+            Bursts::Windows => packets / window_mean(),
+        };
         packets * self.gap_ns + bursts * self.pause_ns
     }
 
     fn packets(&self, bytes: f64) -> f64 {
         (bytes / self.packet).max(1.0)
     }
+}
+
+fn window_mean() -> f64 {
+    f64::from(WINDOW.0 + WINDOW.1) / 2.0
 }

@@ -3,11 +3,11 @@
 use packet::memory::prefetch;
 
 use super::Arriving;
-use super::profile::{Fitted, Shape};
+use super::profile::{Fitted, Shape, WINDOW};
 use super::rate::Warp;
 use crate::event::EventQueue;
 use crate::random::Random;
-use crate::scenario::{Adversary, Trace};
+use crate::scenario::{Adversary, Bursts, Trace};
 
 /// The least bytes of a packet.
 const PACKET_MIN: f64 = 60.0;
@@ -23,6 +23,7 @@ const ADVERSARY_GAP_NS: f64 = 1_000.0;
 #[derive(Clone, Debug)]
 pub struct TracePackets {
     fitted: Fitted,
+    bursts: Bursts,
     adversary: Option<Adversary>,
     warp: Warp,
     random: Random,
@@ -42,8 +43,10 @@ struct Flow {
     number: u32,
     /// Bytes that are still to come.
     bytes: f64,
-    /// How probable it is that a burst ends after a packet.
+    /// Where bursts grow, how probable it is that one ends after a packet.
     end: f64,
+    /// Where they are windows, packets that are left of this one.
+    left: u32,
     /// Packets that the adversary still sends in this burst.
     extra: u32,
 }
@@ -51,8 +54,9 @@ struct Flow {
 impl TracePackets {
     /// The packets of this seed.
     pub fn new(trace: &Trace, seed: u64) -> TracePackets {
-        let fitted = Shape::of(trace.profile).fitted();
+        let fitted = Shape::of(trace.profile).fitted(trace.bursts);
         let mut packets = TracePackets {
+            bursts: trace.bursts,
             adversary: trace.adversary,
             warp: Warp::new(trace.curve.clone()),
             random: Random::new(seed, "trace"),
@@ -97,8 +101,8 @@ impl TracePackets {
         let number = self.begun;
         self.begun = self.begun.wrapping_add(1);
         let end = 1.0 / self.fitted.life.burst(bytes);
-        let extra = self.extra(number);
-        let flow = Flow { number, bytes: rest, end, extra };
+        let (left, extra) = (self.window(), self.extra(number));
+        let flow = Flow { number, bytes: rest, end, left, extra };
         let place = match self.free.pop() {
             Some(place) => {
                 self.flows[place as usize] = flow;
@@ -110,6 +114,15 @@ impl TracePackets {
             }
         };
         self.queue.push(at_ns as u64, place);
+    }
+
+    /// How many packets of a flow come together next, if it sends windows.
+    fn window(&mut self) -> u32 {
+        let (least, most) = WINDOW;
+        match self.bursts {
+            Bursts::Growing => 0,
+            Bursts::Windows => least + self.random.below(u64::from(most - least + 1)) as u32,
+        }
     }
 
     /// What an adversary sends on top with each burst of this flow.
@@ -135,11 +148,19 @@ impl TracePackets {
         if flow.bytes <= 0.0 {
             return (number, len, None);
         }
-        if self.random.share() >= flow.end {
+        let is_over = match self.bursts {
+            Bursts::Growing => self.random.share() < flow.end,
+            Bursts::Windows => {
+                flow.left = flow.left.saturating_sub(1);
+                flow.left == 0
+            }
+        };
+        if !is_over {
             return (number, len, Some(self.fitted.gaps.draw(&mut self.random)));
         }
-        let extra = self.extra(number);
-        self.flows[place as usize].extra = extra;
+        let (left, extra) = (self.window(), self.extra(number));
+        let flow = &mut self.flows[place as usize];
+        (flow.left, flow.extra) = (left, extra);
         (number, len, Some(self.fitted.pauses.draw(&mut self.random)))
     }
 }
