@@ -15,6 +15,7 @@ fn smoke(experiment: &Experiment, lab: &mut Lab<'_>) -> Outcome {
 }
 
 /// A capture of made-up traffic, in a folder that goes with it.
+#[allow(clippy::unwrap_used)]
 fn capture() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("made-up.pcap");

@@ -44,19 +44,6 @@ impl LoadBalancer {
         state.is_balanced() && matches!(self.standing(state), Standing::Lost(OnDown::Move | OnDown::Reset))
     }
 
-    /// Whether the flow's next packet finds it with its server, if that opens no other connection: be it that servers have changed meanwhile.
-    #[inline(always)]
-    pub(super) fn stays(&self, state: &State) -> bool {
-        state.generation == self.generation || self.still_stays(state)
-    }
-
-    /// The same if they have. The numbers that another instance gave are looked at with a packet.
-    #[cold]
-    fn still_stays(&self, state: &State) -> bool {
-        let is_numbered = state.generation != 0 && state.is_balanced();
-        is_numbered && !matches!(self.standing(state), Standing::Lost(_))
-    }
-
     /// Servers have changed since the flow's last packet, but its own is not lost.
     #[cold]
     pub(super) fn look_again(&self, state: &mut State) {

@@ -184,7 +184,7 @@ impl NetworkFunction for LoadBalancer {
     fn foresee(&self, state: &State, packets: &mut Foresight<'_>) -> bool {
         let role = state.role(packets.direction);
         let is_balanced = state.is_balanced() || role != Role::PASS;
-        if state.announcing != 0 || (is_balanced && !self.stays(state)) {
+        if state.announcing != 0 || (is_balanced && state.generation != self.generation) {
             return false;
         }
         match role {
