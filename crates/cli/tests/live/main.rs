@@ -9,5 +9,6 @@ mod functions;
 mod interfaces;
 mod metrics;
 mod net;
+mod programs;
 mod routed;
 mod traffic;

@@ -59,7 +59,7 @@ pub struct Host {
 }
 
 /// Programs that the tests use beside `ip`.
-const TOOLS: [&str; 11] = [
+const TOOLS: [&str; 13] = [
     "ping",
     "traceroute",
     "curl",
@@ -71,6 +71,8 @@ const TOOLS: [&str; 11] = [
     "turnserver",
     "prometheus",
     "tshark",
+    "nmap",
+    "nghttpd",
 ];
 
 impl Network {
