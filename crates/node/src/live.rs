@@ -175,11 +175,11 @@ impl Live {
         self.looked_ns = now_ns;
         let each = self.attached.iter_mut().zip(&mut self.outlets);
         each.filter_map(|(attached, outlet)| {
-            let change = attached.look();
+            let (change, is_another) = attached.look();
             if let (Some(host), Ok(link)) = (&mut outlet.host, attached.interface.link()) {
                 host.set_link(mac(link), link.mtu);
-                if change.as_ref().is_some_and(|change| change.is_up) {
-                    host.announce();
+                if is_another || change.as_ref().is_some_and(|change| change.is_up) {
+                    host.come_up(now_ns);
                 }
             }
             change
@@ -250,19 +250,21 @@ impl Attached {
         Ok(has_come && received.is_ok())
     }
 
-    fn look(&mut self) -> Option<Change> {
+    /// What has changed, and whether the interface is another one than before, of the same name.
+    fn look(&mut self) -> (Option<Change>, bool) {
         let io = self.interface.io();
         // As long as there is none, the next look tries again.
-        let _ = self.interface.reopen();
+        let is_another = self.interface.reopen().unwrap_or(false);
         let was_up = std::mem::replace(&mut self.is_up, is_up(&self.interface));
         let why_not_xdp = (self.interface.io() != io).then(|| self.interface.why_not_xdp()).flatten();
         let why_not_xdp = why_not_xdp.map(ToString::to_string);
         let name = || self.interface.name().to_owned();
-        (was_up != self.is_up || why_not_xdp.is_some()).then(|| Change {
+        let change = (was_up != self.is_up || why_not_xdp.is_some()).then(|| Change {
             interface: name(),
             is_up: self.is_up,
             why_not_xdp,
-        })
+        });
+        (change, is_another)
     }
 
     fn report(&mut self, host: Option<&Host>) -> InterfaceReport {
