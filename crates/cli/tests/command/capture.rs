@@ -151,7 +151,7 @@ fn what_is_written_can_be_bounded() {
 /// An IPv4 fragment of a UDP datagram, behind an Ethernet header.
 fn fragment(offset: u16, more: bool) -> Vec<u8> {
     let mut ip = vec![0x45, 0, 0, 28, 0, 7, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 192, 0, 2, 1];
-    ip[6..8].copy_from_slice(&(offset / 8 | u16::from(more) << 13).to_be_bytes());
+    ip[6..8].copy_from_slice(&((offset / 8) | (u16::from(more) << 13)).to_be_bytes());
     let words = ip.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
     let sum = words.sum::<u32>();
     ip[10..12].copy_from_slice(&(!(sum + (sum >> 16)) as u16).to_be_bytes());
