@@ -71,12 +71,11 @@ impl Trace {
 
     fn write(&mut self, runner: &Runner) -> anyhow::Result<()> {
         let ports = &runner.assembly().ports;
-        for passage in self.watch.passages.drain(..) {
-            if self.written >= self.count || !self.selection.takes(&passage.passage, runner) {
+        for Told { passage, has_waited } in self.watch.told.drain(..) {
+            if self.written >= self.count || !self.selection.takes(&passage, runner) {
                 continue;
             }
             self.written += 1;
-            let Told { passage, has_waited } = passage;
             let comment = comment::of(&passage, &self.alerts.0, runner);
             let packet_id = passage.number.filter(|_| !passage.made);
             let notes = Notes { comment: Some(&comment), way: None, packet_id };
@@ -105,7 +104,7 @@ struct Watch {
     /// Of the packet that came last.
     number: u64,
     /// What happened since it was written last.
-    passages: Vec<Told>,
+    told: Vec<Told>,
 }
 
 /// What became of a packet.
@@ -127,7 +126,7 @@ impl Intake for Watch {
         self.witness.expect(self.number);
         runner.observe(frame, from, &mut self.witness, output)?;
         let passages = self.witness.take(&frame, from, runner).into_iter();
-        self.passages.extend(passages.map(|passage| Told {
+        self.told.extend(passages.map(|passage| Told {
             has_waited: !passage.made && passage.number != Some(self.number),
             passage,
         }));
