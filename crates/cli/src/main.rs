@@ -1,6 +1,7 @@
 //! The `rivulet` command.
 
 mod bench;
+mod capture;
 mod catalogue;
 mod control;
 mod demo;
@@ -60,6 +61,8 @@ enum Task {
     Doctor(doctor::Args),
     /// Tell, packet by packet, what each function of a policy did, and why
     Explain(explain::Args),
+    /// Write each packet to a pcapng file, with a comment that says what each function decided
+    Capture(capture::Args),
     /// Make up traffic and write it as a capture
     Traffic(traffic::Args),
     /// Show which network functions there are, and all about one
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
         Task::Top(args) => top::run(&args),
         Task::Doctor(args) => doctor::run(&args),
         Task::Explain(args) => explain::run(&args),
+        Task::Capture(args) => capture::run(&args),
         Task::Traffic(args) => traffic::run(&args),
         Task::Nf(args) => catalogue::run(&args),
         Task::Rules(args) => rules::run(&args),

@@ -6,7 +6,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use anyhow::Context;
-use io::capture::{Format, Record, Writer};
+use io::capture::{Format, Notes, Record, Writer};
 use nf::{Alert, Event, FlowReport};
 use node::{Output, Ports};
 use packet::{LinkType, Packet};
@@ -24,7 +24,8 @@ pub struct Sinks {
     flows: Option<Export>,
 }
 
-struct Capture {
+/// A capture with an interface for each port.
+pub struct Capture {
     name: String,
     /// The port whose packets are written; none: all.
     port: Option<u16>,
@@ -45,11 +46,8 @@ impl Sinks {
         let mut captures: Vec<Capture> = Vec::new();
         for file in writes {
             let port = file.port.as_ref().map(|name| port_named(ports, name)).transpose()?;
-            let name = file.path.display().to_string();
-            let writer = Writer::create(&file.path, Format::of_path(&file.path))
-                .with_context(|| format!("cannot write {name}"))?;
-            let names = ports.all().iter().map(|port| (port.number, port.name.clone())).collect();
-            captures.push(Capture { name, port, writer, interfaces: BTreeMap::new(), names });
+            captures
+                .push(Capture { port, ..Capture::create(&file.path, Format::of_path(&file.path), ports)? });
         }
         let alerts = match alerts {
             Some(path) => {
@@ -74,7 +72,7 @@ impl Sinks {
     /// Lets readers of the files see what was written so far.
     pub fn flush(&mut self) -> anyhow::Result<()> {
         for capture in &mut self.captures {
-            capture.writer.flush().with_context(|| format!("cannot write {}", capture.name))?;
+            capture.flush()?;
         }
         if let Some((name, alerts)) = &mut self.alerts {
             alerts.flush().with_context(|| format!("cannot write {name}"))?;
@@ -85,7 +83,7 @@ impl Sinks {
     /// Completes the files.
     pub fn finish(self) -> anyhow::Result<()> {
         for capture in self.captures {
-            capture.writer.finish().with_context(|| format!("cannot write {}", capture.name))?;
+            capture.finish()?;
         }
         if let Some((name, mut alerts)) = self.alerts {
             alerts.flush().with_context(|| format!("cannot write {name}"))?;
@@ -102,7 +100,7 @@ impl Output for Sinks {
 
     fn packet(&mut self, port: u16, packet: &Packet) -> anyhow::Result<()> {
         for capture in self.captures.iter_mut().filter(|c| c.port.is_none_or(|wanted| wanted == port)) {
-            capture.write(port, packet)?;
+            capture.write(port, packet, &Notes::default())?;
         }
         Ok(())
     }
@@ -124,7 +122,26 @@ impl Output for Sinks {
 }
 
 impl Capture {
-    fn write(&mut self, port: u16, packet: &Packet) -> anyhow::Result<()> {
+    /// Creates the file; `-` is standard output.
+    pub fn create(path: &Path, format: Format, ports: &Ports) -> anyhow::Result<Capture> {
+        let name = path.display().to_string();
+        let writer = Writer::create(path, format).with_context(|| format!("cannot write {name}"))?;
+        let names = ports.all().iter().map(|port| (port.number, port.name.clone())).collect();
+        Ok(Capture { name, port: None, writer, interfaces: BTreeMap::new(), names })
+    }
+
+    /// Lets readers see what was written so far.
+    pub fn flush(&mut self) -> anyhow::Result<()> {
+        self.writer.flush().with_context(|| format!("cannot write {}", self.name))
+    }
+
+    /// Completes the file.
+    pub fn finish(self) -> anyhow::Result<()> {
+        self.writer.finish().with_context(|| format!("cannot write {}", self.name))
+    }
+
+    /// Adds a packet of this port.
+    pub fn write(&mut self, port: u16, packet: &Packet, notes: &Notes<'_>) -> anyhow::Result<()> {
         let meta = packet.meta();
         let next = self.interfaces.len() as u32;
         let interface = match self.interfaces.get(&(port, meta.link)) {
@@ -145,6 +162,6 @@ impl Capture {
             wire_len: meta.wire_len,
             data: packet.data(),
         };
-        self.writer.write(&record).with_context(|| format!("cannot write {}", self.name))
+        self.writer.write_noted(&record, notes).with_context(|| format!("cannot write {}", self.name))
     }
 }

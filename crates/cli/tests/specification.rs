@@ -70,6 +70,7 @@ fn limits_are_those_of_the_code() {
         host::NEIGHBOURS_MAX,
         host::QUEUE_MAX,
         io::capture::MAX_BLOCK_BYTES,
+        io::capture::MAX_COMMENT_BYTES,
         io::capture::MAX_INTERFACES,
         io::capture::MAX_NAME_BYTES,
         io::capture::MAX_RECORD_BYTES,

@@ -130,8 +130,14 @@ impl Host {
         self.config.networks.iter().chain(&self.link_local)
     }
 
-    /// Tells neighbours the host's own addresses, as when the link has come up (RFC 5227 2.3, RFC 4861 7.2.6).
-    pub fn announce(&mut self) {
+    /// The link has come up: neighbours are told the host's own addresses, and asked for theirs again when they are next spoken to.
+    pub fn come_up(&mut self, now_ns: u64) {
+        self.neighbours.doubt(now_ns);
+        self.announce();
+    }
+
+    /// Tells neighbours the host's own addresses (RFC 5227 2.3, RFC 4861 7.2.6).
+    fn announce(&mut self) {
         let mac = self.config.mac;
         let told = self.networks().map(|network| match network.address.ip() {
             IpAddr::V4(own) => arp::request((mac, own), own),

@@ -114,6 +114,17 @@ impl Neighbours {
         });
     }
 
+    /// The link was down, and whoever is on it may have another address now: all are asked for again with the next frame to them, and
+    /// used as they were known until they answer. Those that are asked for already are so anew: nobody heard the questions.
+    pub fn doubt(&mut self, now_ns: u64) {
+        for neighbour in self.known.values_mut() {
+            neighbour.confirmed_ns = neighbour.confirmed_ns.min(now_ns.saturating_sub(REACHABLE_NS));
+            neighbour.asked_ns = neighbour.asked_ns.min(now_ns.saturating_sub(ASK_AGAIN_NS));
+            neighbour.asks = 0;
+        }
+        self.due_ns = 0;
+    }
+
     /// Frames that wait.
     pub fn waiting(&self) -> u64 {
         self.known.values().map(|neighbour| neighbour.waiting.len() as u64).sum()

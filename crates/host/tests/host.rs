@@ -215,6 +215,36 @@ fn packets_wait_for_a_neighbour_in_order_and_a_silent_one_is_given_up() {
 }
 
 #[test]
+fn neighbours_are_asked_for_again_when_the_link_has_come_up() {
+    let mut host = host();
+    let other = [2, 0, 0, 0, 0, 2];
+    let speak = |host: &mut Host, now_ns| {
+        let mut frame = udp(OWN, "192.0.2.1", "10.0.0.1", 64, 9);
+        let departure = host.depart(&mut frame, now_ns);
+        (departure, frame[..6].to_vec(), host.take_frames().len())
+    };
+    let told = |mac| arp(ArpOperation::REPLY, (mac, [10, 0, 0, 1]), [10, 0, 0, 254]);
+    host.arrive(&arp(ArpOperation::REQUEST, (CLIENT, [10, 0, 0, 1]), [10, 0, 0, 254]), 40 * SECOND);
+    host.take_frames();
+    let now = 41 * SECOND;
+    assert_eq!(speak(&mut host, now), (Departure::Leaves, CLIENT.to_vec(), 0), "it is known");
+    host.come_up(now);
+    assert_eq!(host.take_frames().len(), 3, "it tells its addresses");
+    // It is used as it was known, asked for once in a second, and then as it says.
+    assert_eq!(speak(&mut host, now), (Departure::Leaves, CLIENT.to_vec(), 1));
+    assert_eq!(speak(&mut host, now + 1), (Departure::Leaves, CLIENT.to_vec(), 0));
+    host.arrive(&told(other), now + 2);
+    assert_eq!(speak(&mut host, now + 3), (Departure::Leaves, other.to_vec(), 0));
+    // One that was asked for while the link was down is asked for at once.
+    assert_eq!(host.depart(&mut udp(OWN, "192.0.2.1", "10.0.0.9", 64, 9), now + 4), Departure::Kept);
+    assert_eq!(host.take_frames().len(), 1);
+    host.come_up(now + 5);
+    host.take_frames();
+    host.pass_time(now + 6);
+    assert_eq!((host.take_frames().len(), host.waiting()), (1, 1));
+}
+
+#[test]
 fn without_a_route_or_beyond_the_mtu_the_sender_is_told() {
     let mut host = host();
     assert_eq!(host.depart(&mut udp(OWN, "fd00::1", "fd99::1", 64, 9), 0), Departure::Kept);

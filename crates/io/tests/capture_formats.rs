@@ -5,7 +5,10 @@ mod support;
 
 use std::io::Cursor;
 
-use io::capture::{Format, FormatKind, MAX_RECORD_BYTES, ReadError, Reader, WriteError, Writer};
+use io::capture::{
+    Format, FormatKind, MAX_COMMENT_BYTES, MAX_RECORD_BYTES, Notes, ReadError, Reader, Way, WriteError,
+    Writer,
+};
 use packet::LinkType;
 use proptest::prelude::*;
 use support::{Builder, Owned, drain, gzipped, read_all};
@@ -230,6 +233,36 @@ fn announced_interfaces_keep_their_order_and_names() {
     assert_eq!(drain(&mut reader).0[0].interface, 1);
     assert_eq!(reader.interfaces()[0].name.as_deref(), Some("clients"));
     assert_eq!(reader.interfaces()[1].name.as_deref(), Some("ü".repeat(127).as_str()));
+}
+
+#[test]
+fn notes_stand_behind_their_record() {
+    let notes = Notes { comment: Some("why"), way: Some(Way::Out), packet_id: Some(0x0102) };
+    // Cut at a character's end.
+    let long = "\u{e9}".repeat(MAX_COMMENT_BYTES);
+    let records = [ethernet(1, 60, b"abcde"), ethernet(2, 60, b"fgh"), ethernet(3, 60, b"ijkl")];
+    let write = |writer: &mut Writer| {
+        writer.write_noted(&records[0].record(), &notes)?;
+        writer.write(&records[1].record())?;
+        writer.write_noted(&records[2].record(), &Notes { comment: Some(&long), ..Notes::default() })
+    };
+    let file = write_file(Format { kind: FormatKind::Pcapng, gzip: false }, write);
+    assert_eq!(read_all(&file).0, records);
+    let options = [
+        &b"abcde\0\0\0"[..],
+        &[1, 0, 3, 0],
+        b"why\0",
+        &[2, 0, 4, 0, 2, 0, 0, 0],
+        &[5, 0, 8, 0, 2, 1, 0, 0, 0, 0, 0, 0],
+        &[0, 0, 0, 0],
+    ]
+    .concat();
+    assert!(file.windows(options.len()).any(|window| window == options));
+    let cut = [&b"ijkl"[..], &[1, 0, 0, 16], &long.as_bytes()[..MAX_COMMENT_BYTES], &[0, 0, 0, 0]].concat();
+    assert!(file.windows(cut.len()).any(|window| window == cut));
+    // pcap has no place for them.
+    let file = write_file(Format::default(), write);
+    assert_eq!(read_all(&file).0, records);
 }
 
 #[test]

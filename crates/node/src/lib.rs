@@ -16,7 +16,7 @@ pub mod units;
 mod work;
 
 pub use assembly::{Assembly, assemble};
-pub use live::{Change, Live};
+pub use live::{Change, Intake, Live};
 pub use ports::{NotAPrefix, Port, PortConfig, Ports, Prefix};
 pub use report::Report;
 pub use runner::{BATCH, Frame, From, Output, Runner};

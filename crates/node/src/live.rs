@@ -38,6 +38,36 @@ pub struct Live {
     looked_ns: u64,
 }
 
+/// How the frames that come are given to the runner.
+pub trait Intake {
+    /// Gives it this one.
+    ///
+    /// # Errors
+    /// Those of `output`.
+    fn take_in<O: Output>(
+        &mut self,
+        runner: &mut Runner,
+        frame: Frame<'_>,
+        from: From,
+        output: &mut O,
+    ) -> Result<(), O::Error>;
+}
+
+/// They are processed with their batch.
+struct InBatches;
+
+impl Intake for InBatches {
+    fn take_in<O: Output>(
+        &mut self,
+        runner: &mut Runner,
+        frame: Frame<'_>,
+        from: From,
+        output: &mut O,
+    ) -> Result<(), O::Error> {
+        runner.receive(frame, from, output)
+    }
+}
+
 /// A port and its interface.
 struct Attached {
     port: u16,
@@ -81,6 +111,11 @@ impl Live {
         Ok(Live { runner, attached, outlets, clock: Clock::new(), idle: 0, ticked_ns: 0, looked_ns: 0 })
     }
 
+    /// What is driven.
+    pub fn runner(&self) -> &Runner {
+        &self.runner
+    }
+
     /// The time, in nanoseconds since 1970: as the system's clock said at the start, and even from there on.
     pub fn now_ns(&self) -> u64 {
         self.clock.now_ns()
@@ -97,11 +132,19 @@ impl Live {
     /// # Errors
     /// Those of `output`.
     pub fn round<O: Output>(&mut self, output: &mut O) -> Result<(), O::Error> {
+        self.round_by(&mut InBatches, output)
+    }
+
+    /// The same, with frames taken in by `intake`.
+    ///
+    /// # Errors
+    /// Those of `output`.
+    pub fn round_by<I: Intake, O: Output>(&mut self, intake: &mut I, output: &mut O) -> Result<(), O::Error> {
         let now_ns = self.clock.now_ns();
         let mut wire = Wire { outlets: &mut self.outlets, output, now_ns };
         let mut has_come = false;
         for (at, attached) in self.attached.iter_mut().enumerate() {
-            has_come |= attached.receive(at, &mut self.runner, &mut wire)?;
+            has_come |= attached.receive(at, intake, &mut self.runner, &mut wire)?;
         }
         if now_ns >= self.ticked_ns + TICK_NS {
             self.ticked_ns = now_ns;
@@ -113,7 +156,7 @@ impl Live {
         } else {
             self.runner.flush(&mut wire)?;
         }
-        wire.return_all(&mut self.runner)?;
+        wire.return_all(intake, &mut self.runner)?;
         self.send();
         let is_idle = !has_come && !self.runner.has_under_way();
         self.idle = if is_idle { self.idle.saturating_add(1) } else { 0 };
@@ -132,11 +175,11 @@ impl Live {
         self.looked_ns = now_ns;
         let each = self.attached.iter_mut().zip(&mut self.outlets);
         each.filter_map(|(attached, outlet)| {
-            let change = attached.look();
+            let (change, is_another) = attached.look();
             if let (Some(host), Ok(link)) = (&mut outlet.host, attached.interface.link()) {
                 host.set_link(mac(link), link.mtu);
-                if change.as_ref().is_some_and(|change| change.is_up) {
-                    host.announce();
+                if is_another || change.as_ref().is_some_and(|change| change.is_up) {
+                    host.come_up(now_ns);
                 }
             }
             change
@@ -188,9 +231,10 @@ impl Live {
 
 impl Attached {
     /// Takes a batch of what has come by this one, which has the outlet with this number; whether anything has.
-    fn receive<O: Output>(
+    fn receive<I: Intake, O: Output>(
         &mut self,
         at: usize,
+        intake: &mut I,
         runner: &mut Runner,
         wire: &mut Wire<'_, O>,
     ) -> Result<bool, O::Error> {
@@ -198,7 +242,7 @@ impl Attached {
         let received = self.interface.receive(|data| {
             has_come = true;
             if result.is_ok() && wire.outlets[at].arrive(data, wire.now_ns) == Arrival::Through {
-                result = wire.take_in(runner, self.port, data);
+                result = wire.take_in(intake, runner, self.port, data);
             }
         });
         result?;
@@ -206,19 +250,21 @@ impl Attached {
         Ok(has_come && received.is_ok())
     }
 
-    fn look(&mut self) -> Option<Change> {
+    /// What has changed, and whether the interface is another one than before, of the same name.
+    fn look(&mut self) -> (Option<Change>, bool) {
         let io = self.interface.io();
         // As long as there is none, the next look tries again.
-        let _ = self.interface.reopen();
+        let is_another = self.interface.reopen().unwrap_or(false);
         let was_up = std::mem::replace(&mut self.is_up, is_up(&self.interface));
         let why_not_xdp = (self.interface.io() != io).then(|| self.interface.why_not_xdp()).flatten();
         let why_not_xdp = why_not_xdp.map(ToString::to_string);
         let name = || self.interface.name().to_owned();
-        (was_up != self.is_up || why_not_xdp.is_some()).then(|| Change {
+        let change = (was_up != self.is_up || why_not_xdp.is_some()).then(|| Change {
             interface: name(),
             is_up: self.is_up,
             why_not_xdp,
-        })
+        });
+        (change, is_another)
     }
 
     fn report(&mut self, host: Option<&Host>) -> InterfaceReport {
@@ -294,14 +340,20 @@ struct Wire<'a, O> {
 
 impl<O: Output> Wire<'_, O> {
     /// Gives the runner a frame that came in by this port.
-    fn take_in(&mut self, runner: &mut Runner, port: u16, data: &[u8]) -> Result<(), O::Error> {
+    fn take_in<I: Intake>(
+        &mut self,
+        intake: &mut I,
+        runner: &mut Runner,
+        port: u16,
+        data: &[u8],
+    ) -> Result<(), O::Error> {
         let wire_len = data.len() as u32;
         let frame = Frame { timestamp_ns: self.now_ns, link: LinkType::Ethernet, wire_len, data };
-        runner.receive(frame, From::Port(port), self)
+        intake.take_in(runner, frame, From::Port(port), self)
     }
 
     /// Gives the runner what hosts say of packets that could not leave, until they have no more to say of that.
-    fn return_all(&mut self, runner: &mut Runner) -> Result<(), O::Error> {
+    fn return_all<I: Intake>(&mut self, intake: &mut I, runner: &mut Runner) -> Result<(), O::Error> {
         loop {
             let returned = |outlet: &mut Outlet| {
                 let frames = outlet.host.as_mut().map(Host::take_returned).unwrap_or_default();
@@ -312,7 +364,7 @@ impl<O: Output> Wire<'_, O> {
                 return Ok(());
             }
             for (port, frame) in returned {
-                self.take_in(runner, port, &frame)?;
+                self.take_in(intake, runner, port, &frame)?;
             }
             runner.flush(self)?;
         }

@@ -7,6 +7,7 @@ use nf::{Alert, ControlError, Effects, Event, FlowReport};
 use packet::{DropReason, LinkType, Packet, Pool, parse};
 
 use crate::assembly::Assembly;
+use crate::ports::{Port, Ports};
 use crate::report::{PortReport, Report, new_histogram};
 use crate::threads::{Maker, Threads, ThreadsError};
 use crate::units::{Units, UnitsConfig, UnitsError};
@@ -37,6 +38,21 @@ pub enum From {
     Port(u16),
     /// The one that its source address or else its interface in the capture says.
     Interface(u32),
+}
+
+impl From {
+    /// The port that this packet came in by.
+    pub fn port<'a>(self, ports: &'a Ports, packet: &mut Packet) -> Option<&'a Port> {
+        let port = match self {
+            From::Port(number) => ports.number(number),
+            From::Interface(interface) => {
+                let prefixed = ports.all().iter().any(|port| !port.prefixes.is_empty());
+                let source = if prefixed { source_of(packet) } else { None };
+                ports.of_captured(interface, source)
+            }
+        };
+        port.or(ports.all().first())
+    }
 }
 
 /// Is handed what comes out.
@@ -178,16 +194,22 @@ impl Runner {
         from: From,
         output: &mut O,
     ) -> Result<(), O::Error> {
-        self.first_ns.get_or_insert(frame.timestamp_ns);
-        self.last_ns = self.last_ns.max(Some(frame.timestamp_ns));
-        self.now_ns = self.now_ns.max(frame.timestamp_ns);
-        if !self.pool.has_room(frame.data.len()) {
-            self.pass_time(frame.timestamp_ns, output)?;
-        }
+        self.note(frame, output)?;
         if let Some(packet) = self.admit(frame, from) {
             self.batch.push(packet);
         }
         if self.batch.len() == BATCH { self.flush(output) } else { Ok(()) }
+    }
+
+    /// A frame has come: time has, too, and there may have to be room for it.
+    fn note<O: Output>(&mut self, frame: Frame<'_>, output: &mut O) -> Result<(), O::Error> {
+        self.first_ns.get_or_insert(frame.timestamp_ns);
+        self.last_ns = self.last_ns.max(Some(frame.timestamp_ns));
+        self.now_ns = self.now_ns.max(frame.timestamp_ns);
+        if self.pool.has_room(frame.data.len()) {
+            return Ok(());
+        }
+        self.pass_time(frame.timestamp_ns, output)
     }
 
     /// A packet of a frame, placed at its port; or none, counted.
@@ -202,16 +224,7 @@ impl Runner {
         meta.transit.timestamp_ns = frame.timestamp_ns;
         meta.wire_len = frame.wire_len.max(frame.data.len() as u32);
         meta.link = frame.link;
-        let ports = &self.assembly.ports;
-        let port = match from {
-            From::Port(number) => ports.number(number),
-            From::Interface(interface) => {
-                let prefixed = ports.all().iter().any(|port| !port.prefixes.is_empty());
-                let source = if prefixed { source_of(&mut packet) } else { None };
-                ports.of_captured(interface, source)
-            }
-        };
-        let port = port.or(ports.all().first())?;
+        let port = from.port(&self.assembly.ports, &mut packet)?;
         let meta = packet.meta_mut();
         meta.transit.ingress = port.number;
         meta.transit.side = port.side;
@@ -246,7 +259,7 @@ impl Runner {
         self.emit(output)
     }
 
-    /// Processes one packet alone and tells `observer` all about it.
+    /// Processes one packet alone, on the assembly's chain whatever it runs on else, and tells `observer` all about it.
     pub fn observe<O: Output>(
         &mut self,
         frame: Frame<'_>,
@@ -254,6 +267,7 @@ impl Runner {
         observer: &mut dyn chain::Observer,
         output: &mut O,
     ) -> Result<(), O::Error> {
+        self.note(frame, output)?;
         if let Some(packet) = self.admit(frame, from) {
             self.assembly.chain.observe(packet, &mut self.out, &mut self.pool, observer);
         }

@@ -16,9 +16,11 @@ use node::Runner;
 use crate::output::{self, Format};
 use crate::policies;
 use crate::sources::{PortFile, Sources};
-use select::Selection;
 use story::Story;
-use witness::{Collected, Witness};
+use witness::Collected;
+
+pub use select::Selection;
+pub use witness::{Outcome, Passage, Witness};
 
 /// Runs a policy over captures and tells, packet by packet, what each function did.
 ///
@@ -67,7 +69,9 @@ Examples:
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let text = policies::text(&args.policy)?;
     let assembly = policies::assemble(&args.policy, &text, args.seed)?;
-    let selection = Selection::new(args, &text, &assembly)?;
+    let filter = args.filter.as_deref();
+    let mut selection = Selection::of_filter(filter, &args.policy, &text, &assembly)?;
+    (selection.flow, selection.packet, selection.dropped) = (args.flow, args.packet, args.dropped);
     let mut sources = Sources::open(&args.read, &assembly.ports)?;
     let mut runner = Runner::new(assembly, &args.policy.display().to_string());
     let mut witness = Witness::default();
@@ -78,7 +82,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         number += 1;
         witness.expect(number);
         runner.observe(frame, from, &mut witness, &mut collected)?;
-        for passage in witness.take(&frame, &runner) {
+        for passage in witness.take(&frame, from, &runner) {
             if selection.takes(&passage, &runner) && printer.shown < args.limit {
                 printer.print(&Story::new(&passage, &collected, &runner))?;
             }

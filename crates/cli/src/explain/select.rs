@@ -1,44 +1,43 @@
 //! Which packets are to be told of.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use node::{Assembly, Runner};
 use packet::parse::{self, protocol};
 use packet::{Class, Packet};
 use policy::{Fields, Filter, NumberField, Scalar};
 
-use super::Args;
 use super::witness::{Outcome, Passage};
 use crate::policies;
 
 /// Which packets are to be told of: those that meet all conditions.
+#[derive(Default)]
 pub struct Selection {
-    flow: Option<u64>,
-    packet: Option<u64>,
+    /// Only the packets of this flow.
+    pub flow: Option<u64>,
+    /// Only this packet.
+    pub packet: Option<u64>,
+    /// Only packets that were dropped.
+    pub dropped: bool,
     filter: Option<Filter>,
-    dropped: bool,
     /// For each function of the chain, its number in the policy: the one that filters know it by.
     numbers: Vec<usize>,
 }
 
 impl Selection {
-    /// What the options ask for; `policy` is the policy's text.
-    pub fn new(args: &Args, policy: &str, assembly: &Assembly) -> anyhow::Result<Selection> {
-        let (filter, known) = match &args.filter {
-            Some(filter) => {
-                let (filter, known) = policies::filter(&args.policy, policy, filter)?;
-                (Some(filter), known)
-            }
-            None => (None, Vec::new()),
-        };
+    /// All packets that pass the filter, if there is one, in which the names of the policy at `path` may be used; `policy` is its text.
+    pub fn of_filter(
+        filter: Option<&str>,
+        path: &Path,
+        policy: &str,
+        assembly: &Assembly,
+    ) -> anyhow::Result<Selection> {
+        let Some(filter) = filter else { return Ok(Selection::default()) };
+        let (filter, known) = policies::filter(path, policy, filter)?;
         let number = |name: &String| known.iter().position(|other| other == name).unwrap_or(usize::MAX);
-        Ok(Selection {
-            flow: args.flow,
-            packet: args.packet,
-            filter,
-            dropped: args.dropped,
-            numbers: assembly.names.iter().map(number).collect(),
-        })
+        let numbers = assembly.names.iter().map(number).collect();
+        Ok(Selection { filter: Some(filter), numbers, ..Selection::default() })
     }
 
     /// Whether no packet behind this number is wanted.

@@ -6,13 +6,14 @@ use anyhow::Result;
 use chain::{Observer, RuleView};
 use nf::record::Header;
 use nf::{Alert, Event, FlowReport, Recording, Verdict};
-use node::{Frame, Output, Runner};
+use node::{Frame, From, Output, Runner};
 use packet::{DropReason, FlowKey, Meta, Packet};
 
 use crate::eve;
 
-/// Fragments that wait for their first one, and whose arrival is remembered; of further ones the arrival is not shown.
-const HELD_MAX: usize = 65_536;
+/// Fragments that wait for their first one, and whose arrival is remembered: as many as a runner has buffers. Those whose time is
+/// over are the first to be forgotten.
+const HELD_MAX: usize = 8 * 1024;
 
 /// Refused flows whose number is remembered, so that their next packets have the same; further ones get new numbers.
 const REFUSED_MAX: usize = 1 << 20;
@@ -87,10 +88,10 @@ impl Witness {
     }
 
     /// What happened since [`Witness::expect`], packet by packet.
-    pub fn take(&mut self, frame: &Frame<'_>, runner: &Runner) -> Vec<Passage> {
+    pub fn take(&mut self, frame: &Frame<'_>, from: From, runner: &Runner) -> Vec<Passage> {
         let mut passages = std::mem::take(&mut self.passages);
         if passages.is_empty() {
-            passages.push(self.refused(frame, runner));
+            passages.push(self.refused(frame, from, runner));
         }
         for passage in &mut passages {
             if passage.outcome == Outcome::Held
@@ -120,7 +121,7 @@ impl Witness {
     }
 
     /// The frame never reached the chain.
-    fn refused(&self, frame: &Frame<'_>, runner: &Runner) -> Passage {
+    fn refused(&self, frame: &Frame<'_>, from: From, runner: &Runner) -> Passage {
         let reason = match () {
             () if frame.data.len() + packet::HEADROOM > packet::LARGE_ROOM => DropReason::TooBig,
             () if !runner.assembly().both_ways => DropReason::Policy,
@@ -130,6 +131,10 @@ impl Witness {
         let meta = arrived.meta_mut();
         (meta.transit.timestamp_ns, meta.wire_len, meta.link) =
             (frame.timestamp_ns, frame.wire_len, frame.link);
+        if let Some(port) = from.port(&runner.assembly().ports, &mut arrived) {
+            let transit = &mut arrived.meta_mut().transit;
+            (transit.ingress, transit.side) = (port.number, port.side);
+        }
         Passage {
             outcome: Outcome::Dropped(reason),
             ..Passage::new(Some(self.number), u64::MAX, Some(arrived))

@@ -1,7 +1,7 @@
 //! `rivulet up`: a policy on network interfaces.
 
 mod metrics;
-mod privileges;
+pub mod privileges;
 mod rates;
 mod server;
 
@@ -204,7 +204,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Opens the interface of each port of the policy.
-fn open(given: &[PortInterface], choice: Choice, ports: &Ports) -> anyhow::Result<Vec<(u16, Interface)>> {
+pub fn open(given: &[PortInterface], choice: Choice, ports: &Ports) -> anyhow::Result<Vec<(u16, Interface)>> {
     let mut opened: Vec<(u16, Interface)> = Vec::new();
     for PortInterface { port, interface } in given {
         let number = port_named(ports, port)?;
@@ -233,7 +233,7 @@ fn open(given: &[PortInterface], choice: Choice, ports: &Ports) -> anyhow::Resul
 }
 
 /// What is up, and by which way.
-fn said(given: &[PortInterface], interfaces: &[(u16, Interface)]) -> String {
+pub fn said(given: &[PortInterface], interfaces: &[(u16, Interface)]) -> String {
     let each = given.iter().zip(interfaces);
     let ports = each.map(|(given, (_, interface))| {
         format!("{} on {} ({})", given.port, given.interface, interface.io().name())
@@ -245,7 +245,8 @@ fn said(given: &[PortInterface], interfaces: &[(u16, Interface)]) -> String {
     lines.join("\n")
 }
 
-fn fallback(interface: &str, why: impl std::fmt::Display) -> String {
+/// That an interface is not for AF_XDP.
+pub fn fallback(interface: &str, why: impl std::fmt::Display) -> String {
     format!("rivulet: {interface}: packet sockets, as AF_XDP is not for it: {why}")
 }
 
@@ -256,7 +257,7 @@ fn create(path: &std::path::Path) -> anyhow::Result<(String, File)> {
 }
 
 /// Is set by SIGINT and SIGTERM; a second one ends the process at once.
-fn stop_on_signals() -> std::io::Result<Arc<AtomicBool>> {
+pub fn stop_on_signals() -> std::io::Result<Arc<AtomicBool>> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
 
 mod bench;
+mod capture;
 mod demo;
 mod explain;
 mod lab;

@@ -4,9 +4,11 @@
 //! `SKIPPED` and passes, except where `CI=true`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that cannot go on has failed.
 
+mod captured;
 mod functions;
 mod interfaces;
 mod metrics;
 mod net;
+mod programs;
 mod routed;
 mod traffic;

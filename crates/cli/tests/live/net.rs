@@ -59,8 +59,21 @@ pub struct Host {
 }
 
 /// Programs that the tests use beside `ip`.
-const TOOLS: [&str; 10] =
-    ["ping", "traceroute", "curl", "dig", "iperf3", "python3", "nc", "tcpdump", "turnserver", "prometheus"];
+const TOOLS: [&str; 13] = [
+    "ping",
+    "traceroute",
+    "curl",
+    "dig",
+    "iperf3",
+    "python3",
+    "nc",
+    "tcpdump",
+    "turnserver",
+    "prometheus",
+    "tshark",
+    "nmap",
+    "nghttpd",
+];
 
 impl Network {
     /// The hosts on one network, with 10.7.0.1 and fd07::1 inside, and 10.7.0.2 and fd07::2 outside; none, said on standard output,
@@ -137,22 +150,31 @@ impl Network {
 
     /// Runs a policy in the middle; it is up when this is back.
     pub fn up(&self, policy: &str, options: &str) -> Rivulet {
-        self.start(self.middle.command(env!("CARGO_BIN_EXE_rivulet")), policy, options)
+        self.start(
+            self.middle.command(env!("CARGO_BIN_EXE_rivulet")),
+            policy,
+            &format!("up -o json {options}"),
+        )
+    }
+
+    /// Has `rivulet capture` do so.
+    pub fn capture(&self, policy: &str, options: &str) -> Rivulet {
+        self.start(self.middle.command(env!("CARGO_BIN_EXE_rivulet")), policy, &format!("capture {options}"))
     }
 
     /// The same, with these capabilities alone.
     pub fn up_with(&self, capabilities: &str, policy: &str, options: &str) -> Rivulet {
         let mut command = self.middle.command("setpriv");
         command.arg(bounding_set(capabilities)).arg(env!("CARGO_BIN_EXE_rivulet"));
-        self.start(command, policy, options)
+        self.start(command, policy, &format!("up -o json {options}"))
     }
 
-    fn start(&self, mut command: Command, policy: &str, options: &str) -> Rivulet {
+    fn start(&self, mut command: Command, policy: &str, line: &str) -> Rivulet {
         std::fs::write(self.path("policy.rvl"), policy).unwrap();
-        command.args(["up", "policy.rvl", "--port", "inside=inside", "--port", "outside=outside"]);
         command
-            .args(["-o", "json", "--io", self.io.option()])
-            .args(options.split_whitespace())
+            .args(line.split_whitespace())
+            .args(["policy.rvl", "--port", "inside=inside", "--port", "outside=outside"])
+            .args(["--io", self.io.option()])
             .current_dir(self.dir.path());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
@@ -298,16 +320,21 @@ impl Rivulet {
     }
 
     /// Tells it to end; its report, in which every packet is accounted for.
-    pub fn end(mut self) -> Value {
+    pub fn end(self) -> Value {
+        let report: Value = serde_json::from_slice(&self.stop().stdout).unwrap();
+        assert_adds_up(&report);
+        report
+    }
+
+    /// Tells it to end, which it does; what it printed.
+    pub fn stop(mut self) -> Output {
         let child = self.child.take().unwrap();
         // `ip netns exec` has become the program, so that the signal is for it.
         let killed = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
         assert!(killed.success());
         let output = child.wait_with_output().unwrap();
         assert!(output.status.success(), "{}", output.status);
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_adds_up(&report);
-        report
+        output
     }
 }
 

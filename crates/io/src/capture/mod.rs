@@ -22,8 +22,8 @@
 //!
 //! # Limits
 //!
-//! [`MAX_RECORD_BYTES`], [`MAX_BLOCK_BYTES`], [`MAX_INTERFACES`], [`MAX_NAME_BYTES`]. What is over a limit is an
-//! error with its offset, never a silent cut; only an interface's name is shortened.
+//! [`MAX_RECORD_BYTES`], [`MAX_BLOCK_BYTES`], [`MAX_INTERFACES`], [`MAX_NAME_BYTES`], [`MAX_COMMENT_BYTES`]. What is over
+//! a limit is an error with its offset, never a silent cut; only an interface's name and a comment are shortened.
 
 mod format;
 mod pcap;
@@ -58,6 +58,9 @@ pub const MAX_INTERFACES: usize = 16_384;
 /// The longest interface name that is kept or written, in bytes of UTF-8; the rest is cut off.
 pub const MAX_NAME_BYTES: usize = 255;
 
+/// The longest comment that is written, in bytes of UTF-8; the rest is cut off.
+pub const MAX_COMMENT_BYTES: usize = 4_096;
+
 /// One captured packet, borrowed from the reader that found it or the caller that writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
@@ -71,6 +74,26 @@ pub struct Record<'a> {
     pub wire_len: u32,
     /// The captured bytes, at most [`MAX_RECORD_BYTES`].
     pub data: &'a [u8],
+}
+
+/// What pcapng can say of a record beside its bytes; pcap cannot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Notes<'a> {
+    /// For whoever reads the capture (`opt_comment`); at most [`MAX_COMMENT_BYTES`].
+    pub comment: Option<&'a str>,
+    /// Which way it went (`epb_flags`).
+    pub way: Option<Way>,
+    /// The same number for each record of one packet that was seen at several interfaces (`epb_packetid`).
+    pub packet_id: Option<u64>,
+}
+
+/// Which way a packet went by an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// It came in.
+    In,
+    /// It left.
+    Out,
 }
 
 /// A place at which packets were captured.
@@ -87,4 +110,9 @@ pub struct Interface {
 /// Cuts `name` to [`MAX_NAME_BYTES`] at a character's end.
 fn bounded_name(name: &str) -> &str {
     &name[..name.floor_char_boundary(MAX_NAME_BYTES)]
+}
+
+/// Cuts `comment` to [`MAX_COMMENT_BYTES`] at a character's end.
+fn bounded_comment(comment: &str) -> &str {
+    &comment[..comment.floor_char_boundary(MAX_COMMENT_BYTES)]
 }

@@ -22,6 +22,11 @@ pub(super) const VERSION_MAJOR: u16 = 1;
 const VERSIONS_MINOR: [u16; 2] = [0, 2];
 
 pub(super) const OPTION_END: u16 = 0;
+pub(super) const OPTION_COMMENT: u16 = 1;
+/// Of an enhanced packet block.
+pub(super) const OPTION_FLAGS: u16 = 2;
+/// Of an enhanced packet block.
+pub(super) const OPTION_PACKET_ID: u16 = 5;
 pub(super) const OPTION_INTERFACE_NAME: u16 = 2;
 pub(super) const OPTION_TIME_RESOLUTION: u16 = 9;
 const OPTION_TIME_OFFSET: u16 = 14;

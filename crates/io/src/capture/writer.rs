@@ -11,7 +11,10 @@ use thiserror::Error;
 
 use super::format::{Format, FormatKind};
 use super::time::NS_PER_SECOND;
-use super::{MAX_INTERFACES, MAX_RECORD_BYTES, MAX_SNAPSHOT_BYTES, Record, bounded_name, pcap, pcapng};
+use super::{
+    MAX_INTERFACES, MAX_RECORD_BYTES, MAX_SNAPSHOT_BYTES, Notes, Record, Way, bounded_comment, bounded_name,
+    pcap, pcapng,
+};
 
 /// Bytes gathered before the file is written to.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -88,6 +91,14 @@ impl Writer {
     /// [`WriteError::TimeOutOfRange`], which leave the file as it was; [`WriteError::Io`], after which it may end
     /// within a record.
     pub fn write(&mut self, record: &Record<'_>) -> Result<(), WriteError> {
+        self.write_noted(record, &Notes::default())
+    }
+
+    /// Writes a record, and what is to be said of it; pcap has no place for that, and gets the record alone.
+    ///
+    /// # Errors
+    /// Those of [`Writer::write`].
+    pub fn write_noted(&mut self, record: &Record<'_>, notes: &Notes<'_>) -> Result<(), WriteError> {
         // Beyond u32 is beyond the limit as well.
         let captured = u32::try_from(record.data.len()).unwrap_or(u32::MAX);
         if captured > MAX_RECORD_BYTES {
@@ -103,7 +114,7 @@ impl Writer {
         };
         let head = [time.0, time.1, captured, record.wire_len];
         match self.kind {
-            FormatKind::Pcapng => self.write_block_record(slot.number, head, record.data),
+            FormatKind::Pcapng => self.write_block_record(slot.number, head, record.data, notes),
             FormatKind::Pcap | FormatKind::PcapMicroseconds => self.write_plain_record(head, record.data),
         }
     }
@@ -219,15 +230,42 @@ impl Writer {
         self.write_block(pcapng::BLOCK_INTERFACE)
     }
 
-    fn write_block_record(&mut self, number: u32, head: [u32; 4], data: &[u8]) -> Result<(), WriteError> {
+    fn write_block_record(
+        &mut self,
+        number: u32,
+        head: [u32; 4],
+        data: &[u8],
+        notes: &Notes<'_>,
+    ) -> Result<(), WriteError> {
         self.block.clear();
         self.block.extend(number.to_le_bytes());
         self.block.extend(head.iter().flat_map(|field| field.to_le_bytes()));
         self.block.extend(data);
+        if *notes != Notes::default() {
+            self.pad_block();
+            self.push_notes(notes);
+        }
         self.write_block(pcapng::BLOCK_ENHANCED_PACKET)
     }
 
-    /// Adds an option of at most [`super::MAX_NAME_BYTES`] to the block.
+    fn push_notes(&mut self, notes: &Notes<'_>) {
+        if let Some(comment) = notes.comment {
+            self.push_option(pcapng::OPTION_COMMENT, bounded_comment(comment).as_bytes());
+        }
+        if let Some(way) = notes.way {
+            let flags: u32 = match way {
+                Way::In => 1,
+                Way::Out => 2,
+            };
+            self.push_option(pcapng::OPTION_FLAGS, &flags.to_le_bytes());
+        }
+        if let Some(packet_id) = notes.packet_id {
+            self.push_option(pcapng::OPTION_PACKET_ID, &packet_id.to_le_bytes());
+        }
+        self.push_option(pcapng::OPTION_END, &[]);
+    }
+
+    /// Adds an option of at most [`super::MAX_COMMENT_BYTES`] to the block.
     fn push_option(&mut self, code: u16, value: &[u8]) {
         self.block.extend(code.to_le_bytes());
         self.block.extend((value.len() as u16).to_le_bytes());

@@ -1,0 +1,172 @@
+//! `rivulet capture`: each packet as it came and as it left, with a comment that says what each function decided.
+
+mod comment;
+mod trace;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+
+use anyhow::{Context, bail};
+use clap::ArgGroup;
+use io::capture::{Format, FormatKind};
+use io::port::Io;
+use node::{Assembly, Change, Live, Runner};
+use sim::scenario::Time;
+
+use crate::explain::Selection;
+use crate::sources::{PortFile, Sources};
+use crate::up::{self, IoChoice, PortInterface, privileges};
+use crate::{files, output, policies};
+
+use trace::Trace;
+
+/// Runs a policy over captures or on network interfaces, and writes each packet to a pcapng file: as it came and, if it left,
+/// as it left, each with a comment that says what every function decided, and why.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, group = ArgGroup::new("source").required(true).args(["read", "port"]))]
+pub struct Args {
+    /// The policy (- for standard input)
+    pub policy: PathBuf,
+    /// A capture to read: pcap or pcapng, also gzipped (- for standard input); may be given several times
+    #[arg(short, long, value_name = "[PORT=]FILE")]
+    pub read: Vec<PortFile>,
+    /// The network interface that is PORT, by name or number; each port of the policy needs one
+    #[arg(short, long, value_name = "PORT=INTERFACE")]
+    pub port: Vec<PortInterface>,
+    /// The file to write: .pcapng, also with .gz (- for standard output)
+    #[arg(short, long, value_name = "FILE")]
+    pub write: PathBuf,
+    /// Only packets that pass this filter of the policy language, as they arrive; names of the policy may be used
+    #[arg(long, value_name = "EXPR")]
+    pub filter: Option<String>,
+    /// Only packets that were dropped
+    #[arg(long)]
+    pub dropped: bool,
+    /// End after so many packets were written
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    /// End after so long; of interfaces only
+    #[arg(long, value_name = "TIME", conflicts_with = "read")]
+    pub duration: Option<Time>,
+    /// By which way frames come and go: AF_XDP where nothing is lost by it, else packet sockets; or one of them
+    #[arg(long, value_enum, default_value = "auto")]
+    pub io: IoChoice,
+    /// Seed of all that is random, if the policy names none
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Do not say how many packets were written
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+const EXAMPLES: &str = "\
+On interfaces the policy runs as with `rivulet up`, until the command ends. But packets are taken one by one and copied at every
+function, which takes several times as long: it is for looking for a fault, not for full load. The file grows with the
+traffic; --count and --duration bound it, --filter and --dropped write less.
+
+Examples:
+  rivulet capture site.rvl --read capture.pcap --write told.pcapng
+  rivulet capture site.rvl --read capture.pcap --dropped --write dropped.pcapng
+  rivulet capture site.rvl --port inside=eth0 --port outside=eth1 --filter 'dst port 80' --count 100 --write web.pcapng
+  rivulet capture site.rvl --port inside=eth0 --port outside=eth1 --write - | tshark -r - -T fields -e frame.comment";
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Runs the command.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    files::keep_apart(args.read.iter().map(|file| &*file.path).chain([&*args.policy]), [&*args.write])?;
+    let format = format(&args.write)?;
+    let text = policies::text(&args.policy)?;
+    let assembly = policies::assemble(&args.policy, &text, args.seed)?;
+    let filter = args.filter.as_deref();
+    let mut selection = Selection::of_filter(filter, &args.policy, &text, &assembly)?;
+    selection.dropped = args.dropped;
+    match args.port.is_empty() {
+        true => of_captures(args, format, selection, assembly),
+        false => of_interfaces(args, format, selection, assembly),
+    }
+}
+
+/// pcapng, which alone has a place for comments.
+fn format(path: &Path) -> anyhow::Result<Format> {
+    let format = Format::of_path(path);
+    match format.kind {
+        FormatKind::Pcapng => Ok(format),
+        _ if path == Path::new("-") => Ok(Format { kind: FormatKind::Pcapng, gzip: false }),
+        _ => bail!("comments take pcapng: give {} a name that ends with .pcapng", path.display()),
+    }
+}
+
+fn of_captures(
+    args: &Args,
+    format: Format,
+    selection: Selection,
+    assembly: Assembly,
+) -> anyhow::Result<ExitCode> {
+    let mut sources = Sources::open(&args.read, &assembly.ports)?;
+    let mut trace = Trace::create(&args.write, format, selection, args.count, &assembly.ports)?;
+    let mut runner = Runner::new(assembly, &args.policy.display().to_string());
+    while let Some((frame, from)) = sources.next() {
+        trace.take_in(&mut runner, frame, from)?;
+        if trace.is_full() {
+            break;
+        }
+    }
+    finish(args, trace)?;
+    let broken = sources.broken();
+    for message in &broken {
+        eprintln!("rivulet: {message}; what was read before it was processed");
+    }
+    Ok(if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn of_interfaces(
+    args: &Args,
+    format: Format,
+    selection: Selection,
+    assembly: Assembly,
+) -> anyhow::Result<ExitCode> {
+    let interfaces = up::open(&args.port, args.io.into(), &assembly.ports)?;
+    let mut trace = Trace::create(&args.write, format, selection, args.count, &assembly.ports)?;
+    let stop = up::stop_on_signals().context("cannot take signals")?;
+    let uses_xdp = interfaces.iter().any(|(_, interface)| interface.io() != Io::PacketSocket);
+    privileges::give_up(uses_xdp).context("cannot give up privileges")?;
+    privileges::refuse_other_calls().context("cannot have the kernel refuse system calls")?;
+    let said = up::said(&args.port, &interfaces);
+    let runner = Runner::new(assembly, &args.policy.display().to_string());
+    let mut live = Live::new(runner, interfaces).context("cannot learn what the interfaces are like")?;
+    if !args.quiet {
+        eprintln!("{said}");
+    }
+    let end_ns = args.duration.map(|duration| live.now_ns().saturating_add(duration.0));
+    let mut flushed_ns = live.now_ns();
+    while !stop.load(Ordering::Relaxed)
+        && !trace.is_full()
+        && end_ns.is_none_or(|end_ns| live.now_ns() < end_ns)
+    {
+        trace.round(&mut live)?;
+        for Change { interface, is_up, why_not_xdp } in live.look() {
+            eprintln!("rivulet: {interface} is {}", if is_up { "up" } else { "down" });
+            if let Some(why) = why_not_xdp {
+                eprintln!("{}", up::fallback(&interface, why));
+            }
+        }
+        if live.now_ns() >= flushed_ns + SECOND_NS {
+            flushed_ns = live.now_ns();
+            trace.flush()?;
+        }
+    }
+    live.finish(&mut trace::Alerts::default())?;
+    finish(args, trace)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn finish(args: &Args, trace: Trace) -> anyhow::Result<()> {
+    let (came, written) = trace.finish()?;
+    if !args.quiet {
+        let (came, written) = (output::thousands(came), output::thousands(written));
+        eprintln!("rivulet: {came} packets came, {written} of them are in {}", args.write.display());
+    }
+    Ok(())
+}

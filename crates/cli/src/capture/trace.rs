@@ -1,0 +1,160 @@
+//! Takes packets through a policy one by one, and writes what became of each.
+
+use std::path::Path;
+
+use io::capture::{Format, Notes, Way};
+use nf::{Alert, Event, FlowReport};
+use node::{Frame, From, Intake, Live, Output, Ports, Runner};
+use packet::Packet;
+
+use super::comment;
+use crate::explain::{Outcome, Passage, Selection, Witness};
+use crate::sinks::Capture;
+
+/// The file, and who watches packets for it.
+pub struct Trace {
+    watch: Watch,
+    alerts: Alerts,
+    selection: Selection,
+    capture: Capture,
+    written: u64,
+    /// How many packets are written at most.
+    count: u64,
+}
+
+impl Trace {
+    /// Creates the file, for those packets that are selected, and for so many at most.
+    pub fn create(
+        path: &Path,
+        format: Format,
+        selection: Selection,
+        count: Option<u64>,
+        ports: &Ports,
+    ) -> anyhow::Result<Trace> {
+        Ok(Trace {
+            watch: Watch::default(),
+            alerts: Alerts::default(),
+            selection,
+            capture: Capture::create(path, format, ports)?,
+            written: 0,
+            count: count.unwrap_or(u64::MAX),
+        })
+    }
+
+    /// Takes a packet through the policy, and writes what became of it.
+    pub fn take_in(&mut self, runner: &mut Runner, frame: Frame<'_>, from: From) -> anyhow::Result<()> {
+        self.watch.take_in(runner, frame, from, &mut self.alerts)?;
+        self.write(runner)
+    }
+
+    /// Takes what has come by interfaces through the policy, has it sent, and writes what became of it.
+    pub fn round(&mut self, live: &mut Live) -> anyhow::Result<()> {
+        live.round_by(&mut self.watch, &mut self.alerts)?;
+        self.write(live.runner())
+    }
+
+    /// Whether as many packets are written as were asked for.
+    pub fn is_full(&self) -> bool {
+        self.written >= self.count
+    }
+
+    /// Lets readers see what was written so far.
+    pub fn flush(&mut self) -> anyhow::Result<()> {
+        self.capture.flush()
+    }
+
+    /// Completes the file; how many packets came, and how many of them were written.
+    pub fn finish(self) -> anyhow::Result<(u64, u64)> {
+        self.capture.finish()?;
+        Ok((self.watch.number, self.written))
+    }
+
+    fn write(&mut self, runner: &Runner) -> anyhow::Result<()> {
+        let ports = &runner.assembly().ports;
+        for Told { passage, has_waited } in self.watch.told.drain(..) {
+            if self.written >= self.count || !self.selection.takes(&passage, runner) {
+                continue;
+            }
+            self.written += 1;
+            let comment = comment::of(&passage, &self.alerts.0, runner);
+            let packet_id = passage.number.filter(|_| !passage.made);
+            let notes = Notes { comment: Some(&comment), way: None, packet_id };
+            // What has waited was written when it came, and what a function made never came; but nothing is dropped unseen.
+            let has_come = !passage.made && !has_waited;
+            let is_gone = matches!(passage.outcome, Outcome::Dropped(_));
+            if (has_come || is_gone)
+                && let Some(arrived) = passage.arrived.as_ref().or(passage.steps.first().map(|s| &s.before))
+            {
+                let notes = Notes { way: (!passage.made).then_some(Way::In), ..notes };
+                self.capture.write(arrived.meta().transit.ingress, arrived, &notes)?;
+            }
+            if let Some(left) = &passage.left {
+                self.capture.write(ports.egress(left), left, &Notes { way: Some(Way::Out), ..notes })?;
+            }
+        }
+        self.alerts.0.clear();
+        Ok(())
+    }
+}
+
+/// Watches each packet.
+#[derive(Default)]
+struct Watch {
+    witness: Witness,
+    /// Of the packet that came last.
+    number: u64,
+    /// What happened since it was written last.
+    told: Vec<Told>,
+}
+
+/// What became of a packet.
+struct Told {
+    passage: Passage,
+    /// Whether it came before the packet with which it is told of.
+    has_waited: bool,
+}
+
+impl Intake for Watch {
+    fn take_in<O: Output>(
+        &mut self,
+        runner: &mut Runner,
+        frame: Frame<'_>,
+        from: From,
+        output: &mut O,
+    ) -> Result<(), O::Error> {
+        self.number += 1;
+        self.witness.expect(self.number);
+        runner.observe(frame, from, &mut self.witness, output)?;
+        let passages = self.witness.take(&frame, from, runner).into_iter();
+        self.told.extend(passages.map(|passage| Told {
+            has_waited: !passage.made && passage.number != Some(self.number),
+            passage,
+        }));
+        Ok(())
+    }
+}
+
+/// Keeps alerts, each with its function.
+#[derive(Default)]
+pub struct Alerts(Vec<(String, Alert)>);
+
+impl Output for Alerts {
+    type Error = anyhow::Error;
+
+    fn packet(&mut self, _port: u16, _packet: &Packet) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn alert(&mut self, function: &str, alert: &Alert) -> anyhow::Result<()> {
+        self.0.push((function.to_owned(), alert.clone()));
+        Ok(())
+    }
+
+    fn event(&mut self, _function: &str, _event: Event<'_>) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn flow(&mut self, _report: &FlowReport, _now_ns: u64) -> anyhow::Result<()> {
+        Ok(())
+    }
+}

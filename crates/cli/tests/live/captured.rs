@@ -1,0 +1,79 @@
+//! `rivulet capture` on interfaces: traffic goes on as without it, and each packet is told of.
+
+use std::process::Stdio;
+
+use crate::net::{Io, Network, Server, by_each_way};
+
+by_each_way!(packets_are_written_with_what_was_decided);
+
+const POLICY: &str = "
+Port<0> inside { address: \"10.7.0.254/24\" };
+Port<1> outside { address: \"203.0.113.1/24\" };
+NAT translate { external: [203.0.113.1] };
+Firewall gate { rules: \"allow out tcp to any port 8080\\nallow out icmp\" };
+pipelet { inside <-> translate <-> gate <-> outside; }
+";
+
+fn packets_are_written_with_what_was_decided(io: Io) {
+    let Some(network) = Network::routed(io) else { return };
+    let rivulet = network.capture(POLICY, "--write out.pcapng");
+    let _server = network.outside.serve("python3 -m http.server 8080", 8080);
+    network.inside.run("ping -c 2 -i 0.05 -W 2 203.0.113.2");
+    network.inside.run("curl -sS -m 5 -o /dev/null http://203.0.113.2:8080/");
+    let denied = network.inside.output("curl -sS -m 1 http://203.0.113.2:8081/");
+    assert_eq!(denied.status.code(), Some(28));
+    rivulet.stop();
+    let read = |filter: &str| {
+        let line = "tshark -n -T fields -e frame.interface_name -e ip.src -e ip.dst -e frame.comment -r";
+        let mut words = line.split(' ');
+        let mut command = network.middle.command(words.next().unwrap());
+        let output = command.args(words).arg(network.path("out.pcapng")).args(["-Y", filter]).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    // A connection's first packet, as it came and as it left.
+    let first = read("tcp.flags.syn == 1 && tcp.flags.ack == 0 && tcp.dstport == 8080");
+    assert_eq!(first.len(), 2, "{first:?}");
+    assert!(first[0].starts_with("inside\t10.7.0.1\t203.0.113.2\ttranslate: forward; gate: forward |"));
+    assert!(first[1].starts_with("outside\t203.0.113.1\t203.0.113.2\ttranslate: forward; gate: forward |"));
+    assert!(first.iter().all(|line| line.contains("| sent by outside | flow ")), "{first:?}");
+    // Its answer goes the other way, in the same flow.
+    let answer = read("tcp.flags.syn == 1 && tcp.flags.ack == 1 && tcp.srcport == 8080");
+    assert_eq!(answer.len(), 2, "{answer:?}");
+    assert!(answer[0].starts_with("outside\t203.0.113.2\t203.0.113.1\t"), "{answer:?}");
+    assert!(answer[1].starts_with("inside\t203.0.113.2\t10.7.0.1\t"), "{answer:?}");
+    assert!(
+        answer.iter().all(|line| line.contains("| sent by inside |") && line.contains("reply direction"))
+    );
+    // What was refused stands there once, with the reason.
+    let denied = read("tcp.dstport == 8081");
+    assert!(!denied.is_empty());
+    for line in denied {
+        assert!(line.starts_with("inside\t10.7.0.1\t"), "{line}");
+        assert!(line.contains("gate: drop (firewall-") && line.contains("| dropped (firewall-"), "{line}");
+    }
+    assert_eq!(read("icmp").len(), 8);
+}
+
+#[test]
+fn it_ends_when_as_many_are_written_as_were_asked_for() {
+    let Some(network) = Network::routed(Io::Auto) else { return };
+    std::fs::write(network.path("policy.rvl"), POLICY).unwrap();
+    let mut ping = network.inside.command("ping");
+    let ping = ping.args(["-i", "0.05", "-W", "2", "203.0.113.2"]).stdout(Stdio::null());
+    let _ping = Server::of(ping.spawn().unwrap());
+    let capture = |options: &str| {
+        let mut command = network.middle.command(env!("CARGO_BIN_EXE_rivulet"));
+        command.args(["capture", "policy.rvl", "--port", "inside=inside", "--port", "outside=outside"]);
+        command.args(options.split(' ')).current_dir(network.dir.path());
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        said
+    };
+    let said = capture("--count 5 --write out.pcapng");
+    assert!(said.contains(" 5 of them are in out.pcapng"), "{said}");
+    let said = capture("--duration 500ms --filter tcp --write none.pcapng");
+    assert!(said.contains(" 0 of them are in none.pcapng"), "{said}");
+}
