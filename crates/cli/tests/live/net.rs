@@ -171,10 +171,13 @@ impl Network {
 
     fn start(&self, mut command: Command, policy: &str, line: &str) -> Rivulet {
         std::fs::write(self.path("policy.rvl"), policy).unwrap();
+        // The policy comes first: the last option may have a value, or not.
+        let mut words = line.split_whitespace();
         command
-            .args(line.split_whitespace())
+            .args(words.next())
             .args(["policy.rvl", "--port", "inside=inside", "--port", "outside=outside"])
             .args(["--io", self.io.option()])
+            .args(words)
             .current_dir(self.dir.path());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
