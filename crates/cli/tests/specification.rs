@@ -124,6 +124,8 @@ fn limits_are_those_of_the_code() {
         router::SLOTS_PER_BUCKET,
         router::TARGETS_COUNT_MAX,
         sim::EPOCHS_MAX,
+        sim::workload::RECORDED_MAX,
+        sim::scenario::COPIES_MAX,
         sim::STATE_MAX,
         sim::scenario::UNITS_MAX,
         unit::SLOTS_MAX,

@@ -3,16 +3,8 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
+use super::explain::POLICY;
 use super::*;
-
-const POLICY: &str = "\
-let clients = 10.0.0.0/8;
-Port<0> inside;
-Port<1> outside;
-NAT n { external: [203.0.113.1], inside: [clients], untranslated: drop };
-Firewall f { rules: \"allow out any to any port 80\" };
-pipelet { inside <-> n <-> f <-> outside; }
-";
 
 fn place() -> Place {
     let place = Place::new();

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::*;
 
-const POLICY: &str = "\
+pub(super) const POLICY: &str = "\
 let clients = 10.0.0.0/8;
 Port<0> inside;
 Port<1> outside;
