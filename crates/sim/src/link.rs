@@ -10,12 +10,14 @@ use crate::scenario::{self, Faults, Link};
 pub struct Links {
     router_to_unit: Lanes,
     unit_to_unit: Lanes,
+    /// Copies keep their order, and what is asked for overtakes them.
+    copies: Lanes,
     unit_to_router: Lanes,
     unit_to_store: Lanes,
     store_to_unit: Lanes,
     units: usize,
     messages: Faults,
-    state_ns: u64,
+    copy_ns: u64,
     bandwidth_bps: u64,
     /// Until when each unit is busy sending states.
     sending_until_ns: Vec<u64>,
@@ -32,6 +34,17 @@ struct Lanes {
 
 /// When a message of a unit arrives: once, twice or not at all.
 pub type Arrivals = [Option<u64>; 2];
+
+/// What a message between units brings along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cargo {
+    /// No state.
+    None,
+    /// So many bytes of a state that was asked for.
+    State(usize),
+    /// So many bytes of a copy that is sent ahead.
+    Copy(usize),
+}
 
 /// What becomes of a packet on a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,12 +63,13 @@ impl Links {
         Links {
             router_to_unit: lanes(links.router_to_unit, units),
             unit_to_unit: lanes(links.unit_to_unit, units * units),
+            copies: lanes(links.unit_to_unit, units * units),
             unit_to_router: lanes(links.unit_to_router, units),
             unit_to_store: lanes(links.unit_to_store, units),
             store_to_unit: lanes(links.unit_to_store, units),
             units,
             messages: links.messages,
-            state_ns: links.state_time.0,
+            copy_ns: links.copy_time.0,
             bandwidth_bps: links.bandwidth.0,
             sending_until_ns: vec![0; units],
             random: Random::new(seed, "links"),
@@ -94,28 +108,32 @@ impl Links {
         self.store_to_unit.message(now_ns, to.index(), &mut self.random)
     }
 
-    /// A message from a unit to another, with so many bytes of state if it has one: when it arrives (S64).
-    pub fn message_between(
-        &mut self,
-        now_ns: u64,
-        from: UnitId,
-        to: UnitId,
-        state: Option<usize>,
-    ) -> Arrivals {
+    /// A message from a unit to another: when it arrives.
+    ///
+    /// States leave a unit one behind the other. One that is asked for takes as long as any message then, so that a request and its answer
+    /// take a round trip (the tail of S93), and overtakes copies, which take what they do (S64).
+    pub fn message_between(&mut self, now_ns: u64, from: UnitId, to: UnitId, cargo: Cargo) -> Arrivals {
         let lane = from.index() * self.units + to.index();
-        let arrives_ns = match state {
-            None => self.unit_to_unit.message(now_ns, lane, &mut self.random),
-            Some(bytes) => self.state_between(now_ns, from, lane, bytes),
+        let arrives_ns = match cargo {
+            Cargo::None => self.unit_to_unit.message(now_ns, lane, &mut self.random),
+            Cargo::State(bytes) => {
+                let sent_ns = self.sent_ns(now_ns, from, bytes);
+                self.unit_to_unit.message(sent_ns, lane, &mut self.random)
+            }
+            Cargo::Copy(bytes) => {
+                let arrives_ns = self.sent_ns(now_ns, from, bytes) + self.copy_ns;
+                self.copies.in_order(lane, arrives_ns)
+            }
         };
         self.spoilt(arrives_ns)
     }
 
-    fn state_between(&mut self, now_ns: u64, from: UnitId, lane: usize, bytes: usize) -> u64 {
+    /// When so many bytes of a state have left a unit.
+    fn sent_ns(&mut self, now_ns: u64, from: UnitId, bytes: usize) -> u64 {
         let sending = &mut self.sending_until_ns[from.index()];
         let send_ns = (u128::from(bytes as u64) * 8_000_000_000 / u128::from(self.bandwidth_bps)) as u64;
         *sending = now_ns.max(*sending) + send_ns;
-        let arrives_ns = *sending + self.state_ns;
-        self.unit_to_unit.in_order(lane, arrives_ns)
+        *sending
     }
 
     /// Whether messages of units are lost.
@@ -177,7 +195,7 @@ mod tests {
         let links = scenario::Links {
             router_to_unit: link,
             bandwidth: Rate(8_000_000),
-            state_time: Time(1_000),
+            copy_time: Time(1_000),
             ..scenario::Links::default()
         };
         Links::new(&links, 3, 1)
@@ -207,10 +225,15 @@ mod tests {
     fn states_leave_a_unit_one_behind_the_other() {
         let mut links = links(Link::default());
         let (a, b, c) = (UnitId(0), UnitId(1), UnitId(2));
-        assert_eq!(links.message_between(0, a, b, Some(10)), [Some(11_000), None]);
-        assert_eq!(links.message_between(0, a, c, Some(10)), [Some(21_000), None]);
-        assert_eq!(links.message_between(0, b, c, None), [Some(65_000), None]);
-        assert_eq!(links.message_between(0, b, c, Some(10)), [Some(65_000), None]);
+        assert_eq!(links.message_between(0, a, b, Cargo::Copy(10)), [Some(11_000), None]);
+        assert_eq!(links.message_between(0, a, c, Cargo::Copy(10)), [Some(21_000), None]);
+        assert_eq!(
+            links.message_between(0, a, c, Cargo::State(10)),
+            [Some(95_000), None],
+            "30 us, and its latency"
+        );
+        assert_eq!(links.message_between(0, b, c, Cargo::None), [Some(65_000), None]);
+        assert_eq!(links.message_between(0, b, c, Cargo::Copy(10)), [Some(11_000), None]);
     }
 
     #[test]

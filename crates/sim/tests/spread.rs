@@ -152,12 +152,13 @@ fn what_helpers_have_given_up_has_lapsed() {
         order = "91us"
         [links]
         router_to_unit = { jitter = "20us" }
+        unit_to_unit = { latency = "160us" }
         messages = { late = 0.1935237817835292, late_by = "839us" }
         [run]
         time = "120ms"
         patience = "60s"
         "#,
-        727889100303335949,
+        3,
     );
     assert!(report.drops.keys().copied().eq(["held-full", "lapsed"]), "{:?}", report.drops);
 }

@@ -33,8 +33,13 @@ const CURVE: [(u32, f64); 19] = [
     (8_000, 2.0),
 ];
 
-/// Costs from the papers: units of 1 Gbit/s by quota; 0.44 us for a packet of a NAT (S93); a round trip of 130 us, and 160 us
-/// for a state to get across (S64).
+/// Packets that a unit may hold: more than ever wait, as no limit is published.
+const HELD_MAX: u32 = 1 << 22;
+
+/// Costs from the papers: units of 1 Gbit/s by quota; 0.44 us for a packet of a NAT (S93); a round trip of 130 us, which
+/// is what a state takes that is asked for, and 160 us for a copy to get across (S64). And what they leave open, as it fits best what they show
+/// ([decision 23](../../../../docs/decisions/0023-what-a-flowlet-is-expected-to-bring.md)): over which time a flowlet's rate is measured, when
+/// units are let go, how full they are filled, and how many packets may wait.
 pub fn paper() -> Setup {
     Setup::new()
         .with("units.capacity", "1Gbps")
@@ -42,7 +47,13 @@ pub fn paper() -> Setup {
         .with("units.packet_cost", "440ns")
         .with("units.service", "quota")
         .with("units.quota_period", "100ms")
-        .with("links.state_time", "160us")
+        .with("router.rate_over", "window")
+        .with("router.idle", "50ms")
+        .with("router.drain_when", "one-is-below")
+        .with("router.capacity", "980Mbps")
+        .with("units.held_max", HELD_MAX)
+        .with("units.held_per_flow_max", HELD_MAX)
+        .with("links.copy_time", "160us")
         .with("links.router_to_unit", toml("{ latency = \"65us\" }"))
         .with("links.unit_to_unit", toml("{ latency = \"65us\" }"))
         .with("links.unit_to_store", toml("{ latency = \"65us\" }"))
@@ -64,15 +75,20 @@ pub fn strict(setup: Setup) -> Setup {
 pub fn up_and_down(setup: Setup, trace: &str, scale: f64, length: Length) -> Setup {
     let points = CURVE.map(|(ms, gbps)| format!("[\"{ms}ms\", \"{}Mbps\"]", (gbps * scale * 1e3).round()));
     let curve = toml(format!("[{}]", points.join(", ")));
-    let setup = setup.with("workload.trace.profile", trace).with("workload.trace.curve", curve);
+    let setup = made_up(setup, trace).with("workload.trace.curve", curve);
     timed(setup, length, 1_000, 8_000)
 }
 
 /// A trace at one rate, for `quick` or `full` milliseconds.
 pub fn flat(setup: Setup, trace: &str, rate: &str, length: Length, quick: u32, full: u32) -> Setup {
     let curve = toml(format!("[[\"0s\", \"{rate}\"]]"));
-    let setup = setup.with("workload.trace.profile", trace).with("workload.trace.curve", curve);
+    let setup = made_up(setup, trace).with("workload.trace.curve", curve);
     timed(setup, length, quick, full)
+}
+
+/// This trace, with bursts as long as TCP's windows.
+fn made_up(setup: Setup, trace: &str) -> Setup {
+    setup.with("workload.trace.profile", trace).with("workload.trace.bursts", "windows")
 }
 
 /// So long, with a warm-up of one epoch: 100 ms, the time over which load is measured.
@@ -153,7 +169,8 @@ pub fn in_mode(setup: &Setup, mode: &str) -> Subject {
                 Some(share) => setup.with(key, toml(share.to_string())),
                 None => setup,
             };
-            (Kind::Plus, shares.into_iter().fold(setup.with("router.mode", FLOWLET), with))
+            let setup = setup.without("router.capacity").with("router.mode", FLOWLET);
+            (Kind::Plus, shares.into_iter().fold(setup, with))
         }
         mode => (Kind::Baseline, setup.with("router.mode", mode)),
     };

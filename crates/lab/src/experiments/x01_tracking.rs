@@ -103,6 +103,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
             "rss:128:100ms stands for RSS++-like schemes: 128 buckets of flows, moved every 100 ms to balance load"
                 .to_owned(),
             "follows demand, flowlets stay: their settings were chosen with seeds 1001 to 1005, on which nothing is measured here".to_owned(),
+            "following flow, and others: baselines on units that follow demand, which is ours".to_owned(),
             "the figure shows seed 1".to_owned(),
         ]
         .into_iter()

@@ -145,6 +145,7 @@ fn elephant(lab: &Lab<'_>, mbps: u32, others: &str, units: u32) -> Setup {
     let setup = in_mode(&flat(strict(paper()), "W-B", "1Gbps", lab.length(), 400, 2_000), STAYS).setup;
     setup
         .without("workload.trace.profile")
+        .without("workload.trace.bursts")
         .without("workload.trace.curve")
         .with("workload.steady.rate", others)
         .with("workload.steady.flows", 200)

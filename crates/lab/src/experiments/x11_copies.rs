@@ -88,6 +88,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     let length = lab.length();
     let setup = up_and_down(paper(), "W-B", 0.5, length)
         .with("units.capacity", "500Mbps")
+        .with("router.capacity", "490Mbps")
         .with("units.count", "1..15");
     let setup = in_mode(&setup, FLOWLET).setup;
     let lambdas = length.pick(&LAMBDAS_QUICK[..], &LAMBDAS_FULL[..]);

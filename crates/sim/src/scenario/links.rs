@@ -20,8 +20,8 @@ pub struct Links {
     pub unit_to_router: Link,
     /// From a unit to the store, and back, if states are in a store.
     pub unit_to_store: Link,
-    /// What a message with a state in it takes in place of the latency between units (S64).
-    pub state_time: Time,
+    /// What a copy of a state that is sent ahead takes in place of the latency between units (S64). A state that is asked for takes that.
+    pub copy_time: Time,
     /// Bits per second at which states leave a unit, one behind the other.
     pub bandwidth: Rate,
 }
@@ -34,7 +34,7 @@ impl Default for Links {
             messages: Faults::default(),
             unit_to_router: Link::default(),
             unit_to_store: Link::default(),
-            state_time: Time(160_000),
+            copy_time: Time(160_000),
             bandwidth: Rate(10_000_000_000),
         }
     }

@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(scenario.units.capacity, Rate(1_000_000_000)); // S41
         assert_eq!(scenario.router.bucket.0 * scenario.router.buckets as u64, 100_000_000); // S40
         assert_eq!(scenario.run.epoch, Time(100_000_000)); // S47
-        assert_eq!(scenario.links.state_time, Time(160_000)); // S64
+        assert_eq!(scenario.links.copy_time, Time(160_000)); // S64
     }
 
     #[test]

@@ -5,7 +5,7 @@ use unit::Dropped;
 
 use super::{Event, World};
 use crate::checks::Violation;
-use crate::link::Carried;
+use crate::link::{Cargo, Carried};
 use crate::server::Parcel;
 
 impl World {
@@ -65,13 +65,18 @@ impl World {
     }
 
     pub(super) fn send_between(&mut self, now_ns: u64, from: UnitId, to: UnitId, message: Message) {
-        let state = message.state_bytes();
-        if let Message::Replica { .. } | Message::Changes { .. } = message {
-            self.tally.replicas += 1;
-            self.tally.replica_bytes += state.unwrap_or(0) as u64;
-            self.tally.deltas += u64::from(matches!(message, Message::Changes { .. }));
-        }
-        let [first_ns, again_ns] = self.links.message_between(now_ns, from, to, state);
+        let bytes = message.state_bytes();
+        let cargo = match (&message, bytes) {
+            (_, None) => Cargo::None,
+            (Message::Replica { .. } | Message::Changes { .. }, Some(bytes)) => {
+                self.tally.replicas += 1;
+                self.tally.replica_bytes += bytes as u64;
+                self.tally.deltas += u64::from(matches!(message, Message::Changes { .. }));
+                Cargo::Copy(bytes)
+            }
+            (_, Some(bytes)) => Cargo::State(bytes),
+        };
+        let [first_ns, again_ns] = self.links.message_between(now_ns, from, to, cargo);
         let stays_behind = matches!(message, Message::Pull { again: true, .. });
         let mut send = |arrives_ns, message| {
             let parcel = self.add_message(Some(from), message);

@@ -34,15 +34,13 @@ impl Baseline {
     }
 }
 
-/// When units are started: by the load of those that there are, or by all that comes.
-const SCALING: &[Keys] = &[
-    &[("router.start_at", "0.9")],
-    &[("router.start_at", "0.7")],
-    &[("router.start_at", "0.5")],
-    &[("router.follow_at", "1.0")],
-    &[("router.follow_at", "0.85")],
-    &[("router.follow_at", "0.75")],
-];
+/// When units are started, by the load of those that there are.
+const STARTS: &[Keys] =
+    &[&[("router.start_at", "0.9")], &[("router.start_at", "0.7")], &[("router.start_at", "0.5")]];
+
+/// By all that comes, which is Rivulet's: the baselines that "follow" are given it.
+const FOLLOWS: &[Keys] =
+    &[&[("router.follow_at", "1.0")], &[("router.follow_at", "0.85")], &[("router.follow_at", "0.75")]];
 
 /// Which of the units with room a flow goes to.
 const CHOICE: &[Keys] =
@@ -89,13 +87,23 @@ const BUCKETS: &[Keys] = &[
     &[("router.mode", "\"rss:2048:5ms\"")],
 ];
 
-/// Modes: the baselines of X1, X2 and X3, whose runs are the same.
+/// Flows for all of their life.
+const FLOW: Keys = &[("router.mode", "\"flow\"")];
+
+/// Packets in turn.
+const PACKET: Keys = &[("router.mode", "\"packet\"")];
+
+/// Modes: the baselines of X1, X2 and X3, whose runs are the same. First all as they are published, with their own settings.
 const MODES: &[Baseline] = &[
-    Baseline { name: "flow", fixed: &[("router.mode", "\"flow\"")], grid: &[SCALING, CHOICE, WINDOW] },
-    Baseline { name: "smart-flow", fixed: &[], grid: &[PERIOD, SCALING, CHOICE, WINDOW] },
-    Baseline { name: "packet", fixed: &[("router.mode", "\"packet\"")], grid: &[SCALING] },
-    Baseline { name: "rss", fixed: &[], grid: &[BUCKETS, SCALING] },
+    Baseline { name: "flow", fixed: FLOW, grid: &[STARTS, CHOICE, WINDOW] },
+    Baseline { name: "smart-flow", fixed: &[], grid: &[PERIOD, STARTS, CHOICE, WINDOW] },
+    Baseline { name: "packet", fixed: PACKET, grid: &[STARTS] },
+    Baseline { name: "rss", fixed: &[], grid: &[BUCKETS, STARTS] },
     Baseline { name: "flowlet", fixed: &[], grid: &[GAP, SIZE, STATE, COPIES] },
+    Baseline { name: "following flow", fixed: FLOW, grid: &[FOLLOWS, CHOICE, WINDOW] },
+    Baseline { name: "following smart-flow", fixed: &[], grid: &[PERIOD, FOLLOWS, CHOICE, WINDOW] },
+    Baseline { name: "following packet", fixed: PACKET, grid: &[FOLLOWS] },
+    Baseline { name: "following rss", fixed: &[], grid: &[BUCKETS, FOLLOWS] },
 ];
 
 /// Whether a flowlet reads its state if its unit has had the flow all the time.
