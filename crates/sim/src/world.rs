@@ -84,7 +84,6 @@ pub struct World {
     router_cost: [Cost; 2],
     router_busy_until_ns: u64,
     servers: Vec<Server>,
-    config: unit::Config,
     state_len: StateLen,
     service: Service,
     queue_max: usize,
@@ -160,7 +159,6 @@ impl World {
             router_cost: [scenario.router.packet_cost, scenario.router.flowlet_cost],
             router_busy_until_ns: 0,
             servers: (0..units.count.max).map(UnitId).map(server).collect(),
-            config,
             state_len,
             service,
             queue_max: units.queue,
@@ -347,14 +345,19 @@ fn in_order(link: &Link) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proto::{FlowRecord, Message};
     use unit::Engine;
 
     use super::*;
 
     /// A world in the middle of its work.
     fn world() -> World {
+        world_in_mode("flowlet")
+    }
+
+    fn world_in_mode(mode: &str) -> World {
         let text = "[workload.steady]\nrate = \"900Mbps\"\nflows = 20\n[units]\ncount = \"2\"\n[run]\ntime = \"40ms\"";
-        let scenario = Scenario::parse(text).unwrap();
+        let scenario = Scenario::parse(&format!("{text}\n[router]\nmode = \"{mode}\"")).unwrap();
         let mut world = World::new(&scenario, 1).unwrap();
         assert_eq!(world.advance_to(20_000_000), Ok(false));
         world
@@ -377,6 +380,23 @@ mod tests {
         let (flow, _) = engine.states().next().unwrap();
         engine.restore(0, flow, &[7; 64]).unwrap();
         assert!(matches!(goes_on(world), Err(Violation::WrongState { .. })));
+    }
+
+    /// A state that came twice, and waited in the unit's queue while the unit gave it away, was switched off and on again.
+    #[test]
+    fn a_unit_that_is_switched_on_again_takes_no_state_that_it_gave_away() {
+        let mut world = world_in_mode("packet");
+        world.advance_to(u64::MAX - 1).unwrap();
+        let (owner, former) = (UnitId(0), UnitId(1));
+        let unit = &mut world.servers[owner.index()].unit;
+        let (flow, _) = unit.engine().states().next().unwrap();
+        let (epoch, watermark) = unit.owned(flow).unwrap();
+        let mut bytes = Vec::new();
+        unit.engine_mut().save(flow, &mut bytes);
+        world.switch_on(former);
+        let record = FlowRecord { watermark, bytes };
+        world.send_between(world.now_ns, owner, former, Message::State { flow, epoch: epoch - 1, record });
+        assert_eq!(goes_on(world).map(|checked| checked.processed), Ok(4_500));
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! X13: what it takes to copy states ahead.
 
-use super::common::{FLOWLET, NO_MORE, at_most_of, few_copies, in_mode, predicted, show};
-use super::x01_tracking::base;
+use super::common::{FLOWLET, NO_MORE, at_most_of, few_copies, flat, in_mode, paper, predicted, show};
 use super::{Experiment, Measured};
 use crate::chart::{Axis, Chart, Mark, Series};
 use crate::gauges;
@@ -15,7 +14,7 @@ pub const X13: Experiment = Experiment {
     id: "X13",
     title: "What states take on links",
     published: "S103, K = 3: NAT 3.62, load balancer 4.13, IDS 3.12, UDP whitelister 2.9, policer 4.8 Mbit/s",
-    workload: "W-B at 1 to 10 Gbit/s, P-paper; the state sizes of our functions; copies to three units (weighted), the first, the \
+    workload: "W-B at 10 Gbit/s, P-paper; the state sizes of our functions; copies to three units (weighted), the first, the \
                least loaded, all, or the one that would be chosen now; whole, or what has changed; of all flowlets, or of those that may leave their units",
     matches: &[Claim {
         text: "for each function, no more than is published, at the flowlet rate that W-B has at 10 Gbit/s",
@@ -93,7 +92,7 @@ fn beats(f: &Figures<'_>) -> Result<Finding, Missing> {
 }
 
 fn measure(lab: &mut Lab<'_>) -> Measured {
-    let flowlets = in_mode(&base(lab.length()), FLOWLET).setup;
+    let flowlets = in_mode(&flat(paper(), "W-B", "10Gbps", lab.length(), 400, 2_000), FLOWLET).setup;
     let deltas = |setup: Setup| setup.with("units.deltas", toml("true"));
     let manners: [(&str, Kind, Setup); 9] = [
         (WEIGHTED, Kind::Faithful, flowlets.clone()),

@@ -2,12 +2,11 @@
 
 use proto::{Handover, Header, Message, Targets, UnitId};
 use router::{Arrival, Order, Routed};
-use unit::Unit;
 
 use super::{Event, World};
 use crate::arrivals::Coming;
 use crate::checks::Violation;
-use crate::engine::{Counting, Packet};
+use crate::engine::Packet;
 use crate::link::Carried;
 use crate::server::Parcel;
 use crate::store::Store;
@@ -116,12 +115,9 @@ impl World {
         }
     }
 
-    /// The unit costs from now on. It is a new one: what was there before has handed over all it had.
+    /// The unit costs from now on. What it knew of flows when it was switched off it knows still: that nothing which comes late begins one
+    /// anew there (DESIGN 3.3).
     pub(super) fn switch_on(&mut self, unit: UnitId) {
-        let server = &mut self.servers[unit.index()];
-        self.tally.add_unit(server.unit.counters());
-        let config = unit::Config { id: unit, ..self.config };
-        server.unit = Unit::new(config, Counting::new(self.service, self.state_len));
         self.epochs.set_on(self.now_ns, unit, true);
     }
 
