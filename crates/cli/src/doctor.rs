@@ -124,6 +124,22 @@ fn machine() -> Vec<Finding> {
         "packet sockets are taken instead, which are slower",
     ));
 
+    let why_no_tap = io::port::why_no_tap();
+    let may_make = had.contains(CapabilitySet::NET_ADMIN);
+    findings.push(finding(
+        "TAP devices as ports",
+        if why_no_tap.is_none() && may_make { State::Ok } else { State::Note },
+        match (&why_no_tap, may_make) {
+            (Some(why), _) => why,
+            (None, true) => "can be made",
+            (None, false) => "cannot be made: the capability CAP_NET_ADMIN is missing",
+        },
+        match why_no_tap {
+            Some(_) => "no port can be `tap:NAME`; others can",
+            None => "`ip tuntap add NAME mode tap user USER`, by root, makes one that `tap:NAME` takes over",
+        },
+    ));
+
     let buffer = read("/proc/sys/net/core/rmem_max").parse().unwrap_or(0);
     let has_room = buffer >= BUFFER || had.contains(CapabilitySet::NET_ADMIN);
     findings.push(finding(
@@ -180,11 +196,17 @@ fn interface(name: &str) -> Vec<Finding> {
         if is_ethernet { driver(&sys) } else { "not an Ethernet".to_owned() },
         "only interfaces that carry Ethernet can be ports",
     )];
+    let is_tun = sys.join("tun_flags").exists();
     findings.push(finding(
         &of("link"),
         if link.is_up { State::Ok } else { State::Note },
         if link.is_up { "up" } else { "down" },
-        &format!("`ip link set {name} up`, and see whether it has a carrier"),
+        &match is_tun {
+            true => format!(
+                "`ip link set {name} up`; and it has a carrier as long as a program has its other end: with the port `tap:{name}`, Rivulet is that one"
+            ),
+            false => format!("`ip link set {name} up`, and see whether it has a carrier"),
+        },
     ));
     findings.push(finding(&of("MTU"), State::Ok, link.mtu.to_string(), ""));
     let addresses = match (has_ipv4, has_ipv6) {
@@ -227,7 +249,8 @@ fn interface(name: &str) -> Vec<Finding> {
 fn driver(sys: &Path) -> String {
     let name =
         fs::read_link(sys.join("device/driver")).ok().and_then(|path| Some(path.file_name()?.to_owned()));
-    let name = name.map_or_else(|| "virtual".to_owned(), |name| name.to_string_lossy().into_owned());
+    let or_else = if sys.join("tun_flags").exists() { "TAP" } else { "virtual" };
+    let name = name.map_or_else(|| or_else.to_owned(), |name| name.to_string_lossy().into_owned());
     let queues = fs::read_dir(sys.join("queues")).map_or(0, |queues| {
         queues.flatten().filter(|queue| queue.file_name().to_string_lossy().starts_with("rx-")).count()
     });

@@ -10,7 +10,6 @@ use std::sync::atomic::Ordering;
 use anyhow::{Context, bail};
 use clap::ArgGroup;
 use io::capture::{Format, FormatKind};
-use io::port::Io;
 use node::{Assembly, Change, Live, Runner};
 use sim::scenario::Time;
 
@@ -31,7 +30,7 @@ pub struct Args {
     /// A capture to read: pcap or pcapng, also gzipped (- for standard input); may be given several times
     #[arg(short, long, value_name = "[PORT=]FILE")]
     pub read: Vec<PortFile>,
-    /// The network interface that is PORT, by name or number; each port of the policy needs one
+    /// The network interface that is PORT, a name or number, as with `rivulet up`; each port of the policy needs one
     #[arg(short, long, value_name = "PORT=INTERFACE")]
     pub port: Vec<PortInterface>,
     /// The file to write: .pcapng, also with .gz (- for standard output)
@@ -130,8 +129,8 @@ fn of_interfaces(
     let interfaces = up::open(&args.port, args.io.into(), &assembly.ports)?;
     let mut trace = Trace::create(&args.write, format, selection, args.count, &assembly.ports)?;
     let stop = up::stop_on_signals().context("cannot take signals")?;
-    let uses_xdp = interfaces.iter().any(|(_, interface)| interface.io() != Io::PacketSocket);
-    privileges::give_up(uses_xdp).context("cannot give up privileges")?;
+    privileges::give_up(interfaces.iter().map(|(_, interface)| interface.io()))
+        .context("cannot give up privileges")?;
     privileges::refuse_other_calls().context("cannot have the kernel refuse system calls")?;
     let said = up::said(&args.port, &interfaces);
     let runner = Runner::new(assembly, &args.policy.display().to_string());

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, bail};
 use indicatif::ProgressBar;
-use io::port::{Choice, Interface, Io};
+use io::port::{Choice, Interface};
 use node::{Change, Live, Ports};
 use sim::scenario::Time;
 
@@ -32,14 +32,15 @@ use server::Board;
 /// Runs a policy on network interfaces, each of them one of its ports, until SIGINT (Ctrl-C) or SIGTERM.
 ///
 /// Frames go from port to port as on a wire with the policy's functions in it: an interface needs no address, and its
-/// own configuration stays as it is. It needs the capability CAP_NET_RAW, for AF_XDP CAP_NET_ADMIN and CAP_BPF, too, and
-/// gives up all others.
+/// own configuration stays as it is. It needs the capability CAP_NET_RAW, for AF_XDP CAP_NET_ADMIN and CAP_BPF, too, for TAP
+/// devices that it makes CAP_NET_ADMIN, and gives up all others.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The policy (- for standard input)
     pub policy: PathBuf,
-    /// The network interface that is PORT, by name or number; each port of the policy needs one
+    /// The network interface that is PORT, a name or number; each port of the policy needs one. `tap:NAME` is the other end of a
+    /// TAP device, which is made if it is not there
     #[arg(short, long, value_name = "PORT=INTERFACE", required = true)]
     pub port: Vec<PortInterface>,
     /// By which way frames come and go: AF_XDP where nothing is lost by it, else packet sockets; or one of them
@@ -86,6 +87,7 @@ const EXAMPLES: &str = "\
 Examples:
   rivulet up site.rvl --port inside=eth0 --port outside=eth1
   rivulet up site.rvl --port inside=eth0 --port outside=eth1 --alerts /var/log/rivulet/eve.json
+  rivulet up site.rvl --port inside=tap:rvl0 --port outside=eth1
   rivulet up site.rvl --port inside=eth0 --port outside=eth1 --duration 60s -o json | jq .interfaces";
 
 /// `--io`.
@@ -113,18 +115,26 @@ pub struct PortInterface {
     pub port: String,
     /// The interface's name.
     pub interface: String,
+    /// Whether it is to be the other end of a TAP device.
+    pub is_tap: bool,
 }
+
+/// What precedes the name of a TAP device. No interface's name has a colon.
+const TAP: &str = "tap:";
 
 impl FromStr for PortInterface {
     type Err = String;
 
     fn from_str(text: &str) -> Result<PortInterface, String> {
-        match text.split_once('=') {
-            Some((port, interface)) if !port.is_empty() && !interface.is_empty() => {
-                Ok(PortInterface { port: port.to_owned(), interface: interface.to_owned() })
-            }
-            _ => Err("expected a port and an interface, such as inside=eth0".to_owned()),
+        let expected =
+            || "expected a port and an interface, such as inside=eth0 or inside=tap:rvl0".to_owned();
+        let (port, interface) = text.split_once('=').ok_or_else(expected)?;
+        let tap = interface.strip_prefix(TAP);
+        let name = tap.unwrap_or(interface);
+        if port.is_empty() || name.is_empty() {
+            return Err(expected());
         }
+        Ok(PortInterface { port: port.to_owned(), interface: name.to_owned(), is_tap: tap.is_some() })
     }
 }
 
@@ -152,8 +162,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .map(|address| server::listen(address).with_context(|| format!("cannot listen at {address}")));
     let listener = listener.transpose()?;
     let stop = stop_on_signals().context("cannot take signals")?;
-    let uses_xdp = interfaces.iter().any(|(_, interface)| interface.io() != Io::PacketSocket);
-    privileges::give_up(uses_xdp).context("cannot give up privileges")?;
+    privileges::give_up(interfaces.iter().map(|(_, interface)| interface.io()))
+        .context("cannot give up privileges")?;
     privileges::refuse_other_calls().context("cannot have the kernel refuse system calls")?;
     let runner = args.units.runner(&args.policy, assembly, maker)?;
     let said = said(&args.port, &interfaces);
@@ -206,7 +216,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// Opens the interface of each port of the policy.
 pub fn open(given: &[PortInterface], choice: Choice, ports: &Ports) -> anyhow::Result<Vec<(u16, Interface)>> {
     let mut opened: Vec<(u16, Interface)> = Vec::new();
-    for PortInterface { port, interface } in given {
+    for PortInterface { port, interface, is_tap } in given {
         let number = port_named(ports, port)?;
         if let Some((_, other)) = opened.iter().find(|&&(taken, _)| taken == number) {
             bail!("port {port} has an interface already, {}", other.name());
@@ -214,16 +224,19 @@ pub fn open(given: &[PortInterface], choice: Choice, ports: &Ports) -> anyhow::R
         if opened.iter().any(|(_, other)| other.name() == interface) {
             bail!("{interface} is the interface of another port already");
         }
-        let opens = Interface::open(interface, choice).map_err(|error| match error.raw_os_error() {
-            Some(libc::EPERM) => {
-                anyhow::anyhow!("cannot open {interface}: it takes root, or the capability CAP_NET_RAW")
-            }
-            _ => {
-                let by = if choice == Choice::Xdp { " by AF_XDP" } else { "" };
-                anyhow::Error::new(error).context(format!("cannot open {interface}{by}"))
-            }
-        })?;
-        opened.push((number, opens));
+        let opens = match is_tap {
+            true => Interface::tap(interface).with_context(|| format!("cannot open {TAP}{interface}")),
+            false => Interface::open(interface, choice).map_err(|error| match error.raw_os_error() {
+                Some(libc::EPERM) => {
+                    anyhow::anyhow!("cannot open {interface}: it takes root, or the capability CAP_NET_RAW")
+                }
+                _ => {
+                    let by = if choice == Choice::Xdp { " by AF_XDP" } else { "" };
+                    anyhow::Error::new(error).context(format!("cannot open {interface}{by}"))
+                }
+            }),
+        };
+        opened.push((number, opens?));
     }
     let without = ports.all().iter().find(|port| opened.iter().all(|&(number, _)| number != port.number));
     if let Some(port) = without {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{Error, Result};
 
+use io::port::Io;
 use rustix::io::Errno;
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, remove_capability_from_bounding_set, set_capabilities,
@@ -13,9 +14,16 @@ use seccompiler::{
     TargetArch,
 };
 
-/// What is needed to open an interface anew that was gone: a socket, and for AF_XDP memory that is locked.
-const KEPT: CapabilitySet = CapabilitySet::NET_RAW;
-const KEPT_FOR_XDP: CapabilitySet = KEPT.union(CapabilitySet::IPC_LOCK);
+/// What is needed to open an interface anew that was gone: a socket, and for AF_XDP memory that is locked; for a TAP device, nothing.
+const fn kept(io: Io) -> CapabilitySet {
+    match io {
+        Io::PacketSocket => CapabilitySet::NET_RAW,
+        Io::XdpDriverZeroCopy | Io::XdpDriverCopy | Io::XdpGenericCopy => {
+            CapabilitySet::NET_RAW.union(CapabilitySet::IPC_LOCK)
+        }
+        Io::Tap => CapabilitySet::empty(),
+    }
+}
 
 /// System calls that are made from there on: frames and files, memory and threads, time, what a terminal or a client of metrics
 /// is told, and what it takes to open an interface anew. Files may be opened to be read,
@@ -127,10 +135,10 @@ fn bpf_calls() -> std::result::Result<Vec<SeccompRule>, seccompiler::BackendErro
     io::port::BPF_CALLS_LATER.into_iter().map(rule).collect()
 }
 
-/// Gives up every capability but the one to open interfaces, for good: no program that is run gets one back. Of the
-/// calling thread, and of those that it begins from here on.
-pub fn give_up(uses_xdp: bool) -> Result<()> {
-    let kept = if uses_xdp { KEPT_FOR_XDP } else { KEPT };
+/// Gives up every capability but those to open interfaces anew that are opened in these ways, for good: no program that is run gets
+/// one back. Of the calling thread, and of those that it begins from here on.
+pub fn give_up(ways: impl Iterator<Item = Io>) -> Result<()> {
+    let kept = ways.map(kept).fold(CapabilitySet::empty(), CapabilitySet::union);
     set_no_new_privs(true)?;
     let had = capabilities(None)?;
     for capability in CapabilitySet::all().iter().filter(|capability| !kept.contains(*capability)) {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::net::{Io, Network, bounding_set, by_each_way, wait_until};
+use crate::net::{Io, Network, PORTS, bounding_set, by_each_way, wait_until};
 
 by_each_way!(
     interfaces_are_left_as_they_were_and_privileges_given_up,
@@ -153,7 +153,7 @@ fn a_doctor_finds_what_stands_in_the_way() {
 #[test]
 fn one_capability_is_enough_and_without_it_that_is_said() {
     let Some(network) = Network::new(Io::Auto) else { return };
-    let rivulet = network.up_with("CAP_NET_RAW", WIRE, "");
+    let rivulet = network.up_with("CAP_NET_RAW", PORTS, WIRE, "");
     network.inside.run("ping -c 2 -i 0.05 -W 2 10.7.0.2");
     assert_eq!(rivulet.end()["interfaces"]["inside"]["io"], "packet-socket");
     let line = format!(

@@ -11,4 +11,5 @@ mod metrics;
 mod net;
 mod programs;
 mod routed;
+mod tap;
 mod traffic;

@@ -58,8 +58,11 @@ pub struct Host {
     name: String,
 }
 
+/// The interfaces of the middle, as ports.
+pub const PORTS: [&str; 2] = ["inside=inside", "outside=outside"];
+
 /// Programs that the tests use beside `ip`.
-const TOOLS: [&str; 13] = [
+const TOOLS: [&str; 16] = [
     "ping",
     "traceroute",
     "curl",
@@ -73,6 +76,9 @@ const TOOLS: [&str; 13] = [
     "tshark",
     "nmap",
     "nghttpd",
+    "ssh",
+    "sshd",
+    "nft",
 ];
 
 impl Network {
@@ -150,32 +156,35 @@ impl Network {
 
     /// Runs a policy in the middle; it is up when this is back.
     pub fn up(&self, policy: &str, options: &str) -> Rivulet {
-        self.start(
-            self.middle.command(env!("CARGO_BIN_EXE_rivulet")),
-            policy,
-            &format!("up -o json {options}"),
-        )
+        self.up_on(PORTS, policy, options)
+    }
+
+    /// The same, with these interfaces as ports.
+    pub fn up_on(&self, ports: [&str; 2], policy: &str, options: &str) -> Rivulet {
+        let command = self.middle.command(env!("CARGO_BIN_EXE_rivulet"));
+        self.start(command, ports, policy, &format!("up -o json {options}"))
     }
 
     /// Has `rivulet capture` do so.
     pub fn capture(&self, policy: &str, options: &str) -> Rivulet {
-        self.start(self.middle.command(env!("CARGO_BIN_EXE_rivulet")), policy, &format!("capture {options}"))
+        let command = self.middle.command(env!("CARGO_BIN_EXE_rivulet"));
+        self.start(command, PORTS, policy, &format!("capture {options}"))
     }
 
-    /// The same, with these capabilities alone.
-    pub fn up_with(&self, capabilities: &str, policy: &str, options: &str) -> Rivulet {
+    /// Runs a policy in the middle on these interfaces, with these capabilities alone.
+    pub fn up_with(&self, capabilities: &str, ports: [&str; 2], policy: &str, options: &str) -> Rivulet {
         let mut command = self.middle.command("setpriv");
         command.arg(bounding_set(capabilities)).arg(env!("CARGO_BIN_EXE_rivulet"));
-        self.start(command, policy, &format!("up -o json {options}"))
+        self.start(command, ports, policy, &format!("up -o json {options}"))
     }
 
-    fn start(&self, mut command: Command, policy: &str, line: &str) -> Rivulet {
+    fn start(&self, mut command: Command, ports: [&str; 2], policy: &str, line: &str) -> Rivulet {
         std::fs::write(self.path("policy.rvl"), policy).unwrap();
         // The policy comes first: the last option may have a value, or not.
         let mut words = line.split_whitespace();
         command
             .args(words.next())
-            .args(["policy.rvl", "--port", "inside=inside", "--port", "outside=outside"])
+            .args(["policy.rvl", "--port", ports[0], "--port", ports[1]])
             .args(["--io", self.io.option()])
             .args(words)
             .current_dir(self.dir.path());
@@ -185,9 +194,11 @@ impl Network {
         said.read_line(&mut line).unwrap();
         assert!(line.starts_with("rivulet: up"), "{line}");
         let count = |way: &str| line.matches(way).count();
+        let taps = ports.iter().filter(|port| port.contains("=tap:")).count();
+        assert_eq!(count("(tap)"), taps, "{line}");
         match self.io {
-            Io::PacketSocket => assert_eq!(count("(packet-socket)"), 2, "{line}"),
-            Io::Xdp => assert_eq!(count("(xdp-"), 2, "{line}"),
+            Io::PacketSocket => assert_eq!(count("(packet-socket)"), 2 - taps, "{line}"),
+            Io::Xdp => assert_eq!(count("(xdp-"), 2 - taps, "{line}"),
             Io::Auto => {}
         }
         // What else it says goes along with the test's own output.
@@ -240,6 +251,11 @@ impl Host {
         ip(&format!("netns add {name}"));
         ip(&format!("-n {name} link set lo up"));
         Host { name }
+    }
+
+    /// The name of its namespace.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// A program on this host.

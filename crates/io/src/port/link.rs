@@ -62,6 +62,28 @@ pub fn has_ipv6(name: &str) -> bool {
     })
 }
 
+/// How many frames the kernel was to send by the interface with this name, and dropped.
+pub fn dropped_on_leaving(name: &str) -> Option<u64> {
+    // Lines of a name, a colon, and numbers: eight of what came, then bytes, packets, errors and drops of what left (proc(5)).
+    const DROPS: usize = 8 + 3;
+    let all = std::fs::read_to_string("/proc/net/dev").ok()?;
+    let of = |line: &str| {
+        let numbers = line.trim_start().strip_prefix(name)?.strip_prefix(':')?.to_owned();
+        numbers.split_whitespace().nth(DROPS)?.parse().ok()
+    };
+    all.lines().find_map(of)
+}
+
+/// Sets the interface with this name up, as its administrator would.
+pub fn set_up(socket: &OwnedFd, name: &str) -> Result<()> {
+    let mut request = ask(socket, name, libc::SIOCGIFFLAGS)?;
+    // SAFETY: the kernel has answered with that field of the union, and reads it; both are about an `ifreq`.
+    unsafe {
+        request.ifr_ifru.ifru_flags |= libc::IFF_UP as libc::c_short;
+        done(libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw mut request)).map(drop)
+    }
+}
+
 fn ask(socket: &OwnedFd, name: &str, question: libc::Ioctl) -> Result<libc::ifreq> {
     let mut request = request(name)?;
     // SAFETY: these questions are about an `ifreq`, which the kernel reads and writes.

@@ -1,16 +1,19 @@
 //! Network interfaces of this machine: frames in and out as they are on a wire.
 //!
 //! An [`Interface`] takes all that comes in by a network interface and sends through it, whatever kind it is: a card, a
-//! veth, a TAP, a bridge. The interface's own configuration stays as it is, but for promiscuous mode and an XDP program,
+//! veth, a bridge. The interface's own configuration stays as it is, but for promiscuous mode and an XDP program,
 //! which end with it. There are two ways, of which the rest of the system knows no more than their names: AF_XDP is
-//! the faster one, packet sockets are for every interface. What senders and the kernel leave to
+//! the faster one, packet sockets are for every interface. A third one is to be an interface: a TAP device, at whose other
+//! end the machine's own stack is. What senders and the kernel leave to
 //! cards is done here: open checksums are completed, frames of several segments are cut, and VLAN tags that were taken out
 //! are put back.
 
 mod ethtool;
 mod link;
+mod offload;
 mod packet_socket;
 mod sys;
+mod tap;
 mod xdp;
 
 use std::io::{Error, ErrorKind, Result};
@@ -22,9 +25,11 @@ use packet::wire::{EtherType, ethernet, vlan};
 
 use ethtool::Driver;
 use packet_socket::PacketSocket;
+use tap::Tap;
 use xdp::Xdp;
 
 pub use link::Link;
+pub use tap::why_not as why_no_tap;
 pub use xdp::{CALLS_LATER as BPF_CALLS_LATER, QUEUE_MAX, QUEUE_MIN, QUEUES_MAX, SENDING_MAX, WAITING_MAX};
 
 /// By which way frames are to come and go.
@@ -50,6 +55,8 @@ pub enum Io {
     XdpDriverCopy,
     /// AF_XDP in the kernel, behind the interface's driver.
     XdpGenericCopy,
+    /// The other end of a TAP device.
+    Tap,
 }
 
 impl Io {
@@ -60,7 +67,13 @@ impl Io {
             Io::XdpDriverZeroCopy => "xdp-driver-zero-copy",
             Io::XdpDriverCopy => "xdp-driver-copy",
             Io::XdpGenericCopy => "xdp-generic-copy",
+            Io::Tap => "tap",
         }
+    }
+
+    /// Whether it is AF_XDP, in one of its ways.
+    pub const fn is_xdp(self) -> bool {
+        matches!(self, Io::XdpDriverZeroCopy | Io::XdpDriverCopy | Io::XdpGenericCopy)
     }
 }
 
@@ -157,6 +170,7 @@ pub struct Interface {
 enum Way {
     PacketSocket(PacketSocket),
     Xdp(Box<Xdp>),
+    Tap(Tap),
 }
 
 /// Frames that are to be sent together.
@@ -220,6 +234,28 @@ impl Interface {
         Ok(Interface { name: name.to_owned(), number, choice, way, why_not_xdp, counters })
     }
 
+    /// Makes a TAP device with this name, set up, which is there as long as this is open; or takes over the one that is there,
+    /// which stays, and is left as it is. What the system sends by it comes here, and what is sent here comes to the system.
+    ///
+    /// The link of this end has an Ethernet address of its own: the device's, with one bit changed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] without `/dev/net/tun`, [`ErrorKind::PermissionDenied`] without the capability
+    /// `CAP_NET_ADMIN` if the device is not there, or is another user's; if it is no TAP device, has several queues, or another
+    /// program has it; and others of the system.
+    pub fn tap(name: &str) -> Result<Interface> {
+        let (tap, number) = Tap::open(name)?;
+        let (choice, counters) = (Choice::default(), Counters::default());
+        Ok(Interface {
+            name: name.to_owned(),
+            number,
+            choice,
+            way: Way::Tap(tap),
+            why_not_xdp: None,
+            counters,
+        })
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
@@ -230,6 +266,7 @@ impl Interface {
         match &self.way {
             Way::PacketSocket(_) => Io::PacketSocket,
             Way::Xdp(xdp) => xdp.io(),
+            Way::Tap(_) => Io::Tap,
         }
     }
 
@@ -243,6 +280,7 @@ impl Interface {
         self.counters.missed += match &mut self.way {
             Way::PacketSocket(socket) => socket.take_missed(),
             Way::Xdp(xdp) => xdp.take_missed(),
+            Way::Tap(tap) => tap.take_missed(&self.name, self.number),
         };
         self.counters
     }
@@ -255,6 +293,7 @@ impl Interface {
         let socket = match &self.way {
             Way::PacketSocket(socket) => socket.socket(),
             Way::Xdp(xdp) => xdp.socket(),
+            Way::Tap(tap) => return tap.link(&self.name, self.number),
         };
         link::link(socket, &self.name)
     }
@@ -263,8 +302,12 @@ impl Interface {
     /// go on. Whether so.
     ///
     /// # Errors
-    /// Those of [`Interface::open`], as long as there is none.
+    /// Those of [`Interface::open`], as long as there is none. A TAP device that is gone is not made anew: it is taken over when
+    /// somebody else has made it.
     pub fn reopen(&mut self) -> Result<bool> {
+        if let Way::Tap(tap) = &mut self.way {
+            return tap.reopen(&self.name, &mut self.number);
+        }
         if link::interface_number(&self.name) == Some(self.number) {
             if let (Ok(link), Way::Xdp(xdp)) = (self.link(), &mut self.way) {
                 xdp.set_link(link);
@@ -272,7 +315,7 @@ impl Interface {
             return Ok(false);
         }
         let program = match &self.way {
-            Way::PacketSocket(_) => None,
+            Way::PacketSocket(_) | Way::Tap(_) => None,
             Way::Xdp(xdp) => Some(xdp.program()),
         };
         let mut new = Interface::open_with(&self.name, self.choice, program)?;
@@ -292,6 +335,7 @@ impl Interface {
                 xdp.receive(&mut self.counters, each);
                 Ok(())
             }
+            Way::Tap(tap) => tap.receive(&mut self.counters, each),
         }
     }
 
@@ -301,6 +345,7 @@ impl Interface {
         match &mut self.way {
             Way::PacketSocket(socket) => socket.send(outbox, &mut self.counters),
             Way::Xdp(xdp) => xdp.send(outbox, &mut self.counters),
+            Way::Tap(tap) => tap.send(outbox, &mut self.counters),
         }
         outbox.bytes.clear();
         outbox.lens.clear();
@@ -311,6 +356,7 @@ impl Interface {
         match &self.way {
             Way::PacketSocket(socket) => vec![socket.socket().as_fd()],
             Way::Xdp(xdp) => xdp.sockets().collect(),
+            Way::Tap(tap) => tap.socket().into_iter().collect(),
         }
     }
 }
@@ -330,4 +376,20 @@ fn wait_for_room(socket: impl AsFd) {
     const MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
     // Whatever comes of it, the frames are tried again.
     let _ = poll(&mut [PollFd::new(&socket, PollFlags::OUT)], Some(&MOMENT));
+}
+
+/// Whether a frame is longer than a wire takes that carries packets of this length; a VLAN tag comes on top.
+fn is_too_long(frame: &[u8], mtu: usize) -> bool {
+    let over = frame.len().saturating_sub(mtu + ethernet::HEADER_LEN);
+    let is_tagged = || frame.get(12..14) == Some(&EtherType::VLAN.0.to_be_bytes()[..]);
+    over > packet::wire::vlan::HEADER_LEN || over > 0 && !is_tagged()
+}
+
+/// Where a frame is counted that was not sent.
+fn of_unsent<'a>(counters: &'a mut Counters, error: &Error) -> &'a mut u64 {
+    match error.raw_os_error() {
+        Some(libc::EMSGSIZE) => &mut counters.too_long,
+        Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => &mut counters.no_room,
+        _ => &mut counters.down,
+    }
 }

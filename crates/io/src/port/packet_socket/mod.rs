@@ -1,12 +1,11 @@
 //! A port by packet sockets (`AF_PACKET`), which every interface has: system calls for 64 frames at best.
 
-mod offload;
 mod sys;
 
-use std::io::{Error, ErrorKind, Result};
+use std::io::{ErrorKind, Result};
 use std::os::fd::OwnedFd;
 
-use super::{Counters, Outbox, wait_for_room};
+use super::{Counters, Outbox, of_unsent, offload, wait_for_room};
 
 pub use sys::promiscuous;
 
@@ -49,13 +48,7 @@ impl PacketSocket {
             Err(error) => return Err(error),
         };
         for at in 0..count {
-            let raw = self.inbox.frame(at);
-            counters.completed += u64::from(raw.offload.needs_checksum());
-            let told = offload::plain(raw, &mut self.segment, |frame| {
-                counters.received(frame);
-                each(frame);
-            });
-            counters.unreadable += u64::from(told.is_err());
+            offload::tell(self.inbox.frame(at), &mut self.segment, counters, &mut each);
         }
         Ok(())
     }
@@ -87,14 +80,5 @@ impl PacketSocket {
             bytes = &bytes[lens[..gone].iter().sum::<usize>()..];
             lens = &lens[gone..];
         }
-    }
-}
-
-/// Where a frame is counted that was not sent.
-fn of_unsent<'a>(counters: &'a mut Counters, error: &Error) -> &'a mut u64 {
-    match error.raw_os_error() {
-        Some(libc::EMSGSIZE) => &mut counters.too_long,
-        Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => &mut counters.no_room,
-        _ => &mut counters.down,
     }
 }

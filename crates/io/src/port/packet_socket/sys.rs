@@ -6,69 +6,11 @@ use std::io::Result;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use zerocopy::{FromZeros, Immutable, IntoBytes, KnownLayout};
-
+use crate::port::offload::{FRAME_LEN_MAX, FRONT_ROOM, OffloadHeader, Raw, TakenTag};
 use crate::port::sys::{done, set, set_buffers};
-
-/// What precedes each frame on a packet socket with `PACKET_VNET_HDR`: `struct virtio_net_hdr` of virtio 1.2, section
-/// 5.1.6, in the machine's byte order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromZeros, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub struct OffloadHeader {
-    pub flags: u8,
-    pub segmentation: u8,
-    pub header_len: u16,
-    pub segment_len: u16,
-    /// Where the bytes begin that the checksum covers.
-    pub checksum_start: u16,
-    /// Where the checksum is, from there.
-    pub checksum_offset: u16,
-}
-
-impl OffloadHeader {
-    /// Flag: the checksum is to be completed.
-    pub const NEEDS_CHECKSUM: u8 = 1;
-    /// Nothing is to be cut.
-    pub const WHOLE: u8 = 0;
-    /// TCP over IPv4.
-    pub const TCP_V4: u8 = 1;
-    /// TCP over IPv6.
-    pub const TCP_V6: u8 = 4;
-    /// UDP datagrams of one length, the last one perhaps shorter.
-    pub const UDP: u8 = 5;
-    /// May be set beside: the sender's window was reduced, which the first segment alone tells.
-    pub const ECN: u8 = 0x80;
-
-    pub fn needs_checksum(&self) -> bool {
-        self.flags & OffloadHeader::NEEDS_CHECKSUM != 0
-    }
-}
-
-/// A VLAN tag that the kernel, or the interface, has taken out of a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TakenTag {
-    pub protocol: u16,
-    pub control: u16,
-}
-
-/// A frame as the kernel hands it over.
-pub struct Raw<'a> {
-    /// Its bytes behind [`FRONT_ROOM`] bytes of room for a tag.
-    pub room: &'a mut [u8],
-    pub offload: OffloadHeader,
-    pub tag: Option<TakenTag>,
-    /// More bytes came than there is room for.
-    pub is_cut_off: bool,
-}
-
-/// Bytes before a frame, so that a tag that was taken out can be put back.
-pub const FRONT_ROOM: usize = 4;
 
 /// Frames that one call takes or gives.
 pub const FRAMES: usize = 64;
-
-/// Bytes of the longest frame that the kernel hands over: IPv4's longest packet with link-layer headers.
-pub const FRAME_LEN_MAX: usize = 65_535 + 14 + 2 * 4;
 
 /// Bytes that the kernel may keep of what was not yet taken, and of what was not yet sent.
 const SOCKET_BUFFER: c_int = 16 * 1024 * 1024;

@@ -14,11 +14,11 @@ use std::io::{Error, ErrorKind, Result};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use packet::wire::{EtherType, ethernet};
+use packet::wire::ethernet;
 
 use super::ethtool::{self, Driver};
 use super::link::Link;
-use super::{Counters, Outbox, packet_socket};
+use super::{Counters, Outbox, is_too_long, packet_socket};
 
 use program::{Attached, Mode};
 pub use program::{CALLS_LATER, Program};
@@ -214,13 +214,6 @@ fn attach(program: &Program, interface: u32, driver: Driver) -> Result<(Attached
     attached
         .map(|attached| (attached, Mode::Generic))
         .map_err(|error| said("it does not run XDP programs", &error))
-}
-
-/// Whether a frame is longer than a wire takes that carries packets of this length; a VLAN tag comes on top.
-fn is_too_long(frame: &[u8], mtu: usize) -> bool {
-    let over = frame.len().saturating_sub(mtu + ethernet::HEADER_LEN);
-    let is_tagged = || frame.get(12..14) == Some(&EtherType::VLAN.0.to_be_bytes()[..]);
-    over > packet::wire::vlan::HEADER_LEN || over > 0 && !is_tagged()
 }
 
 fn unfit(why: String) -> Error {
