@@ -13,6 +13,7 @@ by_each_way!(
     an_attack_is_stopped_and_what_is_harmless_passes,
     large_downloads_over_http_1_and_2_arrive_whole_through_the_nat,
     a_session_lives_on_while_an_interface_is_down,
+    somebody_works_by_ssh_and_copies_files_through_the_nat,
 );
 
 fn a_scanner_finds_what_the_rules_leave_open(io: Io) {
@@ -232,4 +233,82 @@ fn nc(network: &Network, host: &Host, line: &str, name: &str) -> Child {
     let mut command = host.command("nc");
     command.args(line.split(' ')).stdin(Stdio::piped()).stdout(File::create(network.path(name)).unwrap());
     command.spawn().unwrap()
+}
+
+/// What `ssh`, `scp` and `sftp` are given: keys of their own, and nothing of whoever runs the test.
+fn ssh_options(network: &Network, port_option: &str) -> String {
+    format!(
+        "-F /dev/null -i {} -o IdentitiesOnly=yes -o BatchMode=yes -o StrictHostKeyChecking=accept-new \
+         -o UserKnownHostsFile={} -o RekeyLimit=2M {port_option} 2222",
+        network.path("client_key").display(),
+        network.path("known_hosts").display(),
+    )
+}
+
+/// An SSH server outside that lets root in by a key that is made here.
+fn sshd(network: &Network) -> Server {
+    for key in ["client_key", "host_key"] {
+        let mut make = network.middle.command("ssh-keygen");
+        make.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(network.path(key));
+        assert!(make.status().unwrap().success());
+    }
+    let config = format!(
+        "Port 2222\nHostKey {0}/host_key\nAuthorizedKeysFile {0}/client_key.pub\nStrictModes no\nUsePAM no\n\
+         PidFile none\nPasswordAuthentication no\nPermitRootLogin prohibit-password\nPrintLastLog no\n\
+         Subsystem sftp internal-sftp\n",
+        network.dir.path().display()
+    );
+    fs::write(network.path("sshd_config"), config).unwrap();
+    // It wants an empty folder there, whether this machine has a server of its own or not; and the whole path of its program.
+    let serve =
+        "mount -t tmpfs none /run && mkdir -m 755 /run/sshd && exec \"$(command -v sshd)\" -D -e -f \"$1\"";
+    let mut command = network.outside.command("unshare");
+    command.args(["-m", "sh", "-c", serve, "sh"]).arg(network.path("sshd_config"));
+    let log = File::create(network.path("sshd.log")).unwrap();
+    let server = Server::of(command.stdout(Stdio::null()).stderr(log).spawn().unwrap());
+    wait_until("sshd listens", || network.outside.run("ss -Hltn").contains(":2222 "));
+    server
+}
+
+fn somebody_works_by_ssh_and_copies_files_through_the_nat(io: Io) {
+    let Some(network) = Network::routed(io) else { return };
+    let rivulet = network.up(GATEWAY, "");
+    let server = sshd(&network);
+    // On a terminal, where an answer comes before the next line is typed.
+    let mut command = network.inside.command("ssh");
+    command.args(ssh_options(&network, "-p").split_whitespace()).args(["-tt", "root@203.0.113.2", "sh"]);
+    command.stdin(Stdio::piped()).stdout(File::create(network.path("terminal")).unwrap());
+    command.stderr(File::create(network.path("ssh.log")).unwrap());
+    let mut session = command.spawn().unwrap();
+    let mut types = |line: &str, answer: &str| {
+        writeln!(session.stdin.as_mut().unwrap(), "{line}").unwrap();
+        wait_until(answer, || fs::read_to_string(network.path("terminal")).unwrap().contains(answer));
+    };
+    types("echo $((6 * 7))-is-it", "42-is-it");
+    // The server sees the NAT's address.
+    types("echo from ${SSH_CONNECTION%% *}.", "from 203.0.113.1.");
+
+    let mut state = 1u64;
+    let bytes: Vec<u8> = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    })
+    .take(8 << 20)
+    .collect();
+    fs::write(network.path("file"), &bytes).unwrap();
+    let folder = network.dir.path().display();
+    let options = ssh_options(&network, "-P");
+    network.inside.run(&format!("scp -q {options} {folder}/file root@203.0.113.2:{folder}/there"));
+    fs::write(network.path("batch"), format!("get {folder}/there {folder}/back\n")).unwrap();
+    network.inside.run(&format!("sftp -q {options} -b {folder}/batch root@203.0.113.2"));
+    for name in ["there", "back"] {
+        assert!(fs::read(network.path(name)).unwrap() == bytes, "{name} is not what was copied");
+    }
+
+    types("echo still-$((1 + 1))-here", "still-2-here");
+    writeln!(session.stdin.as_mut().unwrap(), "exit 7").unwrap();
+    assert_eq!(session.wait().unwrap().code(), Some(7));
+    drop(server);
+    let report = rivulet.end();
+    assert_eq!(report["drops"], serde_json::json!({}));
 }
