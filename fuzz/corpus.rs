@@ -44,7 +44,7 @@ fn main() -> std::io::Result<()> {
         }
         write(&root.join("consolidated").join(name), &seed)?;
     }
-    for function in ["nat", "lb", "firewall", "monitor", "policer", "whitelist", "dos", "vpn", "re", "http_function"] {
+    for function in ["nat", "lb", "firewall", "monitor", "policer", "whitelist", "dos", "vpn", "tunnel", "re", "http_function"] {
         // The target of NATs has ten configurations.
         let choices: &[u8] =
             if function == "nat" { &[0, 1, 2, 3, 12, 16, 17, 18, 19, 32, 33] } else { &[0, 1, 12] };

@@ -18,7 +18,9 @@ pub fn through(function: &str, configs: &[Value], data: &[u8]) {
     let registry = functions::registry::<Value>();
     let entry = registry.find(function).expect("it is a built-in function");
     let config = &configs[usize::from(choice & 3 | choice >> 4 << 2) % configs.len()];
-    let stage = entry.make(config, Setup::new(1, FLOWS)).expect("the configuration is right");
+    let mut setup = Setup::new(1, FLOWS);
+    setup.inner = true; // As tunnels want it, also where they do not get it.
+    let stage = entry.make(config, setup).expect("the configuration is right");
     let options = Options {
         flows_max: FLOWS,
         when_full: if choice & 4 != 0 { WhenFull::RefuseNew } else { WhenFull::EvictOldest },

@@ -57,6 +57,7 @@ fn limits_are_those_of_the_code() {
         functions::re::SAMPLES_MAX,
         functions::re::TELL_INTERVAL_NS,
         functions::re::TOKENS_MAX,
+        functions::tunnel::MTU_MIN,
         functions::vpn::INBOUND_MAX,
         functions::vpn::NETWORKS_MAX,
         functions::vpn::REPLAY_WINDOW,

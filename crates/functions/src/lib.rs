@@ -2,6 +2,7 @@
 
 pub mod dos;
 pub mod firewall;
+mod headers;
 pub mod http;
 pub mod ids;
 pub mod lb;
@@ -13,6 +14,7 @@ mod networks;
 pub mod policer;
 pub mod re;
 pub mod texts;
+pub mod tunnel;
 pub mod vpn;
 pub mod whitelist;
 
@@ -30,6 +32,7 @@ pub fn registry<C: ConfigSource>() -> Registry<C> {
     registry.add::<dos::Dos>(include_str!("dos/README.md"));
     registry.add::<ids::Ids>(include_str!("ids/README.md"));
     registry.add::<vpn::Vpn>(include_str!("vpn/README.md"));
+    registry.add::<tunnel::Tunnel>(include_str!("tunnel/README.md"));
     registry.add::<re::Re>(include_str!("re/README.md"));
     registry.add::<crate::http::Http>(include_str!("http/README.md"));
     registry

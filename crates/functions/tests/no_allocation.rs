@@ -82,6 +82,17 @@ fn gateway(protocol: &str, here: u8) -> (&'static str, String) {
     ("vpn", config)
 }
 
+/// What leaves goes into it; nothing comes out of it here.
+const SITE: (&str, &str) = (
+    "tunnel",
+    r#"{"protocol": "gre", "key": 7, "local": "192.0.2.1", "remote": "192.0.2.2", "others": "pass"}"#,
+);
+const SITE6: (&str, &str) = (
+    "tunnel",
+    r#"{"protocol": "vxlan", "vni": 7, "local": "2001:db8::1", "remote": "2001:db8::2", "others": "pass",
+        "local_mac": "02:00:00:00:00:01", "remote_mac": "02:00:00:00:00:02"}"#,
+);
+
 const HTTP: (&str, &str) = ("http", r#"{"methods": ["POST"], "anomalies": "alert"}"#);
 
 /// Rules that look everywhere, and find nothing in what is benign.
@@ -106,7 +117,7 @@ fn ids() -> Vec<Box<dyn Stage>> {
     stages(&[("ids", &config.to_string())])
 }
 
-const CHAINS: [&[(&str, &str)]; 14] = [
+const CHAINS: [&[(&str, &str)]; 16] = [
     &[NAT],
     &[BALANCER],
     &[TUNNEL],
@@ -121,10 +132,12 @@ const CHAINS: [&[(&str, &str)]; 14] = [
     &[FIREWALL, MONITOR, NAT, TUNNEL],
     &[SUBSCRIBERS, NAT, WHITELIST, POLICER],
     &[NAT, DOS, MONITOR],
+    &[SITE],
+    &[FIREWALL, NAT, SITE],
 ];
 
 /// What takes IPv6 in a way of its own, and all others.
-const CHAINS6: [&[(&str, &str)]; 13] = [
+const CHAINS6: [&[(&str, &str)]; 15] = [
     &[NAT6],
     &[BALANCER6],
     &[TUNNEL6],
@@ -138,13 +151,17 @@ const CHAINS6: [&[(&str, &str)]; 13] = [
     &[NAT6, BALANCER6, MONITOR, FIREWALL],
     &[FIREWALL, MONITOR, NAT6, TUNNEL6],
     &[SUBSCRIBERS, NAT6, WHITELIST, POLICER],
+    &[SITE6],
+    &[FIREWALL, NAT6, SITE6],
 ];
 
 fn stages(functions: &[(&str, &str)]) -> Vec<Box<dyn Stage>> {
     let registry: Registry<serde_json::Value> = functions::registry();
     let make = |(name, config): &(&str, &str)| {
         let config = serde_json::from_str(config).unwrap();
-        registry.find(name).unwrap().make(&config, Setup::new(7, FLOWS)).unwrap()
+        let mut setup = Setup::new(7, FLOWS);
+        setup.inner = true; // As tunnels want it; nobody else asks.
+        registry.find(name).unwrap().make(&config, setup).unwrap()
     };
     functions.iter().map(make).collect()
 }

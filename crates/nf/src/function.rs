@@ -118,6 +118,8 @@ pub struct Setup {
     pub seed: u64,
     /// Flows that the chain holds at most.
     pub flows_max: u32,
+    /// Whether a packet in a tunnel belongs to the flow of the innermost IP header; else to that of the outermost.
+    pub inner: bool,
     pub(crate) pools: Vec<u32>,
     pub(crate) counters: Vec<Vec<String>>,
     pub(crate) meters: Vec<u32>,
@@ -131,11 +133,12 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// For a chain of up to `flows_max` flows.
+    /// For a chain of up to `flows_max` flows, of the outermost IP headers.
     pub fn new(seed: u64, flows_max: u32) -> Setup {
         Setup {
             seed,
             flows_max,
+            inner: false,
             pools: Vec::new(),
             counters: Vec::new(),
             meters: Vec::new(),

@@ -51,7 +51,9 @@ pub fn assemble(
             );
             continue;
         };
-        match entry.make(&instance.config, Setup::new(options.seed, options.flows_max)) {
+        let mut setup = Setup::new(options.seed, options.flows_max);
+        setup.inner = options.inner;
+        match entry.make(&instance.config, setup) {
             Ok(stage) => stages.push(stage),
             Err(MakeError::Form(fault)) => wrong.push(policy.fault(fault, instance.config.span)),
             Err(MakeError::Load(LoadError::Config(error))) => {

@@ -180,6 +180,20 @@ reasons! {
     VpnCongestion = "vpn-congestion",
     /// VPN: it goes through no tunnel, and the policy says to drop such packets.
     VpnOther = "vpn-other",
+    /// Tunnel: it comes from another address than the other end's.
+    TunnelPeer = "tunnel-peer",
+    /// Tunnel: it has another key or network identifier, or has one where none is expected.
+    TunnelKey = "tunnel-key",
+    /// Tunnel: what is in it is no IP packet that can be taken out: other headers than are known, or another protocol.
+    TunnelMalformed = "tunnel-malformed",
+    /// Tunnel: a fragment of an outer packet, which would have to be put together first.
+    TunnelFragment = "tunnel-fragment",
+    /// Tunnel: it is in a tunnel already, and another one around it is not made.
+    TunnelNested = "tunnel-nested",
+    /// Tunnel: the way was congested, and the packet's transport would not learn it (RFC 6040 4.2).
+    TunnelCongestion = "tunnel-congestion",
+    /// Tunnel: it came from outside through no tunnel, and the policy does not let such packets pass.
+    TunnelOther = "tunnel-other",
     /// Redundancy elimination: what it is encoded with is not as it must be.
     ReMalformed = "re-malformed",
     /// Redundancy elimination: a fragment of an encoded packet, which can be decoded only whole.

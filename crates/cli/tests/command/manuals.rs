@@ -8,9 +8,20 @@ fn functions_are_listed_and_shown() {
     let all = place.json("nf list -o json");
     let names: Vec<_> =
         all.as_array().unwrap().iter().map(|f| f["name"].as_str().unwrap().to_owned()).collect();
-    for name in
-        ["nat", "lb", "firewall", "monitor", "policer", "whitelist", "dos", "http", "ids", "vpn", "re"]
-    {
+    for name in [
+        "nat",
+        "lb",
+        "firewall",
+        "monitor",
+        "policer",
+        "whitelist",
+        "dos",
+        "http",
+        "ids",
+        "vpn",
+        "tunnel",
+        "re",
+    ] {
         assert!(names.iter().any(|known| known == name), "{names:?}");
     }
     assert_eq!(place.stdout("nf list").lines().count(), 1 + names.len());

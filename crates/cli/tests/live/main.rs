@@ -13,3 +13,4 @@ mod programs;
 mod routed;
 mod tap;
 mod traffic;
+mod tunnels;

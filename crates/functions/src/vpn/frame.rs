@@ -6,9 +6,9 @@ use packet::parse::protocol;
 use packet::{Addr, DropReason, TRAILER_MAX, checksum};
 
 use super::config::DontFragment;
-use super::inner::Inner;
 use super::numbers::Stamp;
 use super::suite::{Forged, Gcm, Hmac128, ICV_LEN, IV_LEN};
+use crate::headers::Inner;
 
 /// Protocol number of ESP (IANA).
 pub const ESP: u8 = 50;

@@ -2,14 +2,14 @@
 
 use nf::{Context, PacketView, Verdict};
 use packet::wire::IpProtocol;
-use packet::{Addr, DropReason, parse};
+use packet::{Addr, DropReason};
 
 use super::config::Others;
 use super::frame::{AH, ESP};
-use super::inner::{self, Inner};
 use super::numbers::Seen;
 use super::tunnels::Inbound;
 use super::{METERS, Vpn, of_tunnel};
+use crate::headers::{self, Carried, Inner};
 
 /// The next header of dummy packets (RFC 4303 2.6).
 const NO_NEXT_HEADER: u8 = 59;
@@ -99,7 +99,7 @@ impl Vpn {
             return Err(DropReason::TtlExpired);
         }
         let class = found.class_behind(arrived.traffic_class).ok_or(DropReason::VpnCongestion)?;
-        inner::pass_on(within, class);
+        headers::pass_on(within, class);
         packet.disclose(payload.start, found.len, found.version)?;
         super::count_packet(context, association.tunnel, of_tunnel::PACKETS_IN, found.len);
         Ok(())
@@ -134,13 +134,7 @@ fn note(association: &Inbound, number: u32, context: &mut Context<'_>) -> bool {
 impl Arrived {
     /// None if the packet has neither AH nor ESP, as far as its headers are here.
     fn of(header: &Inner, packet: &[u8]) -> Option<Arrived> {
-        let (protocol, at, is_fragment) = match (header.version, packet) {
-            (4, &[first, _, _, _, _, _, high, low, _, protocol, ..]) => {
-                let fragment = u16::from_be_bytes([high, low]) & 0x3fff != 0;
-                (protocol, usize::from(first & 0xf) * 4, fragment)
-            }
-            _ => behind_extensions(packet)?,
-        };
+        let Carried { protocol, at, is_fragment } = Carried::of(packet)?;
         matches!(protocol, AH | ESP).then_some(Arrived {
             source: header.source,
             destination: header.destination,
@@ -158,23 +152,4 @@ impl Arrived {
         let &[a, b, c, d, e, f, g, h] = packet.get(at..self.len)?.first_chunk()?;
         Some((u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h])))
     }
-}
-
-/// What stands behind an IPv6 header and its extensions, where it begins, and whether the packet is a fragment; none if that is not
-/// here.
-fn behind_extensions(packet: &[u8]) -> Option<(u8, usize, bool)> {
-    let (mut protocol, mut at, mut is_fragment) = (*packet.get(6)?, 40, false);
-    // A packet with more of them was refused when it came.
-    for _ in 0..parse::EXTENSION_MAX {
-        let is_extension = IpProtocol(protocol).is_ipv6_extension() && protocol != AH;
-        if !is_extension {
-            break;
-        }
-        let &[next, units, high, low] = packet.get(at..)?.first_chunk()?;
-        let is_fragment_header = IpProtocol(protocol) == IpProtocol::FRAGMENT;
-        is_fragment |= is_fragment_header && u16::from_be_bytes([high, low]) & 0xfff9 != 0;
-        at += if is_fragment_header { 8 } else { (usize::from(units) + 1) * 8 };
-        protocol = next;
-    }
-    Some((protocol, at, is_fragment))
 }

@@ -6,7 +6,6 @@
 
 mod config;
 mod frame;
-mod inner;
 mod inwards;
 mod numbers;
 mod outwards;

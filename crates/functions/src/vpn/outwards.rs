@@ -4,10 +4,10 @@ use nf::answer::{self, IcmpError};
 use nf::{Context, PacketView, Verdict};
 use packet::{Addr, DropReason};
 
-use super::inner::{self, Inner};
 use super::numbers::Stamp;
 use super::tunnels::Tunnel;
 use super::{METERS, State, Vpn, counter, of_tunnel};
+use crate::headers::{self, Inner};
 
 /// The sender of a flow's packets is told at most once in so many nanoseconds what is wrong with them.
 pub const TELL_INTERVAL_NS: u64 = 100_000_000;
@@ -101,7 +101,7 @@ fn enclose(
         .map_err(|error| error.reason_or(DropReason::VpnMalformed))?;
     let network = packet.outermost_mut();
     if let Some(within) = network.get_mut(headers.as_slice().len()..) {
-        inner::pass_on(within, inner.traffic_class);
+        headers::pass_on(within, inner.traffic_class);
     }
     tunnel.transform.protect(network, inner);
     Ok(())

@@ -71,6 +71,13 @@ const FUNCTIONS: &[Function] = &[
         &[],
     ),
     ("dos", r#"{"protect": "outside", "syns": 1, "connections": 10, "alert_every": 0}"#, &[]),
+    ("tunnel", r#"{"protocol": "gre", "local": "192.0.2.5", "remote": "192.0.2.4", "mtu": 1350}"#, &[]),
+    (
+        "tunnel",
+        r#"{"protocol": "vxlan", "vni": 7, "local": "2001:db8::5", "remote": "2001:db8::4", "dscp": 46,
+            "local_mac": "02:00:00:00:00:01", "remote_mac": "02:00:00:00:00:02", "others": "pass"}"#,
+        &[],
+    ),
     ("remark", "{}", &[]),
     ("stamp", "{}", &[]),
     ("hop", "{}", &[]),
@@ -87,7 +94,9 @@ fn stages(functions: &[Function]) -> Vec<Box<dyn Stage>> {
     let make = |&(name, config, _): &Function| {
         let config = serde_json::from_str(config).unwrap();
         let entry = registry.find(name).unwrap();
-        entry.make(&config, Setup::new(7, FLOWS)).unwrap_or_else(|e| panic!("{name}: {e}"))
+        let mut setup = Setup::new(7, FLOWS);
+        setup.inner = true; // As tunnels want it, also where they do not get it.
+        entry.make(&config, setup).unwrap_or_else(|e| panic!("{name}: {e}"))
     };
     functions.iter().map(make).collect()
 }

@@ -34,7 +34,9 @@ pub fn options() -> Options {
 pub fn stage(function: &str, config: &Value) -> Box<dyn Stage> {
     let registry: Registry<Value> = functions::registry();
     let entry = registry.find(function).unwrap();
-    entry.make(config, Setup::new(7, 4_096)).unwrap_or_else(|error| panic!("{config}: {error}"))
+    let mut setup = Setup::new(7, 4_096);
+    setup.inner = true; // As tunnels want it; nobody else asks.
+    entry.make(config, setup).unwrap_or_else(|error| panic!("{config}: {error}"))
 }
 
 /// A chain of one function.

@@ -17,7 +17,7 @@ pub const OUTER_LEN_MAX: usize = IPV6_LEN + UDP_LEN + SHIM_LEN_MAX;
 /// What is put before the packets of one direction of a flow: an IP header, a UDP header if wanted, and bytes that are the same for all.
 /// So IP in IP (RFC 2003, RFC 2473), GRE (RFC 2784), GUE, VXLAN (RFC 7348), Geneve (RFC 8926) and MPLS in any of them are made.
 ///
-/// DSCP and ECN are those of the inner packet (RFC 6040 4.1, normal mode), and in IPv4 its DF bit (RFC 2003 3.1); over an IPv6 packet
+/// DSCP and ECN are those of the inner packet (RFC 6040 4.1, normal mode), but for a DSCP of its own (RFC 2983 3.1), and in IPv4 its DF bit (RFC 2003 3.1); over an IPv6 packet
 /// DF is not set (RFC 4213 3.2.1). A packet that may be fragmented has an identification (RFC 6864 4): its number in its flow, from
 /// where the flow's entropy says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -31,7 +31,8 @@ pub struct Outer {
     /// What the IP header says is next, if it is not UDP; 0: the inner packet.
     protocol: u8,
     ttl: u8,
-    has_checksum: u8,
+    /// Whether there is a UDP checksum, and the DSCP, if it is its own.
+    class: u8,
     shim_len: u8,
     shim: [u8; SHIM_LEN_MAX],
 }
@@ -43,6 +44,15 @@ const IPV6_LEN: usize = 40;
 const UDP_LEN: usize = 8;
 
 const DONT_FRAGMENT: u8 = 0x40;
+
+/// In [`Outer`]'s `class`: there is a UDP checksum.
+const HAS_CHECKSUM: u8 = 0x80;
+
+/// The DSCP is its own, and stands in the lower six bits.
+const HAS_DSCP: u8 = 0x40;
+
+/// The bits of a traffic class that are ECN.
+const ECN: u8 = 3;
 
 /// The lowest of the 2^14 source ports that tell flows apart (RFC 6335 6; draft-ietf-intarea-gue 5.11).
 const ENTROPY_PORT: u16 = 0xc000;
@@ -56,7 +66,18 @@ impl Outer {
 
     /// With a UDP header to this port, and a checksum or none. A packet that was not captured whole gets none.
     pub fn over_udp(self, port: u16, has_checksum: bool) -> Outer {
-        Outer { udp_port: port, has_checksum: u8::from(has_checksum), ..self }
+        let checksum = if has_checksum { HAS_CHECKSUM } else { 0 };
+        Outer { udp_port: port, class: self.class & !HAS_CHECKSUM | checksum, ..self }
+    }
+
+    /// With this DSCP, 0 to 63, whatever the inner packet has.
+    pub fn with_dscp(self, dscp: u8) -> Outer {
+        Outer { class: self.class & HAS_CHECKSUM | HAS_DSCP | dscp & 0x3f, ..self }
+    }
+
+    /// The same for another flow, with another [`entropy`](Outer::new).
+    pub fn with_entropy(self, entropy: u32) -> Outer {
+        Outer { entropy, ..self }
     }
 
     /// With these bytes right before the inner packet, [`SHIM_LEN_MAX`] at most, as the payload of UDP, or of IP with this protocol's
@@ -105,12 +126,19 @@ impl Outer {
         }
     }
 
+    fn traffic_class(&self, inner: &Inner) -> u8 {
+        match self.class & HAS_DSCP {
+            0 => inner.traffic_class,
+            _ => self.class << 2 | inner.traffic_class & ECN,
+        }
+    }
+
     /// RFC 791, RFC 2003 3.1.
     fn put_v4(&self, header: &mut [u8], inner: &Inner) {
         let fixed = inner.version == 4 && inner.dont_fragment;
         let identification = if fixed { 0 } else { inner.number.wrapping_add(self.entropy as u16) };
         let len = (header.len() + inner.len) as u16;
-        header[..2].copy_from_slice(&[0x45, inner.traffic_class]);
+        header[..2].copy_from_slice(&[0x45, self.traffic_class(inner)]);
         header[2..4].copy_from_slice(&len.to_be_bytes());
         header[4..6].copy_from_slice(&identification.to_be_bytes());
         header[6] = if fixed { DONT_FRAGMENT } else { 0 };
@@ -123,7 +151,7 @@ impl Outer {
 
     /// RFC 8200 3, RFC 2473; the flow label spreads flows (RFC 6438).
     fn put_v6(&self, header: &mut [u8], inner: &Inner) {
-        let first = 6 << 28 | u32::from(inner.traffic_class) << 20 | self.entropy >> 6 & 0xf_ffff;
+        let first = 6 << 28 | u32::from(self.traffic_class(inner)) << 20 | self.entropy >> 6 & 0xf_ffff;
         let len = (header.len() + inner.len - IPV6_LEN) as u16;
         header[..4].copy_from_slice(&first.to_be_bytes());
         header[4..6].copy_from_slice(&len.to_be_bytes());
@@ -138,7 +166,7 @@ impl Outer {
         rest[..2].copy_from_slice(&(ENTROPY_PORT | (self.entropy >> 18) as u16).to_be_bytes());
         rest[2..4].copy_from_slice(&self.udp_port.to_be_bytes());
         rest[4..6].copy_from_slice(&(len as u16).to_be_bytes());
-        if let Some(inner) = data.get(..inner.len).filter(|_| self.has_checksum != 0) {
+        if let Some(inner) = data.get(..inner.len).filter(|_| self.class & HAS_CHECKSUM != 0) {
             let sum = self.pseudo_header(len) + checksum::sum(rest) + checksum::sum(inner);
             rest[6..8].copy_from_slice(&checksum::finish_udp(sum).to_be_bytes());
         }

@@ -1,9 +1,11 @@
-//! The IP header of the packet within a tunnel: what is read of it, and what its ends change (RFC 4301 5.1.2, RFC 6040).
+//! IP headers as the ends of tunnels have them: what is read of the packet within, and what they change in it (RFC 4301 5.1.2, RFC 6040);
+//! what stands behind an outer one.
 
-use packet::Addr;
 use packet::checksum::Delta;
+use packet::wire::IpProtocol;
+use packet::{Addr, parse};
 
-/// What the gateway reads of an IP header.
+/// What a tunnel's end reads of an IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inner {
     /// 4 or 6.
@@ -98,10 +100,21 @@ impl Inner {
 /// them.
 #[inline]
 pub fn pass_on(packet: &mut [u8], traffic_class: u8) {
+    change(packet, traffic_class, 1);
+}
+
+/// Sets the traffic class of the header at the beginning of `packet`; the checksum changes with it.
+#[inline]
+pub fn set_traffic_class(packet: &mut [u8], traffic_class: u8) {
+    change(packet, traffic_class, 0);
+}
+
+#[inline(always)]
+fn change(packet: &mut [u8], traffic_class: u8, hops: u8) {
     match packet {
         [first, class, _, _, _, _, _, _, ttl, next, high, low, ..] if *first >> 4 == 4 => {
             let before = [u16::from_be_bytes([*first, *class]), u16::from_be_bytes([*ttl, *next])];
-            (*class, *ttl) = (traffic_class, ttl.saturating_sub(1));
+            (*class, *ttl) = (traffic_class, ttl.saturating_sub(hops));
             let delta = Delta::of16(before[0], u16::from_be_bytes([*first, *class]))
                 + Delta::of16(before[1], u16::from_be_bytes([*ttl, *next]));
             [*high, *low] = delta.apply(u16::from_be_bytes([*high, *low])).to_be_bytes();
@@ -109,11 +122,55 @@ pub fn pass_on(packet: &mut [u8], traffic_class: u8) {
         [first, second, _, _, _, _, _, hop_limit, ..] => {
             *first = *first & 0xf0 | traffic_class >> 4;
             *second = *second & 0x0f | traffic_class << 4;
-            *hop_limit = hop_limit.saturating_sub(1);
+            *hop_limit = hop_limit.saturating_sub(hops);
         }
         _ => {}
     }
 }
+
+/// What an outer IP packet carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Carried {
+    /// Its protocol's number.
+    pub protocol: u8,
+    /// Where it begins, from the outer header on.
+    pub at: usize,
+    /// The outer packet is only part of one that was fragmented.
+    pub is_fragment: bool,
+}
+
+impl Carried {
+    /// What stands behind the IP header at the beginning of `packet`, and behind its extensions but for AH; none if that is not here.
+    pub fn of(packet: &[u8]) -> Option<Carried> {
+        match packet {
+            &[first, _, _, _, _, _, high, low, _, protocol, ..] if first >> 4 == 4 => {
+                let is_fragment = u16::from_be_bytes([high, low]) & 0x3fff != 0;
+                Some(Carried { protocol, at: usize::from(first & 0xf) * 4, is_fragment })
+            }
+            _ => Carried::behind_extensions(packet),
+        }
+    }
+
+    fn behind_extensions(packet: &[u8]) -> Option<Carried> {
+        let mut found = Carried { protocol: *packet.get(6)?, at: V6_LEN, is_fragment: false };
+        // A packet with more of them was refused when it came.
+        for _ in 0..parse::EXTENSION_MAX {
+            let kind = IpProtocol(found.protocol);
+            if !kind.is_ipv6_extension() || found.protocol == AH {
+                break;
+            }
+            let &[next, units, high, low] = packet.get(found.at..)?.first_chunk()?;
+            let is_fragment_header = kind == IpProtocol::FRAGMENT;
+            found.is_fragment |= is_fragment_header && u16::from_be_bytes([high, low]) & 0xfff9 != 0;
+            found.at += if is_fragment_header { 8 } else { (usize::from(units) + 1) * 8 };
+            found.protocol = next;
+        }
+        Some(found)
+    }
+}
+
+/// Protocol number of AH (IANA).
+const AH: u8 = 51;
 
 const V4_LEN: usize = 20;
 const V6_LEN: usize = 40;

@@ -1,0 +1,181 @@
+//! The configuration as a policy writes it; see the README for what the keys do.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use packet::wire::MacAddress;
+use serde::de::{self, Deserialize, Deserializer, Visitor};
+
+/// The tunnel's configuration.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// What stands between the outer IP header and the packet.
+    #[serde(default)]
+    pub protocol: Protocol,
+    /// The outer address at this end.
+    pub local: IpAddr,
+    /// The outer address at the other end.
+    pub remote: IpAddr,
+    /// GRE's key (RFC 2890), the same in both directions; none: packets have no key.
+    #[serde(default)]
+    pub key: Option<u32>,
+    /// The virtual network's identifier of VXLAN and Geneve, 0 to 2^24 - 1, the same in both directions.
+    #[serde(default)]
+    pub vni: Option<u32>,
+    /// The Ethernet address of this end within VXLAN and Geneve.
+    #[serde(default)]
+    pub local_mac: Option<Mac>,
+    /// That of the other end.
+    #[serde(default)]
+    pub remote_mac: Option<Mac>,
+    /// The longest IP packet that gets to the other end, in bytes, outer headers included.
+    #[serde(default = "default_mtu")]
+    pub mtu: u16,
+    /// Time to live of outer headers.
+    #[serde(default = "default_ttl")]
+    pub ttl: u8,
+    /// The DSCP of outer headers.
+    #[serde(default)]
+    pub dscp: Dscp,
+    /// Whether the UDP headers of VXLAN and Geneve have a checksum.
+    #[serde(default)]
+    pub udp_checksum: UdpChecksum,
+    /// What becomes of packets from outside that come through no tunnel.
+    #[serde(default)]
+    pub others: Others,
+    /// The tunnel's own IPv4 address inside, which answers come from.
+    #[serde(default)]
+    pub gateway4: Option<Ipv4Addr>,
+    /// Its IPv6 address.
+    #[serde(default)]
+    pub gateway6: Option<Ipv6Addr>,
+}
+
+/// What stands between the outer IP header and the packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// GRE (RFC 2784, RFC 2890).
+    #[default]
+    Gre,
+    /// Nothing: IP in IP (RFC 2003, RFC 2473, RFC 4213).
+    Ipip,
+    /// UDP, VXLAN, and an Ethernet header (RFC 7348).
+    Vxlan,
+    /// UDP, Geneve without options, and an Ethernet header (RFC 8926).
+    Geneve,
+}
+
+/// Whether UDP headers have a checksum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum UdpChecksum {
+    /// None over IPv4, which is what RFC 7348 5 wants; one over IPv6 (RFC 8200 8.1).
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never; over IPv6 that is what RFC 6935 allows.
+    Never,
+}
+
+/// What becomes of packets from outside that come through no tunnel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Others {
+    /// They are dropped.
+    #[default]
+    Drop,
+    /// They pass untouched.
+    Pass,
+}
+
+/// The DSCP of outer headers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dscp {
+    /// The inner header's (RFC 2983 3.1: the uniform model).
+    #[default]
+    Copy,
+    /// This one, 0 to 63 (the pipe model).
+    Of(u8),
+}
+
+impl<'de> Deserialize<'de> for Dscp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Dscp, D::Error> {
+        deserializer.deserialize_any(DscpVisitor)
+    }
+}
+
+struct DscpVisitor;
+
+impl Visitor<'_> for DscpVisitor {
+    type Value = Dscp;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("`copy`, or a DSCP from 0 to 63")
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Dscp, E> {
+        match u8::try_from(number) {
+            Ok(dscp @ ..64) => Ok(Dscp::Of(dscp)),
+            _ => Err(E::invalid_value(de::Unexpected::Unsigned(number), &self)),
+        }
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Dscp, E> {
+        match u64::try_from(number) {
+            Ok(number) => self.visit_u64(number),
+            Err(_) => Err(E::invalid_value(de::Unexpected::Signed(number), &self)),
+        }
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Dscp, E> {
+        match text {
+            "copy" => Ok(Dscp::Copy),
+            _ => Err(E::invalid_value(de::Unexpected::Str(text), &self)),
+        }
+    }
+}
+
+/// An Ethernet address of one station, written as `02:00:5e:10:00:01`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mac(pub MacAddress);
+
+impl<'de> Deserialize<'de> for Mac {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Mac, D::Error> {
+        deserializer.deserialize_str(MacVisitor)
+    }
+}
+
+struct MacVisitor;
+
+impl Visitor<'_> for MacVisitor {
+    type Value = Mac;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the Ethernet address of one station, such as \"02:00:5e:10:00:01\"")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Mac, E> {
+        let wrong = || E::invalid_value(de::Unexpected::Str(text), &self);
+        let (mut bytes, mut parts) = ([0; 6], text.split(':'));
+        for byte in &mut bytes {
+            let part = parts.next().filter(|part| part.len() == 2).ok_or_else(wrong)?;
+            *byte = u8::from_str_radix(part, 16).map_err(|_| wrong())?;
+        }
+        let mac = MacAddress(bytes);
+        if parts.next().is_some() || mac.is_multicast() || bytes == [0; 6] {
+            return Err(wrong());
+        }
+        Ok(Mac(mac))
+    }
+}
+
+fn default_mtu() -> u16 {
+    1500
+}
+
+fn default_ttl() -> u8 {
+    64
+}

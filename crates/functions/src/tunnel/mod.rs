@@ -1,0 +1,251 @@
+//! The tunnel: IP packets between two sites go through GRE, IP in IP, VXLAN or Geneve to one other end. See the README.
+//!
+//! `ends` has what stands before packets in the tunnel, of which a flow's [`packet::Outer`] is made; so packets that leave follow
+//! rules (B14). What comes is each packet's own, and is looked at one by one.
+
+mod config;
+mod ends;
+
+use nf::answer::{self, IcmpError};
+use nf::config::ConfigError;
+use nf::{
+    Access, Affinity, Context, Descriptor, Field, Foresight, Maturity, NetworkFunction, PacketView, Scaling,
+    Setup, Shared, StateFunction, Verdict,
+};
+use packet::{Addr, DropReason, Side, split_mix};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+pub use config::{Config, Dscp, Mac, Others, Protocol, UdpChecksum};
+pub use ends::{GENEVE_PORT, MTU_MIN, VXLAN_PORT};
+
+use crate::headers::{self, Inner};
+use ends::{Arrived, Ends};
+
+/// The sender of a flow's packets is told at most once in so many nanoseconds that they are too long.
+pub const TELL_INTERVAL_NS: u64 = 100_000_000;
+
+/// The tunnel.
+pub struct Tunnel {
+    ends: Ends,
+    others: Others,
+    /// Its own addresses inside.
+    gateway4: Option<Addr>,
+    gateway6: Option<Addr>,
+    seed: u64,
+}
+
+/// What the tunnel keeps of each flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct State {
+    /// When the sender was last told that its packets are too long, in nanoseconds; 0: never.
+    told_ns: u64,
+    /// What outer headers vary by from flow to flow; 0: not known yet.
+    entropy: u32,
+    reserved: u32,
+}
+
+/// Numbers of the counters in the descriptor.
+mod counter {
+    pub const PACKETS_OUT: usize = 0;
+    pub const BYTES_OUT: usize = 1;
+    pub const PACKETS_IN: usize = 2;
+    pub const BYTES_IN: usize = 3;
+    pub const OVERSIZE: usize = 4;
+    pub const OTHERS: usize = 5;
+    pub const ERRORS_SENT: usize = 6;
+}
+
+/// The state function that counts a packet that leaves.
+const COUNT: StateFunction = StateFunction { id: 1, access: Access::Ignore, reads: &[] };
+
+static DESCRIPTOR: Descriptor = Descriptor {
+    name: "tunnel",
+    aliases: &[],
+    summary: "A tunnel to another site: GRE, IP in IP, VXLAN or Geneve, over IPv4 and IPv6",
+    maturity: Maturity::Preview,
+    state_version: 1,
+    attributes: &[],
+    reads: &[Field::SourceAddress, Field::DestinationAddress, Field::Protocol, Field::Dscp],
+    writes: &[Field::Encapsulation],
+    payload: Access::Ignore,
+    stream: false,
+    affinity: Affinity::Flow,
+    scaling: Scaling::Servers,
+    shared: &[
+        Shared::Counter("packets-out"),
+        Shared::Counter("bytes-out"),
+        Shared::Counter("packets-in"),
+        Shared::Counter("bytes-in"),
+        Shared::Counter("packets-oversize"),
+        Shared::Counter("packets-others"),
+        Shared::Counter("errors-sent"),
+    ],
+    map: None,
+    buffers: None,
+    keeps_flows: false,
+    recomputes: false,
+    changes_flows: false,
+    consolidates: true,
+    cycles_per_packet: 150,
+};
+
+impl NetworkFunction for Tunnel {
+    const DESCRIPTOR: &'static Descriptor = &DESCRIPTOR;
+    type Config = Config;
+    type State = State;
+
+    fn new(config: Config, setup: &mut Setup) -> Result<Tunnel, ConfigError> {
+        if !setup.inner {
+            return Err(ConfigError::new(
+                "a tunnel's packets belong to the flows within: that takes `settings { key: inner }`",
+            ));
+        }
+        let ends = Ends::new(&config)?;
+        setup.owns(Some(Side::Outside), ends.local(), ends.local());
+        Ok(Tunnel {
+            ends,
+            others: config.others,
+            gateway4: config.gateway4.map(|addr| Addr::from_v4_bytes(addr.octets())),
+            gateway6: config.gateway6.map(|addr| Addr::from_bytes(addr.octets())),
+            seed: setup.seed,
+        })
+    }
+
+    #[inline]
+    fn process(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
+        let done = match context.side() {
+            Side::Inside => self.send(packet, state, context),
+            Side::Outside => self.receive(packet, context),
+        };
+        match done {
+            Ok(()) => Verdict::Forward,
+            Err(reason) => Verdict::Drop(reason),
+        }
+    }
+
+    fn state_function(&self, id: u16, packet: &PacketView<'_>, _: &mut State, context: &mut Context<'_>) {
+        if id == COUNT.id {
+            count_out(context, packet.ip_len());
+        }
+    }
+
+    fn foresee(&self, state: &State, packets: &mut Foresight<'_>) -> bool {
+        if packets.side != Side::Inside || state.entropy == 0 {
+            return false;
+        }
+        let version = packets.ends.destination().addr.version();
+        packets.wrap(self.ends.outer(version, state.entropy), self.ends.inner_mtu());
+        packets.note_function(COUNT);
+        true
+    }
+}
+
+impl Tunnel {
+    /// Puts the packet into the tunnel.
+    fn send(
+        &self,
+        packet: &mut PacketView<'_>,
+        state: &mut State,
+        context: &mut Context<'_>,
+    ) -> Result<(), DropReason> {
+        if state.entropy == 0 {
+            packet.differs(); // The flow's first one.
+            state.entropy = self.entropy(context);
+        }
+        let (meta, len) = (packet.meta(), packet.ip_len());
+        let (version, is_nested) = (meta.version, meta.l3 != meta.outer_l3);
+        if is_nested {
+            packet.differs();
+            return Err(DropReason::TunnelNested);
+        }
+        let is_oversize = len > usize::from(self.ends.inner_mtu());
+        if is_oversize {
+            packet.differs();
+            self.check_oversize(len, packet, state, context)?;
+        }
+        let outer = self.ends.outer(version, state.entropy);
+        packet
+            .wrap(&outer, self.ends.inner_mtu())
+            .map_err(|error| error.reason_or(DropReason::TunnelMalformed))?;
+        packet.note_function(COUNT);
+        count_out(context, len);
+        context.count(counter::OVERSIZE, u64::from(is_oversize));
+        Ok(())
+    }
+
+    /// What the flow's outer headers vary by; not 0.
+    fn entropy(&self, context: &Context<'_>) -> u32 {
+        let key = context.flow().key;
+        let mut mixed = key.words().iter().fold(self.seed, |mut mixed, word| {
+            mixed ^= word;
+            split_mix(&mut mixed)
+        });
+        (split_mix(&mut mixed) >> 32) as u32 | 1
+    }
+
+    /// Lets a packet pass that is longer than the other end gets whole if it may be fragmented on its way; its sender is told if not, and
+    /// must know (RFC 1191, RFC 8201).
+    #[cold]
+    fn check_oversize(
+        &self,
+        len: usize,
+        packet: &mut PacketView<'_>,
+        state: &mut State,
+        context: &mut Context<'_>,
+    ) -> Result<(), DropReason> {
+        let inner = Inner::of(packet.outermost()).ok_or(DropReason::TunnelMalformed)?;
+        let is_sendable = len + self.ends.header_len() <= usize::from(u16::MAX);
+        if !inner.dont_fragment && self.ends.version() == 4 && is_sendable {
+            return Ok(());
+        }
+        let is_due = state.told_ns == 0 || context.now_ns().saturating_sub(state.told_ns) >= TELL_INTERVAL_NS;
+        if inner.dont_fragment && is_due {
+            let own = if inner.version == 4 { self.gateway4 } else { self.gateway6 };
+            let error = IcmpError::TooBig { mtu: self.ends.inner_mtu().into() };
+            let mut buffer = answer::buffer();
+            if let Ok(message) =
+                answer::icmp_error(packet, error, own.unwrap_or(inner.destination), &mut buffer)
+                && context.answer(packet, message).is_ok()
+            {
+                state.told_ns = context.now_ns().max(1);
+                context.count(counter::ERRORS_SENT, 1);
+            }
+        }
+        Err(DropReason::TooBig)
+    }
+
+    /// Takes the packet out of the tunnel, if it came through it.
+    fn receive(&self, packet: &mut PacketView<'_>, context: &mut Context<'_>) -> Result<(), DropReason> {
+        packet.varies(); // Whatever it is: what stands before it is each packet's own.
+        let outer = Inner::of(packet.outermost()).ok_or(DropReason::TunnelMalformed)?;
+        let Arrived::Within(len) = self.ends.arrived(packet.outermost(), outer.source, outer.destination)?
+        else {
+            context.count(counter::OTHERS, 1);
+            return match self.others {
+                Others::Pass => Ok(()),
+                Others::Drop => Err(DropReason::TunnelOther),
+            };
+        };
+        let found = packet.outermost().get(len..).and_then(Inner::of).ok_or(DropReason::TunnelMalformed)?;
+        if len + found.len > outer.len {
+            return Err(DropReason::TunnelMalformed);
+        }
+        let class = found.class_behind(outer.traffic_class).ok_or(DropReason::TunnelCongestion)?;
+        packet
+            .decapsulate(len, found.version)
+            .map_err(|error| error.reason_or(DropReason::TunnelMalformed))?;
+        if class != found.traffic_class {
+            headers::set_traffic_class(packet.outermost_mut(), class);
+        }
+        context.count(counter::PACKETS_IN, 1);
+        context.count(counter::BYTES_IN, found.len as u64);
+        Ok(())
+    }
+}
+
+#[inline]
+fn count_out(context: &mut Context<'_>, bytes: usize) {
+    context.count(counter::PACKETS_OUT, 1);
+    context.count(counter::BYTES_OUT, bytes as u64);
+}

@@ -1,0 +1,10 @@
+//! The tunnel: what goes in, what comes out at the other end, and what does not.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+
+mod behaviour;
+mod config;
+mod ends;
+mod tshark;
+
+#[path = "../meter_support/mod.rs"]
+mod meter_support;
