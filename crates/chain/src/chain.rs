@@ -337,11 +337,24 @@ impl Chain {
         self.stages.iter_mut().map(|stage| stage.share()).collect()
     }
 
-    /// This chain, which has no flows yet, has what its functions share in common with those that shared this. Whoever gives it
-    /// packets knows whom later fragments follow ([`Chain::learn_first`]): none wait here.
+    /// This chain, which has no flows yet, has what its functions share in common with those that shared this.
     pub fn join(&mut self, commons: Vec<Common>) {
         self.stages.iter_mut().zip(commons).for_each(|(stage, common)| stage.join(common));
+    }
+
+    /// Whoever gives it packets knows whom later fragments follow ([`Chain::learn_first`]): none wait here.
+    pub fn let_no_fragments_wait(&mut self) {
         self.fragments = Fragments::new(0, self.options.fragment_timeout_ns);
+    }
+
+    /// Has what functions share with those of other chains here, to be looked at. Those wait for it until [`Chain::give_shared_back`].
+    pub fn fetch_shared(&mut self) {
+        self.stages.iter_mut().for_each(|stage| stage.open());
+    }
+
+    /// Lets others have it again.
+    pub fn give_shared_back(&mut self) {
+        self.stages.iter_mut().for_each(|stage| stage.close());
     }
 
     /// The chains that joined this one are gone: what was shared is its own again.

@@ -1,5 +1,7 @@
 //! The flow table: which record a packet belongs to, and when a flow is forgotten.
 
+use std::sync::Arc;
+
 use nf::index::Index;
 use nf::record::{Header, Layout, Records};
 use packet::memory::OutOfMemory;
@@ -20,8 +22,29 @@ pub(crate) struct Flows {
     /// Where the search for a flow to evict goes on.
     hand: u32,
     pub homes: Homes,
+    /// Where chains that have other parts of the flows see which aliases are this one's; none if there are no such.
+    pub ledger: Option<Arc<dyn Ledger>>,
     /// What stands for walks through the chain, if it consolidates.
     pub rules: Option<Rules>,
+}
+
+/// Where chains that have parts of the flows each tell which aliases are theirs: packets with them are to come to them. The
+/// chains have one seed, so that a key has one hash.
+pub trait Ledger: Send + Sync {
+    /// Packets with a key of this hash are this chain's from now on; false if they are another one's, or there is no room.
+    fn claim(&self, hash: u64) -> bool;
+
+    /// They are no longer.
+    fn release(&self, hash: u64);
+}
+
+/// Who has the key that a flow was to have as its alias.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// The flow with this record.
+    ByFlow(u32),
+    /// A flow of another chain.
+    Elsewhere,
 }
 
 /// What the index has of a flow: the number of its record, whether it is found there by its alias (no entry stands in the index
@@ -74,6 +97,7 @@ impl Flows {
             hasher,
             hand: 0,
             homes: Homes::new(flows_max),
+            ledger: None,
             rules: scope.map(|scope| Rules::new(flows_max, scope)).transpose()?.flatten(),
         })
     }
@@ -171,6 +195,7 @@ impl Flows {
     /// Makes a record of the bytes of one that was elsewhere.
     pub fn take_over(&mut self, bytes: &[u8]) -> Result<u32, RestoreError> {
         let keys = self.check(bytes)?;
+        debug_assert!(self.ledger.is_none(), "flows do not move between chains that have parts of them each");
         let record = self.allocate().ok_or(RestoreError::TableFull)?;
         self.records.load(record, bytes);
         // There is room: the index holds two entries per record.
@@ -184,8 +209,8 @@ impl Flows {
         Ok(record)
     }
 
-    /// Notes the key that the flow's packets have after the chain, or says which other flow has it.
-    pub fn set_alias(&mut self, record: u32, alias: FlowKey, reversed: bool) -> Result<(), u32> {
+    /// Notes the key that the flow's packets have after the chain, or says who has it.
+    pub fn set_alias(&mut self, record: u32, alias: FlowKey, reversed: bool) -> Result<(), Taken> {
         self.forget_rules(record);
         self.drop_alias(record);
         let header = self.records.header(record);
@@ -194,7 +219,10 @@ impl Flows {
         }
         let hash = self.hasher.hash(&alias);
         if let Some((other, _)) = self.find(hash, &alias, reversed) {
-            return Err(other);
+            return Err(Taken::ByFlow(other));
+        }
+        if self.ledger.as_ref().is_some_and(|ledger| !ledger.claim(hash)) {
+            return Err(Taken::Elsewhere);
         }
         let header = self.records.header_mut(record);
         header.alias = alias;
@@ -212,9 +240,12 @@ impl Flows {
     pub fn drop_alias(&mut self, record: u32) {
         let header = self.records.header_mut(record);
         if header.has(Header::FLAG_ALIAS) {
-            let entry = Entry::by_alias(record, header);
+            let (entry, hash) = (Entry::by_alias(record, header), self.hasher.hash(&header.alias));
             header.flags &= !(Header::FLAG_ALIAS | Header::FLAG_ALIAS_REVERSED);
-            self.index.remove(self.hasher.hash(&header.alias), entry.0);
+            self.index.remove(hash, entry.0);
+            if let Some(ledger) = &self.ledger {
+                ledger.release(hash);
+            }
         }
     }
 

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use packet::{FlowKey, Packet, parse};
+use packet::{FlowHasher, FlowKey, Packet, parse, split_mix};
 
 /// Fragments that wait for the first one of their datagram at most: a 64 KiB datagram in fragments of 1,500 bytes.
 pub const WAITING_MAX: usize = 64;
@@ -56,6 +56,11 @@ impl Datagram {
             key.protocol = 0; // The first fragment may have extension headers that the others have not.
         }
         Datagram { key, reversed, id: parse::fragment_id(packet) }
+    }
+
+    /// Well mixed bits, the same for all fragments.
+    pub(crate) fn mixed(&self, hasher: &FlowHasher) -> u64 {
+        split_mix(&mut (hasher.hash(&self.key) ^ u64::from(self.id)))
     }
 }
 

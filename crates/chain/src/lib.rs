@@ -21,6 +21,7 @@ pub use chain::{
     Chain, ChainError, Change, GROUP_MAX, NoHistory, RestoreError, RuleStep, RuleView, SavedLayout, Way,
     history_len,
 };
+pub use flows::Ledger;
 pub use fragments::Datagram;
 pub use observer::Observer;
 pub use options::{Counters, FastPath, NotIp, Options, Timeouts, WhenFull};

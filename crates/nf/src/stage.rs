@@ -207,6 +207,12 @@ pub trait Stage: Send {
     /// Has these in place of its own, which no flow has used yet.
     fn join(&mut self, common: Common);
 
+    /// Has what it shares with others here, to be looked at, and lets nobody else use it until [`Stage::close`].
+    fn open(&mut self);
+
+    /// Lets others use it again.
+    fn close(&mut self);
+
     /// Those that it shared are its own again. Nobody else may use them any more.
     fn part(&mut self);
 
@@ -651,6 +657,14 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
 
     fn join(&mut self, common: Common) {
         self.instance.access.join(common, &mut self.instance.shared);
+    }
+
+    fn open(&mut self) {
+        self.instance.access.open(&mut self.instance.shared);
+    }
+
+    fn close(&mut self) {
+        self.instance.access.close(&mut self.instance.shared);
     }
 
     fn part(&mut self) {

@@ -1,10 +1,13 @@
 //! Packets of flows that somebody else numbers, who divides them among units: their numbers are *homes*, by which the chain finds the
 //! flows. What that one must know of flows comes out as [`Change`]s.
 
+use std::sync::Arc;
+
 use nf::EndReason;
 use packet::{Class, DropReason, FlowKey, Packet, Pool, parse};
 
 use super::{Chain, Run};
+use crate::flows::{Ledger, Taken};
 use crate::fragments::{Datagram, First};
 
 /// Something that whoever numbers flows must know of one of them.
@@ -109,6 +112,37 @@ impl Chain {
         self.run(batch, &mut Run { out, pool, observer: None });
     }
 
+    /// Processes packets that this chain admitted, or another one with the same seed, in the order in which they come. Whose they are,
+    /// their keys say; none could not be parsed.
+    pub fn process_parsed(&mut self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>, pool: &mut Pool) {
+        if self.stages.is_empty() {
+            let mut run = Run { out, pool, observer: None };
+            return batch.drain(..).for_each(|packet| self.pass(packet, &mut run));
+        }
+        self.homes.clear();
+        self.look_up_parsed(batch);
+        self.run(batch, &mut Run { out, pool, observer: None });
+    }
+
+    /// This chain has a part of the flows: which aliases are its, it tells here, where it also hears which are others'. It has no
+    /// flows yet.
+    pub fn tell_aliases(&mut self, ledger: Arc<dyn Ledger>) {
+        self.flows.ledger = Some(ledger);
+    }
+
+    /// The hash of what all fragments of this one's datagram have in common.
+    pub fn datagram_hash(&self, packet: &Packet) -> u64 {
+        Datagram::of(packet).mixed(&self.parser.hasher)
+    }
+
+    /// The first fragment of a datagram goes elsewhere: the later ones are to follow it there ([`Chain::way`] says so). Those that
+    /// waited for it are added to `waited`.
+    pub fn learn_elsewhere(&mut self, packet: &Packet, waited: &mut Vec<Packet>) {
+        let meta = packet.meta();
+        let at_ns = self.now_ns.max(meta.transit.timestamp_ns);
+        self.learn_first(Datagram::of(packet), Some((meta.key, meta.reversed)), at_ns, waited);
+    }
+
     /// Processes an admitted packet that goes with no flow that is known: one that could not be parsed, is not IP, or is a
     /// fragment whose first one has not come or was dropped. In their order, and behind all packets that came before.
     pub fn process_aside(&mut self, packet: Packet, out: &mut Vec<Packet>, pool: &mut Pool) {
@@ -189,8 +223,8 @@ impl Chain {
         self.homes.iter().find(|&&(of, _)| of == sequence).map(|&(_, home)| home)
     }
 
-    /// Gives a flow an alias, or says which flow has it.
-    pub(super) fn set_alias(&mut self, record: u32, key: FlowKey, reversed: bool) -> Result<(), u32> {
+    /// Gives a flow an alias, or says who has it.
+    pub(super) fn set_alias(&mut self, record: u32, key: FlowKey, reversed: bool) -> Result<(), Taken> {
         self.flows.set_alias(record, key, reversed)?;
         if let Some(home) = self.flows.homes.of(record) {
             let hash = self.parser.hasher.hash(&key);

@@ -62,6 +62,12 @@ impl Chain {
         self.look_up_with(batch, |flows, _, meta| flows.prefetch_record(meta.hash, meta.reversed));
     }
 
+    /// The same for packets that were parsed before.
+    pub(super) fn look_up_parsed(&mut self, batch: &mut [Packet]) {
+        batch.iter().for_each(|packet| self.flows.prefetch_index(packet.meta().hash));
+        self.look_up_with(batch, |flows, _, meta| flows.prefetch_record(meta.hash, meta.reversed));
+    }
+
     /// The same for packets that were parsed before, of flows with these homes, one for each.
     pub(super) fn look_up_homes(&mut self, batch: &mut [Packet], homes: &[u32]) {
         debug_assert_eq!(batch.len(), homes.len());

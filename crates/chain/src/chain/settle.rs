@@ -6,6 +6,7 @@ use nf::{Connection, EndReason, Verdict};
 use packet::{Class, Direction, DropReason, Packet, Pool, Side, parse};
 
 use super::{Chain, Change, Run};
+use crate::flows::Taken;
 use crate::queue::Queue;
 
 impl Chain {
@@ -111,7 +112,11 @@ impl Chain {
         }
         let (key, reversed) = parse::current_key(packet);
         let record = meta.transit.flow;
-        let Err(other) = self.set_alias(record, key, reversed) else { return true };
+        let other = match self.set_alias(record, key, reversed) {
+            Ok(()) => return true,
+            Err(Taken::Elsewhere) => return false,
+            Err(Taken::ByFlow(other)) => other,
+        };
         let at_ns = self.settled_ns;
         let may_evict = begins && meta.transit.side == Side::Inside;
         if self.flows.records.header(other).has_expired(at_ns) {

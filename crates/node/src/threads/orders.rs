@@ -77,6 +77,7 @@ impl Threads {
                 None => make().ok()?,
             };
             chain.join(commons);
+            chain.let_no_fragments_wait();
             commands.iter().for_each(|(stage, command)| control(&mut chain, *stage, command));
             let slots = config.router_of_threads(chain.options()).flows_max;
             let unit = Unit::new(config.unit_on_thread(id), ChainEngine::new(chain, slots));
