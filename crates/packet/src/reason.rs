@@ -82,6 +82,8 @@ reasons! {
     FlowTableFull = "flow-table-full",
     /// The flow ended, to make room for another, while the packet was on its way to the flow's unit.
     FlowEnded = "flow-ended",
+    /// The worker that has the packet's flow, or its datagram, is behind: as many packets from the one that received it wait as may.
+    WorkerBehind = "worker-behind",
     /// The rewritten packet's reverse 5-tuple belongs to another live flow.
     AliasConflict = "alias-conflict",
     /// An ICMP error that belongs to no known flow, where a function needs one (RFC 5508 REQ-4).
