@@ -36,6 +36,9 @@ pub struct Config {
     pub gateways: Vec<IpAddr>,
     /// Addresses that functions own, from the first to the last: neighbours are told that they are here.
     pub owned: Vec<(Addr, Addr)>,
+    /// Which host of the port it is, and how many there are, each with a part of what arrives: the first one tells neighbours of the
+    /// port, and each sends its part of the errors.
+    pub part: (usize, usize),
 }
 
 impl Config {
@@ -95,6 +98,8 @@ pub struct Host {
     frames: Vec<Vec<u8>>,
     /// Frames that are to go through the chain, as if they had arrived.
     returned: Vec<Vec<u8>>,
+    /// Frames that the port's other hosts are to hear.
+    told: Vec<Vec<u8>>,
     /// Errors that may be sent now, in thousand-millionths, and since when.
     allowance: u64,
     allowed_ns: u64,
@@ -111,10 +116,12 @@ impl Host {
             parser: Parser::new(FlowHasher::new(0)),
             frames: Vec::new(),
             returned: Vec::new(),
+            told: Vec::new(),
             allowance: ERRORS_AT_ONCE * 1_000_000_000,
             allowed_ns: 0,
             counters: Counters::default(),
         };
+        host.allowance /= host.parts();
         host.announce();
         host
     }
@@ -138,6 +145,9 @@ impl Host {
 
     /// Tells neighbours the host's own addresses (RFC 5227 2.3, RFC 4861 7.2.6).
     fn announce(&mut self) {
+        if self.config.part.0 > 0 {
+            return;
+        }
         let mac = self.config.mac;
         let told = self.networks().map(|network| match network.address.ip() {
             IpAddr::V4(own) => arp::request((mac, own), own),
@@ -170,20 +180,17 @@ impl Host {
         if link.destination() != self.config.mac && !link.destination().is_multicast() {
             return Arrival::Kept;
         }
-        let Some((source, destination, ttl)) = Ip::of(frame).map(|ip| (ip.source, ip.destination, ip.ttl))
-        else {
-            if link.ethertype() == Some(EtherType::ARP) {
-                self.take_arp(frame, now_ns);
+        if let Some(said) = self.hear(frame, now_ns) {
+            self.frames.extend(said);
+            if self.config.part.1 > 1 {
+                self.told.push(frame.to_vec());
             }
             return Arrival::Kept;
-        };
-        let packet = &frame[ethernet::HEADER_LEN..];
-        if !destination.is_v4()
-            && let Some(message) = solicit::parse(packet)
-        {
-            self.take_discovery(link.source(), source, message, now_ns);
-            return Arrival::Kept;
         }
+        let Some((source, destination, ttl)) = Ip::of(frame).map(|ip| (ip.source, ip.destination, ip.ttl))
+        else {
+            return Arrival::Kept;
+        };
         let is_to_link = |address: Addr| match address.ip() {
             IpAddr::V4(v4) => {
                 v4.is_multicast() || v4.is_broadcast() || v4.is_unspecified() || v4.is_link_local()
@@ -206,26 +213,48 @@ impl Host {
         Arrival::Through
     }
 
-    fn take_arp(&mut self, frame: &[u8], now_ns: u64) {
-        let Some(packet) = arp::parse(frame) else { return };
+    /// A frame that tells of a neighbour has arrived at another host of the port ([`Host::take_told`]), which answers, if there is to
+    /// be an answer.
+    pub fn overhear(&mut self, frame: &[u8], now_ns: u64) {
+        let _said_there = self.hear(frame, now_ns);
+    }
+
+    /// A frame that may tell of neighbours: what is to be said to it; none if it is no such frame.
+    fn hear(&mut self, frame: &[u8], now_ns: u64) -> Option<Option<Vec<u8>>> {
+        let link = ethernet::Frame::new_checked(frame).ok()?;
+        if link.ethertype() == Some(EtherType::ARP) {
+            return Some(self.take_arp(frame, now_ns));
+        }
+        let source = Ip::of(frame).filter(|ip| !ip.destination.is_v4())?.source;
+        let message = solicit::parse(&frame[ethernet::HEADER_LEN..])?;
+        Some(self.take_discovery(link.source(), source, message, now_ns))
+    }
+
+    fn take_arp(&mut self, frame: &[u8], now_ns: u64) -> Option<Vec<u8>> {
+        let packet = arp::parse(frame)?;
         let (sender, target) =
             (Addr::from(IpAddr::V4(packet.sender_protocol)), Addr::from(IpAddr::V4(packet.target_protocol)));
         let is_here = self.is_own(target) || self.is_owned(target);
         if self.is_neighbour(sender) {
             self.learn(sender, packet.sender_hardware, is_here, now_ns);
         }
-        if is_here && packet.operation == wire_arp::Operation::REQUEST && sender != target {
-            let own = (self.config.mac, packet.target_protocol);
-            self.frames.push(arp::reply(own, (packet.sender_hardware, packet.sender_protocol)));
-        }
+        let is_asked = is_here && packet.operation == wire_arp::Operation::REQUEST && sender != target;
+        let own = (self.config.mac, packet.target_protocol);
+        is_asked.then(|| arp::reply(own, (packet.sender_hardware, packet.sender_protocol)))
     }
 
-    fn take_discovery(&mut self, mac: MacAddress, source: Addr, message: Message, now_ns: u64) {
+    fn take_discovery(
+        &mut self,
+        mac: MacAddress,
+        source: Addr,
+        message: Message,
+        now_ns: u64,
+    ) -> Option<Vec<u8>> {
         match message {
             Message::Solicitation { target, source: said } => {
                 let address = Addr::from(IpAddr::V6(target));
                 if !(self.is_own(address) || self.is_owned(address)) {
-                    return;
+                    return None;
                 }
                 let asker = match source.ip() {
                     IpAddr::V6(v6) if !v6.is_unspecified() => Some((said.unwrap_or(mac), v6)),
@@ -236,10 +265,11 @@ impl Host {
                 {
                     self.learn(source, mac, true, now_ns);
                 }
-                self.frames.push(solicit::advertisement((self.config.mac, target), asker));
+                Some(solicit::advertisement((self.config.mac, target), asker))
             }
             Message::Advertisement { target, mac } => {
                 self.learn(Addr::from(IpAddr::V6(target)), mac, false, now_ns);
+                None
             }
         }
     }
@@ -343,11 +373,17 @@ impl Host {
         near.or(of_version.next()).map(|network| network.address)
     }
 
+    /// Hosts that the port has.
+    fn parts(&self) -> u64 {
+        (self.config.part.1 as u64).clamp(1, ERRORS_AT_ONCE)
+    }
+
     /// Whether an error may be sent now, by rate.
     fn may_err(&mut self, now_ns: u64) -> bool {
         const ONE: u64 = 1_000_000_000;
         let since_ns = now_ns.saturating_sub(self.allowed_ns).min(ONE);
-        self.allowance = (self.allowance + since_ns * ERRORS_PER_SECOND).min(ERRORS_AT_ONCE * ONE);
+        let (per_second, at_once) = (ERRORS_PER_SECOND, ERRORS_AT_ONCE * ONE);
+        self.allowance = (self.allowance + since_ns * per_second / self.parts()).min(at_once / self.parts());
         self.allowed_ns = now_ns;
         let may = self.allowance >= ONE;
         self.allowance -= if may { ONE } else { 0 };
@@ -477,6 +513,11 @@ impl Host {
     /// Frames that are to go through the chain, as if they had arrived at this port.
     pub fn take_returned(&mut self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.returned)
+    }
+
+    /// Frames that told of neighbours, for the port's other hosts to [overhear](Host::overhear); none if it is the only one.
+    pub fn take_told(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.told)
     }
 
     /// What it has done so far.

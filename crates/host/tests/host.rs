@@ -20,14 +20,19 @@ fn addr(text: &str) -> Addr {
     text.parse::<IpAddr>().unwrap().into()
 }
 
-fn host() -> Host {
-    let mut host = Host::new(Config {
+fn config() -> Config {
+    Config {
         mac: MacAddress(OWN),
         mtu: 1500,
         networks: vec!["10.0.0.254/24".parse().unwrap(), "fd00::fe/64".parse().unwrap()],
         gateways: vec![IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1))],
         owned: vec![(addr("10.0.0.100"), addr("10.0.0.103"))],
-    });
+        part: (0, 1),
+    }
+}
+
+fn host() -> Host {
+    let mut host = Host::new(config());
     assert_eq!(host.take_frames().len(), 3, "it tells its addresses, and its link-local one");
     host
 }
@@ -88,6 +93,28 @@ fn it_answers_for_its_own_address_and_those_of_functions_alone() {
     }
 }
 
+/// A port's hosts: one tells of the port, each knows what another one has heard, and the one that heard it answers.
+#[test]
+fn hosts_of_one_port_hear_of_neighbours_from_each_other() {
+    let mut hosts = [0, 1].map(|number| Host::new(Config { part: (number, 2), ..config() }));
+    assert_eq!(hosts.each_mut().map(|host| host.take_frames().len()), [3, 0]);
+    let [first, second] = &mut hosts;
+    let mut packet = udp(OWN, "192.0.2.1", "10.0.0.7", 9, 30);
+    assert_eq!(second.depart(&mut packet, 0), Departure::Kept);
+    assert_eq!((second.take_frames().len(), second.waiting()), (1, 1), "it asks");
+    let reply = arp(ArpOperation::REPLY, (CLIENT, [10, 0, 0, 7]), [10, 0, 0, 254]);
+    assert_eq!(first.arrive(&reply, 0), Arrival::Kept);
+    for told in first.take_told() {
+        second.overhear(&told, 0);
+    }
+    assert_eq!((second.take_frames().len(), second.waiting()), (1, 0), "what waited leaves");
+    assert_eq!((second.counters().kept, second.take_told().len()), (0, 0), "it arrived once");
+    let asked = arp(ArpOperation::REQUEST, (CLIENT, [10, 0, 0, 7]), [10, 0, 0, 254]);
+    first.arrive(&asked, 0);
+    first.take_told().iter().for_each(|told| second.overhear(told, 0));
+    assert_eq!([first, second].map(|host| host.take_frames().len()), [1, 0], "one answers");
+}
+
 #[test]
 fn who_solicits_an_ipv6_address_is_told() {
     let mut host = host();
@@ -97,6 +124,7 @@ fn who_solicits_an_ipv6_address_is_told() {
         networks: vec!["fd00::1/64".parse().unwrap()],
         gateways: Vec::new(),
         owned: Vec::new(),
+        part: (0, 1),
     });
     other.take_frames();
     // Two hosts find each other, as the kernel's own stack finds them in other tests.
@@ -278,6 +306,7 @@ fn queues_and_tables_are_bounded() {
         networks: vec!["10.0.0.0/8".parse().unwrap()],
         gateways: Vec::new(),
         owned: Vec::new(),
+        part: (0, 1),
     });
     for i in 1..=2 * NEIGHBOURS_MAX as u32 {
         let address = (0x0a00_0000 + i).to_be_bytes();
@@ -306,6 +335,7 @@ proptest! {
             networks: vec!["10.0.0.254/24".parse().unwrap()],
             gateways: Vec::new(),
             owned: Vec::new(),
+            part: (0, 1),
         });
         host.arrive(&arp(ArpOperation::REQUEST, (CLIENT, [10, 0, 0, 1]), [10, 0, 0, 254]), 0);
         host.take_frames();
