@@ -19,14 +19,14 @@ mod xdp;
 use std::io::{Error, ErrorKind, Result};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use packet::wire::{EtherType, ethernet, vlan};
 
 use ethtool::Driver;
 use packet_socket::PacketSocket;
 use tap::Tap;
-use xdp::Xdp;
+use xdp::{Attachment, Program, Xdp};
 
 pub use link::Link;
 pub use tap::why_not as why_no_tap;
@@ -157,7 +157,7 @@ fn why_not_xdp(socket: &OwnedFd, name: &str) -> Option<String> {
     }
 }
 
-/// A network interface, opened to receive and send.
+/// A network interface, opened to receive and send; or a part of it, which has a part of what comes.
 pub struct Interface {
     name: String,
     number: u32,
@@ -165,6 +165,27 @@ pub struct Interface {
     way: Way,
     why_not_xdp: Option<Error>,
     counters: Counters,
+    part: usize,
+    parts: Arc<Parts>,
+}
+
+/// All parts of an interface.
+struct Parts {
+    count: usize,
+    opened: Mutex<Opened>,
+}
+
+/// What those parts of an interface have in common that are open.
+#[derive(Default)]
+struct Opened {
+    /// The interface's number. Another one of the same name has another one.
+    number: u32,
+    /// The group of their packet sockets, among which the kernel shares out what comes.
+    group: Option<u16>,
+    /// The program, for as long as a part has it at work.
+    attached: Weak<Attachment>,
+    /// The program, which was loaded once.
+    program: Option<Arc<Program>>,
 }
 
 enum Way {
@@ -209,10 +230,36 @@ impl Interface {
     /// [`ErrorKind::NotFound`] if there is none, [`ErrorKind::PermissionDenied`] without the capability `CAP_NET_RAW`,
     /// [`ErrorKind::Unsupported`] if it is not an Ethernet, or not for AF_XDP where that was chosen, and others of the system.
     pub fn open(name: &str, choice: Choice) -> Result<Interface> {
-        Interface::open_with(name, choice, None)
+        let parts = Arc::new(Parts { count: 1, opened: Mutex::default() });
+        Interface::open_part(name, choice, 0, &parts)
     }
 
-    fn open_with(name: &str, choice: Choice, program: Option<Arc<xdp::Program>>) -> Result<Interface> {
+    /// Opens the interface with this name in so many parts, each for a thread of its own. What comes is shared out among them: by packet
+    /// sockets, connection by connection, as the kernel's hash of addresses and ports says, which is the same for both directions;
+    /// by AF_XDP, receive queue by receive queue. A part without a queue of its own receives nothing, and sends by a packet socket.
+    ///
+    /// # Errors
+    /// As of [`Interface::open`].
+    pub fn open_parts(name: &str, choice: Choice, count: usize) -> Result<Vec<Interface>> {
+        let open = |choice| {
+            let parts = Arc::new(Parts { count, opened: Mutex::default() });
+            (0..count)
+                .map(|part| Interface::open_part(name, choice, part, &parts))
+                .collect::<Result<Vec<_>>>()
+        };
+        let mut opened = open(choice)?;
+        let without = opened.iter().find_map(|part| part.why_not_xdp.as_ref()).map(said);
+        if let (true, Some(why)) = (opened.iter().any(|part| part.io() != Io::PacketSocket), without) {
+            // All go one way.
+            drop(opened);
+            opened = open(Choice::PacketSocket)?;
+            opened.iter_mut().for_each(|part| part.choice = choice);
+            opened.iter_mut().take(1).for_each(|part| part.why_not_xdp = Some(said(&why)));
+        }
+        Ok(opened)
+    }
+
+    fn open_part(name: &str, choice: Choice, part: usize, parts: &Arc<Parts>) -> Result<Interface> {
         let Some(number) = link::interface_number(name) else {
             return Err(Error::new(ErrorKind::NotFound, "there is no such interface"));
         };
@@ -220,18 +267,33 @@ impl Interface {
         if link::link(&socket, name)?.address.is_none() {
             return Err(Error::new(ErrorKind::Unsupported, "it is not an Ethernet"));
         }
+        let mut opened = parts.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if opened.number != number {
+            *opened = Opened { number, program: opened.program.take(), ..Opened::default() };
+        }
         let xdp = match (choice, why_not_xdp(&socket, name)) {
             (Choice::PacketSocket, _) => None,
             (Choice::Auto, Some(why)) => Some(Err(Error::new(ErrorKind::Unsupported, why))),
-            _ => Some(Xdp::open(number, name, program)),
+            _ => Some(Xdp::open(number, name, (part, parts.count), &mut opened)),
         };
         let (way, why_not_xdp) = match xdp {
             Some(Ok(xdp)) => (Way::Xdp(Box::new(xdp)), None),
             Some(Err(error)) if choice == Choice::Xdp => return Err(error),
-            other => (Way::PacketSocket(PacketSocket::open(number)?), other.and_then(Result::err)),
+            other => {
+                let group = (parts.count > 1).then_some(&mut opened.group);
+                (Way::PacketSocket(PacketSocket::open(number, group)?), other.and_then(Result::err))
+            }
         };
-        let counters = Counters::default();
-        Ok(Interface { name: name.to_owned(), number, choice, way, why_not_xdp, counters })
+        Ok(Interface {
+            name: name.to_owned(),
+            number,
+            choice,
+            way,
+            why_not_xdp,
+            counters: Counters::default(),
+            part,
+            parts: Arc::clone(parts),
+        })
     }
 
     /// Makes a TAP device with this name, set up, which is there as long as this is open; or takes over the one that is there,
@@ -244,16 +306,30 @@ impl Interface {
     /// `CAP_NET_ADMIN` if the device is not there, or is another user's; if it is no TAP device, has several queues, or another
     /// program has it; and others of the system.
     pub fn tap(name: &str) -> Result<Interface> {
-        let (tap, number) = Tap::open(name)?;
-        let (choice, counters) = (Choice::default(), Counters::default());
-        Ok(Interface {
+        let tap = Interface::tap_parts(name, 1)?.pop();
+        tap.ok_or_else(|| Error::new(ErrorKind::InvalidInput, "an interface has a part at least"))
+    }
+
+    /// The same in so many parts, each for a thread of its own: what comes is all the first one's, in the order in which it came, and
+    /// all send.
+    ///
+    /// # Errors
+    /// As of [`Interface::tap`].
+    pub fn tap_parts(name: &str, count: usize) -> Result<Vec<Interface>> {
+        let (first, number) = Tap::open(name)?;
+        let others: Vec<Tap> = (1..count).map(|_| first.sender()).collect::<Result<_>>()?;
+        let parts = Arc::new(Parts { count, opened: Mutex::default() });
+        let part = |(part, tap)| Interface {
             name: name.to_owned(),
             number,
-            choice,
+            choice: Choice::default(),
             way: Way::Tap(tap),
             why_not_xdp: None,
-            counters,
-        })
+            counters: Counters::default(),
+            part,
+            parts: Arc::clone(&parts),
+        };
+        Ok([first].into_iter().chain(others).enumerate().map(part).collect())
     }
 
     /// Its name.
@@ -314,11 +390,7 @@ impl Interface {
             }
             return Ok(false);
         }
-        let program = match &self.way {
-            Way::PacketSocket(_) | Way::Tap(_) => None,
-            Way::Xdp(xdp) => Some(xdp.program()),
-        };
-        let mut new = Interface::open_with(&self.name, self.choice, program)?;
+        let mut new = Interface::open_part(&self.name, self.choice, self.part, &self.parts)?;
         new.counters = self.counters();
         *self = new;
         Ok(true)
@@ -367,6 +439,11 @@ fn network(frame: &[u8]) -> Option<(usize, EtherType)> {
     let mut tags = vlan::Tags::new(header.ethertype()?, &frame[ethernet::HEADER_LEN..]);
     tags.by_ref().try_for_each(|tag| tag.map(|_| ())).ok()?;
     Some((frame.len() - tags.payload().len(), tags.ethertype()))
+}
+
+/// The same error once more.
+fn said(error: &Error) -> Error {
+    Error::new(error.kind(), error.to_string())
 }
 
 /// Gives an interface a moment to send what it has.

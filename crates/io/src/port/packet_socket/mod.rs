@@ -18,9 +18,26 @@ pub struct PacketSocket {
 }
 
 impl PacketSocket {
-    /// Opens the interface with this number.
-    pub fn open(interface: u32) -> Result<PacketSocket> {
-        Ok(PacketSocket { socket: sys::open(interface)?, inbox: sys::Inbox::new(), segment: Vec::new() })
+    /// Opens the interface with this number. With a `group`, what comes is shared out among its sockets, of which the first one makes it.
+    pub fn open(interface: u32, group: Option<&mut Option<u16>>) -> Result<PacketSocket> {
+        let socket = match group {
+            None => sys::open(interface)?,
+            Some(group) => {
+                let (socket, joined) = sys::open_in_group(interface, *group)?;
+                *group = Some(joined);
+                socket
+            }
+        };
+        Ok(PacketSocket::of(socket))
+    }
+
+    /// Opens the interface with this number to send only.
+    pub fn open_to_send(interface: u32) -> Result<PacketSocket> {
+        Ok(PacketSocket::of(sys::open_to_send(interface)?))
+    }
+
+    fn of(socket: OwnedFd) -> PacketSocket {
+        PacketSocket { socket, inbox: sys::Inbox::new(), segment: Vec::new() }
     }
 
     /// What there is to be waited for, and to be asked.

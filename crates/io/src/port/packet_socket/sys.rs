@@ -35,15 +35,70 @@ pub fn promiscuous(interface: u32) -> Result<OwnedFd> {
 
 /// A packet socket that takes all that comes in by the interface, in promiscuous mode, and sends through it.
 pub fn open(interface: u32) -> Result<OwnedFd> {
+    let socket = new(interface)?;
+    bind(&socket, interface, libc::ETH_P_ALL as u16)?;
+    Ok(socket)
+}
+
+/// One that only sends.
+pub fn open_to_send(interface: u32) -> Result<OwnedFd> {
+    let socket = new(interface)?;
+    bind(&socket, interface, 0)?;
+    Ok(socket)
+}
+
+/// One of a group of sockets, among which the kernel shares out what comes in by the interface; and the group's number. Without
+/// one, it is the first of a new group.
+pub fn open_in_group(interface: u32, group: Option<u16>) -> Result<(OwnedFd, u16)> {
+    let socket = new(interface)?;
+    // Until it is in the group, it is given all that others are given already: of that it takes nothing.
+    take_nothing(&socket)?;
+    bind(&socket, interface, libc::ETH_P_ALL as u16)?;
+    // What a flow's key is, is the kernel's affair; fragments are not put together, so that they come as they were.
+    let unique = if group.is_none() { libc::PACKET_FANOUT_FLAG_UNIQUEID } else { 0 };
+    let how = (libc::PACKET_FANOUT_HASH | unique) << 16 | u32::from(group.unwrap_or(0));
+    set(&socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &how)?;
+    let mut joined: u32 = 0;
+    let mut len = size_of::<u32>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to what is as long.
+    done(unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_FANOUT,
+            (&raw mut joined).cast(),
+            &raw mut len,
+        )
+    })?;
+    set(&socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0)?;
+    Ok((socket, joined as u16))
+}
+
+/// Has the kernel give a socket nothing.
+fn take_nothing(socket: &OwnedFd) -> Result<()> {
+    // Of each frame, no byte is taken.
+    let mut refuse = libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
+    let program = libc::sock_fprog { len: 1, filter: &raw mut refuse };
+    // The kernel has its own copy when it is back.
+    set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+}
+
+/// A packet socket with the interface in promiscuous mode, and with what precedes frames; it is not bound yet.
+fn new(interface: u32) -> Result<OwnedFd> {
     let socket = promiscuous(interface)?;
     set(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)?;
     set(&socket, libc::SOL_PACKET, libc::PACKET_AUXDATA, &1)?;
     set(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1)?;
     set_buffers(&socket, SOCKET_BUFFER)?;
+    Ok(socket)
+}
+
+/// Binds a socket to the interface, to be given what comes of this protocol; of 0, nothing.
+fn bind(socket: &OwnedFd, interface: u32, protocol: u16) -> Result<()> {
     // SAFETY: all fields are numbers, for which zeros are valid.
     let mut address: libc::sockaddr_ll = unsafe { zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
-    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    address.sll_protocol = protocol.to_be();
     address.sll_ifindex = interface as c_int;
     // SAFETY: the address is as long as is said, and the kernel only reads it.
     done(unsafe {
@@ -52,8 +107,8 @@ pub fn open(interface: u32) -> Result<OwnedFd> {
             (&raw const address).cast(),
             size_of::<libc::sockaddr_ll>() as libc::socklen_t,
         )
-    })?;
-    Ok(socket)
+    })
+    .map(drop)
 }
 
 /// How many frames the kernel has dropped for want of room since it was last asked.

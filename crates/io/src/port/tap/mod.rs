@@ -39,6 +39,8 @@ pub struct Tap {
     link: Link,
     /// Whether it was deleted.
     is_gone: bool,
+    /// Whether another part of the same interface has all that comes.
+    only_sends: bool,
     /// Frames that the kernel had dropped when it was last asked.
     missed: u64,
     /// Room for a frame, behind what a VLAN tag takes.
@@ -90,6 +92,7 @@ impl Tap {
             questions,
             link: other_end(link),
             is_gone: false,
+            only_sends: false,
             missed: 0,
             room: vec![0; FRONT_ROOM + FRAME_LEN_MAX].into_boxed_slice(),
             segment: Vec::new(),
@@ -98,9 +101,26 @@ impl Tap {
         Ok((tap, number))
     }
 
-    /// What there is to be waited for: nothing, if the device is gone.
+    /// Another part of the same interface, which only sends: so frames are read in the order in which they came.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn sender(&self) -> Result<Tap> {
+        Ok(Tap {
+            device: self.device.try_clone()?,
+            questions: self.questions.try_clone()?,
+            link: self.link,
+            is_gone: self.is_gone,
+            only_sends: true,
+            missed: 0,
+            room: Box::default(),
+            segment: Vec::new(),
+        })
+    }
+
+    /// What there is to be waited for: nothing, if the device is gone, or another part has what comes.
     pub fn socket(&self) -> Option<BorrowedFd<'_>> {
-        (!self.is_gone).then(|| self.device.as_fd())
+        (!self.is_gone && !self.only_sends).then(|| self.device.as_fd())
     }
 
     /// What the link of this end is like now. In another network namespace it is known whether it is up; else it is what it
@@ -124,8 +144,16 @@ impl Tap {
     /// # Errors
     /// As long as there is none.
     pub fn reopen(&mut self, name: &str, number: &mut u32) -> Result<bool> {
-        let is_another = self.state() == State::Gone;
-        if is_another {
+        let is_gone = self.state() == State::Gone;
+        if self.only_sends {
+            // The part that has what comes takes the next one over, for all.
+            let found = link::interface_number(name).filter(|_| !is_gone).unwrap_or(*number);
+            let is_another = std::mem::replace(number, found) != found;
+            self.is_gone = is_gone;
+            self.link = self.link(name, *number)?;
+            return Ok(is_another);
+        }
+        if is_gone {
             self.is_gone = true;
             let found = link::interface_number(name).ok_or_else(gone)?;
             sys::take_over(&self.device, name)?;
@@ -135,20 +163,20 @@ impl Tap {
             self.take_missed(name, found);
         }
         self.link = self.link(name, *number)?;
-        Ok(is_another)
+        Ok(is_gone)
     }
 
     /// How many frames the kernel has dropped for want of room since it was last asked; none that is told of in another network
     /// namespace.
     pub fn take_missed(&mut self, name: &str, number: u32) -> u64 {
-        let is_here = !self.is_gone && link::interface_number(name) == Some(number);
+        let is_here = !self.is_gone && !self.only_sends && link::interface_number(name) == Some(number);
         let missed = if is_here { link::dropped_on_leaving(name) } else { None }.unwrap_or(self.missed);
         missed.saturating_sub(std::mem::replace(&mut self.missed, missed))
     }
 
     /// See [`super::Interface::receive`].
     pub fn receive(&mut self, counters: &mut Counters, mut each: impl FnMut(&[u8])) -> Result<()> {
-        if self.is_gone {
+        if self.is_gone || self.only_sends {
             return Ok(());
         }
         for _ in 0..FRAMES {
@@ -223,6 +251,9 @@ impl Tap {
 impl Drop for Tap {
     /// One that stays may go to a program that does not know what this one had left to it.
     fn drop(&mut self) {
+        if self.only_sends {
+            return;
+        }
         // If it is gone, so is what was left.
         let _ = sys::leave_nothing(&self.device);
     }

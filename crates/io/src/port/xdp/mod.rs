@@ -18,7 +18,8 @@ use packet::wire::ethernet;
 
 use super::ethtool::{self, Driver};
 use super::link::Link;
-use super::{Counters, Outbox, is_too_long, packet_socket};
+use super::packet_socket::{self, PacketSocket};
+use super::{Counters, Opened, Outbox, is_too_long};
 
 use program::{Attached, Mode};
 pub use program::{CALLS_LATER, Program};
@@ -47,65 +48,84 @@ const KERNEL_ROOM: usize = 256;
 /// Bytes that a frame may have room in: the least is taken that does for the interface's MTU.
 const ROOMS: [usize; 2] = [2_048, 4_096];
 
-/// An interface's frames by AF_XDP.
+/// An interface's frames by AF_XDP; or those of a part of its receive queues.
 pub struct Xdp {
     /// Has the interface in promiscuous mode, and can be asked about it.
     promiscuous: OwnedFd,
-    program: Arc<Program>,
-    _attached: Attached,
-    mode: Mode,
+    attached: Arc<Attachment>,
     queues: Vec<Queue>,
+    /// By which frames leave if there is no queue here.
+    sender: Option<PacketSocket>,
     mtu: usize,
 }
 
+/// The program at work on an interface, for all parts.
+pub struct Attachment {
+    program: Arc<Program>,
+    mode: Mode,
+    _attached: Attached,
+}
+
 impl Xdp {
-    /// Opens an interface; with a program that was loaded before, if there is one.
+    /// Opens an interface, or a part of it, of so many: every so manieth receive queue.
     ///
     /// # Errors
     /// With a word why: if the interface's frames can be longer than there is room for, if it has too many queues, if no
     /// privilege allows it, or its driver cannot do it. A virtual interface whose driver cannot is refused, as frames of
     /// several segments come there, of which AF_XDP does not tell that they are to be cut.
-    pub fn open(interface: u32, name: &str, program: Option<Arc<Program>>) -> Result<Xdp> {
+    pub(super) fn open(
+        interface: u32,
+        name: &str,
+        (part, parts): (usize, usize),
+        opened: &mut Opened,
+    ) -> Result<Xdp> {
         let promiscuous = packet_socket::promiscuous(interface)?;
         let Shape { mtu, room, queues: count } = Shape::of(&promiscuous, name)?;
-        let program = match program {
-            Some(program) => program,
-            None => Arc::new(Program::load(QUEUES_MAX).map_err(|error| match error.kind() {
-                ErrorKind::PermissionDenied => {
-                    Error::new(error.kind(), "the capabilities CAP_BPF and CAP_NET_ADMIN are missing")
-                }
-                _ => said("the kernel does not take the program", &error),
-            })?),
+        let attached = match opened.attached.upgrade() {
+            Some(attached) => attached,
+            None => {
+                let program = match &opened.program {
+                    Some(program) => Arc::clone(program),
+                    None => Arc::new(Program::load(QUEUES_MAX).map_err(|error| match error.kind() {
+                        ErrorKind::PermissionDenied => {
+                            Error::new(error.kind(), "the capabilities CAP_BPF and CAP_NET_ADMIN are missing")
+                        }
+                        _ => said("the kernel does not take the program", &error),
+                    })?),
+                };
+                opened.program = Some(Arc::clone(&program));
+                let (attached, mode) = attach(&program, interface, ethtool::driver(&promiscuous, name))?;
+                Arc::new(Attachment { program, mode, _attached: attached })
+            }
         };
-        let (attached, mode) = attach(&program, interface, ethtool::driver(&promiscuous, name))?;
+        opened.attached = Arc::downgrade(&attached);
         let receive = (WAITING_MAX / count).clamp(QUEUE_MIN, QUEUE_MAX).next_power_of_two();
+        let numbers = (part as u32..count).step_by(parts);
         let open = |number| {
-            let send = if number == 0 { SENDING_MAX } else { 1 };
+            // The first one of each part has what that sends.
+            let send = if number == part as u32 { SENDING_MAX } else { 1 };
             let sizes = Sizes { receive, send };
-            let queue = Queue::open(interface, number, sizes, room, mode == Mode::Driver)
+            let queue = Queue::open(interface, number, sizes, room, attached.mode == Mode::Driver)
                 .map_err(|error| said(&format!("no socket for receive queue {number}"), &error))?;
-            program
+            attached
+                .program
                 .give_to(number, &queue)
                 .map_err(|error| said("the program does not take a socket", &error))?;
             Ok(queue)
         };
-        let queues = (0..count).map(open).collect::<Result<_>>()?;
-        Ok(Xdp { promiscuous, program, _attached: attached, mode, queues, mtu })
+        let queues = numbers.map(open).collect::<Result<Vec<_>>>()?;
+        let sender = queues.is_empty().then(|| PacketSocket::open_to_send(interface)).transpose()?;
+        Ok(Xdp { promiscuous, attached, queues, sender, mtu })
     }
 
     /// The way in which it is done.
     pub fn io(&self) -> super::Io {
-        let is_shared = self.queues.iter().all(Queue::is_shared);
-        match (self.mode, is_shared) {
+        let is_shared = !self.queues.is_empty() && self.queues.iter().all(Queue::is_shared);
+        match (self.attached.mode, is_shared) {
             (Mode::Driver, true) => super::Io::XdpDriverZeroCopy,
             (Mode::Driver, false) => super::Io::XdpDriverCopy,
             (Mode::Generic, _) => super::Io::XdpGenericCopy,
         }
-    }
-
-    /// The program, which outlives the interface.
-    pub fn program(&self) -> Arc<Program> {
-        Arc::clone(&self.program)
     }
 
     /// What can be asked about the interface.
@@ -141,6 +161,9 @@ impl Xdp {
 
     /// See [`super::Interface::send`].
     pub fn send(&mut self, outbox: &Outbox, counters: &mut Counters) {
+        if let Some(sender) = &mut self.sender {
+            return sender.send(outbox, counters);
+        }
         let Some(queue) = self.queues.first_mut() else { return };
         if outbox.lens.is_empty() {
             return;
