@@ -35,6 +35,20 @@ pub fn assemble(
     seed: u64,
     cycles: Option<fn() -> u64>,
 ) -> Result<Assembly, Vec<Diagnostic>> {
+    assemble_part(policy, registry, seed, cycles, 1)
+}
+
+/// The same for one of so many parts: its chain has room for as large a part of the flows.
+///
+/// # Errors
+/// All that is wrong, each with its place in the policy.
+pub fn assemble_part(
+    policy: &Policy,
+    registry: &Registry<Value>,
+    seed: u64,
+    cycles: Option<fn() -> u64>,
+    parts: u32,
+) -> Result<Assembly, Vec<Diagnostic>> {
     let mut wrong = Vec::new();
     let settings: Settings = read(policy, &policy.settings, &mut wrong).unwrap_or_default();
     let options = Options { cycles, ..settings.options(seed) };
@@ -71,7 +85,9 @@ pub fn assemble(
         stage.shared().warnings.iter().map(|warning| (name.clone(), warning.clone()))
     });
     let warnings = warnings.collect();
-    let chain = Chain::new(stages, options)
+    // What functions share is that of all parts: the functions were told of all flows.
+    let flows_max = options.flows_max.div_ceil(parts.max(1));
+    let chain = Chain::new(stages, Options { flows_max, ..options })
         .map_err(|error| vec![Diagnostic::error(error, policy.pipelets[0].span)])?;
     Ok(Assembly {
         chain: Box::new(chain),

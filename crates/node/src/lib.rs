@@ -10,12 +10,13 @@ pub mod report;
 mod runner;
 mod saved;
 mod settings;
+pub mod shards;
 pub mod stored;
 pub mod threads;
 pub mod units;
 mod work;
 
-pub use assembly::{Assembly, assemble};
+pub use assembly::{Assembly, assemble, assemble_part};
 pub use live::{Change, Intake, Live};
 pub use ports::{NotAPrefix, Port, PortConfig, Ports, Prefix};
 pub use report::Report;

@@ -1,6 +1,6 @@
 //! A policy on network interfaces: frames in, batch by batch, through the runner, and out.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use host::{Arrival, Departure, Host};
 use io::port::{Interface, Link, Outbox};
@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::ports::Port;
 use crate::report::{HostReport, InterfaceReport, Report};
 use crate::runner::{Frame, From, Output, Runner};
+use crate::shards::Shard;
 
 /// Rounds without a frame, after which the thread sleeps until one comes: some tens of microseconds, in which the next
 /// one of a burst finds it awake.
@@ -36,6 +37,9 @@ pub struct Live {
     idle: u32,
     ticked_ns: u64,
     looked_ns: u64,
+    /// How long it has slept.
+    slept: Duration,
+    receives: bool,
 }
 
 /// How the frames that come are given to the runner.
@@ -108,7 +112,17 @@ impl Live {
         let outlets = interfaces.iter().map(outlet).collect::<std::io::Result<_>>()?;
         let attach = |(port, interface)| Attached { port, is_up: is_up(&interface), interface };
         let attached = interfaces.into_iter().map(attach).collect();
-        Ok(Live { runner, attached, outlets, clock: Clock::new(), idle: 0, ticked_ns: 0, looked_ns: 0 })
+        Ok(Live {
+            runner,
+            attached,
+            outlets,
+            clock: Clock::new(),
+            idle: 0,
+            ticked_ns: 0,
+            looked_ns: 0,
+            slept: Duration::ZERO,
+            receives: true,
+        })
     }
 
     /// What is driven.
@@ -143,8 +157,10 @@ impl Live {
         let now_ns = self.clock.now_ns();
         let mut wire = Wire { outlets: &mut self.outlets, output, now_ns };
         let mut has_come = false;
-        for (at, attached) in self.attached.iter_mut().enumerate() {
-            has_come |= attached.receive(at, intake, &mut self.runner, &mut wire)?;
+        if self.receives {
+            for (at, attached) in self.attached.iter_mut().enumerate() {
+                has_come |= attached.receive(at, intake, &mut self.runner, &mut wire)?;
+            }
         }
         if now_ns >= self.ticked_ns + TICK_NS {
             self.ticked_ns = now_ns;
@@ -157,6 +173,7 @@ impl Live {
             self.runner.flush(&mut wire)?;
         }
         wire.return_all(intake, &mut self.runner)?;
+        wire.tell_of_neighbours(&mut self.runner);
         self.send();
         let is_idle = !has_come && !self.runner.has_under_way();
         self.idle = if is_idle { self.idle.saturating_add(1) } else { 0 };
@@ -187,9 +204,19 @@ impl Live {
         .collect()
     }
 
+    /// Receives nothing more; what others hand over goes through all the same.
+    pub(crate) fn receive_no_more(&mut self) {
+        self.receives = false;
+    }
+
+    /// The share of the time that it has slept.
+    pub(crate) fn asleep(&self) -> f64 {
+        self.slept.as_secs_f64() / self.clock.began.elapsed().as_secs_f64().max(f64::MIN_POSITIVE)
+    }
+
     /// What has been counted so far, by the interfaces, too.
     pub fn report(&mut self) -> Report {
-        let report = self.runner.report();
+        let report = self.runner.report_with_shared();
         self.with_interfaces(report)
     }
 
@@ -220,12 +247,22 @@ impl Live {
         }
     }
 
-    fn sleep(&self) {
-        let sockets = self.attached.iter().flat_map(|attached| attached.interface.sockets());
-        let mut waits: Vec<_> =
-            sockets.map(|socket| PollFd::from_borrowed_fd(socket, PollFlags::IN)).collect();
-        // Whether a frame, time or a signal has ended it, the next round finds out.
-        let _ = poll(&mut waits, Some(&SLEEP));
+    fn sleep(&mut self) {
+        let shard = self.runner.shard();
+        let bell = shard.map(Shard::bell);
+        bell.inspect(|bell| bell.lie_down());
+        // What was handed over before that, no bell tells of.
+        if !shard.is_some_and(Shard::has_work) {
+            let sockets = self.attached.iter().filter(|_| self.receives);
+            let sockets = sockets.flat_map(|attached| attached.interface.sockets());
+            let events = bell.map(|bell| bell.event());
+            let waits = sockets.chain(events).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+            let began = Instant::now();
+            // Whether a frame, time, a bell or a signal has ended it, the next round finds out.
+            let _ = poll(&mut waits.collect::<Vec<_>>(), Some(&SLEEP));
+            self.slept += began.elapsed();
+        }
+        bell.inspect(|bell| bell.get_up());
     }
 }
 
@@ -303,6 +340,7 @@ fn host(port: &Port, link: Link, runner: &Runner) -> Option<Host> {
         networks: port.networks.clone(),
         gateways: port.gateways.clone(),
         owned: owned.map(|owned| (owned.first, owned.last)).collect(),
+        part: runner.shard().map_or((0, 1), Shard::place),
     }))
 }
 
@@ -320,6 +358,14 @@ impl Outlet {
             self.collect();
         }
         arrival
+    }
+
+    /// Another worker's part of the port has heard this of a neighbour.
+    fn overhear(&mut self, frame: &[u8], now_ns: u64) {
+        if let Some(host) = &mut self.host {
+            host.overhear(frame, now_ns);
+            self.collect();
+        }
     }
 
     /// Takes what the host has to say.
@@ -350,6 +396,20 @@ impl<O: Output> Wire<'_, O> {
         let wire_len = data.len() as u32;
         let frame = Frame { timestamp_ns: self.now_ns, link: LinkType::Ethernet, wire_len, data };
         intake.take_in(runner, frame, From::Port(port), self)
+    }
+
+    /// What a host has heard of neighbours, those of other workers' parts of the port hear, too.
+    fn tell_of_neighbours(&mut self, runner: &mut Runner) {
+        let Some(shard) = runner.shard_mut() else { return };
+        for (port, frame) in shard.take_heard() {
+            if let Some(outlet) = self.outlets.iter_mut().find(|outlet| outlet.port == port) {
+                outlet.overhear(&frame, self.now_ns);
+            }
+        }
+        for outlet in self.outlets.iter_mut() {
+            let told = outlet.host.as_mut().map(Host::take_told).unwrap_or_default();
+            told.iter().for_each(|frame| shard.tell(outlet.port, frame));
+        }
     }
 
     /// Gives the runner what hosts say of packets that could not leave, until they have no more to say of that.

@@ -9,10 +9,11 @@ use nf::{Connection, EndReason, Shared};
 use packet::DropReason;
 use serde::Serialize;
 
+use crate::shards::Counters as WorkerCounters;
 use crate::units::UnitsReport;
 
 /// What a run has done. `packets_in + packets_made = packets_out + sum(drops) + packets_held`, always.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
     /// The report's layout; raised when a field changes its meaning.
     pub version: u32,
@@ -63,6 +64,9 @@ pub struct Report {
     /// What units did, if the policy ran on several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub units: Option<UnitsReport>,
+    /// What each worker did, if there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub workers: Vec<WorkerReport>,
     /// First and last packet's time, in nanoseconds since 1970; absent without packets.
     pub first_packet_ns: Option<u64>,
     /// See `first_packet_ns`.
@@ -72,7 +76,7 @@ pub struct Report {
 }
 
 /// What became of flows.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct FlowsReport {
     /// Flows that began.
     pub started: u64,
@@ -209,6 +213,30 @@ pub struct InterfaceReport {
     pub host: Option<HostReport>,
 }
 
+impl InterfaceReport {
+    /// Adds what came and went by another part of the interface.
+    fn add(&mut self, other: &InterfaceReport) {
+        self.received += other.received;
+        self.completed += other.completed;
+        self.missed += other.missed;
+        self.unreadable += other.unreadable;
+        self.sent += other.sent;
+        self.too_long += other.too_long;
+        self.no_room += other.no_room;
+        self.down += other.down;
+        if let (Some(host), Some(other)) = (&mut self.host, &other.host) {
+            host.kept += other.kept;
+            host.made += other.made;
+            host.returned += other.returned;
+            host.withheld += other.withheld;
+            host.unreachable += other.unreachable;
+            host.too_big += other.too_big;
+            host.expired += other.expired;
+            host.waiting += other.waiting;
+        }
+    }
+}
+
 /// What a router's port has done beside the chain.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct HostReport {
@@ -244,6 +272,16 @@ impl HostReport {
             waiting: host.waiting(),
         }
     }
+}
+
+/// What a worker has done.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct WorkerReport {
+    /// Packets.
+    #[serde(flatten)]
+    pub counters: WorkerCounters,
+    /// The share of the time that it slept.
+    pub asleep: f64,
 }
 
 /// What depends on the machine.
@@ -314,6 +352,7 @@ impl Report {
             flow_reports_lost: effects.reports_lost,
             packets_unmade: effects.unmade,
             units: None,
+            workers: Vec::new(),
             first_packet_ns: None,
             last_packet_ns: None,
             timing,
@@ -363,6 +402,30 @@ impl Report {
             path.recorded += other.recorded;
             path.failed += other.failed;
         }
+    }
+
+    /// Adds what another worker has counted, which has another part of the same interfaces; but for latencies, which cannot be added.
+    pub fn add_worker(&mut self, mut other: Report) {
+        // When each had the most, nobody knows: at once, they had no more than this.
+        self.flows.peak += other.flows.peak;
+        self.alerts += other.alerts;
+        self.events += other.events;
+        self.first_packet_ns = self.first_packet_ns.into_iter().chain(other.first_packet_ns).min();
+        self.last_packet_ns = self.last_packet_ns.max(other.last_packet_ns);
+        for (name, counted) in std::mem::take(&mut other.ports) {
+            let port = self.ports.entry(name).or_default();
+            port.packets_in += counted.packets_in;
+            port.bytes_in += counted.bytes_in;
+            port.packets_out += counted.packets_out;
+            port.bytes_out += counted.bytes_out;
+        }
+        for (name, counted) in std::mem::take(&mut other.interfaces) {
+            match self.interfaces.get_mut(&name) {
+                Some(interface) => interface.add(&counted),
+                None => drop(self.interfaces.insert(name, counted)),
+            }
+        }
+        self.add(other);
     }
 
     /// Packets dropped, for whatever reason.

@@ -9,6 +9,7 @@ use packet::{DropReason, LinkType, Packet, Pool, parse};
 use crate::assembly::Assembly;
 use crate::ports::{Port, Ports};
 use crate::report::{PortReport, Report, new_histogram};
+use crate::shards::{Part, Shard};
 use crate::threads::{Maker, Threads, ThreadsError};
 use crate::units::{Units, UnitsConfig, UnitsError};
 
@@ -99,6 +100,8 @@ enum On {
     Units(Box<Units>),
     /// Units on threads of their own.
     Threads(Box<Threads>),
+    /// The assembly's chain, which has a part of the flows: other workers have the others.
+    Shard(Box<Shard>),
 }
 
 /// Frames that the chain never saw: they are packets in, and drops.
@@ -159,11 +162,44 @@ impl Runner {
         Ok(runner)
     }
 
+    /// The runner of one part of several, for a thread of its own: what it receives of another part's flows goes there.
+    pub fn of_part(part: Part) -> Runner {
+        let Part { assembly, name, shard } = part;
+        let mut runner = Runner::new(assembly, &name);
+        runner.on = On::Shard(shard);
+        runner
+    }
+
+    /// Its part of the flows, if others have other parts.
+    pub fn shard(&self) -> Option<&Shard> {
+        match &self.on {
+            On::Shard(shard) => Some(shard),
+            On::One | On::Units(_) | On::Threads(_) => None,
+        }
+    }
+
+    pub(crate) fn shard_mut(&mut self) -> Option<&mut Shard> {
+        match &mut self.on {
+            On::Shard(shard) => Some(shard),
+            On::One | On::Units(_) | On::Threads(_) => None,
+        }
+    }
+
+    /// Times from the start of packets' batches until those were done.
+    pub(crate) fn latency(&self) -> &Histogram<u64> {
+        &self.latency
+    }
+
+    /// How long packets were processed, in seconds.
+    pub(crate) fn busy_s(&self) -> f64 {
+        self.busy_s
+    }
+
     /// The units that it runs on, if they are on its thread.
     pub fn units(&self) -> Option<&Units> {
         match &self.on {
             On::Units(units) => Some(units),
-            On::One | On::Threads(_) => None,
+            On::One | On::Threads(_) | On::Shard(_) => None,
         }
     }
 
@@ -248,6 +284,7 @@ impl Runner {
         match &mut self.on {
             On::Units(units) => units.process(chain, &mut self.batch, &mut self.out, &mut self.pool),
             On::Threads(threads) => threads.process(chain, &mut self.batch, &mut self.out, &mut self.pool),
+            On::Shard(shard) => shard.process(chain, &mut self.batch, &mut self.out, &mut self.pool),
             On::One => chain.process(&mut self.batch, &mut self.out, &mut self.pool),
         }
         let took = start.elapsed();
@@ -284,14 +321,19 @@ impl Runner {
         match &mut self.on {
             On::Units(units) => units.advance(chain, now_ns, &mut self.out, &mut self.pool),
             On::Threads(threads) => threads.advance(chain, now_ns, &mut self.out, &mut self.pool),
-            On::One => chain.advance(now_ns, &mut self.pool),
+            On::One | On::Shard(_) => chain.advance(now_ns, &mut self.pool),
         }
         self.emit(output)
     }
 
-    /// Whether packets are on their way through units of other threads: they come out with what is received next, or is processed.
+    /// Whether packets are on their way through units of other threads, or come from other workers: they come out with what is received
+    /// next, or is processed.
     pub fn has_under_way(&self) -> bool {
-        matches!(&self.on, On::Threads(threads) if threads.has_under_way())
+        match &self.on {
+            On::Threads(threads) => threads.has_under_way(),
+            On::Shard(shard) => shard.has_work(),
+            On::One | On::Units(_) => false,
+        }
     }
 
     /// Processes what was received, waits until it is through, and hands out what comes of it.
@@ -303,14 +345,16 @@ impl Runner {
         self.emit(output)
     }
 
-    /// Ends the run: what is under way is processed, all flows end, and the report is made.
+    /// Ends the run: what is under way is processed, all flows end, and the report is made. Of several parts the first one ends last: it
+    /// has what functions shared for itself then, and reports it.
     pub fn finish<O: Output>(&mut self, output: &mut O) -> Result<Report, O::Error> {
         self.flush(output)?;
         let live = self.assembly.chain.counters().flows_live;
         match &mut self.on {
             On::Units(units) => units.finish(),
             On::Threads(_) => self.finish_threads(output)?,
-            On::One => {}
+            On::Shard(shard) if shard.place().0 == 0 => self.assembly.chain.part(),
+            On::One | On::Shard(_) => {}
         }
         while !self.assembly.chain.finish(&mut self.pool) {
             self.emit(output)?;
@@ -333,6 +377,19 @@ impl Runner {
             }
         }
         Ok(())
+    }
+
+    /// The report so far, with what functions share with those of other parts, if this is the first part; the others wait meanwhile.
+    pub(crate) fn report_with_shared(&mut self) -> Report {
+        let is_first = self.shard().is_some_and(|shard| shard.place().0 == 0);
+        if is_first {
+            self.assembly.chain.fetch_shared();
+        }
+        let report = self.report();
+        if is_first {
+            self.assembly.chain.give_shared_back();
+        }
+        report
     }
 
     /// The report so far.
@@ -364,7 +421,7 @@ impl Runner {
         report.units = match &self.on {
             On::Units(units) => Some(units.report()),
             On::Threads(threads) => Some(threads.report()),
-            On::One => None,
+            On::One | On::Shard(_) => None,
         };
         report.set_latency(&self.latency);
         report
@@ -388,6 +445,9 @@ impl Runner {
             self.pool.give(packet);
         }
         result?;
+        if let On::Shard(shard) = &mut self.on {
+            shard.give_back(&mut self.pool, BUFFERS);
+        }
         self.pool.trim(BUFFERS);
         let mut told = Told {
             names: &self.assembly.names,

@@ -3,18 +3,19 @@
 
 mod support;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use io::traffic::Payload;
 use node::threads::{Maker, THREADS_MAX};
 use node::units::UnitsConfig;
 use node::{Assembly, Report, Runner};
-use packet::Class;
 use router::Mode;
 
 use support::packets::{fragments, frame, udp, v4};
-use support::{Arriving, SEED, Sink, assembly, assembly_of, conversation, counted, play, profile, receive};
+use support::{
+    Arriving, SEED, Sink, assembly, assembly_of, by_flow, conversation, counted, play, profile, receive,
+    sorted,
+};
 
 const MODES: [Mode; 4] =
     [Mode::Flowlet, Mode::Flow, Mode::Packet, Mode::Rss { buckets: 64, every_ns: Some(20_000_000) }];
@@ -47,28 +48,6 @@ fn example(name: &'static str) -> Assemble {
 
 fn policy(text: &'static str) -> Assemble {
     Arc::new(move || assembly_of("test.rvl", text))
-}
-
-/// What left, by port, addresses and protocol: packets of one connection that go one way, in order.
-fn by_flow(sink: &Sink) -> BTreeMap<(u16, Vec<u8>), Vec<&Vec<u8>>> {
-    let mut flows: BTreeMap<_, Vec<_>> = BTreeMap::new();
-    for (port, _, data) in &sink.sent {
-        let mut packet = packet::Packet::from_bytes(data);
-        packet::Parser::new(packet::FlowHasher::new(0)).parse(&mut packet).unwrap();
-        let meta = packet.meta();
-        // A later fragment has no ports: which flow it is of cannot be told.
-        let key = match meta.class {
-            Class::LaterFragment => data.clone(),
-            _ => format!("{:?} {}", meta.key, meta.reversed).into_bytes(),
-        };
-        flows.entry((*port, key)).or_default().push(data);
-    }
-    flows
-}
-
-fn sorted(mut told: Vec<String>) -> Vec<String> {
-    told.sort();
-    told
 }
 
 /// All of it, whatever order flows are in.

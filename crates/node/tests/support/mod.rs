@@ -1,6 +1,7 @@
 //! Traffic through policies, and what comes out.
 #![allow(dead_code)] // Not every test needs all of it.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use io::traffic::{Addresses, Generator, Payload, Prefix, Profile, Protocols, Rate, Responder};
@@ -159,4 +160,26 @@ pub fn counted(report: &Report) -> String {
         .collect();
     let (drops, flows) = (&report.drops, (report.flows.started, report.flows.live, &report.flows.ended));
     format!("{} {} {drops:?} {flows:?} {functions:#?}", report.packets_in, report.packets_out)
+}
+
+/// What left, by port, addresses and protocol: packets of one connection that go one way, in order.
+pub fn by_flow(sink: &Sink) -> BTreeMap<(u16, Vec<u8>), Vec<&Vec<u8>>> {
+    let mut flows: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for (port, _, data) in &sink.sent {
+        let mut packet = Packet::from_bytes(data);
+        packet::Parser::new(packet::FlowHasher::new(0)).parse(&mut packet).unwrap();
+        let meta = packet.meta();
+        // A later fragment has no ports: which flow it is of cannot be told.
+        let key = match meta.class {
+            packet::Class::LaterFragment => data.clone(),
+            _ => format!("{:?} {}", meta.key, meta.reversed).into_bytes(),
+        };
+        flows.entry((*port, key)).or_default().push(data);
+    }
+    flows
+}
+
+pub fn sorted(mut told: Vec<String>) -> Vec<String> {
+    told.sort();
+    told
 }
