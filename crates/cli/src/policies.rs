@@ -76,6 +76,19 @@ pub fn load_for_threads(path: &Path, seed: Option<u64>) -> anyhow::Result<(Assem
     Ok((assembly, Arc::new(make)))
 }
 
+/// As [`load`], in so many parts, which divide the flows among them.
+pub fn load_parts(path: &Path, seed: Option<u64>, parts: u32) -> anyhow::Result<Vec<Assembly>> {
+    let name = path.display().to_string();
+    let policy = read(&name, &text(path)?, folder(path))?;
+    let first = made_part(&name, &policy, seed, parts)?;
+    let seed = first.seed;
+    let others = (1..parts).map(|_| {
+        node::assemble_part(&policy, &functions::registry(), seed, io::cycles::counter(), parts)
+            .map_err(|_| anyhow::anyhow!("there is not enough memory for {parts} workers"))
+    });
+    std::iter::once(Ok(first)).chain(others).collect()
+}
+
 fn read(name: &str, text: &str, folder: &Path) -> anyhow::Result<Policy> {
     let colour = colour();
     let mut files = |file: &str| read_file(folder, file);
@@ -90,14 +103,18 @@ fn read(name: &str, text: &str, folder: &Path) -> anyhow::Result<Policy> {
 }
 
 fn made(name: &str, policy: &Policy, seed: Option<u64>) -> anyhow::Result<Assembly> {
+    made_part(name, policy, seed, 1)
+}
+
+fn made_part(name: &str, policy: &Policy, seed: Option<u64>, parts: u32) -> anyhow::Result<Assembly> {
     let seed = seed.unwrap_or_else(|| RandomState::new().hash_one(name));
-    let assembly =
-        node::assemble(policy, &functions::registry(), seed, io::cycles::counter()).map_err(|wrong| {
-            for diagnostic in &wrong {
-                eprint!("{}", diagnostic.render(&policy.report.sources, colour()));
-            }
-            Refused(format!("{name} is not a policy that can run"))
-        })?;
+    let made = node::assemble_part(policy, &functions::registry(), seed, io::cycles::counter(), parts);
+    let assembly = made.map_err(|wrong| {
+        for diagnostic in &wrong {
+            eprint!("{}", diagnostic.render(&policy.report.sources, colour()));
+        }
+        Refused(format!("{name} is not a policy that can run"))
+    })?;
     warn(&assembly.warnings);
     Ok(assembly)
 }

@@ -60,6 +60,11 @@ impl Sinks {
         Ok(Sinks { captures, alerts, flows })
     }
 
+    /// Whether packets are written somewhere.
+    pub fn take_packets(&self) -> bool {
+        !self.captures.is_empty()
+    }
+
     /// Writes a line of the EVE file, if there is to be one.
     fn eve_line(&mut self, line: &impl Serialize) -> anyhow::Result<()> {
         if let Some((name, file)) = &mut self.alerts {

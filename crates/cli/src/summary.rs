@@ -1,6 +1,7 @@
 //! What a run has done, for people.
 
 use node::Report;
+use node::report::WorkerReport;
 
 use crate::output::{Table, duration, thousands};
 
@@ -88,6 +89,15 @@ pub fn of(report: &Report) -> String {
             thousands(path.foreseen),
             thousands(path.recorded),
             thousands(path.failed)
+        );
+    }
+    for (number, WorkerReport { counters, asleep }) in report.workers.iter().enumerate() {
+        text += &format!(
+            "worker {number}: {} packets received, {} handed over, {} processed; {:.1} % asleep\n",
+            thousands(counters.received),
+            thousands(counters.handed_over),
+            thousands(counters.processed),
+            100.0 * asleep
         );
     }
     if let Some(units) = &report.units {

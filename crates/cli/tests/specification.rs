@@ -89,6 +89,8 @@ fn limits_are_those_of_the_code() {
         nf::EVENT_TEXTS_MAX,
         nf::METERS_LOOKED_AT,
         nf::RECORD_MAX,
+        node::shards::RING,
+        node::shards::WORKERS_MAX,
         node::BATCH,
         node::STREAM_MEMORY_MAX,
         packet::HEADROOM,

@@ -142,8 +142,12 @@ impl View {
             let number = |name: &str| units.get(name).and_then(Value::as_u64).unwrap_or(0);
             format!(", {} units", number("units_started").saturating_sub(number("units_stopped")))
         });
+        let workers = match report["workers"].as_array().map(Vec::len) {
+            Some(count) => format!(", {count} workers"),
+            None => String::new(),
+        };
         let third = format!(
-            "{} flows ({} began/s), {} alerts, latency {} median, {} at the 99th percentile{units}",
+            "{} flows ({} began/s), {} alerts, latency {} median, {} at the 99th percentile{units}{workers}",
             thousands(rates.total("/flows/live")),
             thousands(rates.per_second("/flows/started") as u64),
             thousands(rates.total("/alerts")),

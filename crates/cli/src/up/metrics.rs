@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use node::Report;
+use node::shards::Counters;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
 use prometheus_client::metrics::MetricType;
@@ -70,6 +71,7 @@ impl Collector for Reported {
         whole(report, &mut tell)?;
         ports(report, &mut tell)?;
         interfaces(report, &mut tell)?;
+        workers(report, &mut tell)?;
         functions(report, &mut tell)
     }
 }
@@ -142,6 +144,30 @@ fn interfaces(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
         })
     });
     tell.counter("router_packets_lost", "Packets that a router's port could not send on", hosts)
+}
+
+fn workers(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
+    let numbers: Vec<_> = (0..report.workers.len()).map(|number| number.to_string()).collect();
+    let each = || numbers.iter().map(|number| [("worker", number.as_str())]).zip(&report.workers);
+    let counted = |value: fn(&Counters) -> u64| each().map(move |(labels, of)| (labels, value(&of.counters)));
+    tell.counter("worker_packets_received", "Packets that a worker received", counted(|c| c.received))?;
+    tell.counter(
+        "worker_packets_handed_over",
+        "Packets that a worker handed over to another one, which has their flow",
+        counted(|c| c.handed_over),
+    )?;
+    tell.counter("worker_packets_processed", "Packets that a worker processed", counted(|c| c.processed))?;
+    let lost = |(what, value): (&'static str, fn(&Counters) -> u64)| {
+        each().map(move |([worker], of)| ([worker, ("what", what)], value(&of.counters)))
+    };
+    let kinds: [(_, fn(&Counters) -> u64); 2] = [("packets", |c| c.no_room), ("neighbours", |c| c.untold)];
+    tell.counter(
+        "worker_lost",
+        "What found no room on the way from a worker to another one",
+        kinds.into_iter().flat_map(lost),
+    )?;
+    let asleep = each().map(|(labels, of)| (labels, of.asleep));
+    tell.gauge("worker_asleep_share", "The share of the time that a worker has slept", asleep)
 }
 
 fn functions(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {

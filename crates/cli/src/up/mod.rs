@@ -1,5 +1,6 @@
 //! `rivulet up`: a policy on network interfaces.
 
+mod engine;
 mod metrics;
 pub mod privileges;
 mod rates;
@@ -16,7 +17,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, bail};
 use indicatif::ProgressBar;
 use io::port::{Choice, Interface};
-use node::{Change, Live, Ports};
+use node::shards::WORKERS_MAX;
+use node::threads::Maker;
+use node::{Assembly, Change, Ports};
 use sim::scenario::Time;
 
 use crate::control::Script;
@@ -24,8 +27,9 @@ use crate::export::Destination;
 use crate::output::{self, Format};
 use crate::sinks::Sinks;
 use crate::sources::{self, PortFile, port_named};
-use crate::{files, summary, units};
+use crate::{files, policies, summary, units};
 
+use engine::Engine;
 use rates::Rates;
 use server::Board;
 
@@ -73,6 +77,10 @@ pub struct Args {
     /// What the summary on standard output looks like
     #[arg(short, long, value_enum, default_value = "table")]
     pub output: Format,
+    /// Workers, each on a thread of its own, which have a part of the flows each
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=WORKERS_MAX as i64))]
+    #[arg(conflicts_with_all = ["mode", "units_max", "unit_capacity", "gap", "follow_at", "stay_below", "copies", "threads"])]
+    pub workers: u16,
     #[command(flatten)]
     pub units: units::Options,
     /// No summary, and no rates while it runs
@@ -149,26 +157,36 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             .chain(args.alerts.as_deref())
             .chain(args.ipfix.as_ref().and_then(Destination::file)),
     )?;
-    let (assembly, maker) = args.units.load(&args.policy, args.seed)?;
+    let (mut assemblies, maker) = load(args)?;
+    let assembly = assemblies.first().context("there is no worker")?;
     let mut controls = match &args.control {
-        Some(path) => Script::read(path, &assembly)?,
+        Some(path) => Script::read(path, assembly)?,
         None => Script::default(),
     };
-    let interfaces = open(&args.port, args.io.into(), &assembly.ports)?;
-    let mut sinks = Sinks::create(&args.write, args.alerts.as_deref(), args.ipfix.as_ref(), &assembly.ports)?;
+    let mut interfaces = open_parts(&args.port, args.io.into(), &assembly.ports, args.workers.into())?;
+    let sinks = Sinks::create(&args.write, args.alerts.as_deref(), args.ipfix.as_ref(), &assembly.ports)?;
     let report_file = args.report.as_ref().map(|path| create(path)).transpose()?;
     let listener = args
         .metrics
         .map(|address| server::listen(address).with_context(|| format!("cannot listen at {address}")));
     let listener = listener.transpose()?;
     let stop = stop_on_signals().context("cannot take signals")?;
-    privileges::give_up(interfaces.iter().map(|(_, interface)| interface.io()))
+    let name = args.policy.display().to_string();
+    let parts = match assemblies.len() {
+        1 => Vec::new(),
+        _ => node::shards::parts(std::mem::take(&mut assemblies), &name).context("cannot set up workers")?,
+    };
+    let said = said(&args.port, &interfaces[0]);
+    privileges::give_up(interfaces.iter().flatten().map(|(_, interface)| interface.io()))
         .context("cannot give up privileges")?;
     privileges::refuse_other_calls().context("cannot have the kernel refuse system calls")?;
-    let runner = args.units.runner(&args.policy, assembly, maker)?;
-    let said = said(&args.port, &interfaces);
-    let mut live = Live::new(runner, interfaces).context("cannot learn what the interfaces are like")?;
-    let board = Board::new(live.report());
+    let mut engine = match (assemblies.pop(), interfaces.pop()) {
+        (Some(assembly), Some(interfaces)) => {
+            Engine::one(args.units.runner(&args.policy, assembly, maker)?, interfaces, sinks)?
+        }
+        (_, last) => Engine::several(parts, interfaces.into_iter().chain(last).collect(), sinks)?,
+    };
+    let board = Board::new(engine.report()?);
     if let Some(listener) = listener {
         server::serve(listener, board.clone()).context("cannot begin a thread for metrics")?;
     }
@@ -177,30 +195,28 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let bar = if args.quiet { ProgressBar::hidden() } else { rates::bar() };
 
-    let end_ns = args.duration.map(|duration| live.now_ns().saturating_add(duration.0));
-    let mut rates = Rates::new(live.now_ns());
-    while !stop.load(Ordering::Relaxed) && end_ns.is_none_or(|end_ns| live.now_ns() < end_ns) {
-        let now_ns = live.now_ns();
+    let end_ns = args.duration.map(|duration| engine.now_ns().saturating_add(duration.0));
+    let mut rates = Rates::new(engine.now_ns());
+    while !stop.load(Ordering::Relaxed) && end_ns.is_none_or(|end_ns| engine.now_ns() < end_ns) {
+        let now_ns = engine.now_ns();
         if controls.is_due(now_ns) {
-            controls.carry_out(now_ns, live.runner_mut())?;
+            engine.control(&mut controls, now_ns)?;
         }
-        live.round(&mut sinks)?;
-        for Change { interface, is_up, why_not_xdp } in live.look() {
+        for Change { interface, is_up, why_not_xdp } in engine.go_on()? {
             let state = if is_up { "up" } else { "down" };
             bar.suspend(|| eprintln!("rivulet: {interface} is {state}"));
             if let Some(why) = why_not_xdp {
                 bar.suspend(|| eprintln!("{}", fallback(&interface, why)));
             }
         }
-        if rates.is_due(live.now_ns()) {
-            sinks.flush()?;
-            let report = live.report();
-            bar.set_message(rates.since_last(live.now_ns(), &report));
+        if rates.is_due(engine.now_ns()) {
+            engine.flush()?;
+            let report = engine.report()?;
+            bar.set_message(rates.since_last(engine.now_ns(), &report));
             board.put(report);
         }
     }
-    let report = live.finish(&mut sinks)?;
-    sinks.finish()?;
+    let report = engine.finish()?;
     bar.finish_and_clear();
     if let Some((name, file)) = report_file {
         serde_json::to_writer_pretty(file, &report).with_context(|| format!("cannot write {name}"))?;
@@ -213,20 +229,41 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Makes what the policy describes: for each worker, if there are several; else with what makes more, if units are to have threads.
+fn load(args: &Args) -> anyhow::Result<(Vec<Assembly>, Option<Maker>)> {
+    if args.workers > 1 {
+        return Ok((policies::load_parts(&args.policy, args.seed, args.workers.into())?, None));
+    }
+    let (assembly, maker) = args.units.load(&args.policy, args.seed)?;
+    Ok((vec![assembly], maker))
+}
+
 /// Opens the interface of each port of the policy.
 pub fn open(given: &[PortInterface], choice: Choice, ports: &Ports) -> anyhow::Result<Vec<(u16, Interface)>> {
-    let mut opened: Vec<(u16, Interface)> = Vec::new();
+    Ok(open_parts(given, choice, ports, 1)?.pop().unwrap_or_default())
+}
+
+/// The same in so many parts, for as many workers.
+fn open_parts(
+    given: &[PortInterface],
+    choice: Choice,
+    ports: &Ports,
+    count: usize,
+) -> anyhow::Result<Vec<Vec<(u16, Interface)>>> {
+    let mut opened: Vec<Vec<(u16, Interface)>> = (0..count).map(|_| Vec::new()).collect();
     for PortInterface { port, interface, is_tap } in given {
         let number = port_named(ports, port)?;
-        if let Some((_, other)) = opened.iter().find(|&&(taken, _)| taken == number) {
+        if let Some((_, other)) = opened[0].iter().find(|&&(taken, _)| taken == number) {
             bail!("port {port} has an interface already, {}", other.name());
         }
-        if opened.iter().any(|(_, other)| other.name() == interface) {
+        if opened[0].iter().any(|(_, other)| other.name() == interface) {
             bail!("{interface} is the interface of another port already");
         }
         let opens = match is_tap {
-            true => Interface::tap(interface).with_context(|| format!("cannot open {TAP}{interface}")),
-            false => Interface::open(interface, choice).map_err(|error| match error.raw_os_error() {
+            true => {
+                Interface::tap_parts(interface, count).with_context(|| format!("cannot open {TAP}{interface}"))
+            }
+            false => Interface::open_parts(interface, choice, count).map_err(|error| match error.raw_os_error() {
                 Some(libc::EPERM) => {
                     anyhow::anyhow!("cannot open {interface}: it takes root, or the capability CAP_NET_RAW")
                 }
@@ -236,10 +273,10 @@ pub fn open(given: &[PortInterface], choice: Choice, ports: &Ports) -> anyhow::R
                 }
             }),
         };
-        opened.push((number, opens?));
+        opened.iter_mut().zip(opens?).for_each(|(part, opens)| part.push((number, opens)));
     }
-    let without = ports.all().iter().find(|port| opened.iter().all(|&(number, _)| number != port.number));
-    if let Some(port) = without {
+    let has_none = |port: &&node::Port| opened[0].iter().all(|&(number, _)| number != port.number);
+    if let Some(port) = ports.all().iter().find(has_none) {
         bail!("port {0} of the policy has no interface: add --port {0}=INTERFACE", port.name);
     }
     Ok(opened)

@@ -14,3 +14,4 @@ mod routed;
 mod tap;
 mod traffic;
 mod tunnels;
+mod workers;

@@ -137,9 +137,16 @@ impl Network {
 
     /// Connects an end with the middle, and gives it these addresses.
     pub fn connect_with(&self, name: &str, addresses: &[&str]) {
+        self.connect_by(name, addresses, "");
+    }
+
+    /// The same by an interface of this kind.
+    pub fn connect_by(&self, name: &str, addresses: &[&str], kind: &str) {
         let (end, last) = if name == "inside" { (&self.inside, 1) } else { (&self.outside, 2) };
         let (middle, end_name) = (&self.middle.name, &end.name);
-        ip(&format!("link add {name} netns {middle} type veth peer name eth0 netns {end_name}"));
+        ip(&format!(
+            "link add {name} netns {middle} {kind} type veth peer name eth0 netns {end_name} {kind}"
+        ));
         // The one that it had before, so that neighbours find it if it is connected anew.
         end.ip(&format!("link set eth0 address 02:07:00:00:00:0{last}"));
         self.middle.ip(&format!("link set {name} up"));

@@ -1,0 +1,155 @@
+//! What runs the policy: this thread, or several workers.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use io::port::Interface;
+use nf::{Alert, Event, FlowReport};
+use node::shards::{Part, Workers};
+use node::{Change, Live, Output, Report, Runner};
+use packet::Packet;
+
+use crate::control::Script;
+use crate::sinks::Sinks;
+
+/// How long this thread sleeps while others work.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Who works.
+pub enum Engine {
+    /// This thread.
+    One {
+        /// What it drives.
+        live: Box<Live>,
+        /// Where what comes out goes.
+        sinks: Sinks,
+    },
+    /// Workers, each on a thread of its own.
+    Several {
+        /// They.
+        workers: Workers<Shared>,
+        /// Where what comes out of all goes.
+        sinks: Shared,
+        /// When they began, and when that was since 1970.
+        began: (Instant, u64),
+    },
+}
+
+/// Sinks of several workers: each puts in one thing after the other.
+#[derive(Clone)]
+pub struct Shared {
+    sinks: Arc<Mutex<Sinks>>,
+    /// Packets need not be shown to sinks that write none.
+    takes_packets: bool,
+}
+
+impl Engine {
+    /// This thread drives a runner from these interfaces.
+    pub fn one(runner: Runner, interfaces: Vec<(u16, Interface)>, sinks: Sinks) -> anyhow::Result<Engine> {
+        let live = Live::new(runner, interfaces).context("cannot learn what the interfaces are like")?;
+        Ok(Engine::One { live: Box::new(live), sinks })
+    }
+
+    /// Workers drive parts, each from its part of the interfaces.
+    pub fn several(
+        parts: Vec<Part>,
+        interfaces: Vec<Vec<(u16, Interface)>>,
+        sinks: Sinks,
+    ) -> anyhow::Result<Engine> {
+        let takes_packets = sinks.take_packets();
+        let sinks = Shared { sinks: Arc::new(Mutex::new(sinks)), takes_packets };
+        let parts = parts.into_iter().zip(interfaces);
+        let parts = parts.map(|(part, interfaces)| (part, interfaces, sinks.clone())).collect();
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let began = (Instant::now(), since.as_nanos() as u64);
+        Ok(Engine::Several { workers: Workers::start(parts)?, sinks, began })
+    }
+
+    /// The time, in nanoseconds since 1970, that never goes back.
+    pub fn now_ns(&self) -> u64 {
+        match self {
+            Engine::One { live, .. } => live.now_ns(),
+            Engine::Several { began: (at, at_ns), .. } => at_ns + at.elapsed().as_nanos() as u64,
+        }
+    }
+
+    /// Carries out the commands that are due.
+    pub fn control(&mut self, script: &mut Script, now_ns: u64) -> anyhow::Result<()> {
+        match self {
+            Engine::One { live, .. } => script.carry_out(now_ns, live.runner_mut()),
+            Engine::Several { workers, .. } => {
+                script.carry_out_by(now_ns, |stage, words| Ok(workers.control(stage, words)?))
+            }
+        }
+    }
+
+    /// Lets the run go on for some milliseconds at most; and says which interfaces have changed.
+    pub fn go_on(&mut self) -> anyhow::Result<Vec<Change>> {
+        match self {
+            Engine::One { live, sinks } => {
+                live.round(sinks)?;
+                Ok(live.look())
+            }
+            Engine::Several { workers, .. } => Ok(workers.wait(PAUSE)?),
+        }
+    }
+
+    /// What has been counted so far.
+    pub fn report(&mut self) -> anyhow::Result<Report> {
+        match self {
+            Engine::One { live, .. } => Ok(live.report()),
+            Engine::Several { workers, .. } => Ok(workers.report()?),
+        }
+    }
+
+    /// Lets readers of files see what was written so far.
+    pub fn flush(&mut self) -> anyhow::Result<()> {
+        match self {
+            Engine::One { sinks, .. } => sinks.flush(),
+            Engine::Several { sinks, .. } => sinks.lock().flush(),
+        }
+    }
+
+    /// Ends the run, and completes the files.
+    pub fn finish(self) -> anyhow::Result<Report> {
+        match self {
+            Engine::One { mut live, mut sinks } => {
+                let report = live.finish(&mut sinks)?;
+                sinks.finish()?;
+                Ok(report)
+            }
+            Engine::Several { workers, sinks, .. } => {
+                let (report, _) = workers.finish()?;
+                std::mem::take(&mut *sinks.lock()).finish()?;
+                Ok(report)
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Sinks> {
+        self.sinks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Output for Shared {
+    type Error = anyhow::Error;
+
+    fn packet(&mut self, port: u16, packet: &Packet) -> anyhow::Result<()> {
+        if self.takes_packets { self.lock().packet(port, packet) } else { Ok(()) }
+    }
+
+    fn alert(&mut self, function: &str, alert: &Alert) -> anyhow::Result<()> {
+        self.lock().alert(function, alert)
+    }
+
+    fn event(&mut self, function: &str, event: Event<'_>) -> anyhow::Result<()> {
+        self.lock().event(function, event)
+    }
+
+    fn flow(&mut self, report: &FlowReport, now_ns: u64) -> anyhow::Result<()> {
+        self.lock().flow(report, now_ns)
+    }
+}

@@ -1,0 +1,232 @@
+//! Several workers do together what one does.
+
+use std::fs;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::net::{Io, Network, Rivulet, by_each_way, wait_until};
+
+by_each_way!(
+    a_nat_carries_pings_files_and_streams,
+    a_balancer_and_its_commands_are_those_of_all,
+    a_firewall_knows_connections,
+    privileges_are_given_up_and_interfaces_come_back,
+    without_traffic_all_sleep,
+);
+
+/// Ends it; what its workers did, who together processed all that came.
+fn end(rivulet: Rivulet) -> (Value, Vec<Value>) {
+    let report = rivulet.end();
+    let workers = report["workers"].as_array().unwrap().clone();
+    let sum = |what: &str| workers.iter().map(|worker| worker[what].as_u64().unwrap()).sum::<u64>();
+    assert_eq!(sum("received"), report["packets_in"].as_u64().unwrap(), "{report}");
+    assert_eq!(sum("handed_over"), sum("taken"), "{report}");
+    println!("{workers:?}");
+    (report, workers)
+}
+
+fn count(value: &Value) -> u64 {
+    value.as_u64().unwrap()
+}
+
+const NAT: &str = "
+Port<0> inside { address: [\"10.7.0.254/24\", \"fd07::254/64\"] };
+Port<1> outside { address: [\"203.0.113.1/24\", \"fd08::254/64\"] };
+NAT translate { external: [203.0.113.1] };
+pipelet { inside <-> translate <-> outside; }
+";
+
+fn carry(network: &Network) {
+    let _files = network.outside.serve("python3 -m http.server 8080", 8080);
+    let _streams = network.outside.serve("iperf3 -s", 5201);
+    let folder = network.path("large");
+    fs::write(&folder, vec![7; 3_000_000]).unwrap();
+    for (target, size) in [("203.0.113.2", 56), ("fd08::2", 56), ("203.0.113.2", 4000), ("fd08::2", 4000)] {
+        let said = network.inside.run(&format!("ping -c 5 -i 0.05 -W 2 -s {size} {target}"));
+        assert!(said.contains(" 0% packet loss"), "{said}");
+    }
+    for _ in 0..20 {
+        network.inside.run("curl -sS -m 5 -o /dev/null http://203.0.113.2:8080/");
+    }
+    for direction in ["", "-R"] {
+        let said = network.inside.run(&format!("iperf3 -c 203.0.113.2 -P 4 -t 1 -J {direction}"));
+        let said: Value = serde_json::from_str(&said).unwrap();
+        assert!(said["end"]["sum_received"]["bits_per_second"].as_f64().unwrap() > 1e6, "{said}");
+    }
+    network.inside.run("iperf3 -c 203.0.113.2 -u -b 20M -l 1000 -P 4 -t 1");
+    // What nobody listens to, an error says, which is translated as what it is about.
+    let said = network.inside.output("nc -u -z -w 1 203.0.113.2 9");
+    drop(said);
+    let refused = network.inside.output("curl -sS -m 5 http://203.0.113.2:9/");
+    assert_eq!(refused.status.code(), Some(7), "{}", String::from_utf8_lossy(&refused.stderr));
+}
+
+fn a_nat_carries_pings_files_and_streams(io: Io) {
+    let Some(network) = Network::routed(io) else { return };
+    let rivulet = network.up(NAT, "--workers 2");
+    carry(&network);
+    let (report, workers) = end(rivulet);
+    assert_eq!(workers.len(), 2);
+    assert!(workers.iter().all(|worker| count(&worker["processed"]) > 100), "{workers:?}");
+    assert!(workers.iter().any(|worker| count(&worker["handed_over"]) > 100), "{workers:?}");
+    let pool = &report["functions"][0]["pools"];
+    assert!(pool.as_object().unwrap().values().any(|pool| count(&pool["peak"]) > 0), "{pool}");
+}
+
+/// With as many receive queues as workers, each has its own; with more workers than those, some have none.
+#[test]
+fn receive_queues_are_shared_out() {
+    let Some(network) = Network::unconnected(Io::Xdp) else { return };
+    for (name, end, addresses) in [
+        ("inside", &network.inside, ["10.7.0.1/24", "fd07::1/64"]),
+        ("outside", &network.outside, ["203.0.113.2/24", "fd08::2/64"]),
+    ] {
+        network.connect_by(name, &addresses, "numrxqueues 2 numtxqueues 2");
+        assert!(end.run("ls /sys/class/net/eth0/queues").contains("rx-1"));
+    }
+    network.inside.ip("route add default via 10.7.0.254");
+    network.inside.ip("-6 route add default via fd07::254");
+    network.outside.ip("-6 route add fd07::/64 via fd08::254");
+    for (count_of, own) in [(2, 2), (3, 2)] {
+        let rivulet = network.up(NAT, &format!("--workers {count_of}"));
+        carry(&network);
+        let (_, workers) = end(rivulet);
+        let received = workers.iter().filter(|worker| count(&worker["received"]) > 0).count();
+        assert_eq!((workers.len(), received), (count_of, own), "{workers:?}");
+        assert!(workers.iter().all(|worker| count(&worker["processed"]) > 0), "{workers:?}");
+    }
+}
+
+fn a_balancer_and_its_commands_are_those_of_all(io: Io) {
+    let Some(network) = Network::routed(io) else { return };
+    let policy = "
+        Port<0> inside { address: \"10.7.0.254/24\" };
+        Port<1> outside { address: \"203.0.113.1/24\" };
+        LoadBalancer balancer {
+          services: [{ name: web, vip: 10.7.0.100, port: 80, servers: [
+            { name: one, address: 203.0.113.2, port: 8080 },
+            { name: two, address: 203.0.113.3, port: 8080 },
+          ] }],
+        };
+        pipelet { inside <-> balancer <-> outside; }";
+    network.outside.ip("addr add 203.0.113.3/24 dev eth0");
+    network.outside.ip("route add 10.7.0.0/24 via 203.0.113.1");
+    let serve = |name: &str, address: &str| {
+        fs::create_dir(network.path(name)).unwrap();
+        fs::write(network.path(name).join("name"), name).unwrap();
+        let folder = network.path(name);
+        let line = format!("python3 -m http.server --bind {address} --directory {} 8080", folder.display());
+        let server = network.outside.serve(&line, 8080);
+        wait_until("it answers", || {
+            network.outside.output(&format!("curl -s -m 1 http://{address}:8080/name")).status.success()
+        });
+        server
+    };
+    let (_one, _two) = (serve("one", "203.0.113.2"), serve("two", "203.0.113.3"));
+    fs::write(network.path("commands"), "8s balancer server two down\n").unwrap();
+    let began = std::time::Instant::now();
+    let rivulet = network.up(policy, "--workers 2 --control commands");
+    let ask = || {
+        let output = network.inside.output("curl -s -m 2 http://10.7.0.100/name");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let answers: Vec<_> = (0..30).map(|_| ask()).collect();
+    for server in ["one", "two"] {
+        assert!(answers.iter().filter(|&answer| answer == server).count() >= 5, "{answers:?}");
+    }
+    assert!(began.elapsed() < Duration::from_secs(8), "the machine is too slow for this test");
+    std::thread::sleep(Duration::from_secs(9).saturating_sub(began.elapsed()));
+    let answers: Vec<_> = (0..20).map(|_| ask()).collect();
+    assert!(answers.iter().all(|answer| answer == "one"), "{answers:?}");
+    let (_, workers) = end(rivulet);
+    assert!(workers.iter().all(|worker| count(&worker["processed"]) > 20), "{workers:?}");
+}
+
+fn a_firewall_knows_connections(io: Io) {
+    let Some(network) = Network::new(io) else { return };
+    let policy = "
+        Port<0> inside;
+        Port<1> outside;
+        Firewall gate { rules: \"allow out icmp\\nallow out tcp to any port 8080\\nreject out tcp\" };
+        pipelet { inside <-> gate <-> outside; }";
+    let rivulet = network.up(policy, "--workers 2 --alerts eve.json");
+    let _open = network.outside.serve("python3 -m http.server 8080", 8080);
+    let _back = network.inside.serve("python3 -m http.server 8080", 8080);
+    network.inside.run("ping -c 1 -W 2 10.7.0.2");
+    for _ in 0..20 {
+        network.inside.run("curl -sS -m 5 -o /dev/null http://10.7.0.2:8080/");
+        // Rejected: the client is told so at once, and does not wait.
+        let rejected = network.inside.output("curl -sS -m 5 http://10.7.0.2:8081/");
+        assert_eq!(rejected.status.code(), Some(7), "{}", String::from_utf8_lossy(&rejected.stderr));
+    }
+    // Denied: nothing comes back.
+    let denied = network.outside.output("curl -sS -m 2 http://10.7.0.1:8080/");
+    assert_eq!(denied.status.code(), Some(28));
+    let (report, workers) = end(rivulet);
+    assert!(count(&report["drops"]["firewall-rejected"]) >= 20, "{}", report["drops"]);
+    assert!(workers.iter().all(|worker| count(&worker["processed"]) > 20), "{workers:?}");
+}
+
+fn privileges_are_given_up_and_interfaces_come_back(io: Io) {
+    let Some(network) = Network::new(io) else { return };
+    let wire = "Port<0> inside;\nPort<1> outside;\nMonitor m {};\npipelet { inside <-> m <-> outside; }\n";
+    let rivulet = network.up(wire, "--workers 3");
+    let kept = if io == Io::Xdp { "6000" } else { "2000" };
+    let mut workers = 0;
+    for task in fs::read_dir(format!("/proc/{}/task", rivulet.id())).unwrap() {
+        let task = task.unwrap().path();
+        workers += usize::from(fs::read_to_string(task.join("comm")).unwrap().starts_with("worker-"));
+        let status = fs::read_to_string(task.join("status")).unwrap();
+        for (set, capabilities) in [("CapEff", kept), ("CapPrm", kept), ("NoNewPrivs", "1"), ("Seccomp", "2")]
+        {
+            let line = status.lines().find(|line| line.starts_with(&format!("{set}:"))).unwrap();
+            let value = line.split_whitespace().nth(1).unwrap().trim_start_matches('0');
+            assert_eq!(value, capabilities, "{line}");
+        }
+    }
+    assert_eq!(workers, 3);
+    let arrives = || network.inside.output("ping -c 1 -W 1 10.7.0.2").status.success();
+    wait_until("a ping arrives", arrives);
+    network.middle.ip("link set outside down");
+    assert!(!arrives());
+    network.middle.ip("link set outside up");
+    wait_until("a ping arrives again", arrives);
+    network.middle.ip("link del outside");
+    assert!(!arrives());
+    network.connect("outside");
+    // By whichever worker: all have it again.
+    wait_until("all pings arrive again", || {
+        (0..8).all(|_| network.inside.output("ping -c 1 -W 1 10.7.0.2").status.success())
+    });
+    end(rivulet);
+}
+
+fn without_traffic_all_sleep(io: Io) {
+    let Some(network) = Network::new(io) else { return };
+    let rivulet = network.up(NAT, "--workers 2 --metrics 127.0.0.1:9600");
+    let stat = format!("/proc/{}/stat", rivulet.id());
+    let ticks = || -> u64 {
+        let text = fs::read_to_string(&stat).unwrap();
+        text.split_whitespace().skip(13).take(2).map(|field| field.parse::<u64>().unwrap()).sum()
+    };
+    std::thread::sleep(Duration::from_secs(1));
+    let before = ticks();
+    std::thread::sleep(Duration::from_secs(3));
+    let used = ticks() - before;
+    println!("{used} of 300 ticks");
+    // 2 % of a core for each, and what else there is on a busy machine.
+    assert!(used <= 2 * 6 + 3, "{used} of 300 ticks");
+    let metrics = network.middle.run("curl -sS -m 5 http://127.0.0.1:9600/metrics");
+    for metric in [
+        "rivulet_worker_packets_received_total{worker=\"1\"}",
+        "rivulet_worker_packets_handed_over_total{worker=\"0\"}",
+        "rivulet_worker_packets_processed_total{worker=\"0\"}",
+        "rivulet_worker_asleep_share{worker=\"1\"}",
+        "rivulet_pool_size{",
+    ] {
+        assert!(metrics.contains(metric), "{metric}: {metrics}");
+    }
+    let (_, workers) = end(rivulet);
+    assert!(workers.iter().all(|worker| worker["asleep"].as_f64().unwrap() > 0.5), "{workers:?}");
+}
