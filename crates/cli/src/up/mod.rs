@@ -260,18 +260,21 @@ fn open_parts(
             bail!("{interface} is the interface of another port already");
         }
         let opens = match is_tap {
-            true => {
-                Interface::tap_parts(interface, count).with_context(|| format!("cannot open {TAP}{interface}"))
+            true => Interface::tap_parts(interface, count)
+                .with_context(|| format!("cannot open {TAP}{interface}")),
+            false => {
+                Interface::open_parts(interface, choice, count).map_err(|error| match error.raw_os_error() {
+                    Some(libc::EPERM) => {
+                        anyhow::anyhow!(
+                            "cannot open {interface}: it takes root, or the capability CAP_NET_RAW"
+                        )
+                    }
+                    _ => {
+                        let by = if choice == Choice::Xdp { " by AF_XDP" } else { "" };
+                        anyhow::Error::new(error).context(format!("cannot open {interface}{by}"))
+                    }
+                })
             }
-            false => Interface::open_parts(interface, choice, count).map_err(|error| match error.raw_os_error() {
-                Some(libc::EPERM) => {
-                    anyhow::anyhow!("cannot open {interface}: it takes root, or the capability CAP_NET_RAW")
-                }
-                _ => {
-                    let by = if choice == Choice::Xdp { " by AF_XDP" } else { "" };
-                    anyhow::Error::new(error).context(format!("cannot open {interface}{by}"))
-                }
-            }),
         };
         opened.iter_mut().zip(opens?).for_each(|(part, opens)| part.push((number, opens)));
     }
