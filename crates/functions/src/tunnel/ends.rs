@@ -285,7 +285,7 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         }
         return Ok(());
     }
-    if !config.vni.is_some_and(|vni| vni < 1 << 24) {
+    if config.vni.is_none_or(|vni| vni >= 1 << 24) {
         return error("`vni` is the number of a virtual network, 0 to 16777215".to_owned());
     }
     if macs.contains(&None) {
