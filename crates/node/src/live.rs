@@ -155,6 +155,8 @@ impl Live {
     /// Those of `output`.
     pub fn round_by<I: Intake, O: Output>(&mut self, intake: &mut I, output: &mut O) -> Result<(), O::Error> {
         let now_ns = self.clock.now_ns();
+        let taken = |runner: &Runner| runner.shard().map_or(0, |shard| shard.counters().taken);
+        let taken_before = taken(&self.runner);
         let mut wire = Wire { outlets: &mut self.outlets, output, now_ns };
         let mut has_come = false;
         if self.receives {
@@ -175,6 +177,7 @@ impl Live {
         wire.return_all(intake, &mut self.runner)?;
         wire.tell_of_neighbours(&mut self.runner);
         self.send();
+        has_come |= taken(&self.runner) != taken_before;
         let is_idle = !has_come && !self.runner.has_under_way();
         self.idle = if is_idle { self.idle.saturating_add(1) } else { 0 };
         if self.idle > ROUNDS_AWAKE {

@@ -50,9 +50,10 @@ fn carry(network: &Network) {
         network.inside.run("curl -sS -m 5 -o /dev/null http://203.0.113.2:8080/");
     }
     for direction in ["", "-R"] {
-        let said = network.inside.run(&format!("iperf3 -c 203.0.113.2 -P 4 -t 1 -J {direction}"));
+        let said = network.inside.run(&format!("iperf3 -c 203.0.113.2 -P 4 -t 2 -J {direction}"));
         let said: Value = serde_json::from_str(&said).unwrap();
-        assert!(said["end"]["sum_received"]["bits_per_second"].as_f64().unwrap() > 1e6, "{said}");
+        let rate = said["end"]["sum_received"]["bits_per_second"].as_f64();
+        assert!(rate.is_some_and(|rate| rate > 1e6), "{said}");
     }
     network.inside.run("iperf3 -c 203.0.113.2 -u -b 20M -l 1000 -P 4 -t 1");
     // What nobody listens to, an error says, which is translated as what it is about.
@@ -124,7 +125,7 @@ fn a_balancer_and_its_commands_are_those_of_all(io: Io) {
         server
     };
     let (_one, _two) = (serve("one", "203.0.113.2"), serve("two", "203.0.113.3"));
-    fs::write(network.path("commands"), "8s balancer server two down\n").unwrap();
+    fs::write(network.path("commands"), "15s balancer server two down\n").unwrap();
     let began = std::time::Instant::now();
     let rivulet = network.up(policy, "--workers 2 --control commands");
     let ask = || {
@@ -135,8 +136,8 @@ fn a_balancer_and_its_commands_are_those_of_all(io: Io) {
     for server in ["one", "two"] {
         assert!(answers.iter().filter(|&answer| answer == server).count() >= 5, "{answers:?}");
     }
-    assert!(began.elapsed() < Duration::from_secs(8), "the machine is too slow for this test");
-    std::thread::sleep(Duration::from_secs(9).saturating_sub(began.elapsed()));
+    assert!(began.elapsed() < Duration::from_secs(15), "the machine is too slow for this test");
+    std::thread::sleep(Duration::from_secs(16).saturating_sub(began.elapsed()));
     let answers: Vec<_> = (0..20).map(|_| ask()).collect();
     assert!(answers.iter().all(|answer| answer == "one"), "{answers:?}");
     let (_, workers) = end(rivulet);

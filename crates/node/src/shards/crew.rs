@@ -38,6 +38,8 @@ struct Ended<O> {
 
 /// What a worker has counted.
 struct Seen {
+    /// The worker's number.
+    number: usize,
     report: Report,
     latency: Histogram<u64>,
     busy_s: f64,
@@ -265,6 +267,7 @@ impl Seen {
         let report = live.report();
         let runner = live.runner();
         Seen {
+            number: runner.shard().map_or(0, |shard| shard.place().0),
             report,
             latency: runner.latency().clone(),
             busy_s: runner.busy_s(),
@@ -276,8 +279,9 @@ impl Seen {
     }
 }
 
-/// One report of all.
-fn together(seen: Vec<Seen>) -> Report {
+/// One report of all. The first worker's is what the others' are added to: it has what functions share.
+fn together(mut seen: Vec<Seen>) -> Report {
+    seen.sort_by_key(|seen| seen.number);
     let (mut workers, mut busy_s, mut latency) = (Vec::new(), 0.0, crate::report::new_histogram());
     let mut all: Option<Report> = None;
     for seen in seen {
