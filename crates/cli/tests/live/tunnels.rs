@@ -63,8 +63,8 @@ impl Kind {
         let outside = &network.outside;
         outside.ip("addr add 10.8.0.2/24 dev tunnel");
         outside.ip("addr add fd09::2/64 dev tunnel nodad");
-        // What fits into the longest outer headers; and no frames of several segments, which by packet sockets are not cut within tunnels.
-        outside.ip("link set tunnel mtu 1400 gso_max_segs 1 up");
+        // What fits into the longest outer headers. By packet sockets, frames of several segments come in the tunnel, and are cut.
+        outside.ip("link set tunnel mtu 1400 up");
         if self.is_ethernet() {
             for hop in ["10.8.0.254", "fd09::254"] {
                 outside.ip(&format!("neigh add {hop} lladdr {} dev tunnel nud permanent", MACS[0]));

@@ -136,6 +136,8 @@ fn complete(frame: &mut [u8], start: usize, offset: usize) -> Option<()> {
 
 /// Where the headers of a frame are that is to be cut.
 struct Layout {
+    /// The headers of a tunnel, before those of the packet that is cut.
+    outer: Option<Outer>,
     network: usize,
     transport: usize,
     payload: usize,
@@ -143,6 +145,75 @@ struct Layout {
     is_tcp: bool,
     /// Bytes of payload in each segment but the last.
     step: usize,
+}
+
+/// Where the headers of a tunnel are: an IP header, and perhaps one of UDP.
+#[derive(Clone, Copy)]
+struct Outer {
+    network: usize,
+    is_v4: bool,
+    udp: Option<usize>,
+}
+
+impl Outer {
+    /// The tunnel whose outer IP header is there, in which a packet begins at `inner`: whatever is between them is the same in all
+    /// segments. None if it is not: with checksums or numbers of GRE, or in a tunnel of its own that tells its length.
+    fn of(frame: &[u8], network: usize, is_v4: bool, inner: usize) -> Option<Outer> {
+        let packet = frame.get(network..)?;
+        let (protocol, at) = transport(packet, is_v4)?;
+        let between = network + at..inner;
+        let header = frame.get(between.clone())?;
+        let udp = match protocol {
+            IpProtocol::UDP if header.len() >= udp::HEADER_LEN => Some(between.start),
+            IpProtocol::GRE
+                if header.first().is_some_and(|flags| flags & (GRE_CHECKSUM | GRE_SEQUENCE) == 0) =>
+            {
+                None
+            }
+            IpProtocol::IPV4 | IpProtocol::IPV6 if header.is_empty() => None,
+            _ => return None,
+        };
+        Some(Outer { network, is_v4, udp })
+    }
+
+    /// Makes the headers those of a segment, behind which all is as it is to be.
+    fn number(self, segment: &mut [u8], number: usize) -> Option<()> {
+        let packet = &mut segment[self.network..];
+        fit_network(packet, self.is_v4, number)?;
+        let Some(udp) = self.udp else { return Some(()) };
+        let (network, datagram) = packet.split_at_mut(udp - self.network);
+        let len = u16::try_from(datagram.len()).ok()?;
+        let mut header = udp::Packet::new_unchecked(&mut *datagram);
+        header.set_length(len);
+        if header.checksum() != 0 {
+            header.set_checksum(0);
+            let sum = pseudo_header(network, self.is_v4, IpProtocol::UDP, len) + checksum::sum(datagram);
+            udp::Packet::new_unchecked(datagram).set_checksum(checksum::finish_udp(sum));
+        }
+        Some(())
+    }
+}
+
+/// Bits of the first byte of GRE: a checksum, and a sequence number, are there.
+const GRE_CHECKSUM: u8 = 0x80;
+const GRE_SEQUENCE: u8 = 0x10;
+
+/// Bytes of IPv4's longest header.
+const IPV4_HEADER_LEN_MAX: usize = 60;
+
+/// Where the IP header begins that ends at `transport`, and whether it is IPv4; none if what is there does not go on to the frame's end.
+fn network_before(frame: &[u8], transport: usize) -> Option<(usize, bool)> {
+    let v4 = (ipv4::HEADER_LEN..=IPV4_HEADER_LEN_MAX).step_by(4).find_map(|len| {
+        let at = transport.checked_sub(len)?;
+        let header = ipv4::Packet::new_checked_header(frame.get(at..)?).ok()?;
+        let is_it = header.header_len() == len && usize::from(header.total_len()) == frame.len() - at;
+        is_it.then_some((at, true))
+    });
+    v4.or_else(|| {
+        let at = transport.checked_sub(ipv6::HEADER_LEN)?;
+        let header = ipv6::Packet::new_checked_header(frame.get(at..)?).ok()?;
+        (usize::from(header.payload_len()) == frame.len() - transport).then_some((at, false))
+    })
 }
 
 impl Layout {
@@ -158,10 +229,22 @@ impl Layout {
             EtherType::IPV6 => false,
             _ => return Err(Untold::Headers),
         };
+        let protocol = if is_tcp { IpProtocol::TCP } else { IpProtocol::UDP };
+        let (first, at) = transport(&frame[network..], is_v4).ok_or(Untold::Headers)?;
         // A frame that the kernel itself put together has no open checksum, and so tells not where it begins.
         let transport = match offload.needs_checksum() {
             true => usize::from(offload.checksum_start),
-            false => transport(&frame[network..], is_v4).ok_or(Untold::Headers)? + network,
+            false if first == protocol => network + at,
+            false => return Err(Untold::Headers),
+        };
+        let (outer, (network, is_v4)) = match network + at < transport {
+            true => {
+                let (inner, inner_is_v4) = network_before(frame, transport).ok_or(Untold::Headers)?;
+                // What is in the tunnel may have an Ethernet header of its own, and others that say what it is.
+                let outer = Outer::of(frame, network, is_v4, inner).ok_or(Untold::Segmentation)?;
+                (Some(outer), (inner, inner_is_v4))
+            }
+            false => (None, (network, is_v4)),
         };
         let shortest = if is_v4 { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
         let header = frame.get(transport..).ok_or(Untold::Headers)?;
@@ -174,7 +257,7 @@ impl Layout {
         if transport < network + shortest || payload > frame.len() || step == 0 {
             return Err(Untold::Headers);
         }
-        Ok(Layout { network, transport, payload, is_v4, is_tcp, step })
+        Ok(Layout { outer, network, transport, payload, is_v4, is_tcp, step })
     }
 
     /// Hands over the segments: each with the frame's headers, and what changes from one to the next in them.
@@ -195,25 +278,11 @@ impl Layout {
 
     /// Makes the headers those of the segment with this number, whose payload begins at byte `at`.
     fn number(&self, segment: &mut [u8], number: usize, at: usize, is_last: bool) -> Option<()> {
-        let network_len = u16::try_from(segment.len() - self.network).ok()?;
         let transport_len = u16::try_from(segment.len() - self.transport).ok()?;
         let protocol = if self.is_tcp { IpProtocol::TCP } else { IpProtocol::UDP };
+        fit_network(&mut segment[self.network..], self.is_v4, number)?;
         let (before, transport) = segment.split_at_mut(self.transport);
-        let network = &mut before[self.network..];
-        let pseudo = if self.is_v4 {
-            let mut header = ipv4::Packet::new_unchecked(network);
-            header.set_total_len(network_len);
-            let ident = header.ident().wrapping_add(number as u16);
-            header.set_ident(ident);
-            header.check_header_len().ok()?;
-            header.fill_checksum();
-            checksum::pseudo_header_v4(header.source(), header.destination(), protocol.0, transport_len)
-        } else {
-            let mut header = ipv6::Packet::new_unchecked(network);
-            header.set_payload_len(network_len - ipv6::HEADER_LEN as u16);
-            let (source, destination) = (header.source(), header.destination());
-            checksum::pseudo_header_v6(source, destination, protocol.0, transport_len.into())
-        };
+        let pseudo = pseudo_header(&before[self.network..], self.is_v4, protocol, transport_len);
         if self.is_tcp {
             let mut header = tcp::Packet::new_unchecked(&mut *transport);
             header.set_sequence_number(header.sequence_number().wrapping_add(at as u32));
@@ -230,19 +299,47 @@ impl Layout {
             let sum = checksum::finish_udp(pseudo + checksum::sum(transport));
             udp::Packet::new_unchecked(transport).set_checksum(sum);
         }
-        Some(())
+        self.outer.map_or(Some(()), |outer| outer.number(segment, number))
     }
 }
 
-/// Where the transport header begins in an IP packet.
-fn transport(packet: &[u8], is_v4: bool) -> Option<usize> {
+/// Makes the IP header at the start of a packet that of the segment with this number.
+fn fit_network(packet: &mut [u8], is_v4: bool, number: usize) -> Option<()> {
+    let len = u16::try_from(packet.len()).ok()?;
     if is_v4 {
-        return Some(ipv4::Packet::new_checked_header(packet).ok()?.header_len());
+        let mut header = ipv4::Packet::new_unchecked(packet);
+        header.set_total_len(len);
+        let ident = header.ident().wrapping_add(number as u16);
+        header.set_ident(ident);
+        header.check_header_len().ok()?;
+        header.fill_checksum();
+    } else {
+        ipv6::Packet::new_unchecked(packet).set_payload_len(len.checked_sub(ipv6::HEADER_LEN as u16)?);
+    }
+    Some(())
+}
+
+/// The sum of the pseudo-header of what is behind this IP header.
+fn pseudo_header(network: &[u8], is_v4: bool, protocol: IpProtocol, len: u16) -> u32 {
+    if is_v4 {
+        let header = ipv4::Packet::new_unchecked(network);
+        checksum::pseudo_header_v4(header.source(), header.destination(), protocol.0, len)
+    } else {
+        let header = ipv6::Packet::new_unchecked(network);
+        checksum::pseudo_header_v6(header.source(), header.destination(), protocol.0, len.into())
+    }
+}
+
+/// What is behind the IP header of a packet, and where it begins.
+fn transport(packet: &[u8], is_v4: bool) -> Option<(IpProtocol, usize)> {
+    if is_v4 {
+        let header = ipv4::Packet::new_checked_header(packet).ok()?;
+        return Some((header.protocol(), header.header_len()));
     }
     let header = ipv6::Packet::new_checked_header(packet).ok()?;
     let behind = packet.get(ipv6::HEADER_LEN..)?;
     let upper = packet::wire::ipv6_walk::walk(header.next_header(), behind).ok()?;
-    Some(ipv6::HEADER_LEN + upper.offset)
+    Some((upper.protocol, ipv6::HEADER_LEN + upper.offset))
 }
 
 #[cfg(test)]
@@ -375,6 +472,48 @@ mod tests {
                     let is_last = number + 1 == told.len();
                     prop_assert_eq!((tcp.fin, tcp.psh, tcp.cwr), (is_last, is_last, number == 0));
                 }
+                put_together.extend_from_slice(parsed.payload.slice());
+            }
+            prop_assert_eq!(put_together, payload);
+        }
+
+        /// As a kernel's own VXLAN leaves it to the card: what is in the tunnel is to be cut, and each segment gets all headers.
+        #[test]
+        fn segments_in_a_tunnel_have_its_headers(
+            outer_v4: bool, is_v4: bool, vlan: bool, has_sum: bool, len in 1usize..20_000, step in 200u16..1_500,
+        ) {
+            const VXLAN: [u8; 8] = [8, 0, 0, 0, 0, 0, 42, 0];
+            let payload: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
+            let inner = frame(is_v4, true, false, &payload);
+            let mut whole = frame(outer_v4, false, vlan, &[&VXLAN[..], &inner].concat());
+            let (udp, in_tunnel) = (transport_at(outer_v4, vlan), transport_at(outer_v4, vlan) + 8 + VXLAN.len());
+            if !has_sum {
+                whole[udp + 6..][..2].fill(0);
+            }
+            let header = OffloadHeader {
+                flags: OffloadHeader::NEEDS_CHECKSUM,
+                segmentation: if is_v4 { OffloadHeader::TCP_V4 } else { OffloadHeader::TCP_V6 },
+                segment_len: step,
+                checksum_start: (in_tunnel + transport_at(is_v4, false)) as u16,
+                checksum_offset: 16,
+                ..OffloadHeader::default()
+            };
+            let told = told(&whole, header, None).unwrap();
+            prop_assert_eq!(told.len(), len.div_ceil(step.into()));
+            let mut put_together = Vec::new();
+            for (number, segment) in told.iter().enumerate() {
+                let parsed = PacketHeaders::from_ethernet_slice(segment).unwrap();
+                let Some(TransportHeader::Udp(outer)) = &parsed.transport else { panic!("{parsed:?}") };
+                let is_right = if has_sum { is_sound(segment) } else { outer.checksum == 0 };
+                prop_assert!(is_right);
+                prop_assert_eq!(usize::from(outer.length), segment.len() - udp);
+                if let Some(etherparse::NetHeaders::Ipv4(ip, _)) = &parsed.net {
+                    prop_assert_eq!(usize::from(ip.identification), number);
+                    prop_assert_eq!(ip.header_checksum, ip.calc_header_checksum());
+                }
+                prop_assert_eq!(&segment[udp + 8..in_tunnel], &VXLAN);
+                prop_assert!(is_sound(&segment[in_tunnel..]));
+                let parsed = PacketHeaders::from_ethernet_slice(&segment[in_tunnel..]).unwrap();
                 put_together.extend_from_slice(parsed.payload.slice());
             }
             prop_assert_eq!(put_together, payload);
