@@ -157,15 +157,11 @@ fn workers(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
         counted(|c| c.handed_over),
     )?;
     tell.counter("worker_packets_processed", "Packets that a worker processed", counted(|c| c.processed))?;
-    let lost = |(what, value): (&'static str, fn(&Counters) -> u64)| {
-        each().map(move |([worker], of)| ([worker, ("what", what)], value(&of.counters)))
-    };
-    let kinds: [(_, fn(&Counters) -> u64); 2] = [("packets", |c| c.no_room), ("neighbours", |c| c.untold)];
-    tell.counter(
-        "worker_lost",
-        "What found no room on the way from a worker to another one",
-        kinds.into_iter().flat_map(lost),
-    )?;
+    let lost = each().flat_map(|([worker], of)| {
+        let Counters { no_room, untold, .. } = of.counters;
+        [("packets", no_room), ("neighbours", untold)].map(|(what, count)| ([worker, ("what", what)], count))
+    });
+    tell.counter("worker_lost", "What found no room on the way from a worker to another one", lost)?;
     let asleep = each().map(|(labels, of)| (labels, of.asleep));
     tell.gauge("worker_asleep_share", "The share of the time that a worker has slept", asleep)
 }

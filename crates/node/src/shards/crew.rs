@@ -80,12 +80,15 @@ pub enum WorkersError {
     Thread(#[from] std::io::Error),
 }
 
+/// What a worker gets: its part, its part of each port's interface, and who is told what comes out.
+pub type Equipped<O> = (Part, Vec<(u16, Interface)>, O);
+
 impl<O: Output<Error: Into<Failure>> + Send + 'static> Workers<O> {
     /// Has each part work on a thread of its own, with its part of each port's interface, and tell `O` what comes out.
     ///
     /// # Errors
     /// If a thread cannot be started.
-    pub fn start(parts: Vec<(Part, Vec<(u16, Interface)>, O)>) -> Result<Workers<O>, WorkersError> {
+    pub fn start(parts: Vec<Equipped<O>>) -> Result<Workers<O>, WorkersError> {
         let (told, changes) = channel();
         let mut workers = Vec::new();
         for (number, (part, interfaces, output)) in parts.into_iter().enumerate() {
