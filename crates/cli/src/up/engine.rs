@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use io::port::Interface;
 use nf::{Alert, Event, FlowReport};
-use node::shards::{Part, Workers};
+use node::shards::{Part, Place, Workers};
 use node::{Change, Live, Output, Report, Runner};
 use packet::Packet;
 
@@ -59,11 +59,11 @@ impl Engine {
     ) -> anyhow::Result<Engine> {
         let takes_packets = sinks.take_packets();
         let sinks = Shared { sinks: Arc::new(Mutex::new(sinks)), takes_packets };
-        let parts = parts.into_iter().zip(interfaces);
-        let parts = parts.map(|(part, interfaces)| (part, interfaces, sinks.clone())).collect();
+        let places = parts.into_iter().zip(interfaces);
+        let places = places.map(|(part, interfaces)| Place { part, interfaces, output: sinks.clone() });
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let began = (Instant::now(), since.as_nanos() as u64);
-        Ok(Engine::Several { workers: Workers::start(parts)?, sinks, began })
+        Ok(Engine::Several { workers: Workers::start(places)?, sinks, began })
     }
 
     /// The time, in nanoseconds since 1970, that never goes back.

@@ -39,23 +39,25 @@ pipelet { inside <-> translate <-> outside; }
 
 fn carry(network: &Network) {
     let _files = network.outside.serve("python3 -m http.server 8080", 8080);
-    let _streams = network.outside.serve("iperf3 -s", 5201);
+    // One for each run: between two, a server closes the port for a moment, and resets who comes then.
+    let _streams =
+        [5201, 5202, 5203].map(|port| network.outside.serve(&format!("iperf3 -s -p {port}"), port));
     let folder = network.path("large");
     fs::write(&folder, vec![7; 3_000_000]).unwrap();
     for (target, size) in [("203.0.113.2", 56), ("fd08::2", 56), ("203.0.113.2", 4000), ("fd08::2", 4000)] {
-        let said = network.inside.run(&format!("ping -c 5 -i 0.05 -W 2 -s {size} {target}"));
+        let said = network.inside.run(&format!("ping -c 5 -i 0.2 -W 2 -s {size} {target}"));
         assert!(said.contains(" 0% packet loss"), "{said}");
     }
     for _ in 0..20 {
         network.inside.run("curl -sS -m 5 -o /dev/null http://203.0.113.2:8080/");
     }
-    for direction in ["", "-R"] {
+    for direction in ["-p 5201", "-p 5202 -R"] {
         let said = network.inside.run(&format!("iperf3 -c 203.0.113.2 -P 4 -t 2 -J {direction}"));
         let said: Value = serde_json::from_str(&said).unwrap();
         let rate = said["end"]["sum_received"]["bits_per_second"].as_f64();
         assert!(rate.is_some_and(|rate| rate > 1e6), "{said}");
     }
-    network.inside.run("iperf3 -c 203.0.113.2 -u -b 20M -l 1000 -P 4 -t 1");
+    network.inside.run("iperf3 -c 203.0.113.2 -p 5203 -u -b 20M -l 1000 -P 4 -t 1");
     // What nobody listens to, an error says, which is translated as what it is about.
     let said = network.inside.output("nc -u -z -w 1 203.0.113.2 9");
     drop(said);

@@ -23,6 +23,16 @@ pub struct Workers<O: Output> {
     changes: Receiver<Change>,
 }
 
+/// A worker's place.
+pub struct Place<O> {
+    /// What it runs.
+    pub part: Part,
+    /// Its part of each port's interface.
+    pub interfaces: Vec<(u16, Interface)>,
+    /// What is told what comes out.
+    pub output: O,
+}
+
 /// What is known of a worker's thread.
 struct Worker<O: Output> {
     orders: Sender<Order>,
@@ -80,18 +90,15 @@ pub enum WorkersError {
     Thread(#[from] std::io::Error),
 }
 
-/// What a worker gets: its part, its part of each port's interface, and who is told what comes out.
-pub type Equipped<O> = (Part, Vec<(u16, Interface)>, O);
-
 impl<O: Output<Error: Into<Failure>> + Send + 'static> Workers<O> {
-    /// Has each part work on a thread of its own, with its part of each port's interface, and tell `O` what comes out.
+    /// Has each part work on a thread of its own.
     ///
     /// # Errors
     /// If a thread cannot be started.
-    pub fn start(parts: Vec<Equipped<O>>) -> Result<Workers<O>, WorkersError> {
+    pub fn start(parts: impl IntoIterator<Item = Place<O>>) -> Result<Workers<O>, WorkersError> {
         let (told, changes) = channel();
         let mut workers = Vec::new();
-        for (number, (part, interfaces, output)) in parts.into_iter().enumerate() {
+        for (number, Place { part, interfaces, output }) in parts.into_iter().enumerate() {
             let (orders, ordered) = channel();
             let bell = Arc::clone(part.shard.bell());
             // All see the same changes of an interface: one tells.

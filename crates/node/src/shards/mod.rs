@@ -27,7 +27,7 @@ use serde::Serialize;
 use crate::assembly::Assembly;
 use crate::runner::BATCH;
 
-pub use crew::{Workers, WorkersError};
+pub use crew::{Failure, Place, Workers, WorkersError};
 use directory::{Directory, Own};
 pub(crate) use link::Bell;
 pub use link::RING;
