@@ -128,11 +128,18 @@ fn put_back(tag: TakenTag, room: &mut [u8]) -> Option<&mut [u8]> {
 fn complete(frame: &mut [u8], start: usize, offset: usize) -> Option<()> {
     let covered = frame.get_mut(start..)?;
     covered.get(offset..offset + 2)?;
-    // UDP's "no checksum", 0, is never the outcome, and for TCP the other zero is as good.
-    let sum = checksum::finish_udp(checksum::sum(covered));
+    let sum = finish(checksum::sum(covered), offset);
     covered[offset..offset + 2].copy_from_slice(&sum.to_be_bytes());
     Some(())
 }
+
+/// The value for a checksum's field at this byte of a segment or datagram: UDP's is never 0, which says that there is none.
+pub fn finish(sum: u32, offset: usize) -> u16 {
+    if offset == UDP_CHECKSUM { checksum::finish_udp(sum) } else { checksum::finish(sum) }
+}
+
+/// Where the checksum is in UDP's header; in TCP's it is at byte 16.
+const UDP_CHECKSUM: usize = 6;
 
 /// Where the headers of a frame are that is to be cut.
 struct Layout {
@@ -534,6 +541,11 @@ mod tests {
             };
             let _ = told(&frame, header, is_tagged.then_some(TakenTag { protocol: 0x88a8, control: 3 }));
         }
+    }
+
+    #[test]
+    fn only_udp_has_no_checksum_of_zero() {
+        assert_eq!([finish(0xffff, 16), finish(0xffff, UDP_CHECKSUM)], [0, 0xffff]);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use packet::checksum;
 use packet::wire::{EtherType, IpProtocol, gre, ipv4, ipv6, ipv6_walk, udp, vxlan};
 
 use crate::port::network;
+use crate::port::offload::finish;
 
 /// Tunnels within tunnels looked into.
 const DEPTH: u32 = 2;
@@ -83,8 +84,7 @@ fn complete_field(segment: &mut [u8], at: usize, pseudo: u32) -> Option<bool> {
     if u32::from(field) != pseudo {
         return Some(false);
     }
-    // UDP's "no checksum", 0, is never the outcome, and for TCP the other zero is as good.
-    let sum = checksum::finish_udp(checksum::sum(segment));
+    let sum = finish(checksum::sum(segment), at);
     segment[at..at + 2].copy_from_slice(&sum.to_be_bytes());
     Some(sum != field)
 }
