@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use crate::net::{Io, Network, PORTS, bounding_set, by_each_way, wait_until};
 
@@ -36,16 +35,7 @@ fn interfaces_are_left_as_they_were_and_privileges_given_up(io: Io) {
 fn without_traffic_it_sleeps(io: Io) {
     let Some(network) = Network::new(io) else { return };
     let rivulet = network.up(WIRE, "");
-    let stat = format!("/proc/{}/stat", rivulet.id());
-    let ticks = || -> u64 {
-        let text = fs::read_to_string(&stat).unwrap();
-        text.split_whitespace().skip(13).take(2).map(|field| field.parse::<u64>().unwrap()).sum()
-    };
-    std::thread::sleep(Duration::from_secs(1));
-    let before = ticks();
-    std::thread::sleep(Duration::from_secs(3));
-    let used = ticks() - before;
-    println!("{used} of 300 ticks");
+    let used = rivulet.ticks_of_rest();
     // 2 % of a core, and what else there is on a busy machine.
     assert!(used <= 6 + 3, "{used} of 300 ticks");
     rivulet.end();

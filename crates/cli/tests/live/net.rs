@@ -345,6 +345,20 @@ impl Rivulet {
         self.child.as_ref().unwrap().id()
     }
 
+    /// How much of a core it uses within three seconds, a second from now: ticks of 300.
+    pub fn ticks_of_rest(&self) -> u64 {
+        let ticks = || -> u64 {
+            let text = std::fs::read_to_string(format!("/proc/{}/stat", self.id())).unwrap();
+            text.split_whitespace().skip(13).take(2).map(|field| field.parse::<u64>().unwrap()).sum()
+        };
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        let before = ticks();
+        std::thread::sleep(std::time::Duration::from_secs(3));
+        let used = ticks() - before;
+        println!("{used} of 300 ticks");
+        used
+    }
+
     /// Tells it to end; its report, in which every packet is accounted for.
     pub fn end(self) -> Value {
         let report: Value = serde_json::from_slice(&self.stop().stdout).unwrap();

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::net::{Host, Io, Network, PORTS, Rivulet, bounding_set, by_each_way, ip, wait_until};
+use crate::net::{Host, Io, Network, PORTS, bounding_set, by_each_way, ip, wait_until};
 
 by_each_way!(the_machines_own_stack_is_behind_a_nat, a_container_is_behind_a_nat_and_may_go_down_and_up);
 
@@ -40,11 +40,6 @@ fn address(host: &Host, interface: &str) {
 
 fn has_device(host: &Host, name: &str) -> bool {
     host.output(&format!("ip link show {name}")).status.success()
-}
-
-fn ticks(rivulet: &Rivulet) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{}/stat", rivulet.id())).unwrap();
-    text.split_whitespace().skip(13).take(2).map(|field| field.parse::<u64>().unwrap()).sum()
 }
 
 /// Pings, a download and streams in both directions, by IPv4 and IPv6, whole.
@@ -204,11 +199,7 @@ fn a_device_that_is_deleted_is_waited_for_asleep() {
         if !is_there {
             network.middle.ip("link del rvl0");
         }
-        std::thread::sleep(std::time::Duration::from_secs(1));
-        let before = ticks(&rivulet);
-        std::thread::sleep(std::time::Duration::from_secs(3));
-        let used = ticks(&rivulet) - before;
-        println!("there: {is_there}; {used} of 300 ticks");
+        let used = rivulet.ticks_of_rest();
         // 2 % of a core, and what else there is on a busy machine.
         assert!(used <= 6 + 3, "there: {is_there}; {used} of 300 ticks");
     }

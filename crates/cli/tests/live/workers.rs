@@ -208,16 +208,7 @@ fn privileges_are_given_up_and_interfaces_come_back(io: Io) {
 fn without_traffic_all_sleep(io: Io) {
     let Some(network) = Network::new(io) else { return };
     let rivulet = network.up(NAT, "--workers 2 --metrics 127.0.0.1:9600");
-    let stat = format!("/proc/{}/stat", rivulet.id());
-    let ticks = || -> u64 {
-        let text = fs::read_to_string(&stat).unwrap();
-        text.split_whitespace().skip(13).take(2).map(|field| field.parse::<u64>().unwrap()).sum()
-    };
-    std::thread::sleep(Duration::from_secs(1));
-    let before = ticks();
-    std::thread::sleep(Duration::from_secs(3));
-    let used = ticks() - before;
-    println!("{used} of 300 ticks");
+    let used = rivulet.ticks_of_rest();
     // 2 % of a core for each, and what else there is on a busy machine.
     assert!(used <= 2 * 6 + 3, "{used} of 300 ticks");
     let metrics = network.middle.run("curl -sS -m 5 http://127.0.0.1:9600/metrics");
