@@ -6,9 +6,10 @@
 //! the faster one, packet sockets are for every interface. A third one is to be an interface: a TAP device, at whose other
 //! end the machine's own stack is. What senders and the kernel leave to
 //! cards is done here: open checksums are completed, frames of several segments are cut, and VLAN tags that were taken out
-//! are put back.
+//! are put back. On the way out, segments that follow each other are left to be cut again, where there is a way to say so.
 
 mod ethtool;
+mod join;
 mod link;
 mod offload;
 mod packet_socket;
@@ -264,7 +265,8 @@ impl Interface {
             return Err(Error::new(ErrorKind::NotFound, "there is no such interface"));
         };
         let socket = packet_socket::promiscuous(number)?;
-        if link::link(&socket, name)?.address.is_none() {
+        let link = link::link(&socket, name)?;
+        if link.address.is_none() {
             return Err(Error::new(ErrorKind::Unsupported, "it is not an Ethernet"));
         }
         let mut opened = parts.opened.lock().unwrap_or_else(PoisonError::into_inner);
@@ -281,7 +283,7 @@ impl Interface {
             Some(Err(error)) if choice == Choice::Xdp => return Err(error),
             other => {
                 let group = (parts.count > 1).then_some(&mut opened.group);
-                (Way::PacketSocket(PacketSocket::open(number, group)?), other.and_then(Result::err))
+                (Way::PacketSocket(PacketSocket::open(number, link.mtu, group)?), other.and_then(Result::err))
             }
         };
         Ok(Interface {
@@ -385,8 +387,12 @@ impl Interface {
             return tap.reopen(&self.name, &mut self.number);
         }
         if link::interface_number(&self.name) == Some(self.number) {
-            if let (Ok(link), Way::Xdp(xdp)) = (self.link(), &mut self.way) {
-                xdp.set_link(link);
+            if let Ok(link) = self.link() {
+                match &mut self.way {
+                    Way::PacketSocket(socket) => socket.set_mtu(link.mtu),
+                    Way::Xdp(xdp) => xdp.set_link(link),
+                    Way::Tap(_) => {}
+                }
             }
             return Ok(false);
         }

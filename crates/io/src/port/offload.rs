@@ -327,7 +327,7 @@ fn fit_network(packet: &mut [u8], is_v4: bool, number: usize) -> Option<()> {
 }
 
 /// The sum of the pseudo-header of what is behind this IP header.
-fn pseudo_header(network: &[u8], is_v4: bool, protocol: IpProtocol, len: u16) -> u32 {
+pub fn pseudo_header(network: &[u8], is_v4: bool, protocol: IpProtocol, len: u16) -> u32 {
     if is_v4 {
         let header = ipv4::Packet::new_unchecked(network);
         checksum::pseudo_header_v4(header.source(), header.destination(), protocol.0, len)

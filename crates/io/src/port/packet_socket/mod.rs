@@ -1,10 +1,12 @@
-//! A port by packet sockets (`AF_PACKET`), which every interface has: system calls for 64 frames at best.
+//! A port by packet sockets (`AF_PACKET`), which every interface has: system calls for 64 frames at best, and segments of TCP
+//! joined on the way out.
 
 mod sys;
 
 use std::io::{ErrorKind, Result};
 use std::os::fd::OwnedFd;
 
+use super::join::{self, Parcel};
 use super::{Counters, Outbox, of_unsent, offload, wait_for_room};
 
 pub use sys::promiscuous;
@@ -15,11 +17,17 @@ pub struct PacketSocket {
     inbox: sys::Inbox,
     /// A segment that is cut off a frame.
     segment: Vec<u8>,
+    /// What a call sends.
+    parcels: Vec<Parcel>,
+    /// Bytes of the longest packet that the interface takes.
+    mtu: usize,
+    /// Whether the kernel takes segments that are joined.
+    joins: bool,
 }
 
 impl PacketSocket {
-    /// Opens the interface with this number. With a `group`, what comes is shared out among its sockets, of which the first one makes it.
-    pub fn open(interface: u32, group: Option<&mut Option<u16>>) -> Result<PacketSocket> {
+    /// Opens the interface with this number and MTU. With a `group`, what comes is shared out among its sockets, of which the first one makes it.
+    pub fn open(interface: u32, mtu: u32, group: Option<&mut Option<u16>>) -> Result<PacketSocket> {
         let socket = match group {
             None => sys::open(interface)?,
             Some(group) => {
@@ -28,16 +36,28 @@ impl PacketSocket {
                 socket
             }
         };
-        Ok(PacketSocket::of(socket))
+        Ok(PacketSocket::of(socket, mtu))
     }
 
-    /// Opens the interface with this number to send only.
-    pub fn open_to_send(interface: u32) -> Result<PacketSocket> {
-        Ok(PacketSocket::of(sys::open_to_send(interface)?))
+    /// Opens the interface with this number and MTU to send only.
+    pub fn open_to_send(interface: u32, mtu: u32) -> Result<PacketSocket> {
+        Ok(PacketSocket::of(sys::open_to_send(interface)?, mtu))
     }
 
-    fn of(socket: OwnedFd) -> PacketSocket {
-        PacketSocket { socket, inbox: sys::Inbox::new(), segment: Vec::new() }
+    fn of(socket: OwnedFd, mtu: u32) -> PacketSocket {
+        PacketSocket {
+            socket,
+            inbox: sys::Inbox::new(),
+            segment: Vec::new(),
+            parcels: Vec::with_capacity(sys::FRAMES),
+            mtu: mtu as usize,
+            joins: true,
+        }
+    }
+
+    /// What the interface's MTU is now.
+    pub fn set_mtu(&mut self, mtu: u32) {
+        self.mtu = mtu as usize;
     }
 
     /// What there is to be waited for, and to be asked.
@@ -75,8 +95,12 @@ impl PacketSocket {
         let (mut bytes, mut lens) = (&outbox.bytes[..], &outbox.lens[..]);
         let mut has_waited = false;
         while !lens.is_empty() {
-            let gone = match sys::send(&self.socket, bytes, lens) {
+            let now = &lens[..lens.len().min(sys::FRAMES)];
+            join::parcels(bytes, now, if self.joins { self.mtu } else { 0 }, &mut self.parcels);
+            let frames_of = |parcels: &[Parcel]| parcels.iter().map(|parcel| parcel.frames).sum::<usize>();
+            let gone = match sys::send(&self.socket, bytes, lens, &self.parcels) {
                 Ok(sent) => {
+                    let sent = frames_of(&self.parcels[..sent]);
                     counters.sent += sent as u64;
                     counters.sent_bytes += lens[..sent].iter().sum::<usize>() as u64;
                     sent
@@ -88,9 +112,14 @@ impl PacketSocket {
                         wait_for_room(&self.socket);
                         0
                     }
+                    ErrorKind::InvalidInput if frames_of(&self.parcels[..1]) > 1 => {
+                        self.joins = false;
+                        0
+                    }
                     _ => {
-                        *of_unsent(counters, &error) += 1;
-                        1
+                        let lost = frames_of(&self.parcels[..1]);
+                        *of_unsent(counters, &error) += lost as u64;
+                        lost
                     }
                 },
             };

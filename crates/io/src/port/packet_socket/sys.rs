@@ -6,6 +6,9 @@ use std::io::Result;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use zerocopy::IntoBytes;
+
+use crate::port::join::Parcel;
 use crate::port::offload::{FRAME_LEN_MAX, FRONT_ROOM, OffloadHeader, Raw, TakenTag};
 use crate::port::sys::{done, set, set_buffers};
 
@@ -231,31 +234,32 @@ fn taken_tag(control: &Control) -> Option<TakenTag> {
     })
 }
 
-/// Gives frames, which lie one behind the other in `bytes`, to the socket; how many it took. It does not wait.
+/// Gives parcels of up to [`FRAMES`] frames in all, which lie one behind the other in `bytes`, to the socket; how many parcels it
+/// took. It does not wait.
 ///
 /// # Errors
-/// Those of `sendmmsg`, of the first frame; [`std::io::ErrorKind::WouldBlock`] if the socket takes nothing now.
-pub fn send(socket: &OwnedFd, bytes: &[u8], lens: &[usize]) -> Result<usize> {
-    let plain = OffloadHeader::default();
-    let count = lens.len().min(FRAMES);
-    let mut at = 0;
-    let mut pieces = [[libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 2]; FRAMES];
-    for (pieces, &len) in pieces.iter_mut().zip(lens) {
-        let frame = &bytes[at..at + len];
-        pieces[0] = libc::iovec {
-            iov_base: (&raw const plain).cast_mut().cast(),
-            iov_len: size_of::<OffloadHeader>(),
-        };
-        pieces[1] = libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: len };
-        at += len;
+/// Those of `sendmmsg`, of the first parcel; [`std::io::ErrorKind::WouldBlock`] if the socket takes nothing now.
+pub fn send(socket: &OwnedFd, bytes: &[u8], lens: &[usize], parcels: &[Parcel]) -> Result<usize> {
+    // SAFETY: all fields are numbers or pointers, for which zeros are valid.
+    let mut messages: [libc::mmsghdr; FRAMES] = unsafe { zeroed() };
+    // Of each parcel, what the kernel is told of it, headers, and the rest of each frame.
+    let mut pieces = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 3 * FRAMES];
+    let (mut free, mut rest, mut lens) = (&mut pieces[..], bytes, lens.iter());
+    let piece =
+        |bytes: &[u8]| libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    for (message, parcel) in messages.iter_mut().zip(parcels) {
+        let taken;
+        (taken, free) = free.split_at_mut(2 + parcel.frames);
+        (taken[0], taken[1]) = (piece(parcel.offload.as_bytes()), piece(parcel.headers()));
+        for (taken, &len) in taken[2..].iter_mut().zip(lens.by_ref()) {
+            let frame;
+            (frame, rest) = rest.split_at(len);
+            *taken = piece(&frame[parcel.skip()..]);
+        }
+        message.msg_hdr.msg_iov = taken.as_mut_ptr();
+        message.msg_hdr.msg_iovlen = taken.len() as _;
     }
-    let mut messages: [libc::mmsghdr; FRAMES] = std::array::from_fn(|i| {
-        // SAFETY: all fields are numbers or pointers, for which zeros are valid.
-        let mut message: libc::mmsghdr = unsafe { zeroed() };
-        message.msg_hdr.msg_iov = pieces[i].as_mut_ptr();
-        message.msg_hdr.msg_iovlen = 2;
-        message
-    });
+    let count = parcels.len().min(FRAMES);
     // SAFETY: the kernel reads what the messages point to, which lives until it is back, and writes only to the messages.
     let sent = done(unsafe {
         libc::sendmmsg(socket.as_raw_fd(), messages.as_mut_ptr(), count as u32, libc::MSG_DONTWAIT as _)

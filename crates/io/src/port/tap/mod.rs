@@ -16,9 +16,10 @@ use std::os::unix::net::UnixDatagram;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use zerocopy::IntoBytes;
 
+use super::join::{self, JOINED_MAX, Parcel};
 use super::link::{self, Link};
 use super::offload::{self, FRAME_LEN_MAX, FRONT_ROOM, OffloadHeader, Raw};
-use super::{Counters, Outbox, is_too_long, of_unsent, wait_for_room};
+use super::{Counters, Outbox, of_unsent, wait_for_room};
 
 /// Frames that are taken at once.
 const FRAMES: usize = 64;
@@ -47,6 +48,8 @@ pub struct Tap {
     room: Box<[u8]>,
     /// A segment that is cut off a frame.
     segment: Vec<u8>,
+    /// What is sent.
+    parcels: Vec<Parcel>,
 }
 
 /// What can be told of a device by its file descriptor.
@@ -96,6 +99,7 @@ impl Tap {
             missed: 0,
             room: vec![0; FRONT_ROOM + FRAME_LEN_MAX].into_boxed_slice(),
             segment: Vec::new(),
+            parcels: Vec::new(),
         };
         tap.take_missed(name, number);
         Ok((tap, number))
@@ -115,6 +119,7 @@ impl Tap {
             missed: 0,
             room: Box::default(),
             segment: Vec::new(),
+            parcels: Vec::new(),
         })
     }
 
@@ -206,18 +211,27 @@ impl Tap {
 
     /// See [`super::Interface::send`].
     pub fn send(&mut self, outbox: &Outbox, counters: &mut Counters) {
-        let plain = OffloadHeader::default();
-        let mut has_waited = false;
-        for frame in outbox.frames() {
-            if is_too_long(frame, self.link.mtu as usize) {
+        let mtu = self.link.mtu as usize;
+        join::parcels(&outbox.bytes, &outbox.lens, mtu, &mut self.parcels);
+        let (mut frames, mut has_waited) = (outbox.frames(), false);
+        for parcel in &self.parcels {
+            let mut pieces = [IoSlice::new(&[]); 2 + JOINED_MAX];
+            (pieces[0], pieces[1]) =
+                (IoSlice::new(parcel.offload.as_bytes()), IoSlice::new(parcel.headers()));
+            let (mut count, mut len, mut is_too_long) = (2, 0, false);
+            for frame in frames.by_ref().take(parcel.frames) {
+                pieces[count] = IoSlice::new(&frame[parcel.skip()..]);
+                (count, len) = (count + 1, len + frame.len());
+                is_too_long = super::is_too_long(frame, mtu);
+            }
+            if is_too_long {
                 counters.too_long += 1;
                 continue;
             }
-            let pieces = [IoSlice::new(plain.as_bytes()), IoSlice::new(frame)];
             loop {
-                let Err(error) = (&self.device).write_vectored(&pieces) else {
-                    counters.sent += 1;
-                    counters.sent_bytes += frame.len() as u64;
+                let Err(error) = (&self.device).write_vectored(&pieces[..count]) else {
+                    counters.sent += parcel.frames as u64;
+                    counters.sent_bytes += len as u64;
                     break;
                 };
                 match error.kind() {
@@ -227,7 +241,7 @@ impl Tap {
                         wait_for_room(&self.device);
                     }
                     _ => {
-                        *of_unsent(counters, &error) += 1;
+                        *of_unsent(counters, &error) += parcel.frames as u64;
                         break;
                     }
                 }

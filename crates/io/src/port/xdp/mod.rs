@@ -114,7 +114,8 @@ impl Xdp {
             Ok(queue)
         };
         let queues = numbers.map(open).collect::<Result<Vec<_>>>()?;
-        let sender = queues.is_empty().then(|| PacketSocket::open_to_send(interface)).transpose()?;
+        let sender =
+            queues.is_empty().then(|| PacketSocket::open_to_send(interface, mtu as u32)).transpose()?;
         Ok(Xdp { promiscuous, attached, queues, sender, mtu })
     }
 
@@ -141,6 +142,9 @@ impl Xdp {
     /// What the link is like now.
     pub fn set_link(&mut self, link: Link) {
         self.mtu = link.mtu as usize;
+        if let Some(sender) = &mut self.sender {
+            sender.set_mtu(link.mtu);
+        }
     }
 
     /// How many frames the kernel has dropped for want of room since it was last asked.
