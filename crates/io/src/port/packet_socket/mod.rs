@@ -113,6 +113,7 @@ impl PacketSocket {
                         0
                     }
                     ErrorKind::InvalidInput if frames_of(&self.parcels[..1]) > 1 => {
+                        // A kernel that does not cut is given segments as they are, from here on.
                         self.joins = false;
                         0
                     }
