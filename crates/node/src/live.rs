@@ -1,9 +1,10 @@
 //! A policy on network interfaces: frames in, batch by batch, through the runner, and out.
 
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use host::{Arrival, Departure, Host};
-use io::port::{Interface, Link, Outbox};
+use io::port::{Interface, Link, LinkNews, Outbox};
 use nf::{Alert, Event, FlowReport};
 use packet::wire::MacAddress;
 use packet::{LinkType, Packet, Side};
@@ -24,8 +25,11 @@ const SLEEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 16_000_000 };
 /// How often time is let pass in the chain.
 const TICK_NS: u64 = 1_000_000;
 
-/// How often it is looked whether interfaces are up, and those that are there.
+/// How often it is looked whether interfaces are up, and those that are there, if the kernel says nothing of it.
 const LOOK_NS: u64 = 500_000_000;
+
+/// How often it is asked whether the kernel says something.
+const ASK_NS: u64 = 1_000_000;
 
 /// Drives a runner from network interfaces, each of them a port of the policy.
 pub struct Live {
@@ -36,6 +40,9 @@ pub struct Live {
     /// Rounds without a frame, one after the other.
     idle: u32,
     ticked_ns: u64,
+    /// Without it, as where a sandbox allows no such sockets, it is looked now and then.
+    news: Option<LinkNews>,
+    asked_ns: u64,
     looked_ns: u64,
     /// How long it has slept.
     slept: Duration,
@@ -119,6 +126,8 @@ impl Live {
             clock: Clock::new(),
             idle: 0,
             ticked_ns: 0,
+            news: LinkNews::subscribe().ok(),
+            asked_ns: 0,
             looked_ns: 0,
             slept: Duration::ZERO,
             receives: true,
@@ -186,10 +195,11 @@ impl Live {
         Ok(())
     }
 
-    /// Looks which interfaces went down or came up, and opens those anew that were gone; twice a second at most.
+    /// Looks which interfaces went down or came up, and opens those anew that were gone: when the kernel has news of interfaces, and
+    /// twice a second.
     pub fn look(&mut self) -> Vec<Change> {
         let now_ns = self.now_ns();
-        if now_ns < self.looked_ns + LOOK_NS {
+        if !self.has_news(now_ns) && now_ns < self.looked_ns + LOOK_NS {
             return Vec::new();
         }
         self.looked_ns = now_ns;
@@ -205,6 +215,14 @@ impl Live {
             change
         })
         .collect()
+    }
+
+    fn has_news(&mut self, now_ns: u64) -> bool {
+        if now_ns < self.asked_ns + ASK_NS {
+            return false;
+        }
+        self.asked_ns = now_ns;
+        self.news.as_mut().is_some_and(LinkNews::has_come)
     }
 
     /// Receives nothing more; what others hand over goes through all the same.
@@ -259,9 +277,11 @@ impl Live {
             let sockets = self.attached.iter().filter(|_| self.receives);
             let sockets = sockets.flat_map(|attached| attached.interface.sockets());
             let events = bell.map(|bell| bell.event());
-            let waits = sockets.chain(events).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+            let news = self.news.as_ref().map(AsFd::as_fd);
+            let waits =
+                sockets.chain(events).chain(news).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
             let began = Instant::now();
-            // Whether a frame, time, a bell or a signal has ended it, the next round finds out.
+            // Whether a frame, time, a bell, news or a signal has ended it, the next round finds out.
             let _ = poll(&mut waits.collect::<Vec<_>>(), Some(&SLEEP));
             self.slept += began.elapsed();
         }

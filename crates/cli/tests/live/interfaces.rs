@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use crate::net::{Io, Network, PORTS, bounding_set, by_each_way, wait_until};
 
@@ -10,6 +11,7 @@ by_each_way!(
     without_traffic_it_sleeps,
     traffic_goes_on_after_an_interface_was_down,
     traffic_goes_on_after_an_interface_was_gone,
+    it_is_known_at_once_that_an_interface_went_down_or_came_up,
 );
 
 const WIRE: &str = "Port<0> inside;\nPort<1> outside;\npipelet { inside <-> outside; }\n";
@@ -62,6 +64,23 @@ fn traffic_goes_on_after_an_interface_was_gone(io: Io) {
     assert!(!arrives());
     network.connect("outside");
     wait_until("a ping arrives again", arrives);
+    rivulet.end();
+}
+
+/// It was after half a second at most, and so after a quarter in the middle.
+fn it_is_known_at_once_that_an_interface_went_down_or_came_up(io: Io) {
+    let Some(network) = Network::new(io) else { return };
+    let rivulet = network.up(WIRE, "");
+    let mut took: Vec<Duration> = Vec::new();
+    for _ in 0..4 {
+        for (state, words) in [("down", "outside is down"), ("up", "outside is up")] {
+            let began = Instant::now();
+            network.middle.ip(&format!("link set outside {state}"));
+            took.push(rivulet.said_at(words).saturating_duration_since(began));
+        }
+    }
+    took.sort();
+    assert!(took[took.len() / 2] < Duration::from_millis(100), "{took:?}");
     rivulet.end();
 }
 

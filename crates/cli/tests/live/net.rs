@@ -3,8 +3,8 @@
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{LazyLock, mpsc};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -208,9 +208,15 @@ impl Network {
             Io::Xdp => assert_eq!(count("(xdp-"), 2 - taps, "{line}"),
             Io::Auto => {}
         }
-        // What else it says goes along with the test's own output.
-        std::thread::spawn(move || said.lines().map_while(Result::ok).for_each(|line| println!("{line}")));
-        Rivulet { child: Some(child) }
+        let (tell, told) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in said.lines().map_while(Result::ok) {
+                // What else it says goes along with the test's own output.
+                println!("{line}");
+                let _ = tell.send((Instant::now(), line));
+            }
+        });
+        Rivulet { child: Some(child), told }
     }
 }
 
@@ -337,12 +343,23 @@ impl Drop for Server {
 /// Rivulet at work.
 pub struct Rivulet {
     child: Option<Child>,
+    told: mpsc::Receiver<(Instant, String)>,
 }
 
 impl Rivulet {
     /// Its process.
     pub fn id(&self) -> u32 {
         self.child.as_ref().unwrap().id()
+    }
+
+    /// When it said the next line with these words; it is waited for.
+    pub fn said_at(&self, words: &str) -> Instant {
+        loop {
+            let (at, line) = self.told.recv_timeout(Duration::from_secs(20)).unwrap();
+            if line.contains(words) {
+                return at;
+            }
+        }
     }
 
     /// How much of a core it uses within three seconds, a second from now: ticks of 300.

@@ -11,6 +11,7 @@
 mod ethtool;
 mod join;
 mod link;
+mod news;
 mod offload;
 mod packet_socket;
 mod sys;
@@ -30,6 +31,7 @@ use tap::Tap;
 use xdp::{Attachment, Program, Xdp};
 
 pub use link::Link;
+pub use news::LinkNews;
 pub use tap::why_not as why_no_tap;
 pub use xdp::{CALLS_LATER as BPF_CALLS_LATER, QUEUE_MAX, QUEUE_MIN, QUEUES_MAX, SENDING_MAX, WAITING_MAX};
 

@@ -1,0 +1,65 @@
+//! What the kernel tells of interfaces without being asked.
+#![allow(unsafe_code)]
+
+use std::ffi::c_int;
+use std::io::{ErrorKind, Result};
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use super::sys::done;
+
+/// Bytes of a message that are looked at: none matters, as whoever hears of something looks for himself.
+const MESSAGE: usize = 64;
+
+/// A netlink socket that is told whenever an interface of this network namespace is made, goes, or changes: goes down or comes up,
+/// loses its carrier, gets another MTU or address (rtnetlink(7)). It takes no capability.
+pub struct LinkNews {
+    socket: OwnedFd,
+}
+
+impl LinkNews {
+    /// Of what changes from now on.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn subscribe() -> Result<LinkNews> {
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // SAFETY: no memory is passed.
+        let fd = done(unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) })?;
+        // SAFETY: the kernel has just given it to nobody else.
+        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        // SAFETY: all fields are numbers, for which zeros are valid.
+        let mut address: libc::sockaddr_nl = unsafe { zeroed() };
+        address.nl_family = libc::AF_NETLINK as libc::sa_family_t;
+        address.nl_groups = libc::RTMGRP_LINK as u32;
+        let len = size_of::<libc::sockaddr_nl>() as libc::socklen_t;
+        // SAFETY: the kernel only reads the address, which is as long as is said.
+        done(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) })?;
+        Ok(LinkNews { socket })
+    }
+
+    /// Whether there is something new since the last time that this was asked.
+    pub fn has_come(&mut self) -> bool {
+        let mut has_come = false;
+        loop {
+            let mut message = [0u8; MESSAGE];
+            let (to, flags) = (message.as_mut_ptr().cast(), libc::MSG_DONTWAIT);
+            // SAFETY: the kernel writes at most as many bytes as there are.
+            let received = unsafe { libc::recv(self.socket.as_raw_fd(), to, MESSAGE, flags) };
+            // What was too much for the socket's memory is an error, and news all the same.
+            match done(received as c_int) {
+                Ok(_) => has_come = true,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => has_come = true,
+                Err(_) => return has_come,
+            }
+        }
+    }
+}
+
+impl AsFd for LinkNews {
+    /// Readable while there is something new.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
