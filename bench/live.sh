@@ -13,6 +13,8 @@
 #   directly, without a NAT. The kernel's NAT works on the time of whoever sends; so does what takes in what Rivulet sends;
 # - drain_64_ns: processor time that Rivulet takes for a packet where many wait: it is stopped while they come, and then goes on. That
 #   is what it can carry with a core of its own, with what the kernel does for it in its system calls, up to the receiver's socket;
+#   drain_64_kernel: the share of it that is the kernel's, in those calls, where `perf` is installed; wire_64_ns, wire_64_kernel: the
+#   same of a policy without functions, which is what the ports cost that a NAT is put between;
 # - tcp_gbit: TCP's throughput; ping_ms: the round-trip time of a ping while nothing else is sent.
 #
 # Sender, receiver and what is between them share the machine's cores, so that rates say what is left for the NAT beside them.
@@ -40,7 +42,8 @@ main() {
         own direct 192.0.2.2
         kernel_on; measure kernel; kernel_off
         for io in packet xdp; do
-            rivulet_on $io; measure $io; drain $io; rivulet_off
+            rivulet_on nat $io; measure $io; drain drain $io; rivulet_off
+            rivulet_on wire $io; drain wire $io; rivulet_off
         done
     done
     report
@@ -69,6 +72,9 @@ Port<1> outside { address: "203.0.113.1/24" };
 NAT translate { external: [203.0.113.1] };
 pipelet { inside <-> translate <-> outside; }
 POLICY
+    grep '^Port' "$WORK/nat.rvl" >"$WORK/wire.rvl"
+    echo 'pipelet { inside <-> outside; }' >>"$WORK/wire.rvl"
+    ip -n $S route add 10.7.0.0/24 via 203.0.113.1
 }
 
 kernel_on() {
@@ -86,8 +92,9 @@ kernel_off() {
     ip -n $M addr flush dev outside
 }
 
+# rivulet_on POLICY IO
 rivulet_on() {
-    ip netns exec $M "$RIVULET" up "$WORK/nat.rvl" --port inside=inside --port outside=outside --io "$1" --quiet &
+    ip netns exec $M "$RIVULET" up "$WORK/$1.rvl" --port inside=inside --port outside=outside --io "$2" --quiet &
     PID=$!
     sleep 1
 }
@@ -153,7 +160,7 @@ PYTHON
     done
 }
 
-# What Rivulet runs for per packet of some thousands that wait for it, no more than AF_XDP's rings have room for.
+# drain WHAT IO: what Rivulet runs for per packet of some thousands that wait for it, no more than AF_XDP's rings have room for.
 drain() {
     ip netns exec $S python3 -c "
 import socket, time
@@ -162,17 +169,29 @@ s.bind(('203.0.113.2', 9))
 time.sleep(60)" &
     local receiver=$!
     sleep 0.5
-    ip netns exec $C python3 - "$1" $PID >>"$WORK/figures" <<'PYTHON'
-import os, signal, socket, sys, time
-who, pid = sys.argv[1], int(sys.argv[2])
-PACKETS, TIMES = 3500, 20
+    ip netns exec $C python3 - "$@" $PID "$WORK" >>"$WORK/figures" <<'PYTHON'
+import os, shutil, signal, socket, subprocess, sys, time
+what, who, pid, work = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+PACKETS, TIMES = 3500, 60
 sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 sender.connect(("203.0.113.2", 9))
 def run_ns():
     return int(open(f"/proc/{pid}/schedstat").read().split()[0])
+def kernel_share(samples):
+    """What the kernel has of them."""
+    line = ["perf", "report", "-i", samples, "--no-children", "--stdio", "-g", "none", "--sort", "dso"]
+    said = subprocess.run(line, check=True, capture_output=True, text=True).stdout
+    rows = [row.split() for row in said.splitlines() if "%" in row and not row.startswith("#")]
+    of = lambda rows: sum(float(share.rstrip("%")) for share, *_ in rows)
+    return of(row for row in rows if row[1].startswith("[kernel")) / of(rows)
+sender.send(b"x" * 22) # Neighbours are known from here on.
+time.sleep(0.5)
 idle = run_ns()
 time.sleep(1)
 idle = run_ns() - idle
+samples = f"{work}/samples"
+perf = ["perf", "record", "-q", "-e", "cpu-clock", "-F", "5000", "-p", str(pid), "-o", samples]
+perf = subprocess.Popen(perf) if shutil.which("perf") else None
 ran = 0
 for _ in range(TIMES):
     os.kill(pid, signal.SIGSTOP)
@@ -182,7 +201,11 @@ for _ in range(TIMES):
     os.kill(pid, signal.SIGCONT)
     time.sleep(0.2)
     ran += run_ns() - before
-print(f"{who} drain_64_ns", (ran - idle * 0.2 * TIMES) / (PACKETS * TIMES))
+print(f"{who} {what}_64_ns", (ran - idle * 0.2 * TIMES) / (PACKETS * TIMES))
+if perf:
+    perf.send_signal(signal.SIGINT)
+    perf.wait()
+    print(f"{who} {what}_64_kernel", kernel_share(samples))
 PYTHON
     kill $receiver
     wait $receiver || true
@@ -195,17 +218,17 @@ figures = {}
 for line in open(sys.argv[1]):
     who, what, value = line.split()
     figures.setdefault(what, {}).setdefault(who, []).append(float(value))
-print("%-16s %10s %10s %10s %16s %13s" % ("", "kernel", "packet", "xdp", "packet / kernel", "xdp / kernel"))
+print("%-21s %10s %10s %10s %16s %13s" % ("", "kernel", "packet", "xdp", "packet / kernel", "xdp / kernel"))
 for what, by in figures.items():
     value = {who: statistics.median(values) for who, values in by.items()}
     if "direct" in value:
         what = what.replace("ran", "own")
         value = {who: ran - value["direct"] for who, ran in value.items()}
     if "kernel" not in value:
-        print("%-16s %10s %10.3f %10.3f" % (what, "", value["packet"], value["xdp"]))
+        print("%-21s %10s %10.3f %10.3f" % (what, "", value["packet"], value["xdp"]))
         continue
     kernel, packet, xdp = (value[who] for who in ("kernel", "packet", "xdp"))
-    print("%-16s %10.3f %10.3f %10.3f %16.2f %13.2f" % (what, kernel, packet, xdp, packet / kernel, xdp / kernel))
+    print("%-21s %10.3f %10.3f %10.3f %16.2f %13.2f" % (what, kernel, packet, xdp, packet / kernel, xdp / kernel))
 PYTHON
 }
 
