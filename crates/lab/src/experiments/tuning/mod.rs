@@ -4,11 +4,14 @@
 //! the one that takes fewer unit-seconds, and then the one that comes first. It must take no more unit-seconds than the published
 //! algorithm does, or the baseline as published if that takes more, and drop no more packets than the baseline as published does. So
 //! that itself is always in the running.
+//!
+//! Whole runs of all points would take hours: there, all points are run for a short while, and the best of these whole (one halving of
+//! many, as in Karnin, Koren and Somekh, Almost Optimal Exploration in Multi-Armed Bandits, 2013).
 
 mod chosen;
 mod grids;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use serde::{Serialize, Serializer};
@@ -25,6 +28,10 @@ use crate::table::{Gauge, Kind, Metric, Profile, Row, Subject, Table};
 
 /// The seeds that settings are chosen with: none of them is among those that experiments measure.
 pub const TUNING_SEEDS: RangeInclusive<u64> = 1_001..=1_005;
+
+/// Points of a baseline that are run whole, for each objective, beside the published one: those that are best in short runs, whatever they
+/// take there, since what they take in whole ones is another matter.
+pub const FINALISTS: usize = 12;
 
 /// The name of the row that says what baselines may take.
 const PUBLISHED: &str = "flowlet, as published";
@@ -60,6 +67,15 @@ pub struct Tuning {
     pub best: Vec<Best>,
 }
 
+/// A point of a grid: its settings.
+type Point = Vec<(&'static str, &'static str)>;
+
+/// Points of a baseline, and what came of them: a row for each behind the published algorithm's.
+struct Field {
+    points: Vec<Point>,
+    table: Table,
+}
+
 /// The best point of a baseline's grid.
 #[derive(Clone, Debug, Serialize)]
 pub struct Best {
@@ -68,7 +84,7 @@ pub struct Best {
     /// What is to be small.
     #[serde(serialize_with = "name_of")]
     pub objective: Metric,
-    /// How many points there are.
+    /// How many points were run in this length.
     pub points: usize,
     /// The best one's name.
     pub point: String,
@@ -89,33 +105,55 @@ impl Sweep {
             Length::Smoke => *TUNING_SEEDS.start()..=*TUNING_SEEDS.start(),
             Length::Quick | Length::Full => TUNING_SEEDS,
         };
-        let tables: Vec<Table> =
-            self.baselines.iter().map(|baseline| self.measure(lab, &seeds, baseline)).collect();
-        let each = self.baselines.iter().zip(&tables);
-        let best = each.flat_map(|(baseline, table)| {
-            self.objectives.iter().filter_map(|objective| self.best(baseline, table, objective.metric))
+        let fields: Vec<Field> = self.baselines.iter().map(|baseline| self.field(lab, &seeds, baseline)).collect();
+        let best = self.baselines.iter().zip(&fields).flat_map(|(baseline, field)| {
+            self.objectives.iter().filter_map(|objective| self.best(baseline, field, objective.metric))
         });
-        Tuning { id: self.id, seeds, best: best.collect(), tables }
+        let best = best.collect();
+        Tuning { id: self.id, seeds, best, tables: fields.into_iter().map(|field| field.table).collect() }
     }
 
-    fn measure(&self, lab: &mut Lab<'_>, seeds: &RangeInclusive<u64>, baseline: &Baseline) -> Table {
-        let base = (self.base)(lab.length());
+    /// Runs all points of a baseline, or, whole, those that are good in short runs.
+    fn field(&self, lab: &mut Lab<'_>, seeds: &RangeInclusive<u64>, baseline: &Baseline) -> Field {
+        let all = baseline.points();
+        let points = match lab.length() {
+            Length::Smoke | Length::Quick => all,
+            Length::Full => {
+                let short = self.measure(lab, (Length::Quick, seeds), baseline, all);
+                let objectives = self.objectives.iter().map(|objective| objective.metric.name);
+                let places = finalists(&short.table, objectives.collect());
+                places.into_iter().map(|place| short.points[place].clone()).collect()
+            }
+        };
+        self.measure(lab, (lab.length(), seeds), baseline, points)
+    }
+
+    fn measure(
+        &self,
+        lab: &mut Lab<'_>,
+        (length, seeds): (Length, &RangeInclusive<u64>),
+        baseline: &Baseline,
+        points: Vec<Point>,
+    ) -> Field {
+        let base = (self.base)(length);
         let published = Subject::new(PUBLISHED, Kind::Faithful, base.clone());
-        let points = baseline.points().into_iter().map(|point| {
-            let setup = with(with(base.clone(), baseline.fixed), &point);
-            Subject::new(name(&point), Kind::Baseline, setup)
+        let of_points = points.iter().map(|point| {
+            let setup = with(with(base.clone(), baseline.fixed), point);
+            Subject::new(name(point), Kind::Baseline, setup)
         });
-        let subjects: Vec<Subject> = [published].into_iter().chain(points).collect();
+        let subjects: Vec<Subject> = [published].into_iter().chain(of_points).collect();
         let costs = [&gauges::UNIT_SECONDS, &gauges::DROPPED];
         let gauges: Vec<&Gauge> = self.objectives.iter().copied().chain(costs).collect();
-        Table::measure_on(lab, seeds, baseline.name, Profile::Paper, &gauges, &subjects)
+        let table = Table::measure_on(lab, seeds, baseline.name, Profile::Paper, &gauges, &subjects);
+        Field { points, table }
     }
 
     /// None if the published point could not be run.
-    fn best(&self, baseline: &Baseline, table: &Table, objective: Metric) -> Option<Best> {
+    fn best(&self, baseline: &Baseline, field: &Field, objective: Metric) -> Option<Best> {
+        let Field { points, table } = field;
         let (reference, rows) = table.rows.split_first()?;
         let at = best_of(table, reference, rows, objective.name)?;
-        let point = baseline.points().into_iter().nth(at)?;
+        let point = points.get(at)?;
         let median = |row: &Row| Some(table.get(&row.name, objective.name)?.median);
         Some(Best {
             baseline: baseline.name,
@@ -124,10 +162,23 @@ impl Sweep {
             point: rows[at].name.clone(),
             value: median(&rows[at])?,
             published: median(rows.first()?)?,
-            is_in_use: chosen::is_chosen(self.id, baseline.name, objective.name, &point),
-            settings: point.into_iter().collect(),
+            is_in_use: chosen::is_chosen(self.id, baseline.name, objective.name, point),
+            settings: point.iter().copied().collect(),
         })
     }
+}
+
+/// The places of the rows, behind the first one, that are run whole: the published one's, and, of each objective, of the best.
+fn finalists(table: &Table, objectives: Vec<&str>) -> BTreeSet<usize> {
+    let rows = table.rows.get(1..).unwrap_or_default();
+    let best = |objective: &str| {
+        let value = |row: &Row| table.get(&row.name, objective).map(|found| found.median);
+        let mut places: Vec<(f64, usize)> =
+            rows.iter().enumerate().filter_map(|(place, row)| Some((value(row)?, place))).collect();
+        places.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        places.into_iter().map(|(_, place)| place).take(FINALISTS).collect::<Vec<_>>()
+    };
+    [0].into_iter().chain(objectives.into_iter().flat_map(best)).collect()
 }
 
 /// The place of the best of these rows, the first of which is the baseline as published.

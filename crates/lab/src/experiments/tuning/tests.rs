@@ -124,3 +124,26 @@ fn the_best_is_cheap_enough_and_drops_no_more() {
     let dear = row("published", [9.0, 8.0, 0.0]);
     assert_eq!(best(vec![reference(), dear, row("as dear", [2.0, 8.0, 0.0])]).unwrap(), "as dear");
 }
+
+#[test]
+fn whole_runs_are_for_the_published_point_and_the_best_of_short_ones() {
+    let metric = |name| Metric { name, unit: Unit::Ns };
+    let count = 2 * FINALISTS + 2;
+    // The one objective says that the last are the best, the other that the first are; the published one is the worst of both.
+    let row = |place: usize| {
+        let (p75, p99) = if place == 0 { (99.0, 99.0) } else { ((count - place) as f64, place as f64) };
+        Row::of(&format!("{place}"), Kind::Baseline, vec![vec![p75; 2], vec![p99; 2]])
+    };
+    let reference = Row::of("reference", Kind::Faithful, vec![vec![0.0; 2], vec![0.0; 2]]);
+    let rows = [reference].into_iter().chain((0..count).map(row)).collect();
+    let table = Table {
+        title: String::new(),
+        profile: Profile::Paper,
+        metrics: vec![metric("p75"), metric("p99")],
+        rows,
+    };
+    let by_p75: BTreeSet<usize> = [0].into_iter().chain(count - FINALISTS..count).collect();
+    assert_eq!(finalists(&table, vec!["p75"]), by_p75);
+    let by_both: BTreeSet<usize> = (0..=FINALISTS).chain(count - FINALISTS..count).collect();
+    assert_eq!(finalists(&table, vec!["p75", "p99"]), by_both);
+}
