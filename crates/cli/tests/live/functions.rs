@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::balanced::{self, BALANCER};
 use crate::net::{Io, Network, wait_until};
 
 #[test]
@@ -98,48 +99,15 @@ fn an_attack_is_told_of_and_stopped() {
 #[test]
 fn a_balancer_spreads_clients_over_web_servers_and_leaves_out_one_that_is_down() {
     let Some(network) = Network::routed(Io::Auto) else { return };
-    let policy = "
-        Port<0> inside { address: \"10.7.0.254/24\" };
-        Port<1> outside { address: \"203.0.113.1/24\" };
-        LoadBalancer balancer {
-          services: [{ name: web, vip: 10.7.0.100, port: 80, servers: [
-            { name: one, address: 203.0.113.2, port: 8080 },
-            { name: two, address: 203.0.113.3, port: 8080 },
-          ] }],
-        };
-        pipelet { inside <-> balancer <-> outside; }";
-    network.outside.ip("addr add 203.0.113.3/24 dev eth0");
-    network.outside.ip("route add 10.7.0.0/24 via 203.0.113.1");
-    let serve = |name: &str, address: &str| {
-        fs::create_dir(network.path(name)).unwrap();
-        fs::write(network.path(name).join("name"), name).unwrap();
-        let folder = network.path(name);
-        let line = format!("python3 -m http.server --bind {address} --directory {} 8080", folder.display());
-        // Two listen at the port: what the first one's line shows does not tell of the second.
-        let server = network.outside.serve(&line, 8080);
-        wait_until("it answers", || {
-            network.outside.output(&format!("curl -s -m 1 http://{address}:8080/name")).status.success()
-        });
-        server
-    };
-    let _one = serve("one", "203.0.113.2");
-    let two = serve("two", "203.0.113.3");
+    let [_one, two] = balanced::servers(&network);
     fs::write(network.path("commands"), "10s balancer server two down\n").unwrap();
     let began = Instant::now();
-    let rivulet = network.up(policy, "--control commands");
-    // The client asks the virtual address, which the balancer owns: who has it is told by ARP.
-    let ask = || {
-        let output = network.inside.output("curl -s -m 2 http://10.7.0.100/name");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    };
-    let answers: Vec<_> = (0..30).map(|_| ask()).collect();
-    for server in ["one", "two"] {
-        assert!(answers.iter().filter(|&answer| answer == server).count() >= 5, "{answers:?}");
-    }
+    let rivulet = network.up(BALANCER, "--control commands");
+    balanced::assert_spread(&balanced::answers(&network, 30));
     assert!(began.elapsed() < Duration::from_secs(10), "the machine is too slow for this test");
     drop(two);
     std::thread::sleep(Duration::from_secs(11).saturating_sub(began.elapsed()));
-    let answers: Vec<_> = (0..20).map(|_| ask()).collect();
+    let answers = balanced::answers(&network, 20);
     assert!(answers.iter().all(|answer| answer == "one"), "{answers:?}");
     rivulet.end();
 }

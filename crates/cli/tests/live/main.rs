@@ -4,6 +4,7 @@
 //! `SKIPPED` and passes, except where `CI=true`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that cannot go on has failed.
 
+mod balanced;
 mod captured;
 mod functions;
 mod interfaces;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::balanced::{self, BALANCER};
 use crate::net::{Io, Network, Rivulet, by_each_way, wait_until};
 
 by_each_way!(
@@ -103,44 +104,14 @@ fn receive_queues_are_shared_out() {
 
 fn a_balancer_and_its_commands_are_those_of_all(io: Io) {
     let Some(network) = Network::routed(io) else { return };
-    let policy = "
-        Port<0> inside { address: \"10.7.0.254/24\" };
-        Port<1> outside { address: \"203.0.113.1/24\" };
-        LoadBalancer balancer {
-          services: [{ name: web, vip: 10.7.0.100, port: 80, servers: [
-            { name: one, address: 203.0.113.2, port: 8080 },
-            { name: two, address: 203.0.113.3, port: 8080 },
-          ] }],
-        };
-        pipelet { inside <-> balancer <-> outside; }";
-    network.outside.ip("addr add 203.0.113.3/24 dev eth0");
-    network.outside.ip("route add 10.7.0.0/24 via 203.0.113.1");
-    let serve = |name: &str, address: &str| {
-        fs::create_dir(network.path(name)).unwrap();
-        fs::write(network.path(name).join("name"), name).unwrap();
-        let folder = network.path(name);
-        let line = format!("python3 -m http.server --bind {address} --directory {} 8080", folder.display());
-        let server = network.outside.serve(&line, 8080);
-        wait_until("it answers", || {
-            network.outside.output(&format!("curl -s -m 1 http://{address}:8080/name")).status.success()
-        });
-        server
-    };
-    let (_one, _two) = (serve("one", "203.0.113.2"), serve("two", "203.0.113.3"));
+    let _both = balanced::servers(&network);
     fs::write(network.path("commands"), "15s balancer server two down\n").unwrap();
-    let rivulet = network.up(policy, "--workers 2 --control commands");
+    let rivulet = network.up(BALANCER, "--workers 2 --control commands");
     let began = std::time::Instant::now();
-    let ask = || {
-        let output = network.inside.output("curl -s -m 2 http://10.7.0.100/name");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    };
-    let answers: Vec<_> = (0..30).map(|_| ask()).collect();
-    for server in ["one", "two"] {
-        assert!(answers.iter().filter(|&answer| answer == server).count() >= 5, "{answers:?}");
-    }
+    balanced::assert_spread(&balanced::answers(&network, 30));
     assert!(began.elapsed() < Duration::from_secs(15), "the machine is too slow for this test");
     std::thread::sleep(Duration::from_secs(17).saturating_sub(began.elapsed()));
-    let answers: Vec<_> = (0..20).map(|_| ask()).collect();
+    let answers = balanced::answers(&network, 20);
     assert!(answers.iter().all(|answer| answer == "one"), "{answers:?}");
     let (_, workers) = end(rivulet);
     assert!(workers.iter().all(|worker| count(&worker["processed"]) > 20), "{workers:?}");

@@ -8,3 +8,5 @@ mod tshark;
 
 #[path = "../meter_support/mod.rs"]
 mod meter_support;
+#[path = "../tshark_support/mod.rs"]
+mod tshark_support;

@@ -10,3 +10,5 @@ mod tshark;
 
 #[path = "../meter_support/mod.rs"]
 mod meter_support;
+#[path = "../tshark_support/mod.rs"]
+mod tshark_support;

@@ -105,7 +105,8 @@ impl Sweep {
             Length::Smoke => *TUNING_SEEDS.start()..=*TUNING_SEEDS.start(),
             Length::Quick | Length::Full => TUNING_SEEDS,
         };
-        let fields: Vec<Field> = self.baselines.iter().map(|baseline| self.field(lab, &seeds, baseline)).collect();
+        let fields: Vec<Field> =
+            self.baselines.iter().map(|baseline| self.field(lab, &seeds, baseline)).collect();
         let best = self.baselines.iter().zip(&fields).flat_map(|(baseline, field)| {
             self.objectives.iter().filter_map(|objective| self.best(baseline, field, objective.metric))
         });

@@ -1,0 +1,48 @@
+//! Two web servers behind an address, and a client that asks it.
+
+use std::fs;
+
+use crate::net::{Network, Server, wait_until};
+
+/// 10.7.0.100 is a balancer's, which has two servers for it.
+pub const BALANCER: &str = "
+    Port<0> inside { address: \"10.7.0.254/24\" };
+    Port<1> outside { address: \"203.0.113.1/24\" };
+    LoadBalancer balancer {
+      services: [{ name: web, vip: 10.7.0.100, port: 80, servers: [
+        { name: one, address: 203.0.113.2, port: 8080 },
+        { name: two, address: 203.0.113.3, port: 8080 },
+      ] }],
+    };
+    pipelet { inside <-> balancer <-> outside; }";
+
+/// The two servers, at work; both know the way to the client.
+pub fn servers(network: &Network) -> [Server; 2] {
+    network.outside.ip("addr add 203.0.113.3/24 dev eth0");
+    network.outside.ip("route add 10.7.0.0/24 via 203.0.113.1");
+    [("one", "203.0.113.2"), ("two", "203.0.113.3")].map(|(name, address)| {
+        fs::create_dir(network.path(name)).unwrap();
+        fs::write(network.path(name).join("name"), name).unwrap();
+        let folder = network.path(name);
+        let line = format!("python3 -m http.server --bind {address} --directory {} 8080", folder.display());
+        // Two listen at the port: what the first one's line shows does not tell of the second.
+        let server = network.outside.serve(&line, 8080);
+        wait_until("it answers", || {
+            network.outside.output(&format!("curl -s -m 1 http://{address}:8080/name")).status.success()
+        });
+        server
+    })
+}
+
+/// Which server answers the client, so many times. It asks the virtual address, which the balancer owns: who has it is told by ARP.
+pub fn answers(network: &Network, times: usize) -> Vec<String> {
+    let ask = || network.inside.output("curl -s -m 2 http://10.7.0.100/name");
+    (0..times).map(|_| String::from_utf8_lossy(&ask().stdout).into_owned()).collect()
+}
+
+/// Both have a part of these answers.
+pub fn assert_spread(answers: &[String]) {
+    for server in ["one", "two"] {
+        assert!(answers.iter().filter(|&answer| answer == server).count() >= 5, "{answers:?}");
+    }
+}

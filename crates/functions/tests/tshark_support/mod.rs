@@ -1,0 +1,57 @@
+//! What tshark makes of frames.
+
+use std::process::Command;
+
+use io::capture::{Format, FormatKind, Record, Writer};
+use packet::LinkType;
+
+/// Does this for each protocol, with outer and inner IP headers of either version; not at all where there is no tshark, which is a
+/// failure in CI.
+pub fn for_each(protocols: &[&str], reads: impl Fn(&str, u8, u8)) {
+    if Command::new("tshark").arg("--version").output().is_err() {
+        assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "tshark is needed");
+        eprintln!("SKIPPED: there is no tshark");
+        return;
+    }
+    for protocol in protocols {
+        for outer in [4, 6] {
+            for inner in [4, 6] {
+                reads(protocol, outer, inner);
+            }
+        }
+    }
+}
+
+/// What tshark shows of these fields, a list for each frame; all checksums are looked at, and tshark is given these preferences, too.
+pub fn fields_of(frames: &[Vec<u8>], preferences: &[&str], fields: &[&str]) -> Vec<Vec<String>> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sent.pcapng");
+    let mut writer = Writer::create(&path, Format { kind: FormatKind::Pcapng, gzip: false }).unwrap();
+    writer.add_interface(0, "", LinkType::Ethernet).unwrap();
+    for (data, timestamp_ns) in frames.iter().zip(1..) {
+        let wire_len = data.len() as u32;
+        let link_type = LinkType::Ethernet;
+        writer.write(&Record { timestamp_ns, interface: 0, link_type, wire_len, data }).unwrap();
+    }
+    writer.finish().unwrap();
+    let preferences = ["ip.check_checksum:TRUE", "udp.check_checksum:TRUE"].iter().chain(preferences);
+    let output = Command::new("tshark")
+        .args(["-n", "-r"])
+        .arg(&path)
+        .env("WIRESHARK_CONFIG_DIR", folder.path())
+        .args(preferences.flat_map(|preference| ["-o", preference]))
+        .args(["-T", "fields", "-E", "occurrence=a"])
+        .args(fields.iter().flat_map(|field| ["-e", field]))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let shown: Vec<_> = text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect();
+    assert_eq!(shown.len(), frames.len());
+    shown
+}
+
+/// Bytes as tshark shows them.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
