@@ -14,14 +14,14 @@ use seccompiler::{
     TargetArch,
 };
 
-/// What is needed to open an interface anew that was gone: a socket, and for AF_XDP memory that is locked; for a TAP device, nothing.
+/// What is needed to open an interface anew that was gone: a socket, and for AF_XDP memory that is locked; for a TAP device, or one of DPDK's, nothing.
 const fn kept(io: Io) -> CapabilitySet {
     match io {
         Io::PacketSocket => CapabilitySet::NET_RAW,
         Io::XdpDriverZeroCopy | Io::XdpDriverCopy | Io::XdpGenericCopy => {
             CapabilitySet::NET_RAW.union(CapabilitySet::IPC_LOCK)
         }
-        Io::Tap => CapabilitySet::empty(),
+        Io::Tap | Io::Dpdk => CapabilitySet::empty(),
     }
 }
 

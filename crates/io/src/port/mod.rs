@@ -4,15 +4,17 @@
 //! veth, a bridge. The interface's own configuration stays as it is, but for promiscuous mode and an XDP program,
 //! which end with it. There are two ways, of which the rest of the system knows no more than their names: AF_XDP is
 //! the faster one, packet sockets are for every interface. A third one is to be an interface: a TAP device, at whose other
-//! end the machine's own stack is. What senders and the kernel leave to
+//! end the machine's own stack is; a fourth one, in programs that are built with it, is DPDK. What senders and the kernel leave to
 //! cards is done here: open checksums are completed, frames of several segments are cut, and VLAN tags that were taken out
 //! are put back. On the way out, segments that follow each other are left to be cut again, where there is a way to say so.
 
+mod dpdk;
 mod ethtool;
 mod join;
 mod link;
 mod news;
 mod offload;
+mod open_checksum;
 mod packet_socket;
 mod sys;
 mod tap;
@@ -25,11 +27,16 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use packet::wire::{EtherType, ethernet, vlan};
 
+use dpdk::Dpdk;
 use ethtool::Driver;
 use packet_socket::PacketSocket;
 use tap::Tap;
 use xdp::{Attachment, Program, Xdp};
 
+pub use dpdk::{
+    DPDK_BUFFERS, DPDK_MEMORY_MIB, DPDK_RING, Device as DpdkDevice, begin as begin_dpdk,
+    has_huge_pages as dpdk_has_huge_pages, on_thread as on_dpdk_thread, version as dpdk_version,
+};
 pub use link::Link;
 pub use news::LinkNews;
 pub use tap::why_not as why_no_tap;
@@ -60,6 +67,8 @@ pub enum Io {
     XdpGenericCopy,
     /// The other end of a TAP device.
     Tap,
+    /// A device of DPDK's.
+    Dpdk,
 }
 
 impl Io {
@@ -71,6 +80,7 @@ impl Io {
             Io::XdpDriverCopy => "xdp-driver-copy",
             Io::XdpGenericCopy => "xdp-generic-copy",
             Io::Tap => "tap",
+            Io::Dpdk => "dpdk",
         }
     }
 
@@ -89,9 +99,9 @@ pub struct Counters {
     pub received_bytes: u64,
     /// Frames that came with checksums which their sender had left open, and which were completed; each before it was cut.
     pub completed: u64,
-    /// Frames that the kernel dropped, as they came faster than they were taken.
+    /// Frames that the kernel, or a device, dropped, as they came faster than they were taken.
     pub missed: u64,
-    /// Frames longer than 65,543 bytes, or that do not fit what the kernel says of them.
+    /// Frames longer than 65,543 bytes, that do not fit what the kernel says of them, or that a device of DPDK's found damaged.
     pub unreadable: u64,
     /// Frames sent.
     pub sent: u64,
@@ -195,6 +205,7 @@ enum Way {
     PacketSocket(PacketSocket),
     Xdp(Box<Xdp>),
     Tap(Tap),
+    Dpdk(Box<Dpdk>),
 }
 
 /// Frames that are to be sent together.
@@ -336,6 +347,38 @@ impl Interface {
         Ok([first].into_iter().chain(others).enumerate().map(part).collect())
     }
 
+    /// Opens a device of DPDK's: a card, which a driver gives to programs, or a virtual device, which is made. DPDK is begun, if
+    /// [`begin_dpdk`] has not begun it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] if this was built without the feature `dpdk`, [`ErrorKind::NotFound`] if there is no such card,
+    /// and what DPDK says.
+    pub fn dpdk(device: &DpdkDevice) -> Result<Interface> {
+        let dpdk = Interface::dpdk_parts(device, 1)?.pop();
+        dpdk.ok_or_else(|| Error::new(ErrorKind::InvalidInput, "an interface has a part at least"))
+    }
+
+    /// The same in so many parts, each for a thread of its own with a pair of queues, among which the device shares out what comes. Parts
+    /// beyond the number of its queues receive nothing, and send by the others'.
+    ///
+    /// # Errors
+    /// As of [`Interface::dpdk`].
+    pub fn dpdk_parts(device: &DpdkDevice, count: usize) -> Result<Vec<Interface>> {
+        let opened = Dpdk::open_parts(device, count)?;
+        let parts = Arc::new(Parts { count, opened: Mutex::default() });
+        let part = |(part, dpdk): (usize, Dpdk)| Interface {
+            name: dpdk.name().to_owned(),
+            number: 0,
+            choice: Choice::default(),
+            way: Way::Dpdk(Box::new(dpdk)),
+            why_not_xdp: None,
+            counters: Counters::default(),
+            part,
+            parts: Arc::clone(&parts),
+        };
+        Ok(opened.into_iter().enumerate().map(part).collect())
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
@@ -347,6 +390,7 @@ impl Interface {
             Way::PacketSocket(_) => Io::PacketSocket,
             Way::Xdp(xdp) => xdp.io(),
             Way::Tap(_) => Io::Tap,
+            Way::Dpdk(_) => Io::Dpdk,
         }
     }
 
@@ -361,6 +405,7 @@ impl Interface {
             Way::PacketSocket(socket) => socket.take_missed(),
             Way::Xdp(xdp) => xdp.take_missed(),
             Way::Tap(tap) => tap.take_missed(&self.name, self.number),
+            Way::Dpdk(dpdk) => dpdk.take_missed(&mut self.counters),
         };
         self.counters
     }
@@ -374,6 +419,7 @@ impl Interface {
             Way::PacketSocket(socket) => socket.socket(),
             Way::Xdp(xdp) => xdp.socket(),
             Way::Tap(tap) => return tap.link(&self.name, self.number),
+            Way::Dpdk(dpdk) => return dpdk.link(),
         };
         link::link(socket, &self.name)
     }
@@ -383,17 +429,19 @@ impl Interface {
     ///
     /// # Errors
     /// Those of [`Interface::open`], as long as there is none. A TAP device that is gone is not made anew: it is taken over when
-    /// somebody else has made it.
+    /// somebody else has made it. A device of DPDK's that is gone stays away.
     pub fn reopen(&mut self) -> Result<bool> {
-        if let Way::Tap(tap) = &mut self.way {
-            return tap.reopen(&self.name, &mut self.number);
+        match &mut self.way {
+            Way::Tap(tap) => return tap.reopen(&self.name, &mut self.number),
+            Way::Dpdk(dpdk) => return dpdk.look().map(|()| false),
+            Way::PacketSocket(_) | Way::Xdp(_) => {}
         }
         if link::interface_number(&self.name) == Some(self.number) {
             if let Ok(link) = self.link() {
                 match &mut self.way {
                     Way::PacketSocket(socket) => socket.set_mtu(link.mtu),
                     Way::Xdp(xdp) => xdp.set_link(link),
-                    Way::Tap(_) => {}
+                    Way::Tap(_) | Way::Dpdk(_) => {}
                 }
             }
             return Ok(false);
@@ -416,6 +464,7 @@ impl Interface {
                 Ok(())
             }
             Way::Tap(tap) => tap.receive(&mut self.counters, each),
+            Way::Dpdk(dpdk) => dpdk.receive(&mut self.counters, each),
         }
     }
 
@@ -426,18 +475,25 @@ impl Interface {
             Way::PacketSocket(socket) => socket.send(outbox, &mut self.counters),
             Way::Xdp(xdp) => xdp.send(outbox, &mut self.counters),
             Way::Tap(tap) => tap.send(outbox, &mut self.counters),
+            Way::Dpdk(dpdk) => dpdk.send(outbox, &mut self.counters),
         }
         outbox.bytes.clear();
         outbox.lens.clear();
     }
 
-    /// What can be waited for: one of them has something when a frame has come.
+    /// What can be waited for: one of them has something when a frame has come; but see [`Interface::is_polled`].
     pub fn sockets(&self) -> Vec<BorrowedFd<'_>> {
         match &self.way {
             Way::PacketSocket(socket) => vec![socket.socket().as_fd()],
             Way::Xdp(xdp) => xdp.sockets().collect(),
             Way::Tap(tap) => tap.socket().into_iter().collect(),
+            Way::Dpdk(_) => Vec::new(),
         }
+    }
+
+    /// Whether frames come that cannot be waited for: it has to be asked.
+    pub fn is_polled(&self) -> bool {
+        matches!(&self.way, Way::Dpdk(dpdk) if dpdk.receives())
     }
 }
 

@@ -4,7 +4,6 @@
 //! not for, see [`Xdp::open`]; checksums that were left open are found and completed.
 
 mod memory;
-mod open_checksum;
 mod program;
 mod queue;
 mod ring;
@@ -19,7 +18,7 @@ use packet::wire::ethernet;
 use super::ethtool::{self, Driver};
 use super::link::Link;
 use super::packet_socket::{self, PacketSocket};
-use super::{Counters, Opened, Outbox, is_too_long};
+use super::{Counters, Opened, Outbox, is_too_long, open_checksum};
 
 use program::{Attached, Mode};
 pub use program::{CALLS_LATER, Program};

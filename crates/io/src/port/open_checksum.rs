@@ -1,7 +1,7 @@
 //! Checksums that a sender has left open, completed without being told which they are.
 //!
 //! A stack behind a veth, or in a virtual machine, leaves the checksums of TCP and UDP to a card that is not there: their
-//! fields have the sum of the pseudo-header alone. Packet sockets say of which frames that is so; AF_XDP does not. Here it
+//! fields have the sum of the pseudo-header alone. Packet sockets say of which frames that is so; AF_XDP and DPDK do not. Here it
 //! is seen by the field: if it has that very sum, the checksum is calculated anew.
 //!
 //! To a frame with a right checksum that does nothing. If the field `F` is the pseudo-header's sum `P`, and right, it is

@@ -1,0 +1,146 @@
+//! A port by DPDK: its drivers have a card's queues in this process, past the kernel; or it is one of DPDK's virtual devices.
+//!
+//! It is there if the program was built with the feature `dpdk`, and speaks to the system's `libdpdk` by a shim in C. Nothing is
+//! left to the device, so that frames are as on a wire; checksums that a sender behind a virtual device left open are
+//! found and completed, as with AF_XDP. There is nothing to wait for: a device has to be asked.
+//!
+//! DPDK is begun once in a process, and keeps a thread of its own for interrupts and alarms.
+
+#[cfg(not(feature = "dpdk"))]
+mod absent;
+#[cfg(feature = "dpdk")]
+mod begin;
+#[cfg(feature = "dpdk")]
+mod device;
+#[cfg(feature = "dpdk")]
+mod sys;
+
+use std::fs;
+use std::io::{Error, ErrorKind, Result};
+
+#[cfg(not(feature = "dpdk"))]
+pub use absent::{Dpdk, begin, on_thread, version};
+#[cfg(feature = "dpdk")]
+pub use begin::{begin, on_thread, version};
+#[cfg(feature = "dpdk")]
+pub use device::Dpdk;
+
+/// Frames that may wait to be taken in a queue, and to be sent, each; a device that allows fewer has fewer.
+pub const DPDK_RING: u16 = 1_024;
+
+/// Buffers of a queue, for frames that wait and those under way.
+pub const DPDK_BUFFERS: u32 = 4_095;
+
+/// Mebibytes of memory that a pair of queues may have, if the machine has no huge pages; they are taken as they are used.
+pub const DPDK_MEMORY_MIB: u32 = 64;
+
+/// Bytes of the longest name of a device.
+const NAME_MAX: usize = 63;
+
+/// A device of DPDK's, as it is named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Its name: of a card, its PCI address in full.
+    pub name: String,
+    /// What its driver is told beside.
+    pub arguments: String,
+    /// Whether it is a card's; else it is made.
+    pub is_card: bool,
+}
+
+impl Device {
+    /// A PCI address (`0000:03:00.0`, `03:00.0`) or a virtual device's name (`net_tap0`), each perhaps with a comma and arguments.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] if it is neither.
+    pub fn parse(text: &str) -> Result<Device> {
+        let (name, arguments) = text.split_once(',').unwrap_or((text, ""));
+        let arguments = arguments.to_owned();
+        if let Some(name) = pci_address(name) {
+            return Ok(Device { name, arguments, is_card: true });
+        }
+        let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
+        if !is_name || name.len() > NAME_MAX || arguments.contains('\0') {
+            let why = "expected a card's PCI address, such as 0000:03:00.0, or a virtual device, such as net_af_packet0,iface=eth0";
+            return Err(Error::new(ErrorKind::InvalidInput, why));
+        }
+        Ok(Device { name: name.to_owned(), arguments, is_card: false })
+    }
+}
+
+/// Whether there are huge pages that nobody has, which DPDK takes for its memory.
+pub fn has_huge_pages() -> bool {
+    let sizes = fs::read_dir("/sys/kernel/mm/hugepages").into_iter().flatten().flatten();
+    let mut free = sizes.map(|size| fs::read_to_string(size.path().join("free_hugepages")));
+    free.any(|free| free.is_ok_and(|free| free.trim().parse().is_ok_and(|free: u64| free > 0)))
+}
+
+/// A PCI address in full, as DPDK names a card by it.
+fn pci_address(text: &str) -> Option<String> {
+    let (rest, function) = text.rsplit_once('.')?;
+    let (rest, device) = rest.rsplit_once(':')?;
+    let (domain, bus) = rest.rsplit_once(':').unwrap_or(("0", rest));
+    let number = |digits: &str, max: u32| {
+        let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let number = is_number.then(|| u32::from_str_radix(digits, 16).ok()).flatten();
+        number.filter(|&number| number <= max)
+    };
+    let (domain, bus) = (number(domain, u32::MAX)?, number(bus, 0xff)?);
+    let (device, function) = (number(device, 0x1f)?, number(function, 7)?);
+    Some(format!("{domain:04x}:{bus:02x}:{device:02x}.{function:x}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cards_are_named_by_their_addresses_in_full() {
+        for (text, name, arguments) in [
+            ("0000:03:00.0", "0000:03:00.0", ""),
+            ("03:00.1", "0000:03:00.1", ""),
+            ("10000:AF:1f.7", "10000:af:1f.7", ""),
+            ("3:0.0,class=rx,a=b", "0000:03:00.0", "class=rx,a=b"),
+        ] {
+            let arguments = arguments.to_owned();
+            let device = Device { name: name.to_owned(), arguments, is_card: true };
+            assert_eq!(Device::parse(text).unwrap(), device, "{text}");
+        }
+    }
+
+    #[test]
+    fn virtual_devices_have_names_and_arguments() {
+        for (text, name, arguments) in [
+            ("net_af_packet0,iface=eth0", "net_af_packet0", "iface=eth0"),
+            ("net_tap0,iface=dtap0,mac=fixed", "net_tap0", "iface=dtap0,mac=fixed"),
+            ("net_null0", "net_null0", ""),
+            ("eth_ring0,", "eth_ring0", ""),
+        ] {
+            let arguments = arguments.to_owned();
+            let device = Device { name: name.to_owned(), arguments, is_card: false };
+            assert_eq!(Device::parse(text).unwrap(), device, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_neither_is_refused() {
+        let long = "n".repeat(NAME_MAX + 1);
+        let nul = "net_null0,a=\0";
+        for text in [
+            "",
+            ",iface=eth0",
+            "0",
+            "03:00",
+            "03:00.8",
+            "03:20.0",
+            "100:00.0",
+            "0:0:0:0.0",
+            "a b",
+            &long,
+            nul,
+        ] {
+            assert_eq!(Device::parse(text).unwrap_err().kind(), ErrorKind::InvalidInput, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Ports by DPDK, on virtual devices that need no privilege: frames come and go whole. What takes network namespaces is in
+//! `crates/cli/tests/live/dpdk.rs`.
+#![cfg(feature = "dpdk")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that cannot go on has failed.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Once;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use io::capture::{Format, FormatKind, Reader, Record, Writer};
+use io::port::{DPDK_RING, DpdkDevice, Interface, Io, Outbox, begin_dpdk, dpdk_version, on_dpdk_thread};
+use packet::LinkType;
+
+/// Begins DPDK for this process, and names a device.
+fn device(text: &str) -> DpdkDevice {
+    static BEGIN: Once = Once::new();
+    let device = DpdkDevice::parse(text).unwrap();
+    // Enough memory for all devices of this file.
+    BEGIN.call_once(|| begin_dpdk(std::slice::from_ref(&device), 16).unwrap());
+    device
+}
+
+/// A frame of this length that no other one is like.
+fn frame(len: usize, seed: u8) -> Vec<u8> {
+    let mut frame: Vec<u8> = (0..len).map(|at| (at as u8).wrapping_mul(31).wrapping_add(seed)).collect();
+    // Neither IP nor a VLAN's.
+    frame[12..14].copy_from_slice(&[0x88, 0xb5]);
+    frame
+}
+
+/// What has come, until there is so much of it.
+fn received(interface: &mut Interface, count: usize) -> Vec<Vec<u8>> {
+    let (mut frames, end) = (Vec::new(), Instant::now() + Duration::from_secs(10));
+    while frames.len() < count && Instant::now() < end {
+        interface.receive(|frame| frames.push(frame.to_vec())).unwrap();
+    }
+    frames
+}
+
+fn send(interface: &mut Interface, frames: &[Vec<u8>]) {
+    let mut outbox = Outbox::default();
+    for frame in frames {
+        outbox.push(frame);
+    }
+    interface.send(&mut outbox);
+}
+
+fn write(path: &Path, frames: &[Vec<u8>]) {
+    let mut writer = Writer::create(path, Format { kind: FormatKind::Pcap, gzip: false }).unwrap();
+    for data in frames {
+        let (wire_len, link_type) = (data.len() as u32, LinkType::Ethernet);
+        writer.write(&Record { timestamp_ns: 0, interface: 0, link_type, wire_len, data }).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+fn read(path: &Path) -> Vec<Vec<u8>> {
+    let (mut reader, mut frames) = (Reader::open(path).unwrap(), Vec::new());
+    while let Some(record) = reader.next().unwrap() {
+        frames.push(record.data.to_vec());
+    }
+    frames
+}
+
+#[test]
+fn frames_of_many_lengths_come_and_go_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let (came, left) = (dir.path().join("came.pcap"), dir.path().join("left.pcap"));
+    // Those of more than 2,048 bytes come in several segments, and are too long to leave again.
+    let lens = [60, 61, 64, 590, 1_513, 1_514, 1_515, 2_048, 2_049, 4_500, 9_014];
+    let frames: Vec<_> = (0..200).map(|i| frame(lens[i % lens.len()], i as u8)).collect();
+    write(&came, &frames);
+
+    let text = format!("net_pcap0,rx_pcap={},tx_pcap={}", came.display(), left.display());
+    let mut interface = Interface::dpdk(&device(&text)).unwrap();
+    assert_eq!((interface.name(), interface.io()), ("net_pcap0", Io::Dpdk));
+    assert!(interface.is_polled() && interface.sockets().is_empty());
+    let link = interface.link().unwrap();
+    assert_eq!((link.is_up, link.mtu), (true, 1_500));
+    assert!(received(&mut interface, frames.len()) == frames);
+    send(&mut interface, &frames);
+    let counters = interface.counters();
+    drop(interface);
+
+    let fit: Vec<_> = frames.iter().filter(|frame| frame.len() <= 1_514).collect();
+    let bytes = |frames: &[&Vec<u8>]| frames.iter().map(|frame| frame.len() as u64).sum::<u64>();
+    assert_eq!(
+        (counters.received, counters.received_bytes),
+        (200, bytes(&frames.iter().collect::<Vec<_>>()))
+    );
+    assert_eq!((counters.sent, counters.sent_bytes), (fit.len() as u64, bytes(&fit)));
+    assert_eq!(counters.too_long, (frames.len() - fit.len()) as u64);
+    assert_eq!((counters.no_room, counters.down, counters.unreadable, counters.missed), (0, 0, 0, 0));
+    assert!(read(&left).iter().collect::<Vec<_>>() == fit);
+}
+
+#[test]
+fn what_a_device_has_no_room_for_is_counted() {
+    let mut interface = Interface::dpdk(&device("net_ring0")).unwrap();
+    let room = usize::from(DPDK_RING) - 1;
+    let frames: Vec<_> = (0..room + 100).map(|i| frame(60 + i % 1_000, i as u8)).collect();
+    send(&mut interface, &frames);
+    assert!(received(&mut interface, room) == frames[..room]);
+    let counters = interface.counters();
+    assert_eq!((counters.sent, counters.no_room), (room as u64, 100));
+    // There is room again.
+    send(&mut interface, &frames[..100]);
+    assert!(received(&mut interface, 100) == frames[..100]);
+}
+
+#[test]
+fn a_checksum_that_was_left_open_is_completed() {
+    // UDP over IPv4 with the pseudo-header's sum in its field.
+    let mut frame = vec![0; 12];
+    frame.extend([8, 0, 0x45, 0, 0, 32, 0, 0, 0, 0, 64, 17, 0x66, 0xcb, 10, 0, 0, 1, 10, 0, 0, 2]);
+    let pseudo = packet::checksum::pseudo_header_v4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17, 12);
+    let open = !packet::checksum::finish(pseudo);
+    frame.extend([0, 1, 0, 2, 0, 12]);
+    frame.extend(open.to_be_bytes());
+    frame.extend(*b"abcd");
+    let mut interface = Interface::dpdk(&device("net_ring1")).unwrap();
+    send(&mut interface, std::slice::from_ref(&frame));
+    let came = received(&mut interface, 1).remove(0);
+    assert_ne!(came, frame);
+    let sum = pseudo + packet::checksum::sum(&came[34..]);
+    assert!(packet::checksum::verify(sum));
+    assert_eq!(interface.counters().completed, 1);
+}
+
+#[test]
+fn each_part_has_a_queue_as_long_as_there_are_some() {
+    // A device with many queues, by each of which frames of 64 bytes come without end.
+    let parts = Interface::dpdk_parts(&device("net_null0"), 3).unwrap();
+    let work = |mut part: Interface| {
+        assert!(part.is_polled());
+        let came = received(&mut part, 1_000);
+        assert!(came.len() >= 1_000 && came.iter().all(|frame| frame.len() == 64));
+        send(&mut part, &came);
+        let counters = part.counters();
+        assert_eq!((counters.received, counters.sent), (came.len() as u64, came.len() as u64));
+    };
+    thread::scope(|scope| parts.into_iter().for_each(|part| drop(scope.spawn(move || work(part)))));
+
+    // One with a single queue: the first part receives, all send.
+    let dir = tempfile::tempdir().unwrap();
+    let frames: Vec<_> = (0..3).map(|i| frame(100, i)).collect();
+    let (came, left) = (dir.path().join("came.pcap"), dir.path().join("left.pcap"));
+    write(&came, &frames);
+    let text = format!("net_pcap1,rx_pcap={},tx_pcap={}", came.display(), left.display());
+    let mut parts = Interface::dpdk_parts(&device(&text), 3).unwrap();
+    assert_eq!(parts.iter().map(Interface::is_polled).collect::<Vec<_>>(), [true, false, false]);
+    assert!(received(&mut parts[0], 3) == frames);
+    for (part, frame) in parts.iter_mut().zip(&frames) {
+        part.receive(|_| panic!("it has no queue, or nothing more comes")).unwrap();
+        send(part, std::slice::from_ref(frame));
+    }
+    drop(parts);
+    assert!(read(&left) == frames);
+}
+
+#[test]
+fn a_device_is_one_ports_and_goes_with_it() {
+    let null = device("net_null1");
+    let first = Interface::dpdk(&null).unwrap();
+    let error = Interface::dpdk(&null).err().unwrap();
+    assert!(error.to_string().contains("already"), "{error}");
+    drop(first);
+    drop(Interface::dpdk(&null).unwrap());
+}
+
+#[test]
+fn what_there_is_not_is_said() {
+    let error = Interface::dpdk(&device("nothing0")).err().unwrap();
+    assert!(error.to_string().contains("no driver"), "{error}");
+    let error = Interface::dpdk(&device("net_pcap7,nothing=0")).err().unwrap();
+    assert!(error.to_string().contains("DPDK"), "{error}");
+    device("net_null0");
+    let error = Interface::dpdk(&DpdkDevice::parse("ff:1f.7").unwrap()).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    assert!(error.to_string().contains("0000:ff:1f.7"), "{error}");
+}
+
+#[test]
+fn dpdk_has_a_thread_and_leaves_ours_where_they_may_be() {
+    let before = rustix::thread::sched_getaffinity(None).unwrap();
+    device("net_null0");
+    let after = rustix::thread::sched_getaffinity(None).unwrap();
+    assert!(before == after);
+    let own = on_dpdk_thread(|| thread::current().id()).unwrap();
+    assert_ne!(own, thread::current().id());
+    assert_eq!(on_dpdk_thread(|| thread::current().id()).unwrap(), own);
+    assert!(dpdk_version().unwrap().starts_with("DPDK "));
+}
