@@ -140,6 +140,8 @@ fn machine() -> Vec<Finding> {
         },
     ));
 
+    findings.push(dpdk());
+
     let buffer = read("/proc/sys/net/core/rmem_max").parse().unwrap_or(0);
     let has_room = buffer >= BUFFER || had.contains(CapabilitySet::NET_ADMIN);
     findings.push(finding(
@@ -179,6 +181,22 @@ fn machine() -> Vec<Finding> {
         ));
     }
     findings
+}
+
+/// Whether ports can be devices of DPDK's.
+fn dpdk() -> Finding {
+    const WHAT: &str = "DPDK devices as ports";
+    let Some(version) = io::port::dpdk_version() else {
+        // Nothing is wrong with the machine.
+        return finding(WHAT, State::Ok, "not in this build (`cargo build --release --features dpdk`)", "");
+    };
+    let has_pages = io::port::dpdk_has_huge_pages();
+    finding(
+        WHAT,
+        if has_pages { State::Ok } else { State::Note },
+        format!("{version}, {} free huge pages", if has_pages { "with" } else { "without" }),
+        "most cards need them: `sysctl -w vm.nr_hugepages=256`; virtual devices do without",
+    )
 }
 
 /// What is one interface's.

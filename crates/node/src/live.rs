@@ -22,6 +22,12 @@ const ROUNDS_AWAKE: u32 = 64;
 /// How long it sleeps at most, so that time passes for flows and for whoever drives the rounds.
 const SLEEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 16_000_000 };
 
+/// How long it sleeps at least and at most, if frames may come that cannot be waited for (DPDK); in between, an eighth of the time that it has
+/// slept since one came: so whoever waits for an answer waits little longer, and without traffic little is done.
+pub const POLL_SLEEP_MIN_NS: u64 = 50_000;
+/// See [`POLL_SLEEP_MIN_NS`].
+pub const POLL_SLEEP_MAX_NS: u64 = 1_000_000;
+
 /// How often time is let pass in the chain.
 const TICK_NS: u64 = 1_000_000;
 
@@ -46,6 +52,8 @@ pub struct Live {
     looked_ns: u64,
     /// How long it has slept.
     slept: Duration,
+    /// How long it had slept when a frame came last.
+    slept_before: Duration,
     receives: bool,
 }
 
@@ -130,6 +138,7 @@ impl Live {
             asked_ns: 0,
             looked_ns: 0,
             slept: Duration::ZERO,
+            slept_before: Duration::ZERO,
             receives: true,
         })
     }
@@ -150,7 +159,7 @@ impl Live {
     }
 
     /// Takes what has come, and sends what comes of it; `output` is told of it all. If nothing comes for a while, it waits
-    /// for that, but not for longer than 16 ms.
+    /// for that, but not for longer than 16 ms; where frames cannot be waited for, [`POLL_SLEEP_MAX_NS`].
     ///
     /// # Errors
     /// Those of `output`.
@@ -189,6 +198,9 @@ impl Live {
         has_come |= taken(&self.runner) != taken_before;
         let is_idle = !has_come && !self.runner.has_under_way();
         self.idle = if is_idle { self.idle.saturating_add(1) } else { 0 };
+        if !is_idle {
+            self.slept_before = self.slept;
+        }
         if self.idle > ROUNDS_AWAKE {
             self.sleep();
         }
@@ -278,11 +290,15 @@ impl Live {
             let sockets = sockets.flat_map(|attached| attached.interface.sockets());
             let events = bell.map(|bell| bell.event());
             let news = self.news.as_ref().map(AsFd::as_fd);
+            let is_polled =
+                self.receives && self.attached.iter().any(|attached| attached.interface.is_polled());
             let waits =
                 sockets.chain(events).chain(news).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+            let time =
+                if is_polled { poll_sleep(self.slept.saturating_sub(self.slept_before)) } else { SLEEP };
             let began = Instant::now();
             // Whether a frame, time, a bell, news or a signal has ended it, the next round finds out.
-            let _ = poll(&mut waits.collect::<Vec<_>>(), Some(&SLEEP));
+            let _ = poll(&mut waits.collect::<Vec<_>>(), Some(&time));
             self.slept += began.elapsed();
         }
         bell.inspect(|bell| bell.get_up());
@@ -343,6 +359,12 @@ impl Attached {
             host: host.map(HostReport::of),
         }
     }
+}
+
+/// How long to sleep after so long without a frame.
+fn poll_sleep(silence: Duration) -> Timespec {
+    let ns = (silence.as_nanos() / 8).clamp(POLL_SLEEP_MIN_NS.into(), POLL_SLEEP_MAX_NS.into());
+    Timespec { tv_sec: 0, tv_nsec: ns as i64 }
 }
 
 fn is_up(interface: &Interface) -> bool {
@@ -495,5 +517,17 @@ impl Clock {
 
     fn now_ns(&self) -> u64 {
         self.began_ns + self.began.elapsed().as_nanos() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_has_to_ask_sleeps_longer_the_longer_nothing_comes() {
+        let ns = |silence_us| poll_sleep(Duration::from_micros(silence_us)).tv_nsec as u64;
+        assert_eq!([0, 400, 800, 8_000, 8_001].map(ns), [50_000, 50_000, 100_000, 1_000_000, 1_000_000]);
+        assert_eq!(poll_sleep(Duration::MAX).tv_nsec as u64, POLL_SLEEP_MAX_NS);
     }
 }

@@ -129,9 +129,9 @@ fn of_interfaces(
     let interfaces = up::open(&args.port, args.io.into(), &assembly.ports)?;
     let mut trace = Trace::create(&args.write, format, selection, args.count, &assembly.ports)?;
     let stop = up::stop_on_signals().context("cannot take signals")?;
-    privileges::give_up(interfaces.iter().map(|(_, interface)| interface.io()))
-        .context("cannot give up privileges")?;
-    privileges::refuse_other_calls().context("cannot have the kernel refuse system calls")?;
+    let ways: Vec<_> = interfaces.iter().map(|(_, interface)| interface.io()).collect();
+    privileges::give_up(&ways).context("cannot give up privileges")?;
+    privileges::refuse_other_calls(&ways).context("cannot have the kernel refuse system calls")?;
     let said = up::said(&args.port, &interfaces);
     let runner = Runner::new(assembly, &args.policy.display().to_string());
     let mut live = Live::new(runner, interfaces).context("cannot learn what the interfaces are like")?;

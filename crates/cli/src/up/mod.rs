@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, bail};
 use indicatif::ProgressBar;
-use io::port::{Choice, Interface};
+use io::port::{Choice, DpdkDevice, Interface, Io, begin_dpdk};
 use node::shards::WORKERS_MAX;
 use node::threads::Maker;
 use node::{Assembly, Change, Ports};
@@ -37,14 +37,14 @@ use server::Board;
 ///
 /// Frames go from port to port as on a wire with the policy's functions in it: an interface needs no address, and its
 /// own configuration stays as it is. It needs the capability CAP_NET_RAW, for AF_XDP CAP_NET_ADMIN and CAP_BPF, too, for TAP
-/// devices that it makes CAP_NET_ADMIN, and gives up all others.
+/// devices that it makes CAP_NET_ADMIN, for DPDK what the device takes, and gives up all others.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The policy (- for standard input)
     pub policy: PathBuf,
     /// The network interface that is PORT, a name or number; each port of the policy needs one. `tap:NAME` is the other end of a
-    /// TAP device, which is made if it is not there
+    /// TAP device, which is made if it is not there; `dpdk:DEVICE` a card's PCI address or a virtual device of DPDK's, in programs that are built with it
     #[arg(short, long, value_name = "PORT=INTERFACE", required = true)]
     pub port: Vec<PortInterface>,
     /// By which way frames come and go: AF_XDP where nothing is lost by it, else packet sockets; or one of them
@@ -96,6 +96,7 @@ Examples:
   rivulet up site.rvl --port inside=eth0 --port outside=eth1
   rivulet up site.rvl --port inside=eth0 --port outside=eth1 --alerts /var/log/rivulet/eve.json
   rivulet up site.rvl --port inside=tap:rvl0 --port outside=eth1
+  rivulet up site.rvl --port inside=dpdk:0000:03:00.0 --port outside=dpdk:0000:03:00.1
   rivulet up site.rvl --port inside=eth0 --port outside=eth1 --duration 60s -o json | jq .interfaces";
 
 /// `--io`.
@@ -123,12 +124,26 @@ pub struct PortInterface {
     pub port: String,
     /// The interface's name.
     pub interface: String,
-    /// Whether it is to be the other end of a TAP device.
-    pub is_tap: bool,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// What a port's interface is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// One that the machine has.
+    Existing,
+    /// The other end of a TAP device.
+    Tap,
+    /// A device of DPDK's.
+    Dpdk(DpdkDevice),
 }
 
 /// What precedes the name of a TAP device. No interface's name has a colon.
 const TAP: &str = "tap:";
+
+/// What precedes a device of DPDK's.
+const DPDK: &str = "dpdk:";
 
 impl FromStr for PortInterface {
     type Err = String;
@@ -137,12 +152,28 @@ impl FromStr for PortInterface {
         let expected =
             || "expected a port and an interface, such as inside=eth0 or inside=tap:rvl0".to_owned();
         let (port, interface) = text.split_once('=').ok_or_else(expected)?;
-        let tap = interface.strip_prefix(TAP);
-        let name = tap.unwrap_or(interface);
+        let (name, kind) = if let Some(name) = interface.strip_prefix(TAP) {
+            (name.to_owned(), Kind::Tap)
+        } else if let Some(text) = interface.strip_prefix(DPDK) {
+            let device = DpdkDevice::parse(text).map_err(|error| error.to_string())?;
+            (device.name.clone(), Kind::Dpdk(device))
+        } else {
+            (interface.to_owned(), Kind::Existing)
+        };
         if port.is_empty() || name.is_empty() {
             return Err(expected());
         }
-        Ok(PortInterface { port: port.to_owned(), interface: name.to_owned(), is_tap: tap.is_some() })
+        Ok(PortInterface { port: port.to_owned(), interface: name, kind })
+    }
+}
+
+impl PortInterface {
+    /// The device of DPDK's that it is, if it is one.
+    fn dpdk(&self) -> Option<&DpdkDevice> {
+        match &self.kind {
+            Kind::Dpdk(device) => Some(device),
+            Kind::Existing | Kind::Tap => None,
+        }
     }
 }
 
@@ -177,9 +208,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         _ => node::shards::parts(std::mem::take(&mut assemblies), &name).context("cannot set up workers")?,
     };
     let said = said(&args.port, &interfaces[0]);
-    privileges::give_up(interfaces.iter().flatten().map(|(_, interface)| interface.io()))
-        .context("cannot give up privileges")?;
-    privileges::refuse_other_calls().context("cannot have the kernel refuse system calls")?;
+    let ways: Vec<Io> = interfaces.iter().flatten().map(|(_, interface)| interface.io()).collect();
+    privileges::give_up(&ways).context("cannot give up privileges")?;
+    privileges::refuse_other_calls(&ways).context("cannot have the kernel refuse system calls")?;
     let mut engine = match (assemblies.pop(), interfaces.pop()) {
         (Some(assembly), Some(interfaces)) => {
             Engine::one(args.units.runner(&args.policy, assembly, maker)?, interfaces, sinks)?
@@ -251,7 +282,11 @@ fn open_parts(
     count: usize,
 ) -> anyhow::Result<Vec<Vec<(u16, Interface)>>> {
     let mut opened: Vec<Vec<(u16, Interface)>> = (0..count).map(|_| Vec::new()).collect();
-    for PortInterface { port, interface, is_tap } in given {
+    let devices: Vec<_> = given.iter().filter_map(PortInterface::dpdk).cloned().collect();
+    if !devices.is_empty() {
+        begin_dpdk(&devices, count).with_context(|| format!("cannot open {DPDK}{}", devices[0].name))?;
+    }
+    for PortInterface { port, interface, kind } in given {
         let number = port_named(ports, port)?;
         if let Some((_, other)) = opened[0].iter().find(|&&(taken, _)| taken == number) {
             bail!("port {port} has an interface already, {}", other.name());
@@ -259,10 +294,13 @@ fn open_parts(
         if opened[0].iter().any(|(_, other)| other.name() == interface) {
             bail!("{interface} is the interface of another port already");
         }
-        let opens = match is_tap {
-            true => Interface::tap_parts(interface, count)
+        let opens = match kind {
+            Kind::Tap => Interface::tap_parts(interface, count)
                 .with_context(|| format!("cannot open {TAP}{interface}")),
-            false => {
+            Kind::Dpdk(device) => {
+                Interface::dpdk_parts(device, count).with_context(|| format!("cannot open {DPDK}{interface}"))
+            }
+            Kind::Existing => {
                 Interface::open_parts(interface, choice, count).map_err(|error| match error.raw_os_error() {
                     Some(libc::EPERM) => {
                         anyhow::anyhow!(
@@ -318,4 +356,34 @@ pub fn stop_on_signals() -> std::io::Result<Arc<AtomicBool>> {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
     Ok(stop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_on_interfaces_tap_devices_and_devices_of_dpdk() {
+        let device = |text| Kind::Dpdk(DpdkDevice::parse(text).unwrap());
+        for (text, port, interface, kind) in [
+            ("inside=eth0", "inside", "eth0", Kind::Existing),
+            ("0=tap:rvl0", "0", "rvl0", Kind::Tap),
+            ("inside=dpdk:03:00.0", "inside", "0000:03:00.0", device("0000:03:00.0")),
+            (
+                "inside=dpdk:net_af_packet0,iface=eth0,qpairs=2",
+                "inside",
+                "net_af_packet0",
+                device("net_af_packet0,iface=eth0,qpairs=2"),
+            ),
+        ] {
+            let expected = PortInterface { port: port.to_owned(), interface: interface.to_owned(), kind };
+            assert_eq!(text.parse(), Ok(expected), "{text}");
+        }
+        for text in ["eth0", "=eth0", "inside=", "inside=tap:"] {
+            assert!(text.parse::<PortInterface>().unwrap_err().contains("inside=tap:rvl0"), "{text}");
+        }
+        for text in ["inside=dpdk:", "inside=dpdk:,iface=eth0", "inside=dpdk:03:00", "inside=dpdk:03:00.9"] {
+            assert!(text.parse::<PortInterface>().unwrap_err().contains("0000:03:00.0"), "{text}");
+        }
+    }
 }

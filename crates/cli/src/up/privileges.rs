@@ -14,7 +14,8 @@ use seccompiler::{
     TargetArch,
 };
 
-/// What is needed to open an interface anew that was gone: a socket, and for AF_XDP memory that is locked; for a TAP device, or one of DPDK's, nothing.
+/// What is needed to open an interface anew that was gone: a socket, and for AF_XDP memory that is locked; for a TAP device, or
+/// one of DPDK's, nothing.
 const fn kept(io: Io) -> CapabilitySet {
     match io {
         Io::PacketSocket => CapabilitySet::NET_RAW,
@@ -102,18 +103,26 @@ const OLD_CALLS: [libc::c_long; 3] = [libc::SYS_poll, libc::SYS_stat, libc::SYS_
 #[cfg(not(target_arch = "x86_64"))]
 const OLD_CALLS: [libc::c_long; 0] = [];
 
-/// Lets the kernel refuse every system call that is not among those that are needed, as if the privilege for it were missing: of the
-/// calling thread, and of those that it begins from here on.
-pub fn refuse_other_calls() -> Result<()> {
-    let mut allowed: BTreeMap<_, _> =
-        CALLS.iter().chain(&OLD_CALLS).map(|&call| (call, Vec::new())).collect();
+/// What the thread of DPDK's for interrupts and alarms does beside.
+#[cfg(target_arch = "x86_64")]
+const DPDK_CALLS: &[libc::c_long] =
+    &[libc::SYS_epoll_wait, libc::SYS_epoll_pwait, libc::SYS_epoll_ctl, libc::SYS_timerfd_settime];
+#[cfg(not(target_arch = "x86_64"))]
+const DPDK_CALLS: &[libc::c_long] = &[libc::SYS_epoll_pwait, libc::SYS_epoll_ctl, libc::SYS_timerfd_settime];
+
+/// Lets the kernel refuse every system call that is not among those that are needed with interfaces that are opened in these ways, as if
+/// the privilege for it were missing: of all threads that there are, and of those that they begin from here on.
+pub fn refuse_other_calls(ways: &[Io]) -> Result<()> {
+    let dpdk_calls = if ways.contains(&Io::Dpdk) { DPDK_CALLS } else { &[] };
+    let calls = CALLS.iter().chain(&OLD_CALLS).chain(dpdk_calls);
+    let mut allowed: BTreeMap<_, _> = calls.map(|&call| (call, Vec::new())).collect();
     allowed.insert(libc::SYS_openat, vec![opens_to_read().map_err(Error::other)?]);
     allowed.insert(libc::SYS_bpf, bpf_calls().map_err(Error::other)?);
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(Error::other)?;
     let refused = SeccompAction::Errno(libc::EPERM as u32);
     let filter = SeccompFilter::new(allowed, refused, SeccompAction::Allow, arch).map_err(Error::other)?;
     let program = BpfProgram::try_from(filter).map_err(Error::other)?;
-    seccompiler::apply_filter(&program).map_err(Error::other)
+    seccompiler::apply_filter_all_threads(&program).map_err(Error::other)
 }
 
 /// A file that is there is opened, and not to be written.
@@ -136,9 +145,18 @@ fn bpf_calls() -> std::result::Result<Vec<SeccompRule>, seccompiler::BackendErro
 }
 
 /// Gives up every capability but those to open interfaces anew that are opened in these ways, for good: no program that is run gets
-/// one back. Of the calling thread, and of those that it begins from here on.
-pub fn give_up(ways: impl Iterator<Item = Io>) -> Result<()> {
-    let kept = ways.map(kept).fold(CapabilitySet::empty(), CapabilitySet::union);
+/// one back. Of the calling thread, of DPDK's, and of those that they begin from here on. A thread that a driver of DPDK's has begun by
+/// itself keeps what it has.
+pub fn give_up(ways: &[Io]) -> Result<()> {
+    let kept = ways.iter().copied().map(kept).fold(CapabilitySet::empty(), CapabilitySet::union);
+    if ways.contains(&Io::Dpdk) {
+        io::port::on_dpdk_thread(move || give_up_others(kept))??;
+    }
+    give_up_others(kept)
+}
+
+/// Gives up every capability but these, of the calling thread.
+fn give_up_others(kept: CapabilitySet) -> Result<()> {
     set_no_new_privs(true)?;
     let had = capabilities(None)?;
     for capability in CapabilitySet::all().iter().filter(|capability| !kept.contains(*capability)) {

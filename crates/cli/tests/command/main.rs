@@ -10,6 +10,7 @@ mod manuals;
 mod run;
 mod sim;
 mod traffic;
+mod up;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

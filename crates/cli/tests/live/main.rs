@@ -6,6 +6,8 @@
 
 mod balanced;
 mod captured;
+#[cfg(feature = "dpdk")]
+mod dpdk;
 mod functions;
 mod interfaces;
 mod metrics;

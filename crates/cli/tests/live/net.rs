@@ -202,10 +202,12 @@ impl Network {
         assert!(line.starts_with("rivulet: up"), "{line}");
         let count = |way: &str| line.matches(way).count();
         let taps = ports.iter().filter(|port| port.contains("=tap:")).count();
-        assert_eq!(count("(tap)"), taps, "{line}");
+        let devices = ports.iter().filter(|port| port.contains("=dpdk:")).count();
+        assert_eq!((count("(tap)"), count("(dpdk)")), (taps, devices), "{line}");
+        let rest = 2 - taps - devices;
         match self.io {
-            Io::PacketSocket => assert_eq!(count("(packet-socket)"), 2 - taps, "{line}"),
-            Io::Xdp => assert_eq!(count("(xdp-"), 2 - taps, "{line}"),
+            Io::PacketSocket => assert_eq!(count("(packet-socket)"), rest, "{line}"),
+            Io::Xdp => assert_eq!(count("(xdp-"), rest, "{line}"),
             Io::Auto => {}
         }
         let (tell, told) = mpsc::channel();

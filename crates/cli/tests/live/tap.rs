@@ -11,10 +11,10 @@ by_each_way!(the_machines_own_stack_is_behind_a_nat, a_container_is_behind_a_nat
 
 const ON_TAP: [&str; 2] = ["inside=tap:rvl0", "outside=outside"];
 
-const WIRE: &str = "Port<0> inside;\nPort<1> outside;\npipelet { inside <-> outside; }\n";
+pub const WIRE: &str = "Port<0> inside;\nPort<1> outside;\npipelet { inside <-> outside; }\n";
 
 /// A router for IPv6, and a NAT for IPv4, whose address is the port's own.
-const GATEWAY: &str = "
+pub const GATEWAY: &str = "
 Port<0> inside { address: [\"10.7.0.254/24\", \"fd07::254/64\"] };
 Port<1> outside { address: [\"203.0.113.1/24\", \"fd08::254/64\"] };
 NAT translate { external: [203.0.113.1] };
@@ -44,7 +44,16 @@ fn has_device(host: &Host, name: &str) -> bool {
 
 /// Pings, a download and streams in both directions, by IPv4 and IPv6, whole.
 fn talk(network: &Network, host: &Host) {
-    for (target, size) in [("203.0.113.2", 56), ("fd08::2", 56), ("203.0.113.2", 4000), ("fd08::2", 4000)] {
+    talk_after_pings(
+        network,
+        host,
+        &[("203.0.113.2", 56), ("fd08::2", 56), ("203.0.113.2", 4000), ("fd08::2", 4000)],
+    );
+}
+
+/// The same, with pings of these sizes.
+pub fn talk_after_pings(network: &Network, host: &Host, pings: &[(&str, u32)]) {
+    for (target, size) in pings {
         let said = host.run(&format!("ping -c 4 -i 0.05 -W 2 -s {size} {target}"));
         assert!(said.contains(" 0% packet loss"), "{said}");
     }
@@ -67,7 +76,7 @@ fn talk(network: &Network, host: &Host) {
 }
 
 /// The frames of a capture that are longer than the MTU allows, or of which tshark finds a checksum wrong.
-fn unsound(network: &Network, name: &str) -> String {
+pub fn unsound(network: &Network, name: &str) -> String {
     let wrong =
         "frame.len > 1514 or ip.checksum.status == 0 or tcp.checksum.status == 0 or udp.checksum.status == 0";
     let check = "-o ip.check_checksum:TRUE -o tcp.check_checksum:TRUE -o udp.check_checksum:TRUE -o ip.defragment:FALSE";

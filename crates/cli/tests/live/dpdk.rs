@@ -1,0 +1,226 @@
+//! Ports that are devices of DPDK's, here its packet sockets on veth pairs: the machine of the tests has no card for it.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::net::{Host, Io, Network, Rivulet};
+use crate::tap::{GATEWAY, WIRE, talk_after_pings, unsound};
+
+const BOTH: [&str; 2] =
+    ["inside=dpdk:net_af_packet0,iface=inside", "outside=dpdk:net_af_packet1,iface=outside"];
+
+/// In which some frames have come and left.
+const MOMENT: Duration = Duration::from_millis(300);
+
+/// Hosts on two networks. DPDK's packet sockets cut off frames of several segments, so stacks are to send none.
+fn network() -> Option<Network> {
+    let network = Network::routed(Io::PacketSocket)?;
+    for host in [&network.inside, &network.outside] {
+        send_no_long_frames(host);
+    }
+    Some(network)
+}
+
+fn send_no_long_frames(host: &Host) {
+    host.ip("link set eth0 gso_max_segs 1");
+}
+
+/// Pings, a download and streams in both directions. DPDK's packet sockets have the kernel put fragments of IPv4 together.
+fn talk(network: &Network) {
+    let pings = [("203.0.113.2", 56), ("203.0.113.2", 1472), ("fd08::2", 56), ("fd08::2", 4000)];
+    talk_after_pings(network, &network.inside, &pings);
+}
+
+/// What `/proc` says of each thread of a process.
+fn threads(rivulet: &Rivulet) -> Vec<String> {
+    let tasks = fs::read_dir(PathBuf::from(format!("/proc/{}/task", rivulet.id()))).unwrap();
+    tasks.map(|task| fs::read_to_string(task.unwrap().path().join("status")).unwrap()).collect()
+}
+
+fn field<'a>(status: &'a str, name: &str) -> &'a str {
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap_or_else(|| panic!("no {name}: {status}")).trim()
+}
+
+/// Every thread is without privileges but these.
+fn assert_unprivileged(rivulet: &Rivulet, capabilities: &str) {
+    let threads = threads(rivulet);
+    assert!(threads.iter().any(|status| field(status, "Name").starts_with("eal-intr")), "{threads:?}");
+    for status in threads {
+        for set in ["CapEff", "CapPrm", "CapBnd"] {
+            assert_eq!(field(&status, set).trim_start_matches('0'), capabilities, "{set}: {status}");
+        }
+        assert_eq!((field(&status, "NoNewPrivs"), field(&status, "Seccomp")), ("1", "2"), "{status}");
+    }
+}
+
+/// The interfaces are as they were: nothing has them in promiscuous mode any more.
+fn assert_left_alone(network: &Network) {
+    for name in ["inside", "outside"] {
+        let shown = network.middle.run(&format!("ip -d link show {name}"));
+        assert!(shown.contains("promiscuity 0") && !shown.contains("PROMISC"), "{shown}");
+    }
+}
+
+fn assert_nothing_lost(report: &Value, port: &str) {
+    let interface = &report["interfaces"][port];
+    for lost in ["missed", "unreadable", "too_long", "no_room", "down"] {
+        assert_eq!(interface[lost], 0, "{lost}: {interface}");
+    }
+    assert!(interface["received"].as_u64().unwrap() > 1_000, "{interface}");
+    assert!(interface["sent"].as_u64().unwrap() > 1_000, "{interface}");
+}
+
+#[test]
+fn dpdk_a_nat_carries_what_hosts_say_whole() {
+    let Some(network) = network() else { return };
+    let rivulet = network.up_on(BOTH, GATEWAY, "--write outside=out.pcapng --write inside=in.pcapng");
+    talk(&network);
+    // DPDK has no capability left, and needs none.
+    assert_unprivileged(&rivulet, "");
+    let report = rivulet.end();
+    for (port, name) in [("inside", "net_af_packet0"), ("outside", "net_af_packet1")] {
+        let interface = &report["interfaces"][port];
+        assert_eq!((interface["io"].as_str(), interface["name"].as_str()), (Some("dpdk"), Some(name)));
+        // The stacks behind the veths leave checksums open.
+        assert!(interface["completed"].as_u64().unwrap() > 0, "{interface}");
+        assert_nothing_lost(&report, port);
+    }
+    for name in ["out.pcapng", "in.pcapng"] {
+        assert_eq!(unsound(&network, name), "", "{name}");
+    }
+    assert_left_alone(&network);
+}
+
+#[test]
+fn dpdk_goes_with_other_ways() {
+    let Some(network) = network() else { return };
+    let rivulet = network.up_on([BOTH[0], "outside=outside"], GATEWAY, "");
+    talk(&network);
+    // What packet sockets keep, CAP_NET_RAW.
+    assert_unprivileged(&rivulet, "2000");
+    let report = rivulet.end();
+    assert_eq!(report["interfaces"]["outside"]["io"], "packet-socket");
+    assert_nothing_lost(&report, "inside");
+    assert_left_alone(&network);
+}
+
+#[test]
+fn dpdk_keeps_tags_and_loses_what_is_too_long() {
+    let Some(network) = Network::new(Io::PacketSocket) else { return };
+    // Links carry more than the devices say that they do.
+    for (host, name) in [
+        (&network.inside, "eth0"),
+        (&network.outside, "eth0"),
+        (&network.middle, "inside"),
+        (&network.middle, "outside"),
+    ] {
+        host.ip(&format!("link set {name} mtu 1700"));
+    }
+    let rivulet = network.up_on(BOTH, WIRE, "--write outside=out.pcapng");
+    // UDP with a tag, as long as it may be, and longer by a byte.
+    let send = "
+import socket, struct
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+s.bind(('eth0', 0))
+for len in [60, 1500, 1501, 1500]:
+    udp = struct.pack('!HHHH', 1000, 9, len - 20, 0) + bytes(len - 28)
+    ip = struct.pack('!HHHHBBH4s4s', 0x4500, len, 0, 0x4000, 64, 17, 0, bytes([10, 7, 0, 1]), bytes([10, 7, 0, 2]))
+    s.send(bytes.fromhex('020700000002020700000001') + bytes.fromhex('810000050800') + ip + udp)
+";
+    let sent = network.inside.command("python3").args(["-c", send]).output().unwrap();
+    assert!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stderr));
+    std::thread::sleep(MOMENT);
+    let report = rivulet.end();
+    assert_eq!(report["interfaces"]["outside"]["too_long"], 1, "{report}");
+    let written = network.middle.run(&format!("tcpdump -nner {}", network.path("out.pcapng").display()));
+    let tagged = |len: u32| {
+        let len = format!("length {len}:");
+        let is_it = |line: &&str| line.contains("vlan 5") && line.contains(&len);
+        written.lines().filter(is_it).count()
+    };
+    assert_eq!([60, 1500, 1501].map(|len| tagged(len + 18)), [1, 2, 1], "{written}");
+}
+
+#[test]
+fn dpdk_gives_workers_queues() {
+    let Some(network) = network() else { return };
+    let ports = BOTH.map(|port| format!("{port},qpairs=2"));
+    let rivulet = network.up_on([&ports[0], &ports[1]], GATEWAY, "--workers 2");
+    talk(&network);
+    assert_unprivileged(&rivulet, "");
+    let report = rivulet.end();
+    assert_nothing_lost(&report, "inside");
+    assert_nothing_lost(&report, "outside");
+    let workers = report["workers"].as_array().unwrap();
+    assert!(workers.len() == 2 && workers.iter().all(|worker| worker["received"].as_u64().unwrap() > 0));
+
+    // With one queue, one worker receives; and its thread is not the only one that sends.
+    let rivulet = network.up_on(BOTH, GATEWAY, "--workers 2");
+    network.inside.run("ping -c 20 -i 0.05 -W 2 203.0.113.2");
+    for _ in 0..8 {
+        network.inside.run("ping -c 2 -i 0.05 -W 2 fd08::2");
+    }
+    let report = rivulet.end();
+    let received = |worker: usize| report["workers"][worker]["received"].as_u64().unwrap();
+    assert!(received(0) > 0 && received(1) == 0, "{report}");
+}
+
+#[test]
+fn dpdk_takes_no_privileges_for_devices_that_need_none() {
+    let Some(network) = Network::unconnected(Io::Auto) else { return };
+    // One by which frames come without end, and which takes all.
+    let ports = ["inside=dpdk:net_null0", "outside=dpdk:net_null1,size=1000"];
+    let rivulet = network.up_with("", ports, WIRE, "");
+    std::thread::sleep(MOMENT);
+    assert_unprivileged(&rivulet, "");
+    let report = rivulet.end();
+    assert_nothing_lost(&report, "inside");
+    assert_nothing_lost(&report, "outside");
+}
+
+#[test]
+fn dpdk_sleeps_when_there_is_nothing_to_do() {
+    let Some(network) = network() else { return };
+    let rivulet = network.up_on(BOTH, WIRE, "");
+    let used = rivulet.ticks_of_rest();
+    // 2 % of a core, and what else there is on a busy machine.
+    assert!(used <= 6 + 3, "{used} of 300 ticks");
+    rivulet.end();
+}
+
+#[test]
+fn dpdk_says_what_it_cannot_open() {
+    let Some(network) = network() else { return };
+    fs::write(network.path("policy.rvl"), WIRE).unwrap();
+    let refused = |inside: &str, outside: &str| {
+        let line = format!(
+            "{} up {} --port inside={inside} --port outside={outside} --duration 100ms -q",
+            env!("CARGO_BIN_EXE_rivulet"),
+            network.path("policy.rvl").display()
+        );
+        let output = network.middle.output(&line);
+        assert!(!output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let said = refused("dpdk:net_af_packet0,iface=nothing", "outside");
+    assert!(said.contains("cannot open dpdk:net_af_packet0"), "{said}");
+    let said = refused("dpdk:net_nothing0", "outside");
+    assert!(said.contains("cannot open dpdk:net_nothing0") && said.contains("no driver"), "{said}");
+    let said = refused("dpdk:0000:ff:1f.7", "outside");
+    assert!(said.contains("cannot open dpdk:0000:ff:1f.7") && said.contains("vfio-pci"), "{said}");
+    let said = refused("dpdk:net_null0", "dpdk:net_null0");
+    assert!(said.contains("net_null0 is the interface of another port already"), "{said}");
+}
+
+#[test]
+fn dpdk_is_known_to_the_doctor() {
+    let Some(network) = Network::unconnected(Io::Auto) else { return };
+    let output = network.middle.output(&format!("{} doctor -o json", env!("CARGO_BIN_EXE_rivulet")));
+    let findings: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let dpdk = findings.iter().find(|finding| finding["what"] == "DPDK devices as ports").unwrap();
+    assert!(dpdk["found"].as_str().unwrap().starts_with("DPDK "), "{dpdk}");
+}
