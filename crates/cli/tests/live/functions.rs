@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::balanced::{self, BALANCER};
-use crate::net::{Io, Network, wait_until};
+use crate::net::{Io, Network};
 
 #[test]
 fn a_policer_holds_iperf_to_its_rate() {
