@@ -10,6 +10,7 @@ mod captured;
 mod dpdk;
 mod functions;
 mod interfaces;
+mod joined;
 mod metrics;
 mod net;
 mod programs;

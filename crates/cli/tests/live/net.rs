@@ -62,7 +62,7 @@ pub struct Host {
 pub const PORTS: [&str; 2] = ["inside=inside", "outside=outside"];
 
 /// Programs that the tests use beside `ip`.
-const TOOLS: [&str; 16] = [
+const TOOLS: [&str; 17] = [
     "ping",
     "traceroute",
     "curl",
@@ -79,6 +79,7 @@ const TOOLS: [&str; 16] = [
     "ssh",
     "sshd",
     "nft",
+    "ethtool",
 ];
 
 impl Network {

@@ -203,9 +203,10 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         charts: vec![chart],
         notes: vec![
             format!(
-                "prices are set with seed {TUNING_SEED}, on which nothing is measured: a packet's such that all work with packets is paid, \
-                 but nothing for handovers; with flowlets, such that packets pay for all of the units' time, and flowlets a tenth on \
-                 top; `{DEARER}`: such that packets pay for both"
+                "prices are set with seed {TUNING_SEED}, on which nothing is measured: a packet's such that all work is paid, that of \
+                 handovers, too; with flowlets, such that packets pay for all of the units' time, and flowlets a tenth on top; \
+                 `{DEARER}`: such that packets pay for both. Before, a packet's price was that of its own work alone, and came to 0.88 of \
+                 all work"
             ),
             format!(
                 "work is counted in bits, as quotas are: those of packets, once more for each packet that came late and was sent on, and those \
@@ -225,13 +226,13 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     }
 }
 
-/// The tariff for packets, by what a packet itself takes; one for packets that brings as much as the third; and that for packets
+/// The tariff for packets, by what they have units do; one for packets that brings as much as the third; and that for packets
 /// and flowlets.
 fn prices(tuning: &Account) -> [Prices; 3] {
     let per_packet = |paid: f64| Prices { packet: paid / tuning.sum(2).max(1.0), flowlet: 0.0 };
     let flowlet = FLOWLETS_SHARE * tuning.cost() / tuning.sum(3).max(1.0);
     [
-        per_packet(tuning.packets_work()),
+        per_packet(tuning.work()),
         per_packet((1.0 + FLOWLETS_SHARE) * tuning.cost()),
         Prices { flowlet, ..per_packet(tuning.cost()) },
     ]
@@ -296,7 +297,7 @@ mod tests {
             packed: 3.0,
         };
         let [packets, dearer, mixed] = prices(&account);
-        assert!((account.revenue(packets) - account.packets_work()).abs() < 1e-9);
+        assert!((account.revenue(packets) - account.work()).abs() < 1e-9);
         assert!((account.revenue(mixed) - 1.1 * account.cost()).abs() < 1e-9);
         assert!((account.revenue(dearer) - account.revenue(mixed)).abs() < 1e-9);
         assert_eq!(account.covered(mixed), 0.5);
