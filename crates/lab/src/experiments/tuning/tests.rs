@@ -132,7 +132,7 @@ fn whole_runs_are_for_the_published_point_and_the_best_of_short_ones() {
     // The one objective says that the last are the best, the other that the first are; the published one is the worst of both.
     let row = |place: usize| {
         let (p75, p99) = if place == 0 { (99.0, 99.0) } else { ((count - place) as f64, place as f64) };
-        Row::of(&format!("{place}"), Kind::Baseline, vec![vec![p75; 2], vec![p99; 2]])
+        Row::of(format!("{place}"), Kind::Baseline, vec![vec![p75; 2], vec![p99; 2]])
     };
     let reference = Row::of("reference", Kind::Faithful, vec![vec![0.0; 2], vec![0.0; 2]]);
     let rows = [reference].into_iter().chain((0..count).map(row)).collect();
