@@ -1,13 +1,14 @@
 //! The settings that baselines are shown with beside the published ones: what the sweeps have found.
 
 use super::{TUNING_SEEDS, name, sweeps, with};
+use crate::runs::Length;
 use crate::setup::Setup;
 use crate::table::{Kind, Subject};
 
 /// A baseline's settings that are best by an objective of an experiment.
 #[derive(Clone, Copy, Debug)]
 pub struct Chosen {
-    /// The experiment; `rivulet lab tune ID --quick` found them.
+    /// The experiment; `rivulet lab tune ID` found them, with runs of the length that its sweep says.
     pub id: &'static str,
     /// The baseline.
     pub baseline: &'static str,
@@ -372,9 +373,14 @@ pub fn subjects(id: &str, base: &Setup) -> Vec<Subject> {
 /// What was chosen for an experiment, in words.
 pub fn notes(id: &str) -> Vec<String> {
     let each = tuned(id).map(|chosen| format!("{}: {}", chosen.row(), name(chosen.settings)));
+    let sweep = sweeps().iter().find(|sweep| sweep.id == id);
+    let (runs, option) = match sweep.map(|sweep| sweep.length) {
+        Some(Length::Full) => ("whole", "--full"),
+        _ => ("short", "--quick"),
+    };
     let head = format!(
-        "tuned: the best of a grid of settings that holds the published ones, in the median of seeds {} to {} of short runs, on which nothing is \
-         measured here, at no more unit-seconds than flowlets as published take; `rivulet lab tune {id} --quick` finds them",
+        "tuned: the best of a grid of settings that holds the published ones, in the median of seeds {} to {} of {runs} runs, on which nothing is \
+         measured here, at no more unit-seconds than flowlets as published take; `rivulet lab tune {id} {option}` finds them",
         TUNING_SEEDS.start(),
         TUNING_SEEDS.end()
     );

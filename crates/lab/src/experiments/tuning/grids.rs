@@ -3,6 +3,7 @@
 use super::Sweep;
 use crate::experiments::{x01_tracking, x05_storage, x06_adversary};
 use crate::gauges;
+use crate::runs::Length;
 
 /// Settings that go together: values as TOML, by section and key.
 pub type Keys = &'static [(&'static str, &'static str)];
@@ -140,14 +141,39 @@ const TIMEOUTS: &[Baseline] = &[Baseline {
 }];
 
 pub const SWEEPS: &[Sweep] = &[
-    Sweep { id: "X1", objectives: &[&gauges::ERROR], baselines: MODES, base: x01_tracking::flowlets },
+    Sweep {
+        id: "X1",
+        objectives: &[&gauges::ERROR],
+        baselines: MODES,
+        base: x01_tracking::flowlets,
+        length: Length::Quick,
+    },
     Sweep {
         id: "X2",
         objectives: &[&gauges::P75, &gauges::P99],
         baselines: MODES,
         base: x01_tracking::flowlets,
+        length: Length::Full,
     },
-    Sweep { id: "X3", objectives: &[&gauges::OVERLOADED], baselines: MODES, base: x01_tracking::flowlets },
-    Sweep { id: "X5", objectives: &[&gauges::P99], baselines: PLACES, base: x05_storage::nat },
-    Sweep { id: "X6", objectives: &[&gauges::P99], baselines: TIMEOUTS, base: x06_adversary::at_worst },
+    Sweep {
+        id: "X3",
+        objectives: &[&gauges::OVERLOADED],
+        baselines: MODES,
+        base: x01_tracking::flowlets,
+        length: Length::Quick,
+    },
+    Sweep {
+        id: "X5",
+        objectives: &[&gauges::P99],
+        baselines: PLACES,
+        base: x05_storage::nat,
+        length: Length::Quick,
+    },
+    Sweep {
+        id: "X6",
+        objectives: &[&gauges::P99],
+        baselines: TIMEOUTS,
+        base: x06_adversary::at_worst,
+        length: Length::Quick,
+    },
 ];

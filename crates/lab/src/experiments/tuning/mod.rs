@@ -29,8 +29,9 @@ use crate::table::{Gauge, Kind, Metric, Profile, Row, Subject, Table};
 /// The seeds that settings are chosen with: none of them is among those that experiments measure.
 pub const TUNING_SEEDS: RangeInclusive<u64> = 1_001..=1_005;
 
-/// Points of a baseline that are run whole, for each objective, beside the published one: those that are best in short runs, whatever they
-/// take there, since what they take in whole ones is another matter.
+/// Points of a baseline that are run whole, for each objective, beside the published one: of short runs those to which no other one is better
+/// at no higher cost, and behind them those to which only these are. What they may take is decided on whole runs, where it is another
+/// matter.
 pub const FINALISTS: usize = 12;
 
 /// The name of the row that says what baselines may take.
@@ -47,6 +48,8 @@ pub struct Sweep {
     pub baselines: &'static [Baseline],
     /// The published algorithm's scenario, of which the baselines' are variants.
     base: fn(Length) -> Setup,
+    /// In how long runs the settings were found that experiments use.
+    length: Length,
 }
 
 /// All sweeps, in order of their experiments' numbers.
@@ -173,11 +176,26 @@ impl Sweep {
 fn finalists(table: &Table, objectives: Vec<&str>) -> BTreeSet<usize> {
     let rows = table.rows.get(1..).unwrap_or_default();
     let best = |objective: &str| {
-        let value = |row: &Row| table.get(&row.name, objective).map(|found| found.median);
-        let mut places: Vec<(f64, usize)> =
-            rows.iter().enumerate().filter_map(|(place, row)| Some((value(row)?, place))).collect();
-        places.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        places.into_iter().map(|(_, place)| place).take(FINALISTS).collect::<Vec<_>>()
+        let of = |row: &Row, metric| table.get(&row.name, metric).map(|found| found.median);
+        let point =
+            |(place, row)| Some((of(row, objective)?, of(row, gauges::UNIT_SECONDS.metric.name)?, place));
+        let mut left: Vec<(f64, f64, usize)> = rows.iter().enumerate().filter_map(point).collect();
+        left.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2)));
+        let mut places = Vec::new();
+        while places.len() < FINALISTS && !left.is_empty() {
+            // From the best on, those that are cheaper than all before.
+            let mut least = f64::INFINITY;
+            let is_front = |&(_, cost, _): &(f64, f64, usize)| {
+                let is_cheaper = cost < least;
+                least = least.min(cost);
+                is_cheaper
+            };
+            let (front, behind): (Vec<_>, Vec<_>) = left.into_iter().partition(is_front);
+            places.extend(front.into_iter().map(|(_, _, place)| place));
+            left = behind;
+        }
+        places.truncate(FINALISTS);
+        places
     };
     [0].into_iter().chain(objectives.into_iter().flat_map(best)).collect()
 }

@@ -126,24 +126,31 @@ fn the_best_is_cheap_enough_and_drops_no_more() {
 }
 
 #[test]
-fn whole_runs_are_for_the_published_point_and_the_best_of_short_ones() {
-    let metric = |name| Metric { name, unit: Unit::Ns };
-    let count = 2 * FINALISTS + 2;
-    // The one objective says that the last are the best, the other that the first are; the published one is the worst of both.
-    let row = |place: usize| {
-        let (p75, p99) = if place == 0 { (99.0, 99.0) } else { ((count - place) as f64, place as f64) };
-        Row::of(format!("{place}"), Kind::Baseline, vec![vec![p75; 2], vec![p99; 2]])
+fn whole_runs_are_for_the_published_point_and_those_that_are_good_for_what_they_cost() {
+    let metric = |name, unit| Metric { name, unit };
+    let row = |name: String, [p99, cost]: [f64; 2]| {
+        Row::of(name, Kind::Baseline, vec![vec![p99; 2], vec![cost; 2]])
     };
-    let reference = Row::of("reference", Kind::Faithful, vec![vec![0.0; 2], vec![0.0; 2]]);
-    let rows = [reference].into_iter().chain((0..count).map(row)).collect();
-    let table = Table {
-        title: String::new(),
-        profile: Profile::Paper,
-        metrics: vec![metric("p75"), metric("p99")],
-        rows,
+    let of = |points: &[[f64; 2]]| {
+        let rows = [[0.0, 0.0]].iter().chain(points).zip(0..);
+        let table = Table {
+            title: String::new(),
+            profile: Profile::Paper,
+            metrics: vec![metric("p99", Unit::Ns), metric("unit-seconds", Unit::Count)],
+            rows: rows.map(|(&point, number): (_, u32)| row(number.to_string(), point)).collect(),
+        };
+        finalists(&table, vec!["p99"]).into_iter().collect::<Vec<_>>()
     };
-    let by_p75: BTreeSet<usize> = [0].into_iter().chain(count - FINALISTS..count).collect();
-    assert_eq!(finalists(&table, vec!["p75"]), by_p75);
-    let by_both: BTreeSet<usize> = (0..=FINALISTS).chain(count - FINALISTS..count).collect();
-    assert_eq!(finalists(&table, vec!["p75", "p99"]), by_both);
+    // As many as there is room for are all run.
+    assert_eq!(of(&[[5.0, 5.0], [1.0, 9.0], [9.0, 1.0]]), [0, 1, 2]);
+    // The published one is the worst; then come as many as there is room for, each better or cheaper than the others, and one
+    // that is dearer than the best and no better.
+    let count = FINALISTS as u32;
+    let front = (0..count).map(|at| [f64::from(at), f64::from(count - at)]);
+    let points: Vec<_> = [[99.0, 99.0]].into_iter().chain(front).chain([[0.0, 50.0]]).collect();
+    assert_eq!(of(&points), (0..=FINALISTS).collect::<Vec<_>>());
+    // What is worse by both than one of the front comes behind all of the front.
+    let points: Vec<_> =
+        [[9.0, 9.0]].into_iter().chain([[2.0, 2.0]; FINALISTS]).chain([[1.0, 1.0]]).collect();
+    assert!(of(&points).contains(&(FINALISTS + 1)) && of(&points).len() == FINALISTS + 1);
 }
