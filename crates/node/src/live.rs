@@ -111,6 +111,8 @@ pub struct Change {
     pub is_up: bool,
     /// Why its frames come and go by packet sockets now, and not as before; if so.
     pub why_not_xdp: Option<String>,
+    /// What is to be said of it: who has connected, or why it is down, if it knows.
+    pub why: Option<String>,
 }
 
 impl Live {
@@ -207,7 +209,7 @@ impl Live {
         Ok(())
     }
 
-    /// Looks which interfaces went down or came up, and opens those anew that were gone: when the kernel has news of interfaces, and
+    /// Looks which interfaces went down or came up, and opens those anew that were gone: when the kernel, or one of them, has news, and
     /// twice a second.
     pub fn look(&mut self) -> Vec<Change> {
         let now_ns = self.now_ns();
@@ -234,7 +236,11 @@ impl Live {
             return false;
         }
         self.asked_ns = now_ns;
-        self.news.as_mut().is_some_and(LinkNews::has_come)
+        let of_kernel = self.news.as_mut().is_some_and(LinkNews::has_come);
+        self.attached.iter_mut().fold(of_kernel, |has_news, attached| {
+            let of_interface = attached.interface.take_news();
+            has_news || of_interface
+        })
     }
 
     /// Receives nothing more; what others hand over goes through all the same.
@@ -334,11 +340,13 @@ impl Attached {
         let was_up = std::mem::replace(&mut self.is_up, is_up(&self.interface));
         let why_not_xdp = (self.interface.io() != io).then(|| self.interface.why_not_xdp()).flatten();
         let why_not_xdp = why_not_xdp.map(ToString::to_string);
-        let name = || self.interface.name().to_owned();
-        let change = (was_up != self.is_up || why_not_xdp.is_some()).then(|| Change {
-            interface: name(),
+        let why = self.interface.take_why();
+        let has_changed = was_up != self.is_up || why_not_xdp.is_some() || why.is_some();
+        let change = has_changed.then(|| Change {
+            interface: self.interface.name().to_owned(),
             is_up: self.is_up,
             why_not_xdp,
+            why,
         });
         (change, is_another)
     }

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use anyhow::{Context, bail};
 use clap::ArgGroup;
 use io::capture::{Format, FormatKind};
-use node::{Assembly, Change, Live, Runner};
+use node::{Assembly, Live, Runner};
 use sim::scenario::Time;
 
 use crate::explain::Selection;
@@ -145,12 +145,7 @@ fn of_interfaces(
         && end_ns.is_none_or(|end_ns| live.now_ns() < end_ns)
     {
         trace.round(&mut live)?;
-        for Change { interface, is_up, why_not_xdp } in live.look() {
-            eprintln!("rivulet: {interface} is {}", if is_up { "up" } else { "down" });
-            if let Some(why) = why_not_xdp {
-                eprintln!("{}", up::fallback(&interface, why));
-            }
-        }
+        live.look().iter().for_each(|change| eprintln!("{}", up::changed(change)));
         if live.now_ns() >= flushed_ns + SECOND_NS {
             flushed_ns = live.now_ns();
             trace.flush()?;

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, bail};
 use indicatif::ProgressBar;
-use io::port::{Choice, DpdkDevice, Interface, Io, begin_dpdk};
+use io::port::{Choice, DpdkDevice, Interface, Io, MemifConfig, begin_dpdk};
 use node::shards::WORKERS_MAX;
 use node::threads::Maker;
 use node::{Assembly, Change, Ports};
@@ -37,14 +37,15 @@ use server::Board;
 ///
 /// Frames go from port to port as on a wire with the policy's functions in it: an interface needs no address, and its
 /// own configuration stays as it is. It needs the capability CAP_NET_RAW, for AF_XDP CAP_NET_ADMIN and CAP_BPF, too, for TAP
-/// devices that it makes CAP_NET_ADMIN, for DPDK what the device takes, and gives up all others.
+/// devices that it makes CAP_NET_ADMIN, for DPDK what the device takes, for shared memory none, and gives up all others.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The policy (- for standard input)
     pub policy: PathBuf,
     /// The network interface that is PORT, a name or number; each port of the policy needs one. `tap:NAME` is the other end of a
-    /// TAP device, which is made if it is not there; `dpdk:DEVICE` a card's PCI address or a virtual device of DPDK's, in programs that are built with it
+    /// TAP device, which is made if it is not there; `memif:SOCKET[,KEY=VALUE...]` is memory shared with another process; `dpdk:DEVICE` a
+    /// card's PCI address or a virtual device of DPDK's, in programs that are built with it
     #[arg(short, long, value_name = "PORT=INTERFACE", required = true)]
     pub port: Vec<PortInterface>,
     /// By which way frames come and go: AF_XDP where nothing is lost by it, else packet sockets; or one of them
@@ -97,6 +98,7 @@ Examples:
   rivulet up site.rvl --port inside=eth0 --port outside=eth1 --alerts /var/log/rivulet/eve.json
   rivulet up site.rvl --port inside=tap:rvl0 --port outside=eth1
   rivulet up site.rvl --port inside=dpdk:0000:03:00.0 --port outside=dpdk:0000:03:00.1
+  rivulet up site.rvl --port inside=memif:/run/rivulet/in.sock --port outside=memif:/run/vpp/memif.sock,role=client
   rivulet up site.rvl --port inside=eth0 --port outside=eth1 --duration 60s -o json | jq .interfaces";
 
 /// `--io`.
@@ -137,10 +139,15 @@ pub enum Kind {
     Tap,
     /// A device of DPDK's.
     Dpdk(DpdkDevice),
+    /// Memory that is shared with another process.
+    Memif(MemifConfig),
 }
 
 /// What precedes the name of a TAP device. No interface's name has a colon.
 const TAP: &str = "tap:";
+
+/// What precedes the socket of shared memory.
+const MEMIF: &str = "memif:";
 
 /// What precedes a device of DPDK's.
 const DPDK: &str = "dpdk:";
@@ -157,6 +164,9 @@ impl FromStr for PortInterface {
         } else if let Some(text) = interface.strip_prefix(DPDK) {
             let device = DpdkDevice::parse(text).map_err(|error| error.to_string())?;
             (device.name.clone(), Kind::Dpdk(device))
+        } else if let Some(text) = interface.strip_prefix(MEMIF) {
+            let config: MemifConfig = text.parse().map_err(|error| format!("{error}"))?;
+            (config.name(), Kind::Memif(config))
         } else {
             (interface.to_owned(), Kind::Existing)
         };
@@ -172,7 +182,7 @@ impl PortInterface {
     fn dpdk(&self) -> Option<&DpdkDevice> {
         match &self.kind {
             Kind::Dpdk(device) => Some(device),
-            Kind::Existing | Kind::Tap => None,
+            Kind::Existing | Kind::Tap | Kind::Memif(_) => None,
         }
     }
 }
@@ -233,12 +243,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         if controls.is_due(now_ns) {
             engine.control(&mut controls, now_ns)?;
         }
-        for Change { interface, is_up, why_not_xdp } in engine.go_on()? {
-            let state = if is_up { "up" } else { "down" };
-            bar.suspend(|| eprintln!("rivulet: {interface} is {state}"));
-            if let Some(why) = why_not_xdp {
-                bar.suspend(|| eprintln!("{}", fallback(&interface, why)));
-            }
+        for change in engine.go_on()? {
+            bar.suspend(|| eprintln!("{}", changed(&change)));
         }
         if rates.is_due(engine.now_ns()) {
             engine.flush()?;
@@ -300,6 +306,8 @@ fn open_parts(
             Kind::Dpdk(device) => {
                 Interface::dpdk_parts(device, count).with_context(|| format!("cannot open {DPDK}{interface}"))
             }
+            Kind::Memif(config) => Interface::memif_parts(config, count)
+                .with_context(|| format!("cannot open {MEMIF}{interface}")),
             Kind::Existing => {
                 Interface::open_parts(interface, choice, count).map_err(|error| match error.raw_os_error() {
                     Some(libc::EPERM) => {
@@ -334,6 +342,17 @@ pub fn said(given: &[PortInterface], interfaces: &[(u16, Interface)]) -> String 
         interfaces.iter().filter_map(|(_, interface)| Some((interface.name(), interface.why_not_xdp()?)));
     lines.extend(whys.map(|(name, why)| fallback(name, why)));
     lines.join("\n")
+}
+
+/// What became of an interface.
+pub fn changed(change: &Change) -> String {
+    let Change { interface, is_up, why_not_xdp, why } = change;
+    let why = why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+    let state = format!("rivulet: {interface} is {}{why}", if *is_up { "up" } else { "down" });
+    match why_not_xdp {
+        Some(why) => format!("{state}\n{}", fallback(interface, why)),
+        None => state,
+    }
 }
 
 /// That an interface is not for AF_XDP.

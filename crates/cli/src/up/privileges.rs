@@ -14,15 +14,15 @@ use seccompiler::{
     TargetArch,
 };
 
-/// What is needed to open an interface anew that was gone: a socket, and for AF_XDP memory that is locked; for a TAP device, or
-/// one of DPDK's, nothing.
+/// What is needed to open an interface anew that was gone: a socket, and for AF_XDP memory that is locked; for a TAP device, shared memory,
+/// or a device of DPDK's, nothing.
 const fn kept(io: Io) -> CapabilitySet {
     match io {
         Io::PacketSocket => CapabilitySet::NET_RAW,
         Io::XdpDriverZeroCopy | Io::XdpDriverCopy | Io::XdpGenericCopy => {
             CapabilitySet::NET_RAW.union(CapabilitySet::IPC_LOCK)
         }
-        Io::Tap | Io::Dpdk => CapabilitySet::empty(),
+        Io::Tap | Io::Memif | Io::Dpdk => CapabilitySet::empty(),
     }
 }
 
@@ -113,9 +113,14 @@ const DPDK_CALLS: &[libc::c_long] = &[libc::SYS_epoll_pwait, libc::SYS_epoll_ctl
 /// Lets the kernel refuse every system call that is not among those that are needed with interfaces that are opened in these ways, as if
 /// the privilege for it were missing: of all threads that there are, and of those that they begin from here on.
 pub fn refuse_other_calls(ways: &[Io]) -> Result<()> {
+    let is_shared = ways.contains(&Io::Memif);
+    let memif_calls = if is_shared { &io::port::MEMIF_CALLS_LATER[..] } else { &[] };
     let dpdk_calls = if ways.contains(&Io::Dpdk) { DPDK_CALLS } else { &[] };
-    let calls = CALLS.iter().chain(&OLD_CALLS).chain(dpdk_calls);
+    let calls = CALLS.iter().chain(&OLD_CALLS).chain(memif_calls).chain(dpdk_calls);
     let mut allowed: BTreeMap<_, _> = calls.map(|&call| (call, Vec::new())).collect();
+    if is_shared {
+        allowed.insert(libc::SYS_unlinkat, vec![removes_a_file().map_err(Error::other)?]);
+    }
     allowed.insert(libc::SYS_openat, vec![opens_to_read().map_err(Error::other)?]);
     allowed.insert(libc::SYS_bpf, bpf_calls().map_err(Error::other)?);
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(Error::other)?;
@@ -131,6 +136,12 @@ fn opens_to_read() -> std::result::Result<SeccompRule, seccompiler::BackendError
     let writes = (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC) as u64;
     let reads = SeccompCmpOp::MaskedEq(writes);
     SeccompRule::new(vec![SeccompCondition::new(FLAGS, SeccompCmpArgLen::Dword, reads, 0)?])
+}
+
+/// A file is removed, no folder: the socket's that a server of shared memory has made.
+fn removes_a_file() -> std::result::Result<SeccompRule, seccompiler::BackendError> {
+    const FLAGS: u8 = 2;
+    SeccompRule::new(vec![SeccompCondition::new(FLAGS, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, 0)?])
 }
 
 /// What was loaded into the kernel before is put to use anew, where an interface was gone.

@@ -4,7 +4,8 @@
 //! veth, a bridge. The interface's own configuration stays as it is, but for promiscuous mode and an XDP program,
 //! which end with it. There are two ways, of which the rest of the system knows no more than their names: AF_XDP is
 //! the faster one, packet sockets are for every interface. A third one is to be an interface: a TAP device, at whose other
-//! end the machine's own stack is; a fourth one, in programs that are built with it, is DPDK. What senders and the kernel leave to
+//! end the machine's own stack is; a fourth one, memory shared with another process, goes without the kernel; and so does a fifth one, in
+//! programs that are built with it, DPDK. What senders and the kernel leave to
 //! cards is done here: open checksums are completed, frames of several segments are cut, and VLAN tags that were taken out
 //! are put back. On the way out, segments that follow each other are left to be cut again, where there is a way to say so.
 
@@ -12,6 +13,7 @@ mod dpdk;
 mod ethtool;
 mod join;
 mod link;
+mod memif;
 mod news;
 mod offload;
 mod open_checksum;
@@ -29,6 +31,7 @@ use packet::wire::{EtherType, ethernet, vlan};
 
 use dpdk::Dpdk;
 use ethtool::Driver;
+use memif::Memif;
 use packet_socket::PacketSocket;
 use tap::Tap;
 use xdp::{Attachment, Program, Xdp};
@@ -38,6 +41,11 @@ pub use dpdk::{
     has_huge_pages as dpdk_has_huge_pages, on_thread as on_dpdk_thread, version as dpdk_version,
 };
 pub use link::Link;
+pub use memif::{
+    CALL_MAX_MS as MEMIF_CALL_MAX_MS, CALLS_LATER as MEMIF_CALLS_LATER, Config as MemifConfig,
+    ConfigError as MemifConfigError, PAUSE_MS as MEMIF_PAUSE_MS, REGION_MAX_BYTES as MEMIF_REGION_MAX_BYTES,
+    REGIONS_MAX as MEMIF_REGIONS_MAX, Role as MemifRole,
+};
 pub use news::LinkNews;
 pub use tap::why_not as why_no_tap;
 pub use xdp::{CALLS_LATER as BPF_CALLS_LATER, QUEUE_MAX, QUEUE_MIN, QUEUES_MAX, SENDING_MAX, WAITING_MAX};
@@ -69,6 +77,8 @@ pub enum Io {
     Tap,
     /// A device of DPDK's.
     Dpdk,
+    /// Memory that is shared with another process.
+    Memif,
 }
 
 impl Io {
@@ -81,6 +91,7 @@ impl Io {
             Io::XdpGenericCopy => "xdp-generic-copy",
             Io::Tap => "tap",
             Io::Dpdk => "dpdk",
+            Io::Memif => "memif",
         }
     }
 
@@ -206,6 +217,7 @@ enum Way {
     Xdp(Box<Xdp>),
     Tap(Tap),
     Dpdk(Box<Dpdk>),
+    Memif(Box<Memif>),
 }
 
 /// Frames that are to be sent together.
@@ -347,6 +359,37 @@ impl Interface {
         Ok([first].into_iter().chain(others).enumerate().map(part).collect())
     }
 
+    /// Opens one end of an interface of shared memory (memif, version 2), whose other end is in another process: a switch such as VPP, a
+    /// program on DPDK, or another one like this. Its link is up while that is connected.
+    ///
+    /// # Errors
+    /// A server's: [`ErrorKind::AddrInUse`] if another program listens at its socket, [`ErrorKind::AlreadyExists`] if there is something
+    /// else; [`ErrorKind::PermissionDenied`] if it may not, or a client may not call; and others of the system. That nobody listens yet is none.
+    pub fn memif(config: &MemifConfig) -> Result<Interface> {
+        let memif = Interface::memif_parts(config, 1)?.pop();
+        memif.ok_or_else(|| Error::new(ErrorKind::InvalidInput, "an interface has a part at least"))
+    }
+
+    /// The same in so many parts, each for a thread of its own: what comes is all the first one's, in the order in which it came, and
+    /// all send.
+    ///
+    /// # Errors
+    /// As of [`Interface::memif`].
+    pub fn memif_parts(config: &MemifConfig, count: usize) -> Result<Vec<Interface>> {
+        let parts = Arc::new(Parts { count, opened: Mutex::default() });
+        let part = |(part, memif)| Interface {
+            name: config.name(),
+            number: 0,
+            choice: Choice::default(),
+            way: Way::Memif(Box::new(memif)),
+            why_not_xdp: None,
+            counters: Counters::default(),
+            part,
+            parts: Arc::clone(&parts),
+        };
+        Ok(Memif::open_parts(config, count)?.into_iter().enumerate().map(part).collect())
+    }
+
     /// Opens a device of DPDK's: a card, which a driver gives to programs, or a virtual device, which is made. DPDK is begun, if
     /// [`begin_dpdk`] has not begun it.
     ///
@@ -391,6 +434,7 @@ impl Interface {
             Way::Xdp(xdp) => xdp.io(),
             Way::Tap(_) => Io::Tap,
             Way::Dpdk(_) => Io::Dpdk,
+            Way::Memif(_) => Io::Memif,
         }
     }
 
@@ -406,6 +450,8 @@ impl Interface {
             Way::Xdp(xdp) => xdp.take_missed(),
             Way::Tap(tap) => tap.take_missed(&self.name, self.number),
             Way::Dpdk(dpdk) => dpdk.take_missed(&mut self.counters),
+            // What finds no room, the other end counts.
+            Way::Memif(_) => 0,
         };
         self.counters
     }
@@ -420,6 +466,7 @@ impl Interface {
             Way::Xdp(xdp) => xdp.socket(),
             Way::Tap(tap) => return tap.link(&self.name, self.number),
             Way::Dpdk(dpdk) => return dpdk.link(),
+            Way::Memif(memif) => return Ok(memif.link()),
         };
         link::link(socket, &self.name)
     }
@@ -429,11 +476,13 @@ impl Interface {
     ///
     /// # Errors
     /// Those of [`Interface::open`], as long as there is none. A TAP device that is gone is not made anew: it is taken over when
-    /// somebody else has made it. A device of DPDK's that is gone stays away.
+    /// somebody else has made it. A client of shared memory calls its server, and connects when that answers. A device of DPDK's that is
+    /// gone stays away.
     pub fn reopen(&mut self) -> Result<bool> {
         match &mut self.way {
             Way::Tap(tap) => return tap.reopen(&self.name, &mut self.number),
             Way::Dpdk(dpdk) => return dpdk.look().map(|()| false),
+            Way::Memif(memif) => return memif.reopen().map(|()| false),
             Way::PacketSocket(_) | Way::Xdp(_) => {}
         }
         if link::interface_number(&self.name) == Some(self.number) {
@@ -441,7 +490,7 @@ impl Interface {
                 match &mut self.way {
                     Way::PacketSocket(socket) => socket.set_mtu(link.mtu),
                     Way::Xdp(xdp) => xdp.set_link(link),
-                    Way::Tap(_) | Way::Dpdk(_) => {}
+                    Way::Tap(_) | Way::Memif(_) | Way::Dpdk(_) => {}
                 }
             }
             return Ok(false);
@@ -465,6 +514,10 @@ impl Interface {
             }
             Way::Tap(tap) => tap.receive(&mut self.counters, each),
             Way::Dpdk(dpdk) => dpdk.receive(&mut self.counters, each),
+            Way::Memif(memif) => {
+                memif.receive(&mut self.counters, each);
+                Ok(())
+            }
         }
     }
 
@@ -476,6 +529,7 @@ impl Interface {
             Way::Xdp(xdp) => xdp.send(outbox, &mut self.counters),
             Way::Tap(tap) => tap.send(outbox, &mut self.counters),
             Way::Dpdk(dpdk) => dpdk.send(outbox, &mut self.counters),
+            Way::Memif(memif) => memif.send(outbox, &mut self.counters),
         }
         outbox.bytes.clear();
         outbox.lens.clear();
@@ -488,6 +542,23 @@ impl Interface {
             Way::Xdp(xdp) => xdp.sockets().collect(),
             Way::Tap(tap) => tap.socket().into_iter().collect(),
             Way::Dpdk(_) => Vec::new(),
+            Way::Memif(memif) => memif.sockets(),
+        }
+    }
+
+    /// Whether its link has come up or gone down since this was last asked, as far as it knows that by itself, and the kernel does not tell.
+    pub fn take_news(&mut self) -> bool {
+        match &mut self.way {
+            Way::Memif(memif) => memif.take_news(),
+            _ => false,
+        }
+    }
+
+    /// What is to be said of that: who has connected, or why it is over.
+    pub fn take_why(&mut self) -> Option<String> {
+        match &mut self.way {
+            Way::Memif(memif) => memif.take_why(),
+            _ => None,
         }
     }
 

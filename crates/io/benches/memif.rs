@@ -1,0 +1,131 @@
+//! How many frames a port of shared memory carries from one process to another: the best and the middle one of many short rounds for each direction and
+//! length, as a round in which something else has one of the cores says nothing. The receiver counts, and what finds no room is lost. And what both
+//! ends take together on one core, in batches of 64, in time that the thread ran.
+#![allow(clippy::unwrap_used)] // A bench that cannot go on has failed.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use io::port::{Interface, MemifConfig, MemifRole, Outbox};
+
+const ROUNDS: usize = 151;
+const ROUND: Duration = Duration::from_millis(20);
+const BATCH: usize = 64;
+
+/// What the other process is told: the socket, its role, and the length of frames.
+const OTHER: &str = "RIVULET_MEMIF_BENCH";
+
+fn main() {
+    if let Ok(said) = std::env::var(OTHER) {
+        let mut words = said.split(' ');
+        let mut next = || words.next().unwrap_or_default().to_owned();
+        let (socket, role, len) = (next(), next(), next());
+        let role = if role == "client" { MemifRole::Client } else { MemifRole::Server };
+        return send(&mut open(&socket, role), len.parse().unwrap());
+    }
+    println!(
+        "{:>6}  {:>5}  {:>9}  {:>6}  {:>8}  {:>9}",
+        "sender", "bytes", "Mframes/s", "Gbit/s", "ns/frame", "middle ns"
+    );
+    for (role, other) in [(MemifRole::Server, "client"), (MemifRole::Client, "server")] {
+        for len in [64, 512, 1_514] {
+            let (best, middle) = rates(role, other, len);
+            let gbit = best * len as f64 * 8.0 / 1e9;
+            let (ns, middle) = (1e9 / best, 1e9 / middle);
+            println!("{other:>6}  {len:>5}  {:>9.2}  {gbit:>6.1}  {ns:>8.1}  {middle:>9.1}", best / 1e6);
+        }
+    }
+    for len in [64, 512, 1_514] {
+        println!("both ends on one core, {len} bytes: {:.1} ns/frame", both_ns(len));
+    }
+}
+
+fn open(socket: &str, role: MemifRole) -> Interface {
+    let mut config = MemifConfig::new(socket);
+    config.role = role;
+    let mut interface = Interface::memif(&config).unwrap();
+    while !interface.link().unwrap().is_up {
+        let _ = interface.reopen();
+        let _ = interface.receive(|_| {});
+    }
+    interface
+}
+
+/// Sends as much as there is room for, until the other end is gone.
+fn send(interface: &mut Interface, len: usize) {
+    let frame = vec![0x55; len];
+    let mut outbox = Outbox::default();
+    while interface.link().unwrap().is_up {
+        for _ in 0..BATCH {
+            outbox.push(&frame);
+        }
+        interface.send(&mut outbox);
+        let _ = interface.receive(|_| {});
+    }
+}
+
+/// Frames that come in a second from another process: in the best round, and in the middle one.
+fn rates(role: MemifRole, other: &str, len: usize) -> (f64, f64) {
+    let socket = format!("@rivulet-bench-{}-{other}-{len}", std::process::id());
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.env(OTHER, format!("{socket} {other} {len}")).stdin(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let mut interface = open(&socket, role);
+    let mut rates: Vec<f64> = (0..ROUNDS).map(|_| round(&mut interface)).collect();
+    drop(interface);
+    child.wait().unwrap();
+    rates.sort_by(f64::total_cmp);
+    (rates[ROUNDS - 1], rates[ROUNDS / 2])
+}
+
+fn round(interface: &mut Interface) -> f64 {
+    let (began, mut frames, mut bytes) = (Instant::now(), 0u64, 0usize);
+    while began.elapsed() < ROUND {
+        for _ in 0..64 {
+            let received = interface.receive(|frame| {
+                frames += 1;
+                bytes += usize::from(frame[0]) + frame.len();
+            });
+            received.unwrap();
+        }
+    }
+    std::hint::black_box(bytes);
+    frames as f64 / began.elapsed().as_secs_f64()
+}
+
+/// What both ends take for a frame on one core, without another one's caches in between.
+fn both_ns(len: usize) -> f64 {
+    const BATCHES: usize = 20_000;
+    let socket = format!("@rivulet-bench-{}-both-{len}", std::process::id());
+    let mut config = MemifConfig::new(&socket);
+    let mut server = Interface::memif(&config).unwrap();
+    config.role = MemifRole::Client;
+    let mut client = Interface::memif(&config).unwrap();
+    while !(server.link().unwrap().is_up && client.link().unwrap().is_up) {
+        for end in [&mut server, &mut client] {
+            let _ = end.sockets();
+            let _ = end.receive(|_| {});
+        }
+    }
+    let frame = vec![0x55; len];
+    let mut outbox = Outbox::default();
+    let best = (0..5).map(|_| {
+        let (before, mut frames) = (ran_ns(), 0);
+        for _ in 0..BATCHES {
+            for _ in 0..BATCH {
+                outbox.push(&frame);
+            }
+            client.send(&mut outbox);
+            server.receive(|frame| frames += usize::from(frame.len() == len)).unwrap();
+        }
+        assert_eq!(frames, BATCH * BATCHES);
+        (ran_ns() - before) as f64 / frames as f64
+    });
+    best.fold(f64::INFINITY, f64::min)
+}
+
+/// How long this thread has run.
+fn ran_ns() -> u64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    stat.split(' ').next().unwrap().parse().unwrap()
+}

@@ -1,0 +1,466 @@
+//! A port that is memory shared with another process: memif, version 2, as VPP, libmemif and DPDK have it.
+//!
+//! The ends find each other at a socket. The client makes memory with two rings, one in each direction, and with buffers; the server takes it over. From
+//! there on frames go without the kernel, but for interrupts to an end that sleeps. Frames are Ethernet's; a long one may be in several buffers.
+//!
+//! The other end is trusted in nothing: see [`queue`] and [`region`]. What it says that cannot be ends the connection, with a word why. A peer that
+//! goes leaves the port down, until one comes again.
+
+mod bell;
+mod channel;
+mod config;
+mod message;
+mod queue;
+mod region;
+mod ring;
+mod session;
+
+use std::cell::Cell;
+use std::io::{Error, ErrorKind, Result};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use channel::{Channel, Listener, Received};
+pub use config::{Config, ConfigError, Role};
+use message::Message;
+use queue::{Batch, Fault, Receiver, Sender};
+use session::{Client, Ended, Heard, Queues, Server, Session};
+pub use session::{REGION_MAX_BYTES, REGIONS_MAX};
+
+use super::link::Link;
+use super::{Counters, Outbox, is_too_long};
+
+/// Times that it is asked for frames, after which it is asked whether the other end is still there, if it was not waited for in between.
+const ASKED_AFTER: u32 = 1_024;
+
+/// Milliseconds that the other end has from its call until frames may go.
+pub const CALL_MAX_MS: u64 = 1_000;
+
+/// Milliseconds that a server hears no calls after one that was refused, or ended for what the other end did.
+pub const PAUSE_MS: u64 = 250;
+
+/// How often a sender looks for room in a ring that has just become full, awake, after so many pauses each: some tens of microseconds, in which another
+/// core takes a batch.
+const LOOKS: u32 = 20;
+const PAUSES: u32 = 64;
+
+/// How often it does so from there on, asleep in between: a millisecond or two at most, in which the other end may get a core.
+const NAPS: u32 = 10;
+const NAP: Duration = Duration::from_micros(50);
+
+/// Messages, and calls, that are heard one after the other.
+const HEARD_MAX: usize = 16;
+
+/// System calls that are made to connect anew.
+pub const CALLS_LATER: [libc::c_long; 4] =
+    [libc::SYS_memfd_create, libc::SYS_ftruncate, libc::SYS_eventfd2, libc::SYS_preadv2];
+
+/// An interface's frames by shared memory; or the part of a thread, of several: the first one has what comes, all send.
+pub struct Memif {
+    shared: Arc<Shared>,
+    driver: Option<Box<Driver>>,
+}
+
+/// What the parts of an interface have in common.
+struct Shared {
+    config: Arc<Config>,
+    address: [u8; 6],
+    /// One of [`DOWN`], [`UP`] and [`FAILED`].
+    state: AtomicU8,
+    outlet: Mutex<Outlet>,
+}
+
+/// Nobody is connected.
+const DOWN: u8 = 0;
+/// Frames go.
+const UP: u8 = 1;
+/// Frames went, until the other end did something that cannot be.
+const FAILED: u8 = 2;
+
+/// The way out.
+#[derive(Default)]
+struct Outlet {
+    sender: Option<Sender>,
+    fault: Option<Fault>,
+    /// Whether it was waited for room in vain: it is not, until there is some.
+    is_stuck: bool,
+}
+
+/// What connects, and has what comes.
+struct Driver {
+    /// A server's.
+    listener: Option<Listener>,
+    state: State,
+    batch: Batch,
+    /// How often it was asked for frames since the other end was asked.
+    asked: u32,
+    /// Whether somebody may wait for it.
+    is_waited_for: Cell<bool>,
+    /// What is always there to be waited for.
+    ready: OwnedFd,
+    /// Until then it hears no calls.
+    pause: Option<Instant>,
+    /// Why the last call came to nothing.
+    uncalled: Option<ErrorKind>,
+    /// Whether it has connected, or is over, since that was last asked; and why.
+    has_news: bool,
+    why: Option<String>,
+}
+
+enum State {
+    Alone,
+    /// Somebody has called, or was called, and has until then.
+    Calling {
+        channel: Channel,
+        session: Session,
+        end: Instant,
+    },
+    Connected {
+        channel: Channel,
+        receiver: Receiver,
+    },
+}
+
+impl Memif {
+    /// Opens an interface in so many parts.
+    ///
+    /// # Errors
+    /// A server's: [`ErrorKind::AddrInUse`] if another program listens there, [`ErrorKind::AlreadyExists`] if there is something else. A
+    /// client's, if it may not call whoever listens there. Those of the system.
+    pub fn open_parts(config: &Config, count: usize) -> Result<Vec<Memif>> {
+        let config = Arc::new(config.clone());
+        let listener = match config.role {
+            Role::Server => Some(Listener::open(&config.socket)?),
+            Role::Client => None,
+        };
+        let shared = Arc::new(Shared {
+            address: config.address(),
+            config,
+            state: AtomicU8::new(DOWN),
+            outlet: Mutex::default(),
+        });
+        let mut driver = Driver {
+            listener,
+            state: State::Alone,
+            batch: Batch::new(),
+            asked: 0,
+            is_waited_for: Cell::new(false),
+            ready: bell::make(1)?,
+            pause: None,
+            uncalled: None,
+            has_news: false,
+            why: None,
+        };
+        match driver.call(&shared) {
+            // The server may still be to come.
+            Err(error) if !is_not_there(&error) => return Err(error),
+            _ => {}
+        }
+        let mut drivers = std::iter::once(Box::new(driver));
+        Ok((0..count).map(|_| Memif { shared: Arc::clone(&shared), driver: drivers.next() }).collect())
+    }
+
+    /// What its link is like now.
+    pub fn link(&self) -> Link {
+        Link {
+            is_up: self.shared.state.load(Ordering::Acquire) == UP,
+            mtu: self.shared.config.mtu.into(),
+            address: Some(self.shared.address),
+        }
+    }
+
+    /// Sees to it that a client has called.
+    ///
+    /// # Errors
+    /// As long as nobody listens.
+    pub fn reopen(&mut self) -> Result<()> {
+        match &mut self.driver {
+            Some(driver) => driver.call(&self.shared),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether its link has come up, or gone down, since this was last asked.
+    pub fn take_news(&mut self) -> bool {
+        self.driver.as_mut().is_some_and(|driver| std::mem::take(&mut driver.has_news))
+    }
+
+    /// Why the last connection ended, or was refused, since this was last asked.
+    pub fn take_why(&mut self) -> Option<String> {
+        self.driver.as_mut()?.why.take()
+    }
+
+    /// What there is to be waited for, from now on: interrupts, the other end, and calls. Something is there already, if a frame is.
+    pub fn sockets(&self) -> Vec<BorrowedFd<'_>> {
+        let Some(driver) = &self.driver else { return Vec::new() };
+        driver.is_waited_for.set(true);
+        let listener = driver.listener.as_ref().filter(|_| driver.hears()).map(AsFd::as_fd);
+        let (channel, interrupt, ready) = match &driver.state {
+            State::Alone => (None, None, None),
+            State::Calling { channel, .. } => (Some(channel.as_fd()), None, None),
+            State::Connected { channel, receiver } => {
+                let ready = receiver.sleep().then(|| driver.ready.as_fd());
+                (Some(channel.as_fd()), Some(receiver.interrupt()), ready)
+            }
+        };
+        [listener, channel, interrupt, ready].into_iter().flatten().collect()
+    }
+
+    /// See [`super::Interface::receive`].
+    pub fn receive(&mut self, counters: &mut Counters, mut each: impl FnMut(&[u8])) {
+        let Some(driver) = &mut self.driver else { return };
+        driver.attend(&self.shared);
+        let State::Connected { receiver, .. } = &mut driver.state else { return };
+        if let Err(fault) = receiver.receive(&mut driver.batch) {
+            return driver.end(&self.shared, Ended::Here(fault.to_string()));
+        }
+        counters.unreadable += driver.batch.unreadable;
+        for frame in driver.batch.frames() {
+            counters.received(frame);
+            each(frame);
+        }
+    }
+
+    /// See [`super::Interface::send`].
+    pub fn send(&mut self, outbox: &Outbox, counters: &mut Counters) {
+        if outbox.lens.is_empty() {
+            return;
+        }
+        let mut outlet = self.shared.outlet();
+        let mtu = self.shared.config.mtu.into();
+        let mut fault = None;
+        for frame in outbox.frames() {
+            let outlet = &mut *outlet;
+            let Some(sender) = outlet.sender.as_mut().filter(|_| fault.is_none()) else {
+                counters.down += 1;
+                continue;
+            };
+            if is_too_long(frame, mtu) {
+                counters.too_long += 1;
+                continue;
+            }
+            match put(sender, frame, &mut outlet.is_stuck) {
+                Ok(true) => {
+                    counters.sent += 1;
+                    counters.sent_bytes += frame.len() as u64;
+                }
+                Ok(false) => counters.no_room += 1,
+                Err(found) => {
+                    fault = Some(found);
+                    counters.down += 1;
+                }
+            }
+        }
+        match fault {
+            None => {
+                if let Some(sender) = &mut outlet.sender {
+                    sender.publish();
+                }
+            }
+            Some(_) => {
+                *outlet = Outlet { sender: None, fault, is_stuck: false };
+                // The part that has what comes ends it.
+                self.shared.state.store(FAILED, Ordering::Release);
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn outlet(&self) -> std::sync::MutexGuard<'_, Outlet> {
+        self.outlet.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Driver {
+    /// Whether calls are heard: who is being spoken to comes first, and others wait.
+    fn hears(&self) -> bool {
+        self.pause.is_none() && !matches!(self.state, State::Calling { .. })
+    }
+
+    /// Calls the server, if that is what a client has to do now.
+    fn call(&mut self, shared: &Shared) -> Result<()> {
+        if self.listener.is_some() || !matches!(self.state, State::Alone) {
+            return Ok(());
+        }
+        let channel = Channel::open(&shared.config.socket).inspect_err(|error| self.note(error))?;
+        self.uncalled = None;
+        let session = Session::Client(Box::new(Client::new(Arc::clone(&shared.config))));
+        self.begin(channel, session);
+        self.hear(shared);
+        Ok(())
+    }
+
+    /// A call came to nothing: that nobody listens goes without saying, and all else is said once.
+    fn note(&mut self, error: &Error) {
+        let before = self.uncalled.replace(error.kind());
+        if before != self.uncalled && !is_not_there(error) {
+            self.why = Some(format!("cannot call the other end: {error}"));
+            self.has_news = true;
+        }
+    }
+
+    fn begin(&mut self, channel: Channel, session: Session) {
+        let end = Instant::now() + Duration::from_millis(CALL_MAX_MS);
+        self.state = State::Calling { channel, session, end };
+    }
+
+    /// Hears what others say, now and then: at once if somebody may have waited for that, or a connection is being made.
+    #[inline]
+    fn attend(&mut self, shared: &Shared) {
+        self.asked += 1;
+        let was_waited_for = self.is_waited_for.take();
+        let is_due = was_waited_for
+            || self.asked >= ASKED_AFTER
+            || matches!(self.state, State::Calling { .. })
+            || shared.state.load(Ordering::Relaxed) == FAILED;
+        if is_due {
+            self.attend_now(shared, was_waited_for);
+        }
+    }
+
+    #[cold]
+    fn attend_now(&mut self, shared: &Shared, was_waited_for: bool) {
+        self.asked = 0;
+        if let (true, State::Connected { receiver, .. }) = (was_waited_for, &self.state) {
+            receiver.wake();
+        }
+        let fault = shared.outlet().fault.take();
+        if let Some(fault) = fault {
+            self.end(shared, Ended::Here(fault.to_string()));
+        }
+        if self.pause.is_some_and(|until| Instant::now() >= until) {
+            self.pause = None;
+        }
+        self.hear_calls(shared);
+        self.hear(shared);
+    }
+
+    /// Takes the next call; others are refused while there is a connection.
+    fn hear_calls(&mut self, shared: &Shared) {
+        for _ in 0..HEARD_MAX {
+            if !self.hears() {
+                return;
+            }
+            let Some(channel) = self.listener.as_ref().and_then(Listener::accept) else { return };
+            if matches!(self.state, State::Connected { .. }) {
+                let reason = "already connected".to_owned();
+                // If it cannot be told, it is gone.
+                let _ = channel.send(&Message::Disconnect { code: 0, reason }, None);
+                continue;
+            }
+            let (server, hello) = Server::new(Arc::clone(&shared.config));
+            if channel.send(&hello, None).is_ok() {
+                self.begin(channel, Session::Server(Box::new(server)));
+            }
+        }
+    }
+
+    /// Takes what the other end has said.
+    fn hear(&mut self, shared: &Shared) {
+        for _ in 0..HEARD_MAX {
+            let channel = match &self.state {
+                State::Alone => return,
+                State::Calling { channel, .. } | State::Connected { channel, .. } => channel,
+            };
+            let (bytes, file) = match channel.receive() {
+                Received::Nothing => {
+                    if matches!(&self.state, State::Calling { end, .. } if Instant::now() >= *end) {
+                        self.end(shared, Ended::Here("it says nothing".to_owned()));
+                    }
+                    return;
+                }
+                Received::Message(bytes, file) => (bytes, file),
+                Received::Other => return self.end(shared, Ended::Here("invalid message size".to_owned())),
+                Received::End => return self.end(shared, Ended::ByPeer("it is gone".to_owned())),
+            };
+            let (channel, heard) = match &mut self.state {
+                State::Alone => return,
+                State::Calling { channel, session, .. } => (channel, session.hear(&bytes, file)),
+                State::Connected { .. } => return self.end(shared, session::hear_later(&bytes)),
+            };
+            let said = match &heard {
+                Ok(Heard::Say(message, file)) => channel.send(message, file.as_ref().map(AsFd::as_fd)),
+                Ok(Heard::Connected(Some(message), _)) => channel.send(message, None),
+                _ => Ok(()),
+            };
+            match (heard, said) {
+                (Err(ended), _) => return self.end(shared, ended),
+                (_, Err(_)) => return self.end(shared, Ended::ByPeer("it is gone".to_owned())),
+                (Ok(Heard::Say(..)), _) => {}
+                (Ok(Heard::Connected(_, queues)), _) => self.connect(shared, *queues),
+            }
+        }
+    }
+
+    fn connect(&mut self, shared: &Shared, queues: Queues) {
+        let State::Calling { channel, .. } = std::mem::replace(&mut self.state, State::Alone) else { return };
+        let Queues { receiver, sender, peer } = queues;
+        self.state = State::Connected { channel, receiver };
+        *shared.outlet() = Outlet { sender: Some(sender), fault: None, is_stuck: false };
+        shared.state.store(UP, Ordering::Release);
+        self.has_news = true;
+        self.why = Some(format!("connected with {peer}")).filter(|_| !peer.is_empty());
+    }
+
+    /// It is over, for this reason; the other end is told so, if it has not said so itself.
+    fn end(&mut self, shared: &Shared, ended: Ended) {
+        *shared.outlet() = Outlet::default();
+        shared.state.store(DOWN, Ordering::Release);
+        let state = std::mem::replace(&mut self.state, State::Alone);
+        let why = match ended {
+            Ended::ByPeer(reason) if reason.is_empty() => "the other end has ended it".to_owned(),
+            Ended::ByPeer(reason) => format!("the other end: {reason}"),
+            Ended::Here(reason) => {
+                self.pause = Some(Instant::now() + Duration::from_millis(PAUSE_MS));
+                if let State::Calling { channel, .. } | State::Connected { channel, .. } = &state {
+                    // If it cannot be told, it is gone.
+                    let reason = reason.clone();
+                    let _ = channel.send(&Message::Disconnect { code: 0, reason }, None);
+                }
+                format!("refused: {reason}")
+            }
+        };
+        self.has_news = true;
+        self.why = Some(why);
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if let State::Connected { channel, .. } = &self.state {
+            let reason = "interface closed".to_owned();
+            let _ = channel.send(&Message::Disconnect { code: 0, reason }, None);
+        }
+    }
+}
+
+/// Puts a frame in; when there is no room, the other end has a moment to make some, but not if it did not the last time.
+#[inline]
+fn put(sender: &mut Sender, frame: &[u8], is_stuck: &mut bool) -> std::result::Result<bool, Fault> {
+    if sender.put(frame)? {
+        *is_stuck = false;
+        return Ok(true);
+    }
+    if !*is_stuck {
+        sender.publish();
+        for look in 0..LOOKS + NAPS {
+            match look {
+                0..LOOKS => (0..PAUSES).for_each(|_| std::hint::spin_loop()),
+                _ => std::thread::sleep(NAP),
+            }
+            if sender.put(frame)? {
+                return Ok(true);
+            }
+        }
+        *is_stuck = true;
+    }
+    Ok(false)
+}
+
+/// Whether nobody listens, now.
+fn is_not_there(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused | ErrorKind::WouldBlock)
+}

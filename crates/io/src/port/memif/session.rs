@@ -1,0 +1,485 @@
+//! What the ends say to each other until frames may go: the client calls, tells of memory and rings, one message after the other, and the server
+//! takes each.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use super::bell;
+use super::config::Config;
+use super::message::{AddRing, Hello, Init, LEN, MODE_ETHERNET, Message, VERSION};
+use super::queue::{Buffers, Receiver, Sender};
+use super::region::Region;
+use super::ring::{LOG2_MAX, Ring};
+
+/// Regions that a client may have.
+pub const REGIONS_MAX: u16 = 16;
+
+/// Bytes of a region, at most: what an offset can tell.
+pub const REGION_MAX_BYTES: u64 = 1 << 32;
+
+/// What each end calls itself.
+const NAME: &str = concat!("Rivulet ", env!("CARGO_PKG_VERSION"));
+
+/// What follows from a message.
+pub enum Heard {
+    /// This is to be said, with a file beside it.
+    Say(Message, Option<OwnedFd>),
+    /// This is to be said, if anything, and then frames may go.
+    Connected(Option<Message>, Box<Queues>),
+}
+
+/// Frames' ways in and out.
+pub struct Queues {
+    pub receiver: Receiver,
+    pub sender: Sender,
+    /// What the other end calls itself.
+    pub peer: String,
+}
+
+/// Why it is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The other end has said so, for this reason.
+    ByPeer(String),
+    /// The other end is told so, for this reason.
+    Here(String),
+}
+
+fn refused<T>(why: impl ToString) -> Result<T, Ended> {
+    Err(Ended::Here(why.to_string()))
+}
+
+/// What the other end wants to be understood; or that it is over.
+fn read(bytes: &[u8; LEN]) -> Result<Message, Ended> {
+    match Message::read(bytes) {
+        Some(Message::Disconnect { reason, .. }) => Err(Ended::ByPeer(reason)),
+        Some(message) => Ok(message),
+        None => refused("unknown message"),
+    }
+}
+
+/// One end, before frames may go.
+pub enum Session {
+    Server(Box<Server>),
+    Client(Box<Client>),
+}
+
+impl Session {
+    /// What follows from these bytes, and the file beside them.
+    ///
+    /// # Errors
+    /// When it is over.
+    pub fn hear(&mut self, bytes: &[u8; LEN], file: Option<OwnedFd>) -> Result<Heard, Ended> {
+        let message = read(bytes)?;
+        match self {
+            Session::Server(server) => server.hear(message, file),
+            Session::Client(client) => client.hear(message),
+        }
+    }
+}
+
+/// What is said once frames may go: that it is over, or nothing.
+pub fn hear_later(bytes: &[u8; LEN]) -> Ended {
+    match read(bytes) {
+        Ok(_) => Ended::Here("unexpected message".to_owned()),
+        Err(ended) => ended,
+    }
+}
+
+/// A server, and what it has been told.
+pub struct Server {
+    config: Arc<Config>,
+    peer: Option<String>,
+    regions: Vec<Arc<Region>>,
+    /// From the client, and to the client.
+    rings: [Option<(AddRing, OwnedFd)>; 2],
+}
+
+impl Server {
+    /// With what it says first.
+    pub fn new(config: Arc<Config>) -> (Server, Message) {
+        let hello = Hello {
+            name: NAME.to_owned(),
+            min_version: VERSION,
+            max_version: VERSION,
+            max_region: REGIONS_MAX - 1,
+            max_to_client: 0,
+            max_to_server: 0,
+            max_ring_log2: LOG2_MAX,
+        };
+        (Server { config, peer: None, regions: Vec::new(), rings: [None, None] }, Message::Hello(hello))
+    }
+
+    fn hear(&mut self, message: Message, file: Option<OwnedFd>) -> Result<Heard, Ended> {
+        let Some(peer) = &self.peer else {
+            let Message::Init(init) = message else { return refused("unexpected message") };
+            self.peer = Some(self.admit(init)?);
+            return Ok(Heard::Say(Message::Ack, None));
+        };
+        match message {
+            Message::AddRegion { index, size } => {
+                let Some(file) = file else { return refused("a region without its file") };
+                if usize::from(index) != self.regions.len() || index >= REGIONS_MAX {
+                    return refused("unexpected number of a region");
+                }
+                let region = Region::open(file, size, REGION_MAX_BYTES);
+                self.regions.push(Arc::new(region.or_else(|why| refused(format!("region {index}: {why}")))?));
+            }
+            Message::AddRing(ring) => {
+                let Some(file) = file else { return refused("a ring without its interrupt") };
+                let place = &mut self.rings[usize::from(!ring.to_server)];
+                if ring.index != 0 || place.is_some() {
+                    return refused("more rings than one in each direction");
+                }
+                if ring.private_len != 0 {
+                    return refused("private headers are not known");
+                }
+                let file = bell::take_over(file).or_else(refused)?;
+                *place = Some((ring, file));
+            }
+            Message::Connect { .. } => {
+                let peer = peer.clone();
+                let queues = self.queues(peer)?;
+                let connected = Message::Connected { name: self.config.name() };
+                return Ok(Heard::Connected(Some(connected), Box::new(queues)));
+            }
+            _ => return refused("unexpected message"),
+        }
+        Ok(Heard::Say(Message::Ack, None))
+    }
+
+    /// Whether the client may go on; what it calls itself.
+    fn admit(&self, init: Init) -> Result<String, Ended> {
+        if init.version != VERSION {
+            return refused("unknown version");
+        }
+        if init.id != self.config.id {
+            return refused(format!("there is no interface {} here", init.id));
+        }
+        if init.mode != MODE_ETHERNET {
+            return refused("only frames of Ethernet are exchanged here");
+        }
+        // How far they agree must not be told by the time that it takes.
+        let differ = init.secret.iter().zip(&self.config.secret).fold(0, |differ, (a, b)| differ | (a ^ b));
+        if differ != 0 {
+            return refused("the secret is not right");
+        }
+        Ok(init.name)
+    }
+
+    fn queues(&mut self, peer: String) -> Result<Queues, Ended> {
+        let regions: Arc<[_]> = std::mem::take(&mut self.regions).into();
+        let [from_client, to_client] = &mut self.rings;
+        let (Some(from_client), Some(to_client)) = (from_client.take(), to_client.take()) else {
+            return refused("a ring is missing");
+        };
+        let ring = |said: AddRing| {
+            let region = regions.get(usize::from(said.region));
+            let ring =
+                region.and_then(|region| Ring::new(Arc::clone(region), said.offset as usize, said.log2));
+            ring.filter(Ring::has_cookie).map_or_else(|| refused("a ring is not where it should be"), Ok)
+        };
+        let buffers = || Buffers::Told(Arc::clone(&regions));
+        Ok(Queues {
+            receiver: Receiver::new(ring(from_client.0)?, buffers(), from_client.1),
+            sender: Sender::new(ring(to_client.0)?, buffers(), to_client.1),
+            peer,
+        })
+    }
+}
+
+/// A client, and what it is to say yet.
+pub struct Client {
+    config: Arc<Config>,
+    /// What it has made, as soon as it knows what the server takes.
+    memory: Option<Memory>,
+    said: Said,
+    peer: String,
+}
+
+/// What a client has said last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Said {
+    Nothing,
+    Init,
+    Region,
+    RingToServer,
+    Rings,
+    Connect,
+}
+
+/// What a client makes: both rings, and behind them the buffers of each.
+struct Memory {
+    region: Arc<Region>,
+    file: OwnedFd,
+    ring_log2: u8,
+    /// To the server, and from the server.
+    bells: [OwnedFd; 2],
+}
+
+impl Memory {
+    fn make(ring_log2: u8, buffer: u16) -> std::io::Result<Memory> {
+        let len = Memory::buffers_at(ring_log2) + ((2 * usize::from(buffer)) << ring_log2);
+        let (region, file) = Region::make(len)?;
+        Ok(Memory { region: Arc::new(region), file, ring_log2, bells: [bell::make(0)?, bell::make(0)?] })
+    }
+
+    /// Where the buffers begin: on a page of their own.
+    fn buffers_at(ring_log2: u8) -> usize {
+        const PAGE: usize = 4_096;
+        (2 * Ring::size(ring_log2)).next_multiple_of(PAGE)
+    }
+
+    /// Where the ring of this direction is.
+    fn ring_at(&self, number: usize) -> usize {
+        number * Ring::size(self.ring_log2)
+    }
+
+    fn ring(&self, number: usize) -> Option<Ring> {
+        Ring::new(Arc::clone(&self.region), self.ring_at(number), self.ring_log2)
+    }
+
+    /// A message about the ring of this direction, and its bell.
+    fn tell(&self, number: usize) -> Result<Heard, Ended> {
+        let ring = AddRing {
+            to_server: number == 0,
+            index: 0,
+            region: 0,
+            offset: u32::try_from(self.ring_at(number)).or_else(refused)?,
+            log2: self.ring_log2,
+            private_len: 0,
+        };
+        let bell = self.bells[number].try_clone().or_else(refused)?;
+        Ok(Heard::Say(Message::AddRing(ring), Some(bell)))
+    }
+}
+
+impl Client {
+    /// It says nothing until the server does.
+    pub fn new(config: Arc<Config>) -> Client {
+        Client { config, memory: None, said: Said::Nothing, peer: String::new() }
+    }
+
+    fn hear(&mut self, message: Message) -> Result<Heard, Ended> {
+        match (message, self.said, &self.memory) {
+            (Message::Hello(hello), Said::Nothing, _) => {
+                if !(hello.min_version..=hello.max_version).contains(&VERSION) {
+                    return refused("unknown version");
+                }
+                let ring_log2 = self.config.ring_log2.min(hello.max_ring_log2);
+                let memory = Memory::make(ring_log2, self.config.buffer).or_else(refused)?;
+                [0, 1].iter().filter_map(|&number| memory.ring(number)).for_each(|ring| ring.begin());
+                self.memory = Some(memory);
+                self.peer = hello.name;
+                self.said = Said::Init;
+                let init = Init {
+                    version: VERSION,
+                    id: self.config.id,
+                    mode: MODE_ETHERNET,
+                    secret: self.config.secret,
+                    name: NAME.to_owned(),
+                };
+                Ok(Heard::Say(Message::Init(init), None))
+            }
+            (Message::Ack, Said::Init, Some(memory)) => {
+                self.said = Said::Region;
+                let region = Message::AddRegion { index: 0, size: memory.region.len() as u64 };
+                Ok(Heard::Say(region, Some(memory.file.try_clone().or_else(refused)?)))
+            }
+            (Message::Ack, Said::Region, Some(memory)) => {
+                self.said = Said::RingToServer;
+                memory.tell(0)
+            }
+            (Message::Ack, Said::RingToServer, Some(memory)) => {
+                self.said = Said::Rings;
+                memory.tell(1)
+            }
+            (Message::Ack, Said::Rings, _) => {
+                self.said = Said::Connect;
+                Ok(Heard::Say(Message::Connect { name: self.config.name() }, None))
+            }
+            (Message::Connected { .. }, Said::Connect, Some(_)) => {
+                Ok(Heard::Connected(None, Box::new(self.queues()?)))
+            }
+            _ => refused("unexpected message"),
+        }
+    }
+
+    fn queues(&mut self) -> Result<Queues, Ended> {
+        let rings = self.memory.take().and_then(|memory| Some((memory.ring(0)?, memory.ring(1)?, memory)));
+        let Some((to_server, from_server, memory)) = rings else { return refused("there is no ring") };
+        let first = Memory::buffers_at(memory.ring_log2);
+        let len = u32::from(self.config.buffer);
+        let buffers = |first| Buffers::Own { region: Arc::clone(&memory.region), first, len };
+        let second = first + ((len as usize) << memory.ring_log2);
+        let [to_bell, from_bell] = memory.bells;
+        Ok(Queues {
+            receiver: Receiver::new(from_server, buffers(second), from_bell),
+            sender: Sender::new(to_server, buffers(first), to_bell),
+            peer: std::mem::take(&mut self.peer),
+        })
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use proptest::prelude::*;
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+
+    use super::*;
+    use crate::port::memif::config::Role;
+
+    /// Both ends, which have said all to each other that there is to say.
+    pub fn connected(server: &Config, client: &Config) -> Result<(Queues, Queues), Ended> {
+        let (server, hello) = Server::new(Arc::new(server.clone()));
+        let mut server = Session::Server(Box::new(server));
+        let mut client = Session::Client(Box::new(Client::new(Arc::new(client.clone()))));
+        let (mut said, mut file) = (hello, None);
+        loop {
+            let Heard::Say(answer, beside) = client.hear(&said.bytes(), file)? else { panic!("too early") };
+            match server.hear(&answer.bytes(), beside)? {
+                Heard::Say(next, beside) => (said, file) = (next, beside),
+                Heard::Connected(last, servers) => {
+                    let Heard::Connected(None, clients) = client.hear(&last.unwrap().bytes(), None)? else {
+                        panic!("it has said all");
+                    };
+                    return Ok((*servers, *clients));
+                }
+            }
+        }
+    }
+
+    fn server() -> Config {
+        Config::new("a")
+    }
+
+    fn client() -> Config {
+        Config { role: Role::Client, ..Config::new("a") }
+    }
+
+    #[test]
+    fn ends_learn_each_others_names() {
+        let (server, client) = connected(&server(), &client()).unwrap();
+        assert_eq!((server.peer.as_str(), client.peer.as_str()), (NAME, NAME));
+    }
+
+    #[test]
+    fn numbers_and_secrets_have_to_be_the_same() {
+        let why = |server: &Config, client: &Config| connected(server, client).err().unwrap();
+        let here = |why: &str| Ended::Here(why.to_owned());
+        assert_eq!(why(&server(), &Config { id: 3, ..client() }), here("there is no interface 3 here"));
+        let secret = |config: Config, text: &str| {
+            let given: Config = format!("a,secret={text}").parse().unwrap();
+            Config { secret: given.secret, ..config }
+        };
+        for (a, b) in [("a", "b"), ("a", "aa"), ("aa", "a")] {
+            let refused = why(&secret(server(), a), &secret(client(), b));
+            assert_eq!(refused, here("the secret is not right"));
+        }
+        assert_eq!(why(&secret(server(), "a"), &client()), here("the secret is not right"));
+        assert_eq!(why(&server(), &secret(client(), "a")), here("the secret is not right"));
+        assert!(connected(&secret(server(), "a"), &secret(client(), "a")).is_ok());
+    }
+
+    /// A server that has been told so far.
+    fn told(messages: &[(Message, Option<OwnedFd>)]) -> (Session, Result<Heard, Ended>) {
+        let (server, _) = Server::new(Arc::new(server()));
+        let mut server = Session::Server(Box::new(server));
+        let mut heard = Ok(Heard::Say(Message::Ack, None));
+        for (message, file) in messages {
+            assert!(heard.is_ok());
+            heard = server.hear(&message.bytes(), file.as_ref().map(|file| file.try_clone().unwrap()));
+        }
+        (server, heard)
+    }
+
+    #[test]
+    fn a_server_takes_nothing_that_cannot_be() {
+        let init = Init {
+            version: VERSION,
+            id: 0,
+            mode: MODE_ETHERNET,
+            secret: server().secret,
+            name: "test".to_owned(),
+        };
+        let memory = || Memory::make(3, 128).unwrap();
+        let ring = AddRing { to_server: true, index: 0, region: 0, offset: 0, log2: 3, private_len: 0 };
+        let hello = || (Message::Init(init.clone()), None);
+        let region = |file: OwnedFd, size| (Message::AddRegion { index: 0, size }, Some(file));
+        let good = || {
+            let memory = memory();
+            (0..2).for_each(|number| memory.ring(number).unwrap().begin());
+            region(memory.file, memory.region.len() as u64)
+        };
+        let rung = |ring| (Message::AddRing(ring), Some(bell::make(0).unwrap()));
+        let back = AddRing { to_server: false, offset: Ring::size(3) as u32, ..ring };
+        let connect = || (Message::Connect { name: "test".to_owned() }, None);
+        let refused =
+            |messages: &[(Message, Option<OwnedFd>)], why: &str| match told(messages).1.err().unwrap() {
+                Ended::Here(said) => assert!(said.contains(why), "{said}, not {why}"),
+                Ended::ByPeer(said) => panic!("{said}, not {why}"),
+            };
+        let is_good = told(&[hello(), good(), rung(ring), rung(back), connect()]).1;
+        assert!(matches!(is_good, Ok(Heard::Connected(..))));
+
+        refused(&[good()], "unexpected message");
+        refused(&[(Message::Init(Init { version: 1, ..init.clone() }), None)], "unknown version");
+        refused(&[(Message::Init(Init { mode: 1, ..init.clone() }), None)], "only frames of Ethernet");
+        refused(&[hello(), hello()], "unexpected message");
+        refused(&[hello(), (Message::AddRegion { index: 0, size: 1 }, None)], "without its file");
+        refused(&[hello(), good(), good()], "unexpected number");
+        refused(&[hello(), region(memory().file, 1 << 40)], "region 0: memory of no or too many bytes");
+        refused(&[hello(), region(memory().file, 1 << 30)], "shorter than was said");
+        let open = memfd_create("test", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&open, 4096).unwrap();
+        refused(&[hello(), region(open, 4096)], "not sealed");
+        refused(&[hello(), (Message::AddRing(ring), None)], "without its interrupt");
+        refused(&[hello(), (Message::AddRing(ring), Some(memory().file))], "an interrupt that is none");
+        refused(&[hello(), rung(ring), rung(ring)], "more rings than one");
+        refused(&[hello(), rung(AddRing { index: 1, ..ring })], "more rings than one");
+        refused(&[hello(), rung(AddRing { private_len: 8, ..ring })], "private headers");
+        refused(&[hello(), good(), rung(ring), connect()], "a ring is missing");
+        let len = memory().region.len() as u32;
+        for wrong in [
+            AddRing { region: 1, ..ring },
+            AddRing { offset: len - 128, ..ring },
+            AddRing { offset: u32::MAX, ..ring },
+            AddRing { offset: 8, ..ring },
+            AddRing { log2: 15, ..ring },
+            AddRing { log2: 255, ..ring },
+            // There is no cookie.
+            AddRing { offset: 4_096, ..ring },
+        ] {
+            refused(&[hello(), good(), rung(wrong), rung(back), connect()], "not where it should be");
+        }
+        let ended = told(&[(Message::Disconnect { code: 0, reason: "no more".to_owned() }, None)]).1;
+        assert_eq!(ended.err(), Some(Ended::ByPeer("no more".to_owned())));
+    }
+
+    proptest! {
+        /// In any order, with any files: it goes on, or ends.
+        #[test]
+        fn whatever_is_said_is_heard(
+            is_server: bool,
+            messages in prop::collection::vec((0u16..10, prop::collection::vec(0u8..4, LEN), 0u8..4), 0..20),
+        ) {
+            let mut session = match is_server {
+                true => Session::Server(Box::new(Server::new(Arc::new(server())).0)),
+                false => Session::Client(Box::new(Client::new(Arc::new(client())))),
+            };
+            for (kind, bytes, file) in messages {
+                let mut bytes: [u8; LEN] = bytes.try_into().unwrap();
+                bytes[..2].copy_from_slice(&kind.to_ne_bytes());
+                let file = match file {
+                    0 => None,
+                    1 => Some(bell::make(0).unwrap()),
+                    2 => Some(Region::make(65_536).unwrap().1),
+                    _ => Some(tempfile::tempfile().unwrap().into()),
+                };
+                if session.hear(&bytes, file).is_err() {
+                    break;
+                }
+            }
+        }
+    }
+}

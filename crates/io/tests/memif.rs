@@ -1,0 +1,385 @@
+//! Ports of shared memory against each other, and against peers that mean harm. `crates/cli/tests/live` has other implementations.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that cannot go on has failed.
+
+use std::io::{ErrorKind, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use io::port::{Interface, Io, MemifConfig, MemifRole, Outbox};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
+    SocketType, connect, recv, sendmsg, socket_with,
+};
+
+/// A socket that no file belongs to, of this test.
+fn config(name: &str, role: MemifRole) -> MemifConfig {
+    let mut config = MemifConfig::new(&format!("@rivulet-io-{name}-{}", std::process::id()));
+    config.role = role;
+    config
+}
+
+fn open(name: &str, role: MemifRole) -> Interface {
+    Interface::memif(&config(name, role)).unwrap()
+}
+
+/// Takes what has come.
+fn receive(interface: &mut Interface) -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    interface.receive(|frame| frames.push(frame.to_vec())).unwrap();
+    frames
+}
+
+fn send(interface: &mut Interface, frames: &[Vec<u8>]) {
+    let mut outbox = Outbox::default();
+    for frame in frames {
+        outbox.push(frame);
+    }
+    interface.send(&mut outbox);
+}
+
+fn is_up(interface: &Interface) -> bool {
+    interface.link().unwrap().is_up
+}
+
+/// Lets both go on until it is so; nothing may come meanwhile.
+fn until(interfaces: &mut [&mut Interface], what: &str, is_so: impl Fn(&[&mut Interface]) -> bool) {
+    let end = Instant::now() + Duration::from_secs(10);
+    while !is_so(interfaces) {
+        assert!(Instant::now() < end, "waited in vain until {what}");
+        for interface in &mut *interfaces {
+            // As long as nobody listens, there is an error.
+            let _ = interface.reopen();
+            let _ = interface.sockets();
+            assert!(receive(interface).is_empty());
+        }
+    }
+}
+
+fn connected(name: &str) -> (Interface, Interface) {
+    let mut server = open(name, MemifRole::Server);
+    let mut client = open(name, MemifRole::Client);
+    until(&mut [&mut server, &mut client], "both are up", |all| all.iter().all(|end| is_up(end)));
+    (server, client)
+}
+
+fn frame(len: usize, seed: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 31 + seed * 7) as u8).collect()
+}
+
+#[test]
+fn frames_go_both_ways_and_all_are_counted() {
+    let (mut server, mut client) = connected("both");
+    assert_eq!((server.io(), client.io().name()), (Io::Memif, "memif"));
+    assert_ne!(server.link().unwrap().address, client.link().unwrap().address);
+    for lap in 0..100 {
+        let there: Vec<_> = (0..lap % 65).map(|i| frame(60 + i * 20, lap)).collect();
+        let back: Vec<_> = (0..64 - lap % 65).map(|i| frame(60 + i, lap + 1)).collect();
+        send(&mut client, &there);
+        send(&mut server, &back);
+        assert_eq!(receive(&mut server), there);
+        assert_eq!(receive(&mut client), back);
+    }
+    let (at_server, at_client) = (server.counters(), client.counters());
+    assert_eq!((at_server.received, at_server.sent), (at_client.sent, at_client.received));
+    assert_eq!(
+        (at_server.received_bytes, at_server.sent_bytes),
+        (at_client.sent_bytes, at_client.received_bytes)
+    );
+    assert!(at_client.sent > 1_000 && at_server.sent > 1_000);
+}
+
+#[test]
+fn what_does_not_fit_is_counted_and_lost() {
+    let mut config = config("lost", MemifRole::Server);
+    config.mtu = 1_400;
+    let mut server = Interface::memif(&config).unwrap();
+    send(&mut server, &[frame(60, 0), frame(60, 1)]);
+    assert_eq!(server.counters().down, 2);
+    config.role = MemifRole::Client;
+    (config.ring_log2, config.buffer, config.mtu) = (4, 128, 9_000);
+    let mut client = Interface::memif(&config).unwrap();
+    until(&mut [&mut server, &mut client], "both are up", |all| all.iter().all(|end| is_up(end)));
+    // A VLAN tag comes on top of the MTU.
+    let mut tagged = frame(1_418, 0);
+    tagged[12..14].copy_from_slice(&[0x81, 0]);
+    send(&mut server, &[frame(1_414, 0), frame(1_415, 0), tagged]);
+    assert_eq!(server.counters().too_long, 1);
+    // Of 16 buffers of 128 bytes each, the first frame takes 12.
+    assert_eq!((server.counters().sent, server.counters().no_room), (1, 1));
+    assert_eq!(receive(&mut client), [frame(1_414, 0)]);
+    send(&mut client, &[frame(2_048, 0), frame(60, 0)]);
+    assert_eq!(client.counters().no_room, 1);
+    assert_eq!(receive(&mut server), [frame(2_048, 0)]);
+}
+
+#[test]
+fn an_end_that_is_gone_is_told_of_and_comes_back() {
+    let (mut server, mut client) = connected("gone");
+    send(&mut client, &[frame(60, 0)]);
+    drop(client);
+    // What it sent before is lost with it, or not; the link goes down.
+    until_down(&mut server);
+    let why = server.take_why().unwrap();
+    assert_eq!(why, "the other end: interface closed");
+    send(&mut server, &[frame(60, 1)]);
+    assert_eq!(server.counters().down, 1);
+    let mut client = open("gone", MemifRole::Client);
+    until(&mut [&mut server, &mut client], "both are up again", |all| all.iter().all(|end| is_up(end)));
+    assert!(server.take_news() && !server.take_news());
+    send(&mut server, &[frame(60, 2)]);
+    assert_eq!(receive(&mut client), [frame(60, 2)]);
+    let before = client.counters();
+
+    drop(server);
+    until_down(&mut client);
+    assert_eq!(client.reopen().unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    let mut server = open("gone", MemifRole::Server);
+    until(&mut [&mut server, &mut client], "both are up once more", |all| all.iter().all(|end| is_up(end)));
+    assert_eq!(client.counters(), before, "counters go on");
+    send(&mut client, &[frame(60, 3)]);
+    assert_eq!(receive(&mut server), [frame(60, 3)]);
+}
+
+fn until_down(interface: &mut Interface) {
+    let end = Instant::now() + Duration::from_secs(10);
+    while is_up(interface) {
+        assert!(Instant::now() < end);
+        let _ = interface.sockets();
+        receive(interface);
+    }
+}
+
+#[test]
+fn whoever_sleeps_is_woken_by_a_frame_and_by_an_end() {
+    let (mut server, mut client) = connected("woken");
+    let is_woken = |interface: &Interface| {
+        let waits: Vec<_> = interface.sockets();
+        let mut waits: Vec<_> = waits.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+        let moment = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+        poll(&mut waits, Some(&moment)).unwrap() > 0
+    };
+    for _ in 0..3 {
+        assert!(!is_woken(&server) && !is_woken(&client));
+        send(&mut client, &[frame(60, 0)]);
+        send(&mut server, &[frame(60, 1)]);
+        assert!(is_woken(&server) && is_woken(&client));
+        assert_eq!((receive(&mut server).len(), receive(&mut client).len()), (1, 1));
+    }
+    // Frames that came before it slept are enough.
+    send(&mut client, &[frame(60, 0)]);
+    receive(&mut server);
+    send(&mut client, &[frame(60, 0)]);
+    assert!(is_woken(&server));
+    receive(&mut server);
+    drop(client);
+    assert!(is_woken(&server));
+    receive(&mut server);
+    assert!(!is_up(&server));
+}
+
+#[test]
+fn parts_send_and_the_first_one_receives() {
+    let mut parts = Interface::memif_parts(&config("parts", MemifRole::Server), 3).unwrap();
+    let mut client = open("parts", MemifRole::Client);
+    let [first, others @ ..] = &mut parts[..] else { panic!("there are three") };
+    until(&mut [first, &mut client], "both are up", |all| all.iter().all(|end| is_up(end)));
+    for (number, part) in others.iter_mut().enumerate() {
+        assert!(is_up(part) && part.sockets().is_empty());
+        send(part, &[frame(60, number)]);
+    }
+    assert_eq!(receive(&mut client), [frame(60, 0), frame(60, 1)]);
+    send(&mut client, &[frame(60, 2)]);
+    assert!(others.iter_mut().all(|part| receive(part).is_empty()));
+    assert_eq!(receive(first), [frame(60, 2)]);
+}
+
+/// Somebody who has called, and says what he likes.
+struct Stranger(OwnedFd);
+
+impl Stranger {
+    fn call(name: &str) -> Stranger {
+        let socket =
+            socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        let name = format!("rivulet-io-{name}-{}", std::process::id());
+        connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap()).unwrap();
+        Stranger(socket)
+    }
+
+    fn say(&self, kind: u16, fields: &[u8], file: Option<BorrowedFd<'_>>) {
+        let mut bytes = [0; 128];
+        bytes[..2].copy_from_slice(&kind.to_ne_bytes());
+        bytes[2..2 + fields.len()].copy_from_slice(fields);
+        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut beside = SendAncillaryBuffer::new(&mut room);
+        let files = [file.unwrap_or(self.0.as_fd())];
+        if file.is_some() {
+            assert!(beside.push(SendAncillaryMessage::ScmRights(&files)));
+        }
+        sendmsg(&self.0, &[IoSlice::new(&bytes)], &mut beside, SendFlags::NOSIGNAL).unwrap();
+    }
+
+    /// Lets the server go on, and hears what it says: what kind, and why it is over, if that is said.
+    fn hear(&self, server: &mut Interface) -> (u16, String) {
+        let end = Instant::now() + Duration::from_secs(10);
+        loop {
+            let _ = server.sockets();
+            receive(server);
+            let mut bytes = [0; 128];
+            let flags = rustix::net::RecvFlags::DONTWAIT;
+            match recv(&self.0, &mut bytes, flags) {
+                Ok((128, _)) => {
+                    let kind = u16::from_ne_bytes([bytes[0], bytes[1]]);
+                    let said = bytes[6..102].iter().take_while(|&&byte| byte != 0);
+                    return (kind, said.map(|&byte| byte as char).collect());
+                }
+                Ok(_) => return (0, String::new()),
+                Err(_) => assert!(Instant::now() < end, "nothing is said"),
+            }
+        }
+    }
+
+    /// Says all that a client says, with memory that is `bytes` behind two rings of eight descriptors.
+    fn connect(name: &str, server: &mut Interface, rings: &[u8; 512]) -> (Stranger, OwnedFd) {
+        let memory = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+        ftruncate(&memory, 4_096).unwrap();
+        fcntl_add_seals(&memory, SealFlags::SHRINK).unwrap();
+        rustix::io::pwrite(&memory, rings, 0).unwrap();
+        let stranger = Stranger::call(name);
+        assert_eq!(stranger.hear(server).0, HELLO);
+        let ring = |flags: u16, offset: u32| {
+            [&flags.to_ne_bytes()[..], &[0; 4], &offset.to_ne_bytes(), &[3, 0, 0]].concat()
+        };
+        let bell = || eventfd(0, EventfdFlags::NONBLOCK).unwrap();
+        let mut region = vec![0; 2];
+        region.extend(4_096u64.to_ne_bytes());
+        let mut init = vec![0, 2];
+        init.extend([0; 60]);
+        for (kind, fields, file) in [
+            (INIT, init, None),
+            (ADD_REGION, region, Some(memory.try_clone().unwrap())),
+            (ADD_RING, ring(1, 0), Some(bell())),
+            (ADD_RING, ring(0, 256), Some(bell())),
+        ] {
+            stranger.say(kind, &fields, file.as_ref().map(AsFd::as_fd));
+            assert_eq!(stranger.hear(server), (ACK, String::new()));
+        }
+        stranger.say(CONNECT, b"test", None);
+        assert_eq!(stranger.hear(server).0, CONNECTED);
+        (stranger, memory)
+    }
+}
+
+const ACK: u16 = 1;
+const HELLO: u16 = 2;
+const INIT: u16 = 3;
+const ADD_REGION: u16 = 4;
+const ADD_RING: u16 = 5;
+const CONNECT: u16 = 6;
+const CONNECTED: u16 = 7;
+const DISCONNECT: u16 = 8;
+
+/// Two rings of eight descriptors without anything in them.
+fn rings() -> [u8; 512] {
+    let mut rings = [0; 512];
+    for at in [0, 256] {
+        rings[at..at + 4].copy_from_slice(&0x03e3_1f20u32.to_ne_bytes());
+    }
+    rings
+}
+
+#[test]
+fn garbage_is_refused_with_a_word_why_and_others_may_come() {
+    let mut server = open("garbage", MemifRole::Server);
+    for (kind, fields, why) in [
+        (0, &[][..], "unknown message"),
+        (77, &[1, 2, 3], "unknown message"),
+        (CONNECT, &[], "unexpected message"),
+        (INIT, &[9, 9], "unknown version"),
+        (INIT, &[0, 2, 5], "there is no interface 5 here"),
+    ] {
+        let stranger = Stranger::call("garbage");
+        assert_eq!(stranger.hear(&mut server).0, HELLO);
+        stranger.say(kind, fields, None);
+        assert_eq!(stranger.hear(&mut server), (DISCONNECT, why.to_owned()));
+        assert_eq!(server.take_why(), Some(format!("refused: {why}")));
+        assert!(!is_up(&server));
+    }
+    // One byte is no message.
+    let stranger = Stranger::call("garbage");
+    assert_eq!(stranger.hear(&mut server).0, HELLO);
+    rustix::net::send(&stranger.0, &[1], SendFlags::NOSIGNAL).unwrap();
+    assert_eq!(stranger.hear(&mut server), (DISCONNECT, "invalid message size".to_owned()));
+    // One that says nothing is not waited for long.
+    let silent = Stranger::call("garbage");
+    assert_eq!(silent.hear(&mut server).0, HELLO);
+    let began = Instant::now();
+    assert_eq!(silent.hear(&mut server), (DISCONNECT, "it says nothing".to_owned()));
+    assert!(began.elapsed() < Duration::from_secs(3));
+
+    let mut client = open("garbage", MemifRole::Client);
+    until(&mut [&mut server, &mut client], "both are up", |all| all.iter().all(|end| is_up(end)));
+    // There is one already.
+    let third = Stranger::call("garbage");
+    assert_eq!(third.hear(&mut server), (DISCONNECT, "already connected".to_owned()));
+    send(&mut client, &[frame(60, 0)]);
+    assert_eq!(receive(&mut server), [frame(60, 0)]);
+}
+
+#[test]
+fn memory_that_means_harm_ends_the_connection_and_no_more() {
+    let mut server = open("harm", MemifRole::Server);
+    let (head, tail_back) = (6, 256 + 6);
+    let descriptor = |region: u16, len: u32, offset: u32| {
+        [&[0, 0][..], &region.to_ne_bytes(), &len.to_ne_bytes(), &offset.to_ne_bytes(), &[0; 4]].concat()
+    };
+    let harms: [(usize, u16, Option<Vec<u8>>, &str); 5] = [
+        (head, 9, None, "its ring's numbers are nonsense"),
+        (head, 1, Some(descriptor(0, 60, 4_090)), "a buffer is outside of its memory"),
+        (head, 1, Some(descriptor(0, u32::MAX, u32::MAX)), ""),
+        (head, 1, Some(descriptor(3, 60, 0)), "a buffer is outside of its memory"),
+        (tail_back, 60_000, None, "its ring's numbers are nonsense"),
+    ];
+    for (at, number, first, why) in harms {
+        let (stranger, memory) = Stranger::connect("harm", &mut server, &rings());
+        assert!(is_up(&server));
+        let _ = server.take_why();
+        if let Some(first) = first {
+            rustix::io::pwrite(&memory, &first, 128).unwrap();
+        }
+        rustix::io::pwrite(&memory, &number.to_ne_bytes(), at as u64).unwrap();
+        let before = server.counters();
+        receive(&mut server);
+        send(&mut server, &[frame(60, 0)]);
+        if why.is_empty() {
+            // A frame that long is no frame, wherever it is.
+            assert_eq!(server.counters().unreadable, before.unreadable + 1);
+            drop(stranger);
+            until_down(&mut server);
+            continue;
+        }
+        assert_eq!(stranger.hear(&mut server), (DISCONNECT, why.to_owned()));
+        assert_eq!(server.take_why(), Some(format!("refused: {why}")));
+        assert_eq!(server.counters().received, before.received);
+    }
+    // It cannot be made shorter while it is in use.
+    let (_stranger, memory) = Stranger::connect("harm", &mut server, &rings());
+    assert!(ftruncate(&memory, 0).is_err());
+}
+
+#[test]
+fn a_socket_that_is_taken_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.sock");
+    let server = Interface::memif(&MemifConfig::new(path.to_str().unwrap())).unwrap();
+    let error =
+        |path: &std::path::Path| Interface::memif(&MemifConfig::new(path.to_str().unwrap())).err().unwrap();
+    assert_eq!(error(&path).kind(), ErrorKind::AddrInUse);
+    std::fs::write(dir.path().join("file"), "").unwrap();
+    assert_eq!(error(&dir.path().join("file")).kind(), ErrorKind::AlreadyExists);
+    assert_eq!(error(&dir.path().join("none/a.sock")).kind(), ErrorKind::NotFound);
+    drop(server);
+    assert!(!path.exists());
+}
