@@ -11,6 +11,7 @@ mod dpdk;
 mod functions;
 mod interfaces;
 mod joined;
+mod memif;
 mod metrics;
 mod net;
 mod programs;

@@ -204,8 +204,10 @@ impl Network {
         let count = |way: &str| line.matches(way).count();
         let taps = ports.iter().filter(|port| port.contains("=tap:")).count();
         let devices = ports.iter().filter(|port| port.contains("=dpdk:")).count();
-        assert_eq!((count("(tap)"), count("(dpdk)")), (taps, devices), "{line}");
-        let rest = 2 - taps - devices;
+        let shared = ports.iter().filter(|port| port.contains("=memif:")).count();
+        let others = (count("(tap)"), count("(dpdk)"), count("(memif)"));
+        assert_eq!(others, (taps, devices, shared), "{line}");
+        let rest = 2 - taps - devices - shared;
         match self.io {
             Io::PacketSocket => assert_eq!(count("(packet-socket)"), rest, "{line}"),
             Io::Xdp => assert_eq!(count("(xdp-"), rest, "{line}"),
