@@ -135,6 +135,8 @@ fn an_end_that_is_gone_is_told_of_and_comes_back() {
 
     drop(server);
     until_down(&mut client);
+    assert!(!client.reopen().unwrap(), "it waits before it calls");
+    std::thread::sleep(Duration::from_millis(io::port::MEMIF_PAUSE_MS));
     assert_eq!(client.reopen().unwrap_err().kind(), ErrorKind::ConnectionRefused);
     let mut server = open("gone", MemifRole::Server);
     until(&mut [&mut server, &mut client], "both are up once more", |all| all.iter().all(|end| is_up(end)));
@@ -295,8 +297,8 @@ fn garbage_is_refused_with_a_word_why_and_others_may_come() {
     let mut server = open("garbage", MemifRole::Server);
     for (kind, fields, why) in [
         (0, &[][..], "unknown message"),
-        (77, &[1, 2, 3], "unknown message"),
         (CONNECT, &[], "unexpected message"),
+        (77, &[1, 2, 3], "unknown message"),
         (INIT, &[9, 9], "unknown version"),
         (INIT, &[0, 2, 5], "there is no interface 5 here"),
     ] {
@@ -307,6 +309,12 @@ fn garbage_is_refused_with_a_word_why_and_others_may_come() {
         assert_eq!(server.take_why(), Some(format!("refused: {why}")));
         assert!(!is_up(&server));
     }
+    // The same once more is not told again.
+    let stranger = Stranger::call("garbage");
+    assert_eq!(stranger.hear(&mut server).0, HELLO);
+    stranger.say(INIT, &[0, 2, 5], None);
+    assert_eq!(stranger.hear(&mut server), (DISCONNECT, "there is no interface 5 here".to_owned()));
+    assert_eq!(server.take_why(), None);
     // One byte is no message.
     let stranger = Stranger::call("garbage");
     assert_eq!(stranger.hear(&mut server).0, HELLO);
@@ -322,6 +330,12 @@ fn garbage_is_refused_with_a_word_why_and_others_may_come() {
     let mut client = open("garbage", MemifRole::Client);
     until(&mut [&mut server, &mut client], "both are up", |all| all.iter().all(|end| is_up(end)));
     // There is one already.
+    let mut other = open("garbage", MemifRole::Client);
+    let _ = server.sockets();
+    receive(&mut server);
+    let _ = receive(&mut other);
+    assert_eq!(other.take_why(), Some("the other end: already connected".to_owned()));
+    assert!(!is_up(&other) && other.take_news());
     let third = Stranger::call("garbage");
     assert_eq!(third.hear(&mut server), (DISCONNECT, "already connected".to_owned()));
     send(&mut client, &[frame(60, 0)]);

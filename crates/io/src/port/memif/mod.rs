@@ -38,7 +38,7 @@ const ASKED_AFTER: u32 = 1_024;
 /// Milliseconds that the other end has from its call until frames may go.
 pub const CALL_MAX_MS: u64 = 1_000;
 
-/// Milliseconds that a server hears no calls after one that was refused, or ended for what the other end did.
+/// Milliseconds that a server hears no calls, and a client makes none, after a connection has ended, or has not come about.
 pub const PAUSE_MS: u64 = 250;
 
 /// How often a sender looks for room in a ring that has just become full, awake, after so many pauses each: some tens of microseconds, in which another
@@ -100,13 +100,15 @@ struct Driver {
     is_waited_for: Cell<bool>,
     /// What is always there to be waited for.
     ready: OwnedFd,
-    /// Until then it hears no calls.
+    /// Until then it hears no calls, and makes none.
     pause: Option<Instant>,
     /// Why the last call came to nothing.
     uncalled: Option<ErrorKind>,
     /// Whether it has connected, or is over, since that was last asked; and why.
     has_news: bool,
     why: Option<String>,
+    /// What was said last of a call that came to nothing: it is not said again of the next one.
+    said: String,
 }
 
 enum State {
@@ -152,6 +154,7 @@ impl Memif {
             uncalled: None,
             has_news: false,
             why: None,
+            said: String::new(),
         };
         match driver.call(&shared) {
             // The server may still be to come.
@@ -282,7 +285,8 @@ impl Driver {
 
     /// Calls the server, if that is what a client has to do now.
     fn call(&mut self, shared: &Shared) -> Result<()> {
-        if self.listener.is_some() || !matches!(self.state, State::Alone) {
+        let waits = self.pause.is_some_and(|until| Instant::now() < until);
+        if self.listener.is_some() || waits || !matches!(self.state, State::Alone) {
             return Ok(());
         }
         let channel = Channel::open(&shared.config.socket).inspect_err(|error| self.note(error))?;
@@ -403,6 +407,7 @@ impl Driver {
         shared.state.store(UP, Ordering::Release);
         self.has_news = true;
         self.why = Some(format!("connected with {peer}")).filter(|_| !peer.is_empty());
+        self.said.clear();
     }
 
     /// It is over, for this reason; the other end is told so, if it has not said so itself.
@@ -414,7 +419,6 @@ impl Driver {
             Ended::ByPeer(reason) if reason.is_empty() => "the other end has ended it".to_owned(),
             Ended::ByPeer(reason) => format!("the other end: {reason}"),
             Ended::Here(reason) => {
-                self.pause = Some(Instant::now() + Duration::from_millis(PAUSE_MS));
                 if let State::Calling { channel, .. } | State::Connected { channel, .. } = &state {
                     // If it cannot be told, it is gone.
                     let reason = reason.clone();
@@ -423,8 +427,12 @@ impl Driver {
                 format!("refused: {reason}")
             }
         };
-        self.has_news = true;
-        self.why = Some(why);
+        self.pause = Some(Instant::now() + Duration::from_millis(PAUSE_MS));
+        if matches!(state, State::Connected { .. }) || why != self.said {
+            self.said.clone_from(&why);
+            self.has_news = true;
+            self.why = Some(why);
+        }
     }
 }
 
