@@ -97,6 +97,34 @@ fn main() -> std::io::Result<()> {
             write(&root.join("http_differential").join(format!("{name}-{kind}")), &seed)?;
         }
     }
+    // A descriptor and a number at a time: of a frame that came, of one in pieces, of buffers to be filled; and of what cannot be.
+    let descriptor = |flags: u8, region: u8, len: u8, offset: u8| {
+        vec![flags, 0, region, 0, len, 0, 0, 0, 0, offset, 0, 0, 0, 0, 0, 0]
+    };
+    for (name, ring, descriptors, head) in [
+        ("frame", 0u8, vec![descriptor(0, 0, 60, 16)], 1),
+        ("pieces", 0, vec![descriptor(1, 0, 100, 16), descriptor(0, 0, 9, 17)], 2),
+        ("buffers", 64, vec![descriptor(0, 0, 255, 16), descriptor(0, 0, 80, 18)], 2),
+        ("outside", 0, vec![descriptor(0, 0, 60, 32)], 1),
+        ("elsewhere", 0, vec![descriptor(0, 9, 60, 0)], 1),
+        ("endless", 0, vec![descriptor(1, 0, 1, 16); 4], 4),
+        ("nonsense", 0, Vec::new(), 9),
+    ] {
+        let mut seed = vec![0b11];
+        for (at, bytes) in (8u8..).zip(&descriptors) {
+            seed.extend([4, ring + at, bytes.len() as u8]);
+            seed.extend(bytes);
+        }
+        // Numbers begin at the sixth byte of a ring; those of the second one, at the 1,030th.
+        match ring {
+            0 => seed.extend([0, 3, 2, head, 0]),
+            _ => seed.extend([4, ring, 8, 0x20, 0x1f, 0xe3, 0x03, 0, 0, head, 0]),
+        }
+        write(&root.join("memif").join(name), &seed)?;
+    }
+    let said = [(3u8, 0u8, vec![0, 2]), (4, 1, vec![0, 0, 0, 32, 0, 0]), (5, 2, vec![1, 0, 0, 0, 0, 0]), (6, 0, Vec::new())];
+    let said = said.map(|(kind, file, fields)| [&[2, kind << 2 | file, fields.len() as u8][..], &fields].concat());
+    write(&root.join("memif/messages"), &[&[0][..], &said.concat()].concat())?;
     let mut pcap = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 101, 0, 0, 0];
     for (_, network) in &networks {
         let len = (network.len() as u32).to_le_bytes();
