@@ -67,7 +67,7 @@ fn traffic_goes_on_after_an_interface_was_gone(io: Io) {
     rivulet.end();
 }
 
-/// It was after half a second at most, and so after a quarter in the middle.
+/// Without the kernel's news it takes half a second.
 fn it_is_known_at_once_that_an_interface_went_down_or_came_up(io: Io) {
     let Some(network) = Network::new(io) else { return };
     let rivulet = network.up(WIRE, "");
