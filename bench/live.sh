@@ -4,6 +4,8 @@
 #
 #   bench/live.sh [ROUNDS [SECONDS [CASE...]]]
 #
+# RIVULET names the program, else it is the release build.
+#
 # The cases, all of them unless some are named:
 #
 # - wire: packets are routed, and nothing else: what the ports cost that functions are put between;
