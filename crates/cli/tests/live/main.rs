@@ -16,6 +16,7 @@ mod metrics;
 mod net;
 mod programs;
 mod routed;
+mod sites;
 mod tap;
 mod traffic;
 mod tunnels;

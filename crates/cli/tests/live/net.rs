@@ -62,7 +62,7 @@ pub struct Host {
 pub const PORTS: [&str; 2] = ["inside=inside", "outside=outside"];
 
 /// Programs that the tests use beside `ip`.
-const TOOLS: [&str; 17] = [
+const TOOLS: [&str; 18] = [
     "ping",
     "traceroute",
     "curl",
@@ -75,6 +75,7 @@ const TOOLS: [&str; 17] = [
     "prometheus",
     "tshark",
     "nmap",
+    "nping",
     "nghttpd",
     "ssh",
     "sshd",
