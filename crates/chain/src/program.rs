@@ -349,7 +349,10 @@ impl Draft {
         if dropped != (verdict != Verdict::Forward) || self.is_read(recordings) || self.outers().count() > 1 {
             return None;
         }
-        if let Some(at) = rewrite_at {
+        if dropped && !seen_since(program, rewrite_at) {
+            // Nobody looks at it any more: it is dropped as it came (B13).
+            self.writes.clear();
+        } else if let Some(at) = rewrite_at {
             let steps = &mut self.program.steps;
             let known = !steps[..at].iter().any(|step| matches!(step, Step::Process(_)));
             steps.insert(at, Step::Rewrite { known });

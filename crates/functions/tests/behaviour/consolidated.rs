@@ -6,7 +6,7 @@
 use crate::meter_support::support::bench::{Arrival, Bench, Outcome};
 use crate::meter_support::support::packets::{tagged, tcp, udp, v4};
 use crate::meter_support::support::traffic::{START_NS, traffic};
-use chain::{Options, RuleStep, WhenFull};
+use chain::{Options, RuleStep, RuleView, WhenFull};
 use io::traffic::{Addresses, Generator, Payload, Prefix, Profile, Rate, Responder};
 use nf::Setup;
 use nf::record::Header;
@@ -340,6 +340,13 @@ fn flows_that_are_being_blocked_take_the_fast_path() {
         let mut bench = Bench::new(stages(&chain), options(0));
         traffic.chunks(32).for_each(|batch| bench.batch(batch));
         assert!(bench.drops().iter().any(|&(reason, count)| reason == "dos-flow" && count > 20));
+        // What is dropped in the end gets no new ends before (B13).
+        let rules = (0..FLOWS).filter_map(|record| bench.chain.rule_of(record, Direction::Original));
+        let drops = |rule: &RuleView| matches!(rule.steps.last(), Some(RuleStep::Drop(1, _)));
+        let (dropping, passing): (Vec<_>, Vec<_>) = rules.partition(drops);
+        let rewrites = |rule: &RuleView| rule.steps.iter().any(|step| matches!(step, RuleStep::SetEnds(_)));
+        assert!(!dropping.is_empty() && !dropping.iter().any(rewrites), "{dropping:?}");
+        assert!(passing.iter().any(rewrites), "{passing:?}");
     }
 }
 
