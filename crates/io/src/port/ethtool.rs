@@ -19,6 +19,7 @@ pub enum Driver {
 }
 
 const GET_DRIVER: u32 = 0x03;
+const GET_TSO: u32 = 0x1e;
 const GET_FLAGS: u32 = 0x25;
 const GET_CHANNELS: u32 = 0x3c;
 /// Of the flags: VLAN tags are taken out of frames that come.
@@ -69,6 +70,12 @@ pub fn receive_queues(socket: &OwnedFd, name: &str) -> u32 {
 pub fn takes_tags(socket: &OwnedFd, name: &str) -> bool {
     let mut flags = [GET_FLAGS, 0];
     ask(socket, name, &mut flags).is_ok() && flags[1] & TAKES_TAGS != 0
+}
+
+/// Whether it may be given frames of several TCP segments, to cut them; both ends of a veth begin with that.
+pub fn takes_segments(socket: &OwnedFd, name: &str) -> bool {
+    let mut value = [GET_TSO, 0];
+    ask(socket, name, &mut value).is_ok() && value[1] != 0
 }
 
 /// Asks the driver; what is asked begins with a command.

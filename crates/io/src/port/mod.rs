@@ -174,10 +174,13 @@ fn why_not_xdp(socket: &OwnedFd, name: &str) -> Option<String> {
     match ethtool::driver(socket, name) {
         Driver::Device => ethtool::takes_tags(socket, name)
             .then(|| format!("it takes VLAN tags out of frames (`ethtool -K {name} rxvlan off`)")),
-        // At the other end of a veth tags are left to a card that is not there, as checksums are.
-        Driver::Virtual => std::path::Path::new("/proc/net/vlan")
-            .exists()
-            .then(|| "VLAN tags of this machine's own interfaces for VLANs would be lost".to_owned()),
+        // At the other end of a veth what a card is to do is left to one that is not there: tags as well as segments.
+        Driver::Virtual if std::path::Path::new("/proc/net/vlan").exists() => {
+            Some("VLAN tags of this machine's own interfaces for VLANs would be lost".to_owned())
+        }
+        Driver::Virtual => ethtool::takes_segments(socket, name).then(|| {
+            format!("this machine's own TCP would come cut into segments (`ethtool -K {name} tso off`)")
+        }),
     }
 }
 
