@@ -97,8 +97,8 @@ pub const CHOSEN: &[Chosen] = &[
         baseline: "flow",
         objective: "p75",
         settings: &[
-            ("router.start_at", "0.9"),
-            ("router.choice", "\"least-loaded\""),
+            ("router.start_at", "0.7"),
+            ("router.choice", "\"most-utilised\""),
             ("router.buckets", "200"),
         ],
     },
@@ -107,8 +107,8 @@ pub const CHOSEN: &[Chosen] = &[
         baseline: "flow",
         objective: "p99",
         settings: &[
-            ("router.start_at", "0.9"),
-            ("router.choice", "\"least-loaded\""),
+            ("router.start_at", "0.7"),
+            ("router.choice", "\"most-utilised\""),
             ("router.buckets", "200"),
         ],
     },
@@ -117,8 +117,8 @@ pub const CHOSEN: &[Chosen] = &[
         baseline: "smart-flow",
         objective: "p75",
         settings: &[
-            ("router.mode", "\"smart-flow:50ms\""),
-            ("router.start_at", "0.7"),
+            ("router.mode", "\"smart-flow:20ms\""),
+            ("router.start_at", "0.5"),
             ("router.choice", "\"most-utilised\""),
             ("router.buckets", "200"),
         ],
@@ -128,8 +128,8 @@ pub const CHOSEN: &[Chosen] = &[
         baseline: "smart-flow",
         objective: "p99",
         settings: &[
-            ("router.mode", "\"smart-flow:50ms\""),
-            ("router.start_at", "0.7"),
+            ("router.mode", "\"smart-flow:20ms\""),
+            ("router.start_at", "0.5"),
             ("router.choice", "\"most-utilised\""),
             ("router.buckets", "200"),
         ],
@@ -140,13 +140,13 @@ pub const CHOSEN: &[Chosen] = &[
         id: "X2",
         baseline: "rss",
         objective: "p75",
-        settings: &[("router.mode", "\"rss:2048:5ms\""), ("router.start_at", "0.9")],
+        settings: &[("router.mode", "\"rss:512:100ms\""), ("router.start_at", "0.9")],
     },
     Chosen {
         id: "X2",
         baseline: "rss",
         objective: "p99",
-        settings: &[("router.mode", "\"rss:128:20ms\""), ("router.start_at", "0.9")],
+        settings: &[("router.mode", "\"rss:128:100ms\""), ("router.start_at", "0.9")],
     },
     Chosen {
         id: "X2",
@@ -154,8 +154,8 @@ pub const CHOSEN: &[Chosen] = &[
         objective: "p75",
         settings: &[
             ("router.gap", "\"2ms\""),
-            ("router.size_max", "\"64KB\""),
-            ("router.lambda", "0.25"),
+            ("router.size_max", "\"15KB\""),
+            ("router.lambda", "1.0"),
             ("router.targets_count", "9"),
         ],
     },
@@ -177,7 +177,7 @@ pub const CHOSEN: &[Chosen] = &[
         settings: &[
             ("router.follow_at", "1.0"),
             ("router.choice", "\"least-loaded\""),
-            ("router.buckets", "40"),
+            ("router.buckets", "200"),
         ],
     },
     Chosen {
@@ -187,7 +187,7 @@ pub const CHOSEN: &[Chosen] = &[
         settings: &[
             ("router.follow_at", "1.0"),
             ("router.choice", "\"least-loaded\""),
-            ("router.buckets", "200"),
+            ("router.buckets", "40"),
         ],
     },
     Chosen {
@@ -195,10 +195,10 @@ pub const CHOSEN: &[Chosen] = &[
         baseline: "following smart-flow",
         objective: "p75",
         settings: &[
-            ("router.mode", "\"smart-flow:10ms\""),
+            ("router.mode", "\"smart-flow:50ms\""),
             ("router.follow_at", "1.0"),
-            ("router.choice", "\"most-utilised\""),
-            ("router.buckets", "200"),
+            ("router.choice", "\"least-loaded\""),
+            ("router.buckets", "40"),
         ],
     },
     Chosen {
@@ -206,8 +206,8 @@ pub const CHOSEN: &[Chosen] = &[
         baseline: "following smart-flow",
         objective: "p99",
         settings: &[
-            ("router.mode", "\"smart-flow:50ms\""),
-            ("router.follow_at", "1.0"),
+            ("router.mode", "\"smart-flow:10ms\""),
+            ("router.follow_at", "0.75"),
             ("router.choice", "\"least-loaded\""),
             ("router.buckets", "40"),
         ],
@@ -228,7 +228,7 @@ pub const CHOSEN: &[Chosen] = &[
         id: "X2",
         baseline: "following rss",
         objective: "p75",
-        settings: &[("router.mode", "\"rss:128:20ms\""), ("router.follow_at", "1.0")],
+        settings: &[("router.mode", "\"rss:512:5ms\""), ("router.follow_at", "1.0")],
     },
     Chosen {
         id: "X2",

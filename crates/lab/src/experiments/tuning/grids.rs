@@ -153,7 +153,7 @@ pub const SWEEPS: &[Sweep] = &[
         objectives: &[&gauges::P75, &gauges::P99],
         baselines: MODES,
         base: x01_tracking::flowlets,
-        length: Length::Quick,
+        length: Length::Full,
     },
     Sweep {
         id: "X3",
