@@ -211,7 +211,10 @@ impl Flows {
 
     /// Notes the key that the flow's packets have after the chain, or says who has it.
     pub fn set_alias(&mut self, record: u32, alias: FlowKey, reversed: bool) -> Result<(), Taken> {
-        self.forget_rules(record);
+        // A flow of which nothing has passed has no rules.
+        if self.records.header(record).has(Header::FLAG_ACCEPTED) {
+            self.forget_rules(record);
+        }
         self.drop_alias(record);
         let header = self.records.header(record);
         if header.key == alias {

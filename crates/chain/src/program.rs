@@ -216,8 +216,8 @@ impl Programs {
 
     /// The lines of flows' records that packets of a course touch, those that walk `all`.
     #[inline]
-    pub fn lines<'a>(&'a self, course: Course, all: &'a Lines) -> &'a Lines {
-        course.program().and_then(|id| self.0.get(id.index())).map_or(all, |program| &program.lines)
+    pub fn lines(&self, course: Course, all: Lines) -> Lines {
+        course.program().and_then(|id| self.0.get(id.index())).map_or(all, |program| program.lines)
     }
 
     /// The steps of a program; none if there is no such program.
@@ -301,7 +301,7 @@ impl Draft {
                 Step::Pass(stage)
             } else {
                 program.apart |= stages[stage].shared().is_order_felt();
-                program.lines.add(&stages[stage].lines());
+                program.lines.add(stages[stage].lines());
                 self.unseen = self.pushed.len();
                 Step::Functions(stage, Batch::of(recording)?)
             });

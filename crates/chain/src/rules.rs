@@ -203,15 +203,13 @@ impl Rules {
         packet: &Packet,
     ) -> Course {
         let stamp = self.common | like.0;
-        if let Some(rule) = self.get(record, direction)
-            && rule.stamp == stamp
-            && rule.course.is_plain_follow()
-        {
+        let Some(rule) = self.get_mut(record, direction) else { return Course::WALK };
+        if rule.stamp == stamp && rule.course.is_plain_follow() {
             return rule.course;
         }
-        let Some(rule) = self.get_mut(record, direction).filter(|_| like.is_ordinary()) else {
+        if !like.is_ordinary() {
             return Course::WALK;
-        };
+        }
         let follows = rule.course.program().is_some();
         if rule.stamp != stamp {
             let of_before = rule.stamp as u32 == stamp as u32 && rule.stamp != 0;
@@ -310,13 +308,12 @@ impl Rules {
         }
         let Some(noted) = self.rest.head_mut(record) else { return };
         let noted = &mut noted[direction.index()];
-        let mut count = 0;
-        for (noted, (stage, event)) in noted.iter_mut().zip(events) {
-            let EventCondition { id, argument, cause } = event;
+        let mut free = noted.iter_mut();
+        for (stage, EventCondition { id, argument, cause }) in events {
+            let Some(noted) = free.next() else { return };
             *noted = Noted { argument, id, stage, cause: cause as u8, spare: [0; 3] };
-            count += 1;
         }
-        if let Some(end) = noted.get_mut(count) {
+        if let Some(end) = free.next() {
             end.cause = 0;
         }
     }

@@ -153,26 +153,27 @@ impl Header {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lines {
     /// Where they begin; then zeros, where the header is.
-    starts: [u32; Lines::MAX],
+    starts: [u16; Lines::MAX],
 }
 
 impl Lines {
-    /// How many there are at most; others are left out.
+    /// How many there are at most; others are left out, as are those that begin where 16 bits do not reach.
     pub const MAX: usize = 8;
 
     /// The lines in which these bytes of a record stand.
     fn of(bytes: std::ops::Range<usize>) -> Lines {
         let mut lines = Lines::default();
-        (bytes.start / LINE..bytes.end.div_ceil(LINE)).for_each(|line| lines.push((line * LINE) as u32));
+        let all = bytes.start / LINE..bytes.end.div_ceil(LINE);
+        all.map_while(|line| u16::try_from(line * LINE).ok()).for_each(|start| lines.push(start));
         lines
     }
 
     /// Adds those of `others` that are not among them.
-    pub fn add(&mut self, others: &Lines) {
+    pub fn add(&mut self, others: Lines) {
         others.starts().for_each(|start| self.push(start));
     }
 
-    fn push(&mut self, start: u32) {
+    fn push(&mut self, start: u16) {
         if !self.starts.contains(&start)
             && let Some(free) = self.starts.iter_mut().find(|free| **free == 0)
         {
@@ -181,8 +182,8 @@ impl Lines {
     }
 
     #[inline(always)]
-    fn starts(&self) -> impl Iterator<Item = u32> {
-        self.starts.iter().copied().take_while(|&start| start != 0)
+    fn starts(self) -> impl Iterator<Item = u16> {
+        self.starts.into_iter().take_while(|&start| start != 0)
     }
 }
 
@@ -212,7 +213,7 @@ impl Layout {
         let start = if hot_len > 0 && count(next_line) < count(self.len) { next_line } else { self.len };
         self.len = start + len;
         let lines = if hot_len > 0 { Lines::of(start..start + hot_len) } else { Lines::default() };
-        self.hot.add(&lines);
+        self.hot.add(lines);
         (start, lines)
     }
 
@@ -362,9 +363,12 @@ impl Records {
     /// Asks for lines in which functions' states stand. A step of its own: a processor has only so many requests to memory
     /// open, and those of a batch are many.
     #[inline(always)]
-    pub fn prefetch_states(&self, record: u32, lines: &Lines) {
-        for start in lines.starts() {
-            self.slots.prefetch(record, start as usize);
+    pub fn prefetch_states(&self, record: u32, lines: Lines) {
+        for start in lines.starts {
+            if start == 0 {
+                break;
+            }
+            self.slots.prefetch(record, usize::from(start));
         }
     }
 }
@@ -396,10 +400,13 @@ mod tests {
     #[test]
     fn lines_are_each_kept_once_and_bounded() {
         let mut lines = Lines::of(70..200);
-        lines.add(&Lines::of(100..300));
+        lines.add(Lines::of(100..300));
         assert_eq!(lines.starts().collect::<Vec<_>>(), [64, 128, 192, 256]);
-        lines.add(&Lines::of(64..10_000));
+        lines.add(Lines::of(64..10_000));
         assert_eq!(lines.starts().collect::<Vec<_>>(), [64, 128, 192, 256, 320, 384, 448, 512]);
+        let last = u16::MAX / 64 * 64;
+        let beyond = usize::from(last)..100_000;
+        assert_eq!(Lines::of(beyond).starts().collect::<Vec<_>>(), [last]);
     }
 
     #[test]

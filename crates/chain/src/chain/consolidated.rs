@@ -124,8 +124,8 @@ impl Consolidation {
 
     /// The lines of records that packets of a course will touch, of `all`.
     #[inline]
-    pub fn lines(&self, course: Course, all: &Lines) -> Lines {
-        *self.programs.lines(course, all)
+    pub fn lines(&self, course: Course, all: Lines) -> Lines {
+        self.programs.lines(course, all)
     }
 
     /// The program and the ends of the rule that what is recorded makes; none if it makes none.

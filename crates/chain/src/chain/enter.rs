@@ -148,7 +148,7 @@ impl Chain {
                 break;
             }
             if !RULES {
-                self.flows.records.prefetch_states(meta.transit.flow, &lines);
+                self.flows.records.prefetch_states(meta.transit.flow, lines);
             }
             let Some(mut header) = self.flows.records.find_header_mut(meta.transit.flow) else { break };
             let (key, reversed) = (&meta.key, meta.reversed);
@@ -197,7 +197,7 @@ impl Chain {
                     if next == Course::FORESEE {
                         next = Course::WALK;
                     }
-                    lines = consolidation.lines(next, &all);
+                    lines = consolidation.lines(next, all);
                     if next != Course::WALK {
                         wish_ms = rules.get(flow, direction).map_or(0, |rule| rule.keep_ms);
                     }
@@ -233,7 +233,7 @@ impl Chain {
             }
             self.joining.join_whole(meta, header, connection, wish_ms);
             if RULES {
-                self.flows.records.prefetch_states(meta.transit.flow, &lines);
+                self.flows.records.prefetch_states(meta.transit.flow, lines);
             }
             load.add(packet.len());
         }
