@@ -6,7 +6,7 @@ use nf::config::ConfigError;
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Ports of servers; without any, flows of all ports are looked at. Up to [`PORTS_MAX`].
+    /// Ports of servers; without any, flows of all ports are looked at. Up to [`super::PORTS_MAX`].
     pub ports: Vec<u16>,
     /// What happens where client and server might disagree about where messages end.
     pub smuggling: Smuggling,
@@ -20,8 +20,6 @@ pub struct Config {
     pub method_policy: MethodPolicy,
 }
 
-/// Ports at most.
-pub const PORTS_MAX: usize = 1_024;
 /// Allowed methods at most.
 pub const METHODS_MAX: usize = 64;
 
@@ -71,17 +69,6 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The ports, ascending.
-    pub(super) fn checked_ports(&self) -> Result<Vec<u16>, ConfigError> {
-        if self.ports.len() > PORTS_MAX {
-            return Err(ConfigError::new(format!("too many `ports`: the most is {PORTS_MAX}")));
-        }
-        let mut ports = self.ports.clone();
-        ports.sort_unstable();
-        ports.dedup();
-        Ok(ports)
-    }
-
     /// The allowed methods: tokens (RFC 9110 9.1), whose case counts.
     pub(super) fn checked_methods(&self) -> Result<Vec<Vec<u8>>, ConfigError> {
         if self.methods.len() > METHODS_MAX {

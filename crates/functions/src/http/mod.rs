@@ -24,11 +24,13 @@ use nf::{
 };
 use packet::{Direction, DropReason};
 
-pub use config::{Anomalies, Config, METHODS_MAX, MethodPolicy, PORTS_MAX, Smuggling};
+pub use crate::ports::PORTS_MAX;
+pub use config::{Anomalies, Config, METHODS_MAX, MethodPolicy, Smuggling};
 pub use recognise::PROBE_MAX;
 pub use state::State;
 pub use watch::LINE_MAX;
 
+use crate::ports::Ports;
 use state::{Blocked, Phase, Start};
 use watch::{Kept, Watch};
 
@@ -41,8 +43,8 @@ pub const BUFFER_MEMORY: usize = 64 << 20;
 
 /// The function `http`.
 pub struct Http {
-    /// Ports of servers, ascending; none: all.
-    ports: Vec<u16>,
+    /// Ports of servers.
+    ports: Ports,
     smuggling: Smuggling,
     anomalies: Anomalies,
     events: bool,
@@ -193,8 +195,8 @@ impl NetworkFunction for Http {
             setup.counters(names);
         }
         Ok(Http {
-            ports: config.checked_ports()?,
             methods: config.checked_methods()?,
+            ports: Ports::new(config.ports)?,
             smuggling: config.smuggling,
             anomalies: config.anomalies,
             events: config.events,

@@ -9,6 +9,7 @@ use super::recognise::{Look, PROBE_MAX, look, may_be_status_line};
 use super::state::{Phase, Start, State};
 use super::watch::{Kept, Watch};
 use super::{Http, SEARCH_MAX, clear};
+use crate::ports;
 
 impl Http {
     /// A direction's beginning was not seen: the parser is to search for a start line, unless the first bytes that were seen may
@@ -72,7 +73,7 @@ impl Http {
         state: &mut State,
         context: &mut Context<'_>,
     ) {
-        if !self.is_wanted(context) {
+        if !self.ports.has_flow(context) {
             return self.give_up(state, context);
         }
         if state.notes.start(direction) != Start::Open {
@@ -136,11 +137,11 @@ impl Http {
     /// A start line is searched for, as nobody knows what was before what this direction brings.
     #[cold]
     pub(super) fn suspect(&self, direction: Direction, state: &mut State, context: &mut Context<'_>) {
-        if !self.is_wanted(context) {
+        if !self.ports.has_flow(context) {
             return self.give_up(state, context);
         }
         if state.notes.opened == 0 {
-            let (source, destination) = ports(context);
+            let (source, destination) = ports::of_flow(context);
             let client = if destination <= source { Direction::Original } else { Direction::Reply };
             state.notes.set_client(client);
         }
@@ -152,20 +153,6 @@ impl Http {
         state.notes.enter(Phase::Suspected);
         self.search(other, &kept.bytes[..kept.len], state, context);
     }
-
-    /// Whether one of the flow's ports is one of those that are looked at.
-    fn is_wanted(&self, context: &Context<'_>) -> bool {
-        let (source, destination) = ports(context);
-        let has = |port: u16| self.ports.binary_search(&port).is_ok();
-        self.ports.is_empty() || has(source) || has(destination)
-    }
-}
-
-/// Source and destination port of the flow's first packet.
-fn ports(context: &Context<'_>) -> (u16, u16) {
-    let flow = context.flow();
-    let (source, destination) = flow.key.ends(flow.reversed);
-    (source.port, destination.port)
 }
 
 /// Keeps the beginning of a direction in its buffer; false if there is no room.

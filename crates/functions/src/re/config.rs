@@ -3,6 +3,8 @@
 use nf::config::{ByteCount, ConfigError, Located, Nanos};
 
 use crate::networks::Network;
+use crate::numbers::{power_of_two, within};
+use crate::rabin::{WINDOW_MAX, WINDOW_MIN};
 
 /// The configuration of one end of a link. That of the other end differs only in that local and remote networks change places.
 #[derive(Clone, Debug, serde::Deserialize)]
@@ -38,12 +40,6 @@ pub const CACHE_MIN: u64 = 64 << 10;
 /// The most that is kept of one direction, in bytes.
 pub const CACHE_MAX: u64 = 4 << 30;
 
-/// Bytes of the shortest window. A shorter one would be no longer than what stands for it.
-pub const WINDOW_MIN: u8 = 16;
-
-/// Bytes of the longest window.
-pub const WINDOW_MAX: u8 = 64;
-
 /// The densest sampling: one of so many.
 pub const SAMPLE_MIN: u16 = 4;
 
@@ -60,17 +56,11 @@ impl Config {
     /// # Errors
     /// What is wrong with the configuration.
     pub fn check(&self) -> Result<[Vec<Network>; 2], ConfigError> {
-        let range = |key: &str, value: u64, least: u64, most: u64| {
-            let message = || format!("`{key}` is from {least} to {most}, not {value}");
-            if (least..=most).contains(&value) { Ok(()) } else { Err(ConfigError::new(message())) }
-        };
-        range("cache", self.cache.0, CACHE_MIN, CACHE_MAX)?;
-        range("window", self.window.into(), WINDOW_MIN.into(), WINDOW_MAX.into())?;
-        range("sample", self.sample.into(), SAMPLE_MIN.into(), SAMPLE_MAX.into())?;
-        range("protocol", self.protocol.into(), PROTOCOL_MIN.into(), 254)?;
-        if !self.sample.is_power_of_two() {
-            return Err(ConfigError::new(format!("`sample` is a power of two, not {}", self.sample)));
-        }
+        within("cache", self.cache.0, CACHE_MIN..=CACHE_MAX)?;
+        within("window", self.window.into(), WINDOW_MIN.into()..=WINDOW_MAX.into())?;
+        within("sample", self.sample.into(), SAMPLE_MIN.into()..=SAMPLE_MAX.into())?;
+        within("protocol", self.protocol.into(), PROTOCOL_MIN.into()..=254)?;
+        power_of_two("sample", self.sample.into())?;
         Ok([
             networks("local_networks", &self.local_networks)?,
             networks("remote_networks", &self.remote_networks)?,

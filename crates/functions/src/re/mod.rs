@@ -1,13 +1,12 @@
 //! Redundancy elimination (E31): what two sites send to each other again and again goes over the link between them once. See the README.
 //!
-//! `rabin` chooses which parts of payloads are remembered, `shim` is what stands for a payload that is not sent whole, `outwards` and
+//! Rabin fingerprints choose which parts of payloads are remembered, `shim` is what stands for a payload that is not sent whole, `outwards` and
 //! `inwards` make and undo it, and `report` is what one end tells the other.
 
 mod config;
 mod inwards;
 mod outline;
 mod outwards;
-mod rabin;
 mod report;
 mod shim;
 
@@ -19,17 +18,16 @@ use nf::{
 use packet::{Class, Side};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-pub use config::{
-    CACHE_MAX, CACHE_MIN, Config, NETWORKS_MAX, PROTOCOL_MIN, SAMPLE_MAX, SAMPLE_MIN, WINDOW_MAX, WINDOW_MIN,
-};
+pub use config::{CACHE_MAX, CACHE_MIN, Config, NETWORKS_MAX, PROTOCOL_MIN, SAMPLE_MAX, SAMPLE_MIN};
 pub use outline::PAYLOAD_MAX;
-pub use rabin::SAMPLES_MAX;
 pub use report::{HELLO_INTERVAL_NS, MISSING_MAX, TELL_INTERVAL_NS};
 pub use shim::TOKENS_MAX;
 
+pub use crate::rabin::{SAMPLES_MAX, WINDOW_MAX, WINDOW_MIN};
+
 use crate::networks::Network;
+use crate::rabin::{Rabin, Sample};
 use outline::Outline;
-use rabin::{Rabin, Sample};
 use shim::Token;
 
 /// Bytes of the shortest payload that takes part.

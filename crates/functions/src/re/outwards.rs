@@ -5,10 +5,10 @@ use packet::parse::protocol;
 use packet::{Class, DropReason};
 
 use super::outline::Outline;
-use super::rabin::Sample;
 use super::report::Acquaintance;
 use super::shim::{self, SHIM_LEN, TOKEN_LEN, TOKENS_MAX, Token};
 use super::{METERS, Re, SENT, Scratch, State, counter};
+use crate::rabin::Sample;
 
 impl Re {
     /// Encodes the packet, if it gets shorter, and remembers what it brings.

@@ -1,11 +1,17 @@
-//! Rabin fingerprints (1981) of all windows of a payload: the remainders that their bits, taken for polynomials over GF(2), leave when
-//! they are divided by an irreducible one. That of the next window follows from the last one's with two look-ups.
+//! Rabin fingerprints (1981) of all windows of a payload, or of a stream: the remainders that their bits, taken for polynomials over GF(2),
+//! leave when they are divided by an irreducible one. That of the next window follows from the last one's with two look-ups.
 
 /// The polynomial, of degree 63: that of the file system LBFS (Muthitacharoen et al., SOSP 2001). Bit n is the coefficient of x^n.
 pub const POLYNOMIAL: u64 = 0xbfe6_b8a5_bf37_8d83;
 
 /// Fingerprints noted of one payload at most: those that come first.
 pub const SAMPLES_MAX: usize = 256;
+
+/// Bytes of the shortest window. What stands for a shorter one would be no shorter.
+pub const WINDOW_MIN: u8 = 16;
+
+/// Bytes of the longest window.
+pub const WINDOW_MAX: u8 = 64;
 
 const DEGREE: u32 = 63;
 
@@ -51,7 +57,7 @@ impl Rabin {
     pub fn sample(&self, payload: &[u8], samples: &mut Vec<Sample>) {
         samples.clear();
         let Some((first, rest)) = payload.split_at_checked(self.window) else { return };
-        let mut fingerprint = first.iter().fold(0, |fingerprint, &byte| self.pushed(fingerprint, byte));
+        let mut fingerprint = first.iter().fold(0, |fingerprint, &byte| self.push(fingerprint, byte));
         let mut last = u64::MAX; // No fingerprint has 64 bits.
         let mut choose = |fingerprint: u64, at: usize| {
             if last != fingerprint && samples.len() < SAMPLES_MAX {
@@ -59,12 +65,12 @@ impl Rabin {
                 samples.push(Sample { fingerprint, at: at as u16 });
             }
         };
-        if fingerprint & self.mask == 0 {
+        if self.is_chosen(fingerprint) {
             choose(fingerprint, 0);
         }
         let mut step = |new: u8, old: u8, at: usize| {
-            fingerprint = self.pushed(fingerprint, new) ^ self.pop[usize::from(old)];
-            if fingerprint & self.mask == 0 {
+            fingerprint = self.roll(fingerprint, new, old);
+            if self.is_chosen(fingerprint) {
                 choose(fingerprint, at);
             }
         };
@@ -81,10 +87,23 @@ impl Rabin {
         }
     }
 
+    /// The fingerprint of what has this one, and of a byte behind it; 0 is that of nothing.
     #[inline(always)]
-    fn pushed(&self, fingerprint: u64, byte: u8) -> u64 {
+    pub fn push(&self, fingerprint: u64, byte: u8) -> u64 {
         let above = fingerprint >> (DEGREE - 8);
         (fingerprint << 8 | u64::from(byte)) ^ self.push[above as usize]
+    }
+
+    /// The fingerprint of the window that a byte enters, `new`, while another leaves it, `old`.
+    #[inline(always)]
+    pub fn roll(&self, fingerprint: u64, new: u8, old: u8) -> u64 {
+        self.push(fingerprint, new) ^ self.pop[usize::from(old)]
+    }
+
+    /// Whether the fingerprint is one of those that are chosen.
+    #[inline(always)]
+    pub fn is_chosen(&self, fingerprint: u64) -> bool {
+        fingerprint & self.mask == 0
     }
 }
 
