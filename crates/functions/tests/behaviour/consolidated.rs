@@ -195,13 +195,17 @@ fn chain_of(mut seed: u64) -> Vec<Function> {
         (0..count).map(|_| FUNCTIONS[split_mix(&mut seed) as usize % FUNCTIONS.len()]).collect();
     // A reset that a function makes reaches those before it when its group is through, perhaps behind later packets of its flow: who
     // follows sequence numbers tells the difference.
-    let [strict, rejecting] = [FUNCTIONS[5], FUNCTIONS[6]];
+    let [strict, rejecting, reporting] = [FUNCTIONS[5], FUNCTIONS[6], FUNCTIONS[7]];
     if chain.contains(&strict) {
         chain.retain(|function| *function != rejecting);
     }
     // So does, of the answers of two functions, who counts a flow's packets.
     if chain.contains(&rejecting) && chain.iter().any(|function| function.0 == "dos") {
         chain.retain(|function| function.0 != "hop");
+    }
+    // And who reports a flow time and again: the reset is in this report or in the next one.
+    if chain.contains(&rejecting) {
+        chain.retain(|function| *function != reporting);
     }
     chain
 }
