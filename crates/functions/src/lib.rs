@@ -16,6 +16,7 @@ pub mod policer;
 mod ports;
 mod rabin;
 pub mod re;
+pub mod redundancy;
 pub mod texts;
 pub mod tunnel;
 pub mod vpn;
@@ -37,6 +38,7 @@ pub fn registry<C: ConfigSource>() -> Registry<C> {
     registry.add::<vpn::Vpn>(include_str!("vpn/README.md"));
     registry.add::<tunnel::Tunnel>(include_str!("tunnel/README.md"));
     registry.add::<re::Re>(include_str!("re/README.md"));
+    registry.add::<redundancy::Redundancy>(include_str!("redundancy/README.md"));
     registry.add::<crate::http::Http>(include_str!("http/README.md"));
     registry
 }

@@ -342,6 +342,15 @@ fn transactions_allocate_nothing() {
 }
 
 #[test]
+fn streams_that_are_cut_allocate_nothing() {
+    for config in ["{}", r#"{"window": 16, "sample": 16, "cache": "64KiB", "events_from": 1}"#] {
+        for frames in [conversations(3), conversations6(3), random_bytes()] {
+            assert_eq!(allocations::of_known_flows(stages(&[("redundancy", config)]), &frames, 20), 0);
+        }
+    }
+}
+
+#[test]
 fn benign_messages_of_established_flows_past_rules_allocate_nothing() {
     let [few, more] = [40, 80].map(|count| allocations::of_known_flows(ids(), &conversations(count), 4));
     assert_eq!(more, few, "what is more comes in flows that are established");

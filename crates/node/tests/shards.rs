@@ -113,7 +113,8 @@ fn a_whitelist() {
 }
 
 #[test]
-fn http_and_an_ids() {
+fn what_reads_streams() {
+    check_example("redundancy.rvl", Payload::Http);
     check_example("http.rvl", Payload::Http);
     check_example("ids.rvl", Payload::Http);
 }

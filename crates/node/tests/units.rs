@@ -222,6 +222,11 @@ fn http() {
 }
 
 #[test]
+fn a_meter_of_redundancy() {
+    check_all("redundancy.rvl", Payload::Http);
+}
+
+#[test]
 fn an_ids() {
     check_all("ids.rvl", Payload::Http);
 }

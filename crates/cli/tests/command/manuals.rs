@@ -21,6 +21,7 @@ fn functions_are_listed_and_shown() {
         "vpn",
         "tunnel",
         "re",
+        "redundancy",
     ] {
         assert!(names.iter().any(|known| known == name), "{names:?}");
     }

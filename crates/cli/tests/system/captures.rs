@@ -265,6 +265,11 @@ fn every_capture_through_http() {
     each(Kind::Http);
 }
 
+#[test]
+fn every_capture_through_a_meter_of_redundancy() {
+    each(Kind::Redundancy);
+}
+
 /// SpeedyBox's first real chain (B34): all of it can be consolidated.
 #[test]
 fn every_capture_through_a_consolidated_chain() {

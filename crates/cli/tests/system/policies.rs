@@ -18,6 +18,7 @@ pub enum Kind {
     Whitelist,
     Dos,
     Http,
+    Redundancy,
     /// NAT, load balancer, monitor, and a firewall that lets nearly everything pass.
     Chain,
     /// Every function that there is.
@@ -27,7 +28,16 @@ pub enum Kind {
 impl Kind {
     /// Whether packets leave as they came.
     pub fn changes_nothing(self) -> bool {
-        matches!(self, Kind::Wire | Kind::Firewall | Kind::Monitor | Kind::Whitelist | Kind::Dos | Kind::Http)
+        matches!(
+            self,
+            Kind::Wire
+                | Kind::Firewall
+                | Kind::Monitor
+                | Kind::Whitelist
+                | Kind::Dos
+                | Kind::Http
+                | Kind::Redundancy
+        )
     }
 
     fn line(self) -> &'static str {
@@ -42,8 +52,9 @@ impl Kind {
             Kind::Whitelist => "inside <-> w <-> outside",
             Kind::Dos => "inside <-> d <-> outside",
             Kind::Http => "inside <-> h <-> outside",
+            Kind::Redundancy => "inside <-> r <-> outside",
             Kind::Chain => "inside <-> n <-> l <-> m <-> f <-> outside",
-            Kind::All => "inside <-> p <-> n <-> w <-> d <-> f <-> h <-> l <-> m <-> outside",
+            Kind::All => "inside <-> p <-> n <-> w <-> d <-> f <-> h <-> r <-> l <-> m <-> outside",
         }
     }
 
@@ -78,6 +89,9 @@ impl Kind {
         }
         if line.contains(" h ") {
             text += "HTTP h { anomalies: alert };\n";
+        }
+        if line.contains(" r ") {
+            text += "RedundancyMeter r { window: 16, sample: 64, events_from: 1KB };\n";
         }
         if line.contains(" w ") {
             text += "Whitelist w { services: [53, 67, 68, 443], others: pass, alert_above: 1pps };\n";

@@ -59,6 +59,7 @@ const FUNCTIONS: &[Function] = &[
     ),
     ("whitelist", r#"{"protect": "inside"}"#, &[]),
     ("http", r#"{"methods": ["GET", "POST"], "anomalies": "alert"}"#, &[]),
+    ("redundancy", r#"{"window": 16, "sample": 16, "events_from": 1}"#, &[]),
     ("dos", r#"{"packets": 9}"#, &[]),
     (
         "dos",

@@ -26,6 +26,7 @@ mod nat_nptv6;
 mod nat_random;
 mod nat_rfc;
 mod policer;
+mod redundancy;
 mod replayed;
 mod whitelist;
 

@@ -203,6 +203,7 @@ fn others_cannot_be_replayed() {
         ("http", "{}"),
         ("ids", r#"{"rules": "alert tcp any any -> any any (msg:\"any\"; sid:1;)"}"#),
         ("whitelist", "{}"),
+        ("redundancy", "{}"),
         ("dos", "{}"),
         ("dos", r#"{"connections": 9, "alert_every": 0}"#),
         ("firewall", r#"{"rules": "allow out", "default": "reject"}"#),

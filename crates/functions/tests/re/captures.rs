@@ -1,4 +1,5 @@
-//! Every capture over a link: what goes in comes out, byte for byte, and how much less goes over the link is said.
+//! Every capture over a link: what goes in comes out, byte for byte, and how much less goes over the link is said; and what the meter of
+//! redundancy says of it.
 
 use std::path::{Path, PathBuf};
 
@@ -105,6 +106,53 @@ fn every_capture_comes_out_as_it_went_in() {
         sum.packets, sum.encoded, sum.before
     );
     assert!(sum.encoded > 1_000);
+}
+
+/// Bytes of streams, and of these the redundant ones, as the meter has them, when a capture comes so many times.
+fn measured(frames: &[Frame], times: u64) -> (u64, u64) {
+    let mut chain = Chain::new(vec![stage("redundancy", &json!({}))], Options::default()).unwrap();
+    let (mut pool, mut out) = (Pool::new(64), vec![]);
+    let span_ns = frames.iter().map(|frame| frame.time_ns).max().unwrap_or(0);
+    for (time, frame) in (0..times).flat_map(|time| frames.iter().map(move |frame| (time, frame))) {
+        let Some(mut packet) = pool.take(&frame.bytes) else { continue };
+        let meta = packet.meta_mut();
+        (meta.transit.timestamp_ns, meta.link) = (time * span_ns + frame.time_ns, frame.link);
+        meta.transit.side = Side::Inside;
+        chain.process(&mut vec![packet], &mut out, &mut pool);
+        out.drain(..).for_each(|packet| pool.give(packet));
+    }
+    while !chain.finish(&mut pool) {}
+    let [out, out_redundant, out_unique, back, back_redundant, back_unique, ..] =
+        chain.stages()[0].shared().counters[..]
+    else {
+        panic!("six counters of bytes");
+    };
+    assert_eq!([out, back], [out_redundant + out_unique, back_redundant + back_unique]);
+    (out + back, out_redundant + back_redundant)
+}
+
+// E23: what the meter finds in streams, beside what is saved of packets above.
+#[test]
+fn every_capture_is_measured() {
+    let Some(captures) = captures() else { return };
+    let (mut all, mut all_redundant) = (0, 0);
+    for path in captures {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let frames = frames(&path);
+        let (bytes, redundant) = measured(&frames, 1);
+        (all, all_redundant) = (all + bytes, all_redundant + redundant);
+        if frames.len() > 1_000 || name.starts_with("http") {
+            let (twice, redundant_twice) = measured(&frames, 2);
+            let share = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
+            println!(
+                "{name}: {bytes} bytes of streams, {:.1} % redundant; {:.1} % if it comes again",
+                share(redundant, bytes),
+                share(redundant_twice - redundant, twice - bytes)
+            );
+        }
+    }
+    println!("all: {all} bytes of streams, {:.1} % redundant", 100.0 * all_redundant as f64 / all as f64);
+    assert!(all_redundant > 100_000);
 }
 
 /// What can be read of a capture.
