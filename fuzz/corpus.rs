@@ -44,7 +44,7 @@ fn main() -> std::io::Result<()> {
         }
         write(&root.join("consolidated").join(name), &seed)?;
     }
-    for function in ["nat", "lb", "firewall", "monitor", "policer", "whitelist", "dos", "vpn", "tunnel", "re", "http_function"] {
+    for function in ["nat", "lb", "firewall", "monitor", "policer", "whitelist", "dos", "vpn", "tunnel", "re", "redundancy", "http_function"] {
         // The target of NATs has ten configurations.
         let choices: &[u8] =
             if function == "nat" { &[0, 1, 2, 3, 12, 16, 17, 18, 19, 32, 33] } else { &[0, 1, 12] };
@@ -70,7 +70,7 @@ fn main() -> std::io::Result<()> {
             seed.extend([(i % 2) as u8, 0x1a, network.len() as u8]);
             seed.extend(network);
         }
-        for target in ["http_function", "ids"] {
+        for target in ["http_function", "ids", "redundancy"] {
             write(&root.join(target).join(name), &seed)?;
         }
     }

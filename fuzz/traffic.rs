@@ -8,12 +8,12 @@ use serde_json::Value;
 const FLOWS: u32 = 16;
 const BUFFERS: usize = 256;
 
-/// Takes what `data` says through an instance of a function with one of the configurations.
+/// Takes what `data` says through an instance of a function with one of the configurations; the chain behind it, of which all flows are over.
 ///
 /// Input: a byte that chooses configuration (all bits but 2 and 3) and options, then records of kind (side, link type), time step, length, and
 /// that many bytes.
-pub fn through(function: &str, configs: &[Value], data: &[u8]) {
-    let [choice, rest @ ..] = data else { return };
+pub fn through(function: &str, configs: &[Value], data: &[u8]) -> Option<Chain> {
+    let [choice, rest @ ..] = data else { return None };
     let mut rest = rest;
     let registry = functions::registry::<Value>();
     let entry = registry.find(function).expect("it is a built-in function");
@@ -63,4 +63,5 @@ pub fn through(function: &str, configs: &[Value], data: &[u8]) {
     for pool in &chain.stages()[0].shared().pools {
         assert_eq!(pool.in_use(), 0, "items of pool `{}` were not given back", pool.name());
     }
+    Some(chain)
 }

@@ -1,0 +1,24 @@
+//! Any packets, of any sides and times, through a meter of redundancy: nothing panics, every packet is accounted for, and what streams bring is
+//! either redundant or unique once flows are over.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use serde_json::json;
+
+#[path = "../traffic.rs"]
+mod traffic;
+
+fuzz_target!(|data: &[u8]| {
+    let configs = [
+        json!({ "window": 16, "sample": 16, "cache": "64KiB", "events_from": 1 }),
+        json!({}),
+        json!({ "window": 61, "sample": 4096, "events_from": 0 }),
+        json!({ "ports": [80] }),
+    ];
+    if let Some(chain) = traffic::through("redundancy", &configs, data)
+        && let [out, out_redundant, out_unique, back, back_redundant, back_unique, ..] = chain.stages()[0].shared().counters[..]
+    {
+        assert_eq!([out, back], [out_redundant + out_unique, back_redundant + back_unique]);
+    }
+});
