@@ -380,6 +380,25 @@ fn what_is_missing_is_between_two_chunks() {
     assert_eq!(counter(&bench, "redundant-inwards"), redundant, "nobody knows what it would have been");
 }
 
+/// Neither what is before a gap nor what is behind it makes a chunk with the other.
+#[test]
+fn what_was_apart_was_never_there_together() {
+    let (before, behind) = (random_bytes(7, 20), random_bytes(8, 10));
+    let mut apart = Talk::open(80);
+    apart.says(Server, &before).loses(Server, 100).says(Server, &behind);
+    apart.says(Client, "acknowledged").closes(Server).closes(Client);
+    let again = |said: &[u8]| {
+        let mut talk = Talk::between(v4(10, 0, 0, 1, 50_000), v4(192, 0, 2, 1, 80));
+        talk.handshake();
+        talk.says(Server, said).closes(Server).closes(Client);
+        talk
+    };
+    for (said, redundant) in [([&before[..], &behind].concat(), 0), (before, 0), (behind, 10)] {
+        let bench = play(json!({}), &[apart.clone(), again(&said)]);
+        assert_eq!(counter(&bench, "redundant-inwards"), redundant, "{} bytes", said.len());
+    }
+}
+
 #[test]
 fn flows_are_told_of_that_are_redundant_enough() {
     let page = random_bytes(7, 50_000);
