@@ -1,5 +1,6 @@
 //! Any packets, in any batches, with operators' commands in between, through chains of functions that take part in the fast path:
-//! what follows rules comes out, and leaves everything behind, as what walks (B4).
+//! what follows rules comes out, and leaves everything behind, as what walks (B4); and so does it where state functions that commute run
+//! the other way round (B18).
 //!
 //! Input: a byte for each of up to four functions, ended by one that names none; a byte of options; then packets as for the
 //! target `chain`, where the side's byte says by its upper bits whether a batch ends with the packet, and whether a command
@@ -7,7 +8,7 @@
 
 #![no_main]
 
-use chain::{Options, WhenFull};
+use chain::{Beside, Options, Piece, SideBySide, WhenFull};
 use libfuzzer_sys::fuzz_target;
 use nf::stage::Stage;
 use nf::{Registry, Setup};
@@ -82,9 +83,11 @@ fuzz_target!(|data: &[u8]| {
     }
     let steps = steps(rest);
     let options = chain_options(*options);
-    let walked = run(&functions, Options { consolidate: false, ..options }, &steps);
-    let followed = run(&functions, Options { consolidate: true, ..options }, &steps);
-    assert!(followed == walked, "{functions:?}\n{followed:#?}\n{walked:#?}");
+    let walked = run(&functions, Options { consolidate: false, ..options }, false, &steps);
+    for beside in [false, true] {
+        let followed = run(&functions, Options { consolidate: true, ..options }, beside, &steps);
+        assert!(followed == walked, "{functions:?}, beside: {beside}\n{followed:#?}\n{walked:#?}");
+    }
 });
 
 fn chain_options(bits: u8) -> Options {
@@ -96,7 +99,17 @@ fn chain_options(bits: u8) -> Options {
     }
 }
 
-fn run(functions: &[usize], options: Options, steps: &[Step]) -> Outcome {
+/// Runs the other side first.
+struct Swapped;
+
+impl Beside for Swapped {
+    fn run(&mut self, here: &mut Piece<'_>, there: &mut Piece<'_>) {
+        there();
+        here();
+    }
+}
+
+fn run(functions: &[usize], options: Options, beside: bool, steps: &[Step]) -> Outcome {
     let registry: Registry<serde_json::Value> = functions::registry();
     let stage = |&index: &usize| -> Box<dyn Stage> {
         let (name, config, _) = FUNCTIONS[index];
@@ -104,6 +117,10 @@ fn run(functions: &[usize], options: Options, steps: &[Step]) -> Outcome {
         registry.find(name).unwrap().make(&config, Setup::new(7, FLOWS)).unwrap()
     };
     let mut bench = Bench::new(functions.iter().map(stage).collect(), options);
+    if beside {
+        let how = SideBySide { runner: Box::new(Swapped), clock_ns: || 0, worth_ns: 0 };
+        bench.chain.run_side_by_side(how).unwrap();
+    }
     let mut batch = vec![];
     for step in steps {
         batch.push(step.arrival.clone());

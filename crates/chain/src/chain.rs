@@ -22,6 +22,7 @@ mod moving;
 mod replaying;
 mod settle;
 mod shown;
+mod sides;
 mod subscribed;
 mod upgrading;
 
@@ -48,6 +49,7 @@ use enter::Gathered;
 pub use moving::RestoreError;
 pub use replaying::{NoHistory, history_len};
 pub use shown::{RuleStep, RuleView};
+use sides::Sides;
 use subscribed::Subscribed;
 pub use upgrading::SavedLayout;
 
@@ -79,6 +81,8 @@ pub struct Chain {
     other_courses: OtherCourses,
     /// What the fast path needs, if there is one.
     consolidation: Option<Consolidation>,
+    /// What it needs to run state functions side by side, if it does.
+    sides: Option<Box<Sides>>,
     /// The flows' TCP streams, if a function wants them.
     subscribed: Option<Subscribed>,
     /// The latest time that any packet had.
@@ -156,6 +160,7 @@ impl Chain {
             courses: [Course::WALK; GROUP_MAX],
             other_courses: [Course::WALK; _],
             consolidation,
+            sides: None,
             subscribed,
             // What a packet says about how long its flow is kept is heeded when its group is through: so no group takes
             // longer than the shortest that a flow can be kept.

@@ -2,7 +2,9 @@
 //!
 //! [`Chain`] is the plain chain: every packet visits every function. It is the reference for every faster path.
 
+mod beside;
 mod chain;
+mod commuting;
 mod flows;
 pub mod fragments;
 mod gathering;
@@ -17,6 +19,7 @@ mod shapes;
 pub mod streams;
 mod wheel;
 
+pub use beside::{Beside, Piece, SideBySide, WORTH_NS};
 pub use chain::{
     Chain, ChainError, Change, GROUP_MAX, NoHistory, RestoreError, RuleStep, RuleView, SavedLayout, Way,
     history_len,

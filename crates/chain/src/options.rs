@@ -133,6 +133,8 @@ pub struct FastPath {
     pub packets: u64,
     /// Of these, those of which the rule was made of what functions foresaw.
     pub foreseen: u64,
+    /// How often one of them had state functions run side by side.
+    pub beside: u64,
     /// Packets that were recorded as they walked, to make rules of.
     pub recorded: u64,
     /// Of these, those of which no rule could be made.

@@ -7,6 +7,8 @@ use nf::{Cause, Field, HeaderAction, Recording, Verdict};
 use packet::{DropReason, End, Endpoint, Outer, Side, TAG_LEN, Tag, TagKind, TagRoom};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::commuting::put_together;
+
 /// Programs of a chain at most; a walk that would need another one is not made a rule.
 pub(crate) const PROGRAMS_MAX: usize = 1024;
 
@@ -120,6 +122,8 @@ impl Program {
 pub(crate) enum Step {
     /// This function only counts the packet.
     Pass(usize),
+    /// The next so many steps run state functions that commute (B18).
+    Together(usize),
     /// Of this function, these state functions run.
     Functions(usize, Batch),
     /// This function, which cannot be consolidated or whose doings vary, processes it.
@@ -174,7 +178,7 @@ pub(crate) struct Batch {
 const BATCH_MAX: usize = 4;
 
 impl Batch {
-    fn of(recording: &Recording) -> Option<Batch> {
+    pub fn of(recording: &Recording) -> Option<Batch> {
         let (mut ids, len) = ([0; BATCH_MAX], recording.functions.len());
         for (id, function) in ids.get_mut(..len)?.iter_mut().zip(&recording.functions) {
             *id = function.id;
@@ -246,6 +250,8 @@ pub(crate) struct Draft {
     keep_ms: u32,
     /// The lines of records that packets touch which walk.
     all: Lines,
+    /// Whether state functions that commute are put together.
+    puts_together: bool,
 }
 
 impl Draft {
@@ -253,7 +259,23 @@ impl Draft {
     pub fn new(all: Lines) -> Draft {
         let (program, writes, pushed) = (Program::default(), Vec::new(), Vec::new());
         let (unseen, resized, tags) = (0, false, Default::default());
-        Draft { program, writes, pushed, unseen, resized, len_max: u16::MAX, tags, keep_ms: 0, all }
+        Draft {
+            program,
+            writes,
+            pushed,
+            unseen,
+            resized,
+            len_max: u16::MAX,
+            tags,
+            keep_ms: 0,
+            all,
+            puts_together: false,
+        }
+    }
+
+    /// State functions that commute are put together in programs from now on.
+    pub fn put_together(&mut self) {
+        self.puts_together = true;
     }
 
     /// Begins anew, for packets that entered by this side.
@@ -356,6 +378,9 @@ impl Draft {
             let steps = &mut self.program.steps;
             let known = !steps[..at].iter().any(|step| matches!(step, Step::Process(_)));
             steps.insert(at, Step::Rewrite { known });
+        }
+        if self.puts_together {
+            put_together(&mut self.program.steps, recordings);
         }
         Some(())
     }

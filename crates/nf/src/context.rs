@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use packet::{Addr, Direction, DropReason, FlowKey, Packet, Side, Transit, split_mix};
+use packet::{Addr, Direction, DropReason, FlowKey, Side, Transit, split_mix};
 
 use crate::buffers::{Buffers, FlowBuffer, number_of};
 use crate::common::Access;
@@ -118,7 +118,8 @@ pub struct Context<'a> {
     pub(crate) map: StateMap<'a>,
     pub(crate) instance: &'a mut Instance,
     pub(crate) effects: &'a mut Effects,
-    pub(crate) buffers: &'a mut packet::Pool,
+    /// Where made packets come from; none if packets are only read.
+    pub(crate) buffers: Option<&'a mut packet::Pool>,
     pub(crate) draws: u32,
 }
 
@@ -170,6 +171,11 @@ impl TagLayout {
     /// The value of attribute number `attribute` in a tag word.
     pub fn get(&self, tags: u64, attribute: usize) -> u16 {
         self.fields.get(attribute).map_or(0, |&(shift, mask)| (tags >> shift & mask) as u16)
+    }
+
+    /// The bits of a tag word in which they stand.
+    pub fn mask(&self) -> u64 {
+        self.fields.iter().fold(0, |all, &(shift, mask)| all | mask << shift)
     }
 
     fn set(&self, tags: &mut u64, attribute: usize, value: u16) {
@@ -445,8 +451,8 @@ impl Context<'_> {
 
     /// Sends `network`, an IP packet with its checksums, back to where this packet came from.
     pub fn answer(&mut self, packet: &PacketView<'_>, network: &[u8]) -> Result<(), DropReason> {
-        let packet: &Packet = packet.packet();
-        self.effects.answer(self.buffers, packet, network, self.instance.stage)
+        let buffers = self.buffers.as_deref_mut().ok_or(DropReason::Internal)?;
+        self.effects.answer(buffers, packet, network, self.instance.stage)
     }
 
     /// Says that the function now rewrites the flow's packets otherwise than before (a server was exchanged): the chain

@@ -226,6 +226,15 @@ impl Effects {
         self.events.put_in_order(first_event, &self.alerts, first_alert);
     }
 
+    /// Adds what came out elsewhere, as if it had come out here, and leaves nothing there. Packets that functions made stay.
+    pub fn append(&mut self, others: &mut Effects) {
+        others.alerts.drain(..).for_each(|alert| self.alert(alert));
+        others.reports.drain(..).for_each(|report| self.report(report));
+        self.events.append(&mut others.events);
+        self.alerts_lost += std::mem::take(&mut others.alerts_lost);
+        self.reports_lost += std::mem::take(&mut others.reports_lost);
+    }
+
     pub(crate) fn alert(&mut self, alert: Alert) {
         if self.alerts.len() < EFFECTS_MAX {
             self.alerts.push(alert);

@@ -92,6 +92,13 @@ enum Held {
 }
 
 impl Held {
+    fn text_len(self) -> usize {
+        match self {
+            Held::Number(_) => 0,
+            Held::Text { len, .. } => len as usize,
+        }
+    }
+
     fn read(self, texts: &[u8]) -> EventValue<'_> {
         match self {
             Held::Number(number) => EventValue::Number(number),
@@ -139,6 +146,46 @@ impl Events {
         self.texts.clear();
     }
 
+    /// Adds those that are held elsewhere, as if they had been told here, and leaves none there.
+    pub(crate) fn append(&mut self, others: &mut Events) {
+        for at in 0..others.heads.len() {
+            let head = others.heads[at];
+            let first = head.first_field as usize;
+            let fields = others.fields.get(first..first + head.fields as usize).unwrap_or_default();
+            let texts_len: usize = fields.iter().map(|field| field.value.text_len()).sum();
+            if !self.has_room(texts_len) {
+                self.lost += 1;
+                continue;
+            }
+            let (number, first_field) = (self.heads.len() as u32, self.fields.len() as u32);
+            for field in fields {
+                let value = self.hold(field.value.read(&others.texts));
+                self.fields.push(Field { value, ..*field });
+            }
+            self.heads.push(Head { number, first_field, ..head });
+        }
+        self.lost += std::mem::take(&mut others.lost);
+        self.fields_cut += std::mem::take(&mut others.fields_cut);
+        others.clear();
+    }
+
+    /// Whether there is room for one more event, with so many bytes of text.
+    fn has_room(&self, texts_len: usize) -> bool {
+        self.heads.len() < EVENTS_MAX && texts_len <= EVENT_TEXTS_MAX - self.texts.len()
+    }
+
+    /// Takes a value, with its text, if it is one.
+    fn hold(&mut self, value: EventValue<'_>) -> Held {
+        match value {
+            EventValue::Number(number) => Held::Number(number),
+            EventValue::Text(text) => {
+                let start = self.texts.len() as u32;
+                self.texts.extend_from_slice(text);
+                Held::Text { start, len: text.len() as u32 }
+            }
+        }
+    }
+
     /// Takes those that are held.
     pub(crate) fn take(&mut self) -> Events {
         Events {
@@ -169,21 +216,14 @@ impl Events {
     pub(crate) fn tell(&mut self, head: Head, fields: &[EventField<'_>]) {
         let kept = &fields[..fields.len().min(EVENT_FIELDS_MAX)];
         let texts_len: usize = kept.iter().map(|(_, value)| value.text_len()).sum();
-        if self.heads.len() == EVENTS_MAX || texts_len > EVENT_TEXTS_MAX - self.texts.len() {
+        if !self.has_room(texts_len) {
             self.lost += 1;
             return;
         }
         self.fields_cut += (fields.len() - kept.len()) as u64;
         let (number, first_field) = (self.heads.len() as u32, self.fields.len() as u32);
         for &(name, value) in kept {
-            let value = match value {
-                EventValue::Number(number) => Held::Number(number),
-                EventValue::Text(text) => {
-                    let start = self.texts.len() as u32;
-                    self.texts.extend_from_slice(text);
-                    Held::Text { start, len: text.len() as u32 }
-                }
-            };
+            let value = self.hold(value);
             self.fields.push(Field { name, value });
         }
         self.heads.push(Head { number, first_field, fields: kept.len() as u32, ..head });

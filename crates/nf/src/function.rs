@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use packet::{Addr, Side};
+use packet::{Addr, Packet, Side};
 
 use crate::config::ConfigError;
 use crate::{Context, Descriptor, EndReason, Owned, PacketView, Verdict};
@@ -47,12 +47,15 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     fn flow_moved(&self, _state: &mut Self::State, _context: &mut Context<'_>) {}
 
     /// Runs one of the state functions that it recorded (B22), for a packet that otherwise would come to
-    /// [`NetworkFunction::process`]. What becomes of packet and flow says the rule: what is asked for here with
-    /// [`Context::keep_flow_ms`], [`Context::tag_packet`] or [`Context::rewrites_changed`] does not count.
+    /// [`NetworkFunction::process`]. It only reads the packet, and answers none. What becomes of packet and flow says the rule: what is
+    /// asked for here with [`Context::keep_flow_ms`], [`Context::tag_packet`] or [`Context::rewrites_changed`] does not count.
+    ///
+    /// State functions of several functions may run on several cores at once, where what they [noted](crate::StateFunction) allows it
+    /// (B18): each function still has its packets one after the other, and what they leave behind is what it is in order.
     fn state_function(
         &self,
         _id: u16,
-        _packet: &PacketView<'_>,
+        _packet: &Packet,
         _state: &mut Self::State,
         _context: &mut Context<'_>,
     ) {

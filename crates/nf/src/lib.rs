@@ -5,7 +5,6 @@
 
 pub mod answer;
 mod buffers;
-mod call;
 mod common;
 pub mod config;
 mod connection;

@@ -3,6 +3,8 @@
 //! A record is a [`Header`] and then each function's state and map, at offsets that the chain lays out. All zero bytes
 //! are the state of a flow that has not begun.
 
+use std::ops::Range;
+
 use packet::memory::{ColumnMut, LINE, OutOfMemory, Part, Slots};
 use packet::{Direction, FlowKey, Side, Transit};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -161,7 +163,7 @@ impl Lines {
     pub const MAX: usize = 8;
 
     /// The lines in which these bytes of a record stand.
-    fn of(bytes: std::ops::Range<usize>) -> Lines {
+    fn of(bytes: Range<usize>) -> Lines {
         let mut lines = Lines::default();
         let all = bytes.start / LINE..bytes.end.div_ceil(LINE);
         all.map_while(|line| u16::try_from(line * LINE).ok()).for_each(|start| lines.push(start));
@@ -266,7 +268,7 @@ impl Records {
     }
 
     /// The record numbers that were ever in use; those whose header is live are flows.
-    pub fn used(&self) -> std::ops::Range<u32> {
+    pub fn used(&self) -> Range<u32> {
         0..self.fresh
     }
 
@@ -291,6 +293,16 @@ impl Records {
     pub fn load(&mut self, record: u32, bytes: &[u8]) {
         if let Some(own) = self.slots.bytes_mut(record).filter(|own| own.len() == bytes.len()) {
             own.copy_from_slice(bytes);
+        }
+    }
+
+    /// Copies these bytes of another one's record into one here; nothing if one of them has no such bytes.
+    #[inline]
+    pub fn copy(&mut self, record: u32, from: &Records, of: u32, bytes: Range<usize>) {
+        let there = from.slots.bytes(of).and_then(|there| there.get(bytes.clone()));
+        let here = self.slots.bytes_mut(record).and_then(|here| here.get_mut(bytes));
+        if let (Some(here), Some(there)) = (here, there) {
+            here.copy_from_slice(there);
         }
     }
 

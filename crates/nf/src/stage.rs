@@ -10,7 +10,6 @@ use packet::{DropReason, Packet, Side, Transit};
 use zerocopy::IntoBytes;
 
 use crate::buffers::Buffers;
-use crate::call::{Call, Functions, Process};
 use crate::common::{Access, Common};
 use crate::config::ConfigError;
 use crate::contents::Contents;
@@ -18,7 +17,7 @@ use crate::context::{Context, CounterGroup, Instance, SharedState, TagLayout};
 use crate::map::StateMap;
 use crate::meters::Meters;
 use crate::pool::Pool;
-use crate::record::{Layout, Lines, Records};
+use crate::record::{Header, Layout, Lines, Records, States};
 use crate::recording::{HeaderAction, Recording};
 use crate::set::Set;
 use crate::stream::Deliveries;
@@ -45,6 +44,25 @@ pub struct Group<'a> {
     pub deliveries: Deliveries<'a>,
     /// Filled in if what the function does is to be recorded: then the group has one packet.
     pub recording: Option<&'a mut Recording>,
+}
+
+/// Packets under way for which state functions run, and what these work with. The packets are only read, so that others may read
+/// them at the same time (B18).
+pub struct ReadGroup<'a> {
+    /// The packets.
+    pub packets: &'a [Packet],
+    /// What was decided about each.
+    pub verdicts: &'a [Verdict],
+    /// Which packets take part: those that entered by this side.
+    pub side: Side,
+    /// How much they are.
+    pub load: Load,
+    /// The flows.
+    pub records: &'a mut Records,
+    /// By packet, which of these records is its flow's; none: they are those that the packets name.
+    pub places: Option<&'a [u32]>,
+    /// What comes out beside packets.
+    pub effects: &'a mut Effects,
 }
 
 /// An amount of packets.
@@ -147,7 +165,7 @@ pub trait Stage: Send {
 
     /// Runs state functions of those numbers, in this order, for each of the group's packets whose verdict is still to forward, in
     /// place of [`Stage::process`] (B17-B19).
-    fn run_functions(&mut self, group: &mut Group<'_>, functions: &[u16]);
+    fn run_functions(&mut self, group: &mut ReadGroup<'_>, functions: &[u16]);
 
     /// Whether it tells, of the flow's state alone, what it would do to such packets of it, see [`NetworkFunction::foresee`].
     fn foresee(&self, record: u32, records: &Records, packets: &mut Foresight<'_>) -> bool;
@@ -402,6 +420,7 @@ impl<N: NetworkFunction> Loaded<N> {
         let (header, state, behind) = states.at(transit.flow)?;
         let map = Self::map_of(behind)?;
         let instance = &mut self.instance;
+        let buffers = Some(&mut **buffers);
         let mut context = Context { transit, header, map, instance, effects, buffers, draws: 0 };
         let done = then(&self.function, state, &mut context);
         instance.close();
@@ -418,6 +437,16 @@ impl<N: NetworkFunction> Loaded<N> {
         Some(StateMap::new(rest, &Self::MAP))
     }
 
+    /// What is kept of a flow here; none as for `with_flow`.
+    #[inline(always)]
+    fn of_flow<'s>(
+        states: &'s mut Option<States<'_, N::State>>,
+        record: u32,
+    ) -> Option<(&'s mut Header, &'s mut N::State, StateMap<'s>)> {
+        let (header, state, behind) = states.as_mut()?.at(record)?;
+        Some((header, state, Self::map_of(behind)?))
+    }
+
     /// Calls `then` with the instance and a flow's map.
     fn with_map<R>(
         &mut self,
@@ -429,14 +458,9 @@ impl<N: NetworkFunction> Loaded<N> {
         Some(then(&mut self.instance, Self::map_of(states.at(record)?.2)?))
     }
 
-    /// Does this to each of the group's packets that is still to be forwarded.
+    /// Processes each of the group's packets that is still to be forwarded.
     #[inline(always)]
-    fn for_each<C: Call<N>>(
-        &mut self,
-        group: &mut Group<'_>,
-        mut recording: Option<&mut Recording>,
-        call: C,
-    ) {
+    fn process_all(&mut self, group: &mut Group<'_>, mut recording: Option<&mut Recording>) {
         let Group { packets, verdicts, side, changed, env, deliveries, .. } = group;
         // If the records are not what the layout says, as `with_flow` has it, no packet finds its state.
         let mut states = self.state.and_then(|part| env.records.states_mut(part));
@@ -445,10 +469,7 @@ impl<N: NetworkFunction> Loaded<N> {
                 continue;
             }
             let len = packet.len();
-            let of_flow = states.as_mut().and_then(|states| states.at(packet.meta().transit.flow));
-            let of_flow =
-                of_flow.and_then(|(header, state, rest)| Some((header, state, Self::map_of(rest)?)));
-            let decided = match of_flow {
+            let decided = match Self::of_flow(&mut states, packet.meta().transit.flow) {
                 Some((header, state, map)) => {
                     let mut context = Context {
                         transit: packet.meta().transit,
@@ -456,19 +477,17 @@ impl<N: NetworkFunction> Loaded<N> {
                         map,
                         instance: &mut self.instance,
                         effects: env.effects,
-                        buffers: env.buffers,
+                        buffers: Some(env.buffers),
                         draws: 0,
                     };
                     let mut view = PacketView::new(packet, recording.as_deref_mut());
                     if N::DESCRIPTOR.stream {
                         view = view.with_streams(deliveries, number);
                     }
-                    let decided = call.on(&self.function, &mut view, state, &mut context);
-                    if C::DECIDES {
-                        let Transit { tags, keep_ms, realias, .. } = context.transit;
-                        let transit = &mut packet.meta_mut().transit;
-                        (transit.tags, transit.keep_ms, transit.realias) = (tags, keep_ms, realias);
-                    }
+                    let decided = self.function.process(&mut view, state, &mut context);
+                    let Transit { tags, keep_ms, realias, .. } = context.transit;
+                    let transit = &mut packet.meta_mut().transit;
+                    (transit.tags, transit.keep_ms, transit.realias) = (tags, keep_ms, realias);
                     decided
                 }
                 None => Verdict::Drop(DropReason::Internal),
@@ -515,8 +534,8 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
         self.pass(group.load, 0);
         // Twice the same code, once without all that recording needs.
         match group.recording.take() {
-            None => self.for_each(group, None, Process),
-            recording => self.for_each(group, recording, Process),
+            None => self.process_all(group, None),
+            recording => self.process_all(group, recording),
         }
         self.instance.close();
     }
@@ -524,7 +543,7 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
     fn replay(&mut self, group: &mut Group<'_>) {
         self.uncounted.swap(&mut self.instance.shared);
         let drops = self.counters.drops;
-        self.for_each(group, None, Process);
+        self.process_all(group, None);
         self.counters.drops = drops;
         self.instance.close();
         self.uncounted.swap(&mut self.instance.shared);
@@ -536,9 +555,23 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
         *recomputes && by_headers && self.function.recomputes()
     }
 
-    fn run_functions(&mut self, group: &mut Group<'_>, functions: &[u16]) {
+    fn run_functions(&mut self, group: &mut ReadGroup<'_>, functions: &[u16]) {
         self.pass(group.load, 0);
-        self.for_each(group, None, Functions(functions));
+        let ReadGroup { packets, verdicts, side, records, places, effects, .. } = group;
+        let mut states = self.state.and_then(|part| records.states_mut(part));
+        for (number, (packet, verdict)) in packets.iter().zip(*verdicts).enumerate() {
+            let transit = packet.meta().transit;
+            if *verdict != Verdict::Forward || transit.side != *side {
+                continue;
+            }
+            let record = places.and_then(|places| places.get(number)).map_or(transit.flow, |&place| place);
+            let Some((header, state, map)) = Self::of_flow(&mut states, record) else { continue };
+            let instance = &mut self.instance;
+            let mut context = Context { transit, header, map, instance, effects, buffers: None, draws: 0 };
+            for &id in functions {
+                self.function.state_function(id, packet, state, &mut context);
+            }
+        }
         self.instance.close();
     }
 

@@ -1,17 +1,29 @@
 //! The packet as a function sees it: reading is free, writing is recorded.
 
-use packet::{DropReason, End, Endpoint, Meta, Outer, Packet, RewriteError, Tag, TagKind, parse};
+use std::ops::Deref;
+
+use packet::{DropReason, End, Endpoint, Outer, Packet, RewriteError, Tag, TagKind};
 
 use crate::Field;
 use crate::recording::{EventCondition, HeaderAction, Recording, StateFunction};
 use crate::stream::{Deliveries, Stream};
 
-/// A packet in a function's hands. All changes go through it, so that they can be recorded (see [`Recording`]).
+/// A packet in a function's hands. It reads as a [`Packet`]; all changes go through the view, so that they can be recorded (see
+/// [`Recording`]).
 pub struct PacketView<'a> {
     packet: &'a mut Packet,
     recording: Option<&'a mut Recording>,
     /// What its group brought to streams, and its number in the group.
     delivered: Option<(&'a Deliveries<'a>, usize)>,
+}
+
+impl Deref for PacketView<'_> {
+    type Target = Packet;
+
+    #[inline(always)]
+    fn deref(&self) -> &Packet {
+        self.packet
+    }
 }
 
 impl<'a> PacketView<'a> {
@@ -27,67 +39,10 @@ impl<'a> PacketView<'a> {
         PacketView { delivered: Some((delivered, number)), ..self }
     }
 
-    pub(crate) fn packet(&self) -> &Packet {
-        self.packet
-    }
-
-    /// What was parsed of it on arrival.
-    #[inline]
-    pub fn meta(&self) -> &Meta {
-        self.packet.meta()
-    }
-
-    /// All bytes, from the link layer on.
-    #[inline]
-    pub fn data(&self) -> &[u8] {
-        self.packet.data()
-    }
-
-    /// From the flow's IP header on.
-    #[inline]
-    pub fn network(&self) -> &[u8] {
-        self.packet.data().get(self.meta().l3 as usize..).unwrap_or_default()
-    }
-
-    /// From the transport header on; link-layer padding may follow the packet.
-    #[inline]
-    pub fn transport(&self) -> &[u8] {
-        self.packet.data().get(self.meta().l4 as usize..).unwrap_or_default()
-    }
-
-    /// The transport's payload as far as it was captured, without link-layer padding.
-    #[inline]
-    pub fn payload(&self) -> &[u8] {
-        let data = self.packet.data();
-        let end = self.packet.flow_end().min(data.len());
-        data.get(self.meta().payload as usize..end).unwrap_or_default()
-    }
-
     /// What the packet brought to its flow's TCP streams: nothing unless the function's descriptor asks for streams.
     #[inline]
     pub fn stream(&self) -> Stream<'_> {
         self.delivered.map_or(Stream::default(), |(delivered, number)| delivered.of(number, self.payload()))
-    }
-
-    /// Length of the IP packet in bytes: what meters and counters count.
-    #[inline(always)]
-    pub fn ip_len(&self) -> usize {
-        self.packet.ip_len()
-    }
-
-    /// Source and destination as the headers are now: earlier functions may have changed them.
-    #[inline]
-    pub fn ends(&self) -> (Endpoint, Endpoint) {
-        parse::ends(self.packet)
-    }
-
-    /// The packet that this ICMP error quotes, if it is one.
-    pub fn embedded(&self) -> Option<parse::Embedded> {
-        let meta = self.meta();
-        if meta.class != packet::Class::IcmpError {
-            return None;
-        }
-        parse::embedded(self.packet.data(), meta.l4 as usize, meta.version)
     }
 
     /// Sets source address and port with all checksums; see [`Packet::set_end`].
@@ -222,13 +177,7 @@ impl<'a> PacketView<'a> {
         self.packet.data_mut().get_mut(l3..).unwrap_or_default()
     }
 
-    /// The outermost IP packet, with what the link layer has behind it.
-    #[inline]
-    pub fn outermost(&self) -> &[u8] {
-        self.packet.data().get(self.meta().outer_l3 as usize..).unwrap_or_default()
-    }
-
-    /// The same, to be changed as with [`PacketView::network_mut`].
+    /// The outermost IP packet, with what the link layer has behind it, to be changed as with [`PacketView::network_mut`].
     pub fn outermost_mut(&mut self) -> &mut [u8] {
         let l3 = self.meta().outer_l3 as usize;
         self.packet.meta_mut().plain_len = 0; // Nobody knows what will stand there.

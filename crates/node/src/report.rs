@@ -449,7 +449,7 @@ fn drops(counters: &Counters) -> BTreeMap<&'static str, u64> {
     counted.filter(|&(_, count)| count > 0).collect()
 }
 
-fn fast_path(FastPath { packets, foreseen, recorded, failed }: FastPath) -> FastPathReport {
+fn fast_path(FastPath { packets, foreseen, recorded, failed, beside: _ }: FastPath) -> FastPathReport {
     FastPathReport { packets, foreseen, recorded, failed }
 }
 

@@ -8,6 +8,7 @@ mod link;
 pub mod memory;
 mod meta;
 pub mod parse;
+mod reading;
 mod reason;
 mod rewrite;
 pub mod wire;

@@ -7,7 +7,7 @@
 //! of the flow, and ends its rules (B10).
 
 use nf::record::{Header, Layout, Lines, Records};
-use nf::stage::{Env, Group, Load, Stage};
+use nf::stage::{Load, ReadGroup, Stage};
 use nf::{Connection, EventCondition, FORESEEING_MAX, Field, Recording, Said, Verdict};
 use packet::parse::{self, protocol};
 use packet::{Class, Direction, DropReason, Endpoint, NewEnds, Packet, Side};
@@ -79,6 +79,11 @@ impl Consolidation {
             said: Said::default(),
             shapes: Shapes::default(),
         })
+    }
+
+    /// State functions that commute are put together in programs from now on.
+    pub fn put_together(&mut self) {
+        self.draft.put_together();
     }
 
     /// What its rules have room for.
@@ -343,8 +348,19 @@ impl Chain {
         let Some(consolidation) = &mut self.consolidation else { return };
         // They are back in their place before anything could ask for them: programs are made for packets that walk.
         let programs = std::mem::take(&mut consolidation.programs);
-        for step in programs.steps(program) {
-            self.take_step(step, crossing, packets, verdicts, run);
+        let mut steps = programs.steps(program);
+        while let [step, rest @ ..] = steps {
+            steps = match *step {
+                Step::Together(count) => {
+                    let (functions, behind) = rest.split_at(count.min(rest.len()));
+                    self.run_together(functions, crossing, packets, verdicts);
+                    behind
+                }
+                _ => {
+                    self.take_step(step, crossing, packets, verdicts, run);
+                    rest
+                }
+            };
         }
         if let Some(consolidation) = &mut self.consolidation {
             consolidation.programs = programs;
@@ -362,25 +378,14 @@ impl Chain {
     ) {
         let &mut Crossing { side, load, .. } = crossing;
         match *step {
+            Step::Together(_) => {} // It has been seen to.
             Step::Pass(stage) => self.stages[stage].pass(load, 0),
             Step::Functions(stage, ref functions) => {
-                let made = self.effects.made.len();
                 let started = self.options.cycles.map(|cycles| cycles());
-                let env =
-                    Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: run.pool };
-                let mut group = Group {
-                    packets,
-                    verdicts,
-                    side,
-                    load,
-                    changed: false,
-                    env,
-                    deliveries: nf::stream::Deliveries::default(),
-                    recording: None,
-                };
+                let (records, effects) = (&mut self.flows.records, &mut self.effects);
+                let mut group = ReadGroup { packets, verdicts, side, load, records, places: None, effects };
                 self.stages[stage].run_functions(&mut group, functions.as_slice());
                 self.count_cycles(stage, started);
-                self.answer_all(made, packets, run);
             }
             Step::Process(stage) => self.take_through(stage, crossing, packets, verdicts, run),
             Step::SetDscp(dscp) => {

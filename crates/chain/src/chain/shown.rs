@@ -21,6 +21,8 @@ pub struct RuleView {
 pub enum RuleStep {
     /// The function only counts the packet.
     Pass(usize),
+    /// The state functions of the next so many steps may run side by side.
+    Together(usize),
     /// Of the function, these state functions run.
     Functions(usize, Vec<u16>),
     /// The function sees every packet: it processes it.
@@ -54,6 +56,7 @@ impl Chain {
         let outer = rules.outer(record, direction).copied().unwrap_or_default();
         let steps = consolidation.steps(program).iter().filter_map(|step| {
             Some(match *step {
+                Step::Together(count) => RuleStep::Together(count),
                 Step::Pass(stage) => RuleStep::Pass(stage),
                 Step::Functions(stage, ref functions) => {
                     RuleStep::Functions(stage, functions.as_slice().to_vec())

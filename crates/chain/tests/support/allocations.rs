@@ -55,6 +55,11 @@ const BATCH: usize = 64;
 /// first rounds every flow is known. Alerts and reports are thrown away.
 pub fn of_known_flows(stages: Vec<Box<dyn Stage>>, frames: &[(Side, Vec<u8>)], rounds: usize) -> u64 {
     let mut chain = Chain::new(stages, Options { flows_max: 4096, ..Options::default() }).unwrap();
+    through(&mut chain, frames, rounds)
+}
+
+/// The same for a chain that has no flows yet.
+pub fn through(chain: &mut Chain, frames: &[(Side, Vec<u8>)], rounds: usize) -> u64 {
     let mut pool = Pool::new(2 * BATCH);
     let (mut batch, mut out) = (Vec::with_capacity(BATCH), Vec::with_capacity(2 * BATCH));
     let mut now_ns = 1_700_000_000_000_000_000;

@@ -17,6 +17,8 @@ pub struct RuleStory {
 #[derive(Serialize)]
 #[serde(tag = "does", rename_all = "snake_case")]
 enum StepStory {
+    /// The state functions of the next so many steps may run side by side.
+    Together { count: usize },
     /// It is counted, and goes on.
     Pass { function: String },
     /// State functions run.
@@ -56,6 +58,7 @@ impl RuleStory {
     pub fn new(rule: &RuleView, names: &[String]) -> RuleStory {
         let name = |stage: usize| names.get(stage).cloned().unwrap_or_default();
         let steps = rule.steps.iter().map(|step| match *step {
+            RuleStep::Together(count) => StepStory::Together { count },
             RuleStep::Pass(stage) => StepStory::Pass { function: name(stage) },
             RuleStep::Functions(stage, ref ids) => {
                 StepStory::StateFunctions { function: name(stage), ids: ids.clone() }
@@ -107,6 +110,7 @@ impl fmt::Display for RuleStory {
 impl fmt::Display for StepStory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            StepStory::Together { count } => write!(f, "the next {count} may run side by side"),
             StepStory::Pass { function } => write!(f, "{function}: counted"),
             StepStory::StateFunctions { function, ids } => {
                 let ids: Vec<_> = ids.iter().map(u16::to_string).collect();

@@ -17,7 +17,7 @@ use nf::{
     NetworkFunction, PacketView, Scaling, Setup, Shared, StateFunction, Verdict,
 };
 use packet::parse::protocol;
-use packet::{Class, DropReason, Side};
+use packet::{Class, DropReason, Packet, Side};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub use config::{BURST_MAX, Config, SOURCES_MAX};
@@ -175,7 +175,7 @@ impl NetworkFunction for Dos {
     }
 
     #[inline(always)]
-    fn state_function(&self, id: u16, _: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) {
+    fn state_function(&self, id: u16, _: &Packet, state: &mut State, context: &mut Context<'_>) {
         if id == COUNT.id {
             self.count(state, context.now_ns());
         } else {

@@ -19,7 +19,7 @@ use nf::{
     Foresight, Maturity, NetworkFunction, PacketView, Scaling, Setup, Shared, StateFunction, Verdict,
 };
 use packet::parse::protocol;
-use packet::{Class, Direction, DropReason};
+use packet::{Class, Direction, DropReason, Packet};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use classify::Classifier;
@@ -172,13 +172,7 @@ impl NetworkFunction for Firewall {
         verdict
     }
 
-    fn state_function(
-        &self,
-        id: u16,
-        _packet: &PacketView<'_>,
-        state: &mut State,
-        context: &mut Context<'_>,
-    ) {
+    fn state_function(&self, id: u16, _packet: &Packet, state: &mut State, context: &mut Context<'_>) {
         if id == REFUSED.id {
             context.count(if state.rule == 0 { COUNT_DEFAULT } else { COUNT_DENIED }, 1);
         }

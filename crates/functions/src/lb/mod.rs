@@ -20,7 +20,7 @@ use nf::{
     Access, Affinity, Cause, Context, ControlError, Descriptor, EndReason, EventCondition, Field, Foresight,
     Maturity, NetworkFunction, PacketView, Scaling, Setup, Shared, StateFunction, Verdict,
 };
-use packet::{Addr, DropReason, End};
+use packet::{Addr, DropReason, End, Packet};
 
 use carry::route;
 pub use config::Config;
@@ -162,7 +162,7 @@ impl NetworkFunction for LoadBalancer {
     }
 
     #[inline(always)]
-    fn state_function(&self, id: u16, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) {
+    fn state_function(&self, id: u16, packet: &Packet, state: &mut State, context: &mut Context<'_>) {
         if id != COUNT.id {
             return;
         }

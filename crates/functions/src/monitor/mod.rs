@@ -8,7 +8,7 @@ use nf::{
     PacketView, Scaling, Setup, Shared, StateFunction, Verdict,
 };
 use packet::parse::protocol;
-use packet::{Class, Direction, FlowHasher, FlowKey, Meta};
+use packet::{Class, Direction, FlowHasher, FlowKey, Meta, Packet};
 use serde::Deserialize;
 
 mod state;
@@ -166,7 +166,7 @@ impl NetworkFunction for Monitor {
     }
 
     #[inline(always)]
-    fn state_function(&self, id: u16, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) {
+    fn state_function(&self, id: u16, packet: &Packet, state: &mut State, context: &mut Context<'_>) {
         if id == SEE.id {
             self.see(packet, state, context);
         }
@@ -197,7 +197,7 @@ impl NetworkFunction for Monitor {
 impl Monitor {
     /// Counts a packet.
     #[inline(always)]
-    fn see(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) {
+    fn see(&self, packet: &Packet, state: &mut State, context: &mut Context<'_>) {
         let meta = packet.meta();
         let bytes = packet.ip_len() as u64;
         let traffic = traffic(meta.protocol);
@@ -223,7 +223,7 @@ impl Monitor {
 
     /// The first packet of the flow that comes here: is the flow to be watched, and between which ends does it run?
     #[inline(never)]
-    fn begin(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) {
+    fn begin(&self, packet: &Packet, state: &mut State, context: &mut Context<'_>) {
         context.count(counter::FLOWS, 1);
         let flow = context.flow();
         if !self.sampler.hash(&flow.key).is_multiple_of(self.sample) {
@@ -265,7 +265,7 @@ fn report(state: &State, reason: u8, context: &mut Context<'_>) {
 }
 
 /// The IPv4 type of service or IPv6 traffic class byte (RFC 791 3.1, RFC 8200 3).
-fn type_of_service(packet: &PacketView<'_>) -> u8 {
+fn type_of_service(packet: &Packet) -> u8 {
     match *packet.network() {
         [first, second, ..] if first >> 4 == 6 => first << 4 | second >> 4,
         [_, second, ..] => second,

@@ -1,8 +1,8 @@
 //! What the monitor keeps of a flow.
 
-use nf::{FlowInfo, FlowReport, PacketView};
+use nf::{FlowInfo, FlowReport};
 use packet::parse::protocol;
-use packet::{Direction, Endpoint};
+use packet::{Direction, Endpoint, Packet};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Counts of one flow since its last report. Pairs hold the original direction first, then the reply direction.
@@ -81,7 +81,7 @@ impl State {
 
     /// Counts a packet.
     #[inline]
-    pub(super) fn count(&mut self, packet: &PacketView<'_>, direction: Direction, now_ns: u64, bytes: u64) {
+    pub(super) fn count(&mut self, packet: &Packet, direction: Direction, now_ns: u64, bytes: u64) {
         let d = direction.index();
         if self.packets[d] == 0 {
             self.first_ns[d] = now_ns;
@@ -132,7 +132,7 @@ impl State {
 
 /// ICMP type and code; 0 for other protocols and later fragments.
 #[inline]
-fn icmp_type(packet: &PacketView<'_>) -> u16 {
+fn icmp_type(packet: &Packet) -> u16 {
     let meta = packet.meta();
     let is_icmp = matches!(meta.protocol, protocol::ICMP | protocol::ICMPV6) && meta.has_transport();
     match *packet.transport() {

@@ -12,7 +12,7 @@ use nf::{
     Access, Affinity, Context, Descriptor, Field, Foresight, Maturity, NetworkFunction, PacketView, Scaling,
     Setup, Shared, StateFunction, Verdict,
 };
-use packet::{Addr, DropReason, Side, split_mix};
+use packet::{Addr, DropReason, Packet, Side, split_mix};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub use config::{Config, Dscp, Mac, Others, Protocol, UdpChecksum};
@@ -124,7 +124,7 @@ impl NetworkFunction for Tunnel {
         }
     }
 
-    fn state_function(&self, id: u16, packet: &PacketView<'_>, _: &mut State, context: &mut Context<'_>) {
+    fn state_function(&self, id: u16, packet: &Packet, _: &mut State, context: &mut Context<'_>) {
         if id == COUNT.id {
             count_out(context, packet.ip_len());
         }

@@ -6,18 +6,19 @@
 use crate::meter_support::support::bench::{Arrival, Bench, Outcome};
 use crate::meter_support::support::packets::{tagged, tcp, udp, v4};
 use crate::meter_support::support::traffic::{START_NS, traffic};
-use chain::{Options, RuleStep, RuleView, WhenFull};
+use crate::side_by_side::{self, Order};
+use chain::{FastPath, Options, RuleStep, RuleView, WhenFull};
 use io::traffic::{Addresses, Generator, Payload, Prefix, Profile, Rate, Responder};
-use nf::Setup;
 use nf::record::Header;
 use nf::stage::Stage;
+use nf::{FlowReport, Setup};
 use packet::{Direction, Side, split_mix};
 use proptest::prelude::*;
 
 const FLOWS: u32 = 512;
 
 /// Functions by name and configuration, each with commands.
-type Function = (&'static str, &'static str, &'static [&'static str]);
+pub type Function = (&'static str, &'static str, &'static [&'static str]);
 
 const FUNCTIONS: &[Function] = &[
     ("nat", r#"{"external": ["198.51.100.7"]}"#, &["drain 198.51.100.7", "resume 198.51.100.7"]),
@@ -88,7 +89,21 @@ const FUNCTIONS: &[Function] = &[
     ("mark", r#"{"foresees": true}"#, &[]),
     ("unmark", "{}", &[]),
     ("unmark", r#"{"labels": true}"#, &[]),
+    ("probe", r#"{"tells": true}"#, &[]),
+    ("probe", r#"{"reads_payload": true, "reads_dscp": true, "foresees": true}"#, &[]),
+    ("probe", r#"{"writes_payload": true, "tells": true, "foresees": true}"#, &[]),
+    ("sharing-probe", r#"{"reads_payload": true, "tells": true}"#, &[]),
 ];
+
+/// How packets go through a chain.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum How {
+    Walking,
+    /// Consolidated.
+    InOrder,
+    /// The same, and state functions that commute run side by side.
+    SideBySide(Order),
+}
 
 fn stages(functions: &[Function]) -> Vec<Box<dyn Stage>> {
     let registry = crate::consolidated_support::registry();
@@ -102,9 +117,24 @@ fn stages(functions: &[Function]) -> Vec<Box<dyn Stage>> {
     functions.iter().map(make).collect()
 }
 
-/// Plays traffic in batches, and a command now and then; the same for the same seed. Also how many packets followed rules.
-fn play(functions: &[Function], options: Options, traffic: &[Arrival], mut seed: u64) -> (Outcome, u64) {
-    let mut bench = Bench::new(stages(functions), options);
+/// A chain of these functions, whose packets go through it so.
+fn bench(functions: &[Function], options: Options, how: How) -> Bench {
+    let mut bench = Bench::new(stages(functions), Options { consolidate: how != How::Walking, ..options });
+    if let How::SideBySide(order) = how {
+        bench.chain.run_side_by_side(side_by_side::in_order(order)).unwrap();
+    }
+    bench
+}
+
+/// Plays traffic in batches, and a command now and then; the same for the same seed. Also the flow reports in their order, and which way
+/// packets took.
+fn play(
+    functions: &[Function],
+    options: Options,
+    (traffic, how): (&[Arrival], How),
+    mut seed: u64,
+) -> (Outcome, Vec<FlowReport>, FastPath) {
+    let mut bench = bench(functions, options, how);
     let mut rest = traffic;
     while !rest.is_empty() {
         let (batch, behind) = rest.split_at(rest.len().min(1 + split_mix(&mut seed) as usize % 70));
@@ -117,21 +147,37 @@ fn play(functions: &[Function], options: Options, traffic: &[Arrival], mut seed:
             let _ = bench.chain.stage_mut(at).unwrap().control(command);
         }
     }
-    let followed = bench.chain.fast_path().packets;
+    let (reports, path) = (bench.reports.clone(), bench.chain.fast_path());
     // A growing buffer stands in a record by a number, and may have another one.
     let buffered = bench.chain.stages().iter().any(|stage| stage.descriptor().buffers.is_some());
     let mut outcome = bench.outcome();
     if buffered {
         outcome.flows.iter_mut().for_each(|(_, bytes)| bytes.truncate(size_of::<Header>()));
     }
-    (outcome, followed)
+    (outcome, reports, path)
 }
 
-/// Plays traffic through the plain chain and through the consolidated one; how many packets took the fast path.
+/// Plays traffic through the plain chain, through the consolidated one, and through one in which what commutes runs side by side; how many
+/// packets took the fast path.
 fn check(functions: &[Function], options: Options, traffic: &[Arrival], seed: u64) -> u64 {
-    let (plain, none) = play(functions, Options { consolidate: false, ..options }, traffic, seed);
-    let (short, followed) = play(functions, Options { consolidate: true, ..options }, traffic, seed);
-    assert_eq!(none, 0);
+    check_all(functions, options, traffic, seed).packets
+}
+
+/// The same; which ways packets took in the last one.
+pub fn check_all(functions: &[Function], options: Options, traffic: &[Arrival], seed: u64) -> FastPath {
+    let (plain, _, none) = play(functions, options, (traffic, How::Walking), seed);
+    let (short, reports, followed) = play(functions, options, (traffic, How::InOrder), seed);
+    let order = Order::ALL[seed as usize % Order::ALL.len()];
+    let (beside, beside_reports, path) = play(functions, options, (traffic, How::SideBySide(order)), seed);
+    assert_eq!((none.packets, followed.beside), (0, 0));
+    assert_eq!(path.packets, followed.packets);
+    compare(&short, &plain, functions);
+    compare(&beside, &plain, functions);
+    assert_eq!(beside_reports, reports, "flow reports are in the order of functions");
+    path
+}
+
+fn compare(short: &Outcome, plain: &Outcome, functions: &[Function]) {
     let names = || functions.iter().map(|&(name, config, _)| format!("{name} {config}")).collect::<Vec<_>>();
     for (a, b) in short.sent.iter().zip(&plain.sent) {
         assert_eq!(a, b, "{:#?}", names());
@@ -142,7 +188,6 @@ fn check(functions: &[Function], options: Options, traffic: &[Arrival], seed: u6
         assert!(a == b, "record {record} differs at {differ:?}: {:#?}", names());
     }
     assert!(short == plain, "{:#?}\n{short:#?}\n{plain:#?}", names());
-    followed
 }
 
 /// Some packets come from far away, with little time left to live.
@@ -200,6 +245,10 @@ fn chain_of(mut seed: u64) -> Vec<Function> {
     if chain.contains(&strict) {
         chain.retain(|function| *function != rejecting);
     }
+    // So does a probe, of all answers.
+    if chain.iter().any(|function| function.0.ends_with("probe")) {
+        chain.retain(|function| *function != rejecting && !["hop", "lb", "tunnel"].contains(&function.0));
+    }
     // So does, of the answers of two functions, who counts a flow's packets.
     if chain.contains(&rejecting) && chain.iter().any(|function| function.0 == "dos") {
         chain.retain(|function| function.0 != "hop");
@@ -211,7 +260,7 @@ fn chain_of(mut seed: u64) -> Vec<Function> {
     chain
 }
 
-fn options(bits: u8) -> Options {
+pub fn options(bits: u8) -> Options {
     Options {
         flows_max: if bits & 1 != 0 { 5 } else { FLOWS },
         when_full: if bits & 2 != 0 { WhenFull::RefuseNew } else { WhenFull::EvictOldest },
@@ -232,7 +281,7 @@ proptest! {
 }
 
 /// Conversations with servers that answer what leaves the plain chain.
-fn conversations(functions: &[Function], seed: u64, payload: Payload) -> Vec<Arrival> {
+pub fn conversations(functions: &[Function], seed: u64, payload: Payload) -> Vec<Arrival> {
     let profile = Profile {
         seed,
         start_ns: START_NS,
@@ -374,6 +423,15 @@ fn packets_that_a_function_treats_one_by_one_take_the_fast_path() {
 
 /// What rules do with packets of one flow through a chain; its packets have from 40 to 376 bytes.
 fn steps_of(chain: &[Function]) -> Vec<RuleStep> {
+    steps(chain, How::InOrder)
+}
+
+/// The same where what commutes runs side by side.
+pub fn steps_side_by_side(chain: &[Function]) -> Vec<RuleStep> {
+    steps(chain, How::SideBySide(Order::HereFirst))
+}
+
+fn steps(chain: &[Function], how: How) -> Vec<RuleStep> {
     let (client, vip) = (v4(10, 0, 0, 1, 1000), v4(192, 0, 2, 1, 53));
     let packet = |number: u64| Arrival {
         at_ns: START_NS + number * 1_000_000,
@@ -381,7 +439,7 @@ fn steps_of(chain: &[Function]) -> Vec<RuleStep> {
         network: tcp(client, vip, 0x10, &vec![7; number as usize % 25 * 14]),
     };
     let traffic: Vec<_> = (0..200).map(packet).collect();
-    let mut bench = Bench::new(stages(chain), options(0));
+    let mut bench = bench(chain, options(0), how);
     traffic.chunks(32).for_each(|batch| bench.batch(batch));
     let followed = check(chain, options(0), &traffic, 5);
     assert!(followed > 100, "{followed}: {chain:?}");

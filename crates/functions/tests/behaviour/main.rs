@@ -28,6 +28,7 @@ mod nat_rfc;
 mod policer;
 mod redundancy;
 mod replayed;
+mod side_by_side;
 mod whitelist;
 
 #[path = "../consolidated_support/mod.rs"]

@@ -3,11 +3,11 @@
 use nf::answer::{self, IcmpError};
 use nf::config::ConfigError;
 use nf::{
-    Access, Affinity, Context, Descriptor, Field, Foresight, Maturity, NetworkFunction, PacketView, Registry,
-    Scaling, Setup, Verdict,
+    Access, Affinity, Attribute, Context, Descriptor, EventValue, Field, FlowReport, Foresight, MapSpec,
+    Maturity, NetworkFunction, PacketView, Registry, Scaling, Setup, Shared, StateFunction, Verdict,
 };
 use packet::parse::protocol;
-use packet::{Addr, DropReason, Outer, Tag, TagKind};
+use packet::{Addr, DropReason, Outer, Packet, Tag, TagKind, split_mix};
 use serde::Deserialize;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -21,6 +21,8 @@ pub fn registry() -> Registry<serde_json::Value> {
     registry.add::<Leave>("");
     registry.add::<Mark>("");
     registry.add::<Unmark>("");
+    registry.add::<Probe<false>>("");
+    registry.add::<Probe<true>>("");
     registry
 }
 
@@ -309,5 +311,110 @@ impl NetworkFunction for Unmark {
             return Verdict::Drop(DropReason::Internal);
         }
         Verdict::Forward
+    }
+}
+
+/// What a probe looks at, and what it does beside that.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ProbeConfig {
+    /// Whether it reads payloads, and whether it says that it writes them.
+    reads_payload: bool,
+    writes_payload: bool,
+    /// Whether it reads DSCPs.
+    reads_dscp: bool,
+    /// Whether it tells of what it sees now and then.
+    tells: bool,
+    foresees: bool,
+}
+
+/// A state function that keeps a hash of all that it sees, in order, in each place that a function has: what runs out of order, or on
+/// what others have not written yet, or have already, shows.
+/// `SHARES`: in a set that flows share, too.
+pub struct Probe<const SHARES: bool>(ProbeConfig);
+
+const PROBE: Descriptor = Descriptor {
+    attributes: &[Attribute { name: "seen", bits: 3, meaning: "how much was seen, coarsely" }],
+    payload: Access::Read,
+    shared: &[Shared::Counter("hash")],
+    map: Some(MapSpec { entries: 2, value_len: 8 }),
+    writes: &[],
+    ..descriptor("probe")
+};
+
+const SHARING_PROBE: Descriptor = Descriptor {
+    name: "sharing-probe",
+    shared: &[Shared::Counter("hash"), Shared::Set { name: "hashes", capacity: 16 }],
+    ..PROBE
+};
+
+impl<const SHARES: bool> Probe<SHARES> {
+    fn function(&self) -> StateFunction {
+        let access = match self.0 {
+            ProbeConfig { writes_payload: true, .. } => Access::Write,
+            ProbeConfig { reads_payload: true, .. } => Access::Read,
+            _ => Access::Ignore,
+        };
+        StateFunction { id: 9, access, reads: if self.0.reads_dscp { &[Field::Dscp] } else { &[] } }
+    }
+
+    fn see(&self, packet: &Packet, state: &mut Packets, context: &mut Context<'_>) {
+        let mut hash = state.0 ^ context.flow().clock ^ context.random();
+        if self.0.reads_payload {
+            packet.payload().iter().for_each(|&byte| hash = split_mix(&mut (hash ^ u64::from(byte))));
+        }
+        if let (true, [first, second, ..]) = (self.0.reads_dscp, packet.network()) {
+            hash ^= u64::from(first & 0xf) << 8 | u64::from(second & 0xfc);
+        }
+        let direction = context.direction() as u64;
+        hash =
+            context.get(direction).unwrap_or_default().iter().fold(hash, |hash, &b| hash << 1 ^ u64::from(b));
+        state.0 = split_mix(&mut hash);
+        let _ = context.put(direction, &state.0.to_le_bytes()); // There is room for both directions.
+        context.count(0, state.0);
+        if self.0.tells && state.0.is_multiple_of(5) {
+            let mut known = false;
+            if SHARES {
+                let now_ns = context.now_ns();
+                known = context.set(0).added_ns(state.0 % 32).is_some();
+                context.set(0).add(state.0 % 32, now_ns);
+            }
+            context.alert(u32::from(known), "seen", "test", 3);
+            context.event("seen", context.direction(), &[("hash", EventValue::Text(&state.0.to_le_bytes()))]);
+            context.report_flow(FlowReport { packets: [state.0, 0], ..FlowReport::default() });
+            context.tag_flow(0, 5);
+        }
+    }
+}
+
+impl<const SHARES: bool> NetworkFunction for Probe<SHARES> {
+    const DESCRIPTOR: &'static Descriptor = if SHARES { &SHARING_PROBE } else { &PROBE };
+    type Config = ProbeConfig;
+    type State = Packets;
+
+    fn new(config: ProbeConfig, _: &mut Setup) -> Result<Self, ConfigError> {
+        Ok(Probe(config))
+    }
+
+    fn process(
+        &self,
+        packet: &mut PacketView<'_>,
+        state: &mut Packets,
+        context: &mut Context<'_>,
+    ) -> Verdict {
+        packet.note_function(self.function());
+        self.see(packet, state, context);
+        Verdict::Forward
+    }
+
+    fn state_function(&self, _: u16, packet: &Packet, state: &mut Packets, context: &mut Context<'_>) {
+        self.see(packet, state, context);
+    }
+
+    fn foresee(&self, _: &Packets, packets: &mut Foresight<'_>) -> bool {
+        if self.0.foresees {
+            packets.note_function(self.function());
+        }
+        self.0.foresees
     }
 }

@@ -163,7 +163,7 @@ impl NetworkFunction for Work {
         Verdict::Forward
     }
 
-    fn state_function(&self, _: u16, _: &PacketView<'_>, state: &mut u64, _: &mut Context<'_>) {
+    fn state_function(&self, _: u16, _: &Packet, state: &mut u64, _: &mut Context<'_>) {
         self.work(state);
     }
 
