@@ -118,7 +118,7 @@ fn run(functions: &[usize], options: Options, beside: bool, steps: &[Step]) -> O
     };
     let mut bench = Bench::new(functions.iter().map(stage).collect(), options);
     if beside {
-        let how = SideBySide { runner: Box::new(Swapped), clock_ns: || 0, worth_ns: 0 };
+        let how = SideBySide { runner: Box::new(Swapped), clock_ns: || 0, group_ns: 0, packet_ns: 0 };
         bench.chain.run_side_by_side(how).unwrap();
     }
     let mut batch = vec![];

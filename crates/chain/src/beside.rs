@@ -10,9 +10,12 @@ pub trait Beside: Send {
     fn run(&mut self, here: &mut Piece<'_>, there: &mut Piece<'_>);
 }
 
-/// What the shorter side has to take for a group of packets, in nanoseconds, for two sides to be worth it: some four times what it takes to
-/// hand the longest group over with its flows' states and to get them back (`rivulet lab run Y3`).
-pub const WORTH_NS: u64 = 4_000;
+/// What the shorter side has to take for a group of packets, in nanoseconds, for two sides to be worth it: some twice what it takes to hand a
+/// group over and to get it back, whatever is in it (`rivulet lab run Y3`).
+pub const GROUP_NS: u64 = 2_000;
+
+/// The same for each packet of the group, which the other core has to fetch, with a copy of its flow's states.
+pub const PACKET_NS: u64 = 250;
 
 /// How state functions run side by side, and when.
 pub struct SideBySide {
@@ -20,7 +23,8 @@ pub struct SideBySide {
     pub runner: Box<dyn Beside>,
     /// A clock in nanoseconds, with which is measured how long they take. It may begin anywhere.
     pub clock_ns: fn() -> u64,
-    /// What the shorter side has to take for a group of packets, in nanoseconds: [`WORTH_NS`], unless there is a reason for another. 0:
-    /// side by side whenever that is allowed.
-    pub worth_ns: u64,
+    /// What the shorter side has to take for a group of packets, in nanoseconds: [`GROUP_NS`], unless there is a reason for another.
+    pub group_ns: u64,
+    /// And for each packet of it: [`PACKET_NS`]. With 0 for both, they run side by side whenever that is allowed.
+    pub packet_ns: u64,
 }

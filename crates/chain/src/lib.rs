@@ -19,7 +19,7 @@ mod shapes;
 pub mod streams;
 mod wheel;
 
-pub use beside::{Beside, Piece, SideBySide, WORTH_NS};
+pub use beside::{Beside, GROUP_NS, PACKET_NS, Piece, SideBySide};
 pub use chain::{
     Chain, ChainError, Change, GROUP_MAX, NoHistory, RestoreError, RuleStep, RuleView, SavedLayout, Way,
     history_len,

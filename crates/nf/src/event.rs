@@ -296,6 +296,30 @@ mod tests {
     }
 
     #[test]
+    fn what_was_told_elsewhere_is_as_if_it_had_been_told_here() {
+        let texts = [vec![7; 3], vec![8; EVENT_TEXTS_MAX - 5], vec![9; 2]];
+        let tell = |events: &mut Events, i: usize| {
+            let fields = [("text", EventValue::Text(&texts[i])), ("number", EventValue::Number(i as u64))];
+            events.tell(head(9 - i as u64, i as u16), &fields);
+        };
+        let (mut all, mut here, mut there) = (Events::default(), Events::default(), Events::default());
+        tell(&mut all, 0);
+        tell(&mut here, 0);
+        for i in [2, 1, 1] {
+            // The last one finds no room, here or there.
+            tell(&mut all, i);
+            tell(&mut there, i);
+        }
+        here.append(&mut there);
+        for events in [&mut all, &mut here] {
+            events.put_in_order(0, &[], 0);
+        }
+        assert_eq!(told(&here), told(&all));
+        assert_eq!((here.len(), here.lost(), there.len(), there.lost()), (3, 1, 0, 0));
+        assert_eq!(all.lost(), 1);
+    }
+
+    #[test]
     fn what_is_held_is_bounded_and_what_is_lost_counted() {
         let mut events = Events::default();
         let long = vec![0; EVENT_TEXTS_MAX / 2 + 1];

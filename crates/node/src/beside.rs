@@ -11,8 +11,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use chain::{Beside, Piece, SideBySide, WORTH_NS};
+use chain::{Beside, GROUP_NS, PACKET_NS, Piece, SideBySide};
 use rayon_core::{FnContext, ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder, Yield};
+use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
 
 /// How often the second core looks in vain for work before it naps: for a millisecond, about.
 const IDLE_LOOKS: u32 = 20_000;
@@ -68,8 +69,9 @@ impl TwoCores {
         })?;
         let (is_over, waits) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let watch = Arc::new(Watch(Arc::clone(&is_over)));
-        let begun = Arc::clone(&waits);
+        let (begun, here) = (Arc::clone(&waits), sched_getcpu());
         pool.spawn(move || {
+            keep_off(here);
             begun.store(true, Ordering::Release);
             wait_for_work(&is_over);
         });
@@ -99,12 +101,22 @@ impl TwoCores {
 
     /// State functions side by side with this second core, if the shorter side takes as long as is worth it.
     pub fn when_worth_it(&self) -> SideBySide {
-        SideBySide { runner: Box::new(self.clone()), clock_ns: now_ns, worth_ns: WORTH_NS }
+        let runner = Box::new(self.clone());
+        SideBySide { runner, clock_ns: now_ns, group_ns: GROUP_NS, packet_ns: PACKET_NS }
     }
 
     /// State functions side by side whenever that is allowed, to measure and to test.
     pub fn always(&self) -> SideBySide {
-        SideBySide { worth_ns: 0, ..self.when_worth_it() }
+        SideBySide { group_ns: 0, packet_ns: 0, ..self.when_worth_it() }
+    }
+}
+
+/// Keeps this thread off a core, as long as there is another one: else the kernel may have both on one, where each waits for the other.
+fn keep_off(cpu: usize) {
+    let Ok(mut allowed) = sched_getaffinity(None) else { return };
+    allowed.unset(cpu);
+    if allowed.count() > 0 {
+        let _ = sched_setaffinity(None, &allowed); // It is only slower without.
     }
 }
 

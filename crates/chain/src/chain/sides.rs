@@ -63,13 +63,13 @@ impl Pace {
 
 impl Sides {
     fn new(how: SideBySide, stages: &[Box<dyn Stage>], layout: &Layout) -> Result<Sides, OutOfMemory> {
-        let part = |stage: &Box<dyn Stage>| {
+        let parts = stages.iter().map(|stage| {
             (stage.saved_part().map(|part| part.bytes).unwrap_or_default(), stage.tags().mask())
-        };
+        });
         Ok(Sides {
             how,
             paces: vec![Pace::default(); stages.len()],
-            parts: stages.iter().map(part).collect(),
+            parts: parts.collect(),
             copies: Records::new(GROUP_MAX as u32, layout.clone())?,
             copied: [0; GROUP_MAX],
             places: [0; GROUP_MAX],
@@ -95,7 +95,8 @@ impl Sides {
             }
             here += pace;
         }
-        (best > 0 && shorter * packets / 16 >= self.how.worth_ns).then_some(best)
+        let worth_ns = self.how.group_ns.saturating_add(self.how.packet_ns.saturating_mul(packets));
+        (best > 0 && shorter * packets / 16 >= worth_ns).then_some(best)
     }
 
     /// Whether the group is measured, which goes side by side or does not: if so, or if nothing is known of some of these functions, or
@@ -278,5 +279,23 @@ impl Chain {
         self.fast_path.beside += load.packets;
         self.effects.append(&mut sides.effects);
         sides.give_back(lent, &mut self.flows.records, there);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pace_follows_what_is_measured_but_not_what_was_interrupted() {
+        let mut pace = Pace::default();
+        pace.note(32_000, 32);
+        assert_eq!(pace.0, 16_000, "a microsecond, known at once");
+        (0..100).for_each(|_| pace.note(64_000, 32));
+        assert!((31_900..=32_000).contains(&pace.0), "{}", pace.0);
+        pace.note(1_000_000_000, 32);
+        assert!(pace.0 < 32_000 * 3 / 2, "{}", pace.0);
+        (0..100).for_each(|_| pace.note(0, 0));
+        assert!((1..=16).contains(&pace.0), "{}: never unknown again", pace.0);
     }
 }

@@ -45,7 +45,7 @@ impl Beside for Order {
 
 /// Side by side whenever that is allowed, in this order, cut here or there: by a clock that goes as it likes.
 pub fn in_order(order: Order) -> SideBySide {
-    SideBySide { runner: Box::new(order), clock_ns: wild_ns, worth_ns: 0 }
+    SideBySide { runner: Box::new(order), clock_ns: wild_ns, group_ns: 0, packet_ns: 0 }
 }
 
 fn wild_ns() -> u64 {

@@ -18,6 +18,7 @@ mod x14_billing;
 mod xc_captures;
 mod y01_headers;
 mod y02_drop;
+mod y03_break_even;
 mod y03_functions;
 mod y04_inspection;
 mod y05_chains;

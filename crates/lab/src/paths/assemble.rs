@@ -1,6 +1,6 @@
 //! Chains of functions, written as policies are.
 
-use chain::Chain;
+use chain::{Chain, SideBySide};
 use node::Assembly;
 use policy::{Colour, Policy};
 
@@ -35,7 +35,17 @@ impl Functions {
         Ok(self.assembly(consolidate, None)?.chain)
     }
 
-    /// The same, which counts the processor's cycles that are spent in each function.
+    /// A consolidated one, of which state functions that commute run side by side.
+    ///
+    /// # Errors
+    /// As for [`Functions::chain`].
+    pub fn side_by_side(&self, how: SideBySide) -> Result<Box<Chain>, String> {
+        let mut chain = self.chain(true)?;
+        chain.run_side_by_side(how).map_err(|error| error.to_string())?;
+        Ok(chain)
+    }
+
+    /// One which counts the processor's cycles that are spent in each function.
     ///
     /// # Errors
     /// As for [`Functions::chain`].
