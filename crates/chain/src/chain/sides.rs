@@ -192,7 +192,7 @@ impl<'a> Team<'a> {
         for &place in group.places.iter().copied().flatten().take(group.packets.len()) {
             group.records.prefetch_header(place);
             for stage in functions.iter().filter_map(stage_of) {
-                group.records.prefetch_states(place, &self.stages[stage - self.first].lines());
+                group.records.prefetch_states(place, self.stages[stage - self.first].lines());
             }
         }
     }
