@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::hint::spin_loop;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use chain::{Beside, GROUP_NS, PACKET_NS, Piece, SideBySide};
 use rayon_core::{FnContext, ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder, Yield};
-use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
 /// How often the second core looks in vain for work before it naps: for a millisecond, about.
 const IDLE_LOOKS: u32 = 20_000;
@@ -34,6 +35,8 @@ pub struct TwoCores {
     pool: Arc<ThreadPool>,
     /// How often it had something to do.
     taken: Arc<AtomicU64>,
+    /// The core that this thread was on.
+    here: usize,
     /// The second core waits for work as long as this is here.
     _watch: Arc<Watch>,
 }
@@ -79,7 +82,7 @@ impl TwoCores {
         while !waits.load(Ordering::Acquire) {
             std::thread::yield_now();
         }
-        Ok(TwoCores { pool, taken: Arc::default(), _watch: watch })
+        Ok(TwoCores { pool, taken: Arc::default(), here, _watch: watch })
     }
 
     /// How often the second core had something to do for this, or for clones of it.
@@ -99,6 +102,18 @@ impl TwoCores {
         false
     }
 
+    /// Keeps the calling thread on the core that the second one keeps off, as long as what this gives is there: where something else runs, too,
+    /// the kernel may have both on one core otherwise.
+    pub fn bind(&self) -> Bound {
+        let before = sched_getaffinity(None).ok().filter(|allowed| allowed.is_set(self.here));
+        if before.is_some() {
+            let mut only = CpuSet::new();
+            only.set(self.here);
+            let _ = sched_setaffinity(None, &only); // It is only slower without.
+        }
+        Bound { before, _stays: PhantomData }
+    }
+
     /// State functions side by side with this second core, if the shorter side takes as long as is worth it.
     pub fn when_worth_it(&self) -> SideBySide {
         let runner = Box::new(self.clone());
@@ -108,6 +123,21 @@ impl TwoCores {
     /// State functions side by side whenever that is allowed, to measure and to test.
     pub fn always(&self) -> SideBySide {
         SideBySide { group_ns: 0, packet_ns: 0, ..self.when_worth_it() }
+    }
+}
+
+/// The thread that it was made on is bound to a core until it is dropped, on that thread.
+#[must_use]
+pub struct Bound {
+    before: Option<CpuSet>,
+    _stays: PhantomData<*const ()>,
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            let _ = sched_setaffinity(None, before); // Then it stays where it is.
+        }
     }
 }
 
@@ -172,6 +202,9 @@ mod tests {
         let mut cores = TwoCores::new().unwrap();
         let me = std::thread::current().id();
         let (mut here, mut there, mut elsewhere) = (0, 0, 0);
+        let free = sched_getaffinity(None).unwrap();
+        let bound = cores.bind();
+        assert_eq!(sched_getaffinity(None).unwrap().count(), 1);
         assert!(cores.wake());
         let before = cores.taken();
         for _ in 0..1_000 {
@@ -190,6 +223,8 @@ mod tests {
                 },
             );
         }
+        drop(bound);
+        assert_eq!(sched_getaffinity(None).unwrap(), free);
         assert_eq!((here, there), (1_000, 1_000));
         assert_eq!(cores.taken() - before, elsewhere);
         assert!(elsewhere > 0, "the other core never had anything");

@@ -18,7 +18,7 @@ pub mod units;
 mod work;
 
 pub use assembly::{Assembly, assemble, assemble_part};
-pub use beside::TwoCores;
+pub use beside::{Bound, TwoCores};
 pub use live::{Change, Intake, Live, POLL_SLEEP_MAX_NS, POLL_SLEEP_MIN_NS};
 pub use ports::{NotAPrefix, Port, PortConfig, Ports, Prefix};
 pub use report::Report;

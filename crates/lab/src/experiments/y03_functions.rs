@@ -129,6 +129,7 @@ struct Chains {
 
 fn measure_all(measured: &mut Rounds, pays: &mut Rounds, length: Length) -> Result<(), String> {
     let mut cores = TwoCores::new().map_err(|error| error.to_string())?;
+    let _bound = cores.bind();
     let tape = Tape::passes(FLOWS, WARM_UP + MEASURED, 1_000)?;
     let (warm_up, part) = (0..WARM_UP * FLOWS as usize, WARM_UP * FLOWS as usize..tape.len());
     let mut player = Player::new(BATCH);
