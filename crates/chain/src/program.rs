@@ -4,7 +4,7 @@
 use nf::record::Lines;
 use nf::stage::Stage;
 use nf::{Cause, Field, HeaderAction, Recording, Verdict};
-use packet::{DropReason, End, Endpoint, Outer, Side, TAG_LEN, Tag, TagKind, TagRoom};
+use packet::{Covers, DropReason, End, Endpoint, Outer, Side, TAG_LEN, Tag, TagKind, TagRoom};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::commuting::put_together;
@@ -29,7 +29,8 @@ impl ProgramId {
         self.0 & ProgramId::WATCHED == 0
     }
 
-    /// Whether packets follow it only if they are in no tunnel, and not too long to be put into one, or have room for tags.
+    /// Whether packets follow it only if they are in no tunnel, and not too long to be put into one, or have room for tags, or come in
+    /// what is taken off.
     #[inline(always)]
     pub fn is_limited(self) -> bool {
         self.0 & ProgramId::LIMITED != 0
@@ -81,6 +82,12 @@ impl Course {
         self.0 & (ProgramId::WATCHED | ProgramId::APART) == 0
     }
 
+    /// Whether it is that of packets of a program that is not looked at: the next one of it may be known by that.
+    #[inline(always)]
+    pub fn is_follow(self) -> bool {
+        self.program().is_some_and(ProgramId::is_unwatched)
+    }
+
     /// Whether it is that of packets of a program that is not looked at, and takes all of them.
     #[inline(always)]
     pub fn is_plain_follow(self) -> bool {
@@ -102,11 +109,28 @@ pub(crate) struct Program {
     watched: bool,
     /// Whether the order may be felt in which packets of several flows go through.
     apart: bool,
-    /// Whether packets are put into a tunnel, for which they may be too long, or get tags, for which there may be no room.
+    /// Whether packets are put into a tunnel, for which they may be too long, or get tags, for which there may be no room, or must come in
+    /// the same as others.
     limited: bool,
+    /// What packets come in that is taken off, or looked for.
+    covers: Covers,
 }
 
 impl Program {
+    /// Packets must come in the same outer headers.
+    fn must_come_in(&mut self, covers: &Covers) -> Option<()> {
+        self.covers.outer = Some(covers.outer.clone()?);
+        self.limited = true;
+        Some(())
+    }
+
+    /// Packets must come with the same tags and labels.
+    fn must_have_tags(&mut self, covers: &Covers) -> Option<()> {
+        self.covers.tags = Some(covers.tags.clone()?);
+        self.limited = true;
+        Some(())
+    }
+
     /// What a step pushes is taken away here: neither is done.
     fn cancel(&mut self, (at, pushed): (usize, Pushed)) -> Option<()> {
         let step = self.steps.get_mut(at)?;
@@ -139,6 +163,10 @@ pub(crate) enum Step {
     Wrap(usize),
     /// The packet gets this tag, by this function.
     Tag(usize, Tag),
+    /// It is taken out of the tunnel that it came in, of which the headers have so many bytes, by this function.
+    TakeOut(usize, usize),
+    /// The outermost tag of this kind that it came with is taken away, by this function.
+    Untag(usize, TagKind),
     /// The packet would get this by this function, but it is taken away again before anybody looks: the packet only counts as that much
     /// longer, until it is `Restored` (B14).
     Cancelled(usize, Layer),
@@ -224,6 +252,12 @@ impl Programs {
         course.program().and_then(|id| self.0.get(id.index())).map_or(all, |program| program.lines)
     }
 
+    /// What the packets of a program come in, that does not take every packet.
+    #[inline]
+    pub fn covers(&self, id: ProgramId) -> Option<&Covers> {
+        self.0.get(id.index()).map(|program| &program.covers)
+    }
+
     /// The steps of a program; none if there is no such program.
     #[inline]
     pub fn steps(&self, id: ProgramId) -> &[Step] {
@@ -242,6 +276,8 @@ pub(crate) struct Draft {
     unseen: usize,
     /// Whether a function that sees every packet may have put it into a tunnel, or taken it out of one, or changed its tags.
     resized: bool,
+    /// What the packet came in, and whether it was taken out of its tunnel.
+    came_in: (Covers, bool),
     /// The longest packet that is treated so, in bytes of its IP packet.
     len_max: u16,
     /// The tags that it has more than it came with, and at most had.
@@ -258,13 +294,14 @@ impl Draft {
     /// Nothing is written yet. `all`: the lines of records that packets touch which walk.
     pub fn new(all: Lines) -> Draft {
         let (program, writes, pushed) = (Program::default(), Vec::new(), Vec::new());
-        let (unseen, resized, tags) = (0, false, Default::default());
+        let (unseen, resized, came_in, tags) = (0, false, Default::default(), Default::default());
         Draft {
             program,
             writes,
             pushed,
             unseen,
             resized,
+            came_in,
             len_max: u16::MAX,
             tags,
             keep_ms: 0,
@@ -278,8 +315,9 @@ impl Draft {
         self.puts_together = true;
     }
 
-    /// Begins anew, for packets that entered by this side.
-    pub fn begin(&mut self, side: Side) {
+    /// Begins anew, for packets that entered by this side, and came in this, as far as they can be told to be alike.
+    pub fn begin(&mut self, side: Side, covers: Covers) {
+        self.came_in = (covers, false);
         self.writes.clear();
         self.pushed.clear();
         (self.unseen, self.resized, self.len_max, self.keep_ms) = (0, false, u16::MAX, 0);
@@ -329,7 +367,12 @@ impl Draft {
             });
             for action in &recording.actions {
                 match *action {
-                    HeaderAction::Forward | HeaderAction::FindTag(..) => {}
+                    HeaderAction::Forward => {}
+                    HeaderAction::FindTag(kind, _) => {
+                        if !self.pushed.iter().any(|(_, pushed)| pushed.stack() == Some(kind)) {
+                            program.must_have_tags(&self.came_in.0)?;
+                        }
+                    }
                     // What was written before is in the packets that every one of those functions saw since.
                     HeaderAction::SetEnd(end, to) if !seen_since(program, rewrite_at) => {
                         self.writes.push((end, to));
@@ -350,11 +393,22 @@ impl Draft {
                         let now = self.tags.0.and_for(tag.kind());
                         self.tags = (now, now.or(self.tags.1));
                     }
-                    HeaderAction::Decapsulate { .. } => {
-                        program.cancel(pop(&mut self.pushed, None)?)?;
-                    }
+                    HeaderAction::Decapsulate { len, .. } => match pop(&mut self.pushed, None) {
+                        Some(pushed) => program.cancel(pushed)?,
+                        None => {
+                            self.came_in.1 = true;
+                            program.must_come_in(&self.came_in.0)?;
+                            program.steps.push(Step::TakeOut(stage, len));
+                        }
+                    },
                     HeaderAction::PopTag(tag) => {
-                        program.cancel(pop(&mut self.pushed, Some(tag.kind()))?)?;
+                        match pop(&mut self.pushed, Some(tag.kind())) {
+                            Some(pushed) => program.cancel(pushed)?,
+                            None => {
+                                program.must_have_tags(&self.came_in.0)?;
+                                program.steps.push(Step::Untag(stage, tag.kind()));
+                            }
+                        }
                         self.tags.0 = self.tags.0.without(tag.kind());
                     }
                     HeaderAction::Drop(reason) => program.steps.push(Step::Drop(stage, reason)),
@@ -423,10 +477,14 @@ impl Draft {
     }
 
     /// Whether what a function did to outer headers and tags it would do to all packets that the program takes. What it put on must be all
-    /// that can be there, beside tags that packets came with; all that it took away, and all tags that it looked for, must have been put on
-    /// before it, with nobody who saw it since (B14). A state function of its own would have seen it.
+    /// that can be there, beside tags that packets came with. What it took away, and the tags that it looked for, must be those that all of
+    /// them come in, or have been put on before it, with nobody who saw it since (B14): a state function of its own would have seen it.
     fn holds_for_all(&self, recording: &Recording) -> bool {
         let mut open = self.pushed[self.unseen..].to_vec();
+        let seen = |stack| self.pushed[..self.unseen].iter().any(|(_, pushed)| pushed.stack() == stack);
+        let (covers, is_out) = &self.came_in;
+        let mut outer = covers.outer.as_ref().filter(|_| !is_out && !self.resized && !seen(None));
+        let has_tags = |kind| covers.tags.is_some() && !self.resized && !seen(Some(kind));
         recording.actions.iter().all(|action| match *action {
             HeaderAction::Wrap { outer, .. } => {
                 open.push((0, Pushed::Outer(outer)));
@@ -436,18 +494,20 @@ impl Draft {
                 open.push((0, Pushed::Tag(tag)));
                 !self.resized
             }
-            HeaderAction::Decapsulate { len, .. } => {
-                let taken = pop(&mut open, None);
-                recording.functions.is_empty() && taken.is_some_and(|(_, of)| of.layer().len() == len)
-            }
+            HeaderAction::Decapsulate { len, .. } => match pop(&mut open, None) {
+                Some((_, of)) => recording.functions.is_empty() && of.layer().len() == len,
+                None => outer.take().is_some_and(|outer| outer.len() == len),
+            },
             HeaderAction::FindTag(kind, found) => {
-                let outermost = open.iter().rfind(|(_, pushed)| pushed.stack() == Some(kind));
-                found.is_some_and(|tag| outermost.is_some_and(|&(_, pushed)| pushed == Pushed::Tag(tag)))
+                match open.iter().rfind(|(_, pushed)| pushed.stack() == Some(kind)) {
+                    Some(&(_, pushed)) => found.map(Pushed::Tag) == Some(pushed),
+                    None => has_tags(kind),
+                }
             }
-            HeaderAction::PopTag(tag) => {
-                let taken = pop(&mut open, Some(tag.kind()));
-                recording.functions.is_empty() && taken.is_some_and(|(_, of)| of == Pushed::Tag(tag))
-            }
+            HeaderAction::PopTag(tag) => match pop(&mut open, Some(tag.kind())) {
+                Some((_, of)) => recording.functions.is_empty() && of == Pushed::Tag(tag),
+                None => has_tags(tag.kind()),
+            },
             _ => true,
         })
     }

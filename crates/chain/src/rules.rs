@@ -3,10 +3,10 @@
 
 use nf::{Cause, Connection, EventCondition};
 use packet::memory::{OutOfMemory, Part, Slots};
-use packet::{Direction, Meta, NewEnds, Outer, Packet, TagRoom};
+use packet::{Covers, Direction, Meta, NewEnds, Outer, Packet, TagRoom};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::program::{Course, ProgramId};
+use crate::program::{Course, ProgramId, Programs};
 
 /// Events that a rule can have; a walk with more is not made a rule.
 pub(crate) const EVENTS_MAX: usize = 8;
@@ -16,7 +16,8 @@ pub(crate) const EVENTS_MAX: usize = 8;
 const WALKS_FIRST: u16 = 2;
 
 /// Packets that walk after one of which no rule could be made, before another one is recorded; twice as many the next time, up to
-/// so many times.
+/// so many times. As many walk in a row that come in something else than what their rule takes off: what the flow comes in has changed then, as
+/// when another router puts labels before it.
 const WALKS_MIN: u16 = 8;
 const WALKS_DOUBLED_MAX: u8 = 7;
 
@@ -47,11 +48,12 @@ pub(crate) struct Rule {
     pub ends: NewEnds,
     /// What packets of the stamp do: follow a program, or walk.
     course: Course,
-    /// If they walk: so many before one is recorded.
+    /// If they walk: so many before one is recorded. If they follow a program: so many in a row that come in something else.
     walks: u16,
     /// How often none could be made in a row.
     failures: u8,
-    spare: u8,
+    /// How often one was recorded since others came in something else.
+    changes: u8,
     /// If the program is limited: the longest packets that follow it, in bytes of their IP packets; `u16::MAX` if they get no outer headers.
     pub len_max: u16,
     /// The tags that packets which follow it have room for.
@@ -132,13 +134,32 @@ impl Likeness {
 
 impl Rule {
     /// What is done with a packet of the rule's kind: one that the program does not take walks.
-    fn course_of(&self, packet: &Packet) -> Course {
-        let limited = self.course.program().is_some_and(ProgramId::is_limited);
-        if limited && !self.takes(packet) { Course::WALK } else { self.course }
+    fn course_of(&mut self, packet: &Packet, programs: &Programs) -> Course {
+        let course = self.course;
+        let Some(program) = course.program().filter(|program| program.is_limited()) else { return course };
+        let Some(covers) = programs.covers(program) else { return Course::WALK };
+        if self.takes(packet, covers) {
+            return course;
+        }
+        if !covers.are_of(packet) {
+            self.walks = self.walks.saturating_sub(1);
+            if self.walks == 0 {
+                (self.course, self.walks) = (Course::WALK, 1);
+                self.changes = (self.changes + 1).min(WALKS_DOUBLED_MAX);
+            }
+        }
+        Course::WALK
     }
 
-    fn takes(&self, packet: &Packet) -> bool {
-        (self.len_max == u16::MAX || packet.is_bare_within(self.len_max)) && packet.takes_tags(self.tags)
+    /// Whether a packet comes in what is taken off, and is not too long, and has not too many tags, for what is put before it.
+    #[inline]
+    fn takes(&mut self, packet: &Packet, covers: &Covers) -> bool {
+        if !covers.are_of(packet) {
+            return false;
+        }
+        self.walks = WALKS_MIN << self.changes;
+        let fits = self.len_max == u16::MAX || packet.is_bare_behind(covers.outer_len(), self.len_max);
+        fits && packet.takes_tags(self.tags)
     }
 }
 
@@ -182,11 +203,21 @@ impl Rules {
         Some(&mut self.slots.head_mut(record)?[direction.index()])
     }
 
-    /// The rule for such a packet, if it is to follow this course, that of an unwatched program. None in all other cases.
+    /// How long such a packet keeps its flow, if it is to follow this course, that of an unwatched program, which takes it off or needs room for
+    /// what `covers` says, if it does not take every packet. None in all other cases.
     #[inline(always)]
-    pub fn get_if(&self, course: Course, record: u32, direction: Direction, like: Likeness) -> Option<&Rule> {
-        let rule = self.get(record, direction)?;
-        (rule.stamp == self.common | like.0 && rule.course == course).then_some(rule)
+    pub fn follow(
+        &mut self,
+        (course, covers): (Course, Option<&Covers>),
+        (record, direction): (u32, Direction),
+        like: Likeness,
+        packet: &Packet,
+    ) -> Option<u32> {
+        let stamp = self.common | like.0;
+        let rule = self.get_mut(record, direction)?;
+        let is_its = rule.stamp == stamp && rule.course == course;
+        let takes = is_its && covers.is_none_or(|covers| rule.takes(packet, covers));
+        takes.then_some(rule.keep_ms)
     }
 
     /// The outer headers that packets of a direction get, if their program puts some on.
@@ -201,6 +232,7 @@ impl Rules {
         (record, direction): (u32, Direction),
         like: Likeness,
         packet: &Packet,
+        programs: &Programs,
     ) -> Course {
         let stamp = self.common | like.0;
         let Some(rule) = self.get_mut(record, direction) else { return Course::WALK };
@@ -220,7 +252,7 @@ impl Rules {
             return if like.is_lasting() { Course::FORESEE } else { Course::WALK };
         }
         if let Some(program) = rule.course.program() {
-            return if program.is_unwatched() { rule.course_of(packet) } else { Course::REVIEW };
+            return if program.is_unwatched() { rule.course_of(packet, programs) } else { Course::REVIEW };
         }
         rule.walks = rule.walks.saturating_sub(1);
         if rule.walks == 0 { Course::RECORD } else { Course::WALK }
@@ -247,8 +279,13 @@ impl Rules {
     }
 
     /// What a packet does that has such a rule, which was looked at.
-    pub fn reviewed_course(&self, (record, direction): (u32, Direction), packet: &Packet) -> Course {
-        self.get(record, direction).map_or(Course::WALK, |rule| rule.course_of(packet))
+    pub fn reviewed_course(
+        &mut self,
+        (record, direction): (u32, Direction),
+        packet: &Packet,
+        programs: &Programs,
+    ) -> Course {
+        self.get_mut(record, direction).map_or(Course::WALK, |rule| rule.course_of(packet, programs))
     }
 
     /// The rule was looked at, after a command: it holds on.
@@ -299,7 +336,9 @@ impl Rules {
         if let Some(rule) = self.get_mut(record, direction) {
             let Values { ends, keep_ms, len_max, tags, .. } = values;
             let course = Course::follow(program);
-            *rule = Rule { stamp, keep_ms, ends, course, walks: 0, failures: 0, spare: 0, len_max, tags };
+            let changes = if rule.stamp == stamp { rule.changes } else { 0 };
+            let walks = WALKS_MIN << changes;
+            *rule = Rule { stamp, keep_ms, ends, course, walks, failures: 0, changes, len_max, tags };
         }
         if let (Some(outers), Some(outer)) = (self.outers, values.outer)
             && let Some(both) = self.rest.get_mut(record, outers)

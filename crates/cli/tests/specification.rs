@@ -107,6 +107,7 @@ fn limits_are_those_of_the_code() {
         node::POLL_SLEEP_MAX_NS,
         node::POLL_SLEEP_MIN_NS,
         node::STREAM_MEMORY_MAX,
+        packet::COVER_LEN_MAX,
         packet::HEADROOM,
         packet::LARGE_ROOM,
         packet::Pool::LARGE_MAX,

@@ -1,4 +1,4 @@
-//! IP headers as the ends of tunnels have them: what is read of the packet within, and what they change in it (RFC 4301 5.1.2, RFC 6040);
+//! IP headers as the ends of tunnels have them: what is read of the packet within, and what they change in it (RFC 4301 5.1.2);
 //! what stands behind an outer one.
 
 use packet::checksum::Delta;
@@ -23,14 +23,6 @@ pub struct Inner {
     pub source: Addr,
     /// Where it goes to.
     pub destination: Addr,
-}
-
-/// The explicit congestion notification of a header (RFC 3168 5).
-mod ecn {
-    pub const MASK: u8 = 3;
-    pub const NOT_ECT: u8 = 0;
-    pub const ECT_1: u8 = 1;
-    pub const CE: u8 = 3;
 }
 
 impl Inner {
@@ -80,41 +72,16 @@ impl Inner {
             destination: addr(24),
         }
     }
-
-    /// The header's traffic class once it has come out of an outer header with that one; none if the packet is to be dropped,
-    /// because it would hide that there was congestion (RFC 6040 4.2, figure 4). The DSCP is the inner one's (RFC 4301 5.1.2.1).
-    #[inline]
-    pub fn class_behind(&self, outer: u8) -> Option<u8> {
-        let (own, outer) = (self.traffic_class & ecn::MASK, outer & ecn::MASK);
-        let ecn = match (own, outer) {
-            (ecn::NOT_ECT, ecn::CE) => return None,
-            (ecn::NOT_ECT | ecn::CE, _) => own,
-            (_, ecn::CE | ecn::ECT_1) => outer,
-            _ => own,
-        };
-        Some(self.traffic_class & !ecn::MASK | ecn)
-    }
 }
 
 /// Takes one from the time to live of the header at the beginning of `packet`, and sets its traffic class; the checksum changes with
 /// them.
 #[inline]
 pub fn pass_on(packet: &mut [u8], traffic_class: u8) {
-    change(packet, traffic_class, 1);
-}
-
-/// Sets the traffic class of the header at the beginning of `packet`; the checksum changes with it.
-#[inline]
-pub fn set_traffic_class(packet: &mut [u8], traffic_class: u8) {
-    change(packet, traffic_class, 0);
-}
-
-#[inline(always)]
-fn change(packet: &mut [u8], traffic_class: u8, hops: u8) {
     match packet {
         [first, class, _, _, _, _, _, _, ttl, next, high, low, ..] if *first >> 4 == 4 => {
             let before = [u16::from_be_bytes([*first, *class]), u16::from_be_bytes([*ttl, *next])];
-            (*class, *ttl) = (traffic_class, ttl.saturating_sub(hops));
+            (*class, *ttl) = (traffic_class, ttl.saturating_sub(1));
             let delta = Delta::of16(before[0], u16::from_be_bytes([*first, *class]))
                 + Delta::of16(before[1], u16::from_be_bytes([*ttl, *next]));
             [*high, *low] = delta.apply(u16::from_be_bytes([*high, *low])).to_be_bytes();
@@ -122,7 +89,7 @@ fn change(packet: &mut [u8], traffic_class: u8, hops: u8) {
         [first, second, _, _, _, _, _, hop_limit, ..] => {
             *first = *first & 0xf0 | traffic_class >> 4;
             *second = *second & 0x0f | traffic_class << 4;
-            *hop_limit = hop_limit.saturating_sub(hops);
+            *hop_limit = hop_limit.saturating_sub(1);
         }
         _ => {}
     }
@@ -181,25 +148,6 @@ const LEN_UNSAID: usize = 1 << 17;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    // RFC 6040 figure 4: by the inner header's, by the outer header's Not-ECT, ECT(1), ECT(0), CE as their numbers go.
-    #[test]
-    fn congestion_is_told_as_rfc_6040_says() {
-        let rows = [
-            [Some(0), Some(0), Some(0), None],
-            [Some(1), Some(1), Some(1), Some(3)],
-            [Some(2), Some(1), Some(2), Some(3)],
-            [Some(3), Some(3), Some(3), Some(3)],
-        ];
-        for (inner, row) in rows.into_iter().enumerate() {
-            for (outer, expected) in row.into_iter().enumerate() {
-                let mut header = [0; 41];
-                header[..6].copy_from_slice(&[0x6b, (inner as u8) << 4, 0, 0, 0, 1]);
-                let found = Inner::of(&header).unwrap();
-                assert_eq!(found.class_behind(0x10 | outer as u8), expected.map(|ecn| 0xb0 | ecn));
-            }
-        }
-    }
 
     #[test]
     fn what_is_passed_on_keeps_its_checksum_right() {

@@ -1,7 +1,7 @@
 //! What a function would do to a flow's packets, told from the flow's state alone: so that a rule can be made without a packet
 //! that is recorded, and of many flows by the same few parts of their functions.
 
-use packet::{Direction, End, Endpoint, EndsDraft, Outer, Side, Tag, TagRoom};
+use packet::{Cover, Direction, End, Endpoint, EndsDraft, Outer, Side, Tag, TagRoom};
 
 use crate::{Cause, Connection, EventCondition, HeaderAction, KEEP_MS_MAX, Recording, StateFunction};
 
@@ -18,6 +18,9 @@ pub struct Foresight<'a> {
     pub connection: Connection,
     /// Where they come from and go to, behind the functions before this one.
     pub ends: EndsDraft,
+    /// The outer headers that they come in, as they are before this function; none if they are in no tunnel, or in one of which not all
+    /// packets can be told to be alike.
+    pub cover: Option<&'a Cover>,
     /// How long functions keep the flow for them, in milliseconds.
     pub keep_ms: u32,
     /// The function's place in the chain.
@@ -64,6 +67,7 @@ mod said {
     pub const PACKET: u32 = 5 << 28;
     pub const WRAP: u32 = 6 << 28;
     pub const TAG: u32 = 7 << 28;
+    pub const TAKE_OUT: u32 = 8 << 28;
 }
 
 impl Foresight<'_> {
@@ -87,11 +91,28 @@ impl Foresight<'_> {
     #[inline(never)]
     pub fn wrap(&mut self, outer: Outer, len_max: u16) {
         let len_max = outer.room_within(len_max);
+        self.cover = None; // They are in another tunnel now.
         self.said.shape.push(said::WRAP | self.place());
         self.said.wraps.push((outer, len_max));
         if let Some(recording) = self.recording() {
             recording.action(HeaderAction::Wrap { outer, len_max });
         }
+    }
+
+    /// They are taken out of the tunnel that they come in ([`Foresight::cover`]), see [`crate::PacketView::take_out`]; false if that is not
+    /// one of which it can be foreseen.
+    #[cold]
+    #[inline(never)]
+    #[must_use]
+    pub fn take_out(&mut self) -> bool {
+        let Some(cover) = self.cover.take() else { return false };
+        self.said.shape.push(said::TAKE_OUT | self.place());
+        self.said.shape.extend(cover.words());
+        let version = self.ends.destination().addr.version();
+        if let Some(recording) = self.recording() {
+            recording.action(HeaderAction::Decapsulate { len: cover.len(), version });
+        }
+        true
     }
 
     /// They get this VLAN tag or MPLS label, as long as their link layer has room for it; see [`crate::PacketView::push_tag`].

@@ -45,7 +45,7 @@ pub enum HeaderAction {
         /// Their IP version.
         version: u8,
     },
-    /// This many bytes before the inner IP header are taken away (B14).
+    /// This many bytes before the inner IP header are taken away, and what they tell of congestion is told within (B14).
     Decapsulate {
         /// How many.
         len: usize,

@@ -106,15 +106,21 @@ impl<'a> PacketView<'a> {
         self.packet.encapsulate(header, version)
     }
 
-    /// Takes outer headers away; see [`Packet::decapsulate`]. In a rule, those that a function of the same chain put on are not put on
-    /// in the first place; in all others, what stands is each packet's own, and the function sees every packet.
-    pub fn decapsulate(&mut self, len: usize, version: u8) -> Result<(), RewriteError> {
-        self.note(|| HeaderAction::Decapsulate { len, version });
-        self.packet.decapsulate(len, version)
+    /// Takes the packet out of a tunnel, of which the headers have `len` bytes; see [`Packet::take_out`]. In a rule, headers that a function
+    /// of the same chain put on are not put on in the first place. Those that packets came in are taken off by the rule, if they are all
+    /// that there are: off packets that come in the same, but for what is each packet's own (see [`packet::Cover::outer_of`]); others walk. Who
+    /// goes by that too says so: see [`PacketView::varies`].
+    pub fn take_out(&mut self, len: usize) -> Result<(), RewriteError> {
+        let done = self.packet.take_out(len);
+        match done {
+            Ok(version) => self.note(|| HeaderAction::Decapsulate { len, version }),
+            Err(_) => self.differs(),
+        }
+        done.map(|_| ())
     }
 
-    /// Looks for the outermost VLAN tag, or MPLS label, that the packet has. What functions of the same chain put on, all packets of a rule
-    /// have; who looks for what packets came with sees every packet.
+    /// Looks for the outermost VLAN tag, or MPLS label, that the packet has. All packets of a rule have what functions of the same chain put
+    /// on, and come with the same tags and labels as the one that was recorded, if one looks for them: others walk.
     pub fn tag(&mut self, kind: TagKind) -> Option<Tag> {
         let found = self.packet.tag(kind);
         self.note(|| HeaderAction::FindTag(kind, found));
@@ -134,7 +140,8 @@ impl<'a> PacketView<'a> {
     }
 
     /// Takes the outermost VLAN tag, or MPLS label, away; see [`Packet::pop_tag`]. In a rule, one that a function of the same chain put on
-    /// is not put on in the first place; of those that packets came with, or do not have, the function sees every packet.
+    /// is not put on in the first place; one that packets came with is taken off those that come with the same. Of packets that have none,
+    /// the function sees every one.
     pub fn pop_tag(&mut self, kind: TagKind) -> Result<Tag, RewriteError> {
         let done = self.packet.pop_tag(kind);
         match done {
@@ -220,7 +227,8 @@ impl<'a> PacketView<'a> {
     }
 
     /// Says that what is done to the flow's packets is each packet's own: in a rule that stands for the walk, the function sees every
-    /// packet, in its place. It must not set their ends. Who wraps or unwraps a packet, or takes from its time to live, says so thereby.
+    /// packet, in its place. It must not set their ends. Who puts headers of its own before a packet, or takes from its time to live, says so
+    /// thereby.
     #[inline]
     pub fn varies(&mut self) {
         if let Some(recording) = &mut self.recording {

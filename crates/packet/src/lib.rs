@@ -21,6 +21,6 @@ pub use meta::{Class, Direction, Meta, Side, Transit};
 pub use parse::Parser;
 pub use reason::DropReason;
 pub use rewrite::{
-    End, EndsDraft, NewEnds, OUTER_LEN_MAX, Outer, RewriteError, SHIM_LEN_MAX, TAG_LEN, TRAILER_MAX, Tag,
-    TagKind, TagRoom, grow_link,
+    COVER_LEN_MAX, Cover, Covers, End, EndsDraft, NewEnds, OUTER_LEN_MAX, Outer, RewriteError, SHIM_LEN_MAX,
+    TAG_LEN, TRAILER_MAX, Tag, TagKind, TagRoom, class_behind, grow_link,
 };

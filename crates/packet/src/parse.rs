@@ -22,6 +22,7 @@ pub use transport::{is_error, is_query};
 
 pub(crate) use extension::{AUTHENTICATION, FRAGMENT, ROUTING};
 pub(crate) use link::family;
+pub(crate) use tunnel::{GENEVE, GRE_IN_UDP, GUE, VXLAN};
 
 /// IP protocol numbers that the parser treats (IANA).
 pub mod protocol {
@@ -262,6 +263,26 @@ fn current_scope(packet: &Packet) -> Option<Scope> {
         (at, version) = (inner.l3, inner.version);
     }
     (at == l3).then_some(scope)
+}
+
+/// The outermost tunnel that a packet is in.
+pub(crate) struct Tunnel {
+    /// The protocol behind the outermost IP header and its extensions.
+    pub protocol: u8,
+    /// Where that begins.
+    pub at: usize,
+    /// Where the next IP header begins.
+    pub l3: usize,
+}
+
+/// The outermost tunnel that the packet is in; none if it is in none that is known.
+pub(crate) fn outermost(packet: &Packet) -> Option<Tunnel> {
+    let (data, meta) = (packet.data(), packet.meta());
+    let (l3, version) = link::version_nibble(data, usize::from(meta.outer_l3)).ok()?;
+    let found =
+        network::parse(data, l3, version, Whole { complete: meta.wire_len as usize <= data.len() }).ok()?;
+    let inner = tunnel::enter(data, &found, &mut Scope::default())?;
+    Some(Tunnel { protocol: found.protocol, at: found.l4, l3: inner.l3 })
 }
 
 /// Source and destination as the headers are now; ports are 0 where there are none.

@@ -30,6 +30,12 @@ impl Packet {
         self.data().get(self.meta().outer_l3 as usize..).unwrap_or_default()
     }
 
+    /// Length of the flow's IP packet in bytes, without the headers of tunnels that it is in.
+    #[inline]
+    pub fn flow_len(&self) -> usize {
+        self.flow_end() - usize::from(self.meta().l3)
+    }
+
     /// Source and destination as the headers are now: functions may have changed them.
     #[inline]
     pub fn ends(&self) -> (Endpoint, Endpoint) {

@@ -3,12 +3,16 @@
 //! Checksums are updated incrementally (RFC 1624), so that a right one stays right and a wrong one stays wrong: a
 //! function in the middle must not hide what went wrong before it.
 
+mod congestion;
+mod cover;
 mod enclose;
 mod ends;
 mod outer;
 mod payload;
 mod tags;
 
+pub use congestion::class_behind;
+pub use cover::{COVER_LEN_MAX, Cover, Covers};
 pub use enclose::TRAILER_MAX;
 pub use ends::{EndsDraft, NewEnds};
 pub use outer::{OUTER_LEN_MAX, Outer, SHIM_LEN_MAX};
@@ -59,6 +63,9 @@ pub enum RewriteError {
     /// The packet would have more tags or labels than are looked through ([`parse::SHIM_MAX`]).
     #[error("the packet has as many tags as are looked through")]
     TooDeep,
+    /// It would come out of a tunnel without telling of the congestion that it met there.
+    #[error("the packet cannot tell of congestion")]
+    Congestion,
 }
 
 impl RewriteError {
@@ -70,6 +77,7 @@ impl RewriteError {
             RewriteError::TooBig => DropReason::TooBig,
             RewriteError::Link => DropReason::LinkTags,
             RewriteError::TooDeep => DropReason::LinkTooDeep,
+            RewriteError::Congestion => DropReason::TunnelCongestion,
             RewriteError::Version | RewriteError::NoHeader => own,
         }
     }
@@ -148,13 +156,20 @@ impl Packet {
         if (meta.outer_udp as usize) < l2 + len {
             meta.outer_udp = 0; // The tunnel goes, and its checksum with it.
         }
-        data.copy_within(0..l2, len);
+        let version_before = data.get(l2).map_or(0, |first| first >> 4);
+        match data.split_first_chunk_mut::<ETHERNET_LEN>() {
+            // Of one length, it is moved in one go.
+            Some((link, rest)) if l2 == ETHERNET_LEN && len >= ETHERNET_LEN => {
+                rest[len - ETHERNET_LEN..len].copy_from_slice(link);
+            }
+            _ => data.copy_within(0..l2, len),
+        }
         self.pull_front(len);
         let (data, meta) = self.parts_mut();
         meta.shift(-(len as i32));
         meta.wire_len = meta.wire_len.saturating_sub(len as u32);
         grow_link(data, meta.link, -(len as i32));
-        set_network_protocol(data, meta, version)
+        if version == version_before { Ok(()) } else { set_network_protocol(data, meta, version) }
     }
 
     /// The length of the packet from its outermost IP header on, in bytes, as its header says it.
@@ -211,6 +226,9 @@ impl Packet {
         );
     }
 }
+
+/// Bytes of an Ethernet header without tags.
+const ETHERNET_LEN: usize = 14;
 
 /// Where in these headers, which begin with an IP header of `version`, a UDP header with a checksum follows it.
 fn checksummed_udp(headers: &[u8], version: u8) -> Option<usize> {

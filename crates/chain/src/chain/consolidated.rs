@@ -10,7 +10,7 @@ use nf::record::{Header, Layout, Lines, Records};
 use nf::stage::{Load, ReadGroup, Stage};
 use nf::{Connection, EventCondition, FORESEEING_MAX, Field, Recording, Said, Verdict};
 use packet::parse::{self, protocol};
-use packet::{Class, Direction, DropReason, Endpoint, NewEnds, Packet, Side};
+use packet::{Class, Covers, Direction, DropReason, Endpoint, NewEnds, Packet, Side};
 
 use super::cross::Crossing;
 use super::{Chain, Run};
@@ -49,6 +49,7 @@ pub(super) struct Begun {
     side: Side,
     like: Likeness,
     ends: (Endpoint, Endpoint),
+    covers: Covers,
 }
 
 impl Consolidation {
@@ -96,9 +97,9 @@ impl Consolidation {
     pub fn choose(&self, rules: &mut Rules, packet: &Packet, like: Likeness) -> Course {
         let transit = &packet.meta().transit;
         let of = (transit.flow, transit.direction);
-        let course = rules.course(of, like, packet);
+        let course = rules.course(of, like, packet, &self.programs);
         if course == Course::REVIEW && self.reviewed == Some(transit.sequence) {
-            return rules.reviewed_course(of, packet);
+            return rules.reviewed_course(of, packet, &self.programs);
         }
         course
     }
@@ -124,7 +125,16 @@ impl Consolidation {
         } else {
             rules.renew(record, direction);
         }
-        rules.course((record, direction), like, packet)
+        rules.course((record, direction), like, packet, &self.programs)
+    }
+
+    /// What packets of a course come in; none if it takes every packet.
+    #[inline]
+    pub fn covers(&self, course: Course) -> Option<&Covers> {
+        course
+            .program()
+            .filter(|program| program.is_limited())
+            .and_then(|program| self.programs.covers(program))
     }
 
     /// The lines of records that packets of a course will touch, of `all`.
@@ -137,11 +147,11 @@ impl Consolidation {
     fn make_rule(
         &mut self,
         stages: &[Box<dyn Stage>],
-        begun: &Begun,
+        begun: Begun,
         protocol: u8,
         verdict: Verdict,
     ) -> Option<(ProgramId, NewEnds)> {
-        let program = self.write_program(stages, begun.side, verdict)?;
+        let program = self.write_program(stages, (begun.side, begun.covers), verdict)?;
         let ends = NewEnds::new(begun.ends, self.draft.writes());
         fits(protocol, &ends).then_some((program, ends))
     }
@@ -150,11 +160,11 @@ impl Consolidation {
     fn write_program(
         &mut self,
         stages: &[Box<dyn Stage>],
-        side: Side,
+        (side, covers): (Side, Covers),
         verdict: Verdict,
     ) -> Option<ProgramId> {
         let Consolidation { draft, recordings, programs, .. } = self;
-        draft.begin(side);
+        draft.begin(side, covers);
         draft.write(path(side, stages.len()), stages, recordings, verdict)?;
         programs.number(draft.program())
     }
@@ -236,7 +246,8 @@ impl Chain {
         self.fast_path.recorded += 1;
         consolidation.recordings.iter_mut().flatten().for_each(|recording| recording.begin(!is_observed));
         (consolidation.recording, consolidation.repeats) = (true, true);
-        Some(Begun { side: meta.transit.side, like, ends: parse::ends(packet) })
+        let covers = Covers::of(packet);
+        Some(Begun { side: meta.transit.side, like, ends: parse::ends(packet), covers })
     }
 
     /// What a packet that has joined its flow has in common with others that could be treated alike; none if none could.
@@ -268,7 +279,7 @@ impl Chain {
     /// Makes a rule of what was recorded of a packet that is settled, if its flow lives and the packet was what its verdict says.
     pub(super) fn conclude(
         &mut self,
-        begun: &Begun,
+        begun: Begun,
         (record, direction): (u32, Direction),
         protocol: u8,
         verdict: Verdict,
@@ -281,14 +292,15 @@ impl Chain {
         let (Some(consolidation), Some(rules)) = (&mut self.consolidation, &mut self.flows.rules) else {
             return;
         };
+        let like = begun.like;
         let rule =
             if repeats { consolidation.make_rule(&self.stages, begun, protocol, verdict) } else { None };
         let made = rule.is_some_and(|(program, ends)| {
-            consolidation.set_rule(rules, (record, direction), begun.like, program, ends)
+            consolidation.set_rule(rules, (record, direction), like, program, ends)
         });
         if !made {
             self.fast_path.failed += 1;
-            rules.give_up(record, direction, begun.like);
+            rules.give_up(record, direction, like);
         }
     }
 
@@ -413,11 +425,33 @@ impl Chain {
                     let outer = rules.outer(transit.flow, transit.direction);
                     outer.is_some_and(|&outer| packet.wrap(&outer).is_ok())
                 };
-                drop_unless(room, &mut *self.stages[stage], crossing, packets, verdicts);
+                drop_unless(
+                    room,
+                    DropReason::NoHeadroom,
+                    &mut *self.stages[stage],
+                    crossing,
+                    packets,
+                    verdicts,
+                );
             }
             Step::Tag(stage, tag) => {
                 let room = |packet: &mut Packet| packet.push_tag(tag).is_ok();
-                drop_unless(room, &mut *self.stages[stage], crossing, packets, verdicts);
+                drop_unless(
+                    room,
+                    DropReason::NoHeadroom,
+                    &mut *self.stages[stage],
+                    crossing,
+                    packets,
+                    verdicts,
+                );
+            }
+            Step::TakeOut(stage, len) => {
+                let out = |packet: &mut Packet| packet.take_out(len).is_ok();
+                drop_unless(out, DropReason::Internal, &mut *self.stages[stage], crossing, packets, verdicts);
+            }
+            Step::Untag(stage, kind) => {
+                let off = |packet: &mut Packet| packet.pop_tag(kind).is_ok();
+                drop_unless(off, DropReason::Internal, &mut *self.stages[stage], crossing, packets, verdicts);
             }
             Step::Cancelled(stage, layer) => {
                 let room = |packet: &mut Packet| {
@@ -427,7 +461,14 @@ impl Chain {
                     packet.headroom() >= layer.len()
                 };
                 crossing.cancelled_len += layer.len() as u64;
-                drop_unless(room, &mut *self.stages[stage], crossing, packets, verdicts);
+                drop_unless(
+                    room,
+                    DropReason::NoHeadroom,
+                    &mut *self.stages[stage],
+                    crossing,
+                    packets,
+                    verdicts,
+                );
             }
             Step::Restored(layer) => {
                 crossing.cancelled_len -= layer.len() as u64;
@@ -442,10 +483,11 @@ impl Chain {
     }
 }
 
-/// Drops packets in which there is no room for headers that `stage` puts on; the others go on as they are then.
+/// Drops packets, as `stage` would, of which this cannot be done: there may be no room for headers. The others go on as they are then.
 #[inline]
 fn drop_unless(
-    has_room: impl Fn(&mut Packet) -> bool,
+    done: impl Fn(&mut Packet) -> bool,
+    reason: DropReason,
     stage: &mut dyn Stage,
     crossing: &mut Crossing,
     packets: &mut [Packet],
@@ -453,8 +495,8 @@ fn drop_unless(
 ) {
     let mut dropped = 0;
     for (packet, verdict) in packets.iter_mut().zip(verdicts.iter_mut()) {
-        if *verdict == Verdict::Forward && !has_room(packet) {
-            *verdict = Verdict::Drop(DropReason::NoHeadroom);
+        if *verdict == Verdict::Forward && !done(packet) {
+            *verdict = Verdict::Drop(reason);
             dropped += 1;
         }
     }

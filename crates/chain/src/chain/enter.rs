@@ -135,7 +135,7 @@ impl Chain {
         let until_ns = self.flows.due_ns().min(begin_ns.saturating_add(self.group_span_ns));
         let (mut load, mut course, mut uniform) = (Load::default(), Course::WALK, true);
         let (all, mut flow_courses) = (self.layout.lines(), FlowCourses::default());
-        // The course of the last packet, if its flow's next ones may follow it without more ado, and what they touch.
+        // The course of the last packet, if others may follow it without more ado, what they must come in, and what they touch.
         let (mut followed, mut lines) = (Course::RECORD, all);
         let most = packets.len().min(GROUP_MAX);
         for packet in &mut packets[..most] {
@@ -172,8 +172,10 @@ impl Chain {
                 && let (Some(rules), Some(consolidation)) = (&mut self.flows.rules, &mut self.consolidation)
             {
                 let (flow, like) = (meta.transit.flow, Likeness::new(meta, by_alias, connection));
-                if let Some(rule) = rules.get_if(followed, flow, direction, like) {
-                    (next, wish_ms) = (followed, rule.keep_ms);
+                let covers = if followed.is_plain_follow() { None } else { consolidation.covers(followed) };
+                if let Some(keep_ms) = rules.follow((followed, covers), (flow, direction), like, packet) {
+                    (next, wish_ms) = (followed, keep_ms);
+                    meta = packet.meta_mut();
                 } else {
                     next = consolidation.choose(rules, packet, like);
                     // What its flow is by now is not to be seen while one of it is yet to walk.
@@ -201,7 +203,7 @@ impl Chain {
                     if next != Course::WALK {
                         wish_ms = rules.get(flow, direction).map_or(0, |rule| rule.keep_ms);
                     }
-                    followed = if next.is_plain_follow() { next } else { Course::RECORD };
+                    followed = if next.is_follow() { next } else { Course::RECORD };
                     if load.packets == 0 {
                         course = next;
                     }
@@ -378,7 +380,7 @@ impl Chain {
         if moves {
             self.expect_like(&begun, (record, direction));
         } else if passed == (verdict == Verdict::Forward) {
-            self.conclude(&begun, (record, direction), protocol, verdict, repeats);
+            self.conclude(begun, (record, direction), protocol, verdict, repeats);
         }
         passed
     }

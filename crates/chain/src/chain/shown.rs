@@ -1,7 +1,7 @@
 //! Rules to be shown to people: what `rivulet explain` tells of a flow's packets to come.
 
 use nf::EventCondition;
-use packet::{Direction, DropReason, End, Endpoint, Outer, Tag};
+use packet::{Direction, DropReason, End, Endpoint, Outer, Tag, TagKind};
 
 use super::Chain;
 use crate::program::Step;
@@ -36,6 +36,10 @@ pub enum RuleStep {
     Wrap(usize, Outer, u16),
     /// The function's VLAN tag or MPLS label is put before it, if there is room for it in its link layer: others walk.
     Tag(usize, Tag),
+    /// The function takes so many bytes of outer headers off: off packets that come in the same; others walk.
+    TakeOut(usize, usize),
+    /// The function takes the outermost tag of this kind off: off packets that come with the same; others walk.
+    Untag(usize, TagKind),
     /// The function's outer headers, or its tag, of so many bytes, are not put before it, since another one takes them away.
     Cancelled(usize, usize),
     /// The function, which has counted it, drops it.
@@ -66,6 +70,8 @@ impl Chain {
                 Step::Rewrite { .. } => RuleStep::SetEnds(rule.ends.writes().collect()),
                 Step::Wrap(stage) => RuleStep::Wrap(stage, outer, rule.len_max),
                 Step::Tag(stage, tag) => RuleStep::Tag(stage, tag),
+                Step::TakeOut(stage, len) => RuleStep::TakeOut(stage, len),
+                Step::Untag(stage, kind) => RuleStep::Untag(stage, kind),
                 Step::Cancelled(stage, layer) => RuleStep::Cancelled(stage, layer.len()),
                 Step::Restored(_) => return None,
                 Step::Drop(stage, reason) => RuleStep::Drop(stage, reason),

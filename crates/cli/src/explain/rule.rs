@@ -4,7 +4,7 @@ use std::fmt;
 
 use chain::{RuleStep, RuleView};
 use nf::{Cause, EventCondition};
-use packet::End;
+use packet::{End, TagKind};
 use serde::Serialize;
 
 /// A rule, its functions by their names in the policy.
@@ -38,6 +38,10 @@ enum StepStory {
     Wrap { function: String, destination: String, header_len: usize, len_max: u16 },
     /// A VLAN tag or MPLS label is put before it, if there is room for it in its link layer; others walk.
     Tag { function: String, tag: String },
+    /// It is taken out of its tunnel, if it came in the same outer headers; others walk.
+    TakeOut { function: String, header_len: usize },
+    /// A VLAN tag or MPLS label is taken away, if it came with the same; others walk.
+    Untag { function: String, kind: &'static str },
     /// Outer headers, or a tag, are not put before it, since another function takes them away.
     Cancelled { function: String, header_len: usize },
     /// It is dropped.
@@ -76,6 +80,14 @@ impl RuleStory {
                 len_max,
             },
             RuleStep::Tag(stage, tag) => StepStory::Tag { function: name(stage), tag: tag.to_string() },
+            RuleStep::TakeOut(stage, header_len) => StepStory::TakeOut { function: name(stage), header_len },
+            RuleStep::Untag(stage, kind) => StepStory::Untag {
+                function: name(stage),
+                kind: match kind {
+                    TagKind::Vlan => "tag",
+                    TagKind::Label => "label",
+                },
+            },
             RuleStep::Cancelled(stage, header_len) => {
                 StepStory::Cancelled { function: name(stage), header_len }
             }
@@ -128,6 +140,12 @@ impl fmt::Display for StepStory {
                 "{function}: put {header_len} bytes of headers before it, to {destination}, if it has no more than {len_max}"
             ),
             StepStory::Tag { function, tag } => write!(f, "{function}: put {tag} before it"),
+            StepStory::TakeOut { function, header_len } => {
+                write!(f, "{function}: take {header_len} bytes of headers away, if it came in the same")
+            }
+            StepStory::Untag { function, kind } => {
+                write!(f, "{function}: take a {kind} away, if it came with the same")
+            }
             StepStory::Cancelled { function, header_len } => {
                 write!(
                     f,

@@ -53,7 +53,7 @@ pub struct Ends {
 pub enum Arrived {
     /// Nothing of this tunnel.
     Other,
-    /// This tunnel's headers, of so many bytes.
+    /// This tunnel's headers, of so many bytes. Behind them there should be an IP packet.
     Within(usize),
 }
 
@@ -123,10 +123,7 @@ impl Ends {
         if key != self.key {
             return Err(DropReason::TunnelKey);
         }
-        let at = carried.at + len + self.frame_len(ether_type, behind.get(len..))?;
-        // What it says to be in it is what is.
-        let is_ip = packet.get(at).is_some_and(|first| matches!(first >> 4, 4 | 6));
-        if is_ip { Ok(Arrived::Within(at)) } else { Err(DropReason::TunnelMalformed) }
+        Ok(Arrived::Within(carried.at + len + self.frame_len(ether_type, behind.get(len..))?))
     }
 
     /// Whether what a packet carries is of this tunnel's kind, as far as can be told.

@@ -1,7 +1,7 @@
 //! The tunnel: IP packets between two sites go through GRE, IP in IP, VXLAN or Geneve to one other end. See the README.
 //!
-//! `ends` has what stands before packets in the tunnel, of which a flow's [`packet::Outer`] is made; so packets that leave follow
-//! rules (B14). What comes is each packet's own, and is looked at one by one.
+//! `ends` has what stands before packets in the tunnel, of which a flow's [`packet::Outer`] is made, and of which is told what came through
+//! it; so packets both ways follow rules (B14). What comes otherwise than through the tunnel is looked at one by one.
 
 mod config;
 mod ends;
@@ -12,13 +12,13 @@ use nf::{
     Access, Affinity, Context, Descriptor, Field, Foresight, Maturity, NetworkFunction, PacketView, Scaling,
     Setup, Shared, StateFunction, Verdict,
 };
-use packet::{Addr, DropReason, Packet, Side, split_mix};
+use packet::{Addr, COVER_LEN_MAX, Cover, DropReason, Packet, Side, split_mix};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub use config::{Config, Dscp, Mac, Others, Protocol, UdpChecksum};
 pub use ends::{GENEVE_PORT, MTU_MIN, VXLAN_PORT};
 
-use crate::headers::{self, Inner};
+use crate::headers::Inner;
 use ends::{Arrived, Ends};
 
 /// The sender of a flow's packets is told at most once in so many nanoseconds that they are too long.
@@ -56,8 +56,9 @@ mod counter {
     pub const ERRORS_SENT: usize = 6;
 }
 
-/// The state function that counts a packet that leaves.
-const COUNT: StateFunction = StateFunction { id: 1, access: Access::Ignore, reads: &[] };
+/// The state functions that count a packet that leaves, and one that comes through the tunnel.
+const COUNT_OUT: StateFunction = StateFunction { id: 1, access: Access::Ignore, reads: &[] };
+const COUNT_IN: StateFunction = StateFunction { id: 2, access: Access::Ignore, reads: &[] };
 
 static DESCRIPTOR: Descriptor = Descriptor {
     name: "tunnel",
@@ -125,18 +126,24 @@ impl NetworkFunction for Tunnel {
     }
 
     fn state_function(&self, id: u16, packet: &Packet, _: &mut State, context: &mut Context<'_>) {
-        if id == COUNT.id {
-            count_out(context, packet.ip_len());
+        match id {
+            _ if id == COUNT_OUT.id => count_out(context, packet.ip_len()),
+            _ if id == COUNT_IN.id => count_in(context, packet.flow_len()),
+            _ => {}
         }
     }
 
     fn foresee(&self, state: &State, packets: &mut Foresight<'_>) -> bool {
-        if packets.side != Side::Inside || state.entropy == 0 {
+        if packets.side == Side::Outside {
+            packets.note_function(COUNT_IN);
+            return packets.cover.is_some_and(|cover| self.takes_off(cover)) && packets.take_out();
+        }
+        if state.entropy == 0 {
             return false;
         }
         let version = packets.ends.destination().addr.version();
         packets.wrap(self.ends.outer(version, state.entropy), self.ends.inner_mtu());
-        packets.note_function(COUNT);
+        packets.note_function(COUNT_OUT);
         true
     }
 }
@@ -168,7 +175,7 @@ impl Tunnel {
         packet
             .wrap(&outer, self.ends.inner_mtu())
             .map_err(|error| error.reason_or(DropReason::TunnelMalformed))?;
-        packet.note_function(COUNT);
+        packet.note_function(COUNT_OUT);
         count_out(context, len);
         context.count(counter::OVERSIZE, u64::from(is_oversize));
         Ok(())
@@ -217,31 +224,61 @@ impl Tunnel {
 
     /// Takes the packet out of the tunnel, if it came through it.
     fn receive(&self, packet: &mut PacketView<'_>, context: &mut Context<'_>) -> Result<(), DropReason> {
-        packet.varies(); // Whatever it is: what stands before it is each packet's own.
-        let outer = Inner::of(packet.outermost()).ok_or(DropReason::TunnelMalformed)?;
-        let Arrived::Within(len) = self.ends.arrived(packet.outermost(), outer.source, outer.destination)?
-        else {
-            context.count(counter::OTHERS, 1);
-            return match self.others {
-                Others::Pass => Ok(()),
-                Others::Drop => Err(DropReason::TunnelOther),
-            };
+        match self.within(packet.outermost()) {
+            Ok(Some(Within { header_len, len })) => {
+                packet.take_out(header_len).map_err(|error| error.reason_or(DropReason::TunnelMalformed))?;
+                packet.note_function(COUNT_IN);
+                count_in(context, len);
+                Ok(())
+            }
+            other => {
+                packet.varies(); // What it is rests on more than its headers' shape.
+                other?;
+                context.count(counter::OTHERS, 1);
+                match self.others {
+                    Others::Pass => Ok(()),
+                    Others::Drop => Err(DropReason::TunnelOther),
+                }
+            }
+        }
+    }
+
+    /// What came through the tunnel, of a packet, the outermost IP header first; none if nothing did.
+    fn within(&self, packet: &[u8]) -> Result<Option<Within>, DropReason> {
+        let outer = Inner::of(packet).ok_or(DropReason::TunnelMalformed)?;
+        let Arrived::Within(header_len) = self.ends.arrived(packet, outer.source, outer.destination)? else {
+            return Ok(None);
         };
-        let found = packet.outermost().get(len..).and_then(Inner::of).ok_or(DropReason::TunnelMalformed)?;
-        if len + found.len > outer.len {
+        let found = packet.get(header_len..).and_then(Inner::of).ok_or(DropReason::TunnelMalformed)?;
+        if header_len + found.len > outer.len {
             return Err(DropReason::TunnelMalformed);
         }
-        let class = found.class_behind(outer.traffic_class).ok_or(DropReason::TunnelCongestion)?;
-        packet
-            .decapsulate(len, found.version)
-            .map_err(|error| error.reason_or(DropReason::TunnelMalformed))?;
-        if class != found.traffic_class {
-            headers::set_traffic_class(packet.outermost_mut(), class);
-        }
-        context.count(counter::PACKETS_IN, 1);
-        context.count(counter::BYTES_IN, found.len as u64);
-        Ok(())
+        Ok(Some(Within { header_len, len: found.len }))
     }
+
+    /// Whether such outer headers are this tunnel's, all of them.
+    #[cold]
+    fn takes_off(&self, cover: &Cover) -> bool {
+        let mut bytes = [0; COVER_LEN_MAX];
+        let Some(headers) = bytes.get_mut(..cover.len()) else { return false };
+        headers.iter_mut().zip(cover.bytes()).for_each(|(byte, of_cover)| *byte = of_cover);
+        let Some(outer) = Inner::of(headers) else { return false };
+        self.ends.arrived(headers, outer.source, outer.destination) == Ok(Arrived::Within(cover.len()))
+    }
+}
+
+/// A packet in this tunnel.
+struct Within {
+    /// Bytes of the tunnel's headers.
+    header_len: usize,
+    /// Bytes of the IP packet behind them.
+    len: usize,
+}
+
+#[inline]
+fn count_in(context: &mut Context<'_>, bytes: usize) {
+    context.count(counter::PACKETS_IN, 1);
+    context.count(counter::BYTES_IN, bytes as u64);
 }
 
 #[inline]

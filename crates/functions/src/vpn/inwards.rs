@@ -98,7 +98,8 @@ impl Vpn {
         if found.ttl <= 1 {
             return Err(DropReason::TtlExpired);
         }
-        let class = found.class_behind(arrived.traffic_class).ok_or(DropReason::VpnCongestion)?;
+        let class = packet::class_behind(found.traffic_class, arrived.traffic_class)
+            .ok_or(DropReason::VpnCongestion)?;
         headers::pass_on(within, class);
         packet.disclose(payload.start, found.len, found.version)?;
         super::count_packet(context, association.tunnel, of_tunnel::PACKETS_IN, found.len);

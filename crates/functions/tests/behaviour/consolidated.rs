@@ -3,6 +3,7 @@
 //! Random chains of all functions on random traffic and on conversations, in batches of any size, with commands in between: bytes,
 //! verdicts, alerts, reports, counters and every flow's state are those of the plain chain.
 
+use crate::consolidated_support::tunnels::in_tunnel;
 use crate::meter_support::support::bench::{Arrival, Bench, Outcome};
 use crate::meter_support::support::packets::{tagged, tcp, udp, v4};
 use crate::meter_support::support::traffic::{START_NS, traffic};
@@ -12,7 +13,7 @@ use io::traffic::{Addresses, Generator, Payload, Prefix, Profile, Rate, Responde
 use nf::record::Header;
 use nf::stage::Stage;
 use nf::{FlowReport, Setup};
-use packet::{Direction, Side, split_mix};
+use packet::{Direction, Side, TagKind, split_mix};
 use proptest::prelude::*;
 
 const FLOWS: u32 = 512;
@@ -89,6 +90,8 @@ const FUNCTIONS: &[Function] = &[
     ("mark", r#"{"foresees": true}"#, &[]),
     ("unmark", "{}", &[]),
     ("unmark", r#"{"labels": true}"#, &[]),
+    ("unmark", r#"{"even": true}"#, &[]),
+    ("unmark", r#"{"labels": true, "even": true}"#, &[]),
     ("probe", r#"{"tells": true}"#, &[]),
     ("probe", r#"{"reads_payload": true, "reads_dscp": true, "foresees": true}"#, &[]),
     ("probe", r#"{"writes_payload": true, "tells": true, "foresees": true}"#, &[]),
@@ -126,14 +129,30 @@ fn bench(functions: &[Function], options: Options, how: How) -> Bench {
     bench
 }
 
-/// Plays traffic in batches, and a command now and then; the same for the same seed. Also the flow reports in their order, and which way
-/// packets took.
+/// What came of traffic.
+struct Played {
+    outcome: Outcome,
+    /// Flow reports, in their order.
+    reports: Vec<FlowReport>,
+    followed: Followed,
+}
+
+/// How much of traffic the fast path had.
+#[derive(Clone, Copy, Debug)]
+pub struct Followed {
+    /// Which ways packets took.
+    pub path: FastPath,
+    /// Rules, by the end, that take off what packets come in.
+    pub taking_off: usize,
+}
+
+/// Plays traffic in batches, and a command now and then; the same for the same seed.
 fn play(
     functions: &[Function],
     options: Options,
     (traffic, how): (&[Arrival], How),
     mut seed: u64,
-) -> (Outcome, Vec<FlowReport>, FastPath) {
+) -> Played {
     let mut bench = bench(functions, options, how);
     let mut rest = traffic;
     while !rest.is_empty() {
@@ -147,34 +166,41 @@ fn play(
             let _ = bench.chain.stage_mut(at).unwrap().control(command);
         }
     }
-    let (reports, path) = (bench.reports.clone(), bench.chain.fast_path());
+    let takes_off = |step: &RuleStep| matches!(step, RuleStep::TakeOut(..) | RuleStep::Untag(..));
+    let rules = (0..options.flows_max)
+        .flat_map(|record| [Direction::Original, Direction::Reply].map(|direction| (record, direction)))
+        .filter_map(|(record, direction)| bench.chain.rule_of(record, direction));
+    let taking_off = rules.filter(|rule| rule.steps.iter().any(takes_off)).count();
+    let followed = Followed { path: bench.chain.fast_path(), taking_off };
+    let reports = bench.reports.clone();
     // A growing buffer stands in a record by a number, and may have another one.
     let buffered = bench.chain.stages().iter().any(|stage| stage.descriptor().buffers.is_some());
     let mut outcome = bench.outcome();
     if buffered {
         outcome.flows.iter_mut().for_each(|(_, bytes)| bytes.truncate(size_of::<Header>()));
     }
-    (outcome, reports, path)
+    Played { outcome, reports, followed }
 }
 
 /// Plays traffic through the plain chain, through the consolidated one, and through one in which what commutes runs side by side; how many
 /// packets took the fast path.
 fn check(functions: &[Function], options: Options, traffic: &[Arrival], seed: u64) -> u64 {
-    check_all(functions, options, traffic, seed).packets
+    check_all(functions, options, traffic, seed).path.packets
 }
 
-/// The same; which ways packets took in the last one.
-pub fn check_all(functions: &[Function], options: Options, traffic: &[Arrival], seed: u64) -> FastPath {
-    let (plain, _, none) = play(functions, options, (traffic, How::Walking), seed);
-    let (short, reports, followed) = play(functions, options, (traffic, How::InOrder), seed);
+/// The same; how the last one did.
+pub fn check_all(functions: &[Function], options: Options, traffic: &[Arrival], seed: u64) -> Followed {
+    let walking = play(functions, options, (traffic, How::Walking), seed);
+    let in_order = play(functions, options, (traffic, How::InOrder), seed);
     let order = Order::ALL[seed as usize % Order::ALL.len()];
-    let (beside, beside_reports, path) = play(functions, options, (traffic, How::SideBySide(order)), seed);
-    assert_eq!((none.packets, followed.beside), (0, 0));
-    assert_eq!(path.packets, followed.packets);
-    compare(&short, &plain, functions);
-    compare(&beside, &plain, functions);
-    assert_eq!(beside_reports, reports, "flow reports are in the order of functions");
-    path
+    let beside = play(functions, options, (traffic, How::SideBySide(order)), seed);
+    assert_eq!((walking.followed.path.packets, walking.followed.taking_off), (0, 0));
+    assert_eq!(in_order.followed.path.beside, 0);
+    assert_eq!(beside.followed.path.packets, in_order.followed.path.packets);
+    compare(&in_order.outcome, &walking.outcome, functions);
+    compare(&beside.outcome, &walking.outcome, functions);
+    assert_eq!(beside.reports, in_order.reports, "flow reports are in the order of functions");
+    beside.followed
 }
 
 fn compare(short: &Outcome, plain: &Outcome, functions: &[Function]) {
@@ -207,22 +233,64 @@ fn live(network: &mut [u8], left: u8) {
         return;
     }
     network[8] = left;
+    sum(network);
+}
+
+/// Sets its explicit congestion notification.
+fn notify(network: &mut [u8], ecn: u8) {
+    if network[0] >> 4 == 6 {
+        network[1] = network[1] & 0xcf | ecn << 4;
+        return;
+    }
+    network[1] = network[1] & 0xfc | ecn;
+    sum(network);
+}
+
+/// Makes the checksum of an IPv4 header anew.
+fn sum(network: &mut [u8]) {
     network[10..12].fill(0);
     let sum = packet::checksum::checksum(&network[..usize::from(network[0] & 0xf) * 4]);
     network[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Some packets come with tags or labels, few or as many as are looked through, and some in PPPoE.
-fn tag(traffic: &mut [Arrival], mut seed: u64) {
+/// What all packets between two hosts have in common, in both directions.
+fn between(network: &[u8], mut seed: u64) -> u64 {
+    let addresses = if network[0] >> 4 == 4 { &network[12..20] } else { &network[8..40] };
+    seed ^= addresses.iter().map(|&byte| u64::from(byte)).sum::<u64>();
+    split_mix(&mut seed)
+}
+
+/// Many packets come through tunnels: most packets between two hosts through the same, some of them in outer headers that are not quite
+/// those of the others.
+fn enclose(traffic: &mut [Arrival], mut seed: u64) {
+    let all = seed;
     for Arrival { network, .. } in traffic {
-        let kind = split_mix(&mut seed);
-        let (count, pcp) = (if kind & 64 == 0 { 1 } else { 7 + kind as usize % 2 }, (kind >> 8) as u8);
+        let own = split_mix(&mut seed);
+        let kind = if own.is_multiple_of(16) { own >> 8 } else { between(network, all) };
+        // Of four, one is in no tunnel.
+        if !kind.is_multiple_of(4) {
+            notify(network, [2, 2, 1, 0][own as usize >> 4 & 3]);
+            *network = in_tunnel(kind >> 2, own, network);
+        }
+    }
+}
+
+/// Many packets come with tags or labels, few or as many as are looked through, and some in PPPoE: most packets between two hosts with the
+/// same.
+fn tag(traffic: &mut [Arrival], mut seed: u64) {
+    let all = seed;
+    for Arrival { network, .. } in traffic {
+        let own = split_mix(&mut seed);
+        let kind = if own.is_multiple_of(8) { own >> 8 } else { between(network, all) };
+        let count = if kind & 64 == 0 { 1 } else { 7 + kind as usize % 2 };
+        // Of some packets, only the class is another one.
+        let class = (if own.is_multiple_of(5) { own } else { kind } >> 8) as u8 & 7;
         *network = match kind % 32 {
-            0 | 1 => tagged(&vec![[0x81, 0, pcp & 0xe0, 1]; count], &[], network),
+            0 | 1 => tagged(&vec![[0x81, 0, class << 5, 1]; count], &[], network),
             2 => tagged(&[[0x88, 0xa8, 0, 100], [0x81, 0, 0, 2]], &[], network),
             3 | 4 => {
-                let mut labels = vec![[0, 1, 0, 64]; count];
-                labels[count - 1][2] = 1;
+                let mut labels = vec![[0, 1, class << 1, 64]; count];
+                labels[count - 1][2] |= 1;
                 tagged(&[], &labels, network)
             }
             5 => {
@@ -257,6 +325,10 @@ fn chain_of(mut seed: u64) -> Vec<Function> {
     if chain.contains(&rejecting) {
         chain.retain(|function| *function != reporting);
     }
+    // And, of a router's answers, who takes what comes from inside for a request.
+    if chain.iter().any(|function| function.0 == "whitelist") {
+        chain.retain(|function| function.0 != "hop");
+    }
     chain
 }
 
@@ -275,6 +347,9 @@ proptest! {
     #[test]
     fn random_packets_through_random_chains(mut traffic in traffic(120), seed: u64, bits: u8) {
         age(&mut traffic, seed);
+        if bits & 8 != 0 {
+            enclose(&mut traffic, seed);
+        }
         tag(&mut traffic, seed);
         check(&chain_of(seed), options(bits), &traffic, seed);
     }
@@ -344,6 +419,62 @@ fn conversations_through_random_chains() {
         all += traffic.len() as u64;
     }
     assert!(followed * 6 > all, "{followed} of {all} packets took the fast path: too few to show anything");
+}
+
+/// Conversations that come through tunnels, and with tags and labels, which functions take off in front of others: rules do, off packets that
+/// come in the same (B11, B14), and all else walks.
+#[test]
+fn conversations_that_come_through_tunnels() {
+    let in_front: [Function; 7] = [
+        FUNCTIONS[16],
+        FUNCTIONS[17],
+        ("leave", "{}", &[]),
+        ("unmark", "{}", &[]),
+        ("unmark", r#"{"labels": true}"#, &[]),
+        ("unmark", r#"{"even": true}"#, &[]),
+        ("unmark", r#"{"labels": true, "even": true}"#, &[]),
+    ];
+    let mut seed = 1;
+    let (mut followed, mut taking_off, mut all) = (0, 0, 0);
+    for case in 0..150u64 {
+        let seed = split_mix(&mut seed);
+        let mut functions = chain_of(seed);
+        let taking = in_front[case as usize % in_front.len()];
+        let mut traffic = conversations(&[("monitor", "{}", &[])], seed, Payload::Random);
+        age(&mut traffic, seed);
+        for Arrival { network, side, .. } in &mut traffic {
+            let own =
+                split_mix(&mut { seed ^ u64::from(network[network.len() - 1]) << 32 ^ network.len() as u64 });
+            match taking.0 {
+                "tunnel" if *side == Side::Inside => {}
+                "unmark" => {}
+                _ => {
+                    // What the tunnel with this configuration takes, or what all hosts of a pair come in.
+                    let kind = match taking {
+                        _ if taking == FUNCTIONS[16] => 0,
+                        _ if taking == FUNCTIONS[17] => 1,
+                        _ => between(network, seed),
+                    };
+                    notify(network, [2, 2, 1, 0][own as usize >> 4 & 3]);
+                    *network = in_tunnel(kind, own, network);
+                }
+            }
+        }
+        if taking.0 == "unmark" || case % 3 == 0 {
+            tag(&mut traffic, seed);
+        }
+        // Packets from the tunnel come to the last function first.
+        match taking.0 {
+            "tunnel" => functions.push(taking),
+            _ => functions.insert(0, taking),
+        }
+        let done = check_all(&functions, options(4), &traffic, seed);
+        followed += done.path.packets;
+        taking_off += done.taking_off;
+        all += traffic.len() as u64;
+    }
+    assert!(followed * 6 > all, "{followed} of {all} packets took the fast path: too few to show anything");
+    assert!(taking_off > 200, "{taking_off} rules take something off: too few to show anything");
 }
 
 /// SpeedyBox's first real chain (B34), and packets that are dropped on the fast path.
@@ -423,25 +554,30 @@ fn packets_that_a_function_treats_one_by_one_take_the_fast_path() {
 
 /// What rules do with packets of one flow through a chain; its packets have from 40 to 376 bytes.
 fn steps_of(chain: &[Function]) -> Vec<RuleStep> {
-    steps(chain, How::InOrder)
+    steps(chain, How::InOrder, |network, _| network)
 }
 
 /// The same where what commutes runs side by side.
 pub fn steps_side_by_side(chain: &[Function]) -> Vec<RuleStep> {
-    steps(chain, How::SideBySide(Order::HereFirst))
+    steps(chain, How::SideBySide(Order::HereFirst), |network, _| network)
 }
 
-fn steps(chain: &[Function], how: How) -> Vec<RuleStep> {
+/// The same in order, with packets as they come: from what they would be, and their number.
+fn steps_of_packets(chain: &[Function], as_it_comes: impl Fn(Vec<u8>, u64) -> Vec<u8>) -> Vec<RuleStep> {
+    steps(chain, How::InOrder, as_it_comes)
+}
+
+fn steps(chain: &[Function], how: How, as_it_comes: impl Fn(Vec<u8>, u64) -> Vec<u8>) -> Vec<RuleStep> {
     let (client, vip) = (v4(10, 0, 0, 1, 1000), v4(192, 0, 2, 1, 53));
     let packet = |number: u64| Arrival {
         at_ns: START_NS + number * 1_000_000,
         side: Side::Inside,
-        network: tcp(client, vip, 0x10, &vec![7; number as usize % 25 * 14]),
+        network: as_it_comes(tcp(client, vip, 0x10, &vec![7; number as usize % 25 * 14]), number),
     };
     let traffic: Vec<_> = (0..200).map(packet).collect();
-    let mut bench = bench(chain, options(0), how);
+    let mut bench = bench(chain, options(4), how);
     traffic.chunks(32).for_each(|batch| bench.batch(batch));
-    let followed = check(chain, options(0), &traffic, 5);
+    let followed = check(chain, options(4), &traffic, 5);
     assert!(followed > 100, "{followed}: {chain:?}");
     bench.chain.rule_of(0, Direction::Original).unwrap().steps
 }
@@ -453,6 +589,53 @@ fn outer_headers_are_put_on_by_rules() {
         let steps = steps_of(&[("monitor", "{}", &[]), of, FUNCTIONS[7]]);
         assert!(steps.iter().any(|step| matches!(step, RuleStep::Wrap(1, ..))), "{steps:?}");
         assert!(!steps.contains(&RuleStep::Process(1)), "{steps:?}");
+    }
+}
+
+/// What packets come in is taken off by a rule: off those that come in the same (B11, B14).
+#[test]
+fn what_packets_come_in_is_taken_off_by_rules() {
+    let (leave, remark): (Function, Function) = (("leave", "{}", &[]), ("remark", "{}", &[]));
+    for kind in 0..6 {
+        let steps = steps_of_packets(&[FUNCTIONS[7], leave, remark], |mut network, number| {
+            notify(&mut network, 2);
+            in_tunnel(kind, number, &network)
+        });
+        assert!(steps.iter().any(|step| matches!(step, RuleStep::TakeOut(1, 20..))), "{kind}: {steps:?}");
+        assert!(!steps.iter().any(|step| matches!(step, RuleStep::Process(_))), "{kind}: {steps:?}");
+    }
+    let twice = steps_of_packets(&[FUNCTIONS[7], leave], |network, number| in_tunnel(7, number, &network));
+    assert!(twice.contains(&RuleStep::Process(1)), "of tunnels in tunnels it sees every packet: {twice:?}");
+    let (vlan, label): (Function, Function) = (("unmark", "{}", &[]), ("unmark", r#"{"labels": true}"#, &[]));
+    for count in 0..3 {
+        let chain = [FUNCTIONS[7], vlan, label, vlan, remark];
+        let steps = steps_of_packets(&chain, |network, _| {
+            tagged(&[[0x81, 0, 0x20, 1], [0x81, 0, 0, 2]][..count], &[[0, 1, 1, 64]], &network)
+        });
+        let off = |stage, kind| steps.contains(&RuleStep::Untag(stage, kind));
+        assert_eq!([off(1, TagKind::Vlan), off(3, TagKind::Vlan)], [count > 0, count > 1], "{steps:?}");
+        assert!(off(2, TagKind::Label) && !steps.iter().any(|step| matches!(step, RuleStep::Process(_))));
+    }
+}
+
+/// A flow whose packets come in something else from some time on gets another rule.
+#[test]
+fn rules_follow_what_packets_come_in() {
+    let leave: Function = ("leave", "{}", &[]);
+    for kinds in [[0, 2], [4, 1], [5, 4]] {
+        let chain = [FUNCTIONS[7], leave];
+        let packet = |number: u64| Arrival {
+            at_ns: START_NS + number * 1_000_000,
+            side: Side::Inside,
+            network: in_tunnel(
+                kinds[usize::from(number >= 200)],
+                number,
+                &udp(v4(10, 0, 0, 1, 1000), v4(192, 0, 2, 1, 53), b"x"),
+            ),
+        };
+        let traffic: Vec<_> = (0..400).map(packet).collect();
+        let done = check_all(&chain, options(4), &traffic, 5);
+        assert!((200..380).contains(&done.path.packets), "{kinds:?}: {done:?}");
     }
 }
 

@@ -71,7 +71,7 @@ const MONITOR: Function = ("monitor", r#"{"active_timeout": "20ms"}"#, &[]);
 /// How many of the packets that follow rules have state functions run side by side.
 fn share(chain: &[Function], payload: Payload) -> f64 {
     let traffic = conversations(chain, 3, payload);
-    let paths = (0..6).map(|seed| check_all(chain, options(0), &traffic, seed));
+    let paths = (0..6).map(|seed| check_all(chain, options(0), &traffic, seed).path);
     let (beside, all) = paths.fold((0, 0), |(beside, all), path| (beside + path.beside, all + path.packets));
     beside as f64 / all as f64
 }

@@ -1,5 +1,7 @@
 //! Functions as users make them, which do what none does that comes with the project.
 
+pub mod tunnels;
+
 use nf::answer::{self, IcmpError};
 use nf::config::ConfigError;
 use nf::{
@@ -207,14 +209,14 @@ impl NetworkFunction for Leave {
     }
 
     fn process(&self, packet: &mut PacketView<'_>, _: &mut Packets, _: &mut Context<'_>) -> Verdict {
-        let (len, version) = (packet.meta().l3 - packet.meta().outer_l3, packet.meta().version);
+        let len = packet.meta().l3 - packet.meta().outer_l3;
         if len == 0 {
             packet.varies(); // Others of the flow may be in a tunnel.
             return Verdict::Forward;
         }
-        match packet.decapsulate(usize::from(len), version) {
+        match packet.take_out(usize::from(len)) {
             Ok(()) => Verdict::Forward,
-            Err(_) => Verdict::Drop(DropReason::Function),
+            Err(error) => Verdict::Drop(error.reason_or(DropReason::Function)),
         }
     }
 }
@@ -289,10 +291,11 @@ impl NetworkFunction for Mark {
 #[serde(deny_unknown_fields, default)]
 pub struct UnmarkConfig {
     labels: bool,
+    even: bool,
 }
 
-/// Takes a packet's outermost tag or label away.
-pub struct Unmark(TagKind);
+/// Takes a packet's outermost tag or label away: any, or only those of an even class.
+pub struct Unmark(TagKind, bool);
 
 static UNMARK: Descriptor =
     Descriptor { writes: &[Field::Vlan, Field::Encapsulation], ..descriptor("unmark") };
@@ -303,14 +306,16 @@ impl NetworkFunction for Unmark {
     type State = Packets;
 
     fn new(config: UnmarkConfig, _: &mut Setup) -> Result<Unmark, ConfigError> {
-        Ok(Unmark(if config.labels { TagKind::Label } else { TagKind::Vlan }))
+        Ok(Unmark(if config.labels { TagKind::Label } else { TagKind::Vlan }, config.even))
     }
 
     fn process(&self, packet: &mut PacketView<'_>, _: &mut Packets, _: &mut Context<'_>) -> Verdict {
-        if packet.tag(self.0).is_some() && packet.pop_tag(self.0).is_err() {
-            return Verdict::Drop(DropReason::Internal);
+        let &Unmark(kind, even) = self;
+        match packet.tag(kind) {
+            Some(tag) if even && tag.class() % 2 == 1 => Verdict::Forward,
+            Some(_) if packet.pop_tag(kind).is_err() => Verdict::Drop(DropReason::Internal),
+            _ => Verdict::Forward,
         }
-        Verdict::Forward
     }
 }
 

@@ -46,7 +46,12 @@ pub fn bench(function: &str, config: &Value) -> Bench {
 
 /// One of the counters of a bench's only function.
 pub fn counter(bench: &Bench, name: &str) -> u64 {
-    let stage = &bench.chain.stages()[0];
+    counter_of(bench, 0, name)
+}
+
+/// One of the counters of the function at a place of a bench's chain.
+pub fn counter_of(bench: &Bench, stage: usize, name: &str) -> u64 {
+    let stage = &bench.chain.stages()[stage];
     let counters = stage.descriptor().shared.iter().filter(|shared| matches!(shared, nf::Shared::Counter(_)));
     let at = counters.into_iter().position(|shared| matches!(shared, nf::Shared::Counter(n) if *n == name));
     stage.shared().counters[at.unwrap_or_else(|| panic!("no counter {name}"))]

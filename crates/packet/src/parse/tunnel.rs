@@ -6,12 +6,12 @@ use super::{EXTENSION_MAX, be16, be32, protocol};
 use crate::{Class, Scope};
 
 /// UDP ports by which tunnels are known (IANA).
-const VXLAN: u16 = 4789;
-const GENEVE: u16 = 6081;
+pub(crate) const VXLAN: u16 = 4789;
+pub(crate) const GENEVE: u16 = 6081;
+pub(crate) const GUE: u16 = 6080;
+pub(crate) const GRE_IN_UDP: u16 = 4754;
 const GTP_U: u16 = 2152;
-const GUE: u16 = 6080;
 const TEREDO: u16 = 3544;
-const GRE_IN_UDP: u16 = 4754;
 
 /// An inner IP header.
 pub(super) struct Inner {

@@ -242,10 +242,4 @@ impl Packet {
         }
         self.encapsulate(header, version)
     }
-
-    /// Whether the packet is in no tunnel, and its IP packet not longer than this.
-    #[inline]
-    pub fn is_bare_within(&self, len_max: u16) -> bool {
-        self.meta().l3 == self.meta().outer_l3 && self.ip_len() <= usize::from(len_max)
-    }
 }

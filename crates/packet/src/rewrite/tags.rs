@@ -7,6 +7,7 @@
 //! within, so that a push and a pop leave a packet as it was.
 
 use std::fmt;
+use std::ops::Range;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -191,6 +192,16 @@ impl Stacks {
         };
         if shims.max(labels) > parse::SHIM_MAX { Err(RewriteError::TooDeep) } else { Ok(()) }
     }
+}
+
+/// Where the types, tags and labels of an Ethernet frame stand.
+pub(super) fn range(packet: &Packet) -> Range<usize> {
+    ETHER_TYPE_AT..usize::from(packet.meta().outer_l3)
+}
+
+/// Whether nothing else stands there.
+pub(super) fn are_all(packet: &Packet) -> bool {
+    Stacks::of(packet).is_ok_and(|stacks| stacks.labels.is_some())
 }
 
 impl Packet {

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{FlowHasher, Parser};
 
+mod cover;
 mod outer;
 mod tags;
 

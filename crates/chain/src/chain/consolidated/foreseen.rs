@@ -3,7 +3,7 @@
 use nf::record::{Header, Records};
 use nf::stage::Stage;
 use nf::{Connection, Foresight, Verdict};
-use packet::{EndsDraft, NewEnds, Packet, Side, Transit};
+use packet::{Cover, Covers, EndsDraft, NewEnds, Packet, Transit};
 
 use super::{Consolidation, fits};
 use crate::program::{Course, ProgramId};
@@ -25,7 +25,9 @@ impl Consolidation {
         if !records.header(record).has(Header::FLAG_ACCEPTED) {
             return None;
         }
-        let (keep_ms, ends) = self.hear(stages, records, packet, connection, false)?;
+        let cover = Cover::outer_of(packet);
+        let come = (packet, connection, cover.as_ref());
+        let (keep_ms, ends) = self.hear(stages, records, come, false)?;
         debug_assert!(
             !self
                 .said
@@ -36,7 +38,7 @@ impl Consolidation {
         );
         let program = match self.shapes.find(&self.said.shape) {
             Some(known) => known?,
-            None => self.learn_shape(stages, records, packet, connection)?,
+            None => self.learn_shape(stages, records, come)?,
         };
         if !fits(packet.meta().protocol, &ends) || self.said.events.len() > EVENTS_MAX {
             return None;
@@ -47,19 +49,18 @@ impl Consolidation {
         rules.set(record, direction, like, (program, values), self.said.events.iter().copied());
         Some(match Course::follow(program) {
             course if course.is_plain_follow() => course,
-            _ => rules.course((record, direction), like, packet),
+            _ => rules.course((record, direction), like, packet, &self.programs),
         })
     }
 
-    /// Has all functions say what they foresee of packets like this one that leave the connection so, and record it, too, if so wanted; none
-    /// if one does not foresee it. Gives how long they keep the flow, and the ends that they get.
+    /// Has all functions say what they foresee of packets like this one that leave the connection so, and come in such outer headers, and
+    /// record it, too, if so wanted; none if one does not foresee it. Gives how long they keep the flow, and the ends that they get.
     #[inline(always)]
     fn hear(
         &mut self,
         stages: &[Box<dyn Stage>],
         records: &Records,
-        packet: &Packet,
-        connection: Connection,
+        (packet, connection, cover): (&Packet, Connection, Option<&Cover>),
         records_it: bool,
     ) -> Option<(u32, NewEnds)> {
         let &Transit { side, direction, flow: record, .. } = &packet.meta().transit;
@@ -74,6 +75,7 @@ impl Consolidation {
             origin: records.header(record).origin(),
             connection,
             ends: EndsDraft::of(packet),
+            cover,
             keep_ms: 0,
             stage: 0,
             said,
@@ -95,14 +97,13 @@ impl Consolidation {
         &mut self,
         stages: &[Box<dyn Stage>],
         records: &Records,
-        packet: &Packet,
-        connection: Connection,
+        come @ (packet, _, cover): (&Packet, Connection, Option<&Cover>),
     ) -> Option<ProgramId> {
-        self.hear(stages, records, packet, connection, true)?;
-        let side: Side = packet.meta().transit.side;
-        let program = self.write_program(stages, side, Verdict::Forward);
+        self.hear(stages, records, come, true)?;
+        let covers = Covers { tags: None, outer: cover.cloned() };
+        let program = self.write_program(stages, (packet.meta().transit.side, covers), Verdict::Forward);
         // As it is heard of other flows.
-        self.hear(stages, records, packet, connection, false)?;
+        self.hear(stages, records, come, false)?;
         self.shapes.learn(&self.said.shape, program);
         program
     }

@@ -47,7 +47,7 @@ proptest! {
         parse_again(&mut packet, true);
         prop_assert_eq!((packet.meta().l3, packet.meta().l4), (l3, l4));
         prop_assert_eq!(packet.wrap(&outer), Err(RewriteError::NoHeader), "it is in a tunnel");
-        packet.decapsulate(outer.header_len(), version).unwrap();
+        prop_assert_eq!(packet.take_out(outer.header_len()), Ok(version));
         prop_assert_eq!(network(&packet), &network_bytes[..]);
     }
 }
@@ -90,7 +90,7 @@ fn outer_headers_have_their_limits() {
     data[2..4].copy_from_slice(&u16::MAX.to_be_bytes());
     meta.plain_len = u16::MAX;
     assert_eq!(long.wrap(&outer), Err(RewriteError::TooBig));
-    assert!(!long.is_bare_within(outer.room_within(u16::MAX)), "it is not taken for one that fits");
+    assert!(!long.is_bare_behind(0, outer.room_within(u16::MAX)), "it is not taken for one that fits");
     assert_eq!((outer.room_within(u16::MAX), outer.room_within(1480)), (u16::MAX - 20, 1480));
-    assert!(!long.is_bare_within(u16::MAX - 1) && long.is_bare_within(u16::MAX));
+    assert!(!long.is_bare_behind(0, u16::MAX - 1) && long.is_bare_behind(0, u16::MAX));
 }

@@ -1,0 +1,229 @@
+//! What packets come in, and come out of: tags and outer headers, as far as packets that are treated alike have the same (B11, B14).
+
+use super::congestion::{class_behind, set_traffic_class, traffic_class};
+use super::{RewriteError, tags, word};
+use crate::parse::{self, Tunnel, protocol};
+use crate::{Class, Packet};
+
+/// Bytes of tags, or of outer headers, at most, of which others can be told to be like them: outer headers are longer with more than 22
+/// bytes of options, tags never.
+pub const COVER_LEN_MAX: usize = 96;
+
+const WORD_LEN: usize = size_of::<u128>();
+
+/// What stands before the headers of packets, but for what is each packet's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cover {
+    len: u8,
+    /// What all have, and zeros for what is each packet's own.
+    bytes: [u128; COVER_LEN_MAX / WORD_LEN],
+    /// The bits that all have alike.
+    mask: [u128; COVER_LEN_MAX / WORD_LEN],
+}
+
+/// What packets come in that are treated alike, as far as that matters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Covers {
+    /// From the first type behind their Ethernet addresses up to their outermost IP header, to the bit.
+    pub tags: Option<Cover>,
+    /// From the outermost IP header up to the flow's.
+    pub outer: Option<Cover>,
+}
+
+impl Covers {
+    /// Those of a packet, as far as packets can be told to come in the same.
+    pub fn of(packet: &Packet) -> Covers {
+        Covers { tags: Cover::tags_of(packet), outer: Cover::outer_of(packet) }
+    }
+
+    /// Bytes of the outer headers.
+    #[inline]
+    pub fn outer_len(&self) -> usize {
+        self.outer.as_ref().map_or(0, Cover::len)
+    }
+
+    /// Whether a packet comes in the same, so that all of these can be taken off.
+    #[inline]
+    pub fn are_of(&self, packet: &Packet) -> bool {
+        self.tags.as_ref().is_none_or(|tags| tags.are_tags_of(packet))
+            && self.outer.as_ref().is_none_or(|outer| outer.is_outer_of(packet))
+    }
+}
+
+impl Cover {
+    /// The tags that a packet comes with, or that it has none; none if its link layer has no place for tags, or says how long the packet is.
+    pub fn tags_of(packet: &Packet) -> Option<Cover> {
+        tags::are_all(packet).then(|| Cover::new(packet.data().get(tags::range(packet))?, |_| 0xff))?
+    }
+
+    /// The outer headers of a packet in one tunnel; none if it is in none, in several, or in one of which headers have options or say each
+    /// packet's length.
+    ///
+    /// Each packet's own are, of IP headers, lengths, class, identification, DF bit, flow label, time to live and checksum; of UDP headers the
+    /// source port, length and checksum; and GRE's sequence number.
+    pub fn outer_of(packet: &Packet) -> Option<Cover> {
+        let meta = packet.meta();
+        let (start, end) = (usize::from(meta.outer_l3), usize::from(meta.l3));
+        if start >= end || meta.class != Class::Whole {
+            return None;
+        }
+        let header = packet.data().get(start..end)?;
+        let Tunnel { protocol, at, l3 } = parse::outermost(packet)?;
+        let (ip_len, is_v4) = if header[0] >> 4 == 4 { (20, true) } else { (40, false) };
+        if l3 != end || at != start + ip_len {
+            return None;
+        }
+        let gre_at = match (protocol, word(header, ip_len + 2)) {
+            (protocol::IPV4 | protocol::IPV6, _) => None,
+            (protocol::GRE, _) => Some(ip_len),
+            (protocol::UDP, parse::GRE_IN_UDP) => Some(ip_len + UDP_LEN),
+            (protocol::UDP, parse::VXLAN | parse::GENEVE | parse::GUE) => None,
+            _ => return None,
+        };
+        let number_at = gre_at.and_then(|at| gre_number_at(header, at));
+        Cover::new(header, |at| match at {
+            at if at < ip_len && is_v4 => V4_MASK[at],
+            at if at < ip_len => V6_MASK[at],
+            at if protocol == protocol::UDP && at < ip_len + UDP_LEN => UDP_MASK[at - ip_len],
+            at if number_at.is_some_and(|number| (number..number + 4).contains(&at)) => 0,
+            _ => 0xff,
+        })
+    }
+
+    /// None if they are too long.
+    fn new(bytes: &[u8], mask_at: impl Fn(usize) -> u8) -> Option<Cover> {
+        let (mut masked, mut mask) = ([0; COVER_LEN_MAX], [0; COVER_LEN_MAX]);
+        for (at, (masked, byte)) in masked.get_mut(..bytes.len())?.iter_mut().zip(bytes).enumerate() {
+            mask[at] = mask_at(at);
+            *masked = byte & mask[at];
+        }
+        let words = |bytes: &[u8; COVER_LEN_MAX]| {
+            std::array::from_fn(|i| {
+                u128::from_ne_bytes(std::array::from_fn(|byte| bytes[i * WORD_LEN + byte]))
+            })
+        };
+        Some(Cover { len: bytes.len() as u8, bytes: words(&masked), mask: words(&mask) })
+    }
+
+    /// How many bytes they are.
+    #[allow(clippy::len_without_is_empty, reason = "nothing is no cover")]
+    #[inline]
+    pub fn len(&self) -> usize {
+        usize::from(self.len)
+    }
+
+    /// The bytes, with zeros for what is each packet's own.
+    pub fn bytes(&self) -> impl Iterator<Item = u8> {
+        self.bytes.iter().flat_map(|word| word.to_ne_bytes()).take(self.len())
+    }
+
+    /// What tells it apart from all others that are made of packets, in words.
+    pub fn words(&self) -> impl Iterator<Item = u32> {
+        let used = self.bytes.iter().take(self.len().div_ceil(WORD_LEN));
+        let words = used.flat_map(|word| [0, 32, 64, 96].map(|shift| (word >> shift) as u32));
+        std::iter::once(self.len.into()).chain(words)
+    }
+
+    fn are_tags_of(&self, packet: &Packet) -> bool {
+        let range = tags::range(packet);
+        packet.meta().link == crate::LinkType::Ethernet
+            && range.len() == self.len()
+            && self.is_at(packet.data(), range.start)
+    }
+
+    /// Whether it is before the packet's headers, which can come out: the outer header says the length that the packet has, and its
+    /// class is one of which the packet can tell.
+    #[inline]
+    fn is_outer_of(&self, packet: &Packet) -> bool {
+        let (data, meta) = (packet.data(), packet.meta());
+        let (outer, inner) = (usize::from(meta.outer_l3), usize::from(meta.l3));
+        if inner != outer + self.len() || !self.is_at(data, outer) || data.len() > usize::from(u16::MAX) {
+            return false;
+        }
+        let said = |at: usize| data.get(at..).map_or((0, 0), said);
+        let ((outer_len, outer), (inner_len, inner)) = (said(outer), said(inner));
+        inner_len != 0 && outer_len == inner_len + self.len() && class_behind(inner, outer).is_some()
+    }
+
+    /// Whether it stands there. Behind a cover there is an IP header, so that nothing ends with it.
+    #[inline]
+    fn is_at(&self, data: &[u8], at: usize) -> bool {
+        let there = data.get(at..at + self.len().next_multiple_of(WORD_LEN)).unwrap_or_default();
+        let (there, rest) = there.as_chunks::<WORD_LEN>();
+        let alike = self.bytes.iter().zip(&self.mask).zip(there);
+        let differ = alike
+            .fold(0, |differ, ((bytes, mask), there)| differ | (u128::from_ne_bytes(*there) & mask) ^ bytes);
+        differ == 0 && rest.is_empty() && !there.is_empty()
+    }
+}
+
+const UDP_LEN: usize = 8;
+
+/// By byte of an IPv4 header without options, the bits that are not each packet's own: all but class, length, identification, DF, time
+/// to live and checksum.
+const V4_MASK: [u8; 20] =
+    [0xff, 0, 0, 0, 0, 0, 0xbf, 0xff, 0, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
+
+/// The same of an IPv6 header: version, next header, addresses.
+const V6_MASK: [u8; 40] = {
+    let mut mask = [0xff; 40];
+    (mask[0], mask[1], mask[2], mask[3]) = (0xf0, 0, 0, 0);
+    (mask[4], mask[5], mask[7]) = (0, 0, 0);
+    mask
+};
+
+/// The same of a UDP header: its destination port.
+const UDP_MASK: [u8; UDP_LEN] = [0, 0, 0xff, 0xff, 0, 0, 0, 0];
+
+/// Where the sequence number of the GRE header stands that begins there, if it has one (RFC 2890 2).
+fn gre_number_at(headers: &[u8], at: usize) -> Option<usize> {
+    let flags = word(headers, at);
+    let key_len = if flags & 0x2000 != 0 { 4 } else { 0 };
+    (flags & 0x1000 != 0).then_some(at + 4 + key_len)
+}
+
+/// What the IP header says at the beginning of `header`: its packet's length, 0 where it does not, and its class.
+#[inline(always)]
+fn said(header: &[u8]) -> (usize, u8) {
+    match *header {
+        [first, class, a, b, ..] if first >> 4 == 4 => (usize::from(u16::from_be_bytes([a, b])), class),
+        [first, second, _, _, a, b, ..] => {
+            let len = usize::from(u16::from_be_bytes([a, b]));
+            (if len == 0 { 0 } else { 40 + len }, first << 4 | second >> 4)
+        }
+        _ => (0, 0),
+    }
+}
+
+impl Packet {
+    /// Takes the packet out of a tunnel: the reverse of [`Packet::wrap`]. The outermost `len` bytes of network headers go; what comes to
+    /// light is an IP header, and gets to know of the congestion that the outer one tells of (RFC 6040 4.2). Gives its version.
+    ///
+    /// # Errors
+    /// [`RewriteError`]: `Congestion` if the header that comes to light cannot tell of it; `NoHeader` if there is none. Nothing is changed
+    /// then.
+    pub fn take_out(&mut self, len: usize) -> Result<u8, RewriteError> {
+        let at = usize::from(self.meta().outer_l3);
+        let outer = self.data().get(at..).unwrap_or_default();
+        let inner = outer.get(len..).unwrap_or_default();
+        let version = inner.first().map_or(0, |first| first >> 4);
+        if !matches!(version, 4 | 6) {
+            return Err(RewriteError::NoHeader);
+        }
+        let own = traffic_class(inner);
+        let class = class_behind(own, traffic_class(outer)).ok_or(RewriteError::Congestion)?;
+        self.decapsulate(len, version)?;
+        if class != own {
+            set_traffic_class(self.data_mut().get_mut(at..).unwrap_or_default(), class);
+        }
+        Ok(version)
+    }
+
+    /// Whether the packet is in no tunnel, or in one with `outer_len` bytes of headers, and its IP packet within is not longer than this.
+    #[inline]
+    pub fn is_bare_behind(&self, outer_len: usize, len_max: u16) -> bool {
+        let meta = self.meta();
+        usize::from(meta.l3) == usize::from(meta.outer_l3) + outer_len
+            && self.ip_len() <= usize::from(len_max) + outer_len
+    }
+}
