@@ -30,14 +30,23 @@ fn main() -> std::io::Result<()> {
         }
         write(&root.join("chain").join(format!("mix-{options}")), &seed)?;
     }
-    for (name, functions) in CONSOLIDATED {
+    for &(name, functions) in CONSOLIDATED {
         let mut seed = [functions, &[0xff, 0][..]].concat();
         let (client, server) = (v4(10, 0, 0, 1, 4000), v4(198, 18, 0, 1, 80));
         let again = udp(client, server, b"again");
+        // A tunnel's end gets it from outside, in GRE.
+        let (again, side) = match name {
+            "tunnel-end" => {
+                seed[functions.len() + 1] = 4;
+                let [remote, local] = [4, 5].map(|last| Addr::from_v4_bytes([192, 0, 2, last]));
+                (ip(remote, local, 47, &[&[0, 0, 8, 0], &again[..]].concat()), 1)
+            }
+            _ => (again, 0),
+        };
         // Batches end, commands follow, and packets of other kinds come in between.
         let others = networks.iter().map(|(_, network)| network);
         for (i, other) in others.enumerate() {
-            for (flags, network) in [(0, &again), (2, &again), ((i % 2) as u8 | (i % 16) as u8 * 16 + 12, other)] {
+            for (flags, network) in [(side, &again), (2 | side, &again), ((i % 2) as u8 | (i % 16) as u8 * 16 + 12, other)] {
                 seed.extend([1, 200, flags, network.len() as u8]);
                 seed.extend(network);
             }
@@ -149,7 +158,7 @@ fn main() -> std::io::Result<()> {
 
 /// Chains for the target `consolidated`, by the numbers of its functions.
 const CONSOLIDATED: &[(&str, &[u8])] =
-    &[("real-chain", &[0, 2, 4, 3]), ("strict-nat", &[1]), ("sees-all", &[4, 5, 3]), ("twice", &[2, 2, 6]), ("blocked", &[7, 4, 8])];
+    &[("real-chain", &[0, 2, 4, 3]), ("strict-nat", &[1]), ("sees-all", &[4, 5, 3]), ("twice", &[2, 2, 6]), ("blocked", &[7, 4, 8]), ("tunnel-end", &[3, 4, 9])];
 
 /// Mode and targets, units and flows, options.
 const ROUTERS: &[(&str, [u8; 3])] = &[

@@ -30,7 +30,7 @@ const START_NS: u64 = 1_700_000_000_000_000_000;
 
 /// Functions, their configurations, and commands for them. Pools and sets are small: they are set up anew for every input, and are to
 /// run out.
-const FUNCTIONS: [(&str, &str, &[&str]); 9] = [
+const FUNCTIONS: [(&str, &str, &[&str]); 11] = [
     (
         "nat",
         r#"{"external": ["198.51.100.7"], "ports": "1-1024"}"#,
@@ -57,6 +57,17 @@ const FUNCTIONS: [(&str, &str, &[&str]); 9] = [
     ("whitelist", r#"{"protect": "inside", "capacity": 8}"#, &[]),
     ("dos", r#"{"protect": "outside", "packets": 5, "syns": 1, "connections": 2}"#, &[]),
     ("dos", r#"{"flow_rate": "3pps", "flow_burst": 2, "alert_every": 0}"#, &[]),
+    (
+        "tunnel",
+        r#"{"protocol": "gre", "local": "192.0.2.5", "remote": "192.0.2.4", "mtu": 1350, "others": "pass"}"#,
+        &[],
+    ),
+    (
+        "tunnel",
+        r#"{"protocol": "geneve", "vni": 7, "local": "192.0.2.5", "remote": "192.0.2.4",
+            "local_mac": "02:00:00:00:00:01", "remote_mac": "02:00:00:00:00:02"}"#,
+        &[],
+    ),
 ];
 
 /// A packet, whether its batch ends with it, and the command that follows: of which function of the chain, and which.
@@ -114,7 +125,9 @@ fn run(functions: &[usize], options: Options, beside: bool, steps: &[Step]) -> O
     let stage = |&index: &usize| -> Box<dyn Stage> {
         let (name, config, _) = FUNCTIONS[index];
         let config = serde_json::from_str(config).unwrap();
-        registry.find(name).unwrap().make(&config, Setup::new(7, FLOWS)).unwrap()
+        let mut setup = Setup::new(7, FLOWS);
+        setup.inner = true; // As tunnels want it, also where they do not get it.
+        registry.find(name).unwrap().make(&config, setup).unwrap()
     };
     let mut bench = Bench::new(functions.iter().map(stage).collect(), options);
     if beside {
