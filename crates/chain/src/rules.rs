@@ -134,6 +134,7 @@ impl Likeness {
 
 impl Rule {
     /// What is done with a packet of the rule's kind: one that the program does not take walks.
+    #[inline(never)]
     fn course_of(&mut self, packet: &Packet, programs: &Programs) -> Course {
         let course = self.course;
         let Some(program) = course.program().filter(|program| program.is_limited()) else { return course };
@@ -203,20 +204,31 @@ impl Rules {
         Some(&mut self.slots.head_mut(record)?[direction.index()])
     }
 
-    /// How long such a packet keeps its flow, if it is to follow this course, that of an unwatched program, which takes it off or needs room for
-    /// what `covers` says, if it does not take every packet. None in all other cases.
+    /// How long such a packet keeps its flow, if it is to follow this course, that of a program that is not looked at and takes all of them. None
+    /// in all other cases.
     #[inline(always)]
     pub fn follow(
+        &self,
+        course: Course,
+        (record, direction): (u32, Direction),
+        like: Likeness,
+    ) -> Option<u32> {
+        let rule = self.get(record, direction)?;
+        (rule.stamp == self.common | like.0 && rule.course == course).then_some(rule.keep_ms)
+    }
+
+    /// The same, if the course is that of a program that takes packets which come in this, or need room for what is put before them.
+    #[inline(never)]
+    pub fn follow_limited(
         &mut self,
-        (course, covers): (Course, Option<&Covers>),
+        (course, covers): (Course, &Covers),
         (record, direction): (u32, Direction),
         like: Likeness,
         packet: &Packet,
     ) -> Option<u32> {
         let stamp = self.common | like.0;
         let rule = self.get_mut(record, direction)?;
-        let is_its = rule.stamp == stamp && rule.course == course;
-        let takes = is_its && covers.is_none_or(|covers| rule.takes(packet, covers));
+        let takes = rule.stamp == stamp && rule.course == course && rule.takes(packet, covers);
         takes.then_some(rule.keep_ms)
     }
 
@@ -227,6 +239,7 @@ impl Rules {
     }
 
     /// What is to be done with such a packet, of this flow and direction.
+    #[inline(always)]
     pub fn course(
         &mut self,
         (record, direction): (u32, Direction),
@@ -256,6 +269,19 @@ impl Rules {
         }
         rule.walks = rule.walks.saturating_sub(1);
         if rule.walks == 0 { Course::RECORD } else { Course::WALK }
+    }
+
+    /// The same, where it is asked seldom.
+    #[cold]
+    #[inline(never)]
+    pub fn course_at_last(
+        &mut self,
+        of: (u32, Direction),
+        like: Likeness,
+        packet: &Packet,
+        programs: &Programs,
+    ) -> Course {
+        self.course(of, like, packet, programs)
     }
 
     /// Whether such a packet is to be recorded, as [`Rules::course`] said.

@@ -458,6 +458,32 @@ impl<N: NetworkFunction> Loaded<N> {
         Some(then(&mut self.instance, Self::map_of(states.at(record)?.2)?))
     }
 
+    /// Runs state functions for each of the group's packets that is still to be forwarded. `record_of`: which record is its flow's, by its number in
+    /// the group and the record that it names.
+    #[inline(always)]
+    fn run_all(
+        &mut self,
+        group: &mut ReadGroup<'_>,
+        functions: &[u16],
+        record_of: impl Fn(usize, u32) -> u32,
+    ) {
+        let ReadGroup { packets, verdicts, side, records, effects, .. } = group;
+        let mut states = self.state.and_then(|part| records.states_mut(part));
+        for (number, (packet, verdict)) in packets.iter().zip(*verdicts).enumerate() {
+            let transit = &packet.meta().transit;
+            if *verdict != Verdict::Forward || transit.side != *side {
+                continue;
+            }
+            let of_flow = Self::of_flow(&mut states, record_of(number, transit.flow));
+            let Some((header, state, map)) = of_flow else { continue };
+            let (transit, instance) = (*transit, &mut self.instance);
+            let mut context = Context { transit, header, map, instance, effects, buffers: None, draws: 0 };
+            for &id in functions {
+                self.function.state_function(id, packet, state, &mut context);
+            }
+        }
+    }
+
     /// Processes each of the group's packets that is still to be forwarded.
     #[inline(always)]
     fn process_all(&mut self, group: &mut Group<'_>, mut recording: Option<&mut Recording>) {
@@ -557,19 +583,11 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
 
     fn run_functions(&mut self, group: &mut ReadGroup<'_>, functions: &[u16]) {
         self.pass(group.load, 0);
-        let ReadGroup { packets, verdicts, side, records, places, effects, .. } = group;
-        let mut states = self.state.and_then(|part| records.states_mut(part));
-        for (number, (packet, verdict)) in packets.iter().zip(*verdicts).enumerate() {
-            let transit = packet.meta().transit;
-            if *verdict != Verdict::Forward || transit.side != *side {
-                continue;
-            }
-            let record = places.and_then(|places| places.get(number)).map_or(transit.flow, |&place| place);
-            let Some((header, state, map)) = Self::of_flow(&mut states, record) else { continue };
-            let instance = &mut self.instance;
-            let mut context = Context { transit, header, map, instance, effects, buffers: None, draws: 0 };
-            for &id in functions {
-                self.function.state_function(id, packet, state, &mut context);
+        // Twice the same code, once without looking for records that packets name.
+        match group.places {
+            None => self.run_all(group, functions, |_, flow| flow),
+            Some(places) => {
+                self.run_all(group, functions, |number, flow| places.get(number).map_or(flow, |&place| place))
             }
         }
         self.instance.close();

@@ -125,7 +125,7 @@ impl Consolidation {
         } else {
             rules.renew(record, direction);
         }
-        rules.course((record, direction), like, packet, &self.programs)
+        rules.course_at_last((record, direction), like, packet, &self.programs)
     }
 
     /// What packets of a course come in; none if it takes every packet.
@@ -360,19 +360,15 @@ impl Chain {
         let Some(consolidation) = &mut self.consolidation else { return };
         // They are back in their place before anything could ask for them: programs are made for packets that walk.
         let programs = std::mem::take(&mut consolidation.programs);
-        let mut steps = programs.steps(program);
-        while let [step, rest @ ..] = steps {
-            steps = match *step {
-                Step::Together(count) => {
-                    let (functions, behind) = rest.split_at(count.min(rest.len()));
-                    self.run_together(functions, crossing, packets, verdicts);
-                    behind
-                }
-                _ => {
-                    self.take_step(step, crossing, packets, verdicts, run);
-                    rest
-                }
-            };
+        let mut steps = programs.steps(program).iter();
+        while let Some(step) = steps.next() {
+            if let Step::Together(count) = *step {
+                let (functions, behind) = steps.as_slice().split_at(count.min(steps.len()));
+                self.run_together(functions, crossing, packets, verdicts);
+                steps = behind.iter();
+                continue;
+            }
+            self.take_step(step, crossing, packets, verdicts, run);
         }
         if let Some(consolidation) = &mut self.consolidation {
             consolidation.programs = programs;

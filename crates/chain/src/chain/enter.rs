@@ -172,8 +172,15 @@ impl Chain {
                 && let (Some(rules), Some(consolidation)) = (&mut self.flows.rules, &mut self.consolidation)
             {
                 let (flow, like) = (meta.transit.flow, Likeness::new(meta, by_alias, connection));
-                let covers = if followed.is_plain_follow() { None } else { consolidation.covers(followed) };
-                if let Some(keep_ms) = rules.follow((followed, covers), (flow, direction), like, packet) {
+                let is_its = if followed.is_plain_follow() {
+                    rules.follow(followed, (flow, direction), like)
+                } else {
+                    let covers = consolidation.covers(followed);
+                    covers.and_then(|covers| {
+                        rules.follow_limited((followed, covers), (flow, direction), like, packet)
+                    })
+                };
+                if let Some(keep_ms) = is_its {
                     (next, wish_ms) = (followed, keep_ms);
                     meta = packet.meta_mut();
                 } else {

@@ -61,12 +61,16 @@ impl Cover {
     ///
     /// Each packet's own are, of IP headers, lengths, class, identification, DF bit, flow label, time to live and checksum; of UDP headers the
     /// source port, length and checksum; and GRE's sequence number.
+    #[inline]
     pub fn outer_of(packet: &Packet) -> Option<Cover> {
         let meta = packet.meta();
-        let (start, end) = (usize::from(meta.outer_l3), usize::from(meta.l3));
-        if start >= end || meta.class != Class::Whole {
-            return None;
-        }
+        let is_in_one = meta.outer_l3 < meta.l3 && meta.class == Class::Whole;
+        if is_in_one { Cover::of_headers(packet, meta.outer_l3.into(), meta.l3.into()) } else { None }
+    }
+
+    /// The same of a packet whose outer headers stand there.
+    #[inline(never)]
+    fn of_headers(packet: &Packet, start: usize, end: usize) -> Option<Cover> {
         let header = packet.data().get(start..end)?;
         let Tunnel { protocol, at, l3 } = parse::outermost(packet)?;
         let (ip_len, is_v4) = if header[0] >> 4 == 4 { (20, true) } else { (40, false) };

@@ -25,7 +25,7 @@ impl Consolidation {
         if !records.header(record).has(Header::FLAG_ACCEPTED) {
             return None;
         }
-        let cover = Cover::outer_of(packet);
+        let cover = if self.scope.wraps { Cover::outer_of(packet) } else { None };
         let come = (packet, connection, cover.as_ref());
         let (keep_ms, ends) = self.hear(stages, records, come, false)?;
         debug_assert!(
@@ -49,7 +49,7 @@ impl Consolidation {
         rules.set(record, direction, like, (program, values), self.said.events.iter().copied());
         Some(match Course::follow(program) {
             course if course.is_plain_follow() => course,
-            _ => rules.course((record, direction), like, packet, &self.programs),
+            _ => rules.course_at_last((record, direction), like, packet, &self.programs),
         })
     }
 
