@@ -22,6 +22,61 @@ pub(super) struct Crossing {
     turned: u64,
 }
 
+/// An order in which the packets of a group stand for a while.
+struct Order {
+    /// Where each is from.
+    places: [u8; GROUP_MAX],
+    /// With which one each place is exchanged, one after the other.
+    swaps: [u8; GROUP_MAX],
+}
+
+const _: () = assert!(GROUP_MAX <= u64::BITS as usize && GROUP_MAX <= u8::MAX as usize);
+
+impl Order {
+    /// Packets of one course stand together, in their order, and those that walk come last.
+    fn by_course(courses: &[Course]) -> Order {
+        let mut order = Order { places: [0; GROUP_MAX], swaps: [0; GROUP_MAX] };
+        let mut places = order.places.iter_mut();
+        let of =
+            |course: Course| courses.iter().rev().fold(0_u64, |set, &of| set << 1 | u64::from(of == course));
+        let walking = of(Course::WALK);
+        let mut following = !walking & (u64::MAX >> (u64::BITS as usize - courses.len()));
+        let mut place_all = |mut set: u64| {
+            while set != 0
+                && let Some(place) = places.next()
+            {
+                *place = set.trailing_zeros() as u8;
+                set &= set - 1;
+            }
+        };
+        while let Some(&course) = courses.get(following.trailing_zeros() as usize) {
+            let own = of(course);
+            place_all(own);
+            following &= !own;
+        }
+        place_all(walking);
+        for at in 0..courses.len() {
+            // What stood there may have been exchanged for another one.
+            let mut from = order.places[at];
+            while usize::from(from) < at {
+                from = order.swaps[usize::from(from)];
+            }
+            order.swaps[at] = from;
+        }
+        order
+    }
+
+    /// Puts them in this order.
+    fn arrange<T>(&self, all: &mut [T]) {
+        (0..all.len()).for_each(|at| all.swap(at, self.swaps[at].into()));
+    }
+
+    /// Puts what stands in this order where it was before.
+    fn put_back<T>(&self, all: &mut [T]) {
+        (0..all.len()).rev().for_each(|at| all.swap(at, self.swaps[at].into()));
+    }
+}
+
 impl Chain {
     /// Takes packets, of each side so many, through the functions, those from inside before those from outside, or through the
     /// steps of a program, and leaves what was decided about each in `verdicts`.
@@ -50,26 +105,20 @@ impl Chain {
     ) {
         let before = self.told();
         let courses = self.courses;
-        let mut rest = u64::MAX >> (64 - packets.len());
-        while rest != 0 {
-            // Those that walk come last.
-            let walks = |i: &usize| courses[*i] == Course::WALK;
-            let open = |i: &usize| rest >> i & 1 != 0;
-            let first = (0..packets.len()).filter(open).find(|i| !walks(i));
-            let course = first.map_or(Course::WALK, |i| courses[i]);
-            let mut own = [Verdict::Drop(DropReason::Internal); GROUP_MAX];
-            let own = &mut own[..packets.len()];
-            let mut chosen = 0;
-            for i in (0..packets.len()).filter(|&i| courses[i] == course) {
-                (own[i], chosen) = (Verdict::Forward, chosen | 1 << i);
-            }
-            let loads = Load::by_side(packets, own);
-            self.cross_sides(packets, own, loads, course.program(), run);
-            for i in (0..packets.len()).filter(|i| chosen >> i & 1 != 0) {
-                verdicts[i] = own[i];
-            }
-            rest &= !chosen;
+        let order = Order::by_course(&courses[..packets.len()]);
+        order.arrange(packets);
+        let mut begin = 0;
+        while let Some(&first) = order.places.get(begin..packets.len()).and_then(<[u8]>::first) {
+            let course = courses[usize::from(first)];
+            let is_its = |&&place: &&u8| courses[usize::from(place)] == course;
+            let end = begin + order.places[begin..packets.len()].iter().take_while(is_its).count();
+            let (own, decided) = (&mut packets[begin..end], &mut verdicts[begin..end]);
+            let loads = Load::by_side(own, decided);
+            self.cross_sides(own, decided, loads, course.program(), run);
+            begin = end;
         }
+        order.put_back(packets);
+        order.put_back(verdicts);
         self.complete_effects(before, packets, verdicts);
     }
 
@@ -321,6 +370,31 @@ impl Chain {
         match verdict {
             Verdict::Drop(reason) => self.drop_packet(packet, reason, run),
             Verdict::Forward | Verdict::TurnBack => self.answers.push(packet),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn courses_stand_together_and_go_back(of in prop::collection::vec(0_usize..4, 1..=GROUP_MAX)) {
+            let any = [Course::WALK, Course::RECORD, Course::REVIEW, Course::FORESEE];
+            let courses: Vec<Course> = of.iter().map(|&i| any[i]).collect();
+            let order = Order::by_course(&courses);
+            let mut all: Vec<usize> = (0..courses.len()).collect();
+            order.arrange(&mut all);
+            let mut expected: Vec<usize> = (0..courses.len()).collect();
+            let first = |i: usize| courses.iter().position(|&course| course == courses[i]);
+            expected.sort_by_key(|&i| (courses[i] == Course::WALK, first(i), i));
+            prop_assert_eq!(&all, &expected);
+            prop_assert!(all.iter().zip(&order.places).all(|(&i, &place)| i == usize::from(place)));
+            order.put_back(&mut all);
+            prop_assert!(all.iter().copied().eq(0..courses.len()));
         }
     }
 }
