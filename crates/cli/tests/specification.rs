@@ -18,6 +18,8 @@ fn limits_are_those_of_the_code() {
     let mut promised: Vec<(String, u64)> = page.lines().filter_map(promise).collect();
     let mut real = constants![
         chain::GROUP_MAX,
+        chain::GROUP_NS,
+        chain::PACKET_NS,
         chain::fragments::WAITING_MAX,
         chain::streams::DATAGRAMS_MAX,
         chain::streams::DATAGRAM_TIMEOUT_NS,
