@@ -419,52 +419,31 @@ impl Chain {
                 let room = |packet: &mut Packet| {
                     let transit = &packet.meta().transit;
                     let outer = rules.outer(transit.flow, transit.direction);
-                    outer.is_some_and(|&outer| packet.wrap(&outer).is_ok())
+                    outer.and_then(|&outer| packet.wrap(&outer).ok()).ok_or(DropReason::NoHeadroom)
                 };
-                drop_unless(
-                    room,
-                    DropReason::NoHeadroom,
-                    &mut *self.stages[stage],
-                    crossing,
-                    packets,
-                    verdicts,
-                );
+                drop_unless(room, &mut *self.stages[stage], crossing, packets, verdicts);
             }
             Step::Tag(stage, tag) => {
-                let room = |packet: &mut Packet| packet.push_tag(tag).is_ok();
-                drop_unless(
-                    room,
-                    DropReason::NoHeadroom,
-                    &mut *self.stages[stage],
-                    crossing,
-                    packets,
-                    verdicts,
-                );
+                let room = |packet: &mut Packet| packet.push_tag(tag).map_err(|_| DropReason::NoHeadroom);
+                drop_unless(room, &mut *self.stages[stage], crossing, packets, verdicts);
             }
             Step::TakeOut(stage, len) => {
-                let out = |packet: &mut Packet| packet.take_out(len).is_ok();
-                drop_unless(out, DropReason::Internal, &mut *self.stages[stage], crossing, packets, verdicts);
+                let out = |packet: &mut Packet| packet.take_out(len).map_err(|_| DropReason::Internal);
+                drop_unless(out, &mut *self.stages[stage], crossing, packets, verdicts);
             }
             Step::Untag(stage, kind) => {
-                let off = |packet: &mut Packet| packet.pop_tag(kind).is_ok();
-                drop_unless(off, DropReason::Internal, &mut *self.stages[stage], crossing, packets, verdicts);
+                let off = |packet: &mut Packet| packet.pop_tag(kind).map_err(|_| DropReason::Internal);
+                drop_unless(off, &mut *self.stages[stage], crossing, packets, verdicts);
             }
             Step::Cancelled(stage, layer) => {
                 let room = |packet: &mut Packet| {
                     if matches!(layer, Layer::Outer(_)) {
                         packet.trim_trailer();
                     }
-                    packet.headroom() >= layer.len()
+                    (packet.headroom() >= layer.len()).then_some(()).ok_or(DropReason::NoHeadroom)
                 };
                 crossing.cancelled_len += layer.len() as u64;
-                drop_unless(
-                    room,
-                    DropReason::NoHeadroom,
-                    &mut *self.stages[stage],
-                    crossing,
-                    packets,
-                    verdicts,
-                );
+                drop_unless(room, &mut *self.stages[stage], crossing, packets, verdicts);
             }
             Step::Restored(layer) => {
                 crossing.cancelled_len -= layer.len() as u64;
@@ -481,9 +460,8 @@ impl Chain {
 
 /// Drops packets, as `stage` would, of which this cannot be done: there may be no room for headers. The others go on as they are then.
 #[inline]
-fn drop_unless(
-    done: impl Fn(&mut Packet) -> bool,
-    reason: DropReason,
+fn drop_unless<T>(
+    done: impl Fn(&mut Packet) -> Result<T, DropReason>,
     stage: &mut dyn Stage,
     crossing: &mut Crossing,
     packets: &mut [Packet],
@@ -491,7 +469,9 @@ fn drop_unless(
 ) {
     let mut dropped = 0;
     for (packet, verdict) in packets.iter_mut().zip(verdicts.iter_mut()) {
-        if *verdict == Verdict::Forward && !done(packet) {
+        if *verdict == Verdict::Forward
+            && let Err(reason) = done(packet)
+        {
             *verdict = Verdict::Drop(reason);
             dropped += 1;
         }
