@@ -5,7 +5,7 @@ use super::common::{
     drops_no_more, flat, in_mode, paper, percentile_chart, series_of_rows, show,
 };
 use super::{Experiment, Measured, tuning, x05_real};
-use crate::chart::{Axis, Chart, Mark};
+use crate::chart::{Axis, Chart, Mark, Series};
 use crate::gauges;
 use crate::runs::{Lab, Length};
 use crate::setup::Setup;
@@ -145,6 +145,54 @@ fn flowlets(length: Length) -> Setup {
     in_mode(&flat(paper(), "W-B", "4Gbps", length, 500, 2_000), FLOWLET).setup
 }
 
+/// Rates of the sweep, in Gbit/s: nobody says at which one the published figures were measured.
+const RATES_FULL: [u32; 7] = [1, 2, 3, 4, 6, 8, 10];
+const RATES_QUICK: [u32; 2] = [2, 4];
+
+const SWEEP_GAUGES: &[&Gauge] = &[
+    &gauges::P50,
+    &gauges::P75,
+    &gauges::P99,
+    &gauges::UNITS,
+    &gauges::SEAMLESS,
+    &gauges::PULLS,
+    &gauges::DROPPED,
+];
+
+/// A NAT's row at a rate.
+fn at_rate(manner: &str, gbps: u32) -> String {
+    format!("{} at {gbps} Gbit/s", row("NAT", manner))
+}
+
+/// A NAT's states copied ahead, fetched on demand, and with flowlets that stay, by rate.
+fn by_rate(lab: &mut Lab<'_>, rates: &[u32]) -> Table {
+    let at = |&gbps: &u32| {
+        let base = flat(paper(), "W-B", &format!("{gbps}Gbps"), lab.length(), 500, 1_000);
+        let base = of_function(in_mode(&base, FLOWLET).setup, FUNCTIONS[0]);
+        let on_demand = base.clone().with("state.where", "reactive");
+        let both = in_mode(&base, BOTH).setup;
+        [(ON_DEMAND, Kind::Baseline, on_demand), (AHEAD, Kind::Faithful, base), (BOTH, Kind::Plus, both)]
+            .map(|(manner, kind, setup)| Subject::new(at_rate(manner, gbps), kind, setup))
+    };
+    let subjects: Vec<Subject> = rates.iter().flat_map(at).collect();
+    Table::measure(lab, "a NAT, by rate", Profile::Paper, SWEEP_GAUGES, &subjects)
+}
+
+fn rate_chart(table: &Table, rates: &[u32]) -> Chart {
+    let series = |manner: &str| {
+        let points = rates
+            .iter()
+            .filter_map(|&gbps| Some((gbps.into(), table.get(&at_rate(manner, gbps), "p99")?.median / 1e3)));
+        Series::new(manner, Mark::Line, points)
+    };
+    Chart {
+        title: "NAT: p99 by rate".to_owned(),
+        x: Axis::linear("demand, Gbit/s"),
+        y: Axis::logarithmic("p99 of latency at the unit, us"),
+        series: [ON_DEMAND, AHEAD, BOTH].map(series).into(),
+    }
+}
+
 /// The same scenario with a function's states and costs.
 fn of_function(setup: Setup, (_, bytes, cost): (&str, u32, &str)) -> Setup {
     setup.with("units.state", format!("{bytes}B")).with("units.packet_cost", cost)
@@ -192,13 +240,15 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         y: Axis::logarithmic("latency at the unit, us"),
         series: series_of_rows(&of_nat, &PERCENTILES, 1e3, Mark::Bars),
     };
+    let rates = lab.length().pick(&RATES_QUICK[..], &RATES_FULL[..]);
+    let by_rate = by_rate(lab, rates);
     let real = x05_real::measure(lab.length());
     let real_chart = real.as_ref().map(|table| Chart {
         title: "NAT, measured: time of a packet at the unit".to_owned(),
         ..percentile_chart(table)
     });
     Measured {
-        charts: [chart].into_iter().chain(real_chart).collect(),
+        charts: [chart, rate_chart(&by_rate, rates)].into_iter().chain(real_chart).collect(),
         notes: [
             "external store: states are read when a flowlet begins and written when the flow falls silent; naive: before and after every \
              packet. Simulated, over a link as between units, 100 ns for a request"
@@ -214,6 +264,6 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         .into_iter()
         .chain(tuning::notes("X5"))
         .collect(),
-        tables: [table].into_iter().chain(real).collect(),
+        tables: [table, by_rate].into_iter().chain(real).collect(),
     }
 }

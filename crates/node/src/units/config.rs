@@ -45,7 +45,7 @@ impl Default for UnitsConfig {
             units_max: 10,
             capacity_bps: 1_000_000_000,
             gap_ns: 500_000,
-            follow_at: Some(0.9),
+            follow_at: Some(0.93),
             stay_below: Some(0.95),
             copies: 0,
             deltas: false,

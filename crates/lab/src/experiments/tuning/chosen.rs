@@ -32,6 +32,26 @@ pub const CHOSEN: &[Chosen] = &[
     },
     Chosen {
         id: "X1",
+        baseline: "smart-flow:100ms",
+        objective: "off demand",
+        settings: &[
+            ("router.start_at", "0.9"),
+            ("router.choice", "\"most-utilised\""),
+            ("router.buckets", "200"),
+        ],
+    },
+    Chosen {
+        id: "X1",
+        baseline: "smart-flow:50ms",
+        objective: "off demand",
+        settings: &[
+            ("router.start_at", "0.7"),
+            ("router.choice", "\"most-utilised\""),
+            ("router.buckets", "200"),
+        ],
+    },
+    Chosen {
+        id: "X1",
         baseline: "smart-flow",
         objective: "off demand",
         settings: &[
@@ -105,6 +125,46 @@ pub const CHOSEN: &[Chosen] = &[
     Chosen {
         id: "X2",
         baseline: "flow",
+        objective: "p99",
+        settings: &[
+            ("router.start_at", "0.7"),
+            ("router.choice", "\"most-utilised\""),
+            ("router.buckets", "200"),
+        ],
+    },
+    Chosen {
+        id: "X2",
+        baseline: "smart-flow:100ms",
+        objective: "p75",
+        settings: &[
+            ("router.start_at", "0.7"),
+            ("router.choice", "\"most-utilised\""),
+            ("router.buckets", "200"),
+        ],
+    },
+    Chosen {
+        id: "X2",
+        baseline: "smart-flow:100ms",
+        objective: "p99",
+        settings: &[
+            ("router.start_at", "0.7"),
+            ("router.choice", "\"most-utilised\""),
+            ("router.buckets", "200"),
+        ],
+    },
+    Chosen {
+        id: "X2",
+        baseline: "smart-flow:50ms",
+        objective: "p75",
+        settings: &[
+            ("router.start_at", "0.9"),
+            ("router.choice", "\"most-utilised\""),
+            ("router.buckets", "200"),
+        ],
+    },
+    Chosen {
+        id: "X2",
+        baseline: "smart-flow:50ms",
         objective: "p99",
         settings: &[
             ("router.start_at", "0.7"),
@@ -244,6 +304,26 @@ pub const CHOSEN: &[Chosen] = &[
             ("router.start_at", "0.5"),
             ("router.choice", "\"most-utilised\""),
             ("router.buckets", "40"),
+        ],
+    },
+    Chosen {
+        id: "X3",
+        baseline: "smart-flow:100ms",
+        objective: "above 100 %",
+        settings: &[
+            ("router.start_at", "0.5"),
+            ("router.choice", "\"most-utilised\""),
+            ("router.buckets", "200"),
+        ],
+    },
+    Chosen {
+        id: "X3",
+        baseline: "smart-flow:50ms",
+        objective: "above 100 %",
+        settings: &[
+            ("router.start_at", "0.7"),
+            ("router.choice", "\"most-utilised\""),
+            ("router.buckets", "200"),
         ],
     },
     Chosen {

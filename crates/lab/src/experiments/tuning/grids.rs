@@ -1,7 +1,7 @@
 //! What is tried of each baseline. The first value of each setting is the published one, or the default where nothing is published.
 
 use super::Sweep;
-use crate::experiments::{x01_tracking, x05_storage, x06_adversary};
+use crate::experiments::{common, x01_tracking, x05_storage, x06_adversary};
 use crate::gauges;
 use crate::runs::Length;
 
@@ -94,9 +94,16 @@ const FLOW: Keys = &[("router.mode", "\"flow\"")];
 /// Packets in turn.
 const PACKET: Keys = &[("router.mode", "\"packet\"")];
 
-/// Modes: the baselines of X1, X2 and X3, whose runs are the same. First all as they are published, with their own settings.
+/// Smart flows with the periods that are published.
+const SMART_100: Keys = &[("router.mode", "\"smart-flow:100ms\"")];
+const SMART_50: Keys = &[("router.mode", "\"smart-flow:50ms\"")];
+
+/// Modes: the baselines of X1, X2 and X3, whose runs are the same. First all as they are published, with their own settings; of smart flows
+/// those with a published period, and such with any.
 const MODES: &[Baseline] = &[
     Baseline { name: "flow", fixed: FLOW, grid: &[STARTS, CHOICE, WINDOW] },
+    Baseline { name: common::SMART_100, fixed: SMART_100, grid: &[STARTS, CHOICE, WINDOW] },
+    Baseline { name: common::SMART_50, fixed: SMART_50, grid: &[STARTS, CHOICE, WINDOW] },
     Baseline { name: "smart-flow", fixed: &[], grid: &[PERIOD, STARTS, CHOICE, WINDOW] },
     Baseline { name: "packet", fixed: PACKET, grid: &[STARTS] },
     Baseline { name: "rss", fixed: &[], grid: &[BUCKETS, STARTS] },

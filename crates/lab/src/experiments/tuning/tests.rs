@@ -33,6 +33,8 @@ fn the_published_point_is_the_published_baseline() {
     let experiment = |id| experiments().iter().find(|experiment| experiment.id == id).unwrap();
     let published = [
         ("X1", "flow", "flow"),
+        ("X1", "smart-flow:100ms", "smart-flow:100ms"),
+        ("X1", "smart-flow:50ms", "smart-flow:50ms"),
         ("X1", "smart-flow", "smart-flow:100ms"),
         ("X1", "packet", "packet"),
         ("X1", "rss", "rss:128:100ms"),
