@@ -13,7 +13,7 @@ use crate::commuting::put_together;
 pub(crate) const PROGRAMS_MAX: usize = 1024;
 
 /// The number of a program, with a bit for those of which rules are looked at before every packet, one for those whose packets form
-/// groups of their own, and one for those that do not take every packet.
+/// groups of their own, one for those that do not take every packet, and one if it was not recorded, but foreseen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(transparent)]
 pub(crate) struct ProgramId(u16);
@@ -22,6 +22,10 @@ impl ProgramId {
     const WATCHED: u16 = 1 << 15;
     const APART: u16 = 1 << 14;
     const LIMITED: u16 = 1 << 13;
+    const FORESEEN: u16 = 1 << 12;
+
+    /// All that is not its place among programs.
+    const FLAGS: u16 = ProgramId::WATCHED | ProgramId::APART | ProgramId::LIMITED | ProgramId::FORESEEN;
 
     /// Whether packets follow it as long as the rule is not touched.
     #[inline(always)]
@@ -36,8 +40,25 @@ impl ProgramId {
         self.0 & ProgramId::LIMITED != 0
     }
 
+    /// The same of flows for which it is not recorded that they follow it, but foreseen.
+    pub fn foreseen(self) -> ProgramId {
+        ProgramId(self.0 | ProgramId::FORESEEN)
+    }
+
+    /// Whether it is foreseen that packets follow it: then it is foreseen anew after each command.
+    #[inline(always)]
+    pub fn is_foreseen(self) -> bool {
+        self.0 & ProgramId::FORESEEN != 0
+    }
+
+    /// Whether events are kept of rules that name it: all that were recorded, and of what is foreseen, those that packets cause.
+    #[inline]
+    pub fn has_events(self) -> bool {
+        !self.is_foreseen() || !self.is_unwatched()
+    }
+
     fn index(self) -> usize {
-        usize::from(self.0 & !(ProgramId::WATCHED | ProgramId::APART | ProgramId::LIMITED))
+        usize::from(self.0 & !ProgramId::FLAGS)
     }
 }
 
@@ -95,7 +116,7 @@ impl Course {
     }
 }
 
-const _: () = assert!(PROGRAMS_MAX < (ProgramId::LIMITED - 4) as usize, "courses have numbers of their own");
+const _: () = assert!(PROGRAMS_MAX < (ProgramId::FORESEEN - 4) as usize, "courses have numbers of their own");
 
 /// Steps in the order in which packets take them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

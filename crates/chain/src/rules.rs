@@ -32,7 +32,7 @@ pub(crate) struct Rules {
     /// The outer headers that packets get, in the rest; none in a chain of which no function puts any on.
     outers: Option<Part<[Outer; 2]>>,
     /// What all stamps have in common: the version, which every command raises. Rules from before hold only if none of their
-    /// events does.
+    /// events does; what was foreseen before is foreseen anew.
     common: u64,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct Scope {
 /// The values of a rule: what its program leaves to each flow.
 pub(crate) struct Values<'a> {
     /// The ends that packets get.
-    pub ends: NewEnds,
+    pub ends: &'a NewEnds,
     /// How long a packet keeps the flow, in milliseconds, if functions say that.
     pub keep_ms: u32,
     /// The outer headers that packets get.
@@ -204,20 +204,21 @@ impl Rules {
         Some(&mut self.slots.head_mut(record)?[direction.index()])
     }
 
-    /// How long such a packet keeps its flow, if it is to follow this course, that of a program that is not looked at and takes all of them. None
+    /// What such a packet does, and how long it keeps its flow, if it is to follow a program that is not looked at and takes all of them. None
     /// in all other cases.
     #[inline(always)]
-    pub fn follow(
+    pub fn plain_course(
         &self,
-        course: Course,
         (record, direction): (u32, Direction),
         like: Likeness,
-    ) -> Option<u32> {
+    ) -> Option<(Course, u32)> {
         let rule = self.get(record, direction)?;
-        (rule.stamp == self.common | like.0 && rule.course == course).then_some(rule.keep_ms)
+        let is_plain = rule.stamp == self.common | like.0 && rule.course.is_plain_follow();
+        is_plain.then_some((rule.course, rule.keep_ms))
     }
 
-    /// The same, if the course is that of a program that takes packets which come in this, or need room for what is put before them.
+    /// How long such a packet keeps its flow, if it is to follow this course, that of a program that is not looked at, and takes packets which
+    /// come in this, or need room for what is put before them.
     #[inline(never)]
     pub fn follow_limited(
         &mut self,
@@ -255,14 +256,16 @@ impl Rules {
         if !like.is_ordinary() {
             return Course::WALK;
         }
-        let follows = rule.course.program().is_some();
         if rule.stamp != stamp {
             let of_before = rule.stamp as u32 == stamp as u32 && rule.stamp != 0;
-            if of_before && follows {
+            let before = rule.course.program().filter(|_| of_before);
+            if before.is_some_and(|program| !program.is_foreseen()) {
                 return Course::REVIEW;
             }
-            (rule.stamp, rule.course, rule.walks) = (stamp, Course::WALK, WALKS_FIRST);
-            return if like.is_lasting() { Course::FORESEE } else { Course::WALK };
+            // What was foreseen before a command is soon foreseen again, if not at once.
+            let walks = if before.is_some() { 1 } else { WALKS_FIRST };
+            (rule.stamp, rule.course, rule.walks) = (stamp, Course::WALK, walks);
+            return if before.is_some() || like.is_lasting() { Course::FORESEE } else { Course::WALK };
         }
         if let Some(program) = rule.course.program() {
             return if program.is_unwatched() { rule.course_of(packet, programs) } else { Course::REVIEW };
@@ -338,7 +341,9 @@ impl Rules {
 
     /// The events of a rule, by their functions' places.
     pub fn events(&self, record: u32, direction: Direction) -> impl Iterator<Item = (usize, EventCondition)> {
-        let events = self.rest.head(record).map_or(&[][..], |both| &both[direction.index()]);
+        let program = self.get(record, direction).and_then(|rule| rule.course.program());
+        let rest = program.filter(|program| program.has_events()).and_then(|_| self.rest.head(record));
+        let events = rest.map_or(&[][..], |both| &both[direction.index()]);
         events.iter().map_while(|&Noted { argument, id, stage, cause, .. }| {
             let cause = match cause {
                 0 => return None,
@@ -349,14 +354,14 @@ impl Rules {
         })
     }
 
-    /// Such packets are treated so from now on. At most [`EVENTS_MAX`] events are kept.
+    /// Such packets are treated so from now on. Events, if there are, are noted next.
+    #[inline(always)]
     pub fn set(
         &mut self,
         record: u32,
         direction: Direction,
         like: Likeness,
         (program, values): (ProgramId, Values<'_>),
-        events: impl Iterator<Item = (u16, EventCondition)>,
     ) {
         let stamp = self.common | like.0;
         if let Some(rule) = self.get_mut(record, direction) {
@@ -364,13 +369,22 @@ impl Rules {
             let course = Course::follow(program);
             let changes = if rule.stamp == stamp { rule.changes } else { 0 };
             let walks = WALKS_MIN << changes;
-            *rule = Rule { stamp, keep_ms, ends, course, walks, failures: 0, changes, len_max, tags };
+            *rule = Rule { stamp, keep_ms, ends: *ends, course, walks, failures: 0, changes, len_max, tags };
         }
         if let (Some(outers), Some(outer)) = (self.outers, values.outer)
             && let Some(both) = self.rest.get_mut(record, outers)
         {
             both[direction.index()] = *outer;
         }
+    }
+
+    /// Notes the events of a rule that was just set, at most [`EVENTS_MAX`].
+    pub fn note_events(
+        &mut self,
+        record: u32,
+        direction: Direction,
+        events: impl Iterator<Item = (u16, EventCondition)>,
+    ) {
         let Some(noted) = self.rest.head_mut(record) else { return };
         let noted = &mut noted[direction.index()];
         let mut free = noted.iter_mut();

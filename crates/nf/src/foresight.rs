@@ -1,7 +1,7 @@
 //! What a function would do to a flow's packets, told from the flow's state alone: so that a rule can be made without a packet
 //! that is recorded, and of many flows by the same few parts of their functions.
 
-use packet::{Cover, Direction, End, Endpoint, EndsDraft, Outer, Side, Tag, TagRoom};
+use packet::{Cover, Direction, End, Endpoint, EndsDraft, Outer, Packet, Side, Tag, TagRoom};
 
 use crate::{Cause, Connection, EventCondition, HeaderAction, KEEP_MS_MAX, Recording, StateFunction};
 
@@ -16,13 +16,9 @@ pub struct Foresight<'a> {
     pub origin: Side,
     /// The connection as they leave it.
     pub connection: Connection,
-    /// Where they come from and go to, behind the functions before this one.
-    pub ends: EndsDraft,
     /// The outer headers that they come in, as they are before this function; none if they are in no tunnel, or in one of which not all
     /// packets can be told to be alike.
     pub cover: Option<&'a Cover>,
-    /// How long functions keep the flow for them, in milliseconds.
-    pub keep_ms: u32,
     /// The function's place in the chain.
     pub stage: u16,
     /// What all functions said so far.
@@ -31,27 +27,71 @@ pub struct Foresight<'a> {
     pub recordings: Option<&'a mut [Option<Recording>]>,
 }
 
-/// What functions foresee, in order.
+/// What functions foresee, in order. Its memory is used again.
 #[derive(Default)]
 pub struct Said {
-    /// What is the same for many flows: numbers that stand for what was said, but for ends, outer headers and events' arguments.
-    pub shape: Vec<u32>,
-    /// Outer headers, and how long a packet may be that gets them.
-    pub wraps: Vec<(Outer, u16)>,
+    /// What is the same for many flows.
+    pub shape: Shape,
+    /// The ends that packets get.
+    pub ends: EndsDraft,
+    /// How long functions keep the flow for them, in milliseconds.
+    pub keep_ms: u32,
+    /// The outer headers that they get last, and how long a packet may be that gets them.
+    pub wrap: Option<(Outer, u16)>,
     /// The tags that packets are to have room for.
     pub tags: TagRoom,
-    /// The events, and whose they are.
+    /// The events that packets may cause, and whose they are.
     pub events: Vec<(u16, EventCondition)>,
 }
 
 impl Said {
-    /// Nothing was said yet of packets that enter by this side.
-    pub fn begin(&mut self, side: Side) {
-        self.shape.clear();
-        self.wraps.clear();
+    /// Nothing was said yet of packets like this one.
+    #[inline(always)]
+    pub fn begin(&mut self, packet: &Packet) {
+        self.shape.begin(packet.meta().transit.side);
+        self.ends.begin(packet);
+        self.keep_ms = 0;
+        self.wrap = None;
         self.tags = TagRoom::default();
         self.events.clear();
-        self.shape.push(side as u32);
+    }
+}
+
+/// Numbers that stand for what was said, but for ends, outer headers and events' arguments.
+pub struct Shape {
+    numbers: [u32; SHAPE_MAX],
+    len: usize,
+}
+
+/// Numbers of a shape at most; where functions say more, their chain records packets.
+pub const SHAPE_MAX: usize = 256;
+
+impl Default for Shape {
+    fn default() -> Shape {
+        Shape { numbers: [0; SHAPE_MAX], len: 0 }
+    }
+}
+
+impl Shape {
+    /// That of packets that enter by this side, of which nothing was said yet.
+    #[inline(always)]
+    fn begin(&mut self, side: Side) {
+        (self.numbers[0], self.len) = (side as u32, 1);
+    }
+
+    #[inline(always)]
+    fn push(&mut self, number: u32) {
+        let len = self.len;
+        if let Some(place) = self.numbers.get_mut(len) {
+            *place = number;
+        }
+        self.len = len + 1;
+    }
+
+    /// The numbers; none if there are too many.
+    #[inline]
+    pub fn numbers(&self) -> Option<&[u32]> {
+        self.numbers.get(..self.len)
     }
 }
 
@@ -63,14 +103,25 @@ mod said {
     pub const SOURCE: u32 = 1 << 28;
     pub const DESTINATION: u32 = 2 << 28;
     pub const FUNCTION: u32 = 3 << 28;
-    pub const COMMAND: u32 = 4 << 28;
-    pub const PACKET: u32 = 5 << 28;
-    pub const WRAP: u32 = 6 << 28;
-    pub const TAG: u32 = 7 << 28;
-    pub const TAKE_OUT: u32 = 8 << 28;
+    pub const EVENT: u32 = 4 << 28;
+    pub const WRAP: u32 = 5 << 28;
+    pub const TAG: u32 = 6 << 28;
+    pub const TAKE_OUT: u32 = 7 << 28;
 }
 
 impl Foresight<'_> {
+    /// Where they come from, behind the functions before this one.
+    #[inline]
+    pub fn source(&self) -> Endpoint {
+        self.said.ends.source()
+    }
+
+    /// Where they go to, behind the functions before this one.
+    #[inline]
+    pub fn destination(&self) -> Endpoint {
+        self.said.ends.destination()
+    }
+
     /// They get this address and port at one end.
     #[inline(always)]
     pub fn set_end(&mut self, end: End, to: Endpoint) {
@@ -78,10 +129,10 @@ impl Foresight<'_> {
             End::Source => said::SOURCE,
             End::Destination => said::DESTINATION,
         };
-        self.ends.set_end(end, to);
+        self.said.ends.set_end(end, to);
         self.said.shape.push(said | self.place());
-        if let Some(recording) = self.recording() {
-            recording.action(HeaderAction::SetEnd(end, to));
+        if self.recordings.is_some() {
+            self.record_end(end);
         }
     }
 
@@ -93,7 +144,7 @@ impl Foresight<'_> {
         let len_max = outer.room_within(len_max);
         self.cover = None; // They are in another tunnel now.
         self.said.shape.push(said::WRAP | self.place());
-        self.said.wraps.push((outer, len_max));
+        self.said.wrap = Some((outer, len_max));
         if let Some(recording) = self.recording() {
             recording.action(HeaderAction::Wrap { outer, len_max });
         }
@@ -107,8 +158,8 @@ impl Foresight<'_> {
     pub fn take_out(&mut self) -> bool {
         let Some(cover) = self.cover.take() else { return false };
         self.said.shape.push(said::TAKE_OUT | self.place());
-        self.said.shape.extend(cover.words());
-        let version = self.ends.destination().addr.version();
+        cover.words().for_each(|word| self.said.shape.push(word));
+        let version = self.destination().addr.version();
         if let Some(recording) = self.recording() {
             recording.action(HeaderAction::Decapsulate { len: cover.len(), version });
         }
@@ -119,7 +170,7 @@ impl Foresight<'_> {
     #[inline]
     pub fn push_tag(&mut self, tag: Tag) {
         let [kind, bits] = tag.words();
-        self.said.shape.extend([said::TAG | self.place(), kind, bits]);
+        [said::TAG | self.place(), kind, bits].into_iter().for_each(|number| self.said.shape.push(number));
         self.said.tags = self.said.tags.and_for(tag.kind());
         if let Some(recording) = self.recording() {
             recording.action(HeaderAction::PushTag(tag));
@@ -130,16 +181,19 @@ impl Foresight<'_> {
     #[inline]
     pub fn note_function(&mut self, function: StateFunction) {
         self.said.shape.push(said::FUNCTION | self.place() | u32::from(function.id));
-        if let Some(recording) = self.recording() {
-            recording.function(function);
+        if self.recordings.is_some() {
+            self.record_function(function);
         }
     }
 
-    /// What is said holds until this does, see [`crate::PacketView::note_event`].
+    /// What is said holds until this does, see [`crate::PacketView::note_event`]. What only a command can cause need not be noted: after
+    /// each, functions are asked anew.
     #[inline]
     pub fn note_event(&mut self, event: EventCondition) {
-        let cause = if event.cause == Cause::Command { said::COMMAND } else { said::PACKET };
-        self.said.shape.push(cause | self.place());
+        if event.cause == Cause::Command {
+            return;
+        }
+        self.said.shape.push(said::EVENT | self.place());
         self.said.events.push((self.stage, event));
         if let Some(recording) = self.recording() {
             recording.event(event);
@@ -149,7 +203,7 @@ impl Foresight<'_> {
     /// Each would keep the flow for so long, see [`crate::Context::keep_flow_ms`].
     #[inline]
     pub fn keep_flow_ms(&mut self, ms: u32) {
-        self.keep_ms = self.keep_ms.max(ms.min(KEEP_MS_MAX));
+        self.said.keep_ms = self.said.keep_ms.max(ms.min(KEEP_MS_MAX));
     }
 
     /// Where the function's place stands in the numbers of a shape.
@@ -158,8 +212,27 @@ impl Foresight<'_> {
         u32::from(self.stage) << 16
     }
 
+    #[cold]
+    #[inline(never)]
+    fn record_end(&mut self, end: End) {
+        let to = match end {
+            End::Source => self.source(),
+            End::Destination => self.destination(),
+        };
+        if let Some(recording) = self.recording() {
+            recording.action(HeaderAction::SetEnd(end, to));
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn record_function(&mut self, function: StateFunction) {
+        if let Some(recording) = self.recording() {
+            recording.function(function);
+        }
+    }
+
     /// What this function would record, if that is wanted.
-    #[inline(always)]
     fn recording(&mut self) -> Option<&mut Recording> {
         self.recordings.as_deref_mut()?.get_mut(usize::from(self.stage))?.as_mut()
     }

@@ -63,7 +63,7 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
 
     /// Says what it would do to packets of the flow that it forwards, as far as the flow's state and its own configuration tell, in place
     /// of recording a packet; false: it cannot tell, or would do otherwise, and one has to be recorded. What it says must be what it would
-    /// record (see [`Descriptor::consolidates`]), and none of the events that it notes may hold.
+    /// record (see [`Descriptor::consolidates`]), and none of the events that it notes may hold. It is asked anew after each command.
     fn foresee(&self, _state: &Self::State, _packets: &mut crate::Foresight<'_>) -> bool {
         false
     }

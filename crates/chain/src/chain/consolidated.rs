@@ -14,6 +14,7 @@ use packet::{Class, Covers, Direction, DropReason, Endpoint, NewEnds, Packet, Si
 
 use super::cross::Crossing;
 use super::{Chain, Run};
+use crate::FastPath;
 use crate::program::{Course, Draft, Layer, ProgramId, Programs, Step};
 use crate::rules::{EVENTS_MAX, Likeness, Rules, Scope, Values};
 use crate::shapes::Shapes;
@@ -92,22 +93,44 @@ impl Consolidation {
         self.scope
     }
 
-    /// What is to be done with a packet that has come so far, of a flow in whose rules it is.
+    /// What is to be done with a packet that has come so far, of a flow in whose rules it is, and that leaves the connection so; and how long it
+    /// keeps the flow by that, in milliseconds. `is_seen`: whether what its flow is by now can be seen; not while one of its packets is yet to
+    /// walk.
     #[inline(never)]
-    pub fn choose(&self, rules: &mut Rules, packet: &Packet, like: Likeness) -> Course {
+    pub fn choose(
+        &mut self,
+        rules: &mut Rules,
+        (stages, records): (&[Box<dyn Stage>], &Records),
+        packet: &Packet,
+        (like, connection): (Likeness, Connection),
+        is_seen: bool,
+        path: &mut FastPath,
+    ) -> (Course, u32) {
         let transit = &packet.meta().transit;
         let of = (transit.flow, transit.direction);
-        let course = rules.course(of, like, packet, &self.programs);
+        let mut course = rules.course(of, like, packet, &self.programs);
         if course == Course::REVIEW && self.reviewed == Some(transit.sequence) {
-            return rules.reviewed_course(of, packet, &self.programs);
+            course = rules.reviewed_course(of, packet, &self.programs);
+        } else if course == Course::REVIEW && is_seen {
+            course = self.look_again(rules, stages, records, packet, like);
         }
-        course
+        if matches!(course, Course::FORESEE | Course::RECORD)
+            && is_seen
+            && let Some(foreseen) = self.foresee(rules, (stages, records), packet, (like, connection))
+        {
+            path.foreseen += 1;
+            return foreseen;
+        }
+        match course {
+            Course::FORESEE | Course::WALK => (Course::WALK, 0),
+            _ => (course, rules.get(of.0, of.1).map_or(0, |rule| rule.keep_ms)),
+        }
     }
 
-    /// Looks at a rule from before a command, which only commands end, for the packet that is to be reviewed: what it is to do now. Those that
-    /// packets may end are left to the time when the packets before are through.
+    /// Looks at a rule from before a command, which was recorded, and which only commands end, for the packet that is to be reviewed: what it
+    /// is to do now. Those that packets may end are left to the time when the packets before are through.
     #[inline(never)]
-    pub fn look_again(
+    fn look_again(
         &self,
         rules: &mut Rules,
         stages: &[Box<dyn Stage>],
@@ -183,8 +206,9 @@ impl Consolidation {
             let Consolidation { draft, .. } = self;
             let (keep_ms, outer) = (draft.keep_ms(), draft.outer());
             let (len_max, tags) = (draft.len_max(), draft.tags());
-            let values = Values { ends, keep_ms, outer, len_max, tags };
-            rules.set(record, direction, like, (program, values), self.events());
+            let values = Values { ends: &ends, keep_ms, outer, len_max, tags };
+            rules.set(record, direction, like, (program, values));
+            rules.note_events(record, direction, self.events());
         }
         few
     }
@@ -386,7 +410,6 @@ impl Chain {
     ) {
         let &mut Crossing { side, load, .. } = crossing;
         match *step {
-            Step::Together(_) => {} // It has been seen to.
             Step::Pass(stage) => self.stages[stage].pass(load, 0),
             Step::Functions(stage, ref functions) => {
                 let started = self.options.cycles.map(|cycles| cycles());
@@ -396,11 +419,6 @@ impl Chain {
                 self.count_cycles(stage, started);
             }
             Step::Process(stage) => self.take_through(stage, crossing, packets, verdicts, run),
-            Step::SetDscp(dscp) => {
-                let forwarded =
-                    packets.iter_mut().zip(verdicts.iter()).filter(|of| *of.1 == Verdict::Forward);
-                forwarded.for_each(|(packet, _)| packet.set_dscp(dscp));
-            }
             Step::Rewrite { known } => {
                 let Some(rules) = &self.flows.rules else { return };
                 for (packet, verdict) in packets.iter_mut().zip(verdicts.iter_mut()) {
@@ -413,6 +431,26 @@ impl Chain {
                         *verdict = Verdict::Drop(DropReason::Internal);
                     }
                 }
+            }
+            _ => self.take_rare_step(step, crossing, packets, verdicts),
+        }
+    }
+
+    /// Takes one that not many programs have. Apart, so that what it takes costs others nothing.
+    #[inline(never)]
+    fn take_rare_step(
+        &mut self,
+        step: &Step,
+        crossing: &mut Crossing,
+        packets: &mut [Packet],
+        verdicts: &mut [Verdict],
+    ) {
+        let load = crossing.load;
+        match *step {
+            Step::SetDscp(dscp) => {
+                let forwarded =
+                    packets.iter_mut().zip(verdicts.iter()).filter(|of| *of.1 == Verdict::Forward);
+                forwarded.for_each(|(packet, _)| packet.set_dscp(dscp));
             }
             Step::Wrap(stage) => {
                 let Some(rules) = &self.flows.rules else { return };
@@ -454,6 +492,12 @@ impl Chain {
                 forwarded.for_each(|verdict| *verdict = Verdict::Drop(reason));
                 self.stages[stage].pass(Load::default(), load.packets);
             }
+            // They have been seen to.
+            Step::Together(_)
+            | Step::Pass(_)
+            | Step::Functions(..)
+            | Step::Process(_)
+            | Step::Rewrite { .. } => {}
         }
     }
 }

@@ -135,7 +135,7 @@ impl Chain {
         let until_ns = self.flows.due_ns().min(begin_ns.saturating_add(self.group_span_ns));
         let (mut load, mut course, mut uniform) = (Load::default(), Course::WALK, true);
         let (all, mut flow_courses) = (self.layout.lines(), FlowCourses::default());
-        // The course of the last packet, if others may follow it without more ado, what they must come in, and what they touch.
+        // The course of the last packet, if others may follow it, and what they touch.
         let (mut followed, mut lines) = (Course::RECORD, all);
         let most = packets.len().min(GROUP_MAX);
         for packet in &mut packets[..most] {
@@ -172,44 +172,30 @@ impl Chain {
                 && let (Some(rules), Some(consolidation)) = (&mut self.flows.rules, &mut self.consolidation)
             {
                 let (flow, like) = (meta.transit.flow, Likeness::new(meta, by_alias, connection));
-                let is_its = if followed.is_plain_follow() {
-                    rules.follow(followed, (flow, direction), like)
-                } else {
-                    let covers = consolidation.covers(followed);
-                    covers.and_then(|covers| {
+                if let Some((its, keep_ms)) = rules.plain_course((flow, direction), like) {
+                    (next, wish_ms) = (its, keep_ms);
+                    if next != followed {
+                        (followed, lines) = (next, consolidation.lines(next, all));
+                        if load.packets == 0 {
+                            course = next;
+                        }
+                    }
+                } else if let Some(covers) = consolidation.covers(followed)
+                    && let Some(keep_ms) =
                         rules.follow_limited((followed, covers), (flow, direction), like, packet)
-                    })
-                };
-                if let Some(keep_ms) = is_its {
+                {
                     (next, wish_ms) = (followed, keep_ms);
                     meta = packet.meta_mut();
                 } else {
-                    next = consolidation.choose(rules, packet, like);
-                    // What its flow is by now is not to be seen while one of it is yet to walk.
-                    let is_seen = matches!(next, Course::FORESEE | Course::RECORD | Course::REVIEW)
-                        && !flow_courses.walks(flow, course, &self.other_courses);
-                    if is_seen {
-                        let (stages, records) = (&self.stages, &self.flows.records);
-                        if next == Course::REVIEW {
-                            next = consolidation.look_again(rules, stages, records, packet, like);
-                        }
-                        if matches!(next, Course::FORESEE | Course::RECORD) {
-                            let foreseen =
-                                consolidation.foresee(rules, stages, records, packet, (like, connection));
-                            self.fast_path.foreseen += u64::from(foreseen.is_some());
-                            next = foreseen.unwrap_or(next);
-                        }
-                        let Some(again) = self.flows.records.find_header_mut(flow) else { break };
-                        header = again;
-                    }
+                    let is_seen = !flow_courses.walks(flow, course, &self.other_courses);
+                    let seen = (&self.stages[..], &self.flows.records);
+                    let path = &mut self.fast_path;
+                    (next, wish_ms) =
+                        consolidation.choose(rules, seen, packet, (like, connection), is_seen, path);
+                    let Some(again) = self.flows.records.find_header_mut(flow) else { break };
+                    header = again;
                     meta = packet.meta_mut();
-                    if next == Course::FORESEE {
-                        next = Course::WALK;
-                    }
                     lines = consolidation.lines(next, all);
-                    if next != Course::WALK {
-                        wish_ms = rules.get(flow, direction).map_or(0, |rule| rule.keep_ms);
-                    }
                     followed = if next.is_follow() { next } else { Course::RECORD };
                     if load.packets == 0 {
                         course = next;

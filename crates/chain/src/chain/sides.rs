@@ -229,6 +229,7 @@ impl Chain {
     }
 
     /// Runs state functions that commute, side by side if that is worth it, else in order.
+    #[inline(never)]
     pub(super) fn run_together(
         &mut self,
         functions: &[Step],

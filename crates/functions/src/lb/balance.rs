@@ -39,6 +39,12 @@ impl LoadBalancer {
         }
     }
 
+    /// Whether it is known that the flow goes on with its server, by this instance's number of it.
+    #[inline]
+    pub(super) fn stays(&self, state: &State) -> bool {
+        state.generation == self.generation || (state.generation != 0 && !self.is_lost(state))
+    }
+
     /// Whether the flow cannot stay with its server (B25).
     pub(super) fn is_lost(&self, state: &State) -> bool {
         state.is_balanced() && matches!(self.standing(state), Standing::Lost(OnDown::Move | OnDown::Reset))

@@ -181,23 +181,20 @@ impl NetworkFunction for LoadBalancer {
         }
     }
 
+    #[inline]
     fn foresee(&self, state: &State, packets: &mut Foresight<'_>) -> bool {
         let role = state.role(packets.direction);
-        let is_balanced = state.is_balanced() || role != Role::PASS;
-        if state.announcing != 0 || (is_balanced && state.generation != self.generation) {
+        if state.announcing != 0 || (role != Role::PASS && !self.stays(state)) {
             return false;
         }
-        match role {
-            Role::PASS => {}
-            Role::REWRITE => packets.set_end(End::Destination, state.server()),
-            Role::RESTORE => packets.set_end(End::Source, state.vip()),
-            Role::IPIP | Role::GUE if self.foresee_tunnel(role, state, packets) => {}
-            _ => return false,
+        if role == Role::REWRITE {
+            packets.set_end(End::Destination, state.server());
+        } else if role == Role::RESTORE {
+            packets.set_end(End::Source, state.vip());
+        } else if role != Role::PASS && !self.foresee_tunnel(role, state, packets) {
+            return false;
         }
         packets.note_function(COUNT);
-        if let Some(lost) = server_lost(state) {
-            packets.note_event(lost);
-        }
         true
     }
 
@@ -219,11 +216,15 @@ impl NetworkFunction for LoadBalancer {
 }
 
 impl LoadBalancer {
-    /// Says what packets get that go through a tunnel; false if none is known for them. Apart, so that what it takes costs others nothing.
+    /// Says what packets get that go through a tunnel; false if they go through none, or none is known for them. Apart, so that what it takes
+    /// costs others nothing.
     #[cold]
     #[inline(never)]
     fn foresee_tunnel(&self, role: Role, state: &State, packets: &mut Foresight<'_>) -> bool {
-        let version = packets.ends.destination().addr.version();
+        if !matches!(role, Role::IPIP | Role::GUE) {
+            return false;
+        }
+        let version = packets.destination().addr.version();
         let Some((outer, len_max)) = self.tunnel.outer(route(role, state), version) else { return false };
         packets.wrap(outer, len_max);
         true
@@ -234,18 +235,13 @@ impl LoadBalancer {
 #[cold]
 fn note(packet: &mut PacketView<'_>, state: &State, like_others: bool) {
     packet.note_function(COUNT);
-    if let Some(lost) = server_lost(state) {
-        packet.note_event(lost);
+    if state.is_balanced() {
+        let argument = u64::from(state.number);
+        packet.note_event(EventCondition { id: SERVER_LOST, argument, cause: Cause::Command });
     }
     if !like_others {
         packet.differs();
     }
-}
-
-/// The event that the flow's server is lost, if it has one.
-fn server_lost(state: &State) -> Option<EventCondition> {
-    let argument = u64::from(state.number);
-    state.is_balanced().then_some(EventCondition { id: SERVER_LOST, argument, cause: Cause::Command })
 }
 
 /// The function's group of counters.

@@ -203,6 +203,7 @@ impl NetworkFunction for Nat {
         forward(packet.set_end(end, *to))
     }
 
+    #[inline]
     fn foresee(&self, state: &State, packets: &mut Foresight<'_>) -> bool {
         let side = packets.side;
         packets.keep_flow_ms(self.keep.ms(side, state.class, packets.connection));
@@ -215,7 +216,7 @@ impl NetworkFunction for Nat {
         }
         match side {
             Side::Inside => packets.set_end(End::Source, state.external),
-            Side::Outside if packets.ends.destination().addr == state.external.addr => {
+            Side::Outside if packets.destination().addr == state.external.addr => {
                 packets.set_end(End::Destination, state.internal);
             }
             Side::Outside => return false,

@@ -141,7 +141,7 @@ impl NetworkFunction for Tunnel {
         if state.entropy == 0 {
             return false;
         }
-        let version = packets.ends.destination().addr.version();
+        let version = packets.destination().addr.version();
         packets.wrap(self.ends.outer(version, state.entropy), self.ends.inner_mtu());
         packets.note_function(COUNT_OUT);
         true

@@ -512,6 +512,29 @@ fn what_functions_foresee_is_not_recorded() {
     assert!(path.foreseen > 50 && path.recorded * 20 < path.foreseen, "{path:?}");
 }
 
+/// After a command, what was foreseen is foreseen anew (B7): flows that it is not about go on by rules, of which no events are kept.
+#[test]
+fn what_is_foreseen_is_foreseen_anew_after_a_command() {
+    let chain = [FUNCTIONS[0], FUNCTIONS[2], FUNCTIONS[7], FUNCTIONS[4]];
+    let traffic = conversations(&chain, 5, Payload::Random);
+    let run = |command: Option<&str>| {
+        let mut bench = Bench::new(stages(&chain), options(0));
+        for batch in traffic.chunks(32) {
+            if let Some(command) = command {
+                bench.chain.stage_mut(1).unwrap().control(command).unwrap();
+            }
+            bench.batch(batch);
+        }
+        let rules = (0..FLOWS).filter_map(|record| bench.chain.rule_of(record, Direction::Original));
+        assert!(rules.into_iter().all(|rule| rule.events.is_empty()));
+        bench.chain.fast_path()
+    };
+    let (undisturbed, commanded) = (run(None), run(Some("weight two 1")));
+    assert!(commanded.foreseen > undisturbed.foreseen + 20, "{undisturbed:?}, {commanded:?}");
+    let all_but_few = commanded.packets * 20 > undisturbed.packets * 19;
+    assert!(all_but_few && commanded.recorded <= undisturbed.recorded, "{undisturbed:?}, {commanded:?}");
+}
+
 /// What follows rules blocks flows (B7), and what is dropped then follows rules, too.
 #[test]
 fn flows_that_are_being_blocked_take_the_fast_path() {

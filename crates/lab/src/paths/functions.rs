@@ -174,7 +174,7 @@ impl NetworkFunction for Work {
 }
 
 /// Does nothing to packets, but its command `flush` makes an event hold in every rule there is: what a change costs if all rules go
-/// with it.
+/// with it. From then on flows are recorded.
 struct Flush {
     generation: u64,
 }
@@ -207,9 +207,8 @@ impl NetworkFunction for Flush {
         Verdict::Forward
     }
 
-    fn foresee(&self, (): &(), packets: &mut Foresight<'_>) -> bool {
-        packets.note_event(self.flushed());
-        true
+    fn foresee(&self, (): &(), _: &mut Foresight<'_>) -> bool {
+        self.generation == 0
     }
 
     fn event_holds(&self, event: EventCondition, (): &()) -> bool {

@@ -30,7 +30,7 @@ const fn bit(end: End) -> u8 {
 }
 
 /// Ends while they are written, one after the other.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct EndsDraft {
     /// The ends by now, but for the sums.
     new: NewEnds,
@@ -47,18 +47,18 @@ impl EndsDraft {
         EndsDraft { new, network: 0, transport: 0 }
     }
 
-    /// Nothing is written yet in packets with the ends of this one.
+    /// Begins anew: nothing is written yet in packets with the ends of this one.
     #[inline(always)]
-    pub fn of(packet: &Packet) -> EndsDraft {
+    pub fn begin(&mut self, packet: &Packet) {
         match parse::plain_ends(packet) {
-            Some(ends) => EndsDraft::new(ends),
-            None => EndsDraft::of_any(packet),
+            Some(ends) => *self = EndsDraft::new(ends),
+            None => self.begin_any(packet),
         }
     }
 
     #[inline(never)]
-    fn of_any(packet: &Packet) -> EndsDraft {
-        EndsDraft::new(parse::ends(packet))
+    fn begin_any(&mut self, packet: &Packet) {
+        *self = EndsDraft::new(parse::ends(packet));
     }
 
     /// The source by now.
@@ -91,9 +91,10 @@ impl EndsDraft {
 
     /// What was written, put together.
     #[inline(always)]
-    pub fn finish(&self) -> NewEnds {
-        let (network_sum, transport_sum) = (!fold(self.network), !fold(self.transport));
-        NewEnds { network_sum, transport_sum, ..self.new }
+    pub fn finish(&mut self) -> &NewEnds {
+        self.new.network_sum = !fold(self.network);
+        self.new.transport_sum = !fold(self.transport);
+        &self.new
     }
 }
 
@@ -102,7 +103,7 @@ impl NewEnds {
     pub fn new(ends: (Endpoint, Endpoint), writes: impl IntoIterator<Item = (End, Endpoint)>) -> NewEnds {
         let mut draft = EndsDraft::new(ends);
         writes.into_iter().for_each(|(end, to)| draft.set_end(end, to));
-        draft.finish()
+        *draft.finish()
     }
 
     /// Which ends are written, with what.

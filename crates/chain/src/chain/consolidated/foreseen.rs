@@ -3,7 +3,7 @@
 use nf::record::{Header, Records};
 use nf::stage::Stage;
 use nf::{Connection, Foresight, Verdict};
-use packet::{Cover, Covers, EndsDraft, NewEnds, Packet, Transit};
+use packet::{Cover, Covers, Packet, Transit};
 
 use super::{Consolidation, fits};
 use crate::program::{Course, ProgramId};
@@ -11,23 +11,20 @@ use crate::rules::{EVENTS_MAX, Likeness, Rules, Values};
 
 impl Consolidation {
     /// Makes the rule for packets like this one, which has not walked and leaves the connection so, of what all functions foresee: what
-    /// it is to do by that; none if they do not foresee it.
-    #[inline(never)]
-    pub fn foresee(
+    /// it is to do by that, and how long it keeps the flow; none if they do not foresee it.
+    #[inline(always)]
+    pub(super) fn foresee(
         &mut self,
         rules: &mut Rules,
-        stages: &[Box<dyn Stage>],
-        records: &Records,
+        (stages, records): (&[Box<dyn Stage>], &Records),
         packet: &Packet,
         (like, connection): (Likeness, Connection),
-    ) -> Option<Course> {
-        let (record, direction) = (packet.meta().transit.flow, packet.meta().transit.direction);
+    ) -> Option<(Course, u32)> {
+        let &Transit { flow: record, direction, .. } = &packet.meta().transit;
         if !records.header(record).has(Header::FLAG_ACCEPTED) {
             return None;
         }
-        let cover = if self.scope.wraps { Cover::outer_of(packet) } else { None };
-        let come = (packet, connection, cover.as_ref());
-        let (keep_ms, ends) = self.hear(stages, records, come, false)?;
+        self.hear(stages, records, (packet, connection), false)?;
         debug_assert!(
             !self
                 .said
@@ -36,36 +33,44 @@ impl Consolidation {
                 .any(|&(stage, event)| { stages[usize::from(stage)].event_holds(event, record, records) }),
             "what is foreseen holds"
         );
-        let program = match self.shapes.find(&self.said.shape) {
+        let program = match self.shapes.find(self.said.shape.numbers()?) {
             Some(known) => known?,
-            None => self.learn_shape(stages, records, come)?,
+            None => self.learn_shape(stages, records, (packet, connection))?,
         };
-        if !fits(packet.meta().protocol, &ends) || self.said.events.len() > EVENTS_MAX {
+        let ends = self.said.ends.finish();
+        if !fits(packet.meta().protocol, ends) {
             return None;
         }
-        let wrap = self.said.wraps.first();
+        let wrap = self.said.wrap.as_ref();
         let (outer, len_max) = (wrap.map(|(outer, _)| outer), wrap.map_or(u16::MAX, |&(_, len_max)| len_max));
+        let keep_ms = self.said.keep_ms;
         let values = Values { ends, keep_ms, outer, len_max, tags: self.said.tags };
-        rules.set(record, direction, like, (program, values), self.said.events.iter().copied());
-        Some(match Course::follow(program) {
-            course if course.is_plain_follow() => course,
-            _ => rules.course_at_last((record, direction), like, packet, &self.programs),
-        })
+        rules.set(record, direction, like, (program, values));
+        let course = Course::follow(program);
+        if course.is_plain_follow() {
+            return Some((course, keep_ms));
+        }
+        if program.has_events() {
+            rules.note_events(record, direction, self.said.events.iter().copied());
+        }
+        let course = rules.course_at_last((record, direction), like, packet, &self.programs);
+        Some((course, if course == Course::WALK { 0 } else { keep_ms }))
     }
 
-    /// Has all functions say what they foresee of packets like this one that leave the connection so, and come in such outer headers, and
-    /// record it, too, if so wanted; none if one does not foresee it. Gives how long they keep the flow, and the ends that they get.
+    /// Has all functions say what they foresee of packets like this one that leave the connection so, and record it, too, if so wanted; none
+    /// if one does not foresee it.
     #[inline(always)]
     fn hear(
         &mut self,
         stages: &[Box<dyn Stage>],
         records: &Records,
-        (packet, connection, cover): (&Packet, Connection, Option<&Cover>),
+        (packet, connection): (&Packet, Connection),
         records_it: bool,
-    ) -> Option<(u32, NewEnds)> {
+    ) -> Option<()> {
         let &Transit { side, direction, flow: record, .. } = &packet.meta().transit;
+        let cover = self.cover_of(packet);
         let Consolidation { said, recordings, taking_part, asked, .. } = self;
-        said.begin(side);
+        said.begin(packet);
         if records_it {
             recordings.iter_mut().flatten().for_each(|recording| recording.begin(true));
         }
@@ -74,9 +79,7 @@ impl Consolidation {
             direction,
             origin: records.header(record).origin(),
             connection,
-            ends: EndsDraft::of(packet),
-            cover,
-            keep_ms: 0,
+            cover: cover.as_ref(),
             stage: 0,
             said,
             recordings: records_it.then_some(recordings),
@@ -88,23 +91,31 @@ impl Consolidation {
                 return None;
             }
         }
-        Some((packets.keep_ms, packets.ends.finish()))
+        Some(())
+    }
+
+    /// The outer headers that a packet comes in, where a function could take them off.
+    #[inline(always)]
+    fn cover_of(&self, packet: &Packet) -> Option<Cover> {
+        if self.scope.wraps { Cover::outer_of(packet) } else { None }
     }
 
     /// The program of what was foreseen, which is the first of its shape.
     #[cold]
+    #[inline(never)]
     fn learn_shape(
         &mut self,
         stages: &[Box<dyn Stage>],
         records: &Records,
-        come @ (packet, _, cover): (&Packet, Connection, Option<&Cover>),
+        come @ (packet, _): (&Packet, Connection),
     ) -> Option<ProgramId> {
         self.hear(stages, records, come, true)?;
-        let covers = Covers { tags: None, outer: cover.cloned() };
+        let covers = Covers { tags: None, outer: self.cover_of(packet) };
         let program = self.write_program(stages, (packet.meta().transit.side, covers), Verdict::Forward);
+        let program = program.filter(|_| self.said.events.len() <= EVENTS_MAX).map(ProgramId::foreseen);
         // As it is heard of other flows.
         self.hear(stages, records, come, false)?;
-        self.shapes.learn(&self.said.shape, program);
+        self.shapes.learn(self.said.shape.numbers()?, program);
         program
     }
 }
