@@ -103,6 +103,7 @@ fn limits_are_those_of_the_code() {
         nf::EVENT_TEXTS_MAX,
         nf::METERS_LOOKED_AT,
         nf::RECORD_MAX,
+        nf::SHAPE_MAX,
         node::shards::RING,
         node::shards::WORKERS_MAX,
         node::BATCH,
