@@ -54,12 +54,13 @@ pub(super) struct Begun {
 }
 
 impl Consolidation {
-    /// None if fewer than two functions take part: of one, the walk is no longer than what a rule would have in its place.
+    /// None if no two functions take part one behind the other: of one, the walk is no longer than what a rule would have in its place.
     pub fn new(stages: &[Box<dyn Stage>], layout: &Layout) -> Option<Consolidation> {
         let wraps = |stage: &dyn Stage| stage.descriptor().writes.contains(&Field::Encapsulation);
         // What streams bring is every packet's own.
         let takes_part = |stage: &dyn Stage| stage.descriptor().consolidates && !stage.descriptor().stream;
-        if stages.iter().filter(|stage| takes_part(&***stage)).count() < 2 || stages.len() > FORESEEING_MAX {
+        let are_neighbours = |pair: &[Box<dyn Stage>]| pair.iter().all(|stage| takes_part(&**stage));
+        if !stages.windows(2).any(are_neighbours) || stages.len() > FORESEEING_MAX {
             return None;
         }
         let taking_part: [Vec<u16>; 2] = [Side::Inside, Side::Outside].map(|side| {

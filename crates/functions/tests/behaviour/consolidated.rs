@@ -762,7 +762,7 @@ fn a_flow_is_moved_by_a_packet_that_is_dropped() {
     let policer = r#"{"rate": "8kbps", "burst": "800B"}"#;
     let (vip, one) = (v4(198, 18, 0, 1, 80), v4(198, 51, 100, 11, 80));
     let run = |consolidate| {
-        let functions: [Function; 3] = [FUNCTIONS[2], ("policer", policer, &[]), FUNCTIONS[7]];
+        let functions: [Function; 4] = [FUNCTIONS[2], ("policer", policer, &[]), FUNCTIONS[7], FUNCTIONS[7]];
         let mut bench = Bench::new(stages(&functions), Options { consolidate, ..options(0) });
         let said = |bench: &mut Bench, side, network: &[u8]| bench.one(START_NS, side, network);
         let clients: Vec<_> = (1000..1012).map(|port| v4(10, 0, 0, 1, port)).collect();

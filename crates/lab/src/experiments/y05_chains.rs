@@ -292,7 +292,8 @@ fn notes(captures: bool) -> Vec<String> {
          it: intrusion detection and monitor see every packet",
         "synthesis: the same table, made in advance by playing the tape once, with counts by flow; connections still begin and end in the chain, which has seen them before: flows that begin cost it nothing. Of chain 2 there is \
          none: what looks into streams is no header action. Packets that differ: from those that leave the plain chain, in one run from the beginning",
-        "intrusion detection wants streams, and sees every packet in the consolidated chain, too",
+        "intrusion detection wants streams, and sees every packet in the consolidated chain, too. No two of the others stand one behind the other in chain 2, and so \
+         it has no rules: they would cost more than they save",
         played,
     ]
     .map(str::to_owned)
