@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn every_packet_of_a_demonstration_is_accounted_for() {
     let place = Place::new();
-    let line = "demo --seconds 1 --rate 20kpps --flows 500 -o json";
+    let line = "demo --seconds 1 --rate 30kpps --flows 500 -o json";
     let mut outcome = place.json(line);
     let report = &outcome["report"];
     assert_adds_up(report);
