@@ -322,6 +322,7 @@ mod tests {
                     assert_eq!(differing(&others, &plain), 0, "{name}, {traffic}, {way}");
                     let has_rules = way == CACHE || (way, name) == (CONSOLIDATED, FIRST);
                     assert!(!has_rules || traffic == MICE || followed > 0, "{name}, {traffic}, {way}");
+                    assert!(has_rules || followed == 0, "{name}, {traffic}, {way}");
                 }
             }
         }
