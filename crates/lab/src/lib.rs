@@ -34,7 +34,7 @@ pub use draw::{DrawError, svg};
 pub use experiments::{Baseline, Best, Experiment, Sweep, TUNING_SEEDS, Tuning, experiments, sweeps};
 pub use outcome::Outcome;
 pub use recording::read as read_recording;
-pub use runs::{Lab, Length, Run, Step};
+pub use runs::{Lab, Length, RuleFiles, Run, Step};
 pub use setup::{Setup, Value, toml};
 pub use statistics::{Estimate, interval, median};
 pub use table::{Cell, Gauge, Kind, Metric, Profile, Row, Subject, Table, Unit};

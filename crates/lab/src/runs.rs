@@ -59,12 +59,24 @@ pub struct Step {
     pub all: usize,
 }
 
+/// Rules of intrusion detection in files, in Suricata's language, and what they refer to.
+#[derive(Clone, Debug, Default)]
+pub struct RuleFiles {
+    /// Rules. If there are none, detection has the few of an example.
+    pub rules: Vec<PathBuf>,
+    /// Definitions of variables; without, `HOME_NET` and `EXTERNAL_NET` are any.
+    pub variables: Option<PathBuf>,
+    /// Class types.
+    pub classification: Option<PathBuf>,
+}
+
 /// Runs scenarios, and remembers what came of them: experiments share runs.
 pub struct Lab<'a> {
     length: Length,
     seeds: u32,
     runs: HashMap<(String, u64), Run>,
     captures: Vec<PathBuf>,
+    rules: RuleFiles,
     recordings: Recordings,
     progress: Box<dyn FnMut(&Step) + 'a>,
 }
@@ -77,6 +89,7 @@ impl<'a> Lab<'a> {
             seeds: seeds.max(1),
             runs: HashMap::new(),
             captures: Vec::new(),
+            rules: RuleFiles::default(),
             recordings: Recordings::default(),
             progress: Box::new(progress),
         }
@@ -90,6 +103,16 @@ impl<'a> Lab<'a> {
     /// Captures of real traffic, if there are some.
     pub fn captures(&self) -> &[PathBuf] {
         &self.captures
+    }
+
+    /// The same with rules of intrusion detection, in place of the few of an example.
+    pub fn with_rules(self, rules: RuleFiles) -> Lab<'a> {
+        Lab { rules, ..self }
+    }
+
+    /// Rules of intrusion detection.
+    pub fn rules(&self) -> &RuleFiles {
+        &self.rules
     }
 
     /// What is in this capture, as a workload.

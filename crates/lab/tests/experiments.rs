@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use io::capture::{Format, Record, Writer};
 use io::traffic::{Generator, Profile};
-use lab::{Answer, Experiment, Kind, Lab, Length, Outcome, experiments};
+use lab::{Answer, Experiment, Kind, Lab, Length, Outcome, RuleFiles, experiments};
 
 fn smoke(experiment: &Experiment, lab: &mut Lab<'_>) -> Outcome {
     let outcome = experiment.run(lab);
@@ -42,6 +42,26 @@ fn without_captures_nothing_is_asked_of_captures() {
     let missing = Lab::new(Length::Smoke, 1, |_| {}).with_captures(vec!["nowhere.pcap".into()]);
     let outcome = smoke(xc, &mut { missing });
     assert!(notes(&outcome).contains("left out: nowhere.pcap"), "{}", notes(&outcome));
+}
+
+#[test]
+fn detection_goes_by_the_rules_that_are_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = RuleFiles { rules: vec![folder.path().join("some.rules")], ..RuleFiles::default() };
+    let text = "alert tcp any any -> any any (msg:\"any\"; content:\"GET\"; sid:1;)\n";
+    std::fs::write(&rules.rules[0], text).unwrap();
+    let of = |rules: RuleFiles, id: &str| {
+        let experiment = experiments().iter().find(|experiment| experiment.id == id).unwrap();
+        experiment.run(&mut Lab::new(Length::Smoke, 1, |_| {}).with_rules(rules))
+    };
+    for id in ["Y4", "Y5"] {
+        let outcome = of(rules.clone(), id);
+        assert_eq!(outcome.failures().count(), 0, "{id}");
+        assert!(outcome.notes.iter().any(|note| note.contains("of 1 files")), "{id}: {:?}", outcome.notes);
+        let missing = RuleFiles { rules: vec![folder.path().join("none.rules")], ..RuleFiles::default() };
+        let failures = of(missing, id).failures().map(|failure| format!("{failure:?}")).collect::<String>();
+        assert!(failures.contains("none.rules"), "{id}: {failures}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod show;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use ::lab::{Experiment, Lab, Length, Outcome, Step, Sweep, Tuning, experiments, sweeps};
+use ::lab::{Experiment, Lab, Length, Outcome, RuleFiles, Step, Sweep, Tuning, experiments, sweeps};
 use anyhow::Context;
 use indicatif::ProgressBar;
 
@@ -91,6 +91,15 @@ struct Options {
     /// Captures of real traffic, for experiments that play some (XC, Y5)
     #[arg(long, value_name = "FILE", num_args = 1..)]
     captures: Vec<PathBuf>,
+    /// Rule files in Suricata's language, for experiments with intrusion detection (Y4, Y5), in place of a few
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    rules: Vec<PathBuf>,
+    /// Definitions of variables for these rules, a line each; HOME_NET and EXTERNAL_NET are any unless said
+    #[arg(long, value_name = "FILE", requires = "rules")]
+    variables: Option<PathBuf>,
+    /// Class types of these rules: a classification.config
+    #[arg(long, value_name = "FILE", requires = "rules")]
+    classification: Option<PathBuf>,
 }
 
 impl LengthOptions {
@@ -104,6 +113,15 @@ impl LengthOptions {
 }
 
 impl Options {
+    fn rules(&self) -> RuleFiles {
+        let Options { rules, variables, classification, .. } = self;
+        RuleFiles {
+            rules: rules.clone(),
+            variables: variables.clone(),
+            classification: classification.clone(),
+        }
+    }
+
     /// What makes the same figures again.
     fn again(&self) -> String {
         let length = match self.length.length() {
@@ -113,7 +131,10 @@ impl Options {
         };
         let seeds = self.seeds.map_or_else(String::new, |seeds| format!(" --seeds {seeds}"));
         let captures = if self.captures.is_empty() { "" } else { " --captures FILE..." };
-        format!("{length}{seeds}{captures}")
+        let rules = if self.rules.is_empty() { "" } else { " --rules FILE..." };
+        let variables = if self.variables.is_none() { "" } else { " --variables FILE" };
+        let classes = if self.classification.is_none() { "" } else { " --classification FILE" };
+        format!("{length}{seeds}{captures}{rules}{variables}{classes}")
     }
 }
 
@@ -172,7 +193,8 @@ fn run_all(experiments: &[Experiment], options: &Options) -> anyhow::Result<Exit
     make_ready(length, out)?;
     let bar = output::progress(None, "runs");
     let mut lab = Lab::new(length, options.seeds.unwrap_or(length.seeds()), |step| say(&bar, step))
-        .with_captures(options.captures.clone());
+        .with_captures(options.captures.clone())
+        .with_rules(options.rules());
     let (mut outcomes, path) = (Vec::new(), out.join("figures.md"));
     for experiment in experiments {
         bar.suspend(|| eprintln!("rivulet: {}: {}", experiment.id, experiment.title));

@@ -7,11 +7,11 @@ use io::traffic::FlowLength;
 
 use super::common::at_most;
 use super::rounds::{BATCH, Rounds, point, rounds};
-use super::y05_chains::{detection, monitor};
+use super::y05_chains::{detection, monitor, which_rules};
 use super::{Experiment, Measured};
 use crate::chart::{Axis, Chart, Mark, Series};
 use crate::paths::{Functions, Path, Player, Tape, differing};
-use crate::runs::{Lab, Length};
+use crate::runs::{Lab, Length, RuleFiles};
 use crate::table::{Kind, Metric, Unit};
 use crate::verdict::Claim;
 
@@ -20,7 +20,7 @@ pub const Y4: Experiment = Experiment {
     id: "Y4",
     title: "Intrusion detection and a monitor",
     published: "B33: cycles fall, mainly by header consolidation (no figures for one process)",
-    workload: "intrusion detection by a few rules, and a monitor, on whatever runs this; made-up requests by TCP from both sides, up to 1,514 bytes long, \
+    workload: "intrusion detection by a few rules, unless others are given, and a monitor, on whatever runs this; made-up requests by TCP from both sides, up to 1,514 bytes long, \
                32 packets at once",
     matches: &[Claim {
         text: "consolidated, a packet costs less than in the plain chain, round by round",
@@ -47,15 +47,15 @@ const WAYS: [(&str, Kind, bool); 2] = [(PLAIN, Kind::Baseline, false), (CONSOLID
 
 const FLOWS_MAX: u32 = 4_096;
 
-fn functions() -> Functions {
-    [detection(), monitor()]
+fn functions(rules: &RuleFiles) -> Functions {
+    [detection(rules), monitor()]
         .into_iter()
         .fold(Functions::new(FLOWS_MAX), |functions, (name, config)| functions.with(name, config))
 }
 
 fn measure(lab: &mut Lab<'_>) -> Measured {
-    let (mut measured, length) = (Rounds::default(), lab.length());
-    if let Err(why) = measure_all(&mut measured, length) {
+    let mut measured = Rounds::default();
+    if let Err(why) = measure_all(&mut measured, lab) {
         measured.fail(PLAIN, Kind::Baseline, why);
     }
     let table = measured.table("time of a packet in the functions, and where it goes", &METRICS);
@@ -70,10 +70,11 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         y: Axis::linear("ns"),
         series: ["detection", "monitor", "all else"].map(series).into(),
     };
-    Measured { tables: vec![table], charts: vec![chart], notes: notes() }
+    Measured { tables: vec![table], charts: vec![chart], notes: notes(lab.rules()) }
 }
 
-fn measure_all(measured: &mut Rounds, length: Length) -> Result<(), String> {
+fn measure_all(measured: &mut Rounds, lab: &Lab<'_>) -> Result<(), String> {
+    let (length, rules) = (lab.length(), lab.rules());
     let packets = match length {
         Length::Smoke => 1_000,
         Length::Quick => 10_000,
@@ -82,7 +83,7 @@ fn measure_all(measured: &mut Rounds, length: Length) -> Result<(), String> {
     let tape = Tape::requests(packets, 256, FlowLength::Fixed(20))?;
     let mut player = Player::new(BATCH);
     let mut sent = WAYS.map(|(_, _, consolidate)| {
-        Ok(player.sent(&mut functions().chain(consolidate)?, &tape, 0..tape.len()))
+        Ok(player.sent(&mut functions(rules).chain(consolidate)?, &tape, 0..tape.len()))
     });
     if let [Ok(plain), Ok(consolidated)] = &mut sent
         && differing(consolidated, plain) > 0
@@ -93,13 +94,13 @@ fn measure_all(measured: &mut Rounds, length: Length) -> Result<(), String> {
     for _ in 0..rounds(length) {
         let mut plain_ns = f64::NAN;
         for (name, kind, consolidate) in WAYS {
-            let mut path = functions().chain(consolidate)?;
+            let mut path = functions(rules).chain(consolidate)?;
             let played = player.play(&mut path, &tape, 0..tape.len());
             let (ns, followed) = (played.per_packet(), path.followed() as f64 / played.packets as f64);
             if name == PLAIN {
                 plain_ns = ns;
             }
-            let [detection_ns, monitor_ns, rest_ns] = split(&mut player, &tape, consolidate)?;
+            let [detection_ns, monitor_ns, rest_ns] = split(&mut player, &tape, rules, consolidate)?;
             measured.add(name, kind, &[ns, ns / plain_ns, detection_ns, monitor_ns, rest_ns, followed]);
         }
     }
@@ -107,9 +108,9 @@ fn measure_all(measured: &mut Rounds, length: Length) -> Result<(), String> {
 }
 
 /// What a packet takes in each of the functions, and beside, in nanoseconds; no numbers if the processor counts no cycles.
-fn split(player: &mut Player, tape: &Tape, consolidate: bool) -> Result<[f64; 3], String> {
+fn split(player: &mut Player, tape: &Tape, rules: &RuleFiles, consolidate: bool) -> Result<[f64; 3], String> {
     let Some(cycles) = io::cycles::counter() else { return Ok([f64::NAN; 3]) };
-    let mut chain: Box<Chain> = functions().counting_chain(consolidate, cycles)?;
+    let mut chain: Box<Chain> = functions(rules).counting_chain(consolidate, cycles)?;
     let (start, first) = (Instant::now(), cycles());
     let played = player.play(&mut chain, tape, 0..tape.len());
     let per_ns = (cycles() - first) as f64 / start.elapsed().as_nanos() as f64;
@@ -120,13 +121,14 @@ fn split(player: &mut Player, tape: &Tape, consolidate: bool) -> Result<[f64; 3]
     Ok([detection_ns, monitor_ns, played.per_packet() - detection_ns - monitor_ns])
 }
 
-fn notes() -> Vec<String> {
+fn notes(rules: &RuleFiles) -> Vec<String> {
     [
         "real time, of processing only; each round begins with new chains. Where it goes is counted in runs of its own, in the processor's cycles, as counting them takes \
          time: around each call of a function for a group of packets",
         "all else: parsing, flows, TCP streams, groups, rules. There are no header actions in this chain: neither function changes a header",
         "intrusion detection wants TCP streams, and sees every packet: only the monitor could be consolidated around it, and of one function no rules are made. \
          The paper's Snort recorded its inspection as a state function of each flow; here that would take the streams to the rules",
+        &which_rules(rules),
     ]
     .map(str::to_owned)
     .into()

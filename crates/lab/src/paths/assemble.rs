@@ -68,7 +68,9 @@ impl Functions {
 
     fn assembly(&self, consolidate: bool, cycles: Option<fn() -> u64>) -> Result<Assembly, String> {
         let text = self.policy(consolidate);
-        let policy = Policy::read("lab", &text, &mut |_| Err(String::new()));
+        let policy = Policy::read("lab", &text, &mut |file| {
+            std::fs::read_to_string(file).map_err(|error| error.to_string())
+        });
         let policy = policy.map_err(|report| report.render(Colour::Off))?;
         node::assemble(&policy, &functions::registry(), 1, cycles).map_err(|wrong| format!("{wrong:?}"))
     }

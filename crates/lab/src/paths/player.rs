@@ -64,7 +64,7 @@ impl Player {
         played
     }
 
-    /// Plays all of it, with percentiles of packets' latency, in nanoseconds: from when their batch is handed over until it is through.
+    /// Plays a part of a tape, with percentiles of packets' latency, in nanoseconds: from when their batch is handed over until it is through.
     ///
     /// # Errors
     /// If there is no memory for the figures.
@@ -72,12 +72,13 @@ impl Player {
         &mut self,
         path: &mut dyn Path,
         tape: &Tape,
+        part: Range<usize>,
         percentiles: &[f64],
     ) -> Result<(Played, Vec<f64>), String> {
         let mut latency =
             Histogram::<u64>::new_with_bounds(1, LATENCY_MAX_NS, 3).map_err(|error| error.to_string())?;
         let mut played = Played::default();
-        self.play_batches(path, tape, 0..tape.len(), |batch, _| {
+        self.play_batches(path, tape, part, |batch, _| {
             played.add(batch);
             latency.saturating_record_n(batch.ns.max(1), batch.packets);
         });
