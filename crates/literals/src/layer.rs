@@ -1,12 +1,12 @@
 //! The literals that are looked for with windows of one width and stride.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use crate::literal::{Needle, Word};
-use crate::model::Model;
+use crate::model::{Frequencies, Model};
 use crate::packed::{MAX_PACKED, Packed};
 use crate::sieve::Sieve;
-use crate::windows::{Hash, array_at, folded, window_at, word_at};
+use crate::windows::{ByKey, Hash, array_at, folded, key, window_at, word_at};
 
 /// How many hashes are tried for the one that takes the least of the sample for literals.
 const HASHES_TRIED: u16 = 4;
@@ -34,11 +34,30 @@ pub(crate) struct Layer {
     hash: Hash,
     /// By the highest bits of a hash, where its entries begin; behind the last one, where they end.
     starts: Vec<u32>,
-    /// Of 2^32 places in other text, how many are expected to be noted.
-    expected: u64,
     /// By how much a hash is shifted to be an index of `starts`.
     shift: u32,
     entries: Vec<Entry>,
+}
+
+/// How a layer looks at text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Form {
+    /// Bytes of a window.
+    width: usize,
+    stride: Stride,
+}
+
+/// A layer of which is known what it would cost. Of all that are thought of for a set, one to three are made.
+pub(crate) struct Draft {
+    form: Form,
+    /// The window of each entry, before what is twice in a bucket went.
+    windows: Vec<u32>,
+    /// Of 2^32 places in other text, how many are expected to be noted.
+    expected: u64,
+    hash: Hash,
+    shift: u32,
+    /// In the order of their buckets, each with its window.
+    entries: Vec<(u32, Entry)>,
 }
 
 /// The distance of the windows that are looked at, in bytes.
@@ -75,53 +94,54 @@ struct Entry {
     length: u8,
 }
 
-impl Layer {
-    /// The layer for those of the needles that have these numbers.
-    pub(crate) fn new(needles: &[Needle], numbers: &[u32], model: &Model) -> Self {
-        let shortest = shortest(needles, numbers);
-        let (width, stride) = match shortest {
+impl Form {
+    /// Those that there are for the needles of these numbers, the usual one first.
+    pub(crate) fn all(needles: &[Needle], numbers: &[u32]) -> impl DoubleEndedIterator<Item = Form> {
+        let lengths = numbers.iter().map(|&number| needles[number as usize].length());
+        let shortest = lengths.clone().min().unwrap_or(1);
+        let usual = match shortest {
             ..=3 => (shortest, Stride::One),
             4 => (3, Stride::Two),
             5..=6 => (4, Stride::Two),
             7.. => (4, Stride::Four),
         };
-        Self::with(width, stride, choose(needles, numbers, width, stride.bytes(), model), model)
+        // Windows at every other byte: needles that leave no room for one on an odd way have one that begins a byte before
+        // them, whatever that byte is.
+        let is_led = shortest == 3 && lengths.filter(|&length| length == 3).count() <= MAX_LED;
+        let led = is_led.then_some((3, Stride::Two));
+        let packed = (numbers.len() <= MAX_PACKED).then_some((shortest.min(4), Stride::Packed));
+        [Some(usual), led, packed].into_iter().flatten().map(|(width, stride)| Form { width, stride })
     }
 
-    /// The same for needles of three bytes or more, with windows at every other byte: those that leave no room for a window on an
-    /// odd way have one that begins a byte before them, whatever that byte is.
-    pub(crate) fn led(needles: &[Needle], numbers: &[u32], model: &Model) -> Option<Self> {
-        let is_short = |&&number: &&u32| needles[number as usize].length() == 3;
-        if shortest(needles, numbers) != 3 || numbers.iter().filter(is_short).count() > MAX_LED {
-            return None;
-        }
-        Some(Self::with(3, Stride::Two, choose(needles, numbers, 3, 2, model), model))
+    /// What looking at so many bytes of text takes, with so many entries, if nothing is found.
+    pub(crate) fn least_cost(self, entries: usize, bytes: u64) -> u64 {
+        let window_cost = match self.stride {
+            Stride::Packed => PACKED_COST + entries as u64 / 6,
+            _ => WINDOW_COST,
+        };
+        self.places(bytes) * window_cost
     }
 
-    /// The same for few needles, if these are.
-    pub(crate) fn packed(needles: &[Needle], numbers: &[u32], model: &Model) -> Option<Self> {
-        if numbers.len() > MAX_PACKED {
-            return None;
-        }
-        let width = shortest(needles, numbers).min(4);
-        let entries = choose(needles, numbers, width, 1, model);
-        let packed = Packed::new(entries.iter().map(|&(window, _)| window), width);
-        Some(Self { packed, ..Self::with(width, Stride::Packed, entries, model) })
+    /// The windows of so many bytes of text.
+    fn places(self, bytes: u64) -> u64 {
+        bytes / self.stride.bytes() as u64
     }
+}
 
-    fn with(width: usize, stride: Stride, mut entries: Vec<(u32, Entry)>, model: &Model) -> Self {
+impl Draft {
+    /// Of this form, for those of the needles that have these numbers.
+    pub(crate) fn new(
+        needles: &[Needle],
+        numbers: &[u32],
+        form: Form,
+        frequencies: &mut Frequencies<'_>,
+    ) -> Self {
+        let mut entries = choose(needles, numbers, form, frequencies);
         let windows: Vec<u32> = entries.iter().map(|&(window, _)| window).collect();
+        let width = form.width;
         let distinct: BTreeSet<u32> = windows.iter().map(|&window| key(window, width)).collect();
-        let expected = distinct.iter().map(|key| model.frequency(key >> (8 * (4 - width)), width)).sum();
-        let sieve = (1..HASHES_TRIED).map(|seed| Sieve::new(&windows, width, seed)).fold(
-            Sieve::new(&windows, width, 0),
-            |best, next| {
-                let kept = |sieve: &Sieve| model.windows().iter().filter(|&&text| sieve.has(text)).count();
-                if kept(&next) < kept(&best) { next } else { best }
-            },
-        );
+        let expected = distinct.iter().map(|key| frequencies.of(key >> (8 * (4 - width)), width)).sum();
         let hash = Hash::new(width);
-
         let bits = (2 * entries.len()).next_power_of_two().trailing_zeros();
         let shift = 32 - bits;
         let bucket = |window: u32| hash.of(window) >> shift;
@@ -129,13 +149,42 @@ impl Layer {
         let place = |(window, entry): &(u32, Entry)| (bucket(*window), entry.literal, entry.window);
         entries.sort_by_key(place);
         entries.dedup_by_key(|one| place(one));
-        let starts = (0..=1 << bits)
-            .map(|number: u32| entries.partition_point(|&(window, _)| bucket(window) < number) as u32)
-            .collect();
-        let entries = entries.into_iter().map(|(_, entry)| entry).collect();
-        Self { stride, packed: None, sieve, hash, starts, expected, shift, entries }
+        Self { form, windows, expected, hash, shift, entries }
     }
 
+    /// About how long it takes to search so many bytes of text. It does not depend on what this processor can.
+    pub(crate) fn cost(&self, bytes: u64) -> u64 {
+        let is_packed = self.form.stride == Stride::Packed;
+        let (note_cost, mistake_cost) =
+            if is_packed { (PACKED_FOUND_COST, 0) } else { (NOTE_COST, MISTAKE_COST) };
+        let places = self.form.places(bytes);
+        let noted = (places * self.expected).div_ceil(1 << 32);
+        let mistaken = places * self.entries.len() as u64 / Sieve::bytes_for(self.windows.len()) as u64;
+        self.form.least_cost(self.entries.len(), bytes)
+            + noted * (note_cost + ENTRY_COST)
+            + mistaken * mistake_cost
+    }
+
+    /// The layer.
+    pub(crate) fn finish(self, model: &Model) -> Layer {
+        let Self { form: Form { width, stride }, windows, hash, shift, entries, .. } = self;
+        let packed = match stride {
+            Stride::Packed => Packed::new(windows.iter().copied(), width),
+            _ => None,
+        };
+        let kept = |sieve: &Sieve| model.windows().iter().filter(|&&text| sieve.has(text)).count();
+        let sieves = (0..HASHES_TRIED).map(|seed| Sieve::new(&windows, width, seed));
+        let sieve = sieves.min_by_key(kept).unwrap_or_else(|| Sieve::new(&windows, width, 0));
+        let bucket = |window: u32| hash.of(window) >> shift;
+        let starts = (0..=1_u32 << (32 - shift))
+            .map(|number| entries.partition_point(|&(window, _)| bucket(window) < number) as u32)
+            .collect();
+        let entries = entries.into_iter().map(|(_, entry)| entry).collect();
+        Layer { stride, packed, sieve, hash, starts, shift, entries }
+    }
+}
+
+impl Layer {
     /// Tells of every literal of this layer that is in the text: its number, where it starts and where it ends.
     #[inline]
     pub(crate) fn find(&self, needles: &[Needle], text: &[u8], found: &mut impl FnMut(u32, usize, usize)) {
@@ -154,21 +203,6 @@ impl Layer {
             Stride::Two => self.sieve.pass::<2>(text, noted),
             Stride::Four => self.sieve.pass::<4>(text, noted),
         }
-    }
-
-    /// About how long it takes to search so many bytes of text. It does not depend on what this processor can.
-    pub(crate) fn cost(&self, bytes: u64) -> u64 {
-        let (window_cost, note_cost) = match self.stride {
-            Stride::Packed => (PACKED_COST + self.entries.len() as u64 / 6, PACKED_FOUND_COST),
-            _ => (WINDOW_COST, NOTE_COST),
-        };
-        let places = bytes / self.stride.bytes() as u64;
-        let noted = (places * self.expected).div_ceil(1 << 32);
-        let mistaken = match self.stride {
-            Stride::Packed => 0,
-            _ => places * self.entries.len() as u64 / self.sieve.bytes() as u64,
-        };
-        places * window_cost + noted * (note_cost + ENTRY_COST) + mistaken * MISTAKE_COST
     }
 
     /// What it takes, in bytes.
@@ -206,20 +240,16 @@ fn decide(
     }
 }
 
-fn shortest(needles: &[Needle], numbers: &[u32]) -> usize {
-    numbers.iter().map(|&number| needles[number as usize].length()).min().unwrap_or(1)
-}
-
 /// For each needle, and each way that it can lie under the windows, the window least expected in other text and least used
 /// by other needles; if it has none on its last way, all that begin a byte before it.
 fn choose(
     needles: &[Needle],
     numbers: &[u32],
-    width: usize,
-    stride: usize,
-    model: &Model,
+    form: Form,
+    frequencies: &mut Frequencies<'_>,
 ) -> Vec<(u32, Entry)> {
-    let mut used: HashMap<u32, u64> = HashMap::new();
+    let (width, stride) = (form.width, form.stride.bytes());
+    let mut used: ByKey<u64> = ByKey::default();
     let mut chosen = Vec::new();
     for &literal in numbers {
         let needle = &needles[literal as usize];
@@ -229,7 +259,7 @@ fn choose(
                 .map(|at| (at, window_at(needle.bytes(), at)))
                 .min_by_key(|&(_, window)| {
                     let users = used.get(&key(window, width)).copied().unwrap_or(0);
-                    (model.frequency(window, width) + 1).saturating_mul(users + 1)
+                    (frequencies.of(window, width) + 1).saturating_mul(users + 1)
                 });
             let length = needle.length() as u8;
             let Some((at, window)) = best else {
@@ -248,9 +278,4 @@ fn choose(
         }
     }
     chosen
-}
-
-/// What of a window its hash depends on.
-fn key(window: u32, width: usize) -> u32 {
-    folded(window) << (8 * (4 - width))
 }

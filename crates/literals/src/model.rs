@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use crate::windows::folded;
+use crate::windows::{ByKey, folded, key};
 
 /// Requests, responses, pages, scripts and prose as they are common, in our own words; and words that are common.
 const SAMPLE: &str = include_str!("sample.txt");
@@ -13,6 +13,25 @@ pub(crate) struct Model {
     pairs: Vec<u32>,
     /// In the order of their bytes.
     windows: Vec<u32>,
+}
+
+/// What the model expects of windows, each worked out once: a set asks for the same ones again and again.
+pub(crate) struct Frequencies<'m> {
+    model: &'m Model,
+    /// Of windows of 1 to 4 bytes.
+    known: [ByKey<u64>; 4],
+}
+
+impl<'m> Frequencies<'m> {
+    pub(crate) fn new(model: &'m Model) -> Self {
+        Self { model, known: Default::default() }
+    }
+
+    /// As [`Model::frequency`].
+    pub(crate) fn of(&mut self, window: u32, width: usize) -> u64 {
+        let model = self.model;
+        *self.known[width - 1].entry(key(window, width)).or_insert_with(|| model.frequency(window, width))
+    }
 }
 
 static MODEL: LazyLock<Model> = LazyLock::new(Model::new);

@@ -1,8 +1,8 @@
 //! Which literals are searched for together.
 
-use crate::layer::Layer;
+use crate::layer::{Draft, Form, Layer};
 use crate::literal::Needle;
-use crate::model::Model;
+use crate::model::{Frequencies, Model};
 
 /// The lengths from which on literals can be searched for in another, faster way than shorter ones.
 const CLASSES: [usize; 6] = [1, 2, 3, 4, 5, 7];
@@ -20,23 +20,43 @@ pub(crate) fn layers(needles: &[Needle], model: &Model) -> Vec<Layer> {
     }
     let classes: Vec<_> = classes.into_iter().filter(|class| !class.is_empty()).collect();
 
-    // The best layers, and what they cost, for no class, the first, the first two and so on.
-    let mut best = vec![(0, Vec::new())];
+    // For no class, the first, the first two and so on.
+    let mut best = vec![Plan { cost: 0, before: 0, last: None }];
+    let mut frequencies = Frequencies::new(model);
     for end in 1..=classes.len() {
-        let last_layers = (0..end).flat_map(|start| {
-            let numbers = classes[start..end].concat();
-            let layers = [
-                Some(Layer::new(needles, &numbers, model)),
-                Layer::led(needles, &numbers, model),
-                Layer::packed(needles, &numbers, model),
-            ];
-            let cost = best[start].0;
-            layers.into_iter().flatten().map(move |layer| (cost + layer.cost(TEXT_BYTES), start, layer))
-        });
-        let Some((cost, start, layer)) = last_layers.min_by_key(|&(cost, ..)| cost) else { continue };
-        let mut layers = best[start].1.clone();
-        layers.push(layer);
-        best.push((cost, layers));
+        let mut least: Option<Plan> = None;
+        // Of what costs the same, what comes last here is taken.
+        for before in (0..end).rev() {
+            let numbers = classes[before..end].concat();
+            for form in Form::all(needles, &numbers).rev() {
+                let (others, most) = (best[before].cost, least.as_ref().map_or(u64::MAX, |least| least.cost));
+                if others + form.least_cost(numbers.len(), TEXT_BYTES) > most {
+                    continue;
+                }
+                let draft = Draft::new(needles, &numbers, form, &mut frequencies);
+                let cost = others + draft.cost(TEXT_BYTES);
+                if cost <= most {
+                    least = Some(Plan { cost, before, last: Some(draft) });
+                }
+            }
+        }
+        best.extend(least);
     }
-    best.pop().map(|(_, layers)| layers).unwrap_or_default()
+    let mut layers = Vec::new();
+    while let Some(Plan { before, last: Some(draft), .. }) = best.pop() {
+        layers.push(draft.finish(model));
+        best.truncate(before + 1);
+    }
+    layers.reverse();
+    layers
+}
+
+/// The best layers for some classes.
+struct Plan {
+    /// What they take.
+    cost: u64,
+    /// Classes that are not in the last one; what is best for them are the other layers.
+    before: usize,
+    /// The last one; none if there are no classes.
+    last: Option<Draft>,
 }

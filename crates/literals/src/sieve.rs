@@ -23,10 +23,14 @@ pub(crate) struct Sieve {
 
 #[derive(Clone, Debug)]
 enum Table {
-    KiB4(Box<[u8; 1 << 12]>),
-    KiB16(Box<[u8; 1 << 14]>),
-    KiB64(Box<[u8; 1 << 16]>),
+    KiB4(Box<[u8; KIB_4]>),
+    KiB16(Box<[u8; KIB_16]>),
+    KiB64(Box<[u8; KIB_64]>),
 }
+
+const KIB_4: usize = 1 << 12;
+const KIB_16: usize = 1 << 14;
+const KIB_64: usize = 1 << 16;
 
 /// How windows are hashed: their first two bytes as one number, and their last two as another one.
 #[derive(Clone, Copy, Debug)]
@@ -40,14 +44,23 @@ impl Sieve {
     /// Of these windows' first `width` bytes, 1 to 4; each seed gives another one. At most one hash in sixteen is taken, unless there
     /// are more than 4,096 windows.
     pub(crate) fn new(windows: &[u32], width: usize, seed: u16) -> Self {
-        let table = match windows.len() {
-            0..=256 => Table::KiB4(Box::new([0; _])),
-            257..=1024 => Table::KiB16(Box::new([0; _])),
+        let table = match Self::bytes_for(windows.len()) {
+            KIB_4 => Table::KiB4(Box::new([0; _])),
+            KIB_16 => Table::KiB16(Box::new([0; _])),
             _ => Table::KiB64(Box::new([0; _])),
         };
         let mut sieve = Self { hash: Hash::new(width, seed), table };
         windows.iter().for_each(|&window| sieve.insert(window));
         sieve
+    }
+
+    /// What one of so many windows takes, in bytes.
+    pub(crate) fn bytes_for(windows: usize) -> usize {
+        match windows {
+            0..=256 => KIB_4,
+            257..=1024 => KIB_16,
+            _ => KIB_64,
+        }
     }
 
     fn insert(&mut self, window: u32) {

@@ -1,5 +1,8 @@
 //! How text is looked at: words of it, and the windows that are hashed.
 
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
 /// Eight bytes from `at`, little-endian; where the text ends, zeros.
 #[inline(always)]
 pub(crate) fn word_at(text: &[u8], at: usize) -> u64 {
@@ -46,6 +49,33 @@ impl Hash {
     #[inline(always)]
     pub(crate) fn of(self, window: u32) -> u32 {
         folded(window).wrapping_mul(self.multiplier)
+    }
+}
+
+/// What counts of the first so many bytes of a window: of two that are alike, it is the same.
+pub(crate) fn key(window: u32, width: usize) -> u32 {
+    folded(window) << (8 * (4 - width))
+}
+
+/// Something of each window, by its key. Which ones there are is nobody's choice but that of who wrote the literals.
+pub(crate) type ByKey<V> = HashMap<u32, V, BuildHasherDefault<KeyHasher>>;
+
+/// Keys as they are, their bits spread.
+#[derive(Default)]
+pub(crate) struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u32(byte.into()));
+    }
+
+    fn write_u32(&mut self, key: u32) {
+        let product = (self.0 ^ u64::from(key)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = product ^ product >> 32;
     }
 }
 

@@ -1,7 +1,8 @@
 //! The searches in packets and streams: one for each part of the rules that no direction, port or application tells apart.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use dissect::detect::{Application as Found, Verdict};
 use literals::{Cursor, Literal, Set, SetError};
@@ -16,6 +17,8 @@ pub struct Lane {
     items: Vec<Item>,
     /// To the server, and to the client.
     ways: [Parts; 2],
+    /// The searches that were made, by their items' numbers: most parts have the same ones as another part.
+    made: Mutex<HashMap<Vec<u32>, Arc<Search>>>,
 }
 
 /// The parts of a direction.
@@ -23,7 +26,7 @@ struct Parts {
     /// Where ranges of ports begin that no rule tells apart.
     starts: Vec<u16>,
     /// The searches of each range, one for each application.
-    searches: Vec<OnceLock<Box<Search>>>,
+    searches: Vec<OnceLock<Arc<Search>>>,
 }
 
 /// A rule in a lane.
@@ -195,7 +198,7 @@ impl Lane {
             let searches = std::iter::repeat_with(OnceLock::new).take(starts.len() * APPLICATIONS).collect();
             Parts { starts, searches }
         });
-        Ok(Lane { items, ways })
+        Ok(Lane { items, ways, made: Mutex::default() })
     }
 
     /// The search for what goes this way; none if no rule may hold. If it is made now, what it takes is added to `made_bytes`.
@@ -214,14 +217,21 @@ impl Lane {
         let range = parts.starts.partition_point(|&start| start <= port).checked_sub(1)?;
         let search = parts.searches.get(range * APPLICATIONS + number_of(application))?;
         Some(search.get_or_init(|| {
-            let items = self.items.iter();
-            let items: Vec<&Item> =
-                items.filter(|item| item.may_hold(to_client, port) && item.may_be_of(application)).collect();
-            // `Lane::new` has checked all literals: none is empty or too long, and there are no more than a set takes.
-            let made = Search::new(&items)
-                .unwrap_or_else(|error| unreachable!("a set of literals that were checked: {error}"));
-            made_bytes.fetch_add(made.memory_bytes(), Ordering::Relaxed);
-            Box::new(made)
+            let of_part = |item: &Item| item.may_hold(to_client, port) && item.may_be_of(application);
+            let numbers = (0..).zip(&self.items).filter(|(_, item)| of_part(item)).map(|(number, _)| number);
+            let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+            let search = |numbers: &Vec<u32>| Arc::new(self.make(numbers, made_bytes));
+            Arc::clone(made.entry(numbers.collect()).or_insert_with_key(search))
         }))
+    }
+
+    /// The search for the items of these numbers.
+    fn make(&self, numbers: &[u32], made_bytes: &AtomicU64) -> Search {
+        let items: Vec<&Item> = numbers.iter().map(|&number| &self.items[number as usize]).collect();
+        // `Lane::new` has checked all literals: none is empty or too long, and there are no more than a set takes.
+        let made = Search::new(&items)
+            .unwrap_or_else(|error| unreachable!("a set of literals that were checked: {error}"));
+        made_bytes.fetch_add(made.memory_bytes(), Ordering::Relaxed);
+        made
     }
 }
