@@ -1,4 +1,6 @@
-//! `rivulet nf`: which network functions there are, and what each says of itself.
+//! `rivulet nf`: which network functions there are, what each says of itself, and whether that holds.
+
+mod check;
 
 use std::process::ExitCode;
 
@@ -9,7 +11,7 @@ use serde::Serialize;
 
 use crate::output::{self, Format, Table, thousands};
 
-/// Shows which network functions there are.
+/// Shows which network functions there are, and holds them to what they say.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, arg_required_else_help = true)]
 pub struct Args {
@@ -33,18 +35,27 @@ enum Task {
         #[arg(short, long, value_enum, default_value = "table")]
         output: Format,
     },
+    /// Play random traffic to random chains of functions, consolidated and plain, and look for any difference
+    ///
+    /// In every chain is one of the functions that are named, beside others. Commands come in between, and flows move to other chains.
+    /// If anything is not the same (packets, alerts, events, reports, counters, shared state, the bytes of flows' states), the
+    /// smallest chain that was found to show it is shown, and the exit code is 1.
+    Check(check::Args),
 }
 
 const EXAMPLES: &str = "\
 Examples:
   rivulet nf list
   rivulet nf show nat
-  rivulet nf show firewall -o json | jq .attributes";
+  rivulet nf show firewall -o json | jq .attributes
+  rivulet nf check --packets 1M
+  rivulet nf check policer --config '{ \"rate\": \"20kbps\" }' --command 'rate 1Mbps'";
 
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let registry = functions::registry::<Value>();
     match &args.task {
+        Task::Check(args) => return check::run(args),
         Task::List { output: Format::Table } => {
             let mut table = Table::new(&["name", "maturity", "bytes/flow", "what it does"]);
             for entry in registry.entries() {

@@ -1,6 +1,6 @@
 //! `rivulet traffic`: captures of made-up traffic, the same for the same options.
 
-mod values;
+pub mod values;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

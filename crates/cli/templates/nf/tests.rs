@@ -1,6 +1,7 @@
 //! Packets in, packets out: a row for each thing that the function does.
 
 use chain::{Chain, Options};
+use differential::{Plan, Subject, compare};
 use nf::stage::load;
 use packet::{Packet, Pool, Side};
 
@@ -66,6 +67,16 @@ fn every_row_holds() {
         let count = |passed: bool| row.pass.iter().filter(|&&pass| pass == passed).count() as u64;
         assert_eq!(counted[counter::PASSED], count(true), "{}", row.what);
         assert_eq!(counted[counter::OVER_LIMIT], count(false), "{}", row.what);
+    }
+}
+
+/// In random chains, with any traffic: what follows rules is what walks.
+#[test]
+fn consolidated_it_is_the_same() {
+    let subject = Subject::new("{{name}}", r#"{ "packets_max": 6, "dscp": 46 }"#).unwrap();
+    let plan = Plan { packets: 20_000, ..Plan::default() };
+    if let Err(wrong) = compare(&crate::registry(), &[subject], &plan, |_| {}) {
+        panic!("{wrong}");
     }
 }
 

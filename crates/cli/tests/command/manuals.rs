@@ -42,6 +42,21 @@ fn functions_are_listed_and_shown() {
 }
 
 #[test]
+fn functions_are_held_to_what_they_say() {
+    let place = Place::new();
+    let answer = place.json("nf check policer monitor --packets 2k --seed 3 -o json");
+    assert_eq!(answer["same"], true, "{answer}");
+    assert!(answer["packets"].as_u64() >= Some(2_000) && answer["chains"].as_u64() >= Some(5), "{answer}");
+    assert_eq!(answer, place.json("nf check policer monitor --packets 2k --seed 3 -o json"));
+    let said = place.stdout("nf check policer --packets 400 --config {\"rate\":\"20kbps\"} --command bogus");
+    assert!(said.contains("no difference"), "{said}");
+    let refused = |args: &str| place.refused(1, &format!("nf check {args}"));
+    assert!(refused("nothing").contains("there is no network function `nothing`"));
+    assert!(refused("policer --config {\"rat\":1}").contains("unknown field `rat`"));
+    assert!(refused("policer --config {").contains("--config is no JSON"));
+}
+
+#[test]
 fn every_shell_has_its_completions() {
     let place = Place::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {

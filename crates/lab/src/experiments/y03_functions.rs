@@ -1,6 +1,7 @@
 //! Y3: what functions cost that work on their flows' states, one after the other and side by side on two cores. Measured, not simulated;
 //! what three cores would do is reckoned, and says so.
 
+use differential::{Step, Witness};
 use node::TwoCores;
 
 use super::common::{NO_MORE, at_most};
@@ -8,7 +9,7 @@ use super::rounds::{BATCH, Contender, Rounds, point, rounds};
 use super::y03_break_even::{self as break_even, ALONE, IN_GROUPS, NOTHING, Trials};
 use super::{Experiment, Measured};
 use crate::chart::{Axis, Chart, Mark, Series};
-use crate::paths::{Functions, Player, Step, Tape, Witness};
+use crate::paths::{Functions, Player, Tape};
 use crate::runs::{Lab, Length};
 use crate::table::{Kind, Metric, Table, Unit};
 use crate::verdict::{Claim, Figures, Finding, Missing};
@@ -182,8 +183,9 @@ impl Chains {
             contenders.push(Contender::new(BESIDE, Kind::Faithful, functions.side_by_side(cores.always())?));
             // Batches in which flows are once, and in which they are twice.
             let batches: Vec<Step> = (0..tape.len()).map(|at| Step::Batch(BATCH << (at % 3))).collect();
-            let plain = Witness::of(&mut *functions.chain(false)?, tape, &batches);
-            let beside = Witness::of(&mut *functions.side_by_side(cores.always())?, tape, &batches);
+            let plain = Witness::of(&mut *functions.chain(false)?, tape, &batches, &mut || None);
+            let beside =
+                Witness::of(&mut *functions.side_by_side(cores.always())?, tape, &batches, &mut || None);
             differ = (beside.other_packets(&plain) + u64::from(!beside.same_state(&plain))) as f64;
         }
         Ok(Chains { steps, count, contenders, differ })

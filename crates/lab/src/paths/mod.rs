@@ -6,10 +6,9 @@ mod functions;
 mod player;
 mod series;
 mod shortcut;
-mod tape;
-mod witness;
 
 use chain::Chain;
+pub use differential::Tape;
 use packet::{Packet, Pool};
 
 pub use assemble::Functions;
@@ -17,8 +16,6 @@ pub use functions::Fused;
 pub use player::{Player, Sent, differing};
 pub use series::Series;
 pub use shortcut::Shortcut;
-pub use tape::Tape;
-pub use witness::{Step, Witness};
 
 /// A way for packets through functions.
 pub trait Path {

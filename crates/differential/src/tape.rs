@@ -4,11 +4,12 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::Path as FilePath;
 
+use chain::Chain;
 use io::capture::Reader;
 use io::traffic::{Addresses, FlowLength, FrameBytes, Generator, Payload, Prefix, Profile, Protocols, Rate};
-use packet::{Addr, Class, End, Endpoint, FlowHasher, FlowKey, LinkType, Packet, Parser, Pool, Side};
-
-use super::Path;
+use packet::{
+    Addr, Class, End, Endpoint, FlowHasher, FlowKey, LinkType, Packet, Parser, Pool, Side, split_mix,
+};
 
 /// Packets in the order in which they arrive.
 #[derive(Clone, Default)]
@@ -92,7 +93,7 @@ impl Tape {
         let mut seed = 1;
         for _ in 0..times {
             for left in (1..pass.len()).rev() {
-                pass.swap(left, packet::split_mix(&mut seed) as usize % (left + 1));
+                pass.swap(left, split_mix(&mut seed) as usize % (left + 1));
             }
             tape.arrivals.extend(&pass);
         }
@@ -204,7 +205,7 @@ impl Tape {
 
     /// The same as it comes to functions that rewrite addresses: packets from the outside go to whom those from the inside come from
     /// behind them, from whom those go to. What answers nothing that left is left out.
-    pub fn translated(&self, path: &mut dyn Path) -> Tape {
+    pub fn translated(&self, chain: &mut Chain) -> Tape {
         let parser = Parser::new(FlowHasher::new(1));
         let mut pool = Pool::new(64);
         let mut behind: HashMap<FlowKey, (Endpoint, Endpoint)> = HashMap::new();
@@ -229,7 +230,7 @@ impl Tape {
             }
             tape.push(arrival.at_ns, arrival.side, packet.data());
             batch.push(packet);
-            path.process(&mut batch, &mut out, &mut pool);
+            chain.process(&mut batch, &mut out, &mut pool);
             let left = out.iter_mut().find(|packet| packet.meta().transit.side == Side::Outside);
             if let (Side::Inside, Some(packet)) = (arrival.side, left)
                 && packet.meta().class == Class::Whole
@@ -237,9 +238,25 @@ impl Tape {
                 behind.insert(key, packet::parse::ends(packet));
             }
             pool.give_all(&mut out);
-            path.clear();
+            let effects = chain.effects_mut();
+            effects.alerts.clear();
+            effects.reports.clear();
+            effects.events.clear();
         }
         tape
+    }
+
+    /// Of one packet in fifty, a byte is another one. The same seed gives the same ones.
+    pub fn damage(&mut self, mut seed: u64) {
+        for arrival in &self.arrivals {
+            let (draw, at, byte) = (split_mix(&mut seed), split_mix(&mut seed), split_mix(&mut seed));
+            if draw % 50 == 0
+                && let Some(hit) =
+                    self.bytes.get_mut(arrival.at + at as usize % (arrival.len as usize).max(1))
+            {
+                *hit ^= byte as u8;
+            }
+        }
     }
 
     /// The flows that have so many packets at least, both directions together; and those that have fewer.

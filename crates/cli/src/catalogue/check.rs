@@ -1,0 +1,135 @@
+//! `rivulet nf check`: functions in random chains, consolidated and plain.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use differential::{Failure, Plan, Subject, Totals, built_in, compare};
+use serde::Serialize;
+
+use crate::output::{self, Format, Table, thousands};
+use crate::traffic::values;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The functions, one of which is in every chain (all that come with Rivulet)
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// The configuration of the function, as JSON; unless said, those that come with the check, or none
+    #[arg(long, value_name = "JSON", requires = "names")]
+    config: Option<String>,
+    /// A command that operators may give the function; may be given several times
+    #[arg(long = "command", value_name = "COMMAND", requires = "names")]
+    commands: Vec<String>,
+    /// Packets to be played at least: 100k, 1M
+    #[arg(short = 'n', long, default_value = "100k", value_parser = values::count)]
+    packets: u64,
+    /// Seed of chains and traffic: the same one gives the same trials
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// What the answer looks like
+    #[arg(short, long, value_enum, default_value = "table")]
+    output: Format,
+}
+
+/// The answer for programs.
+#[derive(Serialize)]
+struct Answer {
+    same: bool,
+    #[serde(flatten)]
+    tried: Tried,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    difference: Option<Shown>,
+}
+
+#[derive(Serialize)]
+struct Tried {
+    chains: u64,
+    packets: u64,
+    on_the_fast_path: u64,
+    commands: u64,
+    moves: u64,
+}
+
+/// The smallest chain that was found to differ.
+#[derive(Serialize)]
+struct Shown {
+    functions: Vec<String>,
+    steps: Vec<String>,
+    what: String,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let subjects = subjects(args)?;
+    let plan = Plan { packets: args.packets, seed: args.seed, ..Plan::default() };
+    let (bar, started) = (output::progress(Some(args.packets), "packets"), Instant::now());
+    // A chain that panics is a difference, which is shown smaller: not each panic on the way there.
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut totals = Totals::default();
+    let compared = compare(&functions::registry(), &subjects, &plan, |so_far| {
+        totals = *so_far;
+        bar.set_position(so_far.packets.min(args.packets));
+    });
+    std::panic::set_hook(hook);
+    bar.finish_and_clear();
+    let difference = match compared {
+        Ok(_) => None,
+        Err(Failure::Different(difference)) => Some(difference),
+        Err(Failure::Setup(why)) => bail!(why),
+    };
+    match args.output {
+        Format::Json => output::print_json(&Answer {
+            same: difference.is_none(),
+            tried: Tried::from(totals),
+            difference: difference.as_deref().cloned().map(|of| Shown {
+                functions: of.functions,
+                steps: of.steps,
+                what: of.what,
+            }),
+        })?,
+        Format::Table => {
+            let mut table =
+                Table::new(&["chains", "packets", "on the fast path", "commands", "moves", "seconds"]);
+            let share = 100.0 * totals.followed as f64 / totals.packets.max(1) as f64;
+            table.row(vec![
+                thousands(totals.trials),
+                thousands(totals.packets),
+                format!("{share:.1} %"),
+                thousands(totals.commands),
+                thousands(totals.moves),
+                format!("{:.1}", started.elapsed().as_secs_f64()),
+            ]);
+            let verdict = match &difference {
+                None => "no difference: consolidated, every chain was what it is plain".to_owned(),
+                Some(difference) => format!("{difference}\nthe same again: --seed {}", args.seed),
+            };
+            output::print(&format!("{}\n{verdict}\n", table.render()))?;
+        }
+    }
+    Ok(if difference.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The functions that are asked for, configured as they are to be.
+fn subjects(args: &Args) -> anyhow::Result<Vec<Subject>> {
+    let ready = built_in();
+    let mut subjects = Vec::new();
+    for name in &args.names {
+        let known = || ready.iter().filter(|subject| subject.name.eq_ignore_ascii_case(name));
+        match &args.config {
+            None if known().next().is_some() => subjects.extend(known().cloned()),
+            config => {
+                let config = config.as_deref().unwrap_or("{}");
+                subjects.push(Subject::new(name, config).context("--config is no JSON")?);
+            }
+        }
+    }
+    Ok(subjects.into_iter().map(|subject| subject.with_commands(args.commands.clone())).collect())
+}
+
+impl From<Totals> for Tried {
+    fn from(Totals { trials, packets, followed, commands, moves }: Totals) -> Tried {
+        Tried { chains: trials, packets, on_the_fast_path: followed, commands, moves }
+    }
+}

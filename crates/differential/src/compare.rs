@@ -1,0 +1,106 @@
+//! Trial after trial.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use nf::Registry;
+use packet::split_mix;
+use serde_json::Value;
+
+use crate::{Difference, Subject, Trial, built_in};
+
+/// How much is tried.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Packets at least, in all trials together.
+    pub packets: u64,
+    /// The same seed gives the same trials.
+    pub seed: u64,
+    /// Functions that stand beside those under test.
+    pub neighbours: Vec<Subject>,
+}
+
+impl Default for Plan {
+    /// A hundred thousand packets, and the functions that Rivulet has: some seconds.
+    fn default() -> Plan {
+        Plan { packets: 100_000, seed: 1, neighbours: built_in() }
+    }
+}
+
+/// What was tried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Trials: chains of one to six functions.
+    pub trials: u64,
+    /// Packets that were played to each chain and to its twin.
+    pub packets: u64,
+    /// Packets that followed rules in the consolidated ones.
+    pub followed: u64,
+    /// Commands of operators.
+    pub commands: u64,
+    /// Times that all flows went to another chain.
+    pub moves: u64,
+}
+
+/// Why a comparison ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// A function cannot be set up, or traffic not be made up.
+    #[error("{0}")]
+    Setup(String),
+    /// The chains differ.
+    #[error(transparent)]
+    Different(#[from] Box<Difference>),
+}
+
+/// Plays random traffic to random chains, each of which has one of `subjects` at least, consolidated and plain; `heed` hears after each trial
+/// what has been tried. Without subjects, any neighbour will do.
+///
+/// # Errors
+/// If a function cannot be set up, or if anything differs: what it is, and the smallest chain that was found to show it.
+pub fn compare(
+    registry: &Registry<Value>,
+    subjects: &[Subject],
+    plan: &Plan,
+    mut heed: impl FnMut(&Totals),
+) -> Result<Totals, Failure> {
+    let under_test = if subjects.is_empty() { plan.neighbours.len() } else { subjects.len() };
+    let all = [subjects, &plan.neighbours].concat();
+    for subject in &all {
+        Trial::alone(registry, subject).chain(true).map_err(Failure::Setup)?;
+    }
+    let mut totals = Totals::default();
+    let mut seed = split_mix(&mut plan.seed.clone());
+    while totals.packets < plan.packets {
+        let drawn = Trial::draw(registry, &all, under_test, &mut seed).map_err(Failure::Setup)?;
+        let Some(trial) = drawn else { continue };
+        match differs(&trial) {
+            Ok(followed) => totals.followed += followed,
+            Err(what) => return Err(Box::new(Difference::smallest(&trial, what)).into()),
+        }
+        totals.trials += 1;
+        totals.packets += trial.tape.len() as u64;
+        totals.commands += trial.commands();
+        totals.moves += trial.moves();
+        heed(&totals);
+    }
+    Ok(totals)
+}
+
+/// How many packets followed rules, if nothing differs; else what does.
+pub(crate) fn differs(trial: &Trial<'_>) -> Result<u64, String> {
+    let run = |consolidate| {
+        let ran = catch_unwind(AssertUnwindSafe(|| trial.run(consolidate)));
+        let how = if consolidate { "consolidated" } else { "plain" };
+        ran.unwrap_or_else(|cause| Err(format!("the {how} chain panics: {}", text(&*cause))))
+    };
+    let (plain, consolidated) = (run(false)?, run(true)?);
+    match consolidated.difference(&plain) {
+        None => Ok(consolidated.followed),
+        Some(what) => Err(what),
+    }
+}
+
+fn text(cause: &(dyn std::any::Any + Send)) -> &str {
+    let text = cause.downcast_ref::<&str>().copied();
+    text.or_else(|| cause.downcast_ref::<String>().map(String::as_str)).unwrap_or("no reason given")
+}

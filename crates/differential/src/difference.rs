@@ -1,0 +1,70 @@
+//! What differs, and the smallest chain that shows it.
+
+use std::fmt;
+
+use crate::compare::differs;
+use crate::{Step, Trial};
+
+/// A chain that is not the same when it is consolidated.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    /// Its functions with their configurations, from the inside to the outside.
+    pub functions: Vec<String>,
+    /// What happened, up to where it shows.
+    pub steps: Vec<String>,
+    /// What is other than in the plain chain.
+    pub what: String,
+}
+
+impl Difference {
+    /// Of a trial that has this one: functions are left out, and steps, as long as something differs.
+    pub(crate) fn smallest(trial: &Trial<'_>, what: String) -> Difference {
+        let (mut trial, mut what) = (trial.clone(), what);
+        let mut function = 0;
+        while function < trial.functions.len() && trial.functions.len() > 1 {
+            let less = trial.without(function);
+            match differs(&less) {
+                Err(other) => (trial, what) = (less, other),
+                Ok(_) => function += 1,
+            }
+        }
+        // The first so many steps.
+        let (mut same, mut other) = (0, trial.steps.len());
+        while same + 1 < other {
+            let count = same.midpoint(other);
+            let mut less = trial.clone();
+            less.steps.truncate(count);
+            match differs(&less) {
+                Err(found) => (other, what) = (count, found),
+                Ok(_) => same = count,
+            }
+        }
+        trial.steps.truncate(other);
+        // What happens between packets.
+        let mut step = 0;
+        while step < trial.steps.len() {
+            let mut less = trial.clone();
+            let is_between = !matches!(less.steps.remove(step), Step::Batch(_));
+            match is_between.then(|| differs(&less)) {
+                Some(Err(found)) => (trial, what) = (less, found),
+                _ => step += 1,
+            }
+        }
+        Difference {
+            functions: trial.functions.iter().map(ToString::to_string).collect(),
+            steps: trial.steps.iter().map(ToString::to_string).collect(),
+            what,
+        }
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "consolidated, this chain is another one than plain:")?;
+        self.functions.iter().try_for_each(|function| writeln!(f, "  {function}"))?;
+        writeln!(f, "after: {}", self.steps.join(", "))?;
+        write!(f, "{}", self.what)
+    }
+}
+
+impl std::error::Error for Difference {}

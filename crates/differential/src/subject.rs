@@ -1,0 +1,127 @@
+//! Functions that are put into chains, as they are configured and commanded.
+
+use std::fmt;
+
+use serde_json::Value;
+
+/// A function with its configuration, and commands that operators may give it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Subject {
+    /// Its name, or an alias.
+    pub name: String,
+    /// Its configuration.
+    pub config: Value,
+    /// Commands that are given between packets. What it refuses it has to refuse in both chains.
+    pub commands: Vec<String>,
+}
+
+impl Subject {
+    /// The function of this name with this configuration, as JSON.
+    ///
+    /// # Errors
+    /// If that is no JSON.
+    pub fn new(name: impl Into<String>, config: &str) -> Result<Subject, serde_json::Error> {
+        Ok(Subject { name: name.into(), config: serde_json::from_str(config)?, commands: Vec::new() })
+    }
+
+    /// The same with commands.
+    pub fn with_commands<T: Into<String>>(mut self, commands: impl IntoIterator<Item = T>) -> Subject {
+        self.commands.extend(commands.into_iter().map(Into::into));
+        self
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.name, self.config)
+    }
+}
+
+/// Name, configuration, commands.
+type Row = (&'static str, &'static str, &'static [&'static str]);
+
+/// The functions that are neighbours of those under test: with and without state, with pools and meters that run out, and such as see every packet.
+const BUILT_IN: &[Row] = &[
+    ("nat", r#"{"external": ["198.51.100.7"]}"#, &["drain 198.51.100.7", "resume 198.51.100.7"]),
+    (
+        "nat",
+        r#"{"external": ["198.51.100.1-198.51.100.2"], "filtering": "address-and-port-dependent",
+            "forwards": [{"protocol": "both", "external": "198.51.100.1:53", "internal": "10.0.0.3:53"}]}"#,
+        &[],
+    ),
+    (
+        "lb",
+        r#"{"services": [{"name": "web", "vip": "198.18.0.1", "servers": [
+            {"name": "one", "address": "172.16.0.1"}, {"name": "two", "address": "172.16.0.2", "weight": 2}]}]}"#,
+        &["server one down", "server one up", "server two drain", "weight two 1", "server two up"],
+    ),
+    (
+        "lb",
+        r#"{"services": [{"name": "dns", "vip": "198.18.0.1", "protocol": "udp", "servers": [
+            {"name": "far", "address": "172.16.1.1"}, {"name": "near", "address": "172.16.1.2"}]}]}"#,
+        &["server far down", "server far up"],
+    ),
+    (
+        "lb",
+        r#"{"services": [{"name": "far", "vip": "198.18.0.1", "mode": "ipip", "servers": [
+            {"name": "one", "address": "198.51.100.21"}]}], "tunnel": {"source4": "192.0.2.254"}}"#,
+        &["server one down", "server one up"],
+    ),
+    (
+        "firewall",
+        r#"{"rules": "allow out\nallow in udp"}"#,
+        &["rule 1 disable", "rule 1 enable", "default allow"],
+    ),
+    (
+        "firewall",
+        r#"{"rules": "deny out tcp to any port 53\nallow", "tcp": "strict"}"#,
+        &["rule 1 disable", "rule 1 enable"],
+    ),
+    (
+        "firewall",
+        r#"{"rules": "allow", "stateful": false, "default": "reject"}"#,
+        &["rule 1 disable", "rule 1 enable"],
+    ),
+    ("monitor", r#"{"active_timeout": "20ms"}"#, &[]),
+    ("monitor", r#"{"sample": 2}"#, &[]),
+    (
+        "policer",
+        r#"{"rate": "20kbps", "yellow": {"remark": "af12"}, "burst": "2KB", "excess_burst": "2KB"}"#,
+        &["rate 100kbps"],
+    ),
+    ("whitelist", r#"{"protect": "inside"}"#, &[]),
+    ("http", r#"{"methods": ["GET", "POST"], "anomalies": "alert"}"#, &[]),
+    (
+        "ids",
+        r#"{"rules": "alert tcp any any -> any any (msg:\"any\"; content:\"GET\"; sid:1;)\ndrop udp any any -> any any (msg:\"long\"; dsize:>400; sid:2;)"}"#,
+        &[],
+    ),
+    ("redundancy", r#"{"window": 16, "sample": 16, "events_from": 1}"#, &[]),
+    ("dos", r#"{"packets": 9}"#, &[]),
+    (
+        "dos",
+        r#"{"protect": "outside", "flow_rate": "50pps", "flow_burst": 4, "syns": 2, "alert_every": "100ms"}"#,
+        &[],
+    ),
+    (
+        "dos",
+        r#"{"packets": 20, "flow_rate": "1pps", "connections": 3, "sources": 2, "when_full": "drop"}"#,
+        &[],
+    ),
+    ("tunnel", r#"{"protocol": "gre", "local": "192.0.2.5", "remote": "192.0.2.4", "mtu": 1350}"#, &[]),
+    (
+        "tunnel",
+        r#"{"protocol": "vxlan", "vni": 7, "local": "2001:db8::5", "remote": "2001:db8::4", "dscp": 46,
+            "local_mac": "02:00:00:00:00:01", "remote_mac": "02:00:00:00:00:02", "others": "pass"}"#,
+        &[],
+    ),
+];
+
+/// The functions that Rivulet has, some in several ways, but for those that are alone in their chains anyhow.
+pub fn built_in() -> Vec<Subject> {
+    let of = |&(name, config, commands): &Row| {
+        let subject = Subject::new(name, config).unwrap_or_else(|wrong| unreachable!("{name}: {wrong}"));
+        subject.with_commands(commands.iter().copied())
+    };
+    BUILT_IN.iter().map(of).collect()
+}
