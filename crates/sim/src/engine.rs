@@ -54,8 +54,8 @@ pub struct Counting {
     done_ns: u64,
     /// From when on it can do something else.
     free_ns: u64,
-    /// What replaying took that makes no whole nanosecond.
-    replayed_ps: u64,
+    /// What replaying and messages took that makes no whole nanosecond.
+    rest_ps: u64,
     /// What was processed since it was taken last.
     processed: Vec<Processed>,
     /// Flows that ended, with their states, since they were taken last.
@@ -104,7 +104,7 @@ impl Counting {
             states: States::default(),
             done_ns: 0,
             free_ns: 0,
-            replayed_ps: 0,
+            rest_ps: 0,
             processed: Vec::new(),
             ended: Vec::new(),
         }
@@ -120,6 +120,25 @@ impl Counting {
     #[inline]
     pub fn free_ns(&self) -> u64 {
         self.free_ns
+    }
+
+    /// It reads or sends so many messages, which no quota is for.
+    #[inline]
+    pub fn take_messages(&mut self, now_ns: u64, count: usize) {
+        let each_ps = self.service.message_ps();
+        if each_ps > 0 && count > 0 {
+            let whole_ns = self.whole_ns(each_ps.saturating_mul(count as u64));
+            self.done_ns = self.done_ns.max(now_ns).saturating_add(whole_ns);
+            self.free_ns = self.free_ns.max(self.done_ns);
+        }
+    }
+
+    /// The whole nanoseconds of what takes this, and of what was left before.
+    fn whole_ns(&mut self, ps: u64) -> u64 {
+        self.rest_ps = self.rest_ps.saturating_add(ps);
+        let whole_ns = self.rest_ps / 1_000;
+        self.rest_ps %= 1_000;
+        whole_ns
     }
 
     /// Whether something was processed, or has ended, that has not been taken.
@@ -182,9 +201,7 @@ impl Engine for Counting {
     ) -> Result<(), Unreplayable> {
         let state = self.states.entry(flow).or_default();
         *state = fold(*state, clock);
-        self.replayed_ps += self.service.replay_ps();
-        let whole_ns = self.replayed_ps / 1_000;
-        self.replayed_ps %= 1_000;
+        let whole_ns = self.whole_ns(self.service.replay_ps());
         self.done_ns = self.free_ns.max(now_ns).saturating_add(whole_ns);
         self.free_ns = self.done_ns;
         Ok(())
@@ -284,6 +301,19 @@ mod tests {
         assert!(there.restore(0, flow(3, 0), &bytes[1..]).is_err());
         bytes[40] ^= 1;
         assert!(there.restore(0, flow(3, 0), &bytes).is_err());
+    }
+
+    #[test]
+    fn messages_take_time_that_packets_wait_for() {
+        let units = Units { message_cost: crate::scenario::Cost(400_500), ..Units::default() };
+        let mut engine = Counting::new(Service::of(&units).unwrap(), StateLen::of(&units));
+        engine.take_messages(1_000, 2);
+        assert_eq!((engine.done_ns(), engine.free_ns()), (1_801, 1_801));
+        engine.process(1_500, flow(3, 0), packet(1));
+        assert_eq!(engine.done_ns(), 2_801);
+        let mut free = Counting::new(Service::of(&Units::default()).unwrap(), StateLen::of(&units));
+        free.take_messages(1_000, 2);
+        assert_eq!((free.done_ns(), free.free_ns()), (0, 0));
     }
 
     #[test]

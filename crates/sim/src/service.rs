@@ -8,6 +8,7 @@ pub struct Service {
     work: Work,
     quota: Option<Quota>,
     replay_ps: u64,
+    message_ps: u64,
 }
 
 /// How long packets take.
@@ -62,7 +63,7 @@ impl Service {
             }
             ServiceKind::Quota => Some(Quota { bps: units.capacity.0, period_ns: units.quota_period.0 }),
         };
-        Ok(Service { work, quota, replay_ps: units.replay_cost.0 })
+        Ok(Service { work, quota, replay_ps: units.replay_cost.0, message_ps: units.message_cost.0 })
     }
 
     /// How long a packet of this length takes once it has begun, in ns, rounded.
@@ -81,6 +82,12 @@ impl Service {
     #[inline]
     pub fn replay_ps(&self) -> u64 {
         self.replay_ps
+    }
+
+    /// How long a message takes, in ps.
+    #[inline]
+    pub fn message_ps(&self) -> u64 {
+        self.message_ps
     }
 
     /// How long a unit has to be there for a packet of this length: what it takes, or its share of the quota.

@@ -433,6 +433,7 @@ proptest! {
         load in 1..3u64,
         (deltas, replicas_max) in (any::<bool>(), prop::sample::select(vec!["2KB", "256MB"])),
         (held_per_flow, pull_again) in (prop::sample::select(vec![3, 4_096]), prop::sample::select(vec!["200us", "10ms"])),
+        message_cost in prop::sample::select(vec!["0ns", "440ns", "3us"]),
         service in prop::sample::select(vec!["", "service = \"quota\"\nquota_period = \"5ms\"\npacket_cost = \"440ns\""]),
         messages in prop::sample::select(vec![
             "", "messages = { loss = 0.2, again = 0.1, late = 0.2, late_by = \"200us\" }",
@@ -462,6 +463,7 @@ proptest! {
             replicas_max = "{replicas_max}"
             pull_again = "{pull_again}"
             {service}
+            message_cost = "{message_cost}"
             start = "{start}ms"
             {expire}
             [state]

@@ -26,6 +26,8 @@ pub struct Units {
     /// What it takes to replay the header of a packet that another unit has, where flows are spread: 550 ns, as a chain of three functions
     /// was measured to take.
     pub replay_cost: Cost,
+    /// What a message takes of the unit that it comes to, and of one that sends it to another unit: nothing, unless said.
+    pub message_cost: Cost,
     /// Packets that wait at a unit; more are dropped.
     pub queue: usize,
     /// From the order to start one until it is ready (S106).
@@ -66,6 +68,7 @@ impl Default for Units {
             packet_cost: None,
             byte_cost: None,
             replay_cost: Cost(550_000),
+            message_cost: Cost(0),
             queue: 1 << 20,
             start: Time(0),
             warm: 0,

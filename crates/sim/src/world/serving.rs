@@ -95,6 +95,7 @@ impl World {
                     Message::Release { flow, epoch, owner, last } => Some((flow, (epoch, owner, last))),
                     _ => None,
                 };
+                server.unit.engine_mut().take_messages(now_ns, 1);
                 server.unit.receive(now_ns, from, message, &mut self.outbox);
                 if let Some((flow, next)) = released {
                     self.flush(unit, flow, next);
@@ -124,7 +125,10 @@ impl World {
     /// What the unit did has consequences, when it is done.
     #[inline]
     pub(super) fn follow_up(&mut self, unit: UnitId) -> Result<(), Violation> {
+        let others = || self.servers.iter().filter(|server| server.is_ready).count().saturating_sub(1);
+        let to_all = if self.outbox.to_all.is_empty() { 0 } else { self.outbox.to_all.len() * others() };
         let engine = self.servers[unit.index()].unit.engine_mut();
+        engine.take_messages(self.now_ns, self.outbox.to_units.len() + to_all);
         let done_ns = engine.done_ns().max(self.now_ns);
         if engine.has_news() {
             self.note_news(unit)?;
