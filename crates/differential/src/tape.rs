@@ -42,6 +42,11 @@ impl Tape {
         self.arrivals.len()
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.arrivals.is_empty()
+    }
+
     /// Some of the packets.
     pub fn arrivals(&self, part: Range<usize>) -> &[Arrival] {
         self.arrivals.get(part).unwrap_or_default()

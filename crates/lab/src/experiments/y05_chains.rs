@@ -364,7 +364,7 @@ mod tests {
     #[test]
     fn a_synthesis_counts_all_packets() {
         let tape = Tape::conversations(2_000, 32, FlowLength::Fixed(20), 0.5).unwrap();
-        let tape = tape.translated(&mut *chain(FIRST, &RuleFiles::default()).chain(false).unwrap());
+        let tape = tape.translated(&mut chain(FIRST, &RuleFiles::default()).chain(false).unwrap());
         let mut synthesis = Shortcut::synthesis(chain(FIRST, &RuleFiles::default()).chain(false).unwrap());
         Player::new(BATCH).play(&mut synthesis, &tape, 0..tape.len());
         assert_eq!(synthesis.counted(), tape.len() as u64);
