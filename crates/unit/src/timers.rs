@@ -47,8 +47,15 @@ impl Timers {
         }
     }
 
+    /// The same; and if nothing is due any more, the flow has no time.
+    pub fn update(&mut self, flow: FlowId, armed_ns: &mut u64, due_ns: u64) {
+        if due_ns < *armed_ns || (due_ns == NEVER_NS && *armed_ns != NEVER_NS) {
+            self.set(flow, armed_ns, due_ns);
+        }
+    }
+
     /// Moves a flow's time.
-    pub fn set(&mut self, flow: FlowId, armed_ns: &mut u64, due_ns: u64) {
+    fn set(&mut self, flow: FlowId, armed_ns: &mut u64, due_ns: u64) {
         if *armed_ns != NEVER_NS {
             self.entries.remove(&(*armed_ns, flow));
         }

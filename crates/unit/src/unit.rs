@@ -328,10 +328,7 @@ impl<E: Engine> Unit<E> {
         act(slot, &mut cx);
         slot.copy = cx.copy;
         let due_ns = slot.settle(&mut cx).max(now_ns.saturating_add(1));
-        match slot.is_here() {
-            true => self.timers.bring_forward(id, &mut slot.armed_ns, due_ns),
-            false => self.timers.set(id, &mut slot.armed_ns, due_ns),
-        }
+        self.timers.update(id, &mut slot.armed_ns, due_ns);
         match (was_here, slot.is_here()) {
             (false, true) => self.here += 1,
             (true, false) => {
