@@ -90,12 +90,18 @@ impl Flow {
         self.epoch != 0
     }
 
-    /// The flow has another packet, which is numbered (S58).
+    /// Bytes of its flowlet with a packet of this length.
     #[inline(always)]
-    pub fn number(&mut self, now_ns: u64, len: u32) {
+    pub fn bytes_with(&self, len: u32) -> u64 {
+        self.bytes.saturating_add(len.into())
+    }
+
+    /// The flow has another packet, which is numbered (S58); with it its flowlet has so many bytes.
+    #[inline(always)]
+    pub fn number(&mut self, now_ns: u64, bytes: u64) {
         self.clock += 1;
         self.last_seen_ns = now_ns;
-        self.bytes = self.bytes.saturating_add(len.into());
+        self.bytes = bytes;
     }
 
     /// What is written on the last packet of the flow, which has this slot (S13); `targets` if it begins a flowlet.

@@ -23,7 +23,7 @@ pub(crate) fn cut(flow: &Flow, now_ns: u64, len: u32, config: &Config) -> Option
     if is_behind_gap(flow, now_ns, config) {
         return Some(Cut::Gap);
     }
-    (flow.bytes.saturating_add(len.into()) > config.size_max).then_some(Cut::Size)
+    (flow.bytes_with(len) > config.size_max).then_some(Cut::Size)
 }
 
 /// Whether the flow was silent for longer than a flowlet is.

@@ -157,12 +157,18 @@ impl Flows {
         let slot = (number >> 1) as usize;
         prefetch(self.slots.as_ptr().wrapping_add(slot));
         if self.ahead.flowlets {
-            prefetch(self.flowlets.as_ptr().wrapping_add(slot));
+            self.prefetch_flowlet(slot as u32);
         }
         if number & 1 == 1 {
             prefetch(self.backs.as_ptr().wrapping_add(slot));
         }
         Guess(number)
+    }
+
+    /// The flowlet of a slot is on its way to the cache.
+    #[inline]
+    pub fn prefetch_flowlet(&self, slot: u32) {
+        prefetch(self.flowlets.as_ptr().wrapping_add(slot as usize));
     }
 
     /// So many flowlets and packets there were so far: what comes will be like what came since this was said last.

@@ -38,6 +38,8 @@ struct Sent {
     /// In the current bucket.
     bytes: u64,
     last_packet_ns: u64,
+    /// In all buckets that are over.
+    over: u64,
     /// In the other buckets of the window.
     before: u64,
     /// In the other buckets that the alarm watches.
@@ -103,6 +105,13 @@ impl Meter {
         self.sustained(&self.units[unit.index()], now_ns)
     }
 
+    /// All that the unit was sent so far.
+    #[inline]
+    pub fn bytes(&self, unit: UnitId) -> u64 {
+        let sent = &self.units[unit.index()];
+        sent.over + sent.bytes
+    }
+
     /// When the unit was last sent a packet, or became active.
     pub fn last_packet_ns(&self, unit: UnitId) -> u64 {
         self.units[unit.index()].last_packet_ns
@@ -122,8 +131,13 @@ impl Meter {
         for bucket in 0..self.buckets {
             self.ring[bucket * per_bucket + index] = 0;
         }
-        self.units[index] =
-            Sent { is_active: true, active_since_ns: now_ns, last_packet_ns: now_ns, ..Sent::default() };
+        self.units[index] = Sent {
+            is_active: true,
+            active_since_ns: now_ns,
+            last_packet_ns: now_ns,
+            over: self.bytes(unit),
+            ..Sent::default()
+        };
         self.loads.set(unit, 0.0);
     }
 
@@ -185,7 +199,7 @@ impl Meter {
             }
             sent.before = sent.before + sent.bytes - self.ring[oldest + index];
             self.ring[oldest + index] = 0;
-            sent.bytes = 0;
+            sent.over += std::mem::take(&mut sent.bytes);
         }
         self.at = next;
     }

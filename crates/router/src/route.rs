@@ -1,5 +1,7 @@
 //! The way of a packet: its flow, its flowlet, its unit, its stamp.
 
+use std::ops::Range;
+
 use proto::{Epoch, FlowId, Message, Stamp, Targets, UnitId};
 
 use crate::assign::Chosen;
@@ -72,17 +74,61 @@ impl Router {
         if now_ns >= self.meter.ends_ns() {
             return None;
         }
+        let numbered = self.number(now_ns, &arrival, guess, |_| true)?;
+        self.counters.packets += 1;
+        self.counters.bytes += u64::from(arrival.len);
+        Some(numbered)
+    }
+
+    /// The same for the packets of a batch, from the first one on until there is one that is not such a packet, or that is not to `go_on`:
+    /// for it nothing is done. How many they are. Each is said to have come at a time, but it is never before those in front of it, nor
+    /// before `times`; one that comes behind that is not such a packet.
+    #[inline(always)]
+    pub fn number_all<'a>(
+        &mut self,
+        times: Range<u64>,
+        packets: impl Iterator<Item = (u64, Arrival<'a>, Guess)>,
+        mut go_on: impl FnMut(&Numbered) -> bool,
+    ) -> usize {
+        let mut now_ns = self.at(times.start);
+        let until_ns = times.end.min(self.meter.ends_ns());
+        let (mut count, mut bytes) = (0, 0);
+        for (at_ns, arrival, guess) in packets {
+            now_ns = now_ns.max(at_ns);
+            if now_ns >= until_ns || self.number(now_ns, &arrival, guess, &mut go_on).is_none() {
+                break;
+            }
+            count += 1;
+            bytes += u64::from(arrival.len);
+        }
+        self.at(now_ns);
+        self.counters.packets += count as u64;
+        self.counters.bytes += bytes;
+        count
+    }
+
+    /// Numbers a packet in the midst of a flowlet, if it is to `go_on`; the caller counts it.
+    #[inline(always)]
+    fn number(
+        &mut self,
+        now_ns: u64,
+        arrival: &Arrival<'_>,
+        guess: Guess,
+        go_on: impl FnOnce(&Numbered) -> bool,
+    ) -> Option<Numbered> {
         let flow = self.flows.find_guessed(guess, arrival.key)?;
-        let unit = flow.owner();
-        let is_cut = flowlet::is_behind_gap(flow, now_ns, &self.config)
-            || flow.bytes.saturating_add(arrival.len.into()) >= self.midst_end;
+        let (unit, bytes) = (flow.owner(), flow.bytes_with(arrival.len));
+        let is_cut = flowlet::is_behind_gap(flow, now_ns, &self.config) || bytes >= self.midst_end;
         if is_cut || !self.units.is_active(unit) {
             return None;
         }
-        flow.number(now_ns, arrival.len);
-        let flow_id = FlowId { slot: guess.slot(), generation: flow.generation };
-        let numbered = Numbered { unit, flow: flow_id, clock: flow.clock };
-        self.count_packet(unit, now_ns, arrival.len);
+        let id = FlowId { slot: guess.slot(), generation: flow.generation };
+        let numbered = Numbered { unit, flow: id, clock: flow.clock + 1 };
+        if !go_on(&numbered) {
+            return None;
+        }
+        flow.number(now_ns, bytes);
+        self.meter.add(unit, arrival.len.into(), now_ns);
         Some(numbered)
     }
 
@@ -119,7 +165,7 @@ impl Router {
     /// Whether this packet makes its flowlet so long that it is likely to be cut (S62).
     #[inline]
     fn is_near_its_end(&self, slot: u32, len: u32) -> bool {
-        self.flows.get(slot).bytes.saturating_add(len.into()) > self.push_above
+        self.flows.get(slot).bytes_with(len) > self.push_above
     }
 
     /// The flowlet's targets as far as they are still active, to be copied to at once; none if it has none. One of them may have
@@ -345,7 +391,7 @@ impl Router {
             rss.add(found.hash, len.into());
         }
         let flow = self.flows.get_mut(found.slot);
-        flow.number(now_ns, len);
+        flow.number(now_ns, flow.bytes_with(len));
         let (unit, stamp) = (flow.owner(), flow.stamp(found.slot, targets));
         self.count_packet(unit, now_ns, len);
         Routed::To { unit, stamp }

@@ -179,6 +179,13 @@ impl Router {
         self.flows.expects_flowlets()
     }
 
+    /// What the next flowlet of the flow in this slot begins with is on its way to the cache, if it was not
+    /// [expected](Router::expects_flowlets).
+    #[inline]
+    pub fn prefetch_flowlet(&self, slot: u32) {
+        self.flows.prefetch_flowlet(slot);
+    }
+
     /// The slot of the flow that was guessed, and which unit it is at now.
     #[inline]
     pub fn whereabouts(&self, guess: Guess) -> Option<(UnitId, u32)> {
@@ -252,13 +259,20 @@ impl Router {
         })
     }
 
+    /// The bytes on the wire of all packets that were given to a unit so far.
+    #[inline]
+    pub fn bytes_of(&self, unit: UnitId) -> u64 {
+        self.meter.bytes(unit)
+    }
+
     /// How many flows there are.
     pub fn flows(&self) -> u32 {
         self.flows.count()
     }
 
     /// The latest time that was given.
-    pub(crate) fn now_ns(&self) -> u64 {
+    #[inline]
+    pub fn now_ns(&self) -> u64 {
         self.now_ns
     }
 

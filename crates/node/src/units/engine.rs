@@ -6,6 +6,7 @@ use std::rc::Rc;
 use chain::Chain;
 use packet::{Packet, Pool};
 use proto::{FlowId, UnitId};
+use router::Guess;
 use unit::{Engine, Unreadable};
 
 use crate::saved::{release, restore, save};
@@ -47,6 +48,13 @@ impl Machine {
     pub fn add(&mut self, home: u32, packet: Packet) {
         self.waiting.push(packet);
         self.homes.push(home);
+    }
+
+    /// The same for several packets, of the flows that were guessed.
+    #[inline]
+    pub fn add_all(&mut self, guesses: &[Guess], packets: impl Iterator<Item = Packet>) {
+        self.waiting.extend(packets);
+        self.homes.extend(guesses.iter().map(|guess| guess.slot()));
     }
 
     /// Takes what waits through the chain.

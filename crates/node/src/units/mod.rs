@@ -62,6 +62,8 @@ pub struct Units {
     unheard: Unheard,
     /// Which flow each packet of a batch probably belongs to.
     guesses: Vec<Guess>,
+    /// Those of a batch from the first one on that does not just go on.
+    behind: Vec<Packet>,
     orders: Vec<Order>,
     outbox: Outbox<Packet>,
     todo: VecDeque<Todo>,
@@ -130,6 +132,7 @@ impl Units {
             due_ns: 0,
             unheard: Unheard::default(),
             guesses: Vec::new(),
+            behind: Vec::new(),
             orders: Vec::new(),
             outbox: Outbox::default(),
             todo: VecDeque::new(),
@@ -154,17 +157,13 @@ impl Units {
         }));
         // Units hear of packets that begin flowlets; of others, few.
         let many_are_heard = self.router.expects_flowlets();
-        let mut packets = batch.drain(..);
-        for guesses in guesses.chunks(AHEAD) {
-            let coming = || guesses.iter().filter_map(|&guess| self.router.whereabouts(guess));
-            if many_are_heard {
-                coming().for_each(|(unit, slot)| self.units[unit.index()].prefetch_flow(slot));
-            }
-            for (&guess, packet) in guesses.iter().zip(packets.by_ref()) {
-                self.packet(packet, guess);
-            }
-        }
-        drop(packets);
+        let count = if many_are_heard { 0 } else { self.all_go_on(batch, &guesses) };
+        let (gone, rest) = guesses.split_at(count);
+        let mut behind = std::mem::take(&mut self.behind);
+        behind.extend(batch.drain(count..));
+        self.machine.borrow_mut().add_all(gone, batch.drain(..));
+        self.go_or_begin(&mut behind, rest, many_are_heard);
+        self.behind = behind;
         guesses.clear();
         self.guesses = guesses;
         self.flush();
@@ -182,7 +181,7 @@ impl Units {
     /// The run is over: closes the last epoch, which ends behind the last packet.
     pub fn finish(&mut self) {
         if self.began_ns.is_some() {
-            self.tally.tell(&mut self.epochs, self.work);
+            self.tally.tell(&mut self.epochs, &self.router, self.work);
             self.epochs.finish(self.since_ns(self.now_ns), self.router.counters().flowlets());
         }
     }
@@ -219,6 +218,42 @@ impl Units {
         now_ns - self.began_ns.unwrap_or(now_ns)
     }
 
+    /// Packets of which some begin flowlets; `many`, as far as is known.
+    fn go_or_begin(&mut self, packets: &mut Vec<Packet>, guesses: &[Guess], mut many: bool) {
+        let mut packets = packets.drain(..);
+        for guesses in guesses.chunks(AHEAD) {
+            if many {
+                for (unit, slot) in guesses.iter().filter_map(|&guess| self.router.whereabouts(guess)) {
+                    self.router.prefetch_flowlet(slot);
+                    self.units[unit.index()].prefetch_flow(slot);
+                }
+            }
+            let before = self.router.counters().flowlets();
+            for (&guess, packet) in guesses.iter().zip(packets.by_ref()) {
+                self.packet(packet, guess);
+            }
+            // Flows that began together are cut together.
+            many |= 2 * (self.router.counters().flowlets() - before) > guesses.len() as u64;
+        }
+    }
+
+    /// Packets from the front of `packets` go on to their units as long as these need not hear of them: nearly all are in the midst of
+    /// flowlets. How many; they are to wait for the chain, by the slots that were guessed.
+    #[inline]
+    fn all_go_on(&mut self, packets: &[Packet], guesses: &[Guess]) -> usize {
+        let arrivals = packets.iter().zip(guesses).map_while(|(packet, &guess)| {
+            let meta = packet.meta();
+            let arrival = Arrival { key: &meta.key, hash: meta.hash, len: meta.wire_len };
+            (meta.class == Class::Whole).then_some((meta.transit.timestamp_ns, arrival, guess))
+        });
+        let bytes_before = self.router.counters().bytes;
+        let times = self.now_ns..self.due_ns;
+        let count = self.router.number_all(times, arrivals, |packet| self.unheard.add(packet));
+        self.now_ns = self.router.now_ns();
+        self.tally.came(count as u64, self.router.counters().bytes - bytes_before);
+        count
+    }
+
     /// A packet that was admitted.
     #[inline]
     fn packet(&mut self, packet: Packet, guess: Guess) {
@@ -253,7 +288,7 @@ impl Units {
             self.flush();
             self.pass_time();
         }
-        self.tally.came(packet);
+        self.tally.came(1, packet.meta().wire_len.into());
     }
 
     /// A packet that is not one in the midst of a flowlet.
@@ -326,7 +361,6 @@ impl Units {
     /// Gives a packet in the midst of a flowlet to its unit.
     #[inline(always)]
     fn go_on(&mut self, numbered: Numbered, packet: Packet) {
-        self.tally.given(numbered.unit, &packet);
         if self.unheard.add(&numbered) {
             return self.machine.borrow_mut().add(numbered.flow.slot, packet);
         }
@@ -347,7 +381,6 @@ impl Units {
 
     /// Gives a packet to its unit.
     fn deliver(&mut self, unit: UnitId, stamp: Stamp, packet: Packet) {
-        self.tally.given(unit, &packet);
         self.catch_up(unit, stamp.flow);
         let to = &mut self.units[unit.index()];
         match to.pass(self.now_ns, &stamp, packet) {
@@ -427,7 +460,7 @@ impl Units {
     fn pass_time(&mut self) {
         let now_ns = self.now_ns;
         let began_ns = *self.began_ns.get_or_insert(now_ns);
-        self.tally.tell(&mut self.epochs, self.work);
+        self.tally.tell(&mut self.epochs, &self.router, self.work);
         self.epochs.pass(now_ns - began_ns, self.router.counters().flowlets());
         {
             let Machine { chain, pool, .. } = &mut *self.machine.borrow_mut();
@@ -458,7 +491,9 @@ impl Units {
     /// Carries out the router's orders, and what follows from them, until nothing is left to do.
     fn carry_out(&mut self) {
         loop {
-            self.todo.extend(self.orders.drain(..).map(Todo::Order));
+            if !self.orders.is_empty() {
+                self.todo.extend(self.orders.drain(..).map(Todo::Order));
+            }
             let Some(todo) = self.todo.pop_front() else { return };
             match todo {
                 Todo::Order(order) => self.order(order),
@@ -517,7 +552,9 @@ impl Units {
         if !outbox.to_router.is_empty() {
             self.todo.extend(outbox.to_router.drain(..).map(|message| Todo::ToRouter(unit, message)));
         }
-        self.todo.extend(outbox.to_units.drain(..).map(|(to, message)| Todo::ToUnit(unit, to, message)));
+        if !outbox.to_units.is_empty() {
+            self.todo.extend(outbox.to_units.drain(..).map(|(to, message)| Todo::ToUnit(unit, to, message)));
+        }
         if !outbox.is_empty() {
             self.collect_rare(unit);
         }

@@ -1,12 +1,12 @@
 //! What epochs are told of packets: all at once, before one of them may end.
 
-use packet::Packet;
 use proto::UnitId;
+use router::Router;
 use usage::Epochs;
 
 use crate::work::Work;
 
-/// Packets since epochs were told of them last.
+/// Packets since epochs were told of them last, and what they were told of those that the router gave to units.
 pub(super) struct Tally {
     came: u64,
     came_bytes: u64,
@@ -21,26 +21,20 @@ impl Tally {
         Tally { came: 0, came_bytes: 0, given: 0, given_bytes: vec![0; usize::from(units)] }
     }
 
-    /// A packet came.
+    /// So many packets came, with so many bytes on the wire.
     #[inline(always)]
-    pub fn came(&mut self, packet: &Packet) {
-        self.came += 1;
-        self.came_bytes += u64::from(packet.meta().wire_len);
-    }
-
-    /// A packet comes to this unit.
-    #[inline(always)]
-    pub fn given(&mut self, unit: UnitId, packet: &Packet) {
-        self.given += 1;
-        self.given_bytes[unit.index()] += u64::from(packet.meta().wire_len);
+    pub fn came(&mut self, packets: u64, bytes: u64) {
+        self.came += packets;
+        self.came_bytes += bytes;
     }
 
     /// The present epoch hears of all of them; units take so long for what they were given.
-    pub fn tell(&mut self, epochs: &mut Epochs, work: Work) {
+    pub fn tell(&mut self, epochs: &mut Epochs, router: &Router, work: Work) {
         epochs.came(std::mem::take(&mut self.came), std::mem::take(&mut self.came_bytes));
-        epochs.processed(std::mem::take(&mut self.given));
-        for (unit, bytes) in (0u16..).map(UnitId).zip(&mut self.given_bytes) {
-            epochs.given(unit, work.ns(std::mem::take(bytes)));
+        let new = |so_far: u64, told: &mut u64| so_far - std::mem::replace(told, so_far);
+        epochs.processed(new(router.counters().packets, &mut self.given));
+        for (unit, told) in (0u16..).map(UnitId).zip(&mut self.given_bytes) {
+            epochs.given(unit, work.ns(new(router.bytes_of(unit), told)));
         }
     }
 }

@@ -80,9 +80,12 @@ impl Flow {
     pub(super) fn cover(&mut self, now_ns: u64, stamp: &Stamp, config: &Config) {
         self.state = Some(State { epoch: stamp.epoch, mark: Watermark::up_to(stamp.clock) });
         self.seen_ns = now_ns;
-        if let Some(targets) = stamp.targets {
-            self.targets = targets;
-            self.silence_ns = config.silence_ns(&targets);
+        // Where many flowlets begin, most have the targets of those before: to compare them is less than to copy them.
+        if let Some(targets) = &stamp.targets
+            && *targets != self.targets
+        {
+            self.targets = *targets;
+            self.silence_ns = config.silence_ns(targets);
         }
     }
 
