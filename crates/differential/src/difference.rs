@@ -60,7 +60,7 @@ impl Difference {
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "consolidated, this chain is another one than plain:")?;
+        writeln!(f, "this chain is not the same when it is consolidated:")?;
         self.functions.iter().try_for_each(|function| writeln!(f, "  {function}"))?;
         writeln!(f, "after: {}", self.steps.join(", "))?;
         write!(f, "{}", self.what)
