@@ -18,7 +18,7 @@ fn a_policer_holds_iperf_to_its_rate() {
         pipelet { inside <-> limit <-> outside; }";
     let rivulet = network.up(policy, "");
     let _server = network.outside.serve("iperf3 -s", 5201);
-    let said = network.inside.run("iperf3 -c 10.7.0.2 -u -b 40M -l 1000 -t 6 -J");
+    let said = network.inside.iperf3("-c 10.7.0.2 -u -b 40M -l 1000 -t 6 -J");
     let report = rivulet.end();
     let said: Value = serde_json::from_str(&said).unwrap();
     // iperf3 counts UDP's payload; the policer's rate is that of IP packets.

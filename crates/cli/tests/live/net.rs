@@ -297,15 +297,23 @@ impl Host {
 
     /// Runs a program here, which must succeed; what it printed.
     pub fn run(&self, line: &str) -> String {
-        let output = self.output(line);
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(
-            output.status.success(),
-            "{line}: {}\n{said}{}",
-            output.status,
-            String::from_utf8_lossy(&output.stderr)
-        );
-        said
+        printed(line, &self.output(line))
+    }
+
+    /// Runs iperf3's client, which must succeed; what it printed. Between two tests its server listens to nobody for a moment: then it is
+    /// asked again.
+    pub fn iperf3(&self, options: &str) -> String {
+        let line = format!("iperf3 {options}");
+        let mut output = self.output(&line);
+        for _ in 0..10 {
+            let said = [&output.stdout[..], &output.stderr].concat();
+            if output.status.success() || !String::from_utf8_lossy(&said).contains("unable to connect") {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+            output = self.output(&line);
+        }
+        printed(&line, &output)
     }
 
     /// Begins a program here that serves others, and waits until something listens at the TCP port.
@@ -327,6 +335,14 @@ impl Drop for Host {
     fn drop(&mut self) {
         let _ = Command::new("ip").args(["netns", "del", &self.name]).output();
     }
+}
+
+/// What a program printed, which must have succeeded.
+fn printed(line: &str, output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{line}: {}\n{said}{errors}", output.status);
+    said
 }
 
 /// A program that serves others, until it is dropped.

@@ -34,7 +34,7 @@ fn assert_connected(network: &Network) {
     }
     let _server = network.outside.serve("iperf3 -s", 5201);
     for direction in ["", "-R"] {
-        network.inside.run(&format!("iperf3 -c 10.7.0.2 -n 4M {direction}"));
+        network.inside.iperf3(&format!("-c 10.7.0.2 -n 4M {direction}"));
     }
 }
 
@@ -139,7 +139,7 @@ fn a_flood_is_blocked_and_others_go_on() {
     let rivulet = network.up_on(["site=inside", "world=outside"], policy, "--alerts eve.json");
     let _quiet = network.inside.serve("iperf3 -s", 5201);
     // 10,000 packets a second, of a flow that may have 2,000.
-    let said = network.outside.run("iperf3 -c 10.7.0.1 -u -b 8M -l 100 -t 2 -J");
+    let said = network.outside.iperf3("-c 10.7.0.1 -u -b 8M -l 100 -t 2 -J");
     let said: Value = serde_json::from_str(&said).unwrap();
     let bytes = |end: &str| said["end"][end]["bytes"].as_u64().unwrap();
     let (sent, received) = (bytes("sum_sent"), bytes("sum_received"));
@@ -149,7 +149,7 @@ fn a_flood_is_blocked_and_others_go_on() {
     // What is protected begins what it likes all the same.
     network.inside.run("ping -c 4 -i 0.05 -W 2 10.7.0.2");
     let _server = network.outside.serve("iperf3 -s", 5201);
-    network.inside.run("iperf3 -c 10.7.0.2 -n 2M");
+    network.inside.iperf3("-c 10.7.0.2 -n 2M");
     let report = rivulet.end();
     println!("{}", report["drops"]);
     let dropped = |reason: &str| report["drops"][reason].as_u64().unwrap_or(0);
@@ -256,7 +256,7 @@ fn all_functions_in_a_line_carry_what_may_pass() {
     }
     let _server = network.outside.serve("iperf3 -s", 5201);
     for direction in ["", "-R"] {
-        network.inside.run(&format!("iperf3 -c 10.7.0.2 -n 8M {direction}"));
+        network.inside.iperf3(&format!("-c 10.7.0.2 -n 8M {direction}"));
     }
     let report = rivulet.end();
     drop(server);

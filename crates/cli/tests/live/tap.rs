@@ -71,7 +71,7 @@ pub fn talk_after_pings(network: &Network, host: &Host, pings: &[(&str, u32)]) {
     let _server = network.outside.serve("iperf3 -s", 5201);
     for options in ["", "-R", "-6", "-6 -R", "-u -b 50M"] {
         let target = if options.contains("-6") { "fd08::2" } else { "203.0.113.2" };
-        host.run(&format!("iperf3 -c {target} -n 4M {options}"));
+        host.iperf3(&format!("-c {target} -n 4M {options}"));
     }
 }
 
@@ -258,7 +258,7 @@ fn two_devices_need_no_capability_once_they_are_there() {
     network.inside.run("ping -c 3 -i 0.05 -W 2 10.7.0.2");
     let _server = network.outside.serve("iperf3 -s", 5201);
     for options in ["", "-R"] {
-        network.inside.run(&format!("iperf3 -c 10.7.0.2 -n 8M {options}"));
+        network.inside.iperf3(&format!("-c 10.7.0.2 -n 8M {options}"));
     }
     rivulet.end();
 }

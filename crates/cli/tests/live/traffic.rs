@@ -117,7 +117,7 @@ fn what_a_stack_leaves_to_its_card_is_as_on_a_wire(io: Io) {
     let _server = network.outside.serve("iperf3 -s", 5201);
     for options in ["", "-6", "-u -b 50M", "-R"] {
         let target = if options == "-6" { "fd07::2" } else { "10.7.0.2" };
-        network.inside.run(&format!("iperf3 -c {target} -n 2M {options}"));
+        network.inside.iperf3(&format!("-c {target} -n 2M {options}"));
     }
     rivulet.end();
     // Another reader finds every checksum right, and no frame longer than the wire takes.
@@ -138,7 +138,7 @@ fn units_on_threads_carry_it_as_well(io: Io) {
         let said = network.inside.run("ping -c 20 -i 0.02 -W 2 10.7.0.2");
         assert!(said.contains(" 0% packet loss"), "{said}");
         let _server = network.outside.serve("iperf3 -s -1", 5201);
-        network.inside.run("iperf3 -c 10.7.0.2 -n 8M");
+        network.inside.iperf3("-c 10.7.0.2 -n 8M");
         let report = rivulet.end();
         assert!(report["units"]["flowlets"].as_u64().unwrap() > 0);
         assert_eq!(report["drops"], serde_json::json!({}));

@@ -129,7 +129,7 @@ fn the_kernel_is_the_other_end(io: Io, version: u8) {
         let _server = network.outside.serve("iperf3 -s", 5201);
         for options in ["", "-R", "-6", "-6 -R", "-u -b 30M -l 1200"] {
             let target = if options.contains("-6") { "fd09::2" } else { "10.8.0.2" };
-            network.inside.run(&format!("iperf3 -c {target} -n 4M {options}"));
+            network.inside.iperf3(&format!("-c {target} -n 4M {options}"));
         }
         let report = rivulet.end();
         let tunnel = &report["functions"][1]["counters"];

@@ -53,12 +53,12 @@ fn carry(network: &Network) {
         network.inside.run("curl -sS -m 5 -o /dev/null http://203.0.113.2:8080/");
     }
     for direction in ["-p 5201", "-p 5202 -R"] {
-        let said = network.inside.run(&format!("iperf3 -c 203.0.113.2 -P 4 -t 2 -J {direction}"));
+        let said = network.inside.iperf3(&format!("-c 203.0.113.2 -P 4 -t 2 -J {direction}"));
         let said: Value = serde_json::from_str(&said).unwrap();
         let rate = said["end"]["sum_received"]["bits_per_second"].as_f64();
         assert!(rate.is_some_and(|rate| rate > 1e6), "{said}");
     }
-    network.inside.run("iperf3 -c 203.0.113.2 -p 5203 -u -b 20M -l 1000 -P 4 -t 1");
+    network.inside.iperf3("-c 203.0.113.2 -p 5203 -u -b 20M -l 1000 -P 4 -t 1");
     // What nobody listens to, an error says, which is translated as what it is about.
     let said = network.inside.output("nc -u -z -w 1 203.0.113.2 9");
     drop(said);
