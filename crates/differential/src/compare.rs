@@ -52,6 +52,9 @@ pub enum Failure {
     Different(#[from] Box<Difference>),
 }
 
+/// Chains in a row that functions refuse to form; then they are taken not to form any.
+const REFUSED_MAX: u32 = 1_000;
+
 /// Plays random traffic to random chains, each of which has one of `subjects` at least, consolidated and plain; `heed` hears after each trial
 /// what has been tried. Without subjects, any neighbour will do.
 ///
@@ -68,11 +71,18 @@ pub fn compare(
     for subject in &all {
         Trial::alone(registry, subject).chain(true).map_err(Failure::Setup)?;
     }
-    let mut totals = Totals::default();
+    let (mut totals, mut refused) = (Totals::default(), 0);
     let mut seed = split_mix(&mut plan.seed.clone());
     while totals.packets < plan.packets {
         let drawn = Trial::draw(registry, &all, under_test, &mut seed).map_err(Failure::Setup)?;
-        let Some(trial) = drawn else { continue };
+        let Some(trial) = drawn else {
+            refused += 1;
+            if refused == REFUSED_MAX {
+                return Err(Failure::Setup(format!("{REFUSED_MAX} chains in a row cannot be set up")));
+            }
+            continue;
+        };
+        refused = 0;
         match differs(&trial) {
             Ok(followed) => totals.followed += followed,
             Err(what) => return Err(Box::new(Difference::smallest(&trial, what)).into()),

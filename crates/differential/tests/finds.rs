@@ -50,7 +50,10 @@ impl NetworkFunction for Forgetful {
     type Config = Config;
     type State = Seen;
 
-    fn new(config: Config, _: &mut Setup) -> Result<Forgetful, ConfigError> {
+    fn new(config: Config, setup: &mut Setup) -> Result<Forgetful, ConfigError> {
+        if config.packets_max > setup.flows_max {
+            return Err(ConfigError::new("more packets than flows"));
+        }
         Ok(Forgetful { packets_max: config.packets_max })
     }
 
@@ -107,6 +110,8 @@ fn what_cannot_be_set_up_says_so() {
     for (subjects, expected) in [
         (config("{}"), "missing field `packets_max`"),
         (config(r#"{ "packets_max": "many" }"#), "invalid type"),
+        // It can stand alone, where there is room for many flows, but not in chains that are drawn, which have room for few.
+        (config(r#"{ "packets_max": 1000 }"#), "1000 chains in a row cannot be set up"),
         (unknown, "there is no network function `unheard-of`; there are: nat"),
     ] {
         let failure = compare(&registry(), &subjects, &Plan::default(), |_| {}).unwrap_err();
