@@ -120,6 +120,7 @@ const BUILT_IN: &[Row] = &[
 /// The functions that Rivulet has, some in several ways, but for those that are alone in their chains anyhow.
 pub fn built_in() -> Vec<Subject> {
     let of = |&(name, config, commands): &Row| {
+        // They are constants, of which a test reads each.
         let subject = Subject::new(name, config).unwrap_or_else(|wrong| unreachable!("{name}: {wrong}"));
         subject.with_commands(commands.iter().copied())
     };
