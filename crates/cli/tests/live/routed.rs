@@ -128,7 +128,7 @@ fn senders_learn_the_mtu_of_a_link_behind(io: Io) {
     // And connections get through.
     let _server = network.outside.serve("iperf3 -s", 5201);
     network.inside.iperf3("-c 203.0.113.2 -n 2M");
-    network.inside.run("iperf3 -6 -c fd08::2 -n 2M");
+    network.inside.iperf3("-6 -c fd08::2 -n 2M");
     let report = rivulet.end();
     assert!(
         report["interfaces"]["outside"]["host"]["too_big"].as_u64().unwrap() >= 2,
