@@ -11,7 +11,7 @@ use packet::{LinkType, Packet, Side};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::ports::Port;
-use crate::report::{HostReport, InterfaceReport, Report};
+use crate::report::{HostReport, InterfaceReport, PollingReport, Report};
 use crate::runner::{Frame, From, Output, Runner};
 use crate::shards::Shard;
 
@@ -54,6 +54,7 @@ pub struct Live {
     slept: Duration,
     /// How long it had slept when a frame came last.
     slept_before: Duration,
+    polling: PollingReport,
     receives: bool,
 }
 
@@ -141,6 +142,7 @@ impl Live {
             looked_ns: 0,
             slept: Duration::ZERO,
             slept_before: Duration::ZERO,
+            polling: PollingReport::default(),
             receives: true,
         })
     }
@@ -174,6 +176,7 @@ impl Live {
     /// # Errors
     /// Those of `output`.
     pub fn round_by<I: Intake, O: Output>(&mut self, intake: &mut I, output: &mut O) -> Result<(), O::Error> {
+        self.polling.rounds += 1;
         let now_ns = self.clock.now_ns();
         let taken = |runner: &Runner| runner.shard().map_or(0, |shard| shard.counters().taken);
         let taken_before = taken(&self.runner);
@@ -213,9 +216,11 @@ impl Live {
     /// twice a second.
     pub fn look(&mut self) -> Vec<Change> {
         let now_ns = self.now_ns();
-        if !self.has_news(now_ns) && now_ns < self.looked_ns + LOOK_NS {
+        let has_news = self.has_news(now_ns);
+        if !has_news && now_ns < self.looked_ns + LOOK_NS {
             return Vec::new();
         }
+        self.polling.link_news += u64::from(has_news);
         self.looked_ns = now_ns;
         let each = self.attached.iter_mut().zip(&mut self.outlets);
         each.filter_map(|(attached, outlet)| {
@@ -276,6 +281,7 @@ impl Live {
             let name = port.map_or_else(String::new, |port| port.name.clone());
             report.interfaces.insert(name, attached.report(outlet.host.as_ref()));
         }
+        report.timing.polling = Some(self.polling);
         report
     }
 
@@ -298,14 +304,20 @@ impl Live {
             let news = self.news.as_ref().map(AsFd::as_fd);
             let is_polled =
                 self.receives && self.attached.iter().any(|attached| attached.interface.is_polled());
-            let waits =
-                sockets.chain(events).chain(news).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+            let waits = sockets.chain(events).chain(news);
+            let mut waits: Vec<_> = waits.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
             let time =
                 if is_polled { poll_sleep(self.slept.saturating_sub(self.slept_before)) } else { SLEEP };
             let began = Instant::now();
             // Whether a frame, time, a bell, news or a signal has ended it, the next round finds out.
-            let _ = poll(&mut waits.collect::<Vec<_>>(), Some(&time));
+            let woken_by = poll(&mut waits, Some(&time));
             self.slept += began.elapsed();
+            // News is read at once: it would end every sleep until it is.
+            if self.news.is_some() && waits.last().is_some_and(|news| !news.revents().is_empty()) {
+                self.asked_ns = 0;
+            }
+            self.polling.sleeps += 1;
+            self.polling.wakeups += u64::from(woken_by != Ok(0));
         }
         bell.inspect(|bell| bell.get_up());
     }

@@ -298,6 +298,33 @@ pub struct Timing {
     /// How packets went through, which depends on how they came in batches; absent if every packet walks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fast_path: Option<FastPathReport>,
+    /// Rounds of the threads that drive interfaces; absent if the run was over captures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub polling: Option<PollingReport>,
+}
+
+/// Rounds of a thread that drives interfaces. A round receives, processes and sends what is there; after some rounds without
+/// a frame, each ends with a sleep. `rounds - sleeps` is bounded by the frames that came, however slow the machine is.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct PollingReport {
+    /// Rounds.
+    pub rounds: u64,
+    /// Sleeps until a frame, other news, or a time limit.
+    pub sleeps: u64,
+    /// Sleeps that ended before their time limit.
+    pub wakeups: u64,
+    /// Notifications of the kernel or a driver that a link may have changed.
+    pub link_news: u64,
+}
+
+impl PollingReport {
+    /// Adds those of another thread.
+    pub fn add(&mut self, other: PollingReport) {
+        self.rounds += other.rounds;
+        self.sleeps += other.sleeps;
+        self.wakeups += other.wakeups;
+        self.link_news += other.link_news;
+    }
 }
 
 /// How packets of known flows went through the functions: by rules that stand for the walk, or function by function.
@@ -401,6 +428,9 @@ impl Report {
             path.foreseen += other.foreseen;
             path.recorded += other.recorded;
             path.failed += other.failed;
+        }
+        if let (Some(polling), Some(other)) = (&mut self.timing.polling, other.timing.polling) {
+            polling.add(other);
         }
     }
 

@@ -80,6 +80,10 @@ fn whole(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
     let version = env!("CARGO_PKG_VERSION");
     tell.gauge("build_info", "The program's version", [([("version", version)], 1.0)])?;
     tell.gauge("uptime_seconds", "Time since the start", [([], report.timing.seconds)])?;
+    if let Some(polling) = report.timing.polling {
+        tell.counter("rounds", "Rounds of receiving, processing and sending", [([], polling.rounds)])?;
+        tell.counter("sleeps", "Rounds that ended with a sleep, as no frame came", [([], polling.sleeps)])?;
+    }
     tell.counter("packets_made", "Packets that functions made", [([], report.packets_made)])?;
     tell.gauge(
         "packets_held",
