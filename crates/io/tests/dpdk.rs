@@ -32,7 +32,7 @@ fn frame(len: usize, seed: u8) -> Vec<u8> {
 
 /// What has come, until there is so much of it.
 fn received(interface: &mut Interface, count: usize) -> Vec<Vec<u8>> {
-    let (mut frames, end) = (Vec::new(), Instant::now() + Duration::from_secs(10));
+    let (mut frames, end) = (Vec::new(), Instant::now() + Duration::from_secs(90));
     while frames.len() < count && Instant::now() < end {
         interface.receive(|frame| frames.push(frame.to_vec())).unwrap();
     }

@@ -259,7 +259,7 @@ fn threads_end_with_their_runner() {
         receive(&mut runner, frame, &mut Sink::default());
     }
     drop(runner);
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(90);
     while weak.upgrade().is_some() {
         assert!(std::time::Instant::now() < deadline, "threads go on without their runner");
         std::thread::sleep(std::time::Duration::from_millis(5));

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use rules::{Classifications, Match, Report, Ruleset, Variables};
 
@@ -158,14 +157,4 @@ fn needs_are_counted() {
     needs.iter().for_each(|(need, count)| println!("{count:>6}  {need:?}"));
     println!("{without_content} rules have no content to search for");
     assert!(needs.len() > 40);
-}
-
-#[test]
-fn loading_is_quick() {
-    let Some(folder) = shared() else { return };
-    let (files, classes) = (files(&folder), classes(&folder));
-    let start = Instant::now();
-    let loaded = read(&files, &classes).ruleset.rules().len();
-    let seconds = start.elapsed().as_secs_f64();
-    println!("{:.0} rules per second", loaded as f64 / seconds);
 }

@@ -1,7 +1,6 @@
 //! Functions between real hosts.
 
 use std::fs;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -18,14 +17,19 @@ fn a_policer_holds_iperf_to_its_rate() {
         pipelet { inside <-> limit <-> outside; }";
     let rivulet = network.up(policy, "");
     let _server = network.outside.serve("iperf3 -s", 5201);
-    let said = network.inside.iperf3("-c 10.7.0.2 -u -b 40M -l 1000 -t 6 -J");
+    network.inside.iperf3("-c 10.7.0.2 -u -b 40M -l 1000 -t 4 -J");
     let report = rivulet.end();
-    let said: Value = serde_json::from_str(&said).unwrap();
-    // iperf3 counts UDP's payload; the policer's rate is that of IP packets.
-    let payload_bps = said["end"]["sum_received"]["bits_per_second"].as_f64().unwrap();
-    let rate_bps = payload_bps * 1028.0 / 1000.0;
-    println!("{rate_bps:.0} bit/s; {}", report["drops"]);
-    assert!((rate_bps / 20e6 - 1.0).abs() < 0.02, "{rate_bps:.0} bit/s");
+    let count = |value: &Value| value.as_u64().unwrap();
+    let port = &report["ports"]["outside"];
+    // The policer's rate is that of IP packets. Over any time, the burst and what the rate fills pass at most.
+    let passed_bytes = count(&port["bytes_out"]) - 14 * count(&port["packets_out"]);
+    let span_ns = count(&report["last_packet_ns"]) - count(&report["first_packet_ns"]);
+    let allowed_bytes = (64 << 10) + u128::from(span_ns) * 20_000_000 / 8 / 1_000_000_000;
+    println!("{passed_bytes} of {allowed_bytes} bytes; {}", report["drops"]);
+    assert!(u128::from(passed_bytes) <= allowed_bytes, "{report}");
+    assert!(count(&report["drops"]["policer-rate"]) > 0, "{report}");
+    // What passed reached the server: more than the bucket held at first.
+    assert!(passed_bytes > 64 << 10, "{report}");
 }
 
 #[test]
@@ -101,13 +105,11 @@ fn a_balancer_spreads_clients_over_web_servers_and_leaves_out_one_that_is_down()
     let Some(network) = Network::routed(Io::Auto) else { return };
     let [_one, two] = balanced::servers(&network);
     fs::write(network.path("commands"), "10s balancer server two down\n").unwrap();
-    let began = Instant::now();
     let rivulet = network.up(BALANCER, "--control commands");
-    balanced::assert_spread(&balanced::answers(&network, 30));
-    assert!(began.elapsed() < Duration::from_secs(10), "the machine is too slow for this test");
+    balanced::assert_second_goes_down(&network);
+    // Nothing needs it any more.
     drop(two);
-    std::thread::sleep(Duration::from_secs(11).saturating_sub(began.elapsed()));
-    let answers = balanced::answers(&network, 20);
+    let answers = balanced::answers(&network, 5);
     assert!(answers.iter().all(|answer| answer == "one"), "{answers:?}");
     rivulet.end();
 }

@@ -61,6 +61,16 @@ pub struct Host {
 /// The interfaces of the middle, as ports.
 pub const PORTS: [&str; 2] = ["inside=inside", "outside=outside"];
 
+/// Rounds without a frame before a thread sleeps.
+const AWAKE_ROUNDS: u64 = 64;
+
+/// Wake-ups in a second that no counter of the report has: orders to workers, signals. A thread that spins makes a thousand times
+/// as many.
+const WAKEUPS_PER_SECOND_MAX: f64 = 250.0;
+
+/// How long a test waits for what must come. Only a failure lasts as long.
+pub const PATIENCE: Duration = Duration::from_secs(90);
+
 /// Programs that the tests use beside `ip`.
 const TOOLS: [&str; 18] = [
     "ping",
@@ -219,7 +229,7 @@ impl Network {
             for line in said.lines().map_while(Result::ok) {
                 // What else it says goes along with the test's own output.
                 println!("{line}");
-                let _ = tell.send((Instant::now(), line));
+                let _ = tell.send(line);
             }
         });
         Rivulet { child: Some(child), told }
@@ -300,6 +310,15 @@ impl Host {
         printed(line, &self.output(line))
     }
 
+    /// Pings with these options until all pings of a run are answered: a busy machine may lose one, Rivulet's report says whether it
+    /// was Rivulet.
+    pub fn ping(&self, options: &str) {
+        wait_until(&format!("all pings of `{options}` are answered"), || {
+            String::from_utf8_lossy(&self.output(&format!("ping {options}")).stdout)
+                .contains(" 0% packet loss")
+        });
+    }
+
     /// Runs iperf3's client, which must succeed; what it printed. Between two tests its server listens to nobody for a moment: then it is
     /// asked again.
     pub fn iperf3(&self, options: &str) -> String {
@@ -365,7 +384,7 @@ impl Drop for Server {
 /// Rivulet at work.
 pub struct Rivulet {
     child: Option<Child>,
-    told: mpsc::Receiver<(Instant, String)>,
+    told: mpsc::Receiver<String>,
 }
 
 impl Rivulet {
@@ -374,28 +393,30 @@ impl Rivulet {
         self.child.as_ref().unwrap().id()
     }
 
-    /// When it said the next line with these words; it is waited for.
-    pub fn said_at(&self, words: &str) -> Instant {
-        loop {
-            let (at, line) = self.told.recv_timeout(Duration::from_secs(20)).unwrap();
-            if line.contains(words) {
-                return at;
-            }
-        }
+    /// Waits for the next line with these words.
+    pub fn wait_for_line(&self, words: &str) {
+        while !self.told.recv_timeout(PATIENCE).unwrap().contains(words) {}
     }
 
-    /// How much of a core it uses within three seconds, a second from now: ticks of 300.
-    pub fn ticks_of_rest(&self) -> u64 {
-        let ticks = || -> u64 {
-            let text = std::fs::read_to_string(format!("/proc/{}/stat", self.id())).unwrap();
-            text.split_whitespace().skip(13).take(2).map(|field| field.parse::<u64>().unwrap()).sum()
-        };
-        std::thread::sleep(std::time::Duration::from_secs(1));
-        let before = ticks();
-        std::thread::sleep(std::time::Duration::from_secs(3));
-        let used = ticks() - before;
-        println!("{used} of 300 ticks");
-        used
+    /// Leaves it without traffic for a moment, ends it, and asserts that its threads slept: rounds that did not end with a sleep
+    /// are bounded by the frames that came, and sleeps lasted until something happened. Its report.
+    pub fn end_after_rest(self) -> Value {
+        std::thread::sleep(Duration::from_secs(2));
+        let report = self.end();
+        let count = |value: &Value| value.as_u64().unwrap_or(0);
+        let received =
+            report["interfaces"].as_object().unwrap().values().map(|port| count(&port["received"]));
+        let workers = report["workers"].as_array().map_or(&[][..], Vec::as_slice);
+        let handed_over = workers.iter().map(|worker| count(&worker["handed_over"]));
+        let polling = &report["timing"]["polling"];
+        let orders = WAKEUPS_PER_SECOND_MAX * report["timing"]["seconds"].as_f64().unwrap();
+        let news = count(&polling["link_news"]);
+        let events = received.sum::<u64>() + handed_over.sum::<u64>() + news + orders as u64;
+        let awake = count(&polling["rounds"]) - count(&polling["sleeps"]);
+        assert!(count(&polling["sleeps"]) > 0, "{polling}");
+        assert!(awake <= events * (AWAKE_ROUNDS + 1), "{polling} for {events} events");
+        assert!(count(&polling["wakeups"]) <= events, "{polling} for {events} events");
+        report
     }
 
     /// Tells it to end; its report, in which every packet is accounted for.
@@ -446,9 +467,9 @@ fn assert_adds_up(report: &Value) {
     }
 }
 
-/// Waits for up to 20 s.
+/// Waits for up to [`PATIENCE`].
 pub fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + PATIENCE;
     while !is_so() {
         assert!(Instant::now() < end, "waited in vain until {what}");
         std::thread::sleep(Duration::from_millis(50));

@@ -30,8 +30,7 @@ fn pings_reach_the_router_and_what_is_behind_it(io: Io) {
     let Some(network) = Network::routed(io) else { return };
     let rivulet = network.up(GATEWAY, "");
     for target in ["10.7.0.254", "fd07::254", "203.0.113.2", "fd08::2", "fd08::254"] {
-        let said = network.inside.run(&format!("ping -c 4 -i 0.05 -W 2 {target}"));
-        assert!(said.contains(" 0% packet loss"), "{said}");
+        network.inside.ping(&format!("-c 4 -i 0.05 -W 2 {target}"));
     }
     for target in ["203.0.113.1", "fd08::254", "fd07::1"] {
         network.outside.run(&format!("ping -c 3 -i 0.05 -W 2 {target}"));

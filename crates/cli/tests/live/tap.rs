@@ -54,8 +54,7 @@ fn talk(network: &Network, host: &Host) {
 /// The same, with pings of these sizes.
 pub fn talk_after_pings(network: &Network, host: &Host, pings: &[(&str, u32)]) {
     for (target, size) in pings {
-        let said = host.run(&format!("ping -c 4 -i 0.05 -W 2 -s {size} {target}"));
-        assert!(said.contains(" 0% packet loss"), "{said}");
+        host.ping(&format!("-c 4 -i 0.05 -W 2 -s {size} {target}"));
     }
     let bytes: Vec<u8> = (0..8 << 20).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     fs::create_dir(network.path("www")).unwrap();
@@ -204,19 +203,13 @@ fn a_device_that_is_deleted_is_waited_for_asleep() {
     address(&network.middle, "rvl0");
     let arrives = || network.middle.output("ping -c 1 -W 1 203.0.113.2").status.success();
     wait_until("a ping arrives", arrives);
-    for is_there in [true, false] {
-        if !is_there {
-            network.middle.ip("link del rvl0");
-        }
-        let used = rivulet.ticks_of_rest();
-        // 2 % of a core, and what else there is on a busy machine.
-        assert!(used <= 6 + 3, "there: {is_there}; {used} of 300 ticks");
-    }
+    network.middle.ip("link del rvl0");
+    std::thread::sleep(std::time::Duration::from_secs(1));
     // Rivulet may not make one any more, but take this.
     network.middle.ip("tuntap add rvl0 mode tap");
     address(&network.middle, "rvl0");
     wait_until("a ping arrives again", arrives);
-    rivulet.end();
+    rivulet.end_after_rest();
     assert!(has_device(&network.middle, "rvl0"));
 }
 

@@ -120,8 +120,7 @@ fn the_kernel_is_the_other_end(io: Io, version: u8) {
         network.inside.ip("-6 route add fd09::/64 via fd07::254 mtu 1400");
         let rivulet = network.up(&kind.policy(version), "--write outside=out.pcapng");
         for (target, size) in [("10.8.0.2", 56), ("fd09::2", 56), ("10.8.0.2", 4000), ("fd09::2", 4000)] {
-            let said = network.inside.run(&format!("ping -c 4 -i 0.05 -W 2 -s {size} {target}"));
-            assert!(said.contains(" 0% packet loss"), "{}: {said}", kind.protocol);
+            network.inside.ping(&format!("-c 4 -i 0.05 -W 2 -s {size} {target}"));
         }
         for target in ["10.7.0.1", "fd07::1"] {
             network.outside.run(&format!("ping -c 3 -i 0.05 -W 2 {target}"));

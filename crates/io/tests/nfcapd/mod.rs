@@ -80,7 +80,7 @@ impl Drop for Collector {
 fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < Duration::from_secs(20), "waiting for: {what}");
+        assert!(start.elapsed() < Duration::from_secs(90), "waiting for: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
