@@ -4,7 +4,6 @@
 //! policy, and words that the function understands. `#` begins a comment.
 
 use std::collections::VecDeque;
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, bail};
@@ -30,7 +29,7 @@ struct Command {
 impl Script {
     /// Reads the commands of a file, for the functions of this assembly.
     pub fn read(path: &Path, assembly: &Assembly) -> anyhow::Result<Script> {
-        let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let text = crate::texts::read(path)?;
         let mut commands = Vec::new();
         for (number, line) in text.lines().enumerate() {
             let line = line.split('#').next().unwrap_or("").trim();

@@ -22,11 +22,13 @@ mod sim;
 mod sinks;
 mod sources;
 mod summary;
+mod texts;
 mod top;
 mod traffic;
 mod units;
 mod up;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -37,6 +39,9 @@ use clap::{CommandFactory, Parser, Subcommand};
 struct Command {
     #[command(subcommand)]
     task: Task,
+    /// Let policies name files in this folder, besides their own
+    #[arg(long, global = true, value_name = "DIR")]
+    include: Vec<PathBuf>,
 }
 
 const EXAMPLES: &str = "\
@@ -84,7 +89,9 @@ enum Task {
 }
 
 fn main() -> ExitCode {
-    let done = match Command::parse().task {
+    let command = Command::parse();
+    texts::include(command.include);
+    let done = match command.task {
         Task::Demo(args) => demo::run(&args),
         Task::Run(args) => run::run(&args),
         Task::Up(args) => up::run(&args),

@@ -1,16 +1,14 @@
 //! Reading policies, and saying what is wrong with them.
 
-use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Context;
 use node::Assembly;
 use node::threads::Maker;
 use policy::{Colour, Filter, Policy};
 
-use crate::output;
+use crate::{output, texts};
 
 /// The command could not go on, and the operator was told why already.
 #[derive(Debug, thiserror::Error)]
@@ -25,11 +23,7 @@ pub fn load(path: &Path, seed: Option<u64>) -> anyhow::Result<Assembly> {
 
 /// The text of a policy's file (`-` is standard input).
 pub fn text(path: &Path) -> anyhow::Result<String> {
-    if path == Path::new("-") {
-        std::io::read_to_string(std::io::stdin()).context("cannot read the policy from standard input")
-    } else {
-        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
-    }
+    texts::read(path)
 }
 
 /// Makes what the text of this file describes; see [`load`].
@@ -44,17 +38,13 @@ fn folder(path: &Path) -> &Path {
 
 /// Reads a filter in which the names of the policy in this text may be used; with it, the policy's functions by number.
 pub fn filter(path: &Path, text: &str, filter: &str) -> anyhow::Result<(Filter, Vec<String>)> {
-    // As an edge of one more pipelet, before all that the policy says.
-    let port = "rivulet-filter-in";
-    let number = unused_port(path, text)?;
-    let text = format!("Port<{number}> {port}; pipelet {{ {port} [\n{filter}\n] -> Drop; }}\n{text}");
+    let name = path.display().to_string();
     let mut files = |file: &str| read_file(folder(path), file);
-    let policy = Policy::read("--filter", &text, &mut files).map_err(|report| {
+    let read = Policy::read_with_filter((&name, text), ("--filter", filter), &mut files);
+    let (policy, filter) = read.map_err(|report| {
         eprint!("{}", report.render(colour()));
         Refused(format!("`{filter}` is not a filter"))
     })?;
-    let own = policy.pipelets.first().and_then(|pipelet| pipelet.edges.first());
-    let filter = own.map_or(Filter::Always(true), |edge| edge.filter.clone());
     Ok((filter, policy.nfs.into_iter().map(|nf| nf.name).collect()))
 }
 
@@ -131,18 +121,8 @@ fn warn(warnings: &[(String, String)]) {
     }
 }
 
-/// The number of a port that the policy does not have.
-fn unused_port(path: &Path, text: &str) -> anyhow::Result<u16> {
-    let name = path.display().to_string();
-    let mut files = |file: &str| read_file(folder(path), file);
-    let policy = Policy::read(&name, text, &mut files)
-        .map_err(|_| Refused(format!("{name} is not a policy that can run")))?;
-    let taken = |number: &u16| policy.ports.iter().any(|port| port.numbers.contains(number));
-    (0..=policy::MAX_PORT).rev().find(|number| !taken(number)).context("the policy uses every port number")
-}
-
 fn read_file(folder: &Path, file: &str) -> Result<String, String> {
-    fs::read_to_string(folder.join(file)).map_err(|error| error.to_string())
+    texts::read_named(folder, file).map_err(|error| error.to_string())
 }
 
 fn colour() -> Colour {

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
 use functions::ids::{Problem, Rules, Sources};
 use nf::config::{Located, Origin};
 use serde::Serialize;
@@ -75,7 +74,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn read(path: &PathBuf) -> anyhow::Result<Located> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = crate::texts::read(path)?;
     let origin = Origin { source: path.display().to_string(), line: 1, column: 1, escapes: Vec::new() };
     Ok(Located::with_origin(text, origin))
 }

@@ -11,6 +11,7 @@ pub use value::MAX_RESOLVED_BYTES;
 
 use crate::ast::{self, File, Item, Name};
 use crate::diagnostic::{Diagnostic, MAX_DIAGNOSTICS, Report};
+use crate::filter::Filter;
 use crate::policy::{Files, MAX_PORT, Nf, Pipelet, Port};
 use crate::source::Span;
 use crate::suggest::similar;
@@ -25,10 +26,18 @@ pub(crate) struct Checked {
     pub nfs: Vec<Nf>,
     pub settings: Value,
     pub pipelets: Vec<Pipelet>,
+    /// The filter that was given beside the policy.
+    pub filter: Option<Filter>,
 }
 
-/// Checks a tree; what is wrong goes to the report.
-pub(crate) fn check(file: &File, whole: Span, files: &mut Files<'_>, report: &mut Report) -> Checked {
+/// Checks a tree, and a filter in which its names may be used; what is wrong goes to the report.
+pub(crate) fn check(
+    file: &File,
+    filter: Option<&ast::Filter>,
+    whole: Span,
+    files: &mut Files<'_>,
+    report: &mut Report,
+) -> Checked {
     let mut checker = Checker {
         report,
         files,
@@ -46,12 +55,13 @@ pub(crate) fn check(file: &File, whole: Span, files: &mut Files<'_>, report: &mu
     let settings = checker.configure(file).unwrap_or_else(|| Value::empty(whole));
     checker.check_port_numbers();
     let pipelets = checker.pipelets(file);
+    let filter = filter.map(|filter| checker.filter(filter));
     // What an error hides may look unused or repeated: first things first.
     if !checker.report.has_errors() {
         checker.warn_unused(file);
         pipelets.iter().for_each(|pipelet| checker.warn_of_pipelet(pipelet));
     }
-    Checked { ports: checker.ports, nfs: checker.nfs, settings, pipelets }
+    Checked { ports: checker.ports, nfs: checker.nfs, settings, pipelets, filter }
 }
 
 struct Checker<'a, 'f> {

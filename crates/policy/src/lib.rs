@@ -38,6 +38,7 @@ mod parser;
 mod policy;
 mod source;
 mod suggest;
+mod text;
 mod token;
 mod value;
 
@@ -48,5 +49,6 @@ pub use literal::{Literal, Prefix};
 pub use parser::{MAX_DEPTH, RESERVED};
 pub use policy::{Direction, Edge, Files, MAX_PORT, Nf, Node, Pipelet, Policy, Port, syntax};
 pub use source::{MAX_SOURCE_BYTES, SourceId, SourceTooLarge, Sources, Span};
+pub use text::{UNREADABLE, decode_text};
 pub use token::MAX_NAME_BYTES;
 pub use value::{ConfigFault, Entry, Value, ValueKind};

@@ -3,7 +3,7 @@
 mod filter;
 mod value;
 
-use crate::ast::{Arrow, Chain, File, Hop, Item, Name, Spanned};
+use crate::ast::{Arrow, Chain, File, Filter, Hop, Item, Name, Spanned};
 use crate::diagnostic::{Diagnostic, Report};
 use crate::source::{SourceId, Span};
 use crate::token::{Kind, Token, tokens};
@@ -31,6 +31,19 @@ pub(crate) fn parse(source: SourceId, report: &mut Report) -> File {
         }
     }
     File { items }
+}
+
+/// Reads one source of the report as a filter, and nothing else. None if it is not one; the report says why.
+pub(crate) fn parse_filter(source: SourceId, report: &mut Report) -> Option<Filter> {
+    let text = report.sources.text(source).to_owned();
+    let tokens = tokens(source, &text, report);
+    let mut parser = Parser { text: &text, tokens, at: 0, open: 0, depth: 0, report };
+    let filter = parser.filter().ok()?;
+    if !parser.is_end() {
+        let _: Parsed<()> = parser.unexpected("`&&`, `||` or the end of the filter");
+        return None;
+    }
+    Some(filter)
 }
 
 /// An error was found, and is in the report.

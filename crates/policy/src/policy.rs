@@ -5,11 +5,11 @@ use std::ops::RangeInclusive;
 use nf::config::{ConfigError, Position};
 use serde::Deserialize;
 
-use crate::ast::File;
+use crate::ast::{self, File};
 use crate::check::check;
 use crate::diagnostic::{Diagnostic, Report};
 use crate::filter::Filter;
-use crate::parser::parse;
+use crate::parser::{parse, parse_filter};
 use crate::source::{SourceId, Span};
 use crate::value::{ConfigFault, Value};
 
@@ -118,19 +118,53 @@ impl Policy {
     /// # Errors
     /// The report of everything that is wrong, if anything is. Warnings alone are no error.
     pub fn read(name: &str, text: &str, files: &mut Files<'_>) -> Result<Self, Box<Report>> {
-        let (id, file, mut report) = read_syntax(name, text)?;
+        let (id, file, report) = read_syntax(name, text)?;
         // What could not be read may be what a name refers to: no second error for the same fault.
         if report.has_errors() {
             return Err(Box::new(report));
         }
+        Self::check(id, &file, None, files, report).map(|(policy, _)| policy)
+    }
+
+    /// Reads and checks a policy as [`Policy::read`] does, and a filter in which the policy's names may be used; messages call it
+    /// `filter_name`.
+    ///
+    /// # Errors
+    /// As for [`Policy::read`], of the policy and of the filter.
+    pub fn read_with_filter(
+        (name, text): (&str, &str),
+        (filter_name, filter): (&str, &str),
+        files: &mut Files<'_>,
+    ) -> Result<(Self, Filter), Box<Report>> {
+        let (id, file, mut report) = read_syntax(name, text)?;
+        let filter = match report.sources.add(filter_name, filter.to_owned()) {
+            Ok(id) => parse_filter(id, &mut report),
+            Err(error) => {
+                report.refuse(filter_name, error);
+                None
+            }
+        };
+        report.sort();
+        let Some(filter) = filter.filter(|_| !report.has_errors()) else { return Err(Box::new(report)) };
+        let (policy, filter) = Self::check(id, &file, Some(&filter), files, report)?;
+        Ok((policy, filter.unwrap_or(Filter::Always(true))))
+    }
+
+    fn check(
+        id: SourceId,
+        file: &File,
+        filter: Option<&ast::Filter>,
+        files: &mut Files<'_>,
+        mut report: Report,
+    ) -> Result<(Self, Option<Filter>), Box<Report>> {
         let whole = Span { source: id, start: 0, end: 0 };
-        let checked = check(&file, whole, files, &mut report);
+        let checked = check(file, filter, whole, files, &mut report);
         report.sort();
         if report.has_errors() {
             return Err(Box::new(report));
         }
-        let crate::check::Checked { ports, nfs, settings, pipelets } = checked;
-        Ok(Self { ports, nfs, settings, pipelets, report })
+        let crate::check::Checked { ports, nfs, settings, pipelets, filter } = checked;
+        Ok((Self { ports, nfs, settings, pipelets, report }, filter))
     }
 
     /// Reads a configuration from one of the values of this policy.

@@ -124,15 +124,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn read(path: Option<&Path>) -> anyhow::Result<Scenario> {
     let (name, text) = match path {
         None => ("the scenario".to_owned(), SCENARIO.to_owned()),
-        Some(path) if path == Path::new("-") => {
-            let text = std::io::read_to_string(std::io::stdin()).context("cannot read standard input")?;
-            ("standard input".to_owned(), text)
-        }
-        Some(path) => {
-            let name = path.display().to_string();
-            let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
-            (name, text)
-        }
+        Some(path) if path == Path::new("-") => ("standard input".to_owned(), crate::texts::read(path)?),
+        Some(path) => (path.display().to_string(), crate::texts::read(path)?),
     };
     let mut scenario = Scenario::parse(&text)
         .map_err(|error| anyhow::anyhow!("{name}: {}", error.to_string().trim_end()))?;

@@ -109,7 +109,7 @@ fn filters_are_those_of_policies() {
     let output =
         place.command("explain p.rvl --read in.pcapng --filter").arg("dst prot 80").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("--filter:2:5"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("--filter:1:5"), "{}", stderr(&output));
 }
 
 #[test]

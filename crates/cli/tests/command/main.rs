@@ -9,6 +9,7 @@ mod lab;
 mod manuals;
 mod run;
 mod sim;
+mod texts;
 mod traffic;
 mod up;
 

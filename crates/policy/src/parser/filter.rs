@@ -24,7 +24,7 @@ impl Parser<'_> {
         Ok(Some(filter))
     }
 
-    fn filter(&mut self) -> Parsed<Filter> {
+    pub(super) fn filter(&mut self) -> Parsed<Filter> {
         self.operators("||", "or", FilterKind::Any, |p| {
             p.operators("&&", "and", FilterKind::All, Self::factor)
         })

@@ -26,9 +26,23 @@ fn read(given: Given<'_>) -> Read<Content> {
     if !value.text.starts_with('"') {
         return Err(value.wrong("a text in quotes"));
     }
-    let pattern = bytes(unquote(value)?)?;
+    let text = unquote(value)?;
+    known_bytes(text)?;
+    let pattern = bytes(text)?;
     let position = Position::ANYWHERE;
     Ok(Content { pattern, negated, nocase: false, position, ends: false, fast_pattern: None })
+}
+
+/// Refuses a text with U+FFFD, which stands for bytes of the file that are not UTF-8: which ones is not known any more.
+pub(crate) fn known_bytes(piece: Piece<'_>) -> Read<()> {
+    match piece.text.find(char::REPLACEMENT_CHARACTER) {
+        None => Ok(()),
+        Some(at) => {
+            let what =
+                "a byte that is not UTF-8 is written as `|FC|` in a content, as `\\xFC` in an expression";
+            Err(piece.part_at(at).error(RuleError::Malformed { what }))
+        }
+    }
 }
 
 /// The bytes of a content: text, in which `;`, `:`, `"` and `\` may be escaped by `\`, and `|..|` with hexadecimal bytes.

@@ -5,6 +5,7 @@ use crate::buffer::Buffer;
 use crate::expression::ExpressionFeature;
 use crate::payload::Match;
 use crate::pcre::{MAX_PCRE_BYTES, Pcre, PcreFlags};
+use crate::reader::content::known_bytes;
 use crate::reader::{Draft, Given, unquote};
 use crate::text::{Piece, Read};
 
@@ -36,6 +37,7 @@ pub(crate) fn pcre(draft: &mut Draft<'_>, given: Given<'_>) -> Read<()> {
             return Err(letters.wrong("one buffer at most"));
         }
     }
+    known_bytes(pattern)?;
     let captures = captures(names)?;
     let expression = Pcre { pattern: pattern.text.to_owned(), negated, relative, flags, captures };
     if expression.regex() == Err(ExpressionFeature::Malformed) {
