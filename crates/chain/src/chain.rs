@@ -24,6 +24,7 @@ mod settle;
 mod shown;
 mod sides;
 mod subscribed;
+mod turning;
 mod upgrading;
 
 use std::collections::VecDeque;
@@ -101,6 +102,8 @@ pub struct Chain {
     waited: Vec<Packet>,
     /// Packets that functions made, on their way out.
     answers: Vec<Packet>,
+    /// Packets of the group that were turned back, by number and by function, until the others are through.
+    turned: Vec<(usize, usize)>,
     /// The homes of the batch's flows, by the packets' numbers, if the chain was told.
     homes: Vec<(u64, u32)>,
     changes: Vec<Change>,
@@ -192,6 +195,7 @@ impl Chain {
             due: Vec::new(),
             waited: Vec::new(),
             answers: Vec::new(),
+            turned: Vec::new(),
             homes: Vec::new(),
             changes: Vec::new(),
             aside: None,
@@ -203,7 +207,7 @@ impl Chain {
     /// Processes packets in order; those that leave are added to `out`, their metadata's `side` now being the side that
     /// they leave by. The receiver has set what [`Parser::parse`] asks for.
     pub fn process(&mut self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>, pool: &mut Pool) {
-        let mut run = Run { out, pool, observer: None };
+        let mut run = Run { out, pool, observer: None, is_alone: false };
         if self.stages.is_empty() {
             return self.pass_through(batch, &mut run);
         }
@@ -256,7 +260,7 @@ impl Chain {
         packet.meta_mut().transit.sequence = self.counters.packets_in - 1;
         let parsed = self.parser.parse(&mut packet);
         observer.arrived(&packet);
-        let mut run = Run { out, pool, observer: Some(observer) };
+        let mut run = Run { out, pool, observer: Some(observer), is_alone: false };
         match parsed {
             Ok(()) if self.stages.is_empty() => self.pass(packet, &mut run),
             parsed => self.alone(packet, parsed, &mut run),
@@ -329,7 +333,12 @@ impl Chain {
 
     /// Flows that it has.
     fn live(&self) -> u64 {
-        u64::from(self.flows.records.live())
+        u64::from(self.flows.records.live() - self.flows.passes.count())
+    }
+
+    /// Whether all records are in use.
+    fn is_full(&self) -> bool {
+        self.flows.records.live() >= self.flows.records.capacity()
     }
 
     /// How it is to behave.
@@ -422,4 +431,6 @@ struct Run<'a, 'o> {
     out: &'a mut Vec<Packet>,
     pool: &'a mut Pool,
     observer: Option<&'a mut (dyn Observer + 'o)>,
+    /// Whether the packet that is under way is the only one.
+    is_alone: bool,
 }

@@ -10,6 +10,7 @@ use zerocopy::FromBytes;
 
 use crate::chain::RestoreError;
 use crate::homes::Homes;
+use crate::passes::Passes;
 use crate::rules::{Rules, Scope};
 use crate::wheel::Wheel;
 
@@ -22,6 +23,8 @@ pub(crate) struct Flows {
     /// Where the search for a flow to evict goes on.
     hand: u32,
     pub homes: Homes,
+    /// Those that turn back.
+    pub passes: Passes,
     /// Where chains that have other parts of the flows see which aliases are this one's; none if there are no such.
     pub ledger: Option<Arc<dyn Ledger>>,
     /// What stands for walks through the chain, if it consolidates.
@@ -97,6 +100,7 @@ impl Flows {
             hasher,
             hand: 0,
             homes: Homes::new(flows_max),
+            passes: Passes::default(),
             ledger: None,
             rules: scope.map(|scope| Rules::new(flows_max, scope)).transpose()?.flatten(),
         })
@@ -160,7 +164,7 @@ impl Flows {
     }
 
     /// A record for a flow, which has no rules yet.
-    fn allocate(&mut self) -> Option<u32> {
+    pub(crate) fn allocate(&mut self) -> Option<u32> {
         let record = self.records.allocate()?;
         if let Some(rules) = &mut self.rules {
             rules.forget(record);

@@ -12,6 +12,7 @@ mod homes;
 mod joining;
 mod observer;
 mod options;
+mod passes;
 mod program;
 mod queue;
 mod rules;

@@ -49,7 +49,7 @@ impl Header {
     pub const FLAG_ALIAS_REVERSED: u8 = 8;
     /// A packet of the flow was let through.
     pub const FLAG_ACCEPTED: u8 = 16;
-    /// Packets of the flow turn back within the chain.
+    /// Packets of the flow turn back within the chain. A record with this flag that is not live is that of a flow's second pass.
     pub const FLAG_TURNS: u8 = 32;
     /// The flow's first packet came from outside.
     pub const FLAG_FROM_OUTSIDE: u8 = 64;
@@ -308,7 +308,7 @@ impl Records {
 
     /// Gives a record back. It must be in use, and no table may name it any longer.
     pub fn release(&mut self, record: u32) {
-        debug_assert!(self.header(record).has(Header::FLAG_LIVE));
+        debug_assert!(self.header(record).flags != 0);
         self.header_mut(record).flags = 0;
         self.free.push(record);
     }

@@ -105,23 +105,23 @@ impl Chain {
         pool: &mut Pool,
     ) {
         if self.stages.is_empty() {
-            let mut run = Run { out, pool, observer: None };
+            let mut run = Run { out, pool, observer: None, is_alone: false };
             return batch.drain(..).for_each(|packet| self.pass(packet, &mut run));
         }
         self.look_up_homes(batch, homes);
-        self.run(batch, &mut Run { out, pool, observer: None });
+        self.run(batch, &mut Run { out, pool, observer: None, is_alone: false });
     }
 
     /// Processes packets that this chain admitted, or another one with the same seed, in the order in which they come. Whose they are,
     /// their keys say; none could not be parsed.
     pub fn process_parsed(&mut self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>, pool: &mut Pool) {
         if self.stages.is_empty() {
-            let mut run = Run { out, pool, observer: None };
+            let mut run = Run { out, pool, observer: None, is_alone: false };
             return batch.drain(..).for_each(|packet| self.pass(packet, &mut run));
         }
         self.homes.clear();
         self.look_up_parsed(batch);
-        self.run(batch, &mut Run { out, pool, observer: None });
+        self.run(batch, &mut Run { out, pool, observer: None, is_alone: false });
     }
 
     /// This chain has a part of the flows: which aliases are its, it tells here, where it also hears which are others'. It has no
@@ -147,7 +147,7 @@ impl Chain {
     /// fragment whose first one has not come or was dropped. In their order, and behind all packets that came before.
     pub fn process_aside(&mut self, packet: Packet, out: &mut Vec<Packet>, pool: &mut Pool) {
         let parsed = self.parsed(&packet);
-        let mut run = Run { out, pool, observer: None };
+        let mut run = Run { out, pool, observer: None, is_alone: false };
         if self.stages.is_empty() && parsed.is_ok() {
             return self.pass(packet, &mut run);
         }

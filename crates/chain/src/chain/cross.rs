@@ -1,11 +1,11 @@
 //! Going through: function by function, each over all packets of a group.
 
-use nf::record::Header;
 use nf::stage::{Env, Group, Load};
 use nf::{Made, Recording, Verdict};
 use packet::{DropReason, Packet, Side};
 
 use super::subscribed::Subscribed;
+use super::turning::Traveller;
 use super::{Chain, GROUP_MAX, Run};
 use crate::program::{Course, ProgramId};
 
@@ -18,8 +18,6 @@ pub(super) struct Crossing {
     pub cancelled_len: u64,
     /// Whether what they brought to streams is at hand.
     assembled: bool,
-    /// A bit for each packet of the group, of either side, that turned back.
-    turned: u64,
 }
 
 /// An order in which the packets of a group stand for a while.
@@ -132,18 +130,31 @@ impl Chain {
         program: Option<ProgramId>,
         run: &mut Run<'_, '_>,
     ) {
-        let mut turned = 0;
         for side in [Side::Inside, Side::Outside] {
             let load = loads[side as usize];
-            let mut crossing = Crossing { side, load, cancelled_len: 0, assembled: false, turned };
+            let mut crossing = Crossing { side, load, cancelled_len: 0, assembled: false };
             if crossing.load.packets > 0 {
                 match program {
                     Some(program) => self.follow_rules(program, &mut crossing, packets, verdicts, run),
                     None => self.cross_from_side(&mut crossing, packets, verdicts, run),
                 }
-                turned = crossing.turned;
             }
         }
+        if !self.turned.is_empty() {
+            self.turn_all_back(packets, verdicts, run);
+        }
+    }
+
+    /// Takes those packets that functions turned back on their way back, once all are through.
+    #[cold]
+    fn turn_all_back(&mut self, packets: &mut [Packet], verdicts: &mut [Verdict], run: &mut Run<'_, '_>) {
+        let mut turned = std::mem::take(&mut self.turned);
+        turned.sort_unstable();
+        for (i, stage) in turned.drain(..) {
+            let (packet, verdict) = (&mut packets[i..=i], &mut verdicts[i..=i]);
+            self.turn_back(packet, verdict, stage, Traveller::Arrived, run);
+        }
+        self.turned = turned;
     }
 
     /// Takes the packets of a crossing through, function by function.
@@ -155,9 +166,20 @@ impl Chain {
         run: &mut Run<'_, '_>,
     ) {
         let count = self.stages.len();
+        // A packet of a flow that turns back is alone.
+        let pass = match packets {
+            [packet] => self.flows.passes.get(packet.meta().transit.flow),
+            _ => None,
+        };
         for step in 0..count {
             let stage = if crossing.side == Side::Inside { step } else { count - 1 - step };
+            if let (Some(_), [packet], [Verdict::Forward]) = (pass, &mut *packets, &*verdicts) {
+                self.enter_pass(packet, stage, Traveller::Arrived);
+            }
             self.take_through(stage, crossing, packets, verdicts, run);
+        }
+        if let (Some(pass), [packet]) = (pass, packets) {
+            packet.meta_mut().transit.flow = pass.main;
         }
     }
 
@@ -182,9 +204,8 @@ impl Chain {
             return;
         }
         for i in 0..packets.len() {
-            if verdicts[i] == Verdict::TurnBack && crossing.turned >> i & 1 == 0 {
-                crossing.turned |= 1 << i;
-                self.turn_back(&mut packets[i..=i], &mut verdicts[i..=i], stage, run);
+            if verdicts[i] == Verdict::TurnBack && !self.turned.iter().any(|&(of, _)| of == i) {
+                self.turned.push((i, stage));
             }
         }
         crossing.load = Load::by_side(packets, verdicts)[side as usize];
@@ -222,7 +243,7 @@ impl Chain {
     /// Runs one function over those of the packets that entered by `side`, which are `load`, and sends what it made back;
     /// whether it forwarded them all as long as they were. `assembled`: whether what they brought to streams is at hand.
     #[allow(clippy::too_many_arguments, reason = "a struct of them would be built for this call alone")]
-    fn run_stage(
+    pub(super) fn run_stage(
         &mut self,
         stage: usize,
         side: Side,
@@ -293,54 +314,6 @@ impl Chain {
         }
     }
 
-    /// A function turned the packet, a group of its own now, back: it goes through the functions that it passed, in reverse,
-    /// as if it had come from the other side. Its flow's packets go alone from now on.
-    fn turn_back(
-        &mut self,
-        packet: &mut [Packet],
-        verdict: &mut [Verdict],
-        stage: usize,
-        run: &mut Run<'_, '_>,
-    ) {
-        self.stop_recording();
-        let meta = packet[0].meta_mut();
-        meta.transit.side = meta.transit.side.other();
-        self.flows.records.header_mut(meta.transit.flow).flags |= Header::FLAG_TURNS;
-        verdict[0] = Verdict::Forward;
-        if self.cross_behind(stage, packet, verdict, run).is_some() {
-            verdict[0] = Verdict::Drop(DropReason::Internal); // A packet turns once.
-        }
-        if verdict[0] == Verdict::Forward {
-            verdict[0] = Verdict::TurnBack; // It is through: none of the others has to see it.
-        }
-    }
-
-    /// Takes one packet through the functions behind `stage`, as seen from the side that it comes from, until one turns it back: says
-    /// which one, if one does.
-    fn cross_behind(
-        &mut self,
-        stage: usize,
-        packet: &mut [Packet],
-        verdict: &mut [Verdict],
-        run: &mut Run<'_, '_>,
-    ) -> Option<usize> {
-        let side = packet[0].meta().transit.side;
-        let mut next = stage;
-        loop {
-            next = match side {
-                Side::Inside if next + 1 < self.stages.len() => next + 1,
-                Side::Outside if next > 0 => next - 1,
-                _ => return None,
-            };
-            let load = Load::by_side(packet, verdict)[side as usize];
-            // Functions that want streams had the packet when it came, or it was made by one.
-            self.run_stage(next, side, load, packet, verdict, false, run);
-            if verdict[0] == Verdict::TurnBack {
-                return Some(next);
-            }
-        }
-    }
-
     /// Sends a packet that a function made, in answer to one of `packets`, on its way through the functions between it and
     /// the side that it leaves by. To them it is a packet of the flow that it answers, in the other direction; it does not
     /// count in the flow's clock. What answers a packet that turned back may be turned back where that was.
@@ -364,8 +337,8 @@ impl Chain {
         meta.transit.tags = to.transit.tags;
         let mut verdict = Verdict::Forward;
         let (slice, verdicts) = (std::slice::from_mut(&mut packet), std::slice::from_mut(&mut verdict));
-        if let Some(stage) = self.cross_behind(made.stage as usize, slice, verdicts, run) {
-            self.turn_back(slice, verdicts, stage, run);
+        if let Some(stage) = self.cross_behind(made.stage as usize, slice, verdicts, Traveller::Made, run) {
+            self.turn_back(slice, verdicts, stage, Traveller::Made, run);
         }
         match verdict {
             Verdict::Drop(reason) => self.drop_packet(packet, reason, run),

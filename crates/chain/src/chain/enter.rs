@@ -365,7 +365,9 @@ impl Chain {
         let begun = if begins && !is_observed { None } else { self.begin_recording(&packet, is_observed) };
         let mut verdict = Verdict::Forward;
         let (packets, verdicts) = (std::slice::from_mut(&mut packet), std::slice::from_mut(&mut verdict));
+        run.is_alone = true;
         self.cross(packets, verdicts, Load::by_side(packets, verdicts), None, run);
+        run.is_alone = false;
         let Some(begun) = begun else { return self.settle(packet, verdict, run) };
         let repeats = self.end_recording(&packet);
         let (protocol, moves) = (packet.meta().protocol, packet.meta().transit.realias);
@@ -391,7 +393,7 @@ impl Chain {
 
     /// A record for the flow that this packet begins; another flow may have to go for it.
     fn begin_flow(&mut self, packet: &Packet, pool: &mut Pool) -> Option<u32> {
-        if self.live() >= u64::from(self.flows.records.capacity()) && !self.make_room(pool) {
+        if self.is_full() && !self.make_room(pool) {
             return None;
         }
         let record = self.flows.create(packet, self.now_ns);

@@ -6,9 +6,10 @@
 use nf::UpgradeError;
 use nf::record::Layout;
 use nf::stage::{Env, Stage};
-use packet::{FlowKey, Pool, split_mix};
+use packet::{Direction, FlowKey, Pool, Side, split_mix};
 
 use super::{Chain, SavedLayout};
+use crate::passes::Pass;
 use crate::streams;
 
 /// A flow could not be taken over.
@@ -37,6 +38,13 @@ pub enum RestoreError {
 /// What a saved flow begins with: which chain it is of, and how long what follows is that the functions keep beside the record.
 const PREFIX_LEN: usize = 8 + 4;
 
+/// In the number of bytes beside the record: the flow turns back, and what its second pass owns follows, after its length.
+const HAS_SECOND: u32 = 1 << 31;
+
+/// What a saved second pass begins with: the function that turns the flow back, the side, the direction, and how long what follows is
+/// that the functions keep beside its record.
+const SECOND_PREFIX_LEN: usize = 2 + 1 + 1 + 4;
+
 impl Chain {
     /// The flow with this key, or with this alias.
     pub fn flow(&self, hash: u64, key: &FlowKey, reversed: bool) -> Option<u32> {
@@ -51,16 +59,39 @@ impl Chain {
     pub fn save_flow(&mut self, record: u32, out: &mut Vec<u8>) {
         assert!(self.flows.is_live(record), "a record without a flow is saved");
         let begin = out.len();
+        let pass = self.flows.passes.get(record);
         out.extend_from_slice(&self.fingerprint.to_le_bytes());
         out.extend_from_slice(&[0; PREFIX_LEN - 8]);
+        let mut beside_len = self.save_record(record, out);
+        if let Some(pass) = pass {
+            beside_len |= HAS_SECOND;
+            self.save_second(pass, out);
+        }
+        out[begin + 8..begin + PREFIX_LEN].copy_from_slice(&beside_len.to_le_bytes());
+        self.save_streams(record, out);
+    }
+
+    /// Adds a record and what functions keep beside it; says how long the latter is.
+    fn save_record(&mut self, record: u32, out: &mut Vec<u8>) -> u32 {
         out.extend_from_slice(self.flows.records.bytes(record).unwrap_or_default());
         let beside = out.len();
         for stage in &mut self.stages {
             stage.save_buffers(record, &mut self.flows.records, out);
         }
-        let beside_len = (out.len() - beside) as u32;
-        out[begin + 8..begin + PREFIX_LEN].copy_from_slice(&beside_len.to_le_bytes());
-        self.save_streams(record, out);
+        (out.len() - beside) as u32
+    }
+
+    /// Adds everything that the second pass of a flow owns, after its length.
+    fn save_second(&mut self, pass: Pass, out: &mut Vec<u8>) {
+        let begin = out.len();
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&pass.stage.to_le_bytes());
+        out.extend_from_slice(&[pass.near as u8, pass.direction as u8, 0, 0, 0, 0]);
+        let beside_len = self.save_record(pass.second, out);
+        out[begin + 8..begin + 12].copy_from_slice(&beside_len.to_le_bytes());
+        self.save_streams(pass.second, out);
+        let len = (out.len() - begin - 4) as u32;
+        out[begin..begin + 4].copy_from_slice(&len.to_le_bytes());
     }
 
     /// Takes a saved flow over, and says which record it has here. If that fails, nothing of it is kept.
@@ -70,22 +101,46 @@ impl Chain {
     pub fn restore_flow(&mut self, saved: &[u8], pool: &mut Pool) -> Result<u32, RestoreError> {
         let (prefix, rest) = saved.split_at_checked(PREFIX_LEN).ok_or(RestoreError::Damaged)?;
         let (fingerprint, beside_len) = prefix.split_at(8);
-        let beside_len = beside_len.iter().rev().fold(0, |len, &byte| len << 8 | usize::from(byte));
+        let beside_len = number(beside_len);
+        let has_second = beside_len & HAS_SECOND != 0;
+        let beside_len = (beside_len & !HAS_SECOND) as usize;
         let other = match fingerprint == self.fingerprint.to_le_bytes() {
             true => None,
             false => Some(self.other_version(fingerprint).ok_or(RestoreError::OtherChain)?),
         };
         let record_len = other.map_or(self.flows.records.record_len(), SavedLayout::record_len);
         let (bytes, rest) = rest.split_at_checked(record_len).ok_or(RestoreError::Damaged)?;
-        let (beside, saved_streams) = rest.split_at_checked(beside_len).ok_or(RestoreError::Damaged)?;
+        let (beside, rest) = rest.split_at_checked(beside_len).ok_or(RestoreError::Damaged)?;
+        let (second, saved_streams) = match has_second {
+            true => {
+                let (len, rest) = rest.split_at_checked(4).ok_or(RestoreError::Damaged)?;
+                rest.split_at_checked(number(len) as usize).ok_or(RestoreError::Damaged)?
+            }
+            false => (&[][..], rest),
+        };
+        let second = has_second.then(|| self.read_second(second, record_len)).transpose()?;
         let upgraded = other.map(|other| self.upgrade(other, bytes)).transpose()?;
+        let upgraded_second = match (other, &second) {
+            (Some(other), Some(second)) => Some(self.upgrade(other, second.bytes)?),
+            _ => None,
+        };
         let bytes = upgraded.as_deref().unwrap_or(bytes);
         self.flows.check(bytes)?;
-        if self.flows.records.live() >= self.flows.records.capacity() && !self.make_room(pool) {
-            return Err(RestoreError::TableFull);
+        let records = 1 + u32::from(has_second);
+        while self.flows.records.live() + records > self.flows.records.capacity() {
+            if !self.make_room(pool) {
+                return Err(RestoreError::TableFull);
+            }
         }
         let record = self.flows.take_over(bytes)?;
-        let restored = self.restore_beside(record, beside, saved_streams);
+        let mut restored = self.restore_beside(record, beside, saved_streams);
+        let mut second_record = None;
+        if let (Ok(()), Some(second)) = (&restored, &second) {
+            let bytes = upgraded_second.as_deref().unwrap_or(second.bytes);
+            let number = self.flows.take_second_over(bytes, Pass { main: record, ..second.pass });
+            second_record = number.as_ref().ok().copied();
+            restored = number.and_then(|number| self.restore_beside(number, second.beside, second.streams));
+        }
         if let Err(error) = restored {
             self.forget_flow(record);
             return Err(error);
@@ -93,10 +148,35 @@ impl Chain {
         self.counters.flows_moved_in += 1;
         self.counters.flows_peak = self.counters.flows_peak.max(self.live());
         let mut env = Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: pool };
-        for stage in &mut self.stages {
-            stage.flow_moved(record, self.now_ns, &mut env);
+        for record in [Some(record), second_record].into_iter().flatten() {
+            for stage in &mut self.stages {
+                stage.flow_moved(record, self.now_ns, &mut env);
+            }
         }
         Ok(record)
+    }
+
+    /// Takes the bytes of a saved second pass apart.
+    fn read_second<'s>(&self, saved: &'s [u8], record_len: usize) -> Result<SavedSecond<'s>, RestoreError> {
+        let (prefix, rest) = saved.split_at_checked(SECOND_PREFIX_LEN).ok_or(RestoreError::Damaged)?;
+        let (bytes, rest) = rest.split_at_checked(record_len).ok_or(RestoreError::Damaged)?;
+        let (beside, streams) =
+            rest.split_at_checked(number(&prefix[4..]) as usize).ok_or(RestoreError::Damaged)?;
+        let pass = Pass {
+            main: 0,
+            second: 0,
+            stage: number(&prefix[..2]) as u16,
+            near: if prefix[2] == Side::Inside as u8 { Side::Inside } else { Side::Outside },
+            direction: if prefix[3] == Direction::Original as u8 {
+                Direction::Original
+            } else {
+                Direction::Reply
+            },
+        };
+        if usize::from(pass.stage) >= self.stages.len() {
+            return Err(RestoreError::Damaged);
+        }
+        Ok(SavedSecond { pass, bytes, beside, streams })
     }
 
     /// A flow has gone elsewhere: it is forgotten here, which is not its end. What it holds of pools stays held.
@@ -110,12 +190,16 @@ impl Chain {
     }
 
     fn forget_flow(&mut self, record: u32) {
-        for stage in &mut self.stages {
-            stage.release_buffers(record, &mut self.flows.records);
+        let second = self.flows.passes.get(record).map(|pass| pass.second);
+        for record in [Some(record), second].into_iter().flatten() {
+            for stage in &mut self.stages {
+                stage.release_buffers(record, &mut self.flows.records);
+            }
+            if let Some(subscribed) = &mut self.subscribed {
+                subscribed.forget(record, &mut self.flows.records);
+            }
         }
-        if let Some(subscribed) = &mut self.subscribed {
-            subscribed.forget(record, &mut self.flows.records);
-        }
+        self.flows.forget_second(record);
         self.flows.remove(record);
     }
 
@@ -135,6 +219,20 @@ impl Chain {
         };
         if rest == Some(&[][..]) { restored } else { Err(RestoreError::Damaged) }
     }
+}
+
+/// What a flow that turns back owns for its second pass, as it was saved.
+struct SavedSecond<'s> {
+    /// Its records have other numbers here.
+    pass: Pass,
+    bytes: &'s [u8],
+    beside: &'s [u8],
+    streams: &'s [u8],
+}
+
+/// A number of up to four bytes, the lowest first.
+fn number(bytes: &[u8]) -> u32 {
+    bytes.iter().rev().fold(0, |number, &byte| number << 8 | u32::from(byte))
 }
 
 /// Which chain this is, by its functions, their versions, and its records' size.

@@ -68,7 +68,13 @@ impl Chain {
         let mut verdict = Verdict::Forward;
         let (packets, verdicts) = (std::slice::from_mut(packet), std::slice::from_mut(&mut verdict));
         let loads = Load::by_side(packets, verdicts);
-        self.cross(packets, verdicts, loads, None, &mut Run { out: &mut Vec::new(), pool, observer: None });
+        self.cross(
+            packets,
+            verdicts,
+            loads,
+            None,
+            &mut Run { out: &mut Vec::new(), pool, observer: None, is_alone: false },
+        );
         self.answers.drain(..).for_each(|answer| pool.give(answer));
         self.is_replaying = false;
         swap(&mut self.effects, &mut aside);

@@ -153,6 +153,7 @@ impl Chain {
         if let Some(subscribed) = &mut self.subscribed {
             subscribed.forget(record, &mut self.flows.records);
         }
+        self.end_second_pass(record, reason, pool);
         if let Some(home) = self.flows.remove(record) {
             self.changes.push(Change::Ended { home });
         }

@@ -1,0 +1,116 @@
+//! Flows that turn back within the chain: which record each of their two passes has.
+//!
+//! A packet that a function turns back (a hairpin through a NAT) comes to the functions that it passed a second time, from the
+//! other side. Each pass has a record of its own, so that a function decides about either as about a flow of its own. The record of the
+//! second pass is in no index and on no timer: it lives and moves with the flow's.
+//!
+//! ```text
+//!             near side                    turning function
+//! original    first pass:  flow's record         |
+//!             second pass: second record    <----+
+//! reply       first pass:  second record         |
+//!             second pass: flow's record    <----+
+//! ```
+
+use packet::{Direction, Side};
+
+/// A flow that turns back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pass {
+    /// The flow's record, which the turning function has, too.
+    pub main: u32,
+    /// The record of the second pass.
+    pub second: u32,
+    /// The function that turns its packets back.
+    pub stage: u16,
+    /// The side that both ends are on.
+    pub near: Side,
+    /// The direction of packets whose first pass has the flow's record.
+    pub direction: Direction,
+}
+
+impl Pass {
+    /// The record that this function has for a packet which comes to it from `side`.
+    pub fn record_at(&self, stage: usize, side: Side, direction: Direction) -> u32 {
+        let turning = usize::from(self.stage);
+        let is_near = if self.near == Side::Inside { stage < turning } else { stage > turning };
+        let is_first_pass = side == self.near;
+        if is_near && is_first_pass != (direction == self.direction) { self.second } else { self.main }
+    }
+}
+
+/// The flows of a table that turn back. Takes no memory for a chain in which none does.
+#[derive(Default)]
+pub(crate) struct Passes {
+    /// By record, of either pass.
+    of: Vec<Option<Pass>>,
+    count: u32,
+}
+
+impl Passes {
+    /// How many flows turn back: how many records are those of second passes.
+    #[inline]
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// The flow that this record is of, if it turns back.
+    #[inline]
+    pub fn get(&self, record: u32) -> Option<Pass> {
+        self.of.get(record as usize).copied().flatten()
+    }
+
+    /// The flow has a second record from now on. `capacity`: how many records there may be.
+    pub fn add(&mut self, pass: Pass, capacity: u32) {
+        if self.of.is_empty() {
+            self.of = vec![None; capacity as usize];
+        }
+        for record in [pass.main, pass.second] {
+            if let Some(of) = self.of.get_mut(record as usize) {
+                *of = Some(pass);
+            }
+        }
+        self.count += 1;
+    }
+
+    /// The flow with this record is over, or is elsewhere: gives its second record, if it has one.
+    pub fn remove(&mut self, main: u32) -> Option<u32> {
+        let pass = self.get(main)?;
+        for record in [pass.main, pass.second] {
+            if let Some(of) = self.of.get_mut(record as usize) {
+                *of = None;
+            }
+        }
+        self.count -= 1;
+        Some(pass.second)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_pass_has_its_record_and_the_turning_function_the_flows() {
+        let pass = Pass { main: 1, second: 2, stage: 2, near: Side::Inside, direction: Direction::Original };
+        let at = |stage, side, direction| pass.record_at(stage, side, direction);
+        let (i, o) = (Side::Inside, Side::Outside);
+        assert_eq!([0, 1, 2, 3].map(|stage| at(stage, i, Direction::Original)), [1, 1, 1, 1]);
+        assert_eq!([1, 0].map(|stage| at(stage, o, Direction::Original)), [2, 2]);
+        assert_eq!([0, 1, 2, 3].map(|stage| at(stage, i, Direction::Reply)), [2, 2, 1, 1]);
+        assert_eq!([1, 0].map(|stage| at(stage, o, Direction::Reply)), [1, 1]);
+        let outside = Pass { near: o, ..pass };
+        assert_eq!([3, 2].map(|stage| outside.record_at(stage, o, Direction::Reply)), [2, 1]);
+        assert_eq!(outside.record_at(3, i, Direction::Reply), 1);
+    }
+
+    #[test]
+    fn a_flow_is_found_by_either_record_until_it_is_removed() {
+        let pass = Pass { main: 3, second: 0, stage: 1, near: Side::Outside, direction: Direction::Reply };
+        let mut passes = Passes::default();
+        assert_eq!((passes.get(3), passes.remove(3), passes.count()), (None, None, 0));
+        passes.add(pass, 4);
+        assert_eq!((passes.get(3), passes.get(0), passes.get(1)), (Some(pass), Some(pass), None));
+        assert_eq!((passes.remove(3), passes.remove(3), passes.count()), (Some(0), None, 0));
+    }
+}
