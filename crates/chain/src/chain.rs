@@ -16,6 +16,7 @@
 
 mod admitted;
 mod consolidated;
+mod contained;
 mod cross;
 mod enter;
 mod moving;
@@ -28,6 +29,7 @@ mod turning;
 mod upgrading;
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use nf::record::{Layout, Records};
 use nf::stage::{Load, Stage};
@@ -104,6 +106,8 @@ pub struct Chain {
     answers: Vec<Packet>,
     /// Packets of the group that were turned back, by number and by function, until the others are through.
     turned: Vec<(usize, usize)>,
+    /// Flows that end once their group is through: a function panicked at a packet of theirs.
+    failed: Vec<u32>,
     /// The homes of the batch's flows, by the packets' numbers, if the chain was told.
     homes: Vec<(u64, u32)>,
     changes: Vec<Change>,
@@ -141,6 +145,7 @@ impl Chain {
         let subscribed = Subscribed::new(&stages, &mut layout, options.streams)?;
         let lead_len = layout.len();
         for (number, stage) in stages.iter_mut().enumerate() {
+            stage.set_on_panic(options.on_panic);
             let name = stage.descriptor().name;
             tag_bit =
                 stage.place(number as u16, &mut layout, tag_bit).ok_or(ChainError::TooManyTags(name))?;
@@ -196,6 +201,7 @@ impl Chain {
             waited: Vec::new(),
             answers: Vec::new(),
             turned: Vec::new(),
+            failed: Vec::new(),
             homes: Vec::new(),
             changes: Vec::new(),
             aside: None,
@@ -219,7 +225,20 @@ impl Chain {
 
     /// Takes packets that were looked up through.
     fn run(&mut self, batch: &mut Vec<Packet>, run: &mut Run<'_, '_>) {
+        let account = self.account(batch.len());
         let mut queue = Queue::enter(batch);
+        let all = || {
+            self.run_queue(&mut queue, run);
+            self.advance(self.now_ns, run.pool);
+        };
+        if catch_unwind(AssertUnwindSafe(all)).is_err() {
+            self.start_over(&mut queue, account, run);
+        }
+        queue.leave(batch, run.out);
+    }
+
+    /// Takes the packets of a queue through.
+    fn run_queue(&mut self, queue: &mut Queue, run: &mut Run<'_, '_>) {
         while queue.rest_len() > 0 {
             let Gathered { load, course, uniform } = match self.consolidation {
                 None => self.gather::<false>(queue.rest()),
@@ -235,7 +254,10 @@ impl Chain {
                 } else {
                     self.cross_mixed(packets, verdicts, run);
                 }
-                self.settle_group(&mut queue, verdicts, run);
+                self.settle_group(queue, verdicts, run);
+                if !self.failed.is_empty() {
+                    self.end_failed(run.pool);
+                }
             } else if course == Course::REVIEW {
                 self.review(&queue.rest()[0]);
             } else if let Some(packet) = queue.next(run.out) {
@@ -243,8 +265,6 @@ impl Chain {
                 self.alone(packet, parsed, run);
             }
         }
-        queue.leave(batch, run.out);
-        self.advance(self.now_ns, run.pool);
     }
 
     /// Processes one packet, and tells `observer` what every function did to it.

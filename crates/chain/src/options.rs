@@ -1,5 +1,6 @@
 //! How a chain is to behave, and what it has counted.
 
+use nf::stage::OnPanic;
 use nf::{Connection, EndReason, KEEP_MS_MAX};
 use packet::DropReason;
 use packet::parse::protocol;
@@ -29,6 +30,8 @@ pub struct Options {
     pub streams: StreamOptions,
     /// Whether packets that are known to be treated as others of their flow take the fast path (B3). What comes out is the same.
     pub consolidate: bool,
+    /// What becomes of a packet at which a function panics.
+    pub on_panic: OnPanic,
     /// Seed of all that is random.
     pub seed: u64,
     /// A counter of processor cycles, to measure stages with; none: they are not measured.
@@ -48,6 +51,7 @@ impl Default for Options {
             fragment_timeout_ns: 30_000_000_000,
             streams: StreamOptions::default(),
             consolidate: true,
+            on_panic: OnPanic::Drop,
             seed: 0,
             cycles: None,
         }
@@ -172,6 +176,8 @@ pub struct Counters {
     pub flows_moved_out: u64,
     /// Frames that were not IP and passed.
     pub not_ip_passed: u64,
+    /// How often the chain's own code panicked: then all flows ended, and it started over.
+    pub restarts: u64,
     /// What was counted of TCP streams; zeros if no function wants them.
     pub streams: StreamCounters,
 }
@@ -193,6 +199,7 @@ impl Default for Counters {
             flows_moved_in: 0,
             flows_moved_out: 0,
             not_ip_passed: 0,
+            restarts: 0,
             streams: StreamCounters::default(),
         }
     }

@@ -269,13 +269,6 @@ impl Context<'_> {
         }
     }
 
-    /// The flow is over: its buffers are free.
-    pub(crate) fn release_buffers(&mut self) {
-        if let Some(buffers) = &mut self.instance.shared.buffers {
-            buffers.release(self.map.behind());
-        }
-    }
-
     /// Whether the flow's buffer holds anything.
     pub fn has_buffer(&mut self, buffer: usize) -> bool {
         number_of(self.map.behind(), buffer).iter().any(|&byte| byte != 0)

@@ -2,8 +2,11 @@
 //!
 //! One call through the trait object processes a batch; within it everything is monomorphic.
 
+use std::any::Any;
+use std::cell::{Cell, RefCell};
 use std::mem::swap;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use packet::memory::{OutOfMemory, Part};
 use packet::{DropReason, Packet, Side, Transit};
@@ -63,6 +66,8 @@ pub struct ReadGroup<'a> {
     pub places: Option<&'a [u32]>,
     /// What comes out beside packets.
     pub effects: &'a mut Effects,
+    /// Set by the stage: by packet, as a bit, whether the function panicked at it.
+    pub panicked: u64,
 }
 
 /// An amount of packets.
@@ -124,7 +129,22 @@ pub struct StageCounters {
     pub bytes: u64,
     /// Packets that it dropped.
     pub drops: u64,
+    /// How often the function panicked: on a packet, or when it heard of a flow or was asked about one.
+    pub panics: u64,
 }
+
+/// What becomes of a packet at which a function panics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnPanic {
+    /// It is dropped, [`DropReason::FunctionPanic`], and its flow ends.
+    #[default]
+    Drop,
+    /// It passes the function as that left it, and the function's state of the flow begins anew.
+    Bypass,
+}
+
+/// Bytes of a panic's message that are kept.
+pub const PANIC_TEXT_MAX: usize = 200;
 
 /// A function's part of records: what another version of it has to know to read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,6 +173,12 @@ pub trait Stage: Send {
     /// The lines of records that most packets touch here, once it has its place.
     fn lines(&self) -> Lines;
 
+    /// Says what becomes of packets at which the function panics. No panic leaves a stage.
+    fn set_on_panic(&mut self, on_panic: OnPanic);
+
+    /// The message of the function's latest panic, if there was one: at most [`PANIC_TEXT_MAX`] bytes.
+    fn last_panic(&self) -> Option<String>;
+
     /// Processes the group's packets whose verdict is still to forward.
     fn process(&mut self, group: &mut Group<'_>);
 
@@ -177,7 +203,7 @@ pub trait Stage: Send {
     fn pass(&mut self, load: Load, drops: u64);
 
     /// A flow begins with the packet that is here.
-    fn flow_start(&mut self, packet: Transit, env: &mut Env<'_>);
+    fn flow_start(&mut self, packet: Transit, env: &mut Env<'_>) -> bool;
 
     /// A flow is over.
     fn flow_end(&mut self, record: u32, reason: EndReason, now_ns: u64, env: &mut Env<'_>);
@@ -357,6 +383,8 @@ pub fn load<N: NetworkFunction>(config: N::Config, mut setup: Setup) -> Result<B
         lines: Lines::default(),
         counters: StageCounters::default(),
         uncounted: Uncounted::default(),
+        on_panic: OnPanic::default(),
+        panics: Panics::default(),
     }))
 }
 
@@ -369,6 +397,62 @@ struct Loaded<N: NetworkFunction> {
     lines: Lines,
     counters: StageCounters,
     uncounted: Uncounted,
+    on_panic: OnPanic,
+    panics: Panics,
+}
+
+/// How often a function panicked, and what it said last.
+#[derive(Default)]
+struct Panics {
+    count: Cell<u64>,
+    last: RefCell<Option<String>>,
+}
+
+impl Panics {
+    #[cold]
+    fn note(&self, payload: Box<dyn Any + Send>) {
+        self.count.set(self.count.get() + 1);
+        let text = match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
+            (Some(text), _) => text,
+            (None, Some(text)) => text.as_str(),
+            (None, None) => "a value that is no text",
+        };
+        let end =
+            text.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|&end| end <= PANIC_TEXT_MAX);
+        let text = text[..end.last().unwrap_or(0)].to_owned();
+        if let Ok(mut last) = self.last.try_borrow_mut() {
+            *last = Some(text);
+        }
+        // What was thrown may panic itself when it is dropped.
+        if catch_unwind(AssertUnwindSafe(|| drop(payload))).is_err() {
+            self.count.set(self.count.get() + 1);
+        }
+    }
+
+    /// What came of a call of the function; none if it panicked, which is noted.
+    #[inline(always)]
+    fn contain<R>(&self, call: impl FnOnce() -> R) -> Option<R> {
+        match catch_unwind(AssertUnwindSafe(call)) {
+            Ok(done) => Some(done),
+            Err(payload) => {
+                self.note(payload);
+                None
+            }
+        }
+    }
+}
+
+/// Says where a loop over packets was when it was left, be it by a panic. It costs those that go on nothing.
+struct Progress<'a> {
+    number: usize,
+    left_at: &'a mut usize,
+}
+
+impl Drop for Progress<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        *self.left_at = self.number;
+    }
 }
 
 /// Where what is not to be counted goes.
@@ -406,8 +490,8 @@ impl<N: NetworkFunction> Loaded<N> {
     /// Whether packets may be longer or shorter behind it.
     const RESIZES: bool = N::DESCRIPTOR.resizes();
 
-    /// Calls `then` with the function, the flow's state and a context; none if the record is not what the layout says, which
-    /// `place` and the record's length rule out.
+    /// Calls `then` with the function, the flow's state and a context; none if the function panics, or if the record is not what the
+    /// layout says, which `place` and the record's length rule out.
     #[inline]
     fn with_flow<R>(
         &mut self,
@@ -422,9 +506,9 @@ impl<N: NetworkFunction> Loaded<N> {
         let instance = &mut self.instance;
         let buffers = Some(&mut **buffers);
         let mut context = Context { transit, header, map, instance, effects, buffers, draws: 0 };
-        let done = then(&self.function, state, &mut context);
-        instance.close();
-        Some(done)
+        let done = self.panics.contain(|| then(&self.function, state, &mut context));
+        self.instance.close();
+        done
     }
 
     /// The map of a flow, and the buffers' numbers, of what stands behind the state in its record.
@@ -466,10 +550,15 @@ impl<N: NetworkFunction> Loaded<N> {
         group: &mut ReadGroup<'_>,
         functions: &[u16],
         record_of: impl Fn(usize, u32) -> u32,
+        left_at: &mut usize,
     ) {
+        let mut progress = Progress { number: *left_at, left_at };
+        let first = progress.number;
         let ReadGroup { packets, verdicts, side, records, effects, .. } = group;
+        let rest = packets.iter().zip(*verdicts).skip(first);
         let mut states = self.state.and_then(|part| records.states_mut(part));
-        for (number, (packet, verdict)) in packets.iter().zip(*verdicts).enumerate() {
+        for (number, (packet, verdict)) in (first..).zip(rest) {
+            progress.number = number;
             let transit = &packet.meta().transit;
             if *verdict != Verdict::Forward || transit.side != *side {
                 continue;
@@ -484,13 +573,106 @@ impl<N: NetworkFunction> Loaded<N> {
         }
     }
 
-    /// Processes each of the group's packets that is still to be forwarded.
+    /// Runs state functions for each of the group's packets, from this number on; leaves there at which it was last.
     #[inline(always)]
-    fn process_all(&mut self, group: &mut Group<'_>, mut recording: Option<&mut Recording>) {
+    fn run_from(&mut self, group: &mut ReadGroup<'_>, functions: &[u16], at: &mut usize) {
+        // Twice the same code, once without looking for records that packets name.
+        match group.places {
+            None => self.run_all(group, functions, |_, flow| flow, at),
+            Some(places) => {
+                let record_of = |number: usize, flow| places.get(number).map_or(flow, |&place| place);
+                self.run_all(group, functions, record_of, at);
+            }
+        }
+    }
+
+    /// A state function panicked at the packet with this number: sees to that, and to the packets after it.
+    #[cold]
+    #[inline(never)]
+    fn run_on_after(
+        &mut self,
+        group: &mut ReadGroup<'_>,
+        functions: &[u16],
+        (at, payload): (usize, Box<dyn Any + Send>),
+    ) {
+        let (mut at, mut thrown) = (at, Some(payload));
+        while let Some(payload) = thrown.take() {
+            self.panics.note(payload);
+            self.instance.close();
+            if self.on_panic == OnPanic::Drop {
+                self.counters.drops += 1;
+                group.panicked |= 1_u64.checked_shl(at as u32).unwrap_or(0);
+            }
+            at += 1;
+            let call = || self.run_from(group, functions, &mut at);
+            thrown = catch_unwind(AssertUnwindSafe(call)).err();
+        }
+    }
+
+    /// Processes the group's packets, and goes on after those at which the function panics.
+    #[inline(always)]
+    fn process_contained(&mut self, group: &mut Group<'_>, recording: Option<&mut Recording>) {
+        let mut at = 0;
+        let call = || self.process_all(group, recording, &mut at);
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(call)) {
+            self.go_on_after(group, at, payload);
+        }
+    }
+
+    /// The function panicked at the packet with this number: sees to that, and to the packets after it.
+    #[cold]
+    #[inline(never)]
+    fn go_on_after(&mut self, group: &mut Group<'_>, at: usize, payload: Box<dyn Any + Send>) {
+        let (mut at, mut thrown) = (at, Some(payload));
+        while let Some(payload) = thrown.take() {
+            self.panics.note(payload);
+            self.instance.close();
+            group.changed = true;
+            if let (Some(packet), Some(verdict)) = (group.packets.get(at), group.verdicts.get_mut(at)) {
+                match self.on_panic {
+                    OnPanic::Drop => {
+                        self.counters.drops += 1;
+                        *verdict = Verdict::Drop(DropReason::FunctionPanic);
+                    }
+                    OnPanic::Bypass => self.begin_state_again(packet.meta().transit, &mut group.env),
+                }
+            }
+            at += 1;
+            let call = || self.process_all(group, None, &mut at);
+            thrown = catch_unwind(AssertUnwindSafe(call)).err();
+        }
+    }
+
+    /// The function's state of the flow, which it may have left in any condition, begins anew.
+    #[cold]
+    fn begin_state_again(&mut self, transit: Transit, env: &mut Env<'_>) {
+        self.flow_end(transit.flow, EndReason::Rejected, transit.timestamp_ns, env);
+        if let Some(mut states) = self.state.and_then(|part| env.records.states_mut(part))
+            && let Some((_, state, behind)) = states.at(transit.flow)
+        {
+            state.as_mut_bytes().fill(0);
+            let len = Self::LEN - size_of::<N::State>();
+            behind.get_mut(..len).unwrap_or_default().fill(0);
+        }
+        self.flow_start(transit, env);
+    }
+
+    /// Processes each of the group's packets, from this number on, that is still to be forwarded; leaves there at which it was last.
+    #[inline(always)]
+    fn process_all(
+        &mut self,
+        group: &mut Group<'_>,
+        mut recording: Option<&mut Recording>,
+        left_at: &mut usize,
+    ) {
+        let mut progress = Progress { number: *left_at, left_at };
+        let first = progress.number;
         let Group { packets, verdicts, side, changed, env, deliveries, .. } = group;
+        let rest = packets.iter_mut().zip(verdicts.iter_mut()).skip(first);
         // If the records are not what the layout says, as `with_flow` has it, no packet finds its state.
         let mut states = self.state.and_then(|part| env.records.states_mut(part));
-        for (number, (packet, verdict)) in packets.iter_mut().zip(verdicts.iter_mut()).enumerate() {
+        for (number, (packet, verdict)) in (first..).zip(rest) {
+            progress.number = number;
             if *verdict != Verdict::Forward || packet.meta().transit.side != *side {
                 continue;
             }
@@ -560,16 +742,30 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
         self.pass(group.load, 0);
         // Twice the same code, once without all that recording needs.
         match group.recording.take() {
-            None => self.process_all(group, None),
-            recording => self.process_all(group, recording),
+            None => self.process_contained(group, None),
+            Some(recording) => {
+                let before = self.panics.count.get();
+                self.process_contained(group, Some(recording));
+                if self.panics.count.get() != before {
+                    recording.differs = true;
+                }
+            }
         }
         self.instance.close();
+    }
+
+    fn set_on_panic(&mut self, on_panic: OnPanic) {
+        self.on_panic = on_panic;
+    }
+
+    fn last_panic(&self) -> Option<String> {
+        self.panics.last.borrow().clone()
     }
 
     fn replay(&mut self, group: &mut Group<'_>) {
         self.uncounted.swap(&mut self.instance.shared);
         let drops = self.counters.drops;
-        self.process_all(group, None);
+        self.process_contained(group, None);
         self.counters.drops = drops;
         self.instance.close();
         self.uncounted.swap(&mut self.instance.shared);
@@ -583,19 +779,18 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
 
     fn run_functions(&mut self, group: &mut ReadGroup<'_>, functions: &[u16]) {
         self.pass(group.load, 0);
-        // Twice the same code, once without looking for records that packets name.
-        match group.places {
-            None => self.run_all(group, functions, |_, flow| flow),
-            Some(places) => {
-                self.run_all(group, functions, |number, flow| places.get(number).map_or(flow, |&place| place))
-            }
+        let mut at = 0;
+        let call = || self.run_from(group, functions, &mut at);
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(call)) {
+            self.run_on_after(group, functions, (at, payload));
         }
         self.instance.close();
     }
 
     fn foresee(&self, record: u32, records: &Records, packets: &mut Foresight<'_>) -> bool {
         let state = self.state.and_then(|part| records.state(record, part));
-        state.is_some_and(|state| self.function.foresee(state, packets))
+        let asked = state.map(|state| self.panics.contain(|| self.function.foresee(state, packets)));
+        asked.flatten().unwrap_or(false)
     }
 
     fn foresees_alike(&self) -> bool {
@@ -608,18 +803,19 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
         self.counters.drops += drops;
     }
 
-    fn flow_start(&mut self, transit: Transit, env: &mut Env<'_>) {
-        self.with_flow(transit, env, |function, state, context| {
+    fn flow_start(&mut self, transit: Transit, env: &mut Env<'_>) -> bool {
+        let started = self.with_flow(transit, env, |function, state, context| {
             function.flow_start(state, context);
         });
+        started.is_some() || self.on_panic == OnPanic::Bypass
     }
 
     fn flow_end(&mut self, record: u32, reason: EndReason, now_ns: u64, env: &mut Env<'_>) {
         let transit = env.records.header(record).transit(record, now_ns);
         self.with_flow(transit, env, |function, state, context| {
             function.flow_end(state, reason, context);
-            context.release_buffers();
         });
+        self.release_buffers(record, env.records);
     }
 
     fn flow_moved(&mut self, record: u32, now_ns: u64, env: &mut Env<'_>) {
@@ -687,15 +883,24 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
 
     fn event_holds(&self, event: EventCondition, record: u32, records: &Records) -> bool {
         let state = self.state.and_then(|part| records.state(record, part));
-        state.is_some_and(|state| self.function.event_holds(event, state))
+        // If the function cannot say, its flow's packets are to come to it.
+        state.is_some_and(|state| {
+            self.panics.contain(|| self.function.event_holds(event, state)).unwrap_or(true)
+        })
     }
 
     fn control(&mut self, command: &str) -> Result<(), ControlError> {
-        self.function.control(command)
+        match catch_unwind(AssertUnwindSafe(|| self.function.control(command))) {
+            Ok(done) => done,
+            Err(payload) => {
+                self.panics.note(payload);
+                Err(ControlError(format!("`{}` failed on `{command}`: it panicked", N::DESCRIPTOR.name)))
+            }
+        }
     }
 
     fn counters(&self) -> StageCounters {
-        self.counters
+        StageCounters { panics: self.panics.count.get(), ..self.counters }
     }
 
     fn shared(&self) -> &SharedState {

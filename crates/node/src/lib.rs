@@ -6,6 +6,7 @@
 mod assembly;
 mod beside;
 mod live;
+pub mod panics;
 mod ports;
 pub mod report;
 mod runner;

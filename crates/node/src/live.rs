@@ -1,6 +1,7 @@
 //! A policy on network interfaces: frames in, batch by batch, through the runner, and out.
 
 use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use host::{Arrival, Departure, Host};
@@ -10,6 +11,7 @@ use packet::wire::MacAddress;
 use packet::{LinkType, Packet, Side};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::panics::{Processing, RESTARTS_MAX};
 use crate::ports::Port;
 use crate::report::{HostReport, InterfaceReport, PollingReport, Report};
 use crate::runner::{Frame, From, Output, Runner};
@@ -56,6 +58,8 @@ pub struct Live {
     slept_before: Duration,
     polling: PollingReport,
     receives: bool,
+    /// How often a round ended in a panic.
+    restarts: u64,
 }
 
 /// How the frames that come are given to the runner.
@@ -143,6 +147,7 @@ impl Live {
             slept: Duration::ZERO,
             slept_before: Duration::ZERO,
             polling: PollingReport::default(),
+            restarts: 0,
             receives: true,
         })
     }
@@ -168,7 +173,20 @@ impl Live {
     /// # Errors
     /// Those of `output`.
     pub fn round<O: Output>(&mut self, output: &mut O) -> Result<(), O::Error> {
-        self.round_by(&mut InBatches, output)
+        let round = || {
+            let _processing = Processing::begin();
+            self.round_by(&mut InBatches, output)
+        };
+        match catch_unwind(AssertUnwindSafe(round)) {
+            Ok(done) => done,
+            Err(panic) if self.restarts >= RESTARTS_MAX => resume_unwind(panic),
+            Err(_) => {
+                // Others of the machine go on meanwhile, and this one with what comes next.
+                self.restarts += 1;
+                self.runner.recover();
+                Ok(())
+            }
+        }
     }
 
     /// The same, with frames taken in by `intake`.
@@ -276,6 +294,7 @@ impl Live {
     }
 
     fn with_interfaces(&mut self, mut report: Report) -> Report {
+        report.restarts += self.restarts;
         for (attached, outlet) in self.attached.iter_mut().zip(&self.outlets) {
             let port = self.runner.assembly().ports.number(attached.port);
             let name = port.map_or_else(String::new, |port| port.name.clone());

@@ -37,6 +37,10 @@ pub struct Report {
     pub bytes_out: u64,
     /// Frames that were not IP and passed.
     pub not_ip_passed: u64,
+    /// How often code that processes packets panicked outside of functions, and went on: a chain with empty tables, a thread with its next
+    /// batch. Absent if it never did.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub restarts: u64,
     /// What became of flows.
     pub flows: FlowsReport,
     /// What became of TCP streams; absent if no function looks into them.
@@ -104,6 +108,12 @@ pub struct FunctionReport {
     pub bytes: u64,
     /// Packets that it dropped.
     pub drops: u64,
+    /// How often it panicked; absent if it never did.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub panics: u64,
+    /// What it said when it did so last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_panic: Option<String>,
     /// Its own counters.
     pub counters: BTreeMap<String, u64>,
     /// Its pools.
@@ -295,6 +305,9 @@ pub struct Timing {
     pub latency_ns: BTreeMap<&'static str, u64>,
     /// Processor cycles per packet of each function, by its name; empty where they cannot be counted.
     pub cycles_per_packet: BTreeMap<String, f64>,
+    /// Where panics came from since the program began, of functions and of others; absent if there were none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub panics: Vec<crate::panics::Panicked>,
     /// How packets went through, which depends on how they came in batches; absent if every packet walks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fast_path: Option<FastPathReport>,
@@ -352,6 +365,7 @@ impl Report {
         let cycles = functions.iter().filter_map(|f| Some((f.name.clone(), f.cycles_per_packet?)));
         let timing = Timing {
             cycles_per_packet: cycles.collect(),
+            panics: crate::panics::kept(),
             fast_path: chain.consolidates().then(|| fast_path(chain.fast_path())),
             ..Timing::default()
         };
@@ -367,6 +381,7 @@ impl Report {
             bytes_in: counters.bytes_in,
             bytes_out: counters.bytes_out,
             not_ip_passed: counters.not_ip_passed,
+            restarts: counters.restarts,
             flows: flows(&counters, chain),
             streams: chain.has_streams().then(|| counters.streams.by_name().into_iter().collect()),
             functions,
@@ -396,6 +411,7 @@ impl Report {
         self.bytes_in += other.bytes_in;
         self.bytes_out += other.bytes_out;
         self.not_ip_passed += other.not_ip_passed;
+        self.restarts += other.restarts;
         self.flows.started += other.flows.started;
         self.flows.live += other.flows.live;
         add(&mut self.flows.ended, other.flows.ended);
@@ -413,6 +429,8 @@ impl Report {
             function.packets += other.packets;
             function.bytes += other.bytes;
             function.drops += other.drops;
+            function.panics += other.panics;
+            function.last_panic = function.last_panic.take().or(other.last_panic);
             add(&mut function.counters, other.counters);
             if let (Some(buffers), Some(others)) = (&mut function.buffers, other.buffers) {
                 buffers.used_bytes += others.used_bytes;
@@ -472,6 +490,11 @@ impl Report {
     pub fn set_latency(&mut self, latency: &Histogram<u64>) {
         self.timing.latency_ns = percentiles(latency);
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 fn drops(counters: &Counters) -> BTreeMap<&'static str, u64> {
@@ -539,6 +562,8 @@ fn functions(chain: &Chain, names: &[String]) -> Vec<FunctionReport> {
                 packets: counted.packets,
                 bytes: counted.bytes,
                 drops: counted.drops,
+                panics: counted.panics,
+                last_panic: stage.last_panic(),
                 counters: names.zip(shared.counters.iter().copied()).chain(grouped).collect(),
                 pools: pools.collect(),
                 meters: meters.collect(),

@@ -7,6 +7,7 @@ use nf::{Alert, ControlError, Effects, Event, FlowReport};
 use packet::{DropReason, LinkType, Packet, Pool, parse};
 
 use crate::assembly::Assembly;
+use crate::panics::Processing;
 use crate::ports::{Port, Ports};
 use crate::report::{PortReport, Report, new_histogram};
 use crate::shards::{Part, Shard};
@@ -213,6 +214,7 @@ impl Runner {
     /// # Errors
     /// If the function does not know it, or there is no such function.
     pub fn control(&mut self, stage: usize, command: &str) -> Result<(), ControlError> {
+        let _processing = Processing::begin();
         let Some(function) = self.assembly.chain.stage_mut(stage) else {
             return Err(ControlError(format!("the chain has no function {stage}")));
         };
@@ -278,6 +280,7 @@ impl Runner {
 
     /// Processes what was received, and hands out what comes of it.
     pub fn flush<O: Output>(&mut self, output: &mut O) -> Result<(), O::Error> {
+        let processing = Processing::begin();
         let count = self.batch.len() as u64;
         let start = Instant::now();
         let chain = &mut self.assembly.chain;
@@ -287,6 +290,7 @@ impl Runner {
             On::Shard(shard) => shard.process(chain, &mut self.batch, &mut self.out, &mut self.pool),
             On::One => chain.process(&mut self.batch, &mut self.out, &mut self.pool),
         }
+        drop(processing);
         let took = start.elapsed();
         self.busy_s += took.as_secs_f64();
         if count > 0 && !matches!(self.on, On::Threads(_)) {
@@ -317,12 +321,14 @@ impl Runner {
     pub fn pass_time<O: Output>(&mut self, now_ns: u64, output: &mut O) -> Result<(), O::Error> {
         self.flush(output)?;
         self.now_ns = self.now_ns.max(now_ns);
+        let processing = Processing::begin();
         let chain = &mut self.assembly.chain;
         match &mut self.on {
             On::Units(units) => units.advance(chain, now_ns, &mut self.out, &mut self.pool),
             On::Threads(threads) => threads.advance(chain, now_ns, &mut self.out, &mut self.pool),
             On::One | On::Shard(_) => chain.advance(now_ns, &mut self.pool),
         }
+        drop(processing);
         self.emit(output)
     }
 
@@ -356,16 +362,24 @@ impl Runner {
             On::Shard(shard) if shard.place().0 == 0 => self.assembly.chain.part(),
             On::One | On::Shard(_) => {}
         }
-        while !self.assembly.chain.finish(&mut self.pool) {
+        let mut is_over = false;
+        while !is_over {
+            let processing = Processing::begin();
+            is_over = self.assembly.chain.finish(&mut self.pool);
+            drop(processing);
             self.emit(output)?;
         }
-        self.emit(output)?;
         let mut report = self.report();
         report.flows.live = live;
         if let On::Threads(threads) = &self.on {
             threads.add_to(&mut report, &self.assembly.names);
         }
         Ok(report)
+    }
+
+    /// A panic ended what this was doing: it goes on with what comes next. Buffers that were lost with packets are made again.
+    pub(crate) fn recover(&mut self) {
+        self.pool.fill(BUFFERS);
     }
 
     fn finish_threads<O: Output>(&mut self, output: &mut O) -> Result<(), O::Error> {

@@ -3,6 +3,7 @@
 use chain::streams::{HostPolicy, StreamOptions};
 use chain::{NotIp, Options, Timeouts, WhenFull};
 use nf::config::{ByteCount, Nanos};
+use nf::stage::OnPanic;
 use serde::{Deserialize, Deserializer};
 
 /// Flows that a policy may ask for at most: their records and indices are reserved at the start, some 20 GB for these.
@@ -33,6 +34,8 @@ pub struct Settings {
     pub streams: StreamSettings,
     /// Whether packets that are known to be treated as others of their flow take the fast path.
     pub consolidate: bool,
+    /// What becomes of a packet at which a function panics.
+    pub on_panic: OnPanicSetting,
     /// Seed of all that is random; without it, one is drawn for the run (and shown in its report).
     pub seed: Option<u64>,
 }
@@ -45,6 +48,16 @@ pub enum WhenFullSetting {
     EvictOldest,
     /// The new flow is refused.
     RefuseNew,
+}
+
+/// `on_panic`.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnPanicSetting {
+    /// It is dropped, and its flow ends.
+    Drop,
+    /// It passes the function by, whose state of the flow begins anew.
+    Bypass,
 }
 
 /// `key`.
@@ -171,6 +184,7 @@ impl Default for Settings {
             timeouts: TimeoutSettings::default(),
             streams: StreamSettings::default(),
             consolidate: options.consolidate,
+            on_panic: OnPanicSetting::Drop,
             seed: None,
         }
     }
@@ -205,6 +219,10 @@ impl Settings {
             fragment_timeout_ns: self.fragment_timeout.0,
             streams: self.streams.options(),
             consolidate: self.consolidate,
+            on_panic: match self.on_panic {
+                OnPanicSetting::Drop => OnPanic::Drop,
+                OnPanicSetting::Bypass => OnPanic::Bypass,
+            },
             seed: self.seed.unwrap_or(seed),
             cycles: None,
         }

@@ -296,6 +296,11 @@ impl Pool {
         self.small.resize_with(count.max(self.small.len()), new_small);
     }
 
+    /// Makes this many small buffers in the place of ones that were lost, by a panic.
+    pub fn replace_lost(&mut self, count: usize) {
+        self.fill(self.free() + count);
+    }
+
     /// Whether a packet of `len` bytes could be taken now, if it is not too long at all.
     #[inline]
     pub fn has_room(&self, len: usize) -> bool {

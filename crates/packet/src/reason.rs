@@ -96,6 +96,8 @@ reasons! {
     TooBig = "too-big",
     /// The time to live ran out (RFC 1812 5.3.1).
     TtlExpired = "ttl-expired",
+    /// A function failed on the packet: it panicked. Its flow ended, unless the policy says otherwise.
+    FunctionPanic = "function-panic",
     /// A policy's filter or its `Drop` node.
     Policy = "policy",
     /// NAT: no mapping for a packet from outside, and no static forward.

@@ -415,9 +415,14 @@ impl Chain {
             Step::Functions(stage, ref functions) => {
                 let started = self.options.cycles.map(|cycles| cycles());
                 let (records, effects) = (&mut self.flows.records, &mut self.effects);
-                let mut group = ReadGroup { packets, verdicts, side, load, records, places: None, effects };
+                let mut group =
+                    ReadGroup { packets, verdicts, side, load, records, places: None, effects, panicked: 0 };
                 self.stages[stage].run_functions(&mut group, functions.as_slice());
+                let panicked = group.panicked;
                 self.count_cycles(stage, started);
+                if panicked != 0 {
+                    drop_panicked(panicked, crossing, packets, verdicts);
+                }
             }
             Step::Process(stage) => self.take_through(stage, crossing, packets, verdicts, run),
             Step::Rewrite { known } => {
@@ -501,6 +506,23 @@ impl Chain {
             | Step::Rewrite { .. } => {}
         }
     }
+}
+
+/// Drops packets at which state functions panicked, a bit for each.
+#[cold]
+pub(super) fn drop_panicked(
+    panicked: u64,
+    crossing: &mut Crossing,
+    packets: &[Packet],
+    verdicts: &mut [Verdict],
+) {
+    for (number, verdict) in verdicts.iter_mut().enumerate() {
+        if *verdict == Verdict::Forward && panicked >> number & 1 != 0 {
+            *verdict = Verdict::Drop(DropReason::FunctionPanic);
+        }
+    }
+    crossing.load = Load::by_side(packets, verdicts)[crossing.side as usize];
+    crossing.load.bytes += crossing.load.packets * crossing.cancelled_len;
 }
 
 /// Drops packets, as `stage` would, of which this cannot be done: there may be no room for headers. The others go on as they are then.

@@ -341,7 +341,12 @@ impl Chain {
             self.turn_back(slice, verdicts, stage, Traveller::Made, run);
         }
         match verdict {
-            Verdict::Drop(reason) => self.drop_packet(packet, reason, run),
+            Verdict::Drop(reason) => {
+                if reason == DropReason::FunctionPanic {
+                    self.note_failed(packet.meta().transit.flow);
+                }
+                self.drop_packet(packet, reason, run);
+            }
             Verdict::Forward | Verdict::TurnBack => self.answers.push(packet),
         }
     }

@@ -245,13 +245,16 @@ impl Chain {
         self.now_ns = self.now_ns.max(packet.meta().transit.timestamp_ns);
         self.advance(self.now_ns, run.pool);
         match packet.meta().class {
-            Class::NotIp => self.not_ip(packet, run),
+            Class::NotIp => return self.not_ip(packet, run),
             Class::Whole => {
                 self.walk(packet, run);
             }
             Class::IcmpError => self.icmp_error(packet, run),
             Class::FirstFragment => self.first_fragment(packet, run),
             Class::LaterFragment => self.later_fragment(packet, run),
+        }
+        if !self.failed.is_empty() {
+            self.end_failed(run.pool);
         }
     }
 
@@ -357,8 +360,10 @@ impl Chain {
         meta.transit.flow = record;
         meta.transit.direction = direction;
         self.joining.join(meta, self.flows.records.header_mut(record));
-        if begins {
-            self.start_flow(&packet, run.pool);
+        if begins && !self.start_flow(&packet, run.pool) {
+            self.drop_packet(packet, DropReason::FunctionPanic, run);
+            self.end_flow(record, EndReason::Rejected, run.pool);
+            return false;
         }
         let is_observed = run.observer.is_some();
         // Many flows are over before a rule would be of use: one that begins is not recorded, unless somebody looks.
@@ -415,12 +420,13 @@ impl Chain {
         true
     }
 
-    fn start_flow(&mut self, packet: &Packet, pool: &mut Pool) {
+    /// Tells functions that the flow of this packet begins; false if one of them panicked.
+    fn start_flow(&mut self, packet: &Packet, pool: &mut Pool) -> bool {
         self.counters.flows_started += 1;
         self.counters.flows_peak = self.counters.flows_peak.max(self.live());
         let mut env = Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: pool };
-        for stage in &mut self.stages {
-            stage.flow_start(packet.meta().transit, &mut env);
-        }
+        // All of them, as each will be told of its end.
+        let started = self.stages.iter_mut().map(|stage| stage.flow_start(packet.meta().transit, &mut env));
+        started.fold(true, |all, started| all & started)
     }
 }

@@ -8,7 +8,7 @@ use std::mem::swap;
 
 use nf::Verdict;
 use nf::stage::Load;
-use packet::{Class, Packet, Pool};
+use packet::{Class, DropReason, Packet, Pool};
 
 use super::{Chain, Run};
 
@@ -53,6 +53,10 @@ impl Chain {
             self.flows.forget_rules(record);
         }
         let verdict = self.cross_aside(packet, pool);
+        if verdict == Verdict::Drop(DropReason::FunctionPanic) {
+            self.note_failed(record);
+        }
+        self.end_failed(pool);
         if !matches!(verdict, Verdict::Drop(_)) {
             // That it may not have its alias was said where the packet is.
             let _ = self.accept(record, packet, pool);

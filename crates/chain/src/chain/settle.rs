@@ -69,6 +69,9 @@ impl Chain {
             Ok(()) => self.send(packet, run),
             Err(reason) => {
                 self.drop_packet(packet, reason, run);
+                if reason == DropReason::FunctionPanic {
+                    self.note_failed(record);
+                }
                 // Of a flow none of whose packets passed, nothing is kept.
                 let header = self.flows.records.header(record);
                 if header.has(Header::FLAG_LIVE) && !header.has(Header::FLAG_ACCEPTED) {

@@ -12,6 +12,7 @@ use nf::{Effects, Verdict};
 use packet::memory::OutOfMemory;
 use packet::{Packet, Side};
 
+use super::consolidated::drop_panicked;
 use super::cross::Crossing;
 use super::{Chain, GROUP_MAX};
 use crate::SideBySide;
@@ -197,8 +198,8 @@ impl<'a> Team<'a> {
         }
     }
 
-    /// Runs these state functions, which are theirs, in order.
-    fn run(self, functions: &[Step], mut group: ReadGroup<'_>) {
+    /// Runs these state functions, which are theirs, in order. Says at which packets they panicked.
+    fn run(self, functions: &[Step], mut group: ReadGroup<'_>) -> u64 {
         for step in functions {
             let &Step::Functions(stage, ref batch) = step else { continue };
             let at = stage - self.first;
@@ -211,6 +212,7 @@ impl<'a> Team<'a> {
                 self.paces[at].note(clock_ns().saturating_sub(started_ns), group.load.packets);
             }
         }
+        group.panicked
     }
 }
 
@@ -233,18 +235,18 @@ impl Chain {
     pub(super) fn run_together(
         &mut self,
         functions: &[Step],
-        crossing: &Crossing,
+        crossing: &mut Crossing,
         packets: &[Packet],
-        verdicts: &[Verdict],
+        verdicts: &mut [Verdict],
     ) {
-        let &Crossing { side, load, .. } = crossing;
+        let &mut Crossing { side, load, .. } = crossing;
         let Some(sides) = self.sides.as_deref_mut() else { return };
         let cut = sides.cut(functions, load.packets);
         let is_measured = sides.is_to_be_measured(functions, cut.is_some());
         let (here, there) = functions.split_at(cut.unwrap_or(functions.len()));
         let of_first = |functions: &[Step]| functions.first().and_then(stage_of);
         let lent = match of_first(there) {
-            Some(_) => sides.lend((packets, verdicts, side), &self.flows.records, there),
+            Some(_) => sides.lend((packets, &*verdicts, side), &self.flows.records, there),
             None => 0,
         };
         let Sides { how, paces, copies, places, effects, .. } = sides;
@@ -257,29 +259,57 @@ impl Chain {
             counter: self.options.cycles,
         };
         let records = &mut self.flows.records;
-        let group =
-            ReadGroup { packets, verdicts, side, load, records, places: None, effects: &mut self.effects };
+        let group = ReadGroup {
+            packets,
+            verdicts: &*verdicts,
+            side,
+            load,
+            records,
+            places: None,
+            effects: &mut self.effects,
+            panicked: 0,
+        };
         let (Some(last), Some(first)) = (here.last().and_then(stage_of), of_first(there)) else {
-            return team.run(functions, group);
+            let panicked = team.run(functions, group);
+            if panicked != 0 {
+                drop_panicked(panicked, crossing, packets, verdicts);
+            }
+            return;
         };
         // Packets from outside come to the functions in reverse.
         let (low, high) = team.split(last.max(first));
         let (team_here, team_there) = if last < first { (low, high) } else { (high, low) };
-        let group_there =
-            ReadGroup { packets, verdicts, side, load, records: copies, places: Some(&places[..]), effects };
+        let group_there = ReadGroup {
+            packets,
+            verdicts: &*verdicts,
+            side,
+            load,
+            records: copies,
+            places: Some(&places[..]),
+            effects,
+            panicked: 0,
+        };
         let (mut at_here, mut at_there) = (Some((team_here, group)), Some((team_there, group_there)));
+        let (mut panicked_here, mut panicked_there) = (0, 0);
         how.runner.run(
-            &mut || at_here.take().into_iter().for_each(|(team, group)| team.run(here, group)),
             &mut || {
-                at_there.take().into_iter().for_each(|(team, group)| {
+                if let Some((team, group)) = at_here.take() {
+                    panicked_here = team.run(here, group);
+                }
+            },
+            &mut || {
+                if let Some((team, group)) = at_there.take() {
                     team.expect(there, &group);
-                    team.run(there, group);
-                });
+                    panicked_there = team.run(there, group);
+                }
             },
         );
         self.fast_path.beside += load.packets;
         self.effects.append(&mut sides.effects);
         sides.give_back(lent, &mut self.flows.records, there);
+        if panicked_here | panicked_there != 0 {
+            drop_panicked(panicked_here | panicked_there, crossing, packets, verdicts);
+        }
     }
 }
 

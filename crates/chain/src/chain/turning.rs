@@ -36,9 +36,9 @@ impl Chain {
             Some(pass) => Ok(pass),
             None => self.begin_second_pass(&packet[0], stage, run),
         };
-        let Ok(pass) = pass else {
-            verdict[0] = Verdict::Drop(DropReason::FlowTableFull);
-            return;
+        let pass = match pass {
+            Ok(pass) => pass,
+            Err(reason) => return verdict[0] = Verdict::Drop(reason),
         };
         self.flows.records.header_mut(pass.main).flags |= Header::FLAG_TURNS;
         let transit = &mut packet[0].meta_mut().transit;
@@ -114,34 +114,35 @@ impl Chain {
     /// Makes a record for the second pass of the flow that this packet is of, which is turned back for the first time.
     ///
     /// # Errors
-    /// If there is no room.
+    /// If there is no room, or a function panics.
     fn begin_second_pass(
         &mut self,
         packet: &Packet,
         stage: usize,
         run: &mut Run<'_, '_>,
-    ) -> Result<Pass, TableFull> {
+    ) -> Result<Pass, DropReason> {
         let meta = packet.meta();
         let (main, near, direction) = (meta.transit.flow, meta.transit.side, meta.transit.direction);
         if self.is_full() {
             // Others of a group may be of the flow that goes.
             let may_evict = run.is_alone && self.options.when_full != WhenFull::RefuseNew;
             let victim = if may_evict { self.flows.victim() } else { None };
-            let victim = victim.filter(|&victim| victim != main).ok_or(TableFull)?;
+            let victim = victim.filter(|&victim| victim != main).ok_or(DropReason::FlowTableFull)?;
             self.end_flow(victim, EndReason::Evicted, run.pool);
         }
-        let second = self.flows.begin_second(packet, self.now_ns).ok_or(TableFull)?;
+        let second = self.flows.begin_second(packet, self.now_ns).ok_or(DropReason::FlowTableFull)?;
         let pass = Pass { main, second, stage: stage as u16, near, direction };
         self.flows.passes.add(pass, self.flows.records.capacity());
         let mut transit = meta.transit;
         (transit.flow, transit.side) = (second, near.other());
         let mut env = Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: run.pool };
+        let mut has_failed = false;
         for (number, stage) in self.stages.iter_mut().enumerate() {
             if number != usize::from(pass.stage) {
-                stage.flow_start(transit, &mut env);
+                has_failed |= !stage.flow_start(transit, &mut env);
             }
         }
-        Ok(pass)
+        if has_failed { Err(DropReason::FunctionPanic) } else { Ok(pass) }
     }
 
     /// The flow with this record ends, and with it its second pass, if it has one.
@@ -159,9 +160,6 @@ impl Chain {
         self.flows.forget_second(main);
     }
 }
-
-/// There is no room for another record.
-struct TableFull;
 
 impl crate::flows::Flows {
     /// Makes a record for the second pass of the flow of this packet, which a function has just turned back.

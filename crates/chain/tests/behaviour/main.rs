@@ -13,6 +13,7 @@ mod limits;
 mod model;
 mod moving;
 mod observing;
+mod panicking;
 mod time;
 mod turning;
 mod upgrading;

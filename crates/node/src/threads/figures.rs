@@ -34,6 +34,7 @@ impl Threads {
             let of_unit = Report::of(&report.policy, report.seed, &left.chain, names);
             report.add(of_unit);
             report.flows.live += left.flows_live;
+            report.restarts += left.restarts;
         }
         report.flows.peak = u64::from(self.flows_peak).min(report.flows.started);
     }

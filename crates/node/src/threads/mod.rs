@@ -277,7 +277,7 @@ impl Threads {
 
     /// Whether packets have to wait until others are through, or until there is room in rings.
     fn is_full(&self) -> bool {
-        self.sent - self.through >= IN_FLIGHT_MAX
+        self.sent.saturating_sub(self.through) >= IN_FLIGHT_MAX
             || self.lanes.iter().flatten().any(|lane| !lane.waiting.is_empty())
     }
 }

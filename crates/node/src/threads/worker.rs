@@ -1,6 +1,7 @@
 //! A unit's thread.
 
 use std::collections::{HashMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
@@ -15,6 +16,7 @@ use unit::{Counters, Dropped, Outbox, Unit};
 
 use super::engine::ChainEngine;
 use super::lane::{Bell, Mail, Mailbox, Return, ToUnit};
+use crate::panics::{Processing, RESTARTS_MAX};
 use crate::report::new_histogram;
 
 /// Packets and messages that are taken at a time.
@@ -52,6 +54,8 @@ pub(super) struct Left {
     pub states_lost: u64,
     /// How long it took to fetch states from other units.
     pub pulls: Histogram<u64>,
+    /// How often its thread panicked, and went on.
+    pub restarts: u64,
 }
 
 /// A worker that runs.
@@ -69,6 +73,11 @@ struct Running {
     /// States that were asked for, and when; how long others took to come.
     pulled: HashMap<FlowId, Instant>,
     pulls: Histogram<u64>,
+    /// A packet is being given to the unit: it is lost if that panics.
+    has_packet: bool,
+    /// Packets that were lost so.
+    lost: u64,
+    restarts: u64,
     is_over: bool,
 }
 
@@ -81,6 +90,7 @@ impl Worker {
     /// Works until the run is over.
     pub fn run(self) -> Left {
         self.bell.watch();
+        let _processing = Processing::begin();
         let next = Box::new(Return { unit: self.id, is_ready: true, ..Return::default() });
         let mut running = Running {
             worker: self,
@@ -92,12 +102,15 @@ impl Worker {
             dealt_with: 0,
             pulled: HashMap::new(),
             pulls: new_histogram(),
+            has_packet: false,
+            lost: 0,
+            restarts: 0,
             is_over: false,
         };
         running.ship();
         let mut idle = 0;
         while !running.is_over {
-            let worked = running.step();
+            let worked = running.step_contained();
             idle = if worked { 0 } else { idle + 1 };
             running.rest(idle);
             // The router is gone: so is all that there is to do.
@@ -118,6 +131,20 @@ fn prefetch(given: &ReadChunk<'_, ToUnit>) {
 }
 
 impl Running {
+    /// Does what there is to do, and says whether there was anything. If that panics, the thread goes on with what comes next: it does
+    /// not take the others with it.
+    fn step_contained(&mut self) -> bool {
+        match catch_unwind(AssertUnwindSafe(|| self.step())) {
+            Ok(worked) => worked,
+            Err(panic) if self.restarts >= RESTARTS_MAX => resume_unwind(panic),
+            Err(_) => {
+                self.restarts += 1;
+                self.lost += u64::from(std::mem::take(&mut self.has_packet));
+                true
+            }
+        }
+    }
+
     /// Does what there is to do, and says whether there was anything.
     fn step(&mut self) -> bool {
         let mut work = 0;
@@ -178,7 +205,9 @@ impl Running {
             }
             ToUnit::Packet(now_ns, stamp, packet) => {
                 self.now_ns = now_ns;
+                self.has_packet = true;
                 unit.packet(now_ns, stamp, packet, &mut self.outbox);
+                self.has_packet = false;
                 self.collect();
             }
             ToUnit::Message(now_ns, message) => {
@@ -211,7 +240,11 @@ impl Running {
                     self.pulls.saturating_record(asked.elapsed().as_nanos() as u64);
                 }
             }
-            Mail::Packet(stamp, packet) => unit.packet(self.now_ns, stamp, packet, &mut self.outbox),
+            Mail::Packet(stamp, packet) => {
+                self.has_packet = true;
+                unit.packet(self.now_ns, stamp, packet, &mut self.outbox);
+                self.has_packet = false;
+            }
         }
         self.collect();
     }
@@ -293,7 +326,7 @@ impl Running {
             next.effects = Some(Box::new(effects.take()));
         }
         let counted = engine.chain.counters();
-        next.through = counted.packets_out + counted.dropped() - counted.packets_made;
+        next.through = self.lost + counted.packets_out + counted.dropped() - counted.packets_made;
         next.due_ns = engine.chain.due_ns().min(unit_due_ns);
         if !next.is_empty(self.told) {
             self.told = (next.through, next.due_ns);
@@ -362,7 +395,14 @@ impl Running {
         }
         let counters = *self.worker.unit.counters();
         let engine = self.worker.unit.into_engine();
-        Left { chain: engine.chain, counters, flows_live, states_lost: engine.states_lost, pulls: self.pulls }
+        Left {
+            chain: engine.chain,
+            counters,
+            flows_live,
+            states_lost: engine.states_lost,
+            pulls: self.pulls,
+            restarts: self.restarts,
+        }
     }
 }
 
