@@ -8,7 +8,7 @@ use std::net::UdpSocket;
 use io::ipfix::{Exporter, FileWriter, MESSAGE_MIN, MessageLimitError, Options, UdpCollector};
 use ipfix_decoder::{Decoder, Message, Record, number};
 use nf::FlowReport;
-use packet::Addr;
+use packet::{Addr, Endpoint};
 use proptest::prelude::*;
 
 const REVERSE: u32 = 29_305;
@@ -18,12 +18,18 @@ fn report() -> impl Strategy<Value = FlowReport> {
     let small = prop_oneof![3 => 1..u64::MAX, 1 => Just(0u64)];
     let packets = [small.clone(), small];
     let ends = (any::<[u8; 16]>(), any::<[u8; 16]>(), any::<[u16; 2]>(), any::<bool>());
-    let marks = (any::<[u8; 2]>(), any::<[u16; 2]>(), 0..4096u16, any::<u8>(), 1..6u8);
+    let marks = (
+        any::<[u8; 2]>(),
+        any::<[u16; 2]>(),
+        0..4096u16,
+        any::<[u8; 2]>(),
+        (1..6u8, any::<Option<[u16; 2]>>()),
+    );
     let protocol = prop_oneof![Just(6u8), Just(17), Just(1), Just(58), Just(47)];
     (ends, marks, protocol, packets, pair(), pair(), pair()).prop_map(
         |(
             (a, b, ports, v4),
-            (tcp_flags, icmp, vlan, tos, end_reason),
+            (tcp_flags, icmp, vlan, tos, (end_reason, exit)),
             protocol,
             packets,
             bytes,
@@ -52,6 +58,11 @@ fn report() -> impl Strategy<Value = FlowReport> {
                 packets,
                 bytes,
                 tos,
+                // As a NAT of both ends would have it.
+                translated: exit.map(|ports| {
+                    let end = |addr, port| Endpoint { addr, port };
+                    (end(addr(b), ports[0]), end(addr(a), ports[1]))
+                }),
                 end_reason,
             }
         },
@@ -92,10 +103,22 @@ fn check(record: &Record, report: &FlowReport, d: usize) {
     assert_eq!(number(record, 7, 0), u64::from(ports[d]));
     assert_eq!(number(record, 11, 0), u64::from(ports[1 - d]));
     assert_eq!(number(record, 4, 0), u64::from(report.protocol));
-    assert_eq!(number(record, 5, 0), u64::from(report.tos));
     assert_eq!(number(record, 58, 0), u64::from(report.vlan));
     assert_eq!(number(record, 136, 0), u64::from(report.end_reason));
     assert_eq!(number(record, 239, 0), 1 + d as u64);
+    let (source, destination, bytes) = match report.version {
+        4 => (225, 226, 4),
+        _ => (281, 282, 16),
+    };
+    assert_eq!(record.contains_key(&(source, 0)), report.translated.is_some());
+    if let Some((first, second)) = report.translated {
+        let (from, to) = if d == 0 { (first, second) } else { (second, first) };
+        for (element, port, end) in [(source, 227, from), (destination, 228, to)] {
+            // IPv4 addresses are the last four bytes.
+            assert_eq!(record[&(element, 0)], end.addr.as_bytes()[16 - bytes..]);
+            assert_eq!(number(record, port, 0), if is_icmp { 0 } else { u64::from(end.port) });
+        }
+    }
 }
 
 fn check_counts(record: &Record, report: &FlowReport, d: usize, enterprise: u32) {
@@ -103,6 +126,7 @@ fn check_counts(record: &Record, report: &FlowReport, d: usize, enterprise: u32)
     let icmp = if report.version == 4 { 32 } else { 139 };
     assert_eq!(number(record, 1, enterprise), report.bytes[d]);
     assert_eq!(number(record, 2, enterprise), report.packets[d]);
+    assert_eq!(number(record, 5, enterprise), u64::from(report.tos[d]));
     assert_eq!(number(record, 6, enterprise), u64::from(report.tcp_flags[d]));
     assert_eq!(number(record, icmp, enterprise), u64::from(report.icmp[d]));
     assert_eq!(number(record, 152, enterprise), report.first_ns[timed] / 1_000_000);
@@ -167,7 +191,7 @@ fn templates_are_repeated_by_count_and_by_time() {
     let times = [100, 100, 100, 100, 105, 110, 119, 120, 130];
     let messages: Vec<_> =
         times.iter().flat_map(|&now_s| encode(&mut exporter, &[some_report()], now_s)).collect();
-    let repeated: Vec<bool> = decode(&messages).iter().map(|m| m.templates == [256, 257]).collect();
+    let repeated: Vec<bool> = decode(&messages).iter().map(|m| m.templates == [256, 257, 260, 261]).collect();
     assert_eq!(repeated, [true, false, false, true, false, true, false, true, true]);
 }
 
@@ -177,7 +201,7 @@ fn nothing_to_tell_is_no_message() {
     assert!(encode(&mut exporter, &[], 0).is_empty());
     assert!(encode(&mut exporter, &[FlowReport { packets: [0, 0], ..some_report() }], 0).is_empty());
     // The templates that were not sent then come with the first message.
-    assert_eq!(decode(&encode(&mut exporter, &[some_report()], 0))[0].templates, [256, 257]);
+    assert_eq!(decode(&encode(&mut exporter, &[some_report()], 0))[0].templates, [256, 257, 260, 261]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use packet::{Addr, Direction, DropReason, FlowKey, Side, Transit, split_mix};
+use packet::{Addr, Direction, DropReason, Endpoint, FlowKey, Side, Transit, split_mix};
 
 use crate::buffers::{Buffers, FlowBuffer, number_of};
 use crate::common::Access;
@@ -224,6 +224,19 @@ impl Context<'_> {
     #[inline]
     pub fn connection(&self) -> Connection {
         Connection::from_phase(self.transit.phase)
+    }
+
+    /// Source and destination that packets of the original direction leave the chain with: those of the flow's alias, or of its key
+    /// if nothing rewrites them. None until a packet of the flow has left.
+    pub fn ends_at_exit(&self) -> Option<(Endpoint, Endpoint)> {
+        let header = &self.header;
+        header.has(Header::FLAG_ACCEPTED).then(|| {
+            if header.has(Header::FLAG_ALIAS) {
+                header.alias.ends(header.has(Header::FLAG_ALIAS_REVERSED))
+            } else {
+                header.key.ends(header.has(Header::FLAG_REVERSED))
+            }
+        })
     }
 
     /// Asks for the flow to be kept for this long after the packet, at most [`KEEP_MS_MAX`]. The longest wish in the chain

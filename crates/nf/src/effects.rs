@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use packet::{Addr, DropReason, FlowKey, Packet, Pool, Side};
+use packet::{Addr, DropReason, Endpoint, FlowKey, Packet, Pool, Side};
 
 use crate::event::Events;
 
@@ -149,8 +149,11 @@ pub struct FlowReport {
     pub packets: [u64; 2],
     /// Bytes of IP packets since the last report, by direction.
     pub bytes: [u64; 2],
-    /// Type of service byte of the first packet.
-    pub tos: u8,
+    /// Type of service byte of the first packet that came, by direction; 0 if none did.
+    pub tos: [u8; 2],
+    /// Source and destination that packets of the original direction have once all functions rewrote them, if that differs from
+    /// `source` and `destination`.
+    pub translated: Option<(Endpoint, Endpoint)>,
     /// IPFIX flowEndReason: 1 idle timeout, 2 active timeout, 3 end of flow, 4 forced end, 5 lack of resources.
     pub end_reason: u8,
 }

@@ -184,6 +184,8 @@ impl NetworkFunction for Monitor {
     fn flow_end(&self, state: &mut State, reason: EndReason, context: &mut Context<'_>) {
         if self.reports_end && state.is_watched() && state.has_counted() {
             let reason = match reason {
+                // Whatever takes it away now, it was complete.
+                _ if context.connection().is_over() => end_reason::END_OF_FLOW,
                 EndReason::Idle => end_reason::IDLE_TIMEOUT,
                 EndReason::Closed => end_reason::END_OF_FLOW,
                 EndReason::Rejected | EndReason::Shutdown => end_reason::FORCED_END,
@@ -240,7 +242,7 @@ impl Monitor {
                 (destination, source)
             }
         };
-        state.watch(source, destination, type_of_service(packet));
+        state.watch(source, destination);
     }
 }
 
@@ -259,18 +261,9 @@ fn report_active(state: &mut State, context: &mut Context<'_>) {
 }
 
 fn report(state: &State, reason: u8, context: &mut Context<'_>) {
-    let report = state.report(&context.flow(), reason);
+    let report = state.report(&context.flow(), context.ends_at_exit(), reason);
     context.count(counter::REPORTS, 1);
     context.report_flow(report);
-}
-
-/// The IPv4 type of service or IPv6 traffic class byte (RFC 791 3.1, RFC 8200 3).
-fn type_of_service(packet: &Packet) -> u8 {
-    match *packet.network() {
-        [first, second, ..] if first >> 4 == 6 => first << 4 | second >> 4,
-        [_, second, ..] => second,
-        _ => 0,
-    }
 }
 
 /// The class under which packets of a protocol are counted.

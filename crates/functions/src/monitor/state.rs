@@ -22,9 +22,9 @@ pub struct State {
     /// TCP: all flags seen. ICMP: type and code of the first packet.
     marks: [u16; 2],
     watch: u8,
-    /// Type of service of the flow's first packet.
-    tos: u8,
-    reserved: [u8; 2],
+    /// Type of service of each direction's first packet since the last report.
+    tos: [u8; 2],
+    reserved: u8,
     /// The ends as they were here when the flow began. Functions before this one may have rewritten them, so that they
     /// differ from the flow's key.
     source: Endpoint,
@@ -59,11 +59,10 @@ impl State {
     }
 
     /// Watches the flow from now on.
-    pub(super) fn watch(&mut self, source: Endpoint, destination: Endpoint, tos: u8) {
+    pub(super) fn watch(&mut self, source: Endpoint, destination: Endpoint) {
         self.watch = WATCHED;
         self.source = source;
         self.destination = destination;
-        self.tos = tos;
     }
 
     /// Does not watch the flow: sampling left it out.
@@ -87,6 +86,7 @@ impl State {
             self.first_ns[d] = now_ns;
             self.last_ns[d] = now_ns;
             self.marks[d] = icmp_type(packet);
+            self.tos[d] = type_of_service(packet);
         }
         self.packets[d] += 1;
         self.bytes[d] += bytes;
@@ -104,10 +104,16 @@ impl State {
         self.packets = [0; 2];
         self.bytes = [0; 2];
         self.marks = [0; 2];
+        self.tos = [0; 2];
     }
 
-    /// What was counted since the last report, with this flowEndReason.
-    pub(super) fn report(&self, flow: &FlowInfo, end_reason: u8) -> FlowReport {
+    /// What was counted since the last report, with this flowEndReason, of a flow that leaves the chain between these ends.
+    pub(super) fn report(
+        &self,
+        flow: &FlowInfo,
+        exit: Option<(Endpoint, Endpoint)>,
+        end_reason: u8,
+    ) -> FlowReport {
         let counted = |times_ns: [u64; 2]| [0, 1].map(|d| if self.packets[d] == 0 { 0 } else { times_ns[d] });
         let is_tcp = flow.key.protocol == protocol::TCP;
         FlowReport {
@@ -125,8 +131,19 @@ impl State {
             packets: self.packets.map(u64::from),
             bytes: self.bytes,
             tos: self.tos,
+            translated: exit.filter(|exit| *exit != (self.source, self.destination)),
             end_reason,
         }
+    }
+}
+
+/// The IPv4 type of service or IPv6 traffic class byte (RFC 791 3.1, RFC 8200 3).
+#[inline]
+fn type_of_service(packet: &Packet) -> u8 {
+    match *packet.network() {
+        [first, second, ..] if first >> 4 == 6 => first << 4 | second >> 4,
+        [_, second, ..] => second,
+        _ => 0,
     }
 }
 

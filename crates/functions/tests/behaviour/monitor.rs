@@ -39,7 +39,8 @@ fn a_connection_is_reported_with_both_directions() {
         last_ns: [9, 7],
         packets: [2, 1],
         bytes: [40 + 140, 40],
-        tos: 0x28,
+        tos: [0x28, 0],
+        translated: None,
         end_reason: 4,
     };
     assert_eq!(bench.finish(), [report]);
@@ -215,4 +216,70 @@ fn packets_from_outside_can_begin_flows() {
     assert_eq!(bench.batch(&[(0, Side::Outside, there.frame()), (1, Side::Inside, there.back().frame())]), 2);
     let report = bench.finish()[0];
     assert_eq!((report.source, report.packets), (addr("198.51.100.7"), [1, 1]));
+}
+
+/// RFC 8158 8.1: what a NAT makes of the ends, whichever side of it the monitor stands on.
+#[test]
+fn a_report_has_the_ends_that_a_nat_gave_the_flow() {
+    let nat = ("nat", json!({"external": ["203.0.113.1"]}));
+    let monitor = ("monitor", json!({}));
+    let query = ip(UDP, "10.0.0.1:5000", "198.51.100.7:53");
+    let mut bench = Bench::of(&[monitor.clone(), nat.clone()], Options::default());
+    bench.inside(0, &query);
+    let report = bench.finish().remove(0);
+    let (source, destination) = report.translated.unwrap();
+    assert_eq!((report.source, source.addr), (addr("10.0.0.1"), addr("203.0.113.1")));
+    assert_eq!((destination.addr, destination.port), (addr("198.51.100.7"), 53));
+
+    let mut bench = Bench::of(&[nat, monitor.clone()], Options::default());
+    bench.inside(0, &query);
+    let report = bench.finish().remove(0);
+    assert_eq!((report.source, report.translated), (addr("203.0.113.1"), None), "it is translated here");
+
+    let mut bench = Bench::of(&[monitor], Options::default());
+    bench.inside(0, &query);
+    assert_eq!(bench.finish().remove(0).translated, None);
+}
+
+/// Collectors add bytes by DSCP, direction by direction.
+#[test]
+fn each_direction_has_its_own_type_of_service() {
+    let mut bench = Bench::new(&json!({"active_timeout": "10s"}));
+    let mut query = ip(UDP, "10.0.0.1:5000", "198.51.100.7:53");
+    query.tos = 0xb8;
+    let answer = |tos| Ip { tos, ..query.back() };
+    bench.inside(0, &query);
+    bench.outside(1, &answer(0));
+    bench.outside(2, &answer(0x28));
+    bench.outside(11 * SECOND_NS, &answer(0x48));
+    assert_eq!(bench.reports().iter().map(|report| report.tos).collect::<Vec<_>>(), [[0xb8, 0]]);
+    assert_eq!(bench.finish().iter().map(|report| report.tos).collect::<Vec<_>>(), [[0, 0x48]]);
+}
+
+/// A run that ends, or a table that is full, does not make a closed connection one that was cut.
+#[test]
+fn a_closed_connection_has_ended_whatever_takes_it_away() {
+    const FIN: u16 = 0x01;
+    let opens = ip(TCP, "10.0.0.1:5000", "198.51.100.7:80");
+    let close = |bench: &mut Bench| {
+        bench.inside(0, &opens.clone().marks(SYN));
+        bench.outside(1, &opens.back().marks(SYN | ACK));
+        bench.inside(2, &opens.clone().marks(FIN | ACK));
+        bench.outside(3, &opens.back().marks(FIN | ACK));
+        bench.inside(4, &opens.clone().marks(ACK));
+    };
+    let mut bench = Bench::new(&json!({}));
+    close(&mut bench);
+    assert_eq!(bench.finish().remove(0).end_reason, 3);
+    let full = Options { flows_max: 1, when_full: WhenFull::EvictOldest, ..Options::default() };
+    let mut bench = Bench::of(&[("monitor", json!({}))], full);
+    close(&mut bench);
+    bench.inside(5, &ip(UDP, "10.0.0.2:5000", "198.51.100.7:53"));
+    assert_eq!(bench.reports().remove(0).end_reason, 3);
+    // One direction is still open.
+    let mut bench = Bench::new(&json!({}));
+    bench.inside(0, &opens.clone().marks(SYN));
+    bench.outside(1, &opens.back().marks(SYN | ACK));
+    bench.inside(2, &opens.clone().marks(FIN | ACK));
+    assert_eq!(bench.finish().remove(0).end_reason, 4);
 }

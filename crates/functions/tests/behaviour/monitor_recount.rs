@@ -97,8 +97,8 @@ impl Event {
     }
 }
 
-/// What a flow's packets were: when, which way, how long, with which marks.
-type Seen = (u64, usize, u64, u16);
+/// A flow's packets: time, direction, length, marks, type of service.
+type Seen = (u64, usize, u64, u16, u8);
 
 const ACTIVE_NS: u64 = 10 * SECOND_NS;
 
@@ -133,7 +133,8 @@ fn recount(events: &[Event], times: &[u64]) -> Vec<FlowReport> {
                 last_ns: both(&|d| of(d).map(|seen| seen.0).max().unwrap_or(0)),
                 packets: both(&|d| of(d).count() as u64),
                 bytes: both(&|d| of(d).map(|seen| seen.2).sum()),
-                tos: first.tos,
+                tos: [0, 1].map(|d| of(d).next().map_or(0, |seen| seen.4)),
+                translated: None,
                 end_reason,
             });
             pending.clear();
@@ -143,7 +144,7 @@ fn recount(events: &[Event], times: &[u64]) -> Vec<FlowReport> {
                 if pending.iter().any(|seen| time >= seen.0 + ACTIVE_NS) {
                     cut(&mut pending, 2);
                 }
-                pending.push((time, usize::from(event.reply != first.reply), len, event.marks));
+                pending.push((time, usize::from(event.reply != first.reply), len, event.marks, event.tos));
             }
         }
         cut(&mut pending, 4);

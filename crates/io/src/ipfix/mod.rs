@@ -44,7 +44,7 @@ pub struct Options {
 }
 
 /// The lowest limit that messages can have.
-pub const MESSAGE_MIN: usize = 512;
+pub const MESSAGE_MIN: usize = 1_024;
 
 impl Default for Options {
     fn default() -> Options {
@@ -150,8 +150,8 @@ impl Exporter {
         self.message.extend(self.options.observation_domain.to_be_bytes());
         if with_templates {
             let set = self.open(TEMPLATE_SET);
-            for version in [4, 6] {
-                Template::of(version, self.options.biflow).put_specification(&mut self.message);
+            for template in Template::all(self.options.biflow) {
+                template.put_specification(&mut self.message);
             }
             self.close(set);
         }
@@ -162,7 +162,7 @@ impl Exporter {
         let mut records = 0;
         let mut set: Option<OpenSet> = None;
         while let Some((report, rest)) = reports.split_first() {
-            let template = Template::of(report.version, self.options.biflow);
+            let template = Template::of(report.version, report.translated.is_some(), self.options.biflow);
             let directions = self.directions(report);
             let current = set.filter(|set| set.id == template.id);
             let set_header_len = if current.is_some() { 0 } else { SET_HEADER_LEN };
@@ -215,9 +215,14 @@ impl Exporter {
 const _: () = {
     let mut biflow = false;
     loop {
-        let (v4, v6) = (Template::of(4, biflow), Template::of(6, biflow));
-        let templates_len = SET_HEADER_LEN + v4.specification_len() + v6.specification_len();
-        let records_len = SET_HEADER_LEN + v6.record_len() * if biflow { 1 } else { 2 };
+        let layouts = [(4, false), (4, true), (6, false), (6, true)];
+        let (mut templates_len, mut i) = (SET_HEADER_LEN, 0);
+        while i < layouts.len() {
+            templates_len += Template::of(layouts[i].0, layouts[i].1, biflow).specification_len();
+            i += 1;
+        }
+        let longest = Template::of(6, true, biflow).record_len();
+        let records_len = SET_HEADER_LEN + longest * if biflow { 1 } else { 2 };
         assert!(HEADER_LEN + templates_len + records_len <= MESSAGE_MIN);
         if biflow {
             break;

@@ -1,6 +1,7 @@
 //! Which information elements a record has, and how they are written: one list for templates and records.
 
 use nf::FlowReport;
+use packet::Endpoint;
 use packet::parse::protocol;
 
 /// The layout of a record (RFC 7011 3.4.1).
@@ -42,7 +43,13 @@ enum Element {
     // Milliseconds, because nfdump 1.7 does not read nanoseconds (156 and 157).
     FlowStartMilliseconds = 152,
     FlowEndMilliseconds = 153,
+    PostNatSourceIpv4Address = 225,
+    PostNatDestinationIpv4Address = 226,
+    PostNaptSourceTransportPort = 227,
+    PostNaptDestinationTransportPort = 228,
     BiflowDirection = 239,
+    PostNatSourceIpv6Address = 281,
+    PostNatDestinationIpv6Address = 282,
 }
 
 /// The enterprise number under which reverse elements stand (RFC 5103 6.1).
@@ -56,22 +63,44 @@ const INITIATOR: u8 = 1;
 const REVERSE_INITIATOR: u8 = 2;
 
 const UNIFLOW_FIELDS: usize = 15;
-const REVERSE_FIELDS: usize = 6;
+const REVERSE_FIELDS: usize = 7;
+const TRANSLATED_FIELDS: usize = 4;
 
-const UNIFLOW_V4: &Template = &Template { id: 256, fields: &uniflow(4) };
-const UNIFLOW_V6: &Template = &Template { id: 257, fields: &uniflow(6) };
-const BIFLOW_V4: &Template = &Template { id: 258, fields: &biflow(4) };
-const BIFLOW_V6: &Template = &Template { id: 259, fields: &biflow(6) };
+/// The layouts: those with reverse elements, and those of translated flows, have other fields, and so other numbers.
+static TEMPLATES: [Template; 8] = [
+    Template { id: 256, fields: &uniflow(4) },
+    Template { id: 257, fields: &uniflow(6) },
+    Template {
+        id: 260,
+        fields: &translated::<UNIFLOW_FIELDS, { UNIFLOW_FIELDS + TRANSLATED_FIELDS }>(uniflow(4), 4),
+    },
+    Template {
+        id: 261,
+        fields: &translated::<UNIFLOW_FIELDS, { UNIFLOW_FIELDS + TRANSLATED_FIELDS }>(uniflow(6), 6),
+    },
+    Template { id: 262, fields: &biflow(4) },
+    Template { id: 263, fields: &biflow(6) },
+    Template {
+        id: 264,
+        fields: &translated::<BIFLOW_FIELDS, { BIFLOW_FIELDS + TRANSLATED_FIELDS }>(biflow(4), 4),
+    },
+    Template {
+        id: 265,
+        fields: &translated::<BIFLOW_FIELDS, { BIFLOW_FIELDS + TRANSLATED_FIELDS }>(biflow(6), 6),
+    },
+];
+
+const BIFLOW_FIELDS: usize = UNIFLOW_FIELDS + REVERSE_FIELDS;
 
 impl Template {
-    /// The template for flows of an IP version; any but 4 counts as 6.
-    pub const fn of(version: u8, biflow: bool) -> &'static Template {
-        match (version, biflow) {
-            (4, false) => UNIFLOW_V4,
-            (_, false) => UNIFLOW_V6,
-            (4, true) => BIFLOW_V4,
-            (_, true) => BIFLOW_V6,
-        }
+    /// The template for flows of an IP version, any but 4 counts as 6, and for such whose ends are translated.
+    pub const fn of(version: u8, translated: bool, biflow: bool) -> &'static Template {
+        &TEMPLATES[biflow as usize * 4 + translated as usize * 2 + (version != 4) as usize]
+    }
+
+    /// All templates of a session.
+    pub fn all(biflow: bool) -> &'static [Template] {
+        &TEMPLATES[usize::from(biflow) * 4..][..4]
     }
 
     /// Bytes of the template record that describes it.
@@ -142,11 +171,12 @@ const fn uniflow(version: u8) -> [Field; UNIFLOW_FIELDS] {
 }
 
 /// The uniflow's fields, and behind them those of the reverse direction.
-const fn biflow(version: u8) -> [Field; UNIFLOW_FIELDS + REVERSE_FIELDS] {
+const fn biflow(version: u8) -> [Field; BIFLOW_FIELDS] {
     use Element as E;
     let forward = uniflow(version);
     let icmp = if version == 4 { E::IcmpTypeCodeIpv4 } else { E::IcmpTypeCodeIpv6 };
     let reverse = [
+        E::IpClassOfService,
         icmp,
         E::TcpControlBits,
         E::OctetDeltaCount,
@@ -154,13 +184,30 @@ const fn biflow(version: u8) -> [Field; UNIFLOW_FIELDS + REVERSE_FIELDS] {
         E::FlowStartMilliseconds,
         E::FlowEndMilliseconds,
     ];
-    let mut fields = [forward[0]; UNIFLOW_FIELDS + REVERSE_FIELDS];
+    let mut fields = [forward[0]; BIFLOW_FIELDS];
     let mut i = 0;
     while i < fields.len() {
         fields[i] = if i < UNIFLOW_FIELDS { forward[i] } else { back(reverse[i - UNIFLOW_FIELDS]) };
         i += 1;
     }
     fields
+}
+
+/// `N` fields, and after them the ends that a NAT gave the flow (RFC 8158 8.1): `M` altogether.
+const fn translated<const N: usize, const M: usize>(fields: [Field; N], version: u8) -> [Field; M] {
+    use Element as E;
+    let (source, destination) = match version {
+        4 => (E::PostNatSourceIpv4Address, E::PostNatDestinationIpv4Address),
+        _ => (E::PostNatSourceIpv6Address, E::PostNatDestinationIpv6Address),
+    };
+    let ends = [source, destination, E::PostNaptSourceTransportPort, E::PostNaptDestinationTransportPort];
+    let mut all = [fields[0]; M];
+    let mut i = 0;
+    while i < M {
+        all[i] = if i < N { fields[i] } else { forth(ends[i - N]) };
+        i += 1;
+    }
+    all
 }
 
 const fn forth(element: Element) -> Field {
@@ -178,6 +225,9 @@ impl Element {
         match self {
             E::ProtocolIdentifier | E::IpClassOfService | E::FlowEndReason | E::BiflowDirection => 1,
             E::SourceTransportPort | E::DestinationTransportPort | E::VlanId => 2,
+            E::PostNaptSourceTransportPort | E::PostNaptDestinationTransportPort => 2,
+            E::PostNatSourceIpv4Address | E::PostNatDestinationIpv4Address => 4,
+            E::PostNatSourceIpv6Address | E::PostNatDestinationIpv6Address => 16,
             E::TcpControlBits | E::IcmpTypeCodeIpv4 | E::IcmpTypeCodeIpv6 => 2,
             E::SourceIpv4Address | E::DestinationIpv4Address => 4,
             E::OctetDeltaCount | E::PacketDeltaCount => 8,
@@ -193,6 +243,14 @@ impl Element {
         let addrs = [report.source, report.destination];
         let has_ports = !matches!(report.protocol, protocol::ICMP | protocol::ICMPV6);
         let ports = if has_ports { [report.source_port, report.destination_port] } else { [0; 2] };
+        let exit = || {
+            let own = |addr, port| Endpoint { addr, port };
+            let (source, destination) = report.translated.unwrap_or((
+                own(report.source, report.source_port),
+                own(report.destination, report.destination_port),
+            ));
+            [source, destination].map(|end| if has_ports { end } else { own(end.addr, 0) })
+        };
         match self {
             E::SourceIpv4Address => out.extend(addrs[d].v4_bytes()),
             E::DestinationIpv4Address => out.extend(addrs[1 - d].v4_bytes()),
@@ -201,9 +259,15 @@ impl Element {
             E::SourceTransportPort => out.extend(ports[d].to_be_bytes()),
             E::DestinationTransportPort => out.extend(ports[1 - d].to_be_bytes()),
             E::ProtocolIdentifier => out.push(report.protocol),
-            E::IpClassOfService => out.push(report.tos),
+            E::IpClassOfService => out.push(report.tos[d]),
             E::VlanId => out.extend(report.vlan.to_be_bytes()),
             E::FlowEndReason => out.push(report.end_reason),
+            E::PostNatSourceIpv4Address => out.extend(exit()[d].addr.v4_bytes()),
+            E::PostNatDestinationIpv4Address => out.extend(exit()[1 - d].addr.v4_bytes()),
+            E::PostNatSourceIpv6Address => out.extend(exit()[d].addr.as_bytes()),
+            E::PostNatDestinationIpv6Address => out.extend(exit()[1 - d].addr.as_bytes()),
+            E::PostNaptSourceTransportPort => out.extend(exit()[d].port.to_be_bytes()),
+            E::PostNaptDestinationTransportPort => out.extend(exit()[1 - d].port.to_be_bytes()),
             E::BiflowDirection => out.push([INITIATOR, REVERSE_INITIATOR][d]),
             E::IcmpTypeCodeIpv4 | E::IcmpTypeCodeIpv6 => out.extend(report.icmp[d].to_be_bytes()),
             E::TcpControlBits => out.extend(u16::from(report.tcp_flags[d]).to_be_bytes()),
