@@ -91,6 +91,16 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
         Err(ControlError(format!("`{}` takes no commands, got `{command}`", Self::DESCRIPTOR.name)))
     }
 
+    /// Checks that [`NetworkFunction::control`] understands this command and can name what it is about, and changes nothing. Scripts of
+    /// commands are checked so when they are read, hours before a command's time. A function that takes commands implements both.
+    /// A command may pass and be refused later, where earlier commands decide what it means.
+    ///
+    /// # Errors
+    /// As [`NetworkFunction::control`].
+    fn check_command(&self, command: &str) -> Result<(), ControlError> {
+        Err(ControlError(format!("`{}` takes no commands, got `{command}`", Self::DESCRIPTOR.name)))
+    }
+
     /// Makes a state of this version of one of another version, of which `old` has the bytes; see [`Descriptor::state_version`]. Called for
     /// each flow that comes from a chain with that version. What the function keeps beside the state, its map and its buffers, stays: they must
     /// be of the same kinds in both versions.

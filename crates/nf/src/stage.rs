@@ -238,6 +238,9 @@ pub trait Stage: Send {
     /// Carries out an operator's command.
     fn control(&mut self, command: &str) -> Result<(), ControlError>;
 
+    /// Checks an operator's command without carrying it out, see [`NetworkFunction::check_command`].
+    fn check_command(&self, command: &str) -> Result<(), ControlError>;
+
     /// What was counted.
     fn counters(&self) -> StageCounters;
 
@@ -897,6 +900,10 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
                 Err(ControlError(format!("`{}` failed on `{command}`: it panicked", N::DESCRIPTOR.name)))
             }
         }
+    }
+
+    fn check_command(&self, command: &str) -> Result<(), ControlError> {
+        self.function.check_command(command)
     }
 
     fn counters(&self) -> StageCounters {

@@ -195,25 +195,25 @@ impl NetworkFunction for Firewall {
 
     /// `default allow|deny|reject`, `rule N|NAME enable|disable`.
     fn control(&mut self, command: &str) -> Result<(), ControlError> {
-        let words: Vec<&str> = command.split_whitespace().collect();
-        match words.as_slice() {
-            ["default", action] => {
-                self.default = match *action {
-                    "allow" => Action::Allow,
-                    "deny" => Action::Deny,
-                    "reject" => Action::Reject,
-                    _ => return Err(misunderstood(command)),
-                };
-            }
-            ["rule", name @ .., action @ ("enable" | "disable")] => {
-                let rule = self.find_rule(&name.join(" "))?;
-                self.classifier.enable(rule, *action == "enable");
-            }
-            _ => return Err(misunderstood(command)),
+        match self.parse_command(command)? {
+            Command::Default(action) => self.default = action,
+            Command::Enable { rule, is_enabled } => self.classifier.enable(rule, is_enabled),
         }
         self.raise_version();
         Ok(())
     }
+
+    fn check_command(&self, command: &str) -> Result<(), ControlError> {
+        self.parse_command(command).map(drop)
+    }
+}
+
+/// An operator's command.
+enum Command {
+    /// What becomes of packets that no rule matches.
+    Default(Action),
+    /// The rule with this index counts, or not.
+    Enable { rule: usize, is_enabled: bool },
 }
 
 impl Firewall {
@@ -431,6 +431,20 @@ impl Firewall {
         // 0 is "not judged", and the largest number "no quick way".
         self.version = if self.version >= NO_QUICK_WAY - 1 { 1 } else { self.version + 1 };
         self.quick = if self.stateful && !self.strict { self.version } else { NO_QUICK_WAY };
+    }
+
+    fn parse_command(&self, command: &str) -> Result<Command, ControlError> {
+        let words: Vec<&str> = command.split_whitespace().collect();
+        Ok(match words.as_slice() {
+            ["default", "allow"] => Command::Default(Action::Allow),
+            ["default", "deny"] => Command::Default(Action::Deny),
+            ["default", "reject"] => Command::Default(Action::Reject),
+            ["rule", name @ .., action @ ("enable" | "disable")] => {
+                let rule = self.find_rule(&name.join(" "))?;
+                Command::Enable { rule, is_enabled: *action == "enable" }
+            }
+            _ => return Err(misunderstood(command)),
+        })
     }
 
     /// A rule by number, from 1, or by name.

@@ -213,6 +213,10 @@ impl NetworkFunction for LoadBalancer {
         self.generation = self.generation.wrapping_add(1).max(1);
         Ok(())
     }
+
+    fn check_command(&self, command: &str) -> Result<(), ControlError> {
+        self.services.check_command(command)
+    }
 }
 
 impl LoadBalancer {

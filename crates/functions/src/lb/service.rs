@@ -13,6 +13,9 @@ use super::directory::{Directory, Entry};
 use super::maglev::{Candidate, Table, WEIGHT_MAX};
 use super::tunnel::Tunnel;
 
+/// Servers that an error names, so that it stays readable.
+const SERVERS_NAMED_MAX: usize = 10;
+
 /// A service.
 #[derive(Clone, Debug)]
 pub struct Service {
@@ -179,6 +182,25 @@ impl Services {
 
     /// Carries out `server [SERVICE/]NAME up|down|drain` or `weight [SERVICE/]NAME N`.
     pub fn control(&mut self, command: &str) -> Result<(), ControlError> {
+        let (change, servers) = self.parse_command(command)?;
+        let mut changed = BTreeSet::new();
+        for number in servers {
+            change.apply(&mut self.servers[number]);
+            changed.insert(usize::from(self.servers[number].service));
+        }
+        for service in changed {
+            self.rebuild(service);
+        }
+        Ok(())
+    }
+
+    /// Checks a command without carrying it out.
+    pub fn check_command(&self, command: &str) -> Result<(), ControlError> {
+        self.parse_command(command).map(drop)
+    }
+
+    /// What a command changes, and the numbers of the servers that it is about: at least one.
+    fn parse_command(&self, command: &str) -> Result<(Change, Vec<usize>), ControlError> {
         let words: Vec<_> = command.split_whitespace().collect();
         let change = match words[..] {
             ["server", _, "up"] => Change::Status(Status::Up),
@@ -198,21 +220,19 @@ impl Services {
             }
         };
         let (service, name) = words[1].split_once('/').map_or((None, words[1]), |(s, name)| (Some(s), name));
-        let mut changed = BTreeSet::new();
-        for server in &mut self.servers {
-            let number = usize::from(server.service);
-            if server.name == name && service.is_none_or(|service| self.services[number].name == service) {
-                change.apply(server);
-                changed.insert(number);
-            }
+        let is_meant = |server: &Server| {
+            let of = &self.services[usize::from(server.service)].name;
+            server.name == name && service.is_none_or(|service| of == service)
+        };
+        let servers = self.servers.iter().enumerate().filter(|(_, server)| is_meant(server));
+        let servers: Vec<_> = servers.map(|(number, _)| number).collect();
+        if servers.is_empty() {
+            let known: Vec<_> = self.server_names().take(SERVERS_NAMED_MAX).collect();
+            let more = if self.servers.len() > known.len() { ", ..." } else { "" };
+            let known = known.join(", ");
+            return Err(ControlError(format!("there is no server `{}`; there are: {known}{more}", words[1])));
         }
-        if changed.is_empty() {
-            return Err(ControlError(format!("there is no server `{}`", words[1])));
-        }
-        for service in changed {
-            self.rebuild(service);
-        }
-        Ok(())
+        Ok((change, servers))
     }
 
     fn rebuild(&mut self, number: usize) {

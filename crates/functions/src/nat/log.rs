@@ -30,7 +30,8 @@ pub enum What {
     MappingFreed = 4,
 }
 
-const CATEGORY: &str = "address translation";
+/// The category of these alerts.
+pub const CATEGORY: &str = "address translation";
 const NOTICE: Severity = 3;
 
 /// Logs what happened to an external endpoint, or to the block that begins with it.

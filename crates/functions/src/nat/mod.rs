@@ -230,6 +230,19 @@ impl NetworkFunction for Nat {
 
     /// `drain ADDRESS` hands out no more ports of an external address, `resume ADDRESS` does again. Flows stay.
     fn control(&mut self, command: &str) -> Result<(), ControlError> {
+        let (number, drain) = self.parse_command(command)?;
+        self.drained[number] = drain;
+        Ok(())
+    }
+
+    fn check_command(&self, command: &str) -> Result<(), ControlError> {
+        self.parse_command(command).map(drop)
+    }
+}
+
+impl Nat {
+    /// The number of the external address that a command is about, and whether it is drained.
+    fn parse_command(&self, command: &str) -> Result<(usize, bool), ControlError> {
         let refused = |why: &str| ControlError(format!("`{command}`: {why}"));
         let words: Vec<&str> = command.split_whitespace().collect();
         let (drain, address) = match words[..] {
@@ -239,13 +252,9 @@ impl NetworkFunction for Nat {
         };
         let address: Ipv4Addr = address.parse().map_err(|_| refused("not an IPv4 address"))?;
         let number = self.space.number_of(address.to_bits());
-        let number = number.ok_or_else(|| refused("not one of the external addresses"))?;
-        self.drained[number] = drain;
-        Ok(())
+        Ok((number.ok_or_else(|| refused("not one of the external addresses"))?, drain))
     }
-}
 
-impl Nat {
     /// Whether the inside address is one that we translate: none is by a NAT for IPv6 only.
     fn is_inside(&self, addr: Addr) -> bool {
         let Some(address) = v4(addr).filter(|_| self.config.translates_v4()) else { return false };

@@ -42,11 +42,14 @@ fn configurations_are_read_or_refused() {
 #[test]
 fn an_operator_takes_addresses_out_of_use() {
     let mut nat = make(r#"{"external": ["203.0.113.1-203.0.113.2"]}"#).unwrap();
+    assert_eq!(nat.check_command("drain 203.0.113.2"), Ok(()));
+    assert_eq!(nat.drained, [false, false], "a check changes nothing");
     assert_eq!(nat.control("drain 203.0.113.2"), Ok(()));
     assert_eq!(nat.drained, [false, true]);
     assert_eq!(nat.control("resume 203.0.113.2"), Ok(()));
     assert_eq!(nat.drained, [false, false]);
     for wrong in ["", "drain", "drain x", "drain 203.0.113.9", "drain 203.0.113.1 now"] {
+        assert!(nat.check_command(wrong).is_err(), "{wrong}");
         assert!(nat.control(wrong).is_err(), "{wrong}");
     }
 }

@@ -171,6 +171,29 @@ impl NetworkFunction for Policer {
 
     /// `KEY AMOUNT` for `rate`, `burst`, `excess_burst`, `peak_rate` and `peak_burst`: what was spent stays spent, up to the new burst.
     fn control(&mut self, command: &str) -> Result<(), ControlError> {
+        let config = self.changed_config(command)?;
+        self.rates = config.rates().map_err(|error| ControlError(error.to_string()))?;
+        self.as_new_ns = self.rates.marker.full_after_ns();
+        self.config = config;
+        Ok(())
+    }
+
+    /// Earlier commands decide whether the rate and the peak rate go together: that is checked when the command is carried out.
+    fn check_command(&self, command: &str) -> Result<(), ControlError> {
+        let mut alone = self.changed_config(command)?;
+        if command.trim_start().starts_with("peak_") {
+            alone.rate.value = 1;
+            alone.burst = None;
+        } else {
+            (alone.peak_rate, alone.peak_burst) = (None, None);
+        }
+        alone.rates().map(drop).map_err(|error| ControlError(error.to_string()))
+    }
+}
+
+impl Policer {
+    /// The configuration that a command asks for; whether its amounts go together is not checked.
+    fn changed_config(&self, command: &str) -> Result<Config, ControlError> {
         let misunderstood =
             || ControlError(format!("`rate 20Mbps` or `burst 64KiB` is understood, not `{command}`"));
         let [key, amount] = *command.split_whitespace().collect::<Vec<_>>() else {
@@ -192,14 +215,9 @@ impl NetworkFunction for Policer {
             "peak_burst" if config.peak_rate.is_some() => config.peak_burst = Some(amount),
             _ => return Err(misunderstood()),
         }
-        self.rates = config.rates().map_err(|error| ControlError(error.to_string()))?;
-        self.as_new_ns = self.rates.marker.full_after_ns();
-        self.config = config;
-        Ok(())
+        Ok(config)
     }
-}
 
-impl Policer {
     /// The packet's colour, and the bytes that it counts; or what becomes of it without.
     #[inline(never)]
     fn measure(

@@ -94,8 +94,21 @@ fn commands_change_amounts_and_nothing_else() {
         "peak_rate 20Mbps",
         "overhead 10",
     ] {
+        assert!(policer.check_command(wrong).is_err(), "{wrong}");
         assert!(policer.control(wrong).is_err(), "{wrong}");
         assert_eq!(policer.rates, before);
+    }
+    policer.check_command("rate 1Mbps").unwrap();
+    assert_eq!(policer.rates, before, "a check changes nothing");
+    // What earlier commands make right is not refused before them.
+    let two_rates = make(r#"{"rate": "8Mbps", "peak_rate": "9Mbps"}"#).unwrap();
+    for (command, is_right) in [
+        ("peak_rate 1Mbps", true),
+        ("rate 20Mbps", true),
+        ("peak_rate 0bps", false),
+        ("peak_rate 1kpps", false),
+    ] {
+        assert_eq!(two_rates.check_command(command).is_ok(), is_right, "{command}");
     }
 }
 

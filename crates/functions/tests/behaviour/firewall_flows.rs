@@ -221,7 +221,9 @@ fn commands_that_make_no_sense_change_nothing() {
         ("rule web disable", "there is no rule `web`, of 1"),
     ];
     for (command, want) in rows {
-        let error = bench.chain.stage_mut(0).unwrap().control(command).unwrap_err().to_string();
+        let stage = bench.chain.stage_mut(0).unwrap();
+        assert_eq!(stage.check_command(command), stage.control(command));
+        let error = stage.control(command).unwrap_err().to_string();
         assert!(error.ends_with(want), "{error}");
     }
     assert_eq!(bench.send(Inside, &tcp(CLIENT, SERVER, ACK, 101, 501, 0)), Passed);

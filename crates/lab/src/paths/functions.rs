@@ -218,8 +218,15 @@ impl NetworkFunction for Flush {
     fn control(&mut self, command: &str) -> Result<(), ControlError> {
         match command {
             "flush" => self.generation += 1,
-            _ => return Err(ControlError(format!("expected `flush`, got `{command}`"))),
+            _ => self.check_command(command)?,
         }
         Ok(())
+    }
+
+    fn check_command(&self, command: &str) -> Result<(), ControlError> {
+        match command {
+            "flush" => Ok(()),
+            _ => Err(ControlError(format!("expected `flush`, got `{command}`"))),
+        }
     }
 }
