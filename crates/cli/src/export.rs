@@ -1,13 +1,19 @@
 //! `--ipfix`: flow records to a file or a collector.
 
-use std::fs::File;
-use std::io::BufWriter;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
-use io::ipfix::{FileWriter, Options, UdpCollector};
+use io::ipfix::{Exporter, Options};
 use nf::FlowReport;
+use node::report::OutputReport;
+
+use crate::messages::Console;
+use crate::sinks::{Chunk, Outcome, Pen, Spool, Target};
+
+/// How long a message may wait for room in the socket's buffer before it is given up.
+const SEND_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Reports that are gathered before messages are made of them.
 const GATHERED: usize = 256;
@@ -45,35 +51,64 @@ impl std::str::FromStr for Destination {
 /// Exports flow records.
 pub struct Export {
     name: String,
-    session: Session,
+    exporter: Exporter,
+    messages: Chunk,
+    place: Place,
     gathered: Vec<FlowReport>,
     now_s: u32,
 }
 
-enum Session {
-    File(Box<FileWriter<BufWriter<File>>>),
-    Udp(Box<UdpCollector>),
+/// Where messages go.
+enum Place {
+    /// The file or socket, until it is known who writes.
+    Opened(Pen),
+    Begun(Spool),
 }
 
 impl Export {
-    /// Begins to export to `to`.
+    /// Opens the file or socket; nothing is written until it is known who writes.
     pub fn new(to: &Destination) -> anyhow::Result<Export> {
-        let options = Options::default();
-        let (name, session) = match to {
+        let exporter = Exporter::new(Options::default())?;
+        let (name, pen) = match to {
             Destination::File(path) => {
                 let name = path.display().to_string();
-                let file =
-                    FileWriter::create(path, options).with_context(|| format!("cannot write {name}"))?;
-                (name, Session::File(Box::new(file)))
+                let target = Target {
+                    path: path.clone(),
+                    keeps: false,
+                    gzip: false,
+                    preamble: Vec::new(),
+                    repeats: true,
+                };
+                let pen = Pen::open(target).with_context(|| format!("cannot write {name}"))?;
+                (name, pen)
             }
             Destination::Udp(collector) => {
                 let address = resolve(collector)?;
-                let session = UdpCollector::connect(address, options)
-                    .with_context(|| format!("cannot send to {collector}"))?;
-                (collector.clone(), Session::Udp(Box::new(session)))
+                let socket = connect(address).with_context(|| format!("cannot send to {collector}"))?;
+                (collector.clone(), Pen::to_collector(socket))
             }
         };
-        Ok(Export { name, session, gathered: Vec::with_capacity(GATHERED), now_s: 0 })
+        let gathered = Vec::with_capacity(GATHERED);
+        Ok(Export {
+            name,
+            exporter,
+            messages: Chunk::default(),
+            place: Place::Opened(pen),
+            gathered,
+            now_s: 0,
+        })
+    }
+
+    /// Begins to write: by a thread that says what it has to say by `console`, or else at once.
+    pub fn begin(self, console: Option<&Console>) -> anyhow::Result<Export> {
+        let place = match (self.place, console) {
+            (Place::Opened(pen), Some(console)) => {
+                Place::Begun(Spool::queued(self.name.clone(), pen, console.clone())?)
+            }
+            (Place::Opened(pen), None) => Place::Begun(Spool::direct(self.name.clone(), pen)),
+            (begun @ Place::Begun(_), _) => begun,
+        };
+        Ok(Export { place, ..self })
     }
 
     /// Takes a flow's report; `now_ns` is the time of the run.
@@ -84,36 +119,64 @@ impl Export {
         if self.gathered.len() == GATHERED { self.send() } else { Ok(()) }
     }
 
-    /// Sends what is gathered, and completes the file.
-    pub fn finish(mut self) -> anyhow::Result<()> {
-        self.send()?;
-        match self.session {
-            Session::File(file) => {
-                file.finish().with_context(|| format!("cannot write {}", self.name))?;
-            }
-            Session::Udp(collector) => {
-                if let Some(error) = collector.last_error() {
-                    let (lost, sent) = (collector.messages_lost(), collector.messages_sent());
-                    let of = lost + sent;
-                    eprintln!("rivulet: {}: {lost} of {of} IPFIX messages were lost: {error}", self.name);
-                }
-            }
+    /// Sends what is gathered.
+    pub fn send(&mut self) -> anyhow::Result<()> {
+        let mut reports = &self.gathered[..];
+        while let Some(message) = self.exporter.next_message(&mut reports, self.now_s) {
+            self.messages.push(message);
         }
+        self.gathered.clear();
+        if let Place::Begun(spool) = &mut self.place {
+            spool.records(&self.messages);
+            spool.flush();
+        }
+        self.messages.bytes.clear();
+        self.messages.ends.clear();
         Ok(())
     }
 
-    /// Sends what is gathered.
-    pub fn send(&mut self) -> anyhow::Result<()> {
-        match &mut self.session {
-            Session::File(file) => {
-                file.write(&self.gathered, self.now_s)
-                    .with_context(|| format!("cannot write {}", self.name))?;
-            }
-            Session::Udp(collector) => collector.send(&self.gathered, self.now_s),
+    /// Opens the file again by its name. A new file is a session of its own: it begins with the templates.
+    pub fn reopen(&mut self) {
+        let Place::Begun(spool) = &mut self.place else { return };
+        spool.reopen();
+        if let Ok(exporter) = Exporter::new(Options::default()) {
+            self.exporter = exporter;
         }
-        self.gathered.clear();
-        Ok(())
     }
+
+    /// Whether nothing more can be written.
+    pub fn has_failed(&self) -> bool {
+        matches!(&self.place, Place::Begun(spool) if spool.has_failed())
+    }
+
+    /// What became of messages so far.
+    pub fn counts(&self) -> OutputReport {
+        match &self.place {
+            Place::Begun(spool) => spool.counts(),
+            Place::Opened(_) => OutputReport::default(),
+        }
+    }
+
+    /// Sends what is gathered, and completes the file.
+    pub fn finish(mut self) -> anyhow::Result<Outcome> {
+        self.send()?;
+        match self.place {
+            Place::Begun(spool) => Ok(spool.finish()),
+            Place::Opened(_) => bail!("nothing was begun"),
+        }
+    }
+}
+
+/// A socket that sends to this collector, which need not be up.
+fn connect(collector: SocketAddr) -> std::io::Result<UdpSocket> {
+    let any: SocketAddr = match collector {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let socket = UdpSocket::bind(any)?;
+    socket.connect(collector)?;
+    socket.set_write_timeout(Some(SEND_TIMEOUT))?;
+    Ok(socket)
 }
 
 fn resolve(collector: &str) -> anyhow::Result<SocketAddr> {
@@ -139,12 +202,14 @@ mod tests {
     #[test]
     fn files_hold_whole_messages() {
         let path = std::env::temp_dir().join(format!("rivulet-export-{}.ipfix", std::process::id()));
-        let mut export = Export::new(&Destination::File(path.clone())).unwrap();
+        let export = Export::new(&Destination::File(path.clone())).unwrap();
+        let mut export = export.begin(None).unwrap();
         let report = FlowReport { version: 4, packets: [1, 0], bytes: [84, 0], ..FlowReport::default() };
         for _ in 0..600 {
             export.add(&report, 1_700_000_000_000_000_000).unwrap();
         }
-        export.finish().unwrap();
+        let outcome = export.finish().unwrap();
+        assert_eq!((outcome.complaint, outcome.counts.not_written), (None, 0));
         let bytes = std::fs::read(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         let mut rest = &bytes[..];

@@ -1,10 +1,12 @@
 //! Files that a command names: none is both read and written, and none is written twice.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
+use anyhow::{Context, bail};
+use serde::Serialize;
 
 /// A file, whatever path leads to it.
 #[derive(PartialEq)]
@@ -51,4 +53,19 @@ pub fn keep_apart<'a>(
         written.push(file);
     }
     Ok(())
+}
+
+/// Creates a file, or empties it, for its owner and group alone; with its name.
+pub fn create(path: &Path) -> anyhow::Result<(String, fs::File)> {
+    let name = path.display().to_string();
+    let mut options = fs::OpenOptions::new();
+    let file = options.write(true).create(true).truncate(true).mode(0o640).open(path);
+    Ok((name.clone(), file.with_context(|| format!("cannot write {name}"))?))
+}
+
+/// Writes a value as JSON, in one go.
+pub fn write_json(mut file: fs::File, value: &impl Serialize) -> anyhow::Result<()> {
+    let mut text = serde_json::to_vec_pretty(value)?;
+    text.push(b'\n');
+    Ok(file.write_all(&text)?)
 }

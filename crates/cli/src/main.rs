@@ -11,6 +11,7 @@ mod explain;
 mod export;
 mod files;
 mod lab;
+mod messages;
 mod output;
 mod picture;
 mod policies;
@@ -18,6 +19,7 @@ mod rules;
 mod run;
 mod scaffold;
 mod shell;
+mod signals;
 mod sim;
 mod sinks;
 mod sources;
@@ -32,6 +34,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+
+use messages::say;
 
 /// Network functions as a service: NAT, load balancer, firewall, monitor, and your own.
 #[derive(Debug, Parser)]
@@ -113,7 +117,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("rivulet: {error:#}");
+            say!("rivulet: {error:#}");
             ExitCode::FAILURE
         }
     }

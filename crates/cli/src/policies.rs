@@ -8,6 +8,7 @@ use node::Assembly;
 use node::threads::Maker;
 use policy::{Colour, Filter, Policy};
 
+use crate::messages::{self, say};
 use crate::{output, texts};
 
 /// The command could not go on, and the operator was told why already.
@@ -42,7 +43,7 @@ pub fn filter(path: &Path, text: &str, filter: &str) -> anyhow::Result<(Filter, 
     let mut files = |file: &str| read_file(folder(path), file);
     let read = Policy::read_with_filter((&name, text), ("--filter", filter), &mut files);
     let (policy, filter) = read.map_err(|report| {
-        eprint!("{}", report.render(colour()));
+        messages::write_text(&report.render(colour()));
         Refused(format!("`{filter}` is not a filter"))
     })?;
     Ok((filter, policy.nfs.into_iter().map(|nf| nf.name).collect()))
@@ -83,11 +84,11 @@ fn read(name: &str, text: &str, folder: &Path) -> anyhow::Result<Policy> {
     let colour = colour();
     let mut files = |file: &str| read_file(folder, file);
     let policy = Policy::read(name, text, &mut files).map_err(|report| {
-        eprint!("{}", report.render(colour));
+        messages::write_text(&report.render(colour));
         Refused(format!("{name} is not a policy that can run"))
     })?;
     if !policy.report.diagnostics.is_empty() {
-        eprint!("{}", policy.report.render(colour));
+        messages::write_text(&policy.report.render(colour));
     }
     Ok(policy)
 }
@@ -101,7 +102,7 @@ fn made_part(name: &str, policy: &Policy, seed: Option<u64>, parts: u32) -> anyh
     let made = node::assemble_part(policy, &functions::registry(), seed, io::cycles::counter(), parts);
     let assembly = made.map_err(|wrong| {
         for diagnostic in &wrong {
-            eprint!("{}", diagnostic.render(&policy.report.sources, colour()));
+            messages::write_text(&diagnostic.render(&policy.report.sources, colour()));
         }
         Refused(format!("{name} is not a policy that can run"))
     })?;
@@ -114,10 +115,10 @@ const WARNINGS_SHOWN: usize = 10;
 
 fn warn(warnings: &[(String, String)]) {
     for (function, warning) in warnings.iter().take(WARNINGS_SHOWN) {
-        eprintln!("rivulet: {function}: {warning}");
+        say!("rivulet: {function}: {warning}");
     }
     if let Some(more @ 1..) = warnings.len().checked_sub(WARNINGS_SHOWN) {
-        eprintln!("rivulet: {more} more such warnings");
+        say!("rivulet: {more} more such warnings");
     }
 }
 

@@ -1,6 +1,5 @@
 //! `rivulet run`: a policy over captures.
 
-use std::fs::File;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -9,11 +8,12 @@ use indicatif::ProgressBar;
 use node::Frame;
 
 use crate::export::Destination;
-use crate::files;
+use crate::messages::say;
 use crate::output::{self, Format};
-use crate::sinks::Sinks;
+use crate::signals::{self, Signals};
+use crate::sinks::{Outputs, Sinks};
 use crate::sources::{self, PortFile, Sources};
-use crate::{summary, units};
+use crate::{files, summary, units};
 
 /// Runs a policy over captures. Packets of several captures are taken in order of time.
 ///
@@ -82,42 +82,74 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Some(path) => crate::control::Script::read(path, &assembly)?,
         None => crate::control::Script::default(),
     };
+    let signals = Signals::of_batch().context("cannot take signals")?;
     let mut sources = Sources::open(&args.read, &assembly.ports)?;
-    let mut sinks = Sinks::create(&args.write, args.alerts.as_deref(), args.ipfix.as_ref(), &assembly.ports)?;
+    let outputs = Outputs {
+        writes: &args.write,
+        alerts: args.alerts.as_deref(),
+        flows: args.ipfix.as_ref(),
+        live: None,
+    };
+    let mut sinks = Sinks::create(&outputs, &assembly.ports)?.begin(None)?;
+    let report_file = args.report.as_deref().map(files::create).transpose()?;
     let bar = if args.quiet { ProgressBar::hidden() } else { output::progress(size(&args.read), "bytes") };
     let mut runner = args.units.runner(&args.policy, assembly, maker)?;
     let mut pace = Pace::new(args.speedup);
     let mut packets = 0u64;
-    while let Some((frame, from)) = sources.next() {
+    let mut has_failed = false;
+    while signals.stop().is_none()
+        && let Some((frame, from)) = sources.next()
+    {
         let frame = Frame { timestamp_ns: pace.at(frame.timestamp_ns), ..frame };
         if controls.is_due(frame.timestamp_ns) {
             runner.flush(&mut sinks)?;
-            controls.carry_out(frame.timestamp_ns, &mut runner)?;
+            let said = controls.carry_out(frame.timestamp_ns, &mut runner);
+            bar.suspend(|| said.iter().for_each(|line| say!("{line}")));
         }
         runner.receive(frame, from, &mut sinks)?;
         packets += 1;
         if packets.is_multiple_of(1024) {
             bar.set_position(sources.position());
+            if report_file.is_none() && sinks.have_all_failed() {
+                // Nobody takes what comes out.
+                break;
+            }
         }
     }
-    let report = runner.finish(&mut sinks)?;
-    sinks.finish()?;
+    let mut report = runner.finish(&mut sinks)?;
+    let ended = sinks.finish(report.last_packet_ns.unwrap_or(0))?;
     bar.finish_and_clear();
-    if let Some(path) = &args.report {
-        let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-        serde_json::to_writer_pretty(file, &report)
-            .with_context(|| format!("cannot write {}", path.display()))?;
+    has_failed |= ended.has_failed;
+    report.outputs = ended.counts;
+    report.commands = controls.counts();
+    has_failed |= report.commands.is_some_and(|commands| commands.refused > 0);
+    ended.complaints.iter().for_each(|complaint| say!("rivulet: {complaint}"));
+    if let Some((name, file)) = report_file
+        && let Err(error) = files::write_json(file, &report)
+    {
+        has_failed = true;
+        say!("rivulet: cannot write {name}: {error}");
     }
-    match args.output {
-        _ if args.quiet || sources::name_standard_stream(&args.write) => {}
-        Format::Json => output::print_json(&report)?,
-        Format::Table => output::print(&summary::of(&report))?,
+    let printed = match args.output {
+        _ if args.quiet || sources::name_standard_stream(&args.write) => Ok(()),
+        Format::Json => output::print_json(&report),
+        Format::Table => output::print(&summary::of(&report)).map_err(Into::into),
+    };
+    if let Err(error) = printed {
+        has_failed = true;
+        if !output::is_closed_pipe(&error) {
+            say!("rivulet: cannot print the report: {error:#}");
+        }
     }
-    let broken = sources.broken();
-    for message in &broken {
-        eprintln!("rivulet: {message}; what was read before it was processed");
+    for message in sources.broken() {
+        has_failed = true;
+        say!("rivulet: {message}; what was read before it was processed");
     }
-    Ok(if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(match signals.stop() {
+        Some(signal) => signals::exit_code(signal),
+        None if has_failed => ExitCode::FAILURE,
+        None => ExitCode::SUCCESS,
+    })
 }
 
 /// Lets time go by faster, or slower, from the first packet on.

@@ -1,11 +1,19 @@
 //! Captures as a source of frames: one or several, in order of time.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use ::io::capture::{ReadError, Reader};
 use anyhow::{Context, bail};
-use io::capture::{ReadError, Reader};
 use node::{Frame, From, Ports};
 use packet::LinkType;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::signals;
+
+/// How often it is looked whether a signal asks for the end while standard input is waited for.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 /// `--read [PORT=]FILE`: a capture, and the port that all its packets come in by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,8 +73,11 @@ impl Sources {
                 Some(name) => Some(port_named(ports, name)?),
                 None => None,
             };
-            let reader =
-                Reader::open(&file.path).with_context(|| format!("cannot read {}", file.path.display()))?;
+            let opened = match file.path == Path::new("-") {
+                true => Reader::new(WatchedStdin),
+                false => Reader::open(&file.path),
+            };
+            let reader = opened.with_context(|| format!("cannot read {}", file.path.display()))?;
             let mut source =
                 Source { path: file.path.clone(), from, reader, next: None, data: Vec::new(), broken: None };
             source.advance();
@@ -98,6 +109,30 @@ impl Sources {
     pub fn broken(&self) -> Vec<String> {
         let broken = self.sources.iter().filter_map(|s| Some((s, s.broken.as_ref()?)));
         broken.map(|(source, error)| format!("{}: {error}", source.path.display())).collect()
+    }
+}
+
+/// Standard input, which ends when a signal asks for the end: a read of a pipe would wait on.
+struct WatchedStdin;
+
+impl Read for WatchedStdin {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        let stdin = std::io::stdin();
+        loop {
+            if signals::is_stopped() {
+                return Ok(0);
+            }
+            // A signal ends it early, and one that came just before is seen when the time is over.
+            match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&LOOK)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                // Past the buffer of the standard library, which `poll` does not know of.
+                Ok(_) => match rustix::io::read(&stdin, &mut *bytes) {
+                    Err(Errno::INTR) => {}
+                    read => return Ok(read?),
+                },
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 }
 

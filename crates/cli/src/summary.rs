@@ -28,6 +28,7 @@ pub fn of(report: &Report) -> String {
         text += "\n";
         text += &drops.render();
     }
+    text += &losses(report);
     let mut functions = Table::new(&["function", "type", "packets", "drops", "cycles/packet"]);
     for function in &report.functions {
         functions.row(vec![
@@ -60,11 +61,15 @@ pub fn of(report: &Report) -> String {
     }
     let flows = &report.flows;
     text += &format!(
-        "\nflows: {} began, {} at once at most, {} live at the end\n",
+        "\nflows: {} began, {} at once at most, {} live at the end",
         thousands(flows.started),
         thousands(flows.peak),
         thousands(flows.live)
     );
+    if let evicted @ 1.. = report.flows_evicted() {
+        text += &format!(", {} evicted for new ones", thousands(evicted));
+    }
+    text += "\n";
     if report.alerts > 0 {
         text += &format!("alerts: {}\n", thousands(report.alerts));
     }
@@ -80,6 +85,18 @@ pub fn of(report: &Report) -> String {
         if count > 0 {
             text += &format!("{what}: {}\n", thousands(count));
         }
+    }
+    for (name, output) in &report.outputs {
+        let counts = [(output.not_written, "not written"), (output.suppressed, "suppressed as repetitions")];
+        let others: Vec<_> = counts.iter().filter(|(count, _)| *count > 0).collect();
+        if !others.is_empty() {
+            let others = others.iter().map(|(count, what)| format!(", {} {what}", thousands(*count)));
+            text += &format!("{name}: {} written{}\n", thousands(output.written), others.collect::<String>());
+        }
+    }
+    if let Some(commands) = &report.commands {
+        let (done, refused) = (thousands(commands.carried_out), thousands(commands.refused));
+        text += &format!("commands: {done} carried out, {refused} refused\n");
     }
     if let Some(path) = &report.timing.fast_path {
         let share = 100.0 * path.packets as f64 / report.packets_in.max(1) as f64;
@@ -113,4 +130,46 @@ pub fn of(report: &Report) -> String {
         );
     }
     text
+}
+
+/// What interfaces did not take or send, if there was something.
+fn losses(report: &Report) -> String {
+    if report.frames_lost() == 0 {
+        return String::new();
+    }
+    let head = ["frames lost", "interface", "missed", "unreadable", "too long", "no room", "down"];
+    let mut table = Table::new(&head);
+    for (port, interface) in report.interfaces.iter().filter(|(_, interface)| interface.lost() > 0) {
+        let counts =
+            [interface.missed, interface.unreadable, interface.too_long, interface.no_room, interface.down];
+        let names = [port.clone(), interface.name.clone()];
+        table.row(names.into_iter().chain(counts.map(thousands)).collect());
+    }
+    format!("\n{}", table.render())
+}
+
+#[cfg(test)]
+mod tests {
+    use node::report::InterfaceReport;
+
+    use super::*;
+
+    #[test]
+    fn losses_at_interfaces_and_evictions_are_shown() {
+        let mut report = Report::default();
+        assert!(!of(&report).contains("lost") && !of(&report).contains("evicted"));
+        let interface = InterfaceReport {
+            name: "eth1".to_owned(),
+            missed: 16_780,
+            down: 3,
+            ..InterfaceReport::default()
+        };
+        report.interfaces.insert("outside".to_owned(), interface);
+        report.interfaces.insert("inside".to_owned(), InterfaceReport::default());
+        report.flows.ended.insert("evicted", 2_948);
+        let text = of(&report);
+        assert!(text.contains("outside      eth1        16,780"), "{text}");
+        assert!(text.contains("2,948 evicted for new ones"), "{text}");
+        assert!(!text.contains("inside  "), "{text}");
+    }
 }

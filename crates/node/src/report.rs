@@ -71,6 +71,12 @@ pub struct Report {
     /// What each worker did, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<WorkerReport>,
+    /// What became of what was to be written, by output; absent if nothing was.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub outputs: BTreeMap<String, OutputReport>,
+    /// What became of operators' commands; absent without commands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commands: Option<CommandsReport>,
     /// First and last packet's time, in nanoseconds since 1970; absent without packets.
     pub first_packet_ns: Option<u64>,
     /// See `first_packet_ns`.
@@ -224,6 +230,11 @@ pub struct InterfaceReport {
 }
 
 impl InterfaceReport {
+    /// Frames that were not received or not sent.
+    pub fn lost(&self) -> u64 {
+        self.missed + self.unreadable + self.too_long + self.no_room + self.down
+    }
+
     /// Adds what came and went by another part of the interface.
     fn add(&mut self, other: &InterfaceReport) {
         self.received += other.received;
@@ -282,6 +293,35 @@ impl HostReport {
             waiting: host.waiting(),
         }
     }
+}
+
+/// What became of the records of an output: lines, packets or messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct OutputReport {
+    /// Records written.
+    pub written: u64,
+    /// Records that were not written: there was no room for them, or the output failed.
+    pub not_written: u64,
+    /// Alerts that were not written because there were many of their kind from their source.
+    pub suppressed: u64,
+}
+
+impl OutputReport {
+    /// Adds what became of the records of another output.
+    pub fn add(&mut self, other: OutputReport) {
+        self.written += other.written;
+        self.not_written += other.not_written;
+        self.suppressed += other.suppressed;
+    }
+}
+
+/// What became of operators' commands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CommandsReport {
+    /// Commands carried out.
+    pub carried_out: u64,
+    /// Commands that functions refused when they were due.
+    pub refused: u64,
 }
 
 /// What a worker has done.
@@ -395,6 +435,8 @@ impl Report {
             packets_unmade: effects.unmade,
             units: None,
             workers: Vec::new(),
+            outputs: BTreeMap::new(),
+            commands: None,
             first_packet_ns: None,
             last_packet_ns: None,
             timing,
@@ -479,6 +521,21 @@ impl Report {
     /// Packets dropped, for whatever reason.
     pub fn dropped(&self) -> u64 {
         self.drops.values().sum()
+    }
+
+    /// Frames that interfaces did not take or send: they are in no count of packets.
+    pub fn frames_lost(&self) -> u64 {
+        self.interfaces.values().map(InterfaceReport::lost).sum()
+    }
+
+    /// Records that outputs did not write.
+    pub fn records_not_written(&self) -> u64 {
+        self.outputs.values().map(|output| output.not_written).sum()
+    }
+
+    /// Flows that went for new ones.
+    pub fn flows_evicted(&self) -> u64 {
+        self.flows.ended.get(EndReason::Evicted.name()).copied().unwrap_or(0)
     }
 
     /// Whether every packet is accounted for.

@@ -19,6 +19,7 @@ use std::time::Instant;
 use anyhow::bail;
 use serde::Serialize;
 
+use crate::messages::say;
 use crate::output::{self, Table, thousands};
 use floor::Floor;
 use tape::{FLOWS_TIMES_LENGTH_MAX, Tape};
@@ -118,7 +119,7 @@ fn count(text: &str) -> Result<u32, String> {
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if cfg!(debug_assertions) {
-        eprintln!("rivulet: this is a debug build; figures of a release build are many times better");
+        say!("rivulet: this is a debug build; figures of a release build are many times better");
     }
     let mut results = Vec::new();
     let lengths: Vec<_> = match &args.flow_length[..] {

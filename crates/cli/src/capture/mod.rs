@@ -5,7 +5,6 @@ mod trace;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
 
 use anyhow::{Context, bail};
 use clap::ArgGroup;
@@ -14,6 +13,9 @@ use node::{Assembly, Live, Runner};
 use sim::scenario::Time;
 
 use crate::explain::Selection;
+use crate::messages::{Console, say};
+use crate::signals::{self, Signals};
+use crate::sinks::Capture;
 use crate::sources::{PortFile, Sources};
 use crate::up::{self, IoChoice, PortInterface, privileges};
 use crate::{files, output, policies};
@@ -103,21 +105,29 @@ fn of_captures(
     selection: Selection,
     assembly: Assembly,
 ) -> anyhow::Result<ExitCode> {
+    let signals = Signals::of_batch().context("cannot take signals")?;
     let mut sources = Sources::open(&args.read, &assembly.ports)?;
-    let mut trace = Trace::create(&args.write, format, selection, args.count, &assembly.ports)?;
+    let capture = Capture::create(&args.write, format, &assembly.ports, false)?.begin(None)?;
+    let mut trace = Trace::new(capture, selection, args.count);
     let mut runner = Runner::new(assembly, &args.policy.display().to_string());
-    while let Some((frame, from)) = sources.next() {
+    while signals.stop().is_none()
+        && let Some((frame, from)) = sources.next()
+    {
         trace.take_in(&mut runner, frame, from)?;
         if trace.is_full() {
             break;
         }
     }
-    finish(args, trace)?;
+    let has_failed = finish(args, trace)?;
     let broken = sources.broken();
     for message in &broken {
-        eprintln!("rivulet: {message}; what was read before it was processed");
+        say!("rivulet: {message}; what was read before it was processed");
     }
-    Ok(if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(match signals.stop() {
+        Some(signal) => signals::exit_code(signal),
+        None if has_failed || !broken.is_empty() => ExitCode::FAILURE,
+        None => ExitCode::SUCCESS,
+    })
 }
 
 fn of_interfaces(
@@ -127,40 +137,45 @@ fn of_interfaces(
     assembly: Assembly,
 ) -> anyhow::Result<ExitCode> {
     let interfaces = up::open(&args.port, args.io.into(), &assembly.ports)?;
-    let mut trace = Trace::create(&args.write, format, selection, args.count, &assembly.ports)?;
-    let stop = up::stop_on_signals().context("cannot take signals")?;
+    let capture = Capture::create(&args.write, format, &assembly.ports, true)?;
+    let signals = Signals::of_service().context("cannot take signals")?;
     let ways: Vec<_> = interfaces.iter().map(|(_, interface)| interface.io()).collect();
     privileges::give_up(&ways).context("cannot give up privileges")?;
-    privileges::refuse_other_calls(&ways).context("cannot have the kernel refuse system calls")?;
+    privileges::refuse_other_calls(&ways, true).context("cannot have the kernel refuse system calls")?;
     let said = up::said(&args.port, &interfaces);
+    let (console, ending) = Console::begin(false).context("cannot begin a thread for messages")?;
+    let mut trace = Trace::new(capture.begin(Some(&console))?, selection, args.count);
     let runner = Runner::new(assembly, &args.policy.display().to_string());
     let mut live = Live::new(runner, interfaces).context("cannot learn what the interfaces are like")?;
     if !args.quiet {
-        eprintln!("{said}");
+        console.say(said);
     }
     let end_ns = args.duration.map(|duration| live.now_ns().saturating_add(duration.0));
     let mut flushed_ns = live.now_ns();
-    while !stop.load(Ordering::Relaxed)
-        && !trace.is_full()
-        && end_ns.is_none_or(|end_ns| live.now_ns() < end_ns)
-    {
+    while signals.stop().is_none() && !trace.is_full() && end_ns.is_none_or(|end_ns| live.now_ns() < end_ns) {
         trace.round(&mut live)?;
-        live.look().iter().for_each(|change| eprintln!("{}", up::changed(change)));
+        live.look().iter().for_each(|change| console.say(up::changed(change)));
+        if signals.take_reopen() {
+            trace.reopen();
+        }
         if live.now_ns() >= flushed_ns + SECOND_NS {
             flushed_ns = live.now_ns();
-            trace.flush()?;
+            trace.flush();
         }
     }
     live.finish(&mut trace::Alerts::default())?;
+    ending.finish();
     finish(args, trace)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn finish(args: &Args, trace: Trace) -> anyhow::Result<()> {
-    let (came, written) = trace.finish()?;
+/// Completes the file; whether that failed.
+fn finish(args: &Args, trace: Trace) -> anyhow::Result<bool> {
+    let (came, written, outcome) = trace.finish()?;
     if !args.quiet {
         let (came, written) = (output::thousands(came), output::thousands(written));
-        eprintln!("rivulet: {came} packets came, {written} of them are in {}", args.write.display());
+        say!("rivulet: {came} packets came, {written} of them are in {}", args.write.display());
     }
-    Ok(())
+    outcome.complaint.iter().for_each(|complaint| say!("rivulet: {complaint}"));
+    Ok(outcome.has_failed)
 }

@@ -1,15 +1,13 @@
 //! Takes packets through a policy one by one, and writes what became of each.
 
-use std::path::Path;
-
-use io::capture::{Format, Notes, Way};
+use io::capture::{Notes, Way};
 use nf::{Alert, Event, FlowReport};
-use node::{Frame, From, Intake, Live, Output, Ports, Runner};
+use node::{Frame, From, Intake, Live, Output, Runner};
 use packet::Packet;
 
 use super::comment;
 use crate::explain::{Outcome, Passage, Selection, Witness};
-use crate::sinks::Capture;
+use crate::sinks::{self, Capture, Spool};
 
 /// The file, and who watches packets for it.
 pub struct Trace {
@@ -23,22 +21,16 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Creates the file, for those packets that are selected, and for so many at most.
-    pub fn create(
-        path: &Path,
-        format: Format,
-        selection: Selection,
-        count: Option<u64>,
-        ports: &Ports,
-    ) -> anyhow::Result<Trace> {
-        Ok(Trace {
+    /// Writes those packets that are selected, and so many at most.
+    pub fn new(capture: Capture, selection: Selection, count: Option<u64>) -> Trace {
+        Trace {
             watch: Watch::default(),
             alerts: Alerts::default(),
             selection,
-            capture: Capture::create(path, format, ports)?,
+            capture,
             written: 0,
             count: count.unwrap_or(u64::MAX),
-        })
+        }
     }
 
     /// Takes a packet through the policy, and writes what became of it.
@@ -53,20 +45,24 @@ impl Trace {
         self.write(live.runner())
     }
 
-    /// Whether as many packets are written as were asked for.
-    pub fn is_full(&self) -> bool {
-        self.written >= self.count
+    /// Whether as many packets are written as were asked for, or no more can be.
+    pub fn is_full(&mut self) -> bool {
+        self.written >= self.count || self.capture.spool().is_some_and(|spool| spool.has_failed())
     }
 
     /// Lets readers see what was written so far.
-    pub fn flush(&mut self) -> anyhow::Result<()> {
-        self.capture.flush()
+    pub fn flush(&mut self) {
+        self.capture.spool().into_iter().for_each(Spool::flush);
     }
 
-    /// Completes the file; how many packets came, and how many of them were written.
-    pub fn finish(self) -> anyhow::Result<(u64, u64)> {
-        self.capture.finish()?;
-        Ok((self.watch.number, self.written))
+    /// Opens the file again by its name.
+    pub fn reopen(&mut self) {
+        self.capture.spool().into_iter().for_each(Spool::reopen);
+    }
+
+    /// Completes the file; how many packets came, how many of them were to be written, and what became of those.
+    pub fn finish(self) -> anyhow::Result<(u64, u64, sinks::Outcome)> {
+        Ok((self.watch.number, self.written, self.capture.finish()?))
     }
 
     fn write(&mut self, runner: &Runner) -> anyhow::Result<()> {
@@ -86,10 +82,10 @@ impl Trace {
                 && let Some(arrived) = passage.arrived.as_ref().or(passage.steps.first().map(|s| &s.before))
             {
                 let notes = Notes { way: (!passage.made).then_some(Way::In), ..notes };
-                self.capture.write(arrived.meta().transit.ingress, arrived, &notes)?;
+                self.capture.write(arrived.meta().transit.ingress, arrived, &notes);
             }
             if let Some(left) = &passage.left {
-                self.capture.write(ports.egress(left), left, &Notes { way: Some(Way::Out), ..notes })?;
+                self.capture.write(ports.egress(left), left, &Notes { way: Some(Way::Out), ..notes });
             }
         }
         self.alerts.0.clear();

@@ -16,7 +16,7 @@ use node::units::{UNITS_MAX, UnitsConfig};
 use crate::files;
 use crate::output::{self, Format};
 use crate::policies;
-use crate::sinks::Sinks;
+use crate::sinks::{Outputs, Sinks};
 use crate::sources::{self, PortFile};
 use crate::traffic::{Pps, count};
 use crate::units::ShareOrNone;
@@ -107,7 +107,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let assembly = policies::parse("demo.rvl", POLICY, Path::new(""), Some(args.seed))?;
     files::keep_apart([], args.write.iter().map(|path| &**path))?;
     let writes: Vec<_> = args.write.iter().map(|path| PortFile { port: None, path: path.clone() }).collect();
-    let sinks = Sinks::create(&writes, None, None, &assembly.ports)?;
+    let outputs = Outputs { writes: &writes, alerts: None, flows: None, live: None };
+    let sinks = Sinks::create(&outputs, &assembly.ports)?.begin(None)?;
     let config = UnitsConfig {
         units_max: args.units_max,
         capacity_bps: args.unit_capacity.0,

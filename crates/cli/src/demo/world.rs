@@ -136,8 +136,11 @@ impl World {
     /// Ends it: all flows end, and the capture is completed.
     pub fn finish(mut self) -> anyhow::Result<Report> {
         let report = self.runner.finish(&mut self.outside)?;
-        self.outside.sinks.finish()?;
-        Ok(report)
+        let ended = self.outside.sinks.finish(report.last_packet_ns.unwrap_or(0))?;
+        match ended.complaints.into_iter().next() {
+            Some(complaint) => anyhow::bail!("{complaint}"),
+            None => Ok(report),
+        }
     }
 
     fn receive_client(&mut self) -> anyhow::Result<()> {

@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use node::Runner;
 
+use crate::messages::say;
 use crate::output::{self, Format};
 use crate::policies;
 use crate::sources::{PortFile, Sources};
@@ -94,11 +95,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     printer.finish()?;
     if printer.shown == 0 {
-        eprintln!("rivulet: none of {} packets is one that was asked for", output::thousands(number));
+        say!("rivulet: none of {} packets is one that was asked for", output::thousands(number));
     }
     let broken = sources.broken();
     for message in &broken {
-        eprintln!("rivulet: {message}; what was read before it was processed");
+        say!("rivulet: {message}; what was read before it was processed");
     }
     if args.packet.is_some_and(|wanted| wanted > number) {
         bail!("there is no packet {}: the captures have {number}", args.packet.unwrap_or_default());

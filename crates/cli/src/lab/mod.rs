@@ -10,6 +10,7 @@ use ::lab::{Experiment, Lab, Length, Outcome, RuleFiles, Step, Sweep, Tuning, ex
 use anyhow::Context;
 use indicatif::ProgressBar;
 
+use crate::messages::say;
 use crate::output::{self, Table};
 
 /// Runs the experiments that compare Rivulet with what is published about the systems that it is made of.
@@ -197,7 +198,7 @@ fn run_all(experiments: &[Experiment], options: &Options) -> anyhow::Result<Exit
         .with_rules(options.rules());
     let (mut outcomes, path) = (Vec::new(), out.join("figures.md"));
     for experiment in experiments {
-        bar.suspend(|| eprintln!("rivulet: {}: {}", experiment.id, experiment.title));
+        bar.suspend(|| say!("rivulet: {}: {}", experiment.id, experiment.title));
         let outcome = experiment.run(&mut lab);
         write(out, &outcome)?;
         if !json {
@@ -212,7 +213,7 @@ fn run_all(experiments: &[Experiment], options: &Options) -> anyhow::Result<Exit
     match (*json, &outcomes[..]) {
         (true, [outcome]) => output::print_json(outcome)?,
         (true, outcomes) => output::print_json(&outcomes)?,
-        (false, _) => eprintln!("rivulet: wrote {}", out.display()),
+        (false, _) => say!("rivulet: wrote {}", out.display()),
     }
     Ok(verdict(outcomes.iter().map(|outcome| outcome.failures().count()).sum()))
 }
@@ -227,7 +228,7 @@ fn tune(
     let mut lab = Lab::new(length, length.seeds(), |step| say(&bar, step));
     let mut tunings = Vec::new();
     for sweep in sweeps {
-        bar.suspend(|| eprintln!("rivulet: {}: settings of baselines", sweep.id));
+        bar.suspend(|| say!("rivulet: {}: settings of baselines", sweep.id));
         let tuning = sweep.run(&mut lab);
         write_tuning(out, &tuning)?;
         if !json {
@@ -239,7 +240,7 @@ fn tune(
     match (*json, &tunings[..]) {
         (true, [tuning]) => output::print_json(tuning)?,
         (true, tunings) => output::print_json(&tunings)?,
-        (false, _) => eprintln!("rivulet: wrote {}", out.display()),
+        (false, _) => say!("rivulet: wrote {}", out.display()),
     }
     Ok(verdict(tunings.iter().map(|tuning| tuning.failures().count()).sum()))
 }
@@ -247,7 +248,7 @@ fn tune(
 /// Makes the folder for files, and says what a debug build is worth.
 fn make_ready(length: Length, out: &Path) -> anyhow::Result<()> {
     if cfg!(debug_assertions) && length != Length::Smoke {
-        eprintln!("rivulet: this is a debug build; a release build is many times as fast");
+        say!("rivulet: this is a debug build; a release build is many times as fast");
     }
     std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))
 }
@@ -259,7 +260,7 @@ fn say(bar: &ProgressBar, step: &Step) {
 
 fn verdict(failures: usize) -> ExitCode {
     if failures > 0 {
-        eprintln!("rivulet: {failures} runs failed their checks");
+        say!("rivulet: {failures} runs failed their checks");
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS

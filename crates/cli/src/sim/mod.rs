@@ -13,6 +13,7 @@ use ::sim::{Report, Scenario, Simulation};
 use anyhow::Context;
 use indicatif::ProgressBar;
 
+use crate::messages::say;
 use crate::output;
 
 /// What is simulated if nothing is named.
@@ -111,7 +112,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         (false, groups) => output::print(&compare::table(groups))?,
     }
     let per_second = packets as f64 / took.as_secs_f64().max(1e-9);
-    eprintln!(
+    say!(
         "rivulet: {} packets in {:.1} s, {} packets/s",
         output::thousands(packets),
         took.as_secs_f64(),

@@ -1,63 +1,110 @@
 //! Where the output of a run goes: captures, alerts, flow records.
 
+mod capture;
+mod limit;
+mod pen;
+mod spool;
+
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use anyhow::Context;
-use io::capture::{Format, Notes, Record, Writer};
+use io::capture::{Format, Notes};
 use nf::{Alert, Event, FlowReport};
+use node::report::OutputReport;
 use node::{Output, Ports};
-use packet::{LinkType, Packet};
+use packet::Packet;
 use serde::Serialize;
 
 use crate::eve::{EveAlert, EveEvent};
 use crate::export::{Destination, Export};
+use crate::messages::Console;
 use crate::sources::{PortFile, port_named};
+
+pub use capture::Capture;
+pub use limit::PER_SOURCE;
+use limit::{EveSuppressed, Limiter};
+pub use pen::{Chunk, Pen, Target};
+pub use spool::{Outcome, Spool};
+
+/// Outputs by their names in reports. Captures are counted together: their files' names are no part of what a run does.
+const CAPTURES: &str = "captures";
+const ALERTS: &str = "alerts";
+const IPFIX: &str = "ipfix";
 
 /// The files that a run writes.
 #[derive(Default)]
 pub struct Sinks {
     captures: Vec<Capture>,
-    alerts: Option<(String, BufWriter<File>)>,
+    /// The file of alerts, until it is known who writes.
+    opened: Option<(String, Pen)>,
+    alerts: Option<Spool>,
+    limiter: Option<Limiter>,
     flows: Option<Export>,
 }
 
-/// A capture with an interface for each port.
-pub struct Capture {
-    name: String,
-    /// The port whose packets are written; none: all.
-    port: Option<u16>,
-    writer: Writer,
-    /// The file's interface for each port and link type.
-    interfaces: BTreeMap<(u16, LinkType), u32>,
-    names: BTreeMap<u16, String>,
+/// What outputs a run has.
+pub struct Outputs<'a> {
+    /// Captures of what leaves.
+    pub writes: &'a [PortFile],
+    /// The file of alerts and events.
+    pub alerts: Option<&'a Path>,
+    /// Where flow records go.
+    pub flows: Option<&'a Destination>,
+    /// The run is one of live traffic: nothing may hold it up, and alerts of one kind from one source are limited to so many.
+    pub live: Option<u32>,
+}
+
+impl Outputs<'_> {
+    /// Whether files are written, which may have to be opened again.
+    pub fn have_files(&self) -> bool {
+        !self.writes.is_empty() || self.alerts.is_some() || self.flows.is_some_and(|to| to.file().is_some())
+    }
 }
 
 impl Sinks {
-    /// Creates the files.
-    pub fn create(
-        writes: &[PortFile],
-        alerts: Option<&Path>,
-        flows: Option<&Destination>,
-        ports: &Ports,
-    ) -> anyhow::Result<Sinks> {
+    /// Creates the files. [`Sinks::begin`] begins to write them.
+    pub fn create(outputs: &Outputs<'_>, ports: &Ports) -> anyhow::Result<Sinks> {
+        let is_live = outputs.live.is_some();
         let mut captures: Vec<Capture> = Vec::new();
-        for file in writes {
+        for file in outputs.writes {
             let port = file.port.as_ref().map(|name| port_named(ports, name)).transpose()?;
-            captures
-                .push(Capture { port, ..Capture::create(&file.path, Format::of_path(&file.path), ports)? });
+            let mut capture = Capture::create(&file.path, Format::of_path(&file.path), ports, is_live)?;
+            capture.port = port;
+            captures.push(capture);
         }
-        let alerts = match alerts {
+        let opened = match outputs.alerts {
             Some(path) => {
-                let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-                Some((path.display().to_string(), BufWriter::new(file)))
+                let name = path.display().to_string();
+                // Of a restart, the file keeps what happened before; a run over captures says what is in those.
+                let target = Target {
+                    path: path.to_owned(),
+                    keeps: is_live,
+                    gzip: false,
+                    preamble: Vec::new(),
+                    repeats: false,
+                };
+                Some((name.clone(), Pen::open(target).with_context(|| format!("cannot write {name}"))?))
             }
             None => None,
         };
-        let flows = flows.map(Export::new).transpose()?;
-        Ok(Sinks { captures, alerts, flows })
+        let flows = outputs.flows.map(Export::new).transpose()?;
+        let limiter = outputs.live.filter(|&limit| limit > 0).map(Limiter::new);
+        Ok(Sinks { captures, opened, alerts: None, limiter, flows })
+    }
+
+    /// Begins to write: each file by a thread that says what it has to say by `console`; without one, at once.
+    pub fn begin(mut self, console: Option<&Console>) -> anyhow::Result<Sinks> {
+        let captures = std::mem::take(&mut self.captures).into_iter();
+        self.captures = captures.map(|capture| capture.begin(console)).collect::<Result<_, _>>()?;
+        if let Some((name, pen)) = self.opened.take() {
+            self.alerts = Some(match console {
+                Some(console) => Spool::queued(name, pen, console.clone())?,
+                None => Spool::direct(name, pen),
+            });
+        }
+        self.flows = self.flows.take().map(|flows| flows.begin(console)).transpose()?;
+        Ok(self)
     }
 
     /// Whether packets are written somewhere.
@@ -67,36 +114,94 @@ impl Sinks {
 
     /// Writes a line of the EVE file, if there is to be one.
     fn eve_line(&mut self, line: &impl Serialize) -> anyhow::Result<()> {
-        if let Some((name, file)) = &mut self.alerts {
-            serde_json::to_writer(&mut *file, line)?;
-            file.write_all(b"\n").with_context(|| format!("cannot write {name}"))?;
+        if let Some(alerts) = &mut self.alerts {
+            let mut result = Ok(());
+            alerts.record(|bytes| {
+                let before = bytes.len();
+                result = serde_json::to_writer(&mut *bytes, line);
+                match result {
+                    Ok(()) => bytes.push(b'\n'),
+                    Err(_) => bytes.truncate(before),
+                }
+            });
+            result?;
         }
         Ok(())
     }
 
     /// Lets readers of the files see what was written so far.
-    pub fn flush(&mut self) -> anyhow::Result<()> {
-        for capture in &mut self.captures {
-            capture.flush()?;
-        }
-        if let Some((name, alerts)) = &mut self.alerts {
-            alerts.flush().with_context(|| format!("cannot write {name}"))?;
-        }
+    pub fn flush(&mut self, now_ns: u64) -> anyhow::Result<()> {
+        let told = self.limiter.as_mut().map(|limiter| limiter.roll(now_ns)).unwrap_or_default();
+        told.iter().try_for_each(|told| self.eve_line(&EveSuppressed::new(told)))?;
+        self.spools().for_each(Spool::flush);
         self.flows.as_mut().map_or(Ok(()), Export::send)
     }
 
-    /// Completes the files.
-    pub fn finish(self) -> anyhow::Result<()> {
-        for capture in self.captures {
-            capture.finish()?;
+    /// Opens the files again by their names, as they may have been renamed.
+    pub fn reopen(&mut self) {
+        self.spools().for_each(Spool::reopen);
+        self.flows.iter_mut().for_each(Export::reopen);
+    }
+
+    /// Whether all outputs have failed, so that there is nothing left to write.
+    pub fn have_all_failed(&mut self) -> bool {
+        let flows = self.flows.as_ref().is_some_and(|flows| !flows.has_failed());
+        let mut others = self.spools().peekable();
+        !flows && others.peek().is_some() && others.all(|spool| spool.has_failed())
+    }
+
+    /// What became of the records of each output so far.
+    pub fn counts(&mut self) -> BTreeMap<String, OutputReport> {
+        let mut counts = BTreeMap::new();
+        for spool in self.captures.iter_mut().filter_map(Capture::spool) {
+            counts.entry(CAPTURES.to_owned()).or_insert_with(OutputReport::default).add(spool.counts());
         }
-        if let Some((name, mut alerts)) = self.alerts {
-            alerts.flush().with_context(|| format!("cannot write {name}"))?;
+        let suppressed = self.limiter.as_ref().map_or(0, Limiter::suppressed);
+        let alerts = self.alerts.as_ref().map(Spool::counts);
+        counts.extend(alerts.map(|alerts| (ALERTS.to_owned(), OutputReport { suppressed, ..alerts })));
+        counts.extend(self.flows.as_ref().map(|flows| (IPFIX.to_owned(), flows.counts())));
+        counts
+    }
+
+    /// Completes the files, each as far as it can be; how they ended.
+    pub fn finish(mut self, now_ns: u64) -> anyhow::Result<Ended> {
+        let told = self.limiter.as_mut().map(|limiter| limiter.end_window(now_ns)).unwrap_or_default();
+        told.iter().try_for_each(|told| self.eve_line(&EveSuppressed::new(told)))?;
+        let suppressed = self.limiter.as_ref().map_or(0, Limiter::suppressed);
+        let mut ended = Ended::default();
+        for capture in self.captures {
+            ended.add(CAPTURES, capture.finish()?, 0);
+        }
+        if let Some(alerts) = self.alerts {
+            ended.add(ALERTS, alerts.finish(), suppressed);
         }
         if let Some(flows) = self.flows {
-            flows.finish()?;
+            ended.add(IPFIX, flows.finish()?, 0);
         }
-        Ok(())
+        Ok(ended)
+    }
+
+    fn spools(&mut self) -> impl Iterator<Item = &mut Spool> {
+        self.captures.iter_mut().filter_map(Capture::spool).chain(self.alerts.as_mut())
+    }
+}
+
+/// How outputs ended.
+#[derive(Default)]
+pub struct Ended {
+    /// What became of the records of each.
+    pub counts: BTreeMap<String, OutputReport>,
+    /// What is to be said of records that were not written.
+    pub complaints: Vec<String>,
+    /// A file is not what was asked for.
+    pub has_failed: bool,
+}
+
+impl Ended {
+    fn add(&mut self, output: &str, outcome: Outcome, suppressed: u64) {
+        self.counts.entry(output.to_owned()).or_default().add(OutputReport { suppressed, ..outcome.counts });
+        self.complaints.extend(outcome.complaint);
+        self.has_failed |= outcome.has_failed;
     }
 }
 
@@ -105,12 +210,17 @@ impl Output for Sinks {
 
     fn packet(&mut self, port: u16, packet: &Packet) -> anyhow::Result<()> {
         for capture in self.captures.iter_mut().filter(|c| c.port.is_none_or(|wanted| wanted == port)) {
-            capture.write(port, packet, &Notes::default())?;
+            capture.write(port, packet, &Notes::default());
         }
         Ok(())
     }
 
     fn alert(&mut self, function: &str, alert: &Alert) -> anyhow::Result<()> {
+        if let (Some(limiter), Some(_)) = (&mut self.limiter, &self.alerts)
+            && !limiter.admits(function, alert)
+        {
+            return Ok(());
+        }
         self.eve_line(&EveAlert::new(function, alert))
     }
 
@@ -123,50 +233,5 @@ impl Output for Sinks {
             Some(flows) => flows.add(report, now_ns),
             None => Ok(()),
         }
-    }
-}
-
-impl Capture {
-    /// Creates the file; `-` is standard output.
-    pub fn create(path: &Path, format: Format, ports: &Ports) -> anyhow::Result<Capture> {
-        let name = path.display().to_string();
-        let writer = Writer::create(path, format).with_context(|| format!("cannot write {name}"))?;
-        let names = ports.all().iter().map(|port| (port.number, port.name.clone())).collect();
-        Ok(Capture { name, port: None, writer, interfaces: BTreeMap::new(), names })
-    }
-
-    /// Lets readers see what was written so far.
-    pub fn flush(&mut self) -> anyhow::Result<()> {
-        self.writer.flush().with_context(|| format!("cannot write {}", self.name))
-    }
-
-    /// Completes the file.
-    pub fn finish(self) -> anyhow::Result<()> {
-        self.writer.finish().with_context(|| format!("cannot write {}", self.name))
-    }
-
-    /// Adds a packet of this port.
-    pub fn write(&mut self, port: u16, packet: &Packet, notes: &Notes<'_>) -> anyhow::Result<()> {
-        let meta = packet.meta();
-        let next = self.interfaces.len() as u32;
-        let interface = match self.interfaces.get(&(port, meta.link)) {
-            Some(&interface) => interface,
-            None => {
-                let name = self.names.get(&port).map_or("", String::as_str);
-                self.writer
-                    .add_interface(next, name, meta.link)
-                    .with_context(|| format!("cannot write {}", self.name))?;
-                self.interfaces.insert((port, meta.link), next);
-                next
-            }
-        };
-        let record = Record {
-            timestamp_ns: meta.transit.timestamp_ns,
-            interface,
-            link_type: meta.link,
-            wire_len: meta.wire_len,
-            data: packet.data(),
-        };
-        self.writer.write_noted(&record, notes).with_context(|| format!("cannot write {}", self.name))
     }
 }

@@ -132,11 +132,19 @@ impl View {
         );
         let dropped: f64 = names(&report["drops"]).map(|reason| rates.per_second(&drop_of(reason))).sum();
         let latency = |percentile: &str| duration(rates.total(&format!("/timing/latency_ns/{percentile}")));
+        let others = [
+            ("flows evicted/s", rates.per_second("/flows/ended/evicted")),
+            ("records not written/s", not_written(rates)),
+        ];
+        let others = others.into_iter().filter(|&(_, count)| count > 0.0);
+        let others: String =
+            others.map(|(what, count)| format!(", {} {what}", thousands(count.ceil() as u64))).collect();
         let second = format!(
-            "{} packets/s, {}, {} drops/s",
+            "{} packets/s, {}, {} drops/s, {} frames lost/s{others}",
             thousands(rates.per_second("/packets_in") as u64),
             rate(8.0 * rates.per_second("/bytes_in")),
-            thousands(dropped as u64)
+            thousands(dropped as u64),
+            thousands(frames_lost(rates).ceil() as u64),
         );
         let units = report["units"].as_object().map_or_else(String::new, |units| {
             let number = |name: &str| units.get(name).and_then(Value::as_u64).unwrap_or(0);
@@ -217,8 +225,7 @@ fn draw_ports(frame: &mut Frame<'_>, area: Rect, rates: &Rates) {
     let rows = names(&rates.now()["ports"]).map(|port| {
         let per_second = |what: &str| rates.per_second(&format!("/ports/{}/{what}", escaped(port)));
         let interface = &rates.now()["interfaces"][port];
-        let lost = ["missed", "unreadable", "too_long", "no_room", "down"];
-        let lost: u64 = lost.iter().filter_map(|&way| interface[way].as_u64()).sum();
+        let lost = |ways: &[&str]| thousands(ways.iter().filter_map(|&way| interface[way].as_u64()).sum());
         [
             port.to_owned(),
             interface["name"].as_str().unwrap_or("-").to_owned(),
@@ -226,10 +233,12 @@ fn draw_ports(frame: &mut Frame<'_>, area: Rect, rates: &Rates) {
             rate(8.0 * per_second("bytes_in")),
             thousands(per_second("packets_out") as u64),
             rate(8.0 * per_second("bytes_out")),
-            thousands(lost),
+            lost(&["missed", "unreadable"]),
+            lost(&["no_room", "too_long"]),
+            lost(&["down"]),
         ]
     });
-    let head = ["port", "interface", "in/s", "rate in", "out/s", "rate out", "frames lost"];
+    let head = ["port", "interface", "in/s", "rate in", "out/s", "rate out", "missed", "not sent", "down"];
     table(frame, area, "ports", head, rows.collect());
 }
 
@@ -276,6 +285,20 @@ fn table<const N: usize>(
 
 fn names(object: &Value) -> impl Iterator<Item = &str> {
     object.as_object().into_iter().flat_map(|object| object.keys().map(String::as_str))
+}
+
+/// Frames that interfaces did not take or send, in a second.
+fn frames_lost(rates: &Rates) -> f64 {
+    let ports = names(&rates.now()["interfaces"]);
+    let ways = ["missed", "unreadable", "too_long", "no_room", "down"];
+    let each = ports.flat_map(|port| ways.map(|way| format!("/interfaces/{}/{way}", escaped(port))));
+    each.map(|pointer| rates.per_second(&pointer)).sum()
+}
+
+/// Records that outputs did not write, in a second.
+fn not_written(rates: &Rates) -> f64 {
+    let outputs = names(&rates.now()["outputs"]);
+    outputs.map(|output| rates.per_second(&format!("/outputs/{}/not_written", escaped(output)))).sum()
 }
 
 fn drop_of(reason: &str) -> String {

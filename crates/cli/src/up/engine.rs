@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use io::port::Interface;
 use nf::{Alert, Event, FlowReport};
-use node::shards::{Part, Place, Workers};
+use node::shards::{Part, Place, Workers, WorkersError};
 use node::{Change, Live, Output, Report, Runner};
 use packet::Packet;
 
@@ -74,12 +74,16 @@ impl Engine {
         }
     }
 
-    /// Carries out the commands that are due.
-    pub fn control(&mut self, script: &mut Script, now_ns: u64) -> anyhow::Result<()> {
+    /// Carries out the commands that are due; returns what is to be said of each.
+    pub fn control(&mut self, script: &mut Script, now_ns: u64) -> anyhow::Result<Vec<String>> {
         match self {
-            Engine::One { live, .. } => script.carry_out(now_ns, live.runner_mut()),
+            Engine::One { live, .. } => Ok(script.carry_out(now_ns, live.runner_mut())),
             Engine::Several { workers, .. } => {
-                script.carry_out_by(now_ns, |stage, words| Ok(workers.control(stage, words)?))
+                Ok(script.carry_out_by(now_ns, |stage, words| match workers.control(stage, words) {
+                    Ok(()) => Ok(Ok(())),
+                    Err(WorkersError::Control(refused)) => Ok(Err(refused)),
+                    Err(other) => Err(other),
+                })?)
             }
         }
     }
@@ -97,34 +101,43 @@ impl Engine {
 
     /// What has been counted so far.
     pub fn report(&mut self) -> anyhow::Result<Report> {
-        match self {
-            Engine::One { live, .. } => Ok(live.report()),
-            Engine::Several { workers, .. } => Ok(workers.report()?),
-        }
+        let (mut report, counts) = match self {
+            Engine::One { live, sinks } => (live.report(), sinks.counts()),
+            Engine::Several { workers, sinks, .. } => (workers.report()?, sinks.lock().counts()),
+        };
+        report.outputs = counts;
+        Ok(report)
     }
 
     /// Lets readers of files see what was written so far.
     pub fn flush(&mut self) -> anyhow::Result<()> {
+        let now_ns = self.now_ns();
         match self {
-            Engine::One { sinks, .. } => sinks.flush(),
-            Engine::Several { sinks, .. } => sinks.lock().flush(),
+            Engine::One { sinks, .. } => sinks.flush(now_ns),
+            Engine::Several { sinks, .. } => sinks.lock().flush(now_ns),
         }
     }
 
-    /// Ends the run, and completes the files.
-    pub fn finish(self) -> anyhow::Result<Report> {
+    /// Opens files again by their names.
+    pub fn reopen(&mut self) {
         match self {
-            Engine::One { mut live, mut sinks } => {
-                let report = live.finish(&mut sinks)?;
-                sinks.finish()?;
-                Ok(report)
-            }
+            Engine::One { sinks, .. } => sinks.reopen(),
+            Engine::Several { sinks, .. } => sinks.lock().reopen(),
+        }
+    }
+
+    /// Ends the run, and completes the files; what is to be said of them.
+    pub fn finish(self) -> anyhow::Result<(Report, Vec<String>)> {
+        let now_ns = self.now_ns();
+        let (mut report, ended) = match self {
+            Engine::One { mut live, mut sinks } => (live.finish(&mut sinks)?, sinks.finish(now_ns)?),
             Engine::Several { workers, sinks, .. } => {
                 let (report, _) = workers.finish()?;
-                std::mem::take(&mut *sinks.lock()).finish()?;
-                Ok(report)
+                (report, std::mem::take(&mut *sinks.lock()).finish(now_ns)?)
             }
-        }
+        };
+        report.outputs = ended.counts;
+        Ok((report, ended.complaints))
     }
 }
 

@@ -71,6 +71,7 @@ impl Collector for Reported {
         whole(report, &mut tell)?;
         ports(report, &mut tell)?;
         interfaces(report, &mut tell)?;
+        outputs(report, &mut tell)?;
         workers(report, &mut tell)?;
         functions(report, &mut tell)
     }
@@ -148,6 +149,22 @@ fn interfaces(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
         })
     });
     tell.counter("router_packets_lost", "Packets that a router's port could not send on", hosts)
+}
+
+fn outputs(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
+    let records = report.outputs.iter().flat_map(|(output, counted)| {
+        [
+            ("written", counted.written),
+            ("not_written", counted.not_written),
+            ("suppressed", counted.suppressed),
+        ]
+        .map(|(result, count)| ([("output", output.as_str()), ("result", result)], count))
+    });
+    tell.counter("output_records", "Records of outputs, by what became of them", records)?;
+    let commands = report.commands.unwrap_or_default();
+    let commands = [("carried_out", commands.carried_out), ("refused", commands.refused)]
+        .map(|(result, count)| ([("result", result)], count));
+    tell.counter("commands", "Operators' commands, by what became of them", commands)
 }
 
 fn workers(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {

@@ -1,21 +1,19 @@
 //! `rivulet up`: a policy on network interfaces.
 
 mod engine;
+mod lock;
 mod metrics;
 pub mod privileges;
 mod rates;
 mod server;
 
-use std::fs::File;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, bail};
-use indicatif::ProgressBar;
 use io::port::{Choice, DpdkDevice, Interface, Io, MemifConfig, begin_dpdk};
 use node::shards::WORKERS_MAX;
 use node::threads::Maker;
@@ -24,12 +22,15 @@ use sim::scenario::Time;
 
 use crate::control::Script;
 use crate::export::Destination;
+use crate::messages::Console;
 use crate::output::{self, Format};
-use crate::sinks::Sinks;
+use crate::signals::Signals;
+use crate::sinks::{self, Outputs, Sinks};
 use crate::sources::{self, PortFile, port_named};
 use crate::{files, policies, summary, units};
 
 use engine::Engine;
+use lock::InterfaceLock;
 use rates::Rates;
 use server::Board;
 
@@ -57,9 +58,12 @@ pub struct Args {
     /// Write the report to a file, as JSON, at the end
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
-    /// Write alerts and events to a file, as EVE JSON lines
+    /// Append alerts and events to a file, as EVE JSON lines; SIGUSR1 and SIGHUP open it again
     #[arg(long, value_name = "FILE")]
     pub alerts: Option<PathBuf>,
+    /// Alerts of one kind from one source that are written in 10 s; a line says how many others there were. 0: all are written
+    #[arg(long, value_name = "N", default_value_t = sinks::PER_SOURCE)]
+    pub alert_limit: u32,
     /// Send flow records as IPFIX to a file or to a collector, `udp:HOST:PORT`; a Monitor in the policy makes them
     #[arg(long, value_name = "DEST")]
     pub ipfix: Option<Destination>,
@@ -205,13 +209,19 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None => Script::default(),
     };
     let mut interfaces = open_parts(&args.port, args.io.into(), &assembly.ports, args.workers.into())?;
-    let sinks = Sinks::create(&args.write, args.alerts.as_deref(), args.ipfix.as_ref(), &assembly.ports)?;
-    let report_file = args.report.as_ref().map(|path| create(path)).transpose()?;
+    let outputs = Outputs {
+        writes: &args.write,
+        alerts: args.alerts.as_deref(),
+        flows: args.ipfix.as_ref(),
+        live: Some(args.alert_limit),
+    };
+    let sinks = Sinks::create(&outputs, &assembly.ports)?;
+    let report_file = args.report.as_deref().map(files::create).transpose()?;
     let listener = args
         .metrics
         .map(|address| server::listen(address).with_context(|| format!("cannot listen at {address}")));
     let listener = listener.transpose()?;
-    let stop = stop_on_signals().context("cannot take signals")?;
+    let signals = Signals::of_service().context("cannot take signals")?;
     let name = args.policy.display().to_string();
     let parts = match assemblies.len() {
         1 => Vec::new(),
@@ -220,7 +230,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let said = said(&args.port, &interfaces[0]);
     let ways: Vec<Io> = interfaces.iter().flatten().map(|(_, interface)| interface.io()).collect();
     privileges::give_up(&ways).context("cannot give up privileges")?;
-    privileges::refuse_other_calls(&ways).context("cannot have the kernel refuse system calls")?;
+    privileges::refuse_other_calls(&ways, outputs.have_files())
+        .context("cannot have the kernel refuse system calls")?;
+    // Threads that write have no more rights than this one.
+    let (console, ending) = Console::begin(!args.quiet).context("cannot begin a thread for messages")?;
+    let sinks = sinks.begin(Some(&console))?;
     let mut engine = match (assemblies.pop(), interfaces.pop()) {
         (Some(assembly), Some(interfaces)) => {
             Engine::one(args.units.runner(&args.policy, assembly, maker)?, interfaces, sinks)?
@@ -232,37 +246,49 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         server::serve(listener, board.clone()).context("cannot begin a thread for metrics")?;
     }
     if !args.quiet {
-        eprintln!("{said}");
+        console.say(said);
     }
-    let bar = if args.quiet { ProgressBar::hidden() } else { rates::bar() };
 
     let end_ns = args.duration.map(|duration| engine.now_ns().saturating_add(duration.0));
     let mut rates = Rates::new(engine.now_ns());
-    while !stop.load(Ordering::Relaxed) && end_ns.is_none_or(|end_ns| engine.now_ns() < end_ns) {
+    while signals.stop().is_none() && end_ns.is_none_or(|end_ns| engine.now_ns() < end_ns) {
         let now_ns = engine.now_ns();
         if controls.is_due(now_ns) {
-            engine.control(&mut controls, now_ns)?;
+            engine.control(&mut controls, now_ns)?.into_iter().for_each(|line| console.say(line));
         }
         for change in engine.go_on()? {
-            bar.suspend(|| eprintln!("{}", changed(&change)));
+            console.say(changed(&change));
         }
-        if rates.is_due(engine.now_ns()) {
+        if signals.take_reopen() {
+            engine.reopen();
+            console.say("rivulet: files are opened again".to_owned());
+        }
+        if rates.is_due(engine.now_ns()) || signals.take_report() {
+            let is_asked = !rates.is_due(engine.now_ns());
             engine.flush()?;
-            let report = engine.report()?;
-            bar.set_message(rates.since_last(engine.now_ns(), &report));
+            let mut report = engine.report()?;
+            report.commands = controls.counts();
+            let text = rates.since_last(engine.now_ns(), &report);
+            if is_asked {
+                console.say(format!("rivulet: {text}"));
+            }
+            console.show_rates(text);
             board.put(report);
         }
     }
-    let report = engine.finish()?;
-    bar.finish_and_clear();
-    if let Some((name, file)) = report_file {
-        serde_json::to_writer_pretty(file, &report).with_context(|| format!("cannot write {name}"))?;
-    }
+    let (mut report, complaints) = engine.finish()?;
+    report.commands = controls.counts();
+    complaints.into_iter().for_each(|complaint| console.say(format!("rivulet: {complaint}")));
+    ending.finish();
+    let written = report_file.map_or(Ok(()), |(name, file)| {
+        files::write_json(file, &report).with_context(|| format!("cannot write {name}"))
+    });
     match args.output {
         _ if args.quiet || sources::name_standard_stream(&args.write) => {}
         Format::Json => output::print_json(&report)?,
         Format::Table => output::print(&summary::of(&report))?,
     }
+    written?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -300,6 +326,9 @@ fn open_parts(
         if opened[0].iter().any(|(_, other)| other.name() == interface) {
             bail!("{interface} is the interface of another port already");
         }
+        if *kind == Kind::Existing {
+            lock(interface)?;
+        }
         let opens = match kind {
             Kind::Tap => Interface::tap_parts(interface, count)
                 .with_context(|| format!("cannot open {TAP}{interface}")),
@@ -331,6 +360,19 @@ fn open_parts(
     Ok(opened)
 }
 
+/// Takes an interface for this process, until its end.
+fn lock(interface: &str) -> anyhow::Result<()> {
+    match InterfaceLock::take(interface) {
+        Ok(lock) => {
+            // The process has it until it ends, however that is.
+            std::mem::forget(lock);
+            Ok(())
+        }
+        Err(error) if error.kind() == ErrorKind::Unsupported => Ok(()),
+        Err(error) => bail!("cannot open {interface}: {error}"),
+    }
+}
+
 /// What is up, and by which way.
 pub fn said(given: &[PortInterface], interfaces: &[(u16, Interface)]) -> String {
     let each = given.iter().zip(interfaces);
@@ -358,23 +400,6 @@ pub fn changed(change: &Change) -> String {
 /// That an interface is not for AF_XDP.
 pub fn fallback(interface: &str, why: impl std::fmt::Display) -> String {
     format!("rivulet: {interface}: packet sockets, as AF_XDP is not for it: {why}")
-}
-
-fn create(path: &std::path::Path) -> anyhow::Result<(String, File)> {
-    let name = path.display().to_string();
-    let file = File::create(path).with_context(|| format!("cannot write {name}"))?;
-    Ok((name, file))
-}
-
-/// Is set by SIGINT and SIGTERM; a second one ends the process at once.
-pub fn stop_on_signals() -> std::io::Result<Arc<AtomicBool>> {
-    use signal_hook::consts::{SIGINT, SIGTERM};
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop))?;
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
-    }
-    Ok(stop)
 }
 
 #[cfg(test)]

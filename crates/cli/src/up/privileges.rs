@@ -27,8 +27,8 @@ const fn kept(io: Io) -> CapabilitySet {
 }
 
 /// System calls that are made from there on: frames and files, memory and threads, time, what a terminal or a client of metrics
-/// is told, and what it takes to open an interface anew. Files may be opened to be read,
-/// see [`opens_to_read`]. No program can be run, no file be made, no other process be looked into.
+/// is told, and what it takes to open an interface anew. Files may be opened to be read, see [`opens_to_read`], and where the
+/// run writes files, to be appended to, see [`opens_to_append`]. No program can be run, no file be emptied, no other process be looked into.
 const CALLS: [libc::c_long; 61] = [
     // Frames, files and clients.
     libc::SYS_read,
@@ -111,8 +111,9 @@ const DPDK_CALLS: &[libc::c_long] =
 const DPDK_CALLS: &[libc::c_long] = &[libc::SYS_epoll_pwait, libc::SYS_epoll_ctl, libc::SYS_timerfd_settime];
 
 /// Lets the kernel refuse every system call that is not among those that are needed with interfaces that are opened in these ways, as if
-/// the privilege for it were missing: of all threads that there are, and of those that they begin from here on.
-pub fn refuse_other_calls(ways: &[Io]) -> Result<()> {
+/// the privilege for it were missing: of all threads that there are, and of those that they begin from here on. With `appends`, files may be
+/// made and appended to, as after a rotation.
+pub fn refuse_other_calls(ways: &[Io], appends: bool) -> Result<()> {
     let is_shared = ways.contains(&Io::Memif);
     let memif_calls = if is_shared { &io::port::MEMIF_CALLS_LATER[..] } else { &[] };
     let dpdk_calls = if ways.contains(&Io::Dpdk) { DPDK_CALLS } else { &[] };
@@ -121,7 +122,11 @@ pub fn refuse_other_calls(ways: &[Io]) -> Result<()> {
     if is_shared {
         allowed.insert(libc::SYS_unlinkat, vec![removes_a_file().map_err(Error::other)?]);
     }
-    allowed.insert(libc::SYS_openat, vec![opens_to_read().map_err(Error::other)?]);
+    let mut opens = vec![opens_to_read().map_err(Error::other)?];
+    if appends {
+        opens.push(opens_to_append().map_err(Error::other)?);
+    }
+    allowed.insert(libc::SYS_openat, opens);
     allowed.insert(libc::SYS_bpf, bpf_calls().map_err(Error::other)?);
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(Error::other)?;
     let refused = SeccompAction::Errno(libc::EPERM as u32);
@@ -136,6 +141,15 @@ fn opens_to_read() -> std::result::Result<SeccompRule, seccompiler::BackendError
     let writes = (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC) as u64;
     let reads = SeccompCmpOp::MaskedEq(writes);
     SeccompRule::new(vec![SeccompCondition::new(FLAGS, SeccompCmpArgLen::Dword, reads, 0)?])
+}
+
+/// A file is appended to, and made if it is not there: what is in it stays.
+fn opens_to_append() -> std::result::Result<SeccompRule, seccompiler::BackendError> {
+    const FLAGS: u8 = 2;
+    let flags = (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND) as u64;
+    let appends = SeccompCmpOp::MaskedEq(flags);
+    let wanted = (libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND) as u64;
+    SeccompRule::new(vec![SeccompCondition::new(FLAGS, SeccompCmpArgLen::Dword, appends, wanted)?])
 }
 
 /// A file is removed, no folder: the socket's that a server of shared memory has made.

@@ -1,8 +1,5 @@
 //! What goes through now: a line on the terminal, once a second.
 
-use std::time::Duration;
-
-use indicatif::{ProgressBar, ProgressStyle};
 use node::Report;
 
 use crate::output::{rate, thousands};
@@ -15,11 +12,22 @@ pub struct Rates {
     packets_in: u64,
     bytes_in: u64,
     dropped: u64,
+    frames_lost: u64,
+    evicted: u64,
+    not_written: u64,
 }
 
 impl Rates {
     pub fn new(now_ns: u64) -> Rates {
-        Rates { at_ns: now_ns, packets_in: 0, bytes_in: 0, dropped: 0 }
+        Rates {
+            at_ns: now_ns,
+            packets_in: 0,
+            bytes_in: 0,
+            dropped: 0,
+            frames_lost: 0,
+            evicted: 0,
+            not_written: 0,
+        }
     }
 
     /// Whether a second has passed.
@@ -30,31 +38,61 @@ impl Rates {
     /// The rates since the last time.
     pub fn since_last(&mut self, now_ns: u64, report: &Report) -> String {
         let per_second = |now: u64, before: u64| {
-            (now - before) as f64 * SECOND_NS as f64 / (now_ns - self.at_ns).max(1) as f64
+            now.saturating_sub(before) as f64 * SECOND_NS as f64
+                / now_ns.saturating_sub(self.at_ns).max(1) as f64
         };
-        let text = format!(
-            "{} packets/s, {}, {} drops/s, {} flows",
-            thousands(per_second(report.packets_in, self.packets_in) as u64),
-            rate(8.0 * per_second(report.bytes_in, self.bytes_in)),
-            thousands(per_second(report.dropped(), self.dropped) as u64),
-            thousands(report.flows.live),
-        );
-        *self = Rates {
+        let next = Rates {
             at_ns: now_ns,
             packets_in: report.packets_in,
             bytes_in: report.bytes_in,
             dropped: report.dropped(),
+            frames_lost: report.frames_lost(),
+            evicted: report.flows_evicted(),
+            not_written: report.records_not_written(),
         };
+        let mut text = format!(
+            "{} packets/s, {}, {} drops/s, {} frames lost/s, {} flows",
+            thousands(per_second(next.packets_in, self.packets_in) as u64),
+            rate(8.0 * per_second(next.bytes_in, self.bytes_in)),
+            thousands(per_second(next.dropped, self.dropped) as u64),
+            thousands(per_second(next.frames_lost, self.frames_lost).ceil() as u64),
+            thousands(report.flows.live),
+        );
+        for (what, now, before) in [
+            ("flows evicted/s", next.evicted, self.evicted),
+            ("records not written/s", next.not_written, self.not_written),
+        ] {
+            if now > before {
+                text += &format!(", {} {what}", thousands(per_second(now, before).ceil() as u64));
+            }
+        }
+        *self = next;
         text
     }
 }
 
-/// Where the line is shown; nothing where standard error is not a terminal.
-pub fn bar() -> ProgressBar {
-    let bar = ProgressBar::new_spinner();
-    if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed}  {msg}") {
-        bar.set_style(style);
+#[cfg(test)]
+mod tests {
+    use node::report::{InterfaceReport, OutputReport};
+
+    use super::*;
+
+    #[test]
+    fn losses_stand_beside_drops() {
+        let mut rates = Rates::new(0);
+        let mut report = Report::default();
+        let quiet = "0 packets/s, 0.00 kbit/s, 0 drops/s, 0 frames lost/s, 0 flows";
+        assert_eq!(rates.since_last(SECOND_NS, &report), quiet);
+        let interface = InterfaceReport { missed: 16_780, down: 20, ..InterfaceReport::default() };
+        report.interfaces.insert("outside".to_owned(), interface);
+        report.flows.ended.insert("evicted", 2_948);
+        let alerts = OutputReport { written: 5, not_written: 3, suppressed: 9 };
+        report.outputs.insert("alerts".to_owned(), alerts);
+        let said = rates.since_last(3 * SECOND_NS, &report);
+        assert!(
+            said.contains("0 drops/s, 8,400 frames lost/s, 0 flows, 1,474 flows evicted/s, 2 records"),
+            "{said}"
+        );
+        assert_eq!(rates.since_last(4 * SECOND_NS, &report), quiet);
     }
-    bar.enable_steady_tick(Duration::from_millis(250));
-    bar
 }

@@ -1,9 +1,10 @@
-//! What is asked of a run from outside, by HTTP: metrics and the report. A thread of its own answers one after the other.
+//! What is asked of a run from outside, by HTTP: metrics and the report. A few threads answer, each one client at a time, and no client
+//! has one for long.
 
-use std::io::{Read, Result, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use node::Report;
 
@@ -12,8 +13,17 @@ use super::metrics;
 /// Bytes of the longest request that is read.
 const REQUEST_MAX: usize = 8 * 1024;
 
-/// How long a client may take to ask, and to take the answer: others wait meanwhile.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Clients that are answered at once; others wait in the kernel's queue.
+const CLIENTS_MAX: usize = 8;
+
+/// How long a client may take to ask, from its first byte to its last.
+const ASKING: Duration = Duration::from_secs(2);
+
+/// How long it may take to take the answer.
+const ANSWERING: Duration = Duration::from_secs(5);
+
+/// How long is read on after a request that was refused, so that its sender gets to read why.
+const DRAINING: Duration = Duration::from_millis(100);
 
 /// Where the run puts what there is to tell.
 #[derive(Clone)]
@@ -42,38 +52,113 @@ pub fn listen(address: SocketAddr) -> Result<TcpListener> {
 
 /// Answers from what is on the board, until the process ends.
 pub fn serve(listener: TcpListener, board: Board) -> Result<()> {
-    let work = move || {
-        for client in listener.incoming().flatten() {
-            // A client that goes away, or is too slow, has itself to blame.
-            let _ = answer(client, &board);
-        }
-    };
-    std::thread::Builder::new().name("metrics".to_owned()).spawn(work).map(drop)
+    let address = listener.local_addr()?;
+    for _ in 0..CLIENTS_MAX {
+        let (listener, board) = (listener.try_clone()?, board.clone());
+        let work = move || {
+            loop {
+                match listener.accept() {
+                    // A client that goes away, or is too slow, has itself to blame.
+                    Ok((client, _)) => drop(answer(client, address, &board)),
+                    // Without descriptors, as an example, the next attempt fails as well.
+                    Err(_) => std::thread::sleep(DRAINING),
+                }
+            }
+        };
+        std::thread::Builder::new().name("metrics".to_owned()).spawn(work)?;
+    }
+    Ok(())
 }
 
-fn answer(mut client: TcpStream, board: &Board) -> Result<()> {
-    client.set_read_timeout(Some(PATIENCE))?;
-    client.set_write_timeout(Some(PATIENCE))?;
-    let response = match read_request(&mut client)? {
-        Some(request) => (respond(&request.path, board), request.is_head),
-        None => (Response::plain("400 Bad Request", "expected GET or HEAD\n"), false),
+fn answer(client: TcpStream, address: SocketAddr, board: &Board) -> Result<()> {
+    let mut client = Deadlined { client, deadline: Instant::now() + ASKING };
+    let (response, is_head) = match read_request(&mut client)? {
+        Asked::For(request) if !is_ours(request.host.as_deref(), address) => {
+            let why = "the Host header names another machine; ask by an address, or localhost\n";
+            (Response::plain("421 Misdirected Request", why), request.is_head)
+        }
+        Asked::For(request) => (respond(&request.path, board), request.is_head),
+        Asked::OtherMethod => (Response::plain("405 Method Not Allowed", "expected GET or HEAD\n"), false),
+        Asked::TooLong => {
+            (Response::plain("431 Request Header Fields Too Large", "the request is too long\n"), false)
+        }
+        Asked::Unclear => (Response::plain("400 Bad Request", "expected GET or HEAD\n"), false),
     };
-    let (Response { status, kind, body }, is_head) = response;
+    let Response { status, kind, body } = response;
+    let allow = if status.starts_with("405") { "Allow: GET, HEAD\r\n" } else { "" };
     let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n{allow}\
+         X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
         body.len()
     );
+    client.deadline = Instant::now() + ANSWERING;
     client.write_all(head.as_bytes())?;
-    if is_head { Ok(()) } else { client.write_all(body.as_bytes()) }
+    if !is_head {
+        client.write_all(body.as_bytes())?;
+    }
+    if !status.starts_with("200") {
+        client.drain()?;
+    }
+    Ok(())
+}
+
+/// A client, and until when it has to be done: a byte now and then does not keep it.
+struct Deadlined {
+    client: TcpStream,
+    deadline: Instant,
+}
+
+impl Deadlined {
+    fn left(&self) -> Result<Option<Duration>> {
+        match self.deadline.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => Err(Error::from(ErrorKind::TimedOut)),
+            left => Ok(Some(left)),
+        }
+    }
+
+    /// Reads on for a moment: to close with bytes unread would reset the connection, and take the answer back.
+    fn drain(&mut self) -> Result<()> {
+        self.client.shutdown(std::net::Shutdown::Write)?;
+        self.deadline = Instant::now() + DRAINING;
+        let mut part = [0; 4096];
+        while self.read(&mut part)? > 0 {}
+        Ok(())
+    }
+}
+
+impl Read for Deadlined {
+    fn read(&mut self, bytes: &mut [u8]) -> Result<usize> {
+        self.client.set_read_timeout(self.left()?)?;
+        self.client.read(bytes)
+    }
+}
+
+impl Write for Deadlined {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        self.client.set_write_timeout(self.left()?)?;
+        self.client.write(bytes)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.client.flush()
+    }
 }
 
 struct Request {
     is_head: bool,
     path: String,
+    host: Option<String>,
 }
 
-/// What is asked for; none if it cannot be understood.
-fn read_request(client: &mut TcpStream) -> Result<Option<Request>> {
+/// What a client has asked.
+enum Asked {
+    For(Request),
+    OtherMethod,
+    TooLong,
+    Unclear,
+}
+
+fn read_request(client: &mut impl Read) -> Result<Asked> {
     let mut bytes = Vec::new();
     let mut part = [0; 1024];
     while bytes.len() < REQUEST_MAX {
@@ -83,17 +168,36 @@ fn read_request(client: &mut TcpStream) -> Result<Option<Request>> {
         let mut request = httparse::Request::new(&mut headers);
         match request.parse(&bytes) {
             Ok(httparse::Status::Complete(_)) => {
-                let (Some(method @ ("GET" | "HEAD")), Some(path)) = (request.method, request.path) else {
-                    return Ok(None);
+                let (Some(method), Some(path)) = (request.method, request.path) else {
+                    return Ok(Asked::Unclear);
                 };
+                if !matches!(method, "GET" | "HEAD") {
+                    return Ok(Asked::OtherMethod);
+                }
+                let host = request.headers.iter().find(|header| header.name.eq_ignore_ascii_case("host"));
+                let host = host.map(|host| String::from_utf8_lossy(host.value).trim().to_owned());
                 let path = path.split('?').next().unwrap_or_default().to_owned();
-                return Ok(Some(Request { is_head: method == "HEAD", path }));
+                return Ok(Asked::For(Request { is_head: method == "HEAD", path, host }));
             }
             Ok(httparse::Status::Partial) if count > 0 => {}
-            _ => return Ok(None),
+            Err(httparse::Error::TooManyHeaders) => return Ok(Asked::TooLong),
+            _ => return Ok(Asked::Unclear),
         }
     }
-    Ok(None)
+    Ok(Asked::TooLong)
+}
+
+/// Whether a Host header means this server. A web page that lets its own name stand for this machine's address (DNS rebinding) has
+/// browsers say that name, and so reads nothing. Where the server listens beyond this machine, names are the network's matter.
+fn is_ours(host: Option<&str>, address: SocketAddr) -> bool {
+    let Some(host) = host else { return true };
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if !name.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let bare = name.trim_start_matches('[').trim_end_matches(']');
+    let is_local = bare.eq_ignore_ascii_case("localhost") || bare.eq_ignore_ascii_case("localhost.");
+    is_local || bare.parse::<IpAddr>().is_ok() || !address.ip().is_loopback()
 }
 
 struct Response {
@@ -125,5 +229,92 @@ fn respond(path: &str, board: &Board) -> Response {
     match made {
         Some((kind, body)) => Response { status: "200 OK", kind, body },
         None => Response::plain("500 Internal Server Error", "the report cannot be written\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server() -> SocketAddr {
+        let listener = listen(([127, 0, 0, 1], 0).into()).unwrap();
+        let address = listener.local_addr().unwrap();
+        serve(listener, Board::new(Report::default())).unwrap();
+        address
+    }
+
+    fn ask(address: SocketAddr, request: &str) -> String {
+        let mut client = TcpStream::connect(address).unwrap();
+        client.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn slow_clients_hold_up_no_other() {
+        let address = server();
+        // All but one of the threads have a client that says nothing, or never ends.
+        let slow: Vec<_> = (1..CLIENTS_MAX)
+            .map(|number| {
+                let mut client = TcpStream::connect(address).unwrap();
+                client.write_all(&b"GET / HTTP/1.1\r\nX: "[..if number % 2 == 0 { 0 } else { 19 }]).unwrap();
+                client
+            })
+            .collect();
+        for _ in 0..20 {
+            assert!(ask(address, "GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200 OK"));
+        }
+        // And those are not kept, whatever they go on saying.
+        for mut client in slow {
+            client.set_nonblocking(false).unwrap();
+            let mut rest = Vec::new();
+            while client.write_all(b"a").is_ok() {
+                client.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+                match client.read_to_end(&mut rest) {
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    _ => break,
+                }
+            }
+            assert!(!rest.starts_with(b"HTTP/1.1 200"));
+        }
+    }
+
+    #[test]
+    fn requests_are_told_apart() {
+        let address = server();
+        let status = |request: &str| ask(address, request)[9..12].to_owned();
+        for (request, expected) in [
+            ("GET /metrics HTTP/1.1\r\n\r\n", "200"),
+            ("HEAD /report HTTP/1.0\r\nHost: localhost\r\n\r\n", "200"),
+            ("GET /report HTTP/1.1\r\nHost: evil.example\r\nOrigin: http://evil.example\r\n\r\n", "421"),
+            ("POST /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello", "405"),
+            ("nonsense\r\n\r\n", "400"),
+        ] {
+            assert_eq!(status(request), expected, "{request}");
+        }
+        assert!(ask(address, "DELETE / HTTP/1.1\r\n\r\n").contains("\r\nAllow: GET, HEAD\r\n"));
+        assert_eq!(status(&format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "a".repeat(9_000))), "431");
+    }
+
+    #[test]
+    fn hosts_are_addresses_or_this_machine() {
+        let here: SocketAddr = ([127, 0, 0, 1], 9600).into();
+        for (host, expected) in [
+            ("127.0.0.1:9600", true),
+            ("localhost", true),
+            ("LOCALHOST:9600", true),
+            ("[::1]:9600", true),
+            ("::1", true),
+            ("192.0.2.7", true),
+            ("evil.example", false),
+            ("evil.example:9600", false),
+            ("localhost.evil.example", false),
+            ("", false),
+        ] {
+            assert_eq!(is_ours(Some(host), here), expected, "{host}");
+        }
+        assert!(is_ours(None, here), "HTTP/1.0");
+        assert!(is_ours(Some("gateway.example:9600"), ([192, 0, 2, 7], 9600).into()));
     }
 }

@@ -1,6 +1,6 @@
 //! `rivulet run`.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::process::Stdio;
 
 use super::*;
@@ -286,6 +286,142 @@ fn commands_are_carried_out_at_their_times() {
     place.write("script", "20ms nobody server web2 down\n");
     let said = place.refused(1, &format!("{line} --control script"));
     assert!(said.contains("script:1") && said.contains("nobody"), "{said}");
+}
+
+/// Each function that takes commands refuses a wrong one when it is read, and says what it takes.
+#[test]
+fn wrong_commands_are_refused_before_the_first_packet() {
+    let place = place_with_traffic("--packets 10");
+    place.write(
+        "all.rvl",
+        "Port<0> inside;\nPort<1> outside;\nNAT n { external: [203.0.113.1] };\nFirewall f { rules: [\"allow out as \\\"web\\\"\"] };\n\
+         Policer p { rate: 8Mbps, peak_rate: 9Mbps };\nMonitor m;\n\
+         LoadBalancer b { services: [{ vip: 192.0.2.80, port: 80, servers: [{ name: web1, address: 10.1.0.1 }] }] };\n\
+         pipelet { inside <-> m <-> f <-> p <-> b <-> n <-> outside; }\n",
+    );
+    let line = "run all.rvl --read in.pcapng --write out.pcapng --control script -o json";
+    for (command, why) in [
+        ("n drian 203.0.113.1", "expected `drain ADDRESS` or `resume ADDRESS`"),
+        ("n drain 203.0.113.9", "not one of the external addresses"),
+        ("b server web9 down", "there is no server `web9`; there are: "),
+        ("b weight web1 5000", "a weight is a number up to 1000"),
+        ("f rule dns disable", "there is no rule `dns`, of 1"),
+        ("f default drop", "expected `default allow|deny|reject`"),
+        ("p rate 10kpps", "the rate cannot become"),
+        ("p speed 10Mbps", "`rate 20Mbps` or `burst 64KiB` is understood"),
+        ("m flush", "`monitor` takes no commands"),
+        ("x flush", "there are: m, f, p, b, n"),
+    ] {
+        // A time that never comes: nobody would see it.
+        place.write("script", format!("# Tonight\n1s f rule web disable\n\n24h {command}\n"));
+        let said = place.refused(1, line);
+        assert!(said.contains("script:4: ") && said.contains(why), "{command}: {said}");
+        assert!(!place.path("out.pcapng").exists(), "nothing was begun");
+    }
+    place.write("script", "x n drain 203.0.113.1\n".repeat(1_000));
+    let said = place.refused(1, line);
+    assert!(said.contains("script:10: ") && said.contains("990 more lines are wrong"), "{said}");
+}
+
+#[test]
+fn a_command_that_is_refused_when_it_is_due_is_counted_and_packets_go_on() {
+    let place = place_with_traffic("--packets 100");
+    place.write(
+        "police.rvl",
+        "Port<0> inside;\nPort<1> outside;\nPolicer p { rate: 800Mbps, peak_rate: 900Mbps };\npipelet { inside <-> p <-> outside; }\n",
+    );
+    // Each alone could be right; the second one is not after the first.
+    place.write("script", "0s p peak_rate 950Mbps\n0s p rate 960Mbps\n0s p rate 700Mbps\n");
+    let output = place.run("run police.rvl --read in.pcapng --control script -o json");
+    assert_eq!(output.status.code(), Some(1));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["packets_in"], 100);
+    assert_adds_up(&report);
+    assert_eq!(report["commands"], serde_json::json!({"carried_out": 2, "refused": 1}));
+    let said = stderr(&output);
+    assert!(said.contains("script:2: refused: 0s p rate 960Mbps: `peak_rate` has to be"), "{said}");
+}
+
+/// A disk that is full costs the file that is on it, and no other.
+#[test]
+fn a_full_disk_costs_one_file() {
+    let place = place_with_traffic("--packets 3000");
+    place.write(
+        "all.rvl",
+        "Port<0> inside;\nPort<1> outside;\nFirewall f { rules: [\"allow in log\", \"allow out log\"] };\nMonitor m;\n\
+         pipelet { inside <-> f <-> m <-> outside; }\n",
+    );
+    let line = "run all.rvl --read in.pcapng -o json --seed 1";
+    place.stdout(&format!("{line} --alerts eve0.json --write out0.pcapng --ipfix f0.ipfix"));
+    for full in ["alerts", "write", "ipfix"] {
+        let files = [("alerts", "eve"), ("write", "out.pcapng"), ("ipfix", "f.ipfix")];
+        let file = |kind, name| if kind == full { "/dev/full" } else { name };
+        let options = files.map(|(kind, name)| format!("--{kind} {}", file(kind, name))).join(" ");
+        let output = place.run(&format!("{line} --report r.json {options}"));
+        assert_eq!(output.status.code(), Some(1), "{full}");
+        let said = stderr(&output);
+        assert!(said.contains("cannot write /dev/full: No space left on device"), "{said}");
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["packets_in"], 3_000);
+        assert_eq!(report, serde_json::from_slice::<serde_json::Value>(&place.read("r.json")).unwrap());
+        let lost = |name: &str| report["outputs"][name]["not_written"].as_u64().unwrap() > 0;
+        assert_eq!(
+            ["alerts", "captures", "ipfix"].map(lost),
+            ["alerts", "write", "ipfix"].map(|kind| kind == full)
+        );
+        for (kind, name, whole) in [
+            ("alerts", "eve", "eve0.json"),
+            ("write", "out.pcapng", "out0.pcapng"),
+            ("ipfix", "f.ipfix", "f0.ipfix"),
+        ] {
+            assert!(kind == full || place.read(name) == place.read(whole), "{name} beside full {full}");
+        }
+    }
+    let said = stderr(&place.run(&format!("{line} --report /dev/full")));
+    assert!(said.contains("cannot write /dev/full"), "{said}");
+}
+
+#[test]
+fn what_nobody_reads_costs_no_other_file() {
+    let place = place_with_traffic("--packets 20k");
+    let line = "run wire.rvl --read in.pcapng --write - --report r.json";
+    let mut child = place.command(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut some = [0; 64];
+    child.stdout.take().unwrap().read_exact(&mut some).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let report: serde_json::Value = serde_json::from_slice(&place.read("r.json")).unwrap();
+    assert_eq!(report["packets_in"], 20_000);
+    assert_adds_up(&report);
+}
+
+#[test]
+fn signals_end_a_run_with_its_report_and_files() {
+    let place = place_with_traffic("--packets 20k");
+    let capture = place.read("in.pcapng");
+    for (signal, code) in
+        [("INT", 130), ("TERM", 143), ("HUP", 129), ("QUIT", 131), ("ALRM", 142), ("RTMIN+3", 165)]
+    {
+        let line = "run wire.rvl --read - --write out.pcapng --report r.json -o json";
+        let mut command = place.command(line);
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        // As much as a pipe does not hold: when it is written, the run is under way. Then the rest does not come.
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(&capture[..capture.len() / 2]).unwrap();
+        let status = std::process::Command::new("kill")
+            .args([&format!("-{signal}"), &child.id().to_string()])
+            .status();
+        assert!(status.unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        drop(input);
+        assert_eq!(output.status.code(), Some(code), "{signal}: {}", stderr(&output));
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_adds_up(&report);
+        assert!(report["packets_in"].as_u64().unwrap() > 1_000);
+        let again = place.json("run wire.rvl --read out.pcapng -o json");
+        assert_eq!(again["packets_in"], report["packets_out"]);
+    }
 }
 
 #[test]

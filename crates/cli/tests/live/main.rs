@@ -14,6 +14,7 @@ mod joined;
 mod memif;
 mod metrics;
 mod net;
+mod operated;
 mod programs;
 mod routed;
 mod sites;

@@ -122,7 +122,7 @@ fn odd_requests_are_answered_and_stop_nothing() {
         String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or("").to_owned()
     };
     assert_eq!(ask("GET /nothing HTTP/1.1\\r\\n\\r\\n"), "HTTP/1.1 404 Not Found");
-    assert_eq!(ask("POST /metrics HTTP/1.1\\r\\n\\r\\n"), "HTTP/1.1 400 Bad Request");
+    assert_eq!(ask("POST /metrics HTTP/1.1\\r\\n\\r\\n"), "HTTP/1.1 405 Method Not Allowed");
     assert_eq!(ask("nonsense\\r\\n\\r\\n"), "HTTP/1.1 400 Bad Request");
     assert_eq!(ask("GET /met"), "HTTP/1.1 400 Bad Request");
     assert_eq!(ask("HEAD /metrics HTTP/1.1\\r\\n\\r\\n"), "HTTP/1.1 200 OK");

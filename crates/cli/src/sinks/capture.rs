@@ -1,0 +1,158 @@
+//! A capture with an interface for each port.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ::io::capture::{Format, FormatKind, Notes, Record, Writer};
+use anyhow::Context;
+use node::Ports;
+use packet::{LinkType, Packet};
+
+use super::pen::{Pen, Target};
+use super::spool::{Outcome, Spool};
+use crate::messages::Console;
+
+/// A capture, and where it is written.
+pub struct Capture {
+    name: String,
+    /// The port whose packets are written; none: all.
+    pub port: Option<u16>,
+    writer: Writer,
+    /// What the writer has put out.
+    tape: Tape,
+    /// The file's interface for each port and link type.
+    interfaces: BTreeMap<(u16, LinkType), u32>,
+    names: BTreeMap<u16, String>,
+    place: Place,
+    /// Why nothing more can be written.
+    failed: Option<anyhow::Error>,
+}
+
+/// Where it goes.
+enum Place {
+    /// The file, until it is known who writes.
+    Opened(Pen),
+    Begun(Spool),
+}
+
+/// What a writer puts out, to be taken.
+#[derive(Clone, Default)]
+struct Tape(Arc<Mutex<Vec<u8>>>);
+
+impl Tape {
+    fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Write for Tape {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Capture {
+    /// Creates the file; `-` is standard output. Nothing is written until it is known who writes.
+    pub fn create(path: &Path, format: Format, ports: &Ports, is_live: bool) -> anyhow::Result<Capture> {
+        let name = path.display().to_string();
+        let (tape, gzip) = (Tape::default(), format.gzip);
+        let mut writer = Writer::new(tape.clone(), Format { gzip: false, ..format });
+        let names: BTreeMap<_, _> = ports.all().iter().map(|port| (port.number, port.name.clone())).collect();
+        let mut interfaces = BTreeMap::new();
+        if is_live {
+            // All that a file has to begin with, for each file that is begun while it runs. Ports carry Ethernet.
+            for (&port, name) in &names {
+                let next = interfaces.len() as u32;
+                writer.add_interface(next, name, LinkType::Ethernet)?;
+                interfaces.insert((port, LinkType::Ethernet), next);
+            }
+            writer.flush()?;
+        }
+        let preamble = std::mem::take(&mut *tape.lock());
+        let repeats = format.kind == FormatKind::Pcapng;
+        let target = Target { path: path.to_owned(), keeps: false, gzip, preamble, repeats };
+        let pen = Pen::open(target).with_context(|| format!("cannot write {name}"))?;
+        let place = Place::Opened(pen);
+        Ok(Capture { name, port: None, writer, tape, interfaces, names, place, failed: None })
+    }
+
+    /// Begins to write: by a thread that says what it has to say by `console`, or else at once.
+    pub fn begin(self, console: Option<&Console>) -> io::Result<Capture> {
+        let place = match (self.place, console) {
+            (Place::Opened(pen), Some(console)) => {
+                Place::Begun(Spool::queued(self.name.clone(), pen, console.clone())?)
+            }
+            (Place::Opened(pen), None) => Place::Begun(Spool::direct(self.name.clone(), pen)),
+            (begun @ Place::Begun(_), _) => begun,
+        };
+        Ok(Capture { place, ..self })
+    }
+
+    /// Where it is written, once that has begun.
+    pub fn spool(&mut self) -> Option<&mut Spool> {
+        match &mut self.place {
+            Place::Begun(spool) => Some(spool),
+            Place::Opened(_) => None,
+        }
+    }
+
+    /// Adds a packet of this port.
+    pub fn write(&mut self, port: u16, packet: &Packet, notes: &Notes<'_>) {
+        if self.failed.is_none()
+            && let Err(error) = self.add(port, packet, notes)
+        {
+            self.failed = Some(error);
+        }
+    }
+
+    fn add(&mut self, port: u16, packet: &Packet, notes: &Notes<'_>) -> anyhow::Result<()> {
+        let meta = packet.meta();
+        let next = self.interfaces.len() as u32;
+        let interface = match self.interfaces.get(&(port, meta.link)) {
+            Some(&interface) => interface,
+            None => {
+                let name = self.names.get(&port).map_or("", String::as_str);
+                self.writer.add_interface(next, name, meta.link)?;
+                self.interfaces.insert((port, meta.link), next);
+                next
+            }
+        };
+        let record = Record {
+            timestamp_ns: meta.transit.timestamp_ns,
+            interface,
+            link_type: meta.link,
+            wire_len: meta.wire_len,
+            data: packet.data(),
+        };
+        let (Place::Begun(spool), writer) = (&mut self.place, &mut self.writer) else { return Ok(()) };
+        let mut result = Ok(());
+        spool.record(|bytes| {
+            result = writer.write_noted(&record, notes).and_then(|()| writer.flush());
+            bytes.append(&mut self.tape.lock());
+        });
+        Ok(result?)
+    }
+
+    /// Completes the file.
+    pub fn finish(self) -> anyhow::Result<Outcome> {
+        let Place::Begun(mut spool) = self.place else { anyhow::bail!("nothing was begun") };
+        if self.interfaces.is_empty() {
+            // One without packets is a capture, too.
+            self.writer.finish()?;
+            spool.append(&mut self.tape.lock());
+        }
+        let mut outcome = spool.finish();
+        if let Some(error) = self.failed {
+            outcome.has_failed = true;
+            outcome.complaint.get_or_insert(format!("cannot write {}: {error:#}", self.name));
+        }
+        Ok(outcome)
+    }
+}

@@ -1,0 +1,295 @@
+//! The end of an output that touches the system: a file, standard output or a collector, and what to do when it fails.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::net::UdpSocket;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+/// Rights of files that are made: traffic is nobody else's business.
+const MODE: u32 = 0o640;
+
+/// Whole records, which are written together.
+#[derive(Debug, Default)]
+pub struct Chunk {
+    /// Their bytes.
+    pub bytes: Vec<u8>,
+    /// Where each ends.
+    pub ends: Vec<u32>,
+}
+
+impl Chunk {
+    /// Adds a record.
+    pub fn push(&mut self, record: &[u8]) {
+        self.bytes.extend_from_slice(record);
+        self.end_record();
+    }
+
+    /// Ends the record that was appended to `bytes`.
+    pub fn end_record(&mut self) {
+        // A chunk is handed over long before it has 4 GiB.
+        self.ends.push(self.bytes.len() as u32);
+    }
+
+    /// Records that end beyond `at`.
+    fn records_after(&self, at: usize) -> u64 {
+        (self.ends.len() - self.ends.partition_point(|&end| end as usize <= at)) as u64
+    }
+
+    /// Where the record ends that `at` is within; `at` itself between two records.
+    fn next_record(&self, at: usize) -> usize {
+        if at == 0 {
+            return 0;
+        }
+        let next = self.ends.partition_point(|&end| (end as usize) < at);
+        self.ends.get(next).map_or(self.bytes.len(), |&end| end as usize)
+    }
+}
+
+/// Where an output goes.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The file; `-` is standard output.
+    pub path: PathBuf,
+    /// A file that is there is kept and appended to, not emptied.
+    pub keeps: bool,
+    /// What is written is compressed.
+    pub gzip: bool,
+    /// What a file begins with.
+    pub preamble: Vec<u8>,
+    /// A file may hold several preambles, one after the other, each with its records.
+    pub repeats: bool,
+}
+
+enum Out {
+    File(File),
+    Gzip(GzEncoder<File>),
+    Stdout(io::Stdout),
+    Collector(UdpSocket),
+}
+
+/// Writes chunks, and begins again where a file was replaced or truncated.
+pub struct Pen {
+    out: Out,
+    target: Option<Target>,
+    /// Bytes of the file that are known to be there; less says that it was truncated.
+    len: u64,
+    counts: Counts,
+    last_error: Option<io::Error>,
+}
+
+/// Records, by what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// They were taken by the system.
+    pub written: u64,
+    /// They were given up.
+    pub lost: u64,
+}
+
+impl Pen {
+    /// Opens a file, or makes it.
+    pub fn open(target: Target) -> io::Result<Pen> {
+        let mut pen = if target.path == Path::new("-") {
+            Pen::of(Out::Stdout(io::stdout()), Some(target))
+        } else {
+            let file = open(&target.path, !target.keeps)?;
+            Pen::of(out(file, target.gzip), Some(target))
+        };
+        pen.len = pen.file_len().unwrap_or(0);
+        Ok(pen)
+    }
+
+    /// Sends each record as a datagram.
+    pub fn to_collector(socket: UdpSocket) -> Pen {
+        Pen::of(Out::Collector(socket), None)
+    }
+
+    fn of(out: Out, target: Option<Target>) -> Pen {
+        Pen { out, target, len: 0, counts: Counts::default(), last_error: None }
+    }
+
+    /// What became of records so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// The last error, also one that was overcome.
+    pub fn last_error(&self) -> Option<&io::Error> {
+        self.last_error.as_ref()
+    }
+
+    /// Whether datagrams are sent, of which each may fail by itself.
+    pub fn is_collector(&self) -> bool {
+        matches!(self.out, Out::Collector(_))
+    }
+
+    /// Begins a file that is empty with its preamble.
+    pub fn begin(&mut self, try_again: &mut dyn FnMut(&io::Error) -> bool) -> bool {
+        let is_empty = matches!(self.out, Out::Stdout(_)) || self.file_len() == Some(0);
+        let preamble = match &self.target {
+            Some(target) if is_empty || target.repeats => target.preamble.clone(),
+            _ => return true,
+        };
+        self.put(&Chunk { bytes: preamble, ends: Vec::new() }, try_again)
+    }
+
+    /// Writes a chunk. When that fails, `try_again` waits and says whether to go on; if not, what is left of the chunk is given up, and counted.
+    /// Returns whether all was written.
+    pub fn put(&mut self, chunk: &Chunk, try_again: &mut dyn FnMut(&io::Error) -> bool) -> bool {
+        if let Out::Collector(_) = self.out {
+            self.send(chunk);
+            return true;
+        }
+        let mut at = 0;
+        let mut is_flushed = false;
+        while at < chunk.bytes.len() || !is_flushed {
+            if at < chunk.bytes.len() && self.was_truncated() {
+                self.start_over();
+                if !chunk.ends.is_empty() && !self.begin(try_again) {
+                    self.give_up(chunk, at);
+                    return false;
+                }
+                let resumed = chunk.next_record(at);
+                self.counts.lost += chunk.records_after(at) - chunk.records_after(resumed);
+                at = resumed;
+                continue;
+            }
+            let done = match at < chunk.bytes.len() {
+                true => self.write(&chunk.bytes[at..]),
+                false => self.flush().map(|()| {
+                    is_flushed = true;
+                    0
+                }),
+            };
+            match done {
+                Ok(0) if !is_flushed => self.last_error = Some(ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    self.counts.written += chunk.records_after(at) - chunk.records_after(at + count);
+                    at += count;
+                    self.len = self.file_len().unwrap_or(0);
+                    continue;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => self.last_error = Some(error),
+            }
+            if !self.last_error.as_ref().is_some_and(&mut *try_again) {
+                self.give_up(chunk, at);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Ends a compressed file.
+    pub fn finish(&mut self, try_again: &mut dyn FnMut(&io::Error) -> bool) -> bool {
+        while let Out::Gzip(gzip) = &mut self.out {
+            match gzip.try_finish() {
+                Ok(()) => break,
+                Err(error) if try_again(&error) => {}
+                Err(error) => {
+                    self.last_error = Some(error);
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Opens the file again by its name, as it may have been renamed, and returns whether it is another one now.
+    pub fn reopen(&mut self) -> io::Result<bool> {
+        let Some(target) = &self.target else { return Ok(false) };
+        let Some(now) = self.file().and_then(|file| file.metadata().ok()) else { return Ok(false) };
+        if std::fs::metadata(&target.path)
+            .is_ok_and(|there| (there.dev(), there.ino()) == (now.dev(), now.ino()))
+        {
+            return Ok(false);
+        }
+        let file = open(&target.path, false)?;
+        let gzip = target.gzip;
+        self.finish(&mut |_| false);
+        self.out = out(file, gzip);
+        self.len = self.file_len().unwrap_or(0);
+        Ok(true)
+    }
+
+    fn send(&mut self, chunk: &Chunk) {
+        let mut start = 0;
+        for &end in &chunk.ends {
+            let message = &chunk.bytes[start..end as usize];
+            start = end as usize;
+            let Out::Collector(socket) = &self.out else { return };
+            match socket.send(message) {
+                Ok(_) => self.counts.written += 1,
+                Err(error) => {
+                    self.counts.lost += 1;
+                    self.last_error = Some(error);
+                }
+            }
+        }
+    }
+
+    fn give_up(&mut self, chunk: &Chunk, at: usize) {
+        self.counts.lost += chunk.records_after(at);
+    }
+
+    /// Whether somebody has truncated the file, as `copytruncate` of logrotate does.
+    fn was_truncated(&self) -> bool {
+        self.file_len().is_some_and(|len| len < self.len)
+    }
+
+    fn start_over(&mut self) {
+        self.len = self.file_len().unwrap_or(0);
+        if let Out::Gzip(gzip) = &self.out
+            && let Ok(file) = gzip.get_ref().try_clone()
+        {
+            self.out = out(file, true);
+        }
+    }
+
+    fn file(&self) -> Option<&File> {
+        match &self.out {
+            Out::File(file) => Some(file),
+            Out::Gzip(gzip) => Some(gzip.get_ref()),
+            Out::Stdout(_) | Out::Collector(_) => None,
+        }
+    }
+
+    /// The file's length; none if it is a pipe or the like.
+    fn file_len(&self) -> Option<u64> {
+        self.file()?.metadata().ok().filter(std::fs::Metadata::is_file).map(|data| data.len())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.out {
+            Out::File(file) => file.write(bytes),
+            Out::Gzip(gzip) => gzip.write(bytes),
+            Out::Stdout(stdout) => stdout.write(bytes),
+            Out::Collector(_) => Ok(bytes.len()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.out {
+            Out::Gzip(gzip) => gzip.flush(),
+            Out::Stdout(stdout) => stdout.flush(),
+            Out::File(_) | Out::Collector(_) => Ok(()),
+        }
+    }
+}
+
+/// Opens a file to append to, so that what is written after it was truncated stands at its beginning.
+fn open(path: &Path, empties: bool) -> io::Result<File> {
+    let file = OpenOptions::new().append(true).create(true).mode(MODE).open(path)?;
+    if empties && file.metadata()?.is_file() {
+        file.set_len(0)?;
+    }
+    Ok(file)
+}
+
+fn out(file: File, gzip: bool) -> Out {
+    if gzip { Out::Gzip(GzEncoder::new(file, Compression::fast())) } else { Out::File(file) }
+}
