@@ -39,6 +39,12 @@ impl Chunk {
         (self.ends.len() - self.ends.partition_point(|&end| end as usize <= at)) as u64
     }
 
+    /// Where the last record ends that is whole before `at`.
+    fn last_record(&self, at: usize) -> usize {
+        let whole = self.ends.partition_point(|&end| end as usize <= at);
+        whole.checked_sub(1).map_or(0, |last| self.ends[last] as usize)
+    }
+
     /// Where the record ends that `at` is within; `at` itself between two records.
     fn next_record(&self, at: usize) -> usize {
         if at == 0 {
@@ -232,8 +238,18 @@ impl Pen {
         }
     }
 
+    /// Gives up what is left of a chunk. Of a record that was begun, what is in the file is taken out again.
     fn give_up(&mut self, chunk: &Chunk, at: usize) {
         self.counts.lost += chunk.records_after(at);
+        let cut = (at - chunk.last_record(at)) as u64;
+        if let Out::File(file) = &self.out
+            && cut > 0
+            && self.file_len() == Some(self.len)
+            && let Some(len) = self.len.checked_sub(cut)
+            && file.set_len(len).is_ok()
+        {
+            self.len = len;
+        }
     }
 
     /// Whether somebody has truncated the file, as `copytruncate` of logrotate does.
@@ -292,4 +308,64 @@ fn open(path: &Path, empties: bool) -> io::Result<File> {
 
 fn out(file: File, gzip: bool) -> Out {
     if gzip { Out::Gzip(GzEncoder::new(file, Compression::fast())) } else { Out::File(file) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(path: &Path, preamble: &[u8], repeats: bool) -> Target {
+        Target { path: path.to_owned(), keeps: true, gzip: false, preamble: preamble.to_vec(), repeats }
+    }
+
+    fn chunk(records: &[&str]) -> Chunk {
+        let mut chunk = Chunk::default();
+        records.iter().for_each(|record| chunk.push(record.as_bytes()));
+        chunk
+    }
+
+    #[test]
+    fn files_are_begun_again_where_they_were_renamed_or_truncated() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, old) = (dir.path().join("a"), dir.path().join("a.1"));
+        let read = |path: &Path| std::fs::read_to_string(path).unwrap();
+        let mut pen = Pen::open(target(&path, b"head\n", false)).unwrap();
+        let never = &mut |_: &io::Error| false;
+        assert!(pen.begin(never) && pen.put(&chunk(&["one\n"]), never));
+        assert!(!pen.reopen().unwrap(), "it is the same file still");
+        std::fs::rename(&path, &old).unwrap();
+        assert!(pen.put(&chunk(&["two\n"]), never) && pen.reopen().unwrap() && pen.begin(never));
+        assert!(pen.put(&chunk(&["three\n"]), never));
+        assert_eq!((read(&old).as_str(), read(&path).as_str()), ("head\none\ntwo\n", "head\nthree\n"));
+        std::fs::write(&path, "").unwrap();
+        assert!(pen.put(&chunk(&["four\n", "five\n"]), never));
+        assert_eq!(read(&path), "head\nfour\nfive\n");
+        assert_eq!(pen.counts(), Counts { written: 5, lost: 0 });
+        // One that is there is appended to, with another head only if that is allowed.
+        let mut pen = Pen::open(target(&path, b"head\n", false)).unwrap();
+        assert!(pen.begin(never) && pen.put(&chunk(&["six\n"]), never));
+        let mut pen = Pen::open(target(&path, b"section\n", true)).unwrap();
+        assert!(pen.begin(never) && pen.put(&chunk(&["seven\n"]), never));
+        assert_eq!(read(&path), "head\nfour\nfive\nsix\nsection\nseven\n");
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_counted() {
+        let mut pen = Pen::open(target(Path::new("/dev/full"), b"", false)).unwrap();
+        let mut attempts = 0;
+        let done = pen.put(&chunk(&["one\n", "two\n"]), &mut |_| {
+            attempts += 1;
+            attempts < 3
+        });
+        assert_eq!((done, attempts, pen.counts()), (false, 3, Counts { written: 0, lost: 2 }));
+        assert_eq!(pen.last_error().map(io::Error::kind), Some(ErrorKind::StorageFull));
+    }
+
+    #[test]
+    fn records_end_where_they_end() {
+        let chunk = chunk(&["ab", "cde", "f"]);
+        assert_eq!([0, 1, 2, 4, 5, 6].map(|at| chunk.records_after(at)), [3, 3, 2, 2, 1, 0]);
+        assert_eq!([0, 1, 2, 3, 5, 6].map(|at| chunk.next_record(at)), [0, 2, 2, 5, 5, 6]);
+        assert_eq!([0, 1, 2, 3, 5, 6].map(|at| chunk.last_record(at)), [0, 0, 2, 2, 5, 6]);
+    }
 }

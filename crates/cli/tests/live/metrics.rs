@@ -29,7 +29,7 @@ fn traffic(network: &Network) {
 #[test]
 fn prometheus_reads_the_metrics_and_knows_all_that_dashboard_and_alerts_ask_for() {
     let Some(network) = Network::routed(Io::Auto) else { return };
-    let rivulet = network.up(POLICY, "--metrics 127.0.0.1:9600");
+    let rivulet = network.up(POLICY, "--alerts eve.json --metrics 127.0.0.1:9600");
     traffic(&network);
     fs::copy(ops("prometheus/rivulet.rules.yml"), network.path("rules.yml")).unwrap();
     fs::write(
