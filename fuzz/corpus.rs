@@ -46,14 +46,29 @@ fn main() -> std::io::Result<()> {
         // Batches end, commands follow, and packets of other kinds come in between.
         let others = networks.iter().map(|(_, network)| network);
         for (i, other) in others.enumerate() {
-            for (flags, network) in [(side, &again), (2 | side, &again), ((i % 2) as u8 | (i % 16) as u8 * 16 + 12, other)] {
+            for (flags, network) in
+                [(side, &again), (2 | side, &again), ((i % 2) as u8 | (i % 16) as u8 * 16 + 12, other)]
+            {
                 seed.extend([1, 200, flags, network.len() as u8]);
                 seed.extend(network);
             }
         }
         write(&root.join("consolidated").join(name), &seed)?;
     }
-    for function in ["nat", "lb", "firewall", "monitor", "policer", "whitelist", "dos", "vpn", "tunnel", "re", "redundancy", "http_function"] {
+    for function in [
+        "nat",
+        "lb",
+        "firewall",
+        "monitor",
+        "policer",
+        "whitelist",
+        "dos",
+        "vpn",
+        "tunnel",
+        "re",
+        "redundancy",
+        "http_function",
+    ] {
         // The target of NATs has ten configurations.
         let choices: &[u8] =
             if function == "nat" { &[0, 1, 2, 3, 12, 16, 17, 18, 19, 32, 33] } else { &[0, 1, 12] };
@@ -82,6 +97,46 @@ fn main() -> std::io::Result<()> {
         for target in ["http_function", "ids", "redundancy"] {
             write(&root.join(target).join(name), &seed)?;
         }
+    }
+    for policy in 0..5u8 {
+        let mut seed = vec![policy];
+        for (i, (_, network)) in networks.iter().enumerate() {
+            seed.extend([(i % 2) as u8 | (i % 3) as u8 & 2, 0x1a, network.len() as u8]);
+            seed.extend(network);
+        }
+        write(&root.join("policies").join(format!("mix-{policy}")), &seed)?;
+    }
+    let mut seed = vec![0];
+    for (i, (_, network)) in networks.iter().enumerate() {
+        let frame = frame(network);
+        seed.extend([(i % 8) as u8, 0x1a, frame.len().min(255) as u8]);
+        seed.extend(&frame[..frame.len().min(255)]);
+    }
+    for asked in [[10, 0, 0, 254], [10, 0, 0, 100], [10, 0, 0, 9]] {
+        let arp = [
+            &[0xff; 6][..],
+            &[2, 0, 0, 0, 0, 1, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 1, 10, 0, 0, 9],
+            &[0; 6],
+            &asked,
+        ];
+        let arp = arp.concat();
+        seed.extend([0, 0x1a, arp.len() as u8]);
+        seed.extend(arp);
+    }
+    write(&root.join("l3/mix"), &seed)?;
+    let large = tcp_segment(v4(10, 0, 0, 1, 4000), v4(192, 0, 2, 1, 80), 0x18, [99, 0], &[7; 600]);
+    for (name, header) in [
+        ("segments", [1, 1, 0, 54, 0, 100, 0, 34, 0, 16, 0, 0, 0]),
+        ("checksum", [1, 0, 0, 0, 0, 0, 0, 34, 0, 16, 0, 0, 0]),
+        ("tag", [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 7]),
+    ] {
+        write(&root.join("offload").join(name), &[&header[..], &frame(&large)].concat())?;
+    }
+    let reports: Vec<u8> = (0..=255).cycle().take(4 + 48 * 20).collect();
+    write(&root.join("exporters/some"), &reports)?;
+    write(&root.join("exporters/biflow"), &[&[1, 1, 4, 0][..], &reports].concat())?;
+    for (which, script) in COMMANDS {
+        write(&root.join("control").join(which.to_string()), &[&[*which][..], script.as_bytes()].concat())?;
     }
     for (name, text) in [("wire", WIRE), ("nat", NAT)] {
         write(&root.join("policy").join(name), text.as_bytes())?;
@@ -131,8 +186,14 @@ fn main() -> std::io::Result<()> {
         }
         write(&root.join("memif").join(name), &seed)?;
     }
-    let said = [(3u8, 0u8, vec![0, 2]), (4, 1, vec![0, 0, 0, 32, 0, 0]), (5, 2, vec![1, 0, 0, 0, 0, 0]), (6, 0, Vec::new())];
-    let said = said.map(|(kind, file, fields)| [&[2, kind << 2 | file, fields.len() as u8][..], &fields].concat());
+    let said = [
+        (3u8, 0u8, vec![0, 2]),
+        (4, 1, vec![0, 0, 0, 32, 0, 0]),
+        (5, 2, vec![1, 0, 0, 0, 0, 0]),
+        (6, 0, Vec::new()),
+    ];
+    let said =
+        said.map(|(kind, file, fields)| [&[2, kind << 2 | file, fields.len() as u8][..], &fields].concat());
     write(&root.join("memif/messages"), &[&[0][..], &said.concat()].concat())?;
     let mut pcap = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 101, 0, 0, 0];
     for (_, network) in &networks {
@@ -157,8 +218,14 @@ fn main() -> std::io::Result<()> {
 }
 
 /// Chains for the target `consolidated`, by the numbers of its functions.
-const CONSOLIDATED: &[(&str, &[u8])] =
-    &[("real-chain", &[0, 2, 4, 3]), ("strict-nat", &[1]), ("sees-all", &[4, 5, 3]), ("twice", &[2, 2, 6]), ("blocked", &[7, 4, 8]), ("tunnel-end", &[3, 4, 9])];
+const CONSOLIDATED: &[(&str, &[u8])] = &[
+    ("real-chain", &[0, 2, 4, 3]),
+    ("strict-nat", &[1]),
+    ("sees-all", &[4, 5, 3]),
+    ("twice", &[2, 2, 6]),
+    ("blocked", &[7, 4, 8]),
+    ("tunnel-end", &[3, 4, 9]),
+];
 
 /// Mode and targets, units and flows, options.
 const ROUTERS: &[(&str, [u8; 3])] = &[
@@ -230,6 +297,14 @@ fn capture(path: &Path, format: Format, networks: &[(&str, Vec<u8>)]) -> Result<
     }
     writer.finish()
 }
+
+/// Commands, by the number of a function.
+const COMMANDS: &[(u8, &str)] = &[
+    (0, "drain 203.0.113.1\nresume 203.0.113.1\n"),
+    (2, "server one down\nserver one up\nserver one weight 3\nserver two drain"),
+    (4, "rule 1 disable\nrule 1 enable\ndefault deny"),
+    (6, "rate 100kbps\nburst 3KB\nactive_timeout 3s"),
+];
 
 fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     std::fs::create_dir_all(path.parent().unwrap_or(path))?;

@@ -15,7 +15,11 @@ mod join;
 mod link;
 mod memif;
 mod news;
+#[cfg(not(fuzzing))]
 mod offload;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod offload;
 mod open_checksum;
 mod packet_socket;
 mod sys;

@@ -1,0 +1,74 @@
+//! Any frames at a router's port, from its link and to it, at any times, and a link that goes down and changes: nothing panics, what
+//! waits is bounded, and what is sent is a frame that the link takes.
+
+#![no_main]
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use host::{Arrival, Config, Departure, Host, NEIGHBOURS_MAX, QUEUE_MAX};
+use libfuzzer_sys::fuzz_target;
+use packet::Addr;
+use packet::wire::MacAddress;
+
+const ETHERNET: usize = 14;
+
+// Input: a byte that chooses the port, then steps: what happens, how much time passes, a length, and that many bytes.
+fuzz_target!(|data: &[u8]| {
+    let [choice, rest @ ..] = data else { return };
+    let mut rest = rest;
+    let mut mtu = 1_500;
+    let mut host = Host::new(config(*choice, mtu));
+    let mut now_ns = 1_000_000_000;
+    while let [what, step, length, bytes @ ..] = rest {
+        let (frame, after) = bytes.split_at(usize::from(*length).min(bytes.len()));
+        rest = after;
+        now_ns += u64::from(step >> 4) << (2 * (step & 15));
+        match what % 8 {
+            0..=2 => {
+                let arrival = host.arrive(frame, now_ns);
+                assert!(matches!(arrival, Arrival::Through | Arrival::Kept));
+            }
+            3 | 4 => {
+                let mut frame = frame.to_vec();
+                if frame.len() >= ETHERNET {
+                    let departure = host.depart(&mut frame, now_ns);
+                    assert!(matches!(departure, Departure::Leaves | Departure::Kept));
+                }
+            }
+            5 => host.overhear(frame, now_ns),
+            6 => host.pass_time(now_ns),
+            _ => {
+                mtu = 1_280 + u32::from(*step) * 8;
+                host.set_link(MacAddress([2, 0, 0, 0, 0, *step]), mtu);
+                host.come_up(now_ns);
+            }
+        }
+        for frame in host.take_frames() {
+            assert!(frame.len() >= ETHERNET, "{frame:02x?}");
+        }
+        for frame in host.take_returned() {
+            assert!(frame.len() > ETHERNET, "{frame:02x?}");
+        }
+        host.take_told();
+        assert!(host.waiting() <= (NEIGHBOURS_MAX * QUEUE_MAX) as u64);
+    }
+});
+
+fn config(choice: u8, mtu: u32) -> Config {
+    let v4: IpAddr = Ipv4Addr::new(10, 0, 0, 1).into();
+    let v6: IpAddr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1).into();
+    let networks: &[&str] = match choice % 3 {
+        0 => &["10.0.0.254/24", "fd00::fe/64"],
+        1 => &["10.0.0.254/24"],
+        _ => &["fd00::fe/64"],
+    };
+    let owned = |text: &str| Addr::from(text.parse::<IpAddr>().unwrap());
+    Config {
+        mac: MacAddress([2, 0, 0, 0, 0, 0xfe]),
+        mtu,
+        networks: networks.iter().map(|network| network.parse().unwrap()).collect(),
+        gateways: if choice & 4 == 0 { vec![v4, v6] } else { Vec::new() },
+        owned: vec![(owned("10.0.0.100"), owned("10.0.0.103")), (owned("fd00::100"), owned("fd00::1ff"))],
+        part: if choice & 8 == 0 { (0, 1) } else { (1, 2) },
+    }
+}
