@@ -76,7 +76,8 @@ fn a_function_is_written_once() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let copy = tempfile::tempdir().unwrap();
     copy_workspace(&here, copy.path());
-    let new = || Command::new(RIVULET).args(["new", "nf", "flow_limit"]).current_dir(copy.path()).output().unwrap();
+    let new =
+        || Command::new(RIVULET).args(["new", "nf", "flow_limit"]).current_dir(copy.path()).output().unwrap();
     let output = new();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let path = |name: &str| copy.path().join("crates/functions/src").join(name);

@@ -31,6 +31,7 @@ fn limits_are_those_of_the_code() {
         functions::firewall::SOURCE_ANSWERS_PER_S,
         functions::firewall::classify::RULES_MAX,
         functions::firewall::classify::TABLES_MAX_BYTES,
+        functions::firewall::parse::ERRORS_MAX,
         functions::firewall::parse::ERRORS_SHOWN,
         functions::http::BUFFER_MAX,
         functions::http::BUFFER_MEMORY,

@@ -1,5 +1,7 @@
 //! From a policy to something that runs: functions made, chain built, ports placed.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use chain::{Chain, Options};
 use nf::stage::LoadError;
 use nf::{MakeError, Registry, Setup};
@@ -122,10 +124,13 @@ fn line(policy: &Policy) -> Result<Line, Box<Diagnostic>> {
     if let Some(edge) = pipelet.edges.iter().find(|edge| edge.filter != Filter::Always(true)) {
         return Err(not_a_line("filters on edges are not carried out yet", edge.span));
     }
+    let targets: BTreeSet<Node> = edges.iter().map(|edge| edge.to).collect();
     let starts: Vec<_> = edges
         .iter()
-        .filter(|edge| matches!(edge.from, Node::Port(_)) && !edges.iter().any(|other| other.to == edge.from))
+        .filter(|edge| matches!(edge.from, Node::Port(_)) && !targets.contains(&edge.from))
         .collect();
+    let mut onward: BTreeMap<Node, Vec<Node>> = BTreeMap::new();
+    edges.iter().for_each(|edge| onward.entry(edge.from).or_default().push(edge.to));
     let &[first] = &starts[..] else {
         return Err(not_a_line("the line must begin at one port", pipelet.span));
     };
@@ -134,9 +139,8 @@ fn line(policy: &Policy) -> Result<Line, Box<Diagnostic>> {
     };
     let (mut nfs, mut at) = (Vec::new(), first.from);
     for _ in &edges {
-        let mut onward = edges.iter().filter(|edge| edge.from == at);
-        let (Some(edge), None) = (onward.next(), onward.next()) else { break };
-        at = edge.to;
+        let Some(&[next]) = onward.get(&at).map(Vec::as_slice) else { break };
+        at = next;
         match at {
             Node::Nf(nf) => nfs.push(nf),
             Node::Port(_) | Node::Drop => break,

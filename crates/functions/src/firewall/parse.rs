@@ -35,6 +35,9 @@ use token::{Token, Tokens};
 /// Errors that are shown of a set of rules; further ones are counted.
 pub const ERRORS_SHOWN: usize = 10;
 
+/// Errors after which the rest of the rules is not read: to say where each of them is takes as long as the text is.
+pub const ERRORS_MAX: usize = 100;
+
 /// The rules of all texts, in order.
 ///
 /// # Errors
@@ -46,6 +49,9 @@ pub fn rules(texts: &[Located], tags: &BTreeMap<String, u8>) -> Result<Vec<Rule>
     for text in texts {
         let mut start = 0;
         for line in text.split_inclusive('\n') {
+            if errors.len() == ERRORS_MAX {
+                return Err(together(errors));
+            }
             match rule(text, start..start + line.len(), tags, rules.len() + 1) {
                 Ok(Some(rule)) if !names.insert(rule.name.clone()) => {
                     errors.push(text.error(
@@ -75,7 +81,9 @@ fn together(errors: Vec<ConfigError>) -> ConfigError {
     for error in errors.by_ref().take(ERRORS_SHOWN - 1) {
         first.message.push_str(&format!("; {error}"));
     }
-    if count > ERRORS_SHOWN {
+    if count >= ERRORS_MAX {
+        first.message.push_str("; and more errors");
+    } else if count > ERRORS_SHOWN {
         first.message.push_str(&format!("; and {} more errors", count - ERRORS_SHOWN));
     }
     first
