@@ -157,7 +157,7 @@ impl Flows {
         }
         header.last_seen_ns = now_ns;
         if self.index.insert(meta.hash, Entry::by_key(record, header).0).is_err() {
-            self.records.release(record); // Cannot be: the index holds two entries per record.
+            self.records.release(record); // As if the table were full: too many keys have hashes like this one's.
             return None;
         }
         Some(record)
@@ -202,12 +202,20 @@ impl Flows {
         debug_assert!(self.ledger.is_none(), "flows do not move between chains that have parts of them each");
         let record = self.allocate().ok_or(RestoreError::TableFull)?;
         self.records.load(record, bytes);
-        // There is room: the index holds two entries per record.
         let header = self.records.header(record);
         let entries = [Entry::by_key(record, header), Entry::by_alias(record, header)];
-        for (key, entry) in keys.into_iter().zip(entries).filter_map(|(key, entry)| Some((key?, entry))) {
-            let entered = self.index.insert(self.hasher.hash(&key), entry.0);
-            debug_assert!(entered.is_ok());
+        let entries =
+            keys.into_iter().zip(entries).filter_map(|(key, entry)| Some((self.hasher.hash(&key?), entry)));
+        let mut entered = Ok(());
+        for (hash, entry) in entries.clone() {
+            entered = entered.and_then(|()| self.index.insert(hash, entry.0));
+        }
+        if entered.is_err() {
+            for (hash, entry) in entries {
+                self.index.remove(hash, entry.0);
+            }
+            self.records.release(record);
+            return Err(RestoreError::TableFull);
         }
         self.watch(record);
         Ok(record)
@@ -237,9 +245,11 @@ impl Flows {
         if reversed {
             header.flags |= Header::FLAG_ALIAS_REVERSED;
         }
-        // There is room: the index holds two entries per record.
-        let entered = self.index.insert(hash, Entry::by_alias(record, header).0);
-        debug_assert!(entered.is_ok());
+        if self.index.insert(hash, Entry::by_alias(record, header).0).is_err() {
+            // Too many keys have hashes like this one's.
+            self.drop_alias(record);
+            return Err(Taken::Elsewhere);
+        }
         Ok(())
     }
 

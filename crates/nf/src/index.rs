@@ -1,8 +1,11 @@
 //! A bounded hash index: from a hash to the numbers of the things that have it.
 //!
 //! The index holds no keys: it names candidates, and the caller compares. A bucket is one cache line with seven entries;
-//! entries that do not fit go to the next bucket, and a bucket counts those that passed it by, so that a look-up
-//! reads one line unless that count says otherwise. Everything is a flat array, prefetchable, and never grows.
+//! entries that do not fit go to another bucket, as far away as other bits of their hash say, and a bucket counts those that passed it by,
+//! so that a look-up reads one line unless that count says otherwise. Everything is a flat array, prefetchable, and never grows.
+//!
+//! A bucket that is flooded costs those who share it one more: what does not fit is spread over all others. No entry is more than
+//! [`PROBES_MAX`] buckets away; one that would be is refused, which takes hashes that were chosen for it, or very bad luck.
 
 use packet::memory::{OutOfMemory, Zeroed, equal_mask, prefetch};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -12,8 +15,11 @@ const SLOTS: usize = 7;
 /// Entries per bucket that the index is sized for; the rest keeps overflow rare.
 const FILL: usize = 4;
 
-/// Seven tags and seven numbers; a tag of 0 is an empty slot. The eighth word of the first half counts the entries whose
-/// home is this bucket or one before, and that stand in a later one.
+/// Buckets that are looked into for an entry at most.
+pub const PROBES_MAX: usize = 8;
+
+/// Seven tags and seven numbers; a tag of 0 is an empty slot. The eighth word of the first half counts the entries that found no room
+/// here and stand in a later bucket of theirs.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(64))]
 struct Bucket {
@@ -97,7 +103,7 @@ impl Index {
     pub fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let tag = tag(hash);
         let mut at = self.home(hash);
-        loop {
+        for _ in 0..PROBES_MAX {
             let bucket = &self.buckets[at];
             for slot in bucket.slots_with(tag) {
                 let number = bucket.numbers[slot];
@@ -108,8 +114,21 @@ impl Index {
             if bucket.passed() == 0 {
                 return None;
             }
-            at = (at + 1) & self.mask;
+            at = self.next(at, hash);
         }
+        None
+    }
+
+    /// How many buckets a look-up reads that does not find what it looks for.
+    pub fn probes(&self, hash: u64) -> usize {
+        let mut at = self.home(hash);
+        for probes in 1..PROBES_MAX {
+            if self.buckets[at].passed() == 0 {
+                return probes;
+            }
+            at = self.next(at, hash);
+        }
+        PROBES_MAX
     }
 
     /// The first number under `hash`, without a comparison: a guess, right for nearly all hashes that are there.
@@ -124,53 +143,68 @@ impl Index {
     }
 
     /// Enters `number` under `hash`. A number may stand in the index only once.
+    ///
+    /// # Errors
+    /// If there are as many entries as may be, or none of the buckets that would be looked into has room.
     pub fn insert(&mut self, hash: u64, number: u32) -> Result<(), IndexFull> {
         if self.len >= self.capacity {
             return Err(IndexFull);
         }
         let mut at = self.home(hash);
-        // There is a free slot: slots outnumber the capacity (FILL < SLOTS).
-        loop {
+        for passed in 0..PROBES_MAX {
             let bucket = &mut self.buckets[at];
             if let Some(slot) = bucket.tags[..SLOTS].iter().position(|&tag| tag == 0) {
                 bucket.tags[slot] = tag(hash);
                 bucket.numbers[slot] = number;
                 self.len += 1;
+                self.pass(hash, passed, 1);
                 return Ok(());
             }
-            *bucket.passed_mut() += 1;
-            at = (at + 1) & self.mask;
+            at = self.next(at, hash);
+        }
+        Err(IndexFull)
+    }
+
+    /// An entry under `hash` stands behind so many buckets that it passed: counts it there, or (`u32::MAX`) no more.
+    fn pass(&mut self, hash: u64, passed: usize, by: u32) {
+        let mut at = self.home(hash);
+        for _ in 0..passed {
+            let count = self.buckets[at].passed_mut();
+            *count = count.wrapping_add(by);
+            at = self.next(at, hash);
         }
     }
 
     /// Takes `number`, entered under `hash`, away; whether it was there.
     pub fn remove(&mut self, hash: u64, number: u32) -> bool {
         let tag = tag(hash);
-        let home = self.home(hash);
-        let mut at = home;
-        loop {
+        let mut at = self.home(hash);
+        for passed in 0..PROBES_MAX {
             let bucket = &mut self.buckets[at];
             if let Some(slot) = (0..SLOTS).find(|&s| bucket.tags[s] == tag && bucket.numbers[s] == number) {
                 bucket.tags[slot] = 0;
-                break;
+                self.len -= 1;
+                self.pass(hash, passed, u32::MAX);
+                return true;
             }
             if bucket.passed() == 0 {
                 return false;
             }
-            at = (at + 1) & self.mask;
+            at = self.next(at, hash);
         }
-        let mut passed = home;
-        while passed != at {
-            *self.buckets[passed].passed_mut() -= 1;
-            passed = (passed + 1) & self.mask;
-        }
-        self.len -= 1;
-        true
+        false
     }
 
     #[inline]
     fn home(&self, hash: u64) -> usize {
         hash as usize & self.mask
+    }
+
+    /// The bucket after this one: an odd number of buckets on, so that it is not soon the same again. It depends on bits of the hash that
+    /// do not choose the home.
+    #[inline]
+    fn next(&self, at: usize, hash: u64) -> usize {
+        (at + ((hash >> 40) as usize | 1)) & self.mask
     }
 }
 
@@ -185,6 +219,59 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Hashes as a good function makes them.
+    fn random(seed: &mut u64) -> u64 {
+        packet::split_mix(seed)
+    }
+
+    #[test]
+    fn a_full_index_refuses_nobody_and_reads_little() {
+        let (mut index, mut seed) = (Index::new(1 << 20).unwrap(), 7);
+        let hashes: Vec<u64> = (0..1 << 20).map(|_| random(&mut seed)).collect();
+        for (&hash, number) in hashes.iter().zip(0..) {
+            assert_eq!(index.insert(hash, number), Ok(()), "{number}");
+        }
+        let read: usize = (0..1 << 16).map(|_| index.probes(random(&mut seed))).sum();
+        assert!(read < (1 << 16) * 5 / 4, "{read} buckets for 65,536 look-ups");
+        for (&hash, number) in hashes.iter().zip(0..) {
+            assert_eq!(index.find(hash, |found| found == number), Some(number));
+            assert!(index.remove(hash, number));
+        }
+        assert!(index.is_empty() && index.buckets.iter().all(|bucket| bucket.passed() == 0));
+    }
+
+    /// Somebody sends only what falls into one bucket: those who share it read few more, and all others are not touched.
+    #[test]
+    fn a_flooded_bucket_costs_at_most_three() {
+        const FLOWS: usize = 1 << 16;
+        const FLOOD: u32 = 4_000;
+        let (mut index, mut seed) = (Index::new(FLOWS).unwrap(), 7);
+        let home = 5;
+        let in_home = |hash: u64| hash & !0x3fff | home;
+        let mut read = Vec::new();
+        for number in 0..FLOOD {
+            assert_eq!(index.insert(in_home(random(&mut seed)), number), Ok(()));
+            read.push(index.probes(in_home(random(&mut seed))));
+        }
+        // One bucket each is what it takes where there is no flood.
+        let (most, all) = (*read.iter().max().unwrap(), read.iter().sum::<usize>());
+        assert!(most <= 3 && all <= 3 * read.len(), "{most} at most, {all} in {}", read.len());
+        let others: usize = (0..1_000).map(|_| index.probes(random(&mut seed))).sum();
+        assert!(others < 1_050, "{others} buckets for 1,000 other look-ups");
+    }
+
+    /// Who knew the secret, and chose all bits: what is looked into is bounded, and the rest is refused.
+    #[test]
+    fn equal_hashes_are_bounded() {
+        let mut index = Index::new(1 << 16).unwrap();
+        let entered =
+            (0..1_000).filter(|&number| index.insert(0x1234_5678_9abc_def0, number).is_ok()).count();
+        assert_eq!(entered, PROBES_MAX * SLOTS);
+        assert_eq!(index.probes(0x1234_5678_9abc_def0), PROBES_MAX);
+        (0..1_000).for_each(|number| assert_eq!(index.remove(0x1234_5678_9abc_def0, number), number < 56));
+        assert_eq!(index.probes(0x1234_5678_9abc_def0), 1);
+    }
+
     proptest! {
         /// Against a plain list, with hashes that collide in buckets and in tags.
         #[test]
@@ -197,8 +284,11 @@ mod tests {
                     if list.iter().any(|&(_, there)| there == number) {
                         continue;
                     }
-                    prop_assert_eq!(index.insert(hash, number).is_ok(), list.len() < 64);
-                    if list.len() < 64 {
+                    let entered = index.insert(hash, number).is_ok();
+                    // It is refused if there are too many, or too many of the same hash.
+                    let alike = list.iter().filter(|&&(other, _)| other == hash).count();
+                    prop_assert!(entered || list.len() >= 64 || alike >= 2 * SLOTS);
+                    if entered {
                         list.push((hash, number));
                     }
                 } else {

@@ -113,9 +113,11 @@ impl Meters {
             return None;
         };
         self.slots[at] = Slot { key: *key, value: [0; 3], used_ns: now_ns };
-        // The index has as much room as there are meters, and the place of this one was free, or was freed.
-        let entered = self.index.insert(hash, at as u32);
-        debug_assert!(entered.is_ok());
+        // There is room for as many as there are meters, but perhaps not for as many of like hashes: then the place waits to be forgotten.
+        if self.index.insert(hash, at as u32).is_err() {
+            self.refused += 1;
+            return None;
+        }
         Some(at)
     }
 

@@ -23,8 +23,19 @@ pub struct Assembly {
     pub both_ways: bool,
     /// The seed that is in force.
     pub seed: u64,
+    /// Whether the policy names the seed.
+    pub seed_is_named: bool,
+    /// Whether the report says the seed: see [`Assembly::hide_seed`].
+    pub shows_seed: bool,
     /// What functions have to say of their configurations that is no error: the function's name, and each warning.
     pub warnings: Vec<(String, String)>,
+}
+
+impl Assembly {
+    /// The report does not say the seed, unless the policy names it: who knows it can choose packets whose flows share one place in tables.
+    pub fn hide_seed(&mut self) {
+        self.shows_seed = self.seed_is_named;
+    }
 }
 
 /// Makes what the policy describes. `seed` counts if the policy names none.
@@ -97,6 +108,8 @@ pub fn assemble_part(
         ports,
         both_ways: line.both_ways,
         seed: options.seed,
+        seed_is_named: settings.seed.is_some(),
+        shows_seed: true,
         warnings,
     })
 }

@@ -19,8 +19,9 @@ pub struct Report {
     pub version: u32,
     /// The policy's name.
     pub policy: String,
-    /// Seed of the run: with it, the same input gives the same output.
-    pub seed: u64,
+    /// Seed of the run: with it, the same input gives the same output. Absent from live runs for which it was drawn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
     /// Packets received.
     pub packets_in: u64,
     /// Packets that left.
@@ -399,7 +400,7 @@ const PERCENTILES: [(&str, f64); 6] =
 
 impl Report {
     /// The report of a chain, its functions named by `names`.
-    pub fn of(policy: &str, seed: u64, chain: &Chain, names: &[String]) -> Report {
+    pub fn of(policy: &str, seed: Option<u64>, chain: &Chain, names: &[String]) -> Report {
         let (counters, effects) = (chain.counters(), chain.effects());
         let functions = functions(chain, names);
         let cycles = functions.iter().filter_map(|f| Some((f.name.clone(), f.cycles_per_packet?)));

@@ -408,8 +408,8 @@ impl Runner {
 
     /// The report so far.
     pub fn report(&self) -> Report {
-        let mut report =
-            Report::of(&self.name, self.assembly.seed, &self.assembly.chain, &self.assembly.names);
+        let seed = self.assembly.shows_seed.then_some(self.assembly.seed);
+        let mut report = Report::of(&self.name, seed, &self.assembly.chain, &self.assembly.names);
         let refused = [
             (DropReason::TooBig, self.refused.too_big),
             (DropReason::NoBuffer, self.refused.no_buffer),

@@ -294,11 +294,16 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Makes what the policy describes: for each worker, if there are several; else with what makes more, if units are to have threads.
 fn load(args: &Args) -> anyhow::Result<(Vec<Assembly>, Option<Maker>)> {
-    if args.workers > 1 {
-        return Ok((policies::load_parts(&args.policy, args.seed, args.workers.into())?, None));
+    let (mut assemblies, maker) = if args.workers > 1 {
+        (policies::load_parts(&args.policy, args.seed, args.workers.into())?, None)
+    } else {
+        let (assembly, maker) = args.units.load(&args.policy, args.seed)?;
+        (vec![assembly], maker)
+    };
+    if args.seed.is_none() {
+        assemblies.iter_mut().for_each(Assembly::hide_seed);
     }
-    let (assembly, maker) = args.units.load(&args.policy, args.seed)?;
-    Ok((vec![assembly], maker))
+    Ok((assemblies, maker))
 }
 
 /// Opens the interface of each port of the policy.
