@@ -297,8 +297,14 @@ impl Stage for Broken {
     fn event_holds(&self, event: EventCondition, record: u32, records: &Records) -> bool {
         self.stage.event_holds(event, record, records)
     }
+    fn answers(&self) -> nf::Answers {
+        self.stage.answers()
+    }
     fn control(&mut self, command: &str) -> Result<(), ControlError> {
         self.stage.control(command)
+    }
+    fn check_command(&self, command: &str) -> Result<(), ControlError> {
+        self.stage.check_command(command)
     }
     fn counters(&self) -> StageCounters {
         self.stage.counters()

@@ -97,6 +97,7 @@ fn whole(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
     tell.counter("flows_started", "Flows that began", [([], report.flows.started)])?;
     let ended = report.flows.ended.iter().map(|(&reason, &count)| ([("reason", reason)], count));
     tell.counter("flows_ended", "Flows that ended, by reason", ended)?;
+    tell.counter("restarts", "Panics outside of functions, after which it went on", [([], report.restarts)])?;
     tell.counter("alerts", "Alerts raised", [([], report.alerts)])?;
     let lost = [
         ([("what", "alerts")], report.alerts_lost),
@@ -196,6 +197,7 @@ fn functions(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
     tell.counter("function_packets", "Packets that entered a function", each(|function| function.packets))?;
     tell.counter("function_bytes", "Their bytes", each(|function| function.bytes))?;
     tell.counter("function_drops", "Packets that a function dropped", each(|function| function.drops))?;
+    tell.counter("function_panics", "How often a function panicked", each(|function| function.panics))?;
     let counters = report.functions.iter().flat_map(|function| {
         let of = function.name.as_str();
         function
