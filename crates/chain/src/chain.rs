@@ -7,10 +7,12 @@
 //! group before it; and a group ends before a packet that its packets could matter to otherwise than in order (see
 //! `Gathering`).
 //!
-//! So the result is that of one packet after the other, however they are batched, but for four things: flow reports of
-//! one group stand in the order of functions and programs, not of packets; when the memory of all streams, or of all growing buffers of
-//! a function, is used up, another of them may be the one that gets none; and a packet that a function makes, or the first one that it turns back, in the
-//! midst of a known flow may reach the functions on its way back after packets that came behind it.
+//! So the result is that of one packet after the other, however they are batched. What functions make in answer to a packet of a
+//! known flow goes through the others before the next packet does, as a packet that may be answered is a group of its own (see
+//! `Apart`); alerts, events and flow reports of a group are put in the order of packets. Three things are left: when the memory of all
+//! streams, or of all growing buffers of a function, is used up, another of them may be the one that gets none; the first packet that is
+//! turned back in the midst of a known flow may reach the functions on its way back after packets that came behind it; and a flow at
+//! whose packet a function panics ends with its group.
 //!
 //! Time is the latest time stamp that any packet had: a packet with an earlier one is late, and comes now.
 
@@ -39,7 +41,7 @@ use packet::{DropReason, FlowHasher, Packet, Parser, Pool};
 
 use crate::flows::Flows;
 use crate::fragments::Fragments;
-use crate::gathering::{Gathering, OtherCourses};
+use crate::gathering::{Apart, Gathering, OtherCourses};
 use crate::joining::Joining;
 use crate::observer::Observer;
 use crate::program::Course;
@@ -97,6 +99,8 @@ pub struct Chain {
     /// Whether the batch has packets from both sides; if so, `gathering` says which may be in one group.
     mixed: bool,
     gathering: Gathering,
+    /// Which packets of known flows functions may answer: they go alone; none until it is looked up again.
+    apart: Option<Apart>,
     /// Packets of the batch that could not be parsed, by number, in order, as far as they are not dropped yet.
     refused: VecDeque<(u64, DropReason)>,
     /// Room that is reused.
@@ -178,11 +182,13 @@ impl Chain {
                 u64::from(options.timeouts.shortest_ms()) * 1_000_000
             },
             gathering: Gathering::new(order_felt),
+            apart: None,
             mixed: false,
             parser: Parser {
                 hasher,
                 inner: options.inner,
                 verify_ipv4_checksum: options.verify_ipv4_checksum,
+                ignore_vlans: options.ignore_vlans,
             },
             fingerprint: moving::fingerprint(&stages, &layout),
             lead_len,
@@ -226,6 +232,9 @@ impl Chain {
     /// Takes packets that were looked up through.
     fn run(&mut self, batch: &mut Vec<Packet>, run: &mut Run<'_, '_>) {
         let account = self.account(batch.len());
+        if self.apart.is_none() {
+            self.apart = Some(Apart::of(&self.stages));
+        }
         let mut queue = Queue::enter(batch);
         let all = || {
             self.run_queue(&mut queue, run);
@@ -404,6 +413,7 @@ impl Chain {
     /// A function, to be commanded.
     pub fn stage_mut(&mut self, stage: usize) -> Option<&mut (dyn Stage + 'static)> {
         self.flows.rules.iter_mut().for_each(Rules::raise_version);
+        self.apart = None;
         self.stages.get_mut(stage).map(|stage| &mut **stage)
     }
 

@@ -22,6 +22,8 @@ pub struct Options {
     pub inner: bool,
     /// Whether packets with a wrong IPv4 header checksum are dropped.
     pub verify_ipv4_checksum: bool,
+    /// Whether flows are the same whatever VLANs their packets come in.
+    pub ignore_vlans: bool,
     /// Fragmented datagrams that are kept track of at most; fragments of further ones are dropped.
     pub fragments_max: usize,
     /// How long fragments wait for their first one, in nanoseconds.
@@ -47,6 +49,7 @@ impl Default for Options {
             not_ip: NotIp::Pass,
             inner: false,
             verify_ipv4_checksum: false,
+            ignore_vlans: false,
             fragments_max: 1024,
             fragment_timeout_ns: 30_000_000_000,
             streams: StreamOptions::default(),

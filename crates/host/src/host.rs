@@ -106,6 +106,30 @@ pub struct Host {
     counters: Counters,
 }
 
+/// Takes the tags of a frame away that name no VLAN but a priority (IEEE 802.1Q 9.6): leaves the frame without them in `untagged`, and says
+/// whether it had any. Such a frame belongs to the untagged network.
+pub fn untag(frame: &[u8], untagged: &mut Vec<u8>) -> bool {
+    const ADDRESSES_LEN: usize = 12;
+    let mut at = ADDRESSES_LEN;
+    while let Some([0x81, 0x00, high, low] | [0x88, 0xa8, high, low]) = frame.get(at..at + 4)
+        && high & 0xf == 0
+        && *low == 0
+        && at < ADDRESSES_LEN + 4 * PRIORITY_TAGS_MAX
+    {
+        at += 4;
+    }
+    if at == ADDRESSES_LEN {
+        return false;
+    }
+    untagged.clear();
+    untagged.extend_from_slice(&frame[..ADDRESSES_LEN]);
+    untagged.extend_from_slice(&frame[at..]);
+    true
+}
+
+/// Priority tags that are taken off a frame.
+const PRIORITY_TAGS_MAX: usize = 2;
+
 impl Host {
     /// A host that begins by telling its addresses to its neighbours.
     pub fn new(config: Config) -> Host {

@@ -16,6 +16,6 @@ mod neighbours;
 mod network;
 mod solicit;
 
-pub use host::{Arrival, Config, Counters, Departure, ERRORS_PER_SECOND, Host};
+pub use host::{Arrival, Config, Counters, Departure, ERRORS_PER_SECOND, Host, untag};
 pub use neighbours::{NEIGHBOURS_MAX, QUEUE_MAX};
 pub use network::{Network, NotANetwork};

@@ -385,3 +385,24 @@ proptest! {
         host.pass_time(SECOND);
     }
 }
+
+/// Priority tags (IEEE 802.1Q 9.6) are taken off; tags of VLANs stay, and the frame is none of this port's.
+#[test]
+fn priority_tagged_frames_are_of_the_untagged_network() {
+    let plain = udp(OWN, "10.0.0.1", "192.0.2.1", 64, 30);
+    let with = |tags: &[[u8; 4]]| [&plain[..12], &tags.concat(), &plain[12..]].concat();
+    let mut untagged = Vec::new();
+    for tags in [&[[0x81, 0, 0, 0]][..], &[[0x81, 0, 0xf0, 0]], &[[0x88, 0xa8, 0xe0, 0], [0x81, 0, 0x20, 0]]] {
+        let frame = with(tags);
+        assert_eq!(host().arrive(&frame, 0), Arrival::Kept, "nobody looks behind the tag");
+        assert!(host::untag(&frame, &mut untagged));
+        assert_eq!(untagged, plain);
+        assert_eq!(host().arrive(&untagged, 0), Arrival::Through);
+    }
+    let priority_then_vlan = with(&[[0x81, 0, 0xe0, 0], [0x81, 0, 0, 7]]);
+    assert!(host::untag(&priority_then_vlan, &mut untagged));
+    assert_eq!(untagged, with(&[[0x81, 0, 0, 7]]));
+    for frame in [plain.clone(), with(&[[0x81, 0, 0, 7]]), plain[..13].to_vec(), vec![]] {
+        assert!(!host::untag(&frame, &mut untagged));
+    }
+}

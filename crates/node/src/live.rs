@@ -352,8 +352,11 @@ impl Attached {
         wire: &mut Wire<'_, O>,
     ) -> Result<bool, O::Error> {
         let (mut has_come, mut result) = (false, Ok(()));
+        let mut untagged = Vec::new();
         let received = self.interface.receive(|data| {
             has_come = true;
+            let is_tagged = wire.outlets[at].host.is_some() && host::untag(data, &mut untagged);
+            let data = if is_tagged { &untagged[..] } else { data };
             if result.is_ok() && wire.outlets[at].arrive(data, wire.now_ns) == Arrival::Through {
                 result = wire.take_in(intake, runner, self.port, data);
             }

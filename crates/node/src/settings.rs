@@ -24,6 +24,8 @@ pub struct Settings {
     pub not_ip: NotIpSetting,
     /// Whether packets with a wrong IPv4 header checksum are dropped.
     pub verify_ipv4_checksum: bool,
+    /// Whether VLANs are part of flows' keys.
+    pub vlan: VlanSetting,
     /// Fragmented datagrams kept track of at most.
     pub fragments: u32,
     /// How long fragments wait for their first one.
@@ -48,6 +50,16 @@ pub enum WhenFullSetting {
     EvictOldest,
     /// The new flow is refused.
     RefuseNew,
+}
+
+/// `vlan`.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum VlanSetting {
+    /// Each VLAN is a network of its own.
+    Key,
+    /// Flows are the same whatever VLANs their packets come in.
+    Ignore,
 }
 
 /// `on_panic`.
@@ -179,6 +191,7 @@ impl Default for Settings {
             key: KeySetting::Outer,
             not_ip: NotIpSetting::Pass,
             verify_ipv4_checksum: false,
+            vlan: VlanSetting::Key,
             fragments: options.fragments_max as u32,
             fragment_timeout: Nanos(options.fragment_timeout_ns),
             timeouts: TimeoutSettings::default(),
@@ -215,6 +228,7 @@ impl Settings {
             },
             inner: self.key == KeySetting::Inner,
             verify_ipv4_checksum: self.verify_ipv4_checksum,
+            ignore_vlans: self.vlan == VlanSetting::Ignore,
             fragments_max: self.fragments as usize,
             fragment_timeout_ns: self.fragment_timeout.0,
             streams: self.streams.options(),

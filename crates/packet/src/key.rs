@@ -137,9 +137,13 @@ impl fmt::Debug for FlowKey {
 pub struct Scope(u64);
 
 impl Scope {
-    /// Adds the next VLAN tag inwards. The outermost two count; further ones are not part of the key.
+    /// Adds the next VLAN tag inwards. The outermost two count; further ones are not part of the key. Identifier 0 is no VLAN: the tag has
+    /// a priority only (IEEE 802.1Q 9.6).
     #[inline]
     pub fn with_vlan(self, id: u16) -> Scope {
+        if id & 0xfff == 0 {
+            return self;
+        }
         let field = u64::from(id & 0xfff) | 0x1000;
         if self.0 & 0x1fff == 0 {
             Scope(self.0 | field)
@@ -154,6 +158,12 @@ impl Scope {
     #[inline]
     pub fn with_network(self, id: u32) -> Scope {
         Scope((self.0 & 0xffff_ffff) | u64::from(id) << 32)
+    }
+
+    /// The same without VLANs: where tags say the direction, not the network.
+    #[inline]
+    pub fn without_vlans(self) -> Scope {
+        Scope(self.0 & !0xffff_ffff)
     }
 
     /// Whether there is neither a VLAN tag nor a virtual network.
@@ -329,7 +339,9 @@ mod tests {
     #[test]
     fn scopes_keep_vlans_and_networks_apart() {
         let plain = Scope::default();
-        assert_ne!(plain.with_vlan(0), plain);
+        assert_eq!(plain.with_vlan(0), plain, "a priority tag");
+        assert_eq!(plain.with_vlan(0xe000).with_vlan(7), plain.with_vlan(7));
+        assert_eq!(plain.with_vlan(7).with_vlan(9).with_network(3).without_vlans(), plain.with_network(3));
         assert_ne!(plain.with_vlan(1).with_vlan(2), plain.with_vlan(2).with_vlan(1));
         let s = plain.with_vlan(7).with_vlan(9).with_network(0xdead_beef);
         assert_eq!((s.vlan(), s.inner_vlan(), s.network()), (Some(7), Some(9), 0xdead_beef));

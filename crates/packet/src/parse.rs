@@ -69,12 +69,14 @@ pub struct Parser {
     pub inner: bool,
     /// Whether a wrong IPv4 header checksum is a reason to drop (RFC 1812 5.2.2).
     pub verify_ipv4_checksum: bool,
+    /// Whether VLAN tags are no part of flows' keys: a mirror may tag both directions differently.
+    pub ignore_vlans: bool,
 }
 
 impl Parser {
     /// A parser of outermost headers that leaves checksums to the hosts.
     pub fn new(hasher: FlowHasher) -> Parser {
-        Parser { hasher, inner: false, verify_ipv4_checksum: false }
+        Parser { hasher, inner: false, verify_ipv4_checksum: false, ignore_vlans: false }
     }
 
     /// Fills in the packet's metadata. `wire_len`, `link`, `key.tenant`, and when and where the packet came in (`transit`), are
@@ -87,6 +89,16 @@ impl Parser {
             return Ok(());
         }
         self.parse_any(data, meta)
+    }
+
+    /// The key of the packet as its headers are now: see [`current_key`].
+    #[inline]
+    pub fn current_key(&self, packet: &Packet) -> (FlowKey, bool) {
+        let (mut key, reversed) = current_key(packet);
+        if self.ignore_vlans {
+            key.scope = key.scope.without_vlans();
+        }
+        (key, reversed)
     }
 
     /// Parses any frame.
@@ -131,6 +143,9 @@ impl Parser {
         }
         if found.l4 > OFFSET_MAX {
             return Err(DropReason::TooBig);
+        }
+        if self.ignore_vlans {
+            scope = scope.without_vlans();
         }
         let ports = transport::parse(data, &mut found, meta)?;
         let source = Endpoint::new(found.source, ports.0);

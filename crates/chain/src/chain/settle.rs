@@ -3,7 +3,7 @@
 use nf::record::Header;
 use nf::stage::Env;
 use nf::{Connection, EndReason, Verdict};
-use packet::{Class, Direction, DropReason, Packet, Pool, Side, parse};
+use packet::{Class, Direction, DropReason, Packet, Pool, Side};
 
 use super::{Chain, Change, Run};
 use crate::flows::Taken;
@@ -113,7 +113,7 @@ impl Chain {
         {
             return true;
         }
-        let (key, reversed) = parse::current_key(packet);
+        let (key, reversed) = self.parser.current_key(packet);
         let record = meta.transit.flow;
         let other = match self.set_alias(record, key, reversed) {
             Ok(()) => return true,

@@ -3,7 +3,7 @@
 use nf::record::Header;
 use nf::stage::{Env, Load};
 use nf::{EndReason, Verdict};
-use packet::{Class, Direction, DropReason, Packet, Pool, Side, parse};
+use packet::{Class, Direction, DropReason, FlowKey, Packet, Pool, Side, parse};
 use zerocopy::FromBytes;
 
 use super::{Chain, RestoreError, Run};
@@ -130,7 +130,11 @@ impl Chain {
             let victim = victim.filter(|&victim| victim != main).ok_or(DropReason::FlowTableFull)?;
             self.end_flow(victim, EndReason::Evicted, run.pool);
         }
-        let second = self.flows.begin_second(packet, self.now_ns).ok_or(DropReason::FlowTableFull)?;
+        let key = match meta.class {
+            Class::IcmpError => parse::portless_key(packet),
+            _ => self.parser.current_key(packet),
+        };
+        let second = self.flows.begin_second(packet, key, self.now_ns).ok_or(DropReason::FlowTableFull)?;
         let pass = Pass { main, second, stage: stage as u16, near, direction };
         self.flows.passes.add(pass, self.flows.records.capacity());
         let mut transit = meta.transit;
@@ -162,15 +166,17 @@ impl Chain {
 }
 
 impl crate::flows::Flows {
-    /// Makes a record for the second pass of the flow of this packet, which a function has just turned back.
-    pub fn begin_second(&mut self, packet: &Packet, now_ns: u64) -> Option<u32> {
+    /// Makes a record for the second pass of the flow of this packet, which a function has just turned back; `key` is the one that it has
+    /// now.
+    pub fn begin_second(
+        &mut self,
+        packet: &Packet,
+        (key, reversed): (FlowKey, bool),
+        now_ns: u64,
+    ) -> Option<u32> {
         let record = self.allocate()?;
         let meta = packet.meta();
         let is_original = meta.transit.direction == Direction::Original;
-        let (key, reversed) = match meta.class {
-            Class::IcmpError => parse::portless_key(packet),
-            _ => parse::current_key(packet),
-        };
         let header = self.records.header_mut(record);
         header.flags = Header::FLAG_TURNS;
         header.set_key(key, reversed == is_original);

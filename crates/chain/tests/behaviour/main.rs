@@ -17,3 +17,4 @@ mod panicking;
 mod time;
 mod turning;
 mod upgrading;
+mod vlans;
