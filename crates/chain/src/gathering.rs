@@ -1,8 +1,41 @@
 //! When a group of packets must end, so that processing it function by function is processing it packet by packet.
 
-use packet::Side;
+use nf::Answers;
+use nf::stage::Stage;
+use packet::parse::protocol;
+use packet::{Meta, Side};
 
 use crate::program::Course;
+
+/// Which packets of known flows are groups of their own, as a function may answer them: what it makes has to go through the functions before
+/// the next packet does.
+#[derive(Clone, Copy)]
+pub(crate) struct Apart {
+    answers: Answers,
+    /// Whether there may be any such packet.
+    pub is_any: bool,
+}
+
+impl Apart {
+    /// Of these functions. Of one alone, answers come to no other.
+    pub fn of(stages: &[Box<dyn Stage>]) -> Apart {
+        let answers = stages.iter().map(|stage| stage.answers()).fold(Answers::NONE, Answers::or);
+        let answers = if stages.len() > 1 { answers } else { Answers::NONE };
+        Apart { answers, is_any: answers != Answers::NONE }
+    }
+
+    /// Whether a whole packet is one.
+    #[inline(never)]
+    pub fn has(&self, meta: &Meta, len: usize) -> bool {
+        const SYN: u8 = 2;
+        let Answers { all, openings, longer_than } = self.answers;
+        let opens = match meta.protocol {
+            protocol::TCP => meta.tcp_flags & SYN != 0,
+            protocol => protocol != protocol::UDP,
+        };
+        all || openings && opens || len.saturating_sub(usize::from(meta.outer_l3)) > longer_than as usize
+    }
+}
 
 /// Which flows have packets in the group, by the side that these entered by.
 ///

@@ -82,6 +82,16 @@ const BUILT_IN: &[Row] = &[
         r#"{"rules": "allow", "stateful": false, "default": "reject"}"#,
         &["rule 1 disable", "rule 1 enable"],
     ),
+    (
+        "firewall",
+        r#"{"rules": "allow out\nreject out udp to any port 1-30000\nallow in udp", "default": "reject"}"#,
+        &["rule 1 disable", "rule 1 enable"],
+    ),
+    (
+        "ids",
+        r#"{"rules": "reject ip any any -> any any (msg:\"long\"; dsize:>300; sid:1;)\nreject tcp any any -> any any (msg:\"text\"; content:\"e\"; sid:2;)", "mode": "prevent"}"#,
+        &[],
+    ),
     ("monitor", r#"{"active_timeout": "20ms"}"#, &[]),
     ("monitor", r#"{"sample": 2}"#, &[]),
     (

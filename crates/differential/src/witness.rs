@@ -39,7 +39,7 @@ pub struct Witness {
     /// Packets that followed rules. Not compared.
     pub followed: u64,
     /// What commands came to, alerts in order, and how many events there were with them; then what was counted, by chain and functions, what
-    /// flows share, and flow reports, whose order is not told.
+    /// flows share, and flow reports.
     told: Vec<String>,
     reports: Vec<String>,
     events: usize,
@@ -95,7 +95,6 @@ impl Witness {
         }
         witness.hear(chain);
         witness.take_leave(chain);
-        witness.reports.sort();
         witness
     }
 

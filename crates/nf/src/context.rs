@@ -452,7 +452,7 @@ impl Context<'_> {
 
     /// Reports a flow's counts to collectors.
     pub fn report_flow(&mut self, report: FlowReport) {
-        self.effects.report(report);
+        self.effects.report(report, self.transit.sequence);
     }
 
     /// Sends `network`, an IP packet with its checksums, back to where this packet came from.

@@ -184,6 +184,9 @@ pub struct Effects {
     pub reports_lost: u64,
     /// Packets that could not be made for want of a buffer.
     pub unmade: u64,
+    /// The numbers of the packets that brought flow reports, while a group is under way.
+    order: Vec<u64>,
+    is_ordering: bool,
 }
 
 impl Default for Effects {
@@ -196,6 +199,8 @@ impl Default for Effects {
             alerts_lost: 0,
             reports_lost: 0,
             unmade: 0,
+            order: Vec::new(),
+            is_ordering: false,
         }
     }
 }
@@ -211,12 +216,34 @@ impl Effects {
             alerts_lost: 0,
             reports_lost: 0,
             unmade: 0,
+            order: Vec::new(),
+            is_ordering: false,
         }
     }
 
     /// Whether less than half of what can be held is left, of alerts, events or reports.
     pub fn is_half_full(&self) -> bool {
         self.alerts.len().max(self.reports.len()) > EFFECTS_MAX / 2 || self.events.is_half_full()
+    }
+
+    /// A group of packets is under way from now on, or is so no more: flow reports are noted with their packets, so that
+    /// [`Effects::put_reports_in_order`] can.
+    #[inline]
+    pub fn order_reports(&mut self, is_ordering: bool) {
+        self.is_ordering = is_ordering;
+    }
+
+    /// Puts flow reports that packets of one group gave rise to in the order of packets: those of one packet stay as they came.
+    pub fn put_reports_in_order(&mut self) {
+        if !self.order.is_sorted() {
+            let first = self.reports.len().saturating_sub(self.order.len());
+            let reports = self.reports.get(first..).unwrap_or_default();
+            let mut all: Vec<_> = self.order.iter().copied().zip(reports.iter().copied()).collect();
+            all.sort_by_key(|&(sequence, _)| sequence);
+            let sorted = all.into_iter().map(|(_, report)| report);
+            self.reports.iter_mut().skip(first).zip(sorted).for_each(|(report, sorted)| *report = sorted);
+        }
+        self.order.clear();
     }
 
     /// Puts alerts and events from these numbers on, which packets of one group gave rise to, in the order of packets and
@@ -232,7 +259,8 @@ impl Effects {
     /// Adds what came out elsewhere, as if it had come out here, and leaves nothing there. Packets that functions made stay.
     pub fn append(&mut self, others: &mut Effects) {
         others.alerts.drain(..).for_each(|alert| self.alert(alert));
-        others.reports.drain(..).for_each(|report| self.report(report));
+        let numbers = others.order.drain(..).chain(std::iter::repeat(0));
+        others.reports.drain(..).zip(numbers).for_each(|(report, sequence)| self.report(report, sequence));
         self.events.append(&mut others.events);
         self.alerts_lost += std::mem::take(&mut others.alerts_lost);
         self.reports_lost += std::mem::take(&mut others.reports_lost);
@@ -246,9 +274,13 @@ impl Effects {
         }
     }
 
-    pub(crate) fn report(&mut self, report: FlowReport) {
+    /// Takes a report that the packet with this number gave rise to.
+    pub(crate) fn report(&mut self, report: FlowReport, sequence: u64) {
         if self.reports.len() < EFFECTS_MAX {
             self.reports.push(report);
+            if self.is_ordering {
+                self.order.push(sequence);
+            }
         } else {
             self.reports_lost += 1;
         }

@@ -86,6 +86,13 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
         true
     }
 
+    /// Which packets of flows that it let pass before it may answer ([`Context::answer`]), as it is configured and was commanded: each of them
+    /// goes through the chain alone, so that what answers it keeps its place. Those that begin flows do so anyway. Asked again after each
+    /// command.
+    fn answers(&self) -> crate::Answers {
+        crate::Answers::NONE
+    }
+
     /// Carries out an operator's command, such as `server web1 down`; the words are the function's own.
     fn control(&mut self, command: &str) -> Result<(), ControlError> {
         Err(ControlError(format!("`{}` takes no commands, got `{command}`", Self::DESCRIPTOR.name)))
@@ -106,6 +113,33 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     /// be of the same kinds in both versions.
     fn upgrade(from_version: u16, _old: &[u8]) -> Result<Self::State, UpgradeError> {
         Err(UpgradeError { from_version, to_version: Self::DESCRIPTOR.state_version })
+    }
+}
+
+/// Packets of known flows that a function may answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answers {
+    /// All of them.
+    pub all: bool,
+    /// Those that may open a connection, or are of no connection: SYNs, and what is neither TCP nor UDP.
+    pub openings: bool,
+    /// Those whose IP packet is longer than this, in bytes.
+    pub longer_than: u32,
+}
+
+impl Answers {
+    /// None.
+    pub const NONE: Answers = Answers { all: false, openings: false, longer_than: u32::MAX };
+    /// All.
+    pub const ALL: Answers = Answers { all: true, ..Answers::NONE };
+
+    /// Those that one of both functions may answer.
+    pub fn or(self, other: Answers) -> Answers {
+        Answers {
+            all: self.all || other.all,
+            openings: self.openings || other.openings,
+            longer_than: self.longer_than.min(other.longer_than),
+        }
     }
 }
 

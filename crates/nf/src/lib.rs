@@ -39,7 +39,7 @@ pub use descriptor::{
 pub use effects::{Alert, AlertDetail, EFFECTS_MAX, Effects, FlowReport, Made, Severity, Text};
 pub use event::{EVENT_FIELDS_MAX, EVENT_TEXTS_MAX, EVENTS_MAX, Event, EventField, EventValue, Events};
 pub use foresight::{FORESEEING_MAX, Foresight, SHAPE_MAX, Said, Shape};
-pub use function::{ControlError, NetworkFunction, Setup, UpgradeError};
+pub use function::{Answers, ControlError, NetworkFunction, Setup, UpgradeError};
 pub use map::{PutError, StateMap};
 pub use meters::{METERS_LOOKED_AT, MeterKey, MeterValue, Meters};
 pub use recording::{Cause, EventCondition, HeaderAction, RECORD_MAX, Recording, StateFunction};

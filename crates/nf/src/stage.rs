@@ -25,7 +25,7 @@ use crate::recording::{HeaderAction, Recording};
 use crate::set::Set;
 use crate::stream::Deliveries;
 use crate::{
-    BufferSpec, ControlError, Descriptor, Effects, EndReason, EventCondition, Foresight, MapSpec,
+    Answers, BufferSpec, ControlError, Descriptor, Effects, EndReason, EventCondition, Foresight, MapSpec,
     NetworkFunction, PacketView, Setup, Shared, UpgradeError, Verdict,
 };
 
@@ -234,6 +234,9 @@ pub trait Stage: Send {
 
     /// Whether a recorded event holds for a flow.
     fn event_holds(&self, event: EventCondition, record: u32, records: &Records) -> bool;
+
+    /// Which packets of known flows the function may answer.
+    fn answers(&self) -> Answers;
 
     /// Carries out an operator's command.
     fn control(&mut self, command: &str) -> Result<(), ControlError>;
@@ -890,6 +893,10 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
         state.is_some_and(|state| {
             self.panics.contain(|| self.function.event_holds(event, state)).unwrap_or(true)
         })
+    }
+
+    fn answers(&self) -> Answers {
+        self.panics.contain(|| self.function.answers()).unwrap_or(Answers::ALL)
     }
 
     fn control(&mut self, command: &str) -> Result<(), ControlError> {

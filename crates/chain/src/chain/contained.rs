@@ -64,6 +64,8 @@ impl Chain {
         run.is_alone = false;
         run.observer = None;
         self.is_replaying = false;
+        self.effects.order_reports(false);
+        self.effects.put_reports_in_order();
         for stage in &mut self.stages {
             stage.close();
         }

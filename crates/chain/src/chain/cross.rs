@@ -87,9 +87,10 @@ impl Chain {
         program: Option<ProgramId>,
         run: &mut Run<'_, '_>,
     ) {
-        let before = self.told();
+        let (before, reports) = (self.told(), self.begin_reports());
         self.cross_sides(packets, verdicts, loads, program, run);
         self.complete_effects(before, packets, verdicts);
+        self.end_reports(reports);
     }
 
     /// The same for packets of which each has a course of its own: those of one program together, then those that walk. So a
@@ -101,7 +102,7 @@ impl Chain {
         verdicts: &mut [Verdict],
         run: &mut Run<'_, '_>,
     ) {
-        let before = self.told();
+        let (before, reports) = (self.told(), self.begin_reports());
         let courses = self.courses;
         let order = Order::by_course(&courses[..packets.len()]);
         order.arrange(packets);
@@ -118,6 +119,7 @@ impl Chain {
         order.put_back(packets);
         order.put_back(verdicts);
         self.complete_effects(before, packets, verdicts);
+        self.end_reports(reports);
     }
 
     /// Takes those packets that are to be forwarded, from both sides in turn.
@@ -215,6 +217,22 @@ impl Chain {
     #[inline(always)]
     fn told(&self) -> (usize, usize) {
         (self.effects.alerts.len(), self.effects.events.len())
+    }
+
+    /// Flow reports that come from now on are this group's.
+    #[inline(always)]
+    fn begin_reports(&mut self) -> usize {
+        self.effects.order_reports(true);
+        self.effects.reports.len()
+    }
+
+    /// Puts them in the order of packets.
+    #[inline(always)]
+    fn end_reports(&mut self, before: usize) {
+        self.effects.order_reports(false);
+        if self.effects.reports.len() != before {
+            self.effects.put_reports_in_order();
+        }
     }
 
     /// Completes the alerts and events that these packets gave rise to, those from these numbers on.

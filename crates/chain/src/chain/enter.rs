@@ -138,7 +138,18 @@ impl Chain {
         // The course of the last packet, if others may follow it, and what they touch.
         let (mut followed, mut lines) = (Course::RECORD, all);
         let most = packets.len().min(GROUP_MAX);
+        let apart = self.apart.filter(|apart| apart.is_any);
+        let mut is_apart = false;
         for packet in &mut packets[..most] {
+            if let Some(apart) = apart {
+                if is_apart {
+                    break;
+                }
+                is_apart = apart.has(packet.meta(), packet.len());
+                if is_apart && load.packets > 0 {
+                    break;
+                }
+            }
             let mut meta = packet.meta_mut();
             if meta.class != Class::Whole {
                 break;

@@ -74,7 +74,7 @@ impl Sides {
             copies: Records::new(GROUP_MAX as u32, layout.clone())?,
             copied: [0; GROUP_MAX],
             places: [0; GROUP_MAX],
-            effects: Effects::default(),
+            effects: ordering(),
             unmeasured: 0,
         })
     }
@@ -154,6 +154,13 @@ impl Sides {
             }
         }
     }
+}
+
+/// Where what the last ones tell is kept, with the numbers of its packets.
+fn ordering() -> Effects {
+    let mut effects = Effects::default();
+    effects.order_reports(true);
+    effects
 }
 
 /// The function whose state functions a step runs.

@@ -36,7 +36,6 @@ pub struct Outcome {
     pub alerts: Vec<Alert>,
     /// Alerts and events, in their common order.
     pub told: Vec<String>,
-    /// In order of content: see [`Chain`] on the order of reports.
     pub reports: Vec<String>,
     /// Number and bytes of every flow's record.
     pub flows: Vec<(u32, Vec<u8>)>,
@@ -145,8 +144,7 @@ impl Bench {
         self.settle();
         let records = self.chain.records();
         let live = records.used().filter(|&r| records.header(r).has(Header::FLAG_LIVE));
-        let mut reports: Vec<String> = self.reports.iter().map(|r| format!("{r:?}")).collect();
-        reports.sort();
+        let reports = self.reports.iter().map(|r| format!("{r:?}")).collect();
         Outcome {
             flows: live.map(|record| (record, flow(&self.chain, record))).collect(),
             counters: self.chain.counters(),

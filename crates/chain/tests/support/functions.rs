@@ -320,6 +320,10 @@ impl NetworkFunction for Interrupter {
     type State = ();
     plain_new!();
 
+    fn answers(&self) -> nf::Answers {
+        nf::Answers::ALL
+    }
+
     fn process(&self, packet: &mut PacketView<'_>, _: &mut (), context: &mut Context<'_>) -> Verdict {
         if commanded(packet, command::REJECT) { answer(packet, context) } else { Verdict::Forward }
     }

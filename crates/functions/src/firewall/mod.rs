@@ -15,8 +15,9 @@ use std::mem::offset_of;
 
 use nf::config::ConfigError;
 use nf::{
-    Access, Affinity, Attribute, Cause, Connection, Context, ControlError, Descriptor, EventCondition, Field,
-    Foresight, Maturity, NetworkFunction, PacketView, Scaling, Setup, Shared, StateFunction, Verdict,
+    Access, Affinity, Answers, Attribute, Cause, Connection, Context, ControlError, Descriptor,
+    EventCondition, Field, Foresight, Maturity, NetworkFunction, PacketView, Scaling, Setup, Shared,
+    StateFunction, Verdict,
 };
 use packet::parse::protocol;
 use packet::{Class, Direction, DropReason, Packet};
@@ -64,6 +65,9 @@ pub struct State {
 }
 
 const NO_QUICK_WAY: u32 = u32::MAX;
+
+/// The version of the rules as they were configured.
+const FIRST_VERSION: u32 = 1;
 
 /// Attribute: a rule allows the flow.
 const SAFE: usize = 0;
@@ -191,6 +195,14 @@ impl NetworkFunction for Firewall {
     /// Whom rejects tell, and how often, flows share.
     fn recomputes(&self) -> bool {
         self.default != Action::Reject && self.rules.iter().all(|rule| rule.action != Action::Reject)
+    }
+
+    /// Without state every packet may be rejected; with it, once the rules have changed, and what may open a connection.
+    fn answers(&self) -> Answers {
+        let rejects =
+            self.default == Action::Reject || self.rules.iter().any(|rule| rule.action == Action::Reject);
+        let all = rejects && (!self.stateful || self.version > FIRST_VERSION);
+        Answers { all, openings: rejects, ..Answers::NONE }
     }
 
     /// `default allow|deny|reject`, `rule N|NAME enable|disable`.

@@ -122,6 +122,16 @@ impl NetworkFunction for Ids {
     type State = State;
     const HOT_BYTES: usize = 64;
 
+    /// A rule may match any packet.
+    fn answers(&self) -> nf::Answers {
+        let rejects = |signature: &Signature| matches!(signature.action, rules::Action::Reject(_));
+        if self.prevents && self.signatures.iter().any(rejects) {
+            nf::Answers::ALL
+        } else {
+            nf::Answers::NONE
+        }
+    }
+
     fn new(config: Config, setup: &mut Setup) -> Result<Ids, ConfigError> {
         if !(1..=BODY_MAX).contains(&config.body.0) {
             return Err(ConfigError::new(format!(

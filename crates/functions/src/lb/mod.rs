@@ -40,6 +40,9 @@ pub struct LoadBalancer {
     generation: u32,
 }
 
+/// The generation of servers as they were configured.
+const FIRST_GENERATION: u32 = 1;
+
 /// Single counters, in the order of the descriptor.
 mod counter {
     pub const MOVED: usize = 0;
@@ -125,7 +128,7 @@ impl NetworkFunction for LoadBalancer {
             tunnel,
             strays: config.strays,
             answer_ping: config.answer_ping,
-            generation: 1,
+            generation: FIRST_GENERATION,
         })
     }
 
@@ -208,6 +211,13 @@ impl NetworkFunction for LoadBalancer {
     }
 
     /// `server [SERVICE/]NAME up|down|drain`, `weight [SERVICE/]NAME N`; without a service, all servers of the name.
+    /// Echo requests, packets that are too long for a tunnel, and, once servers may have been lost, all.
+    fn answers(&self) -> nf::Answers {
+        let longer_than = if self.services.all_rewrite() { u32::MAX } else { self.tunnel.inner_mtu().into() };
+        let all = self.generation > FIRST_GENERATION && self.services.may_reset();
+        nf::Answers { all, openings: self.answer_ping, longer_than }
+    }
+
     fn control(&mut self, command: &str) -> Result<(), ControlError> {
         self.services.control(command)?;
         self.generation = self.generation.wrapping_add(1).max(1);

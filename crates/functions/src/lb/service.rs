@@ -77,6 +77,11 @@ impl Services {
         self.services.iter().all(|service| service.mode == Mode::Nat)
     }
 
+    /// Whether clients of a server that is down are sent resets.
+    pub fn may_reset(&self) -> bool {
+        self.services.iter().any(|service| service.on_down == OnDown::Reset)
+    }
+
     /// Checks a configuration and makes the tables.
     pub fn new(config: &Config, tunnel: &Tunnel, seed: u64) -> Result<Services, ConfigError> {
         check::config(config, tunnel)?;

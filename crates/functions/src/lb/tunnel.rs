@@ -70,6 +70,11 @@ impl Tunnel {
         })
     }
 
+    /// The longest IP packet that gets through in any headers: in the longest ones, of IPv6 with UDP and GUE.
+    pub fn inner_mtu(&self) -> u16 {
+        self.mtu.saturating_sub(40 + 8 + 4)
+    }
+
     /// Whether there is a source for outer headers to this server.
     pub fn reaches(&self, server: Addr) -> bool {
         self.source(server).is_some()

@@ -113,6 +113,10 @@ impl NetworkFunction for Tunnel {
         })
     }
 
+    fn answers(&self) -> nf::Answers {
+        nf::Answers { longer_than: self.ends.inner_mtu().into(), ..nf::Answers::NONE }
+    }
+
     #[inline]
     fn process(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
         let done = match context.side() {

@@ -119,6 +119,11 @@ static HOP: Descriptor = Descriptor { writes: &[Field::TimeToLive], ..descriptor
 
 impl NetworkFunction for Hop {
     const DESCRIPTOR: &'static Descriptor = &HOP;
+
+    fn answers(&self) -> nf::Answers {
+        nf::Answers::ALL
+    }
+
     type Config = NoConfig;
     type State = Packets;
 
