@@ -1,27 +1,44 @@
 //! EVE: alerts and events as lines of JSON, with the names that Suricata's consumers know.
 
+mod records;
+
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use nf::{Alert, AlertDetail, Event, EventField, EventValue};
+use nf::{Alert, AlertDetail, AlertFlow, AlertMessage, AlertValue, Event, EventField, EventValue};
 use packet::{Addr, Endpoint, FlowKey};
 use serde::Serialize;
 use serde::ser::SerializeMap;
+
+pub use records::{EveFlow, EveStats, EventKinds};
 
 /// An alert as one line of EVE JSON, with the names that Suricata's consumers know.
 #[derive(Serialize)]
 pub struct EveAlert<'a> {
     timestamp: String,
     flow_id: u64,
-    pcap_cnt: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    in_iface: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pcap_cnt: Option<u64>,
     event_type: &'static str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    vlan: Vec<u16>,
     src_ip: Addressed,
     src_port: u16,
     dest_ip: Addressed,
     dest_port: u16,
     proto: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    app_proto: Option<&'static str>,
+    tx_id: Option<u64>,
     alert: EveSignature<'a>,
+    #[serde(flatten)]
+    message: Option<Message<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    app_proto: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    direction: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flow: Option<FlowSoFar>,
     #[serde(flatten)]
     excerpt: Option<Excerpt>,
     /// The function that raised it, by its name in the policy.
@@ -37,6 +54,76 @@ struct EveSignature<'a> {
     signature: &'a str,
     category: &'a str,
     severity: u8,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<Metadata<'a>>,
+}
+
+/// A rule's metadata: of each key, all its values.
+struct Metadata<'a>(&'a [(String, String)]);
+
+impl Serialize for Metadata<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_map(None)?;
+        for (at, (key, _)) in self.0.iter().enumerate() {
+            if self.0[..at].iter().all(|(before, _)| before != key) {
+                let values = self.0.iter().filter(|(other, _)| other == key).map(|(_, value)| value);
+                object.serialize_entry(key, &values.collect::<Vec<_>>())?;
+            }
+        }
+        object.end()
+    }
+}
+
+/// The message that an alert is about: an object of the protocol's name.
+struct Message<'a>(&'a AlertMessage);
+
+impl Serialize for Message<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let fields: Vec<EventField<'_>> =
+            self.0.fields.iter().map(|(name, value)| (*name, borrowed(value))).collect();
+        let mut object = serializer.serialize_map(Some(1))?;
+        object.serialize_entry(self.0.kind, &Fields(&fields))?;
+        object.end()
+    }
+}
+
+fn borrowed(value: &AlertValue) -> EventValue<'_> {
+    match value {
+        AlertValue::Number(number) => EventValue::Number(*number),
+        AlertValue::Text(text) => EventValue::Text(text),
+        AlertValue::Flag(flag) => EventValue::Flag(*flag),
+        AlertValue::Json(text) => EventValue::Json(text),
+    }
+}
+
+/// What has come of a flow up to an alert, and its ends: the client's first.
+#[derive(Serialize)]
+struct FlowSoFar {
+    pkts_toserver: u64,
+    pkts_toclient: u64,
+    bytes_toserver: u64,
+    bytes_toclient: u64,
+    start: String,
+    src_ip: Addressed,
+    dest_ip: Addressed,
+    src_port: u16,
+    dest_port: u16,
+}
+
+impl FlowSoFar {
+    fn new(flow: AlertFlow, (client, server): (Endpoint, Endpoint)) -> FlowSoFar {
+        FlowSoFar {
+            pkts_toserver: flow.packets[0],
+            pkts_toclient: flow.packets[1],
+            bytes_toserver: flow.bytes[0],
+            bytes_toclient: flow.bytes[1],
+            start: timestamp(flow.start_ns),
+            src_ip: Addressed(client.addr),
+            dest_ip: Addressed(server.addr),
+            src_port: client.port,
+            dest_port: server.port,
+        }
+    }
 }
 
 /// What was looked at.
@@ -53,6 +140,7 @@ struct Excerpt {
 /// An event as one line of EVE JSON: its fields stand in an object that has the kind's name.
 pub struct EveEvent<'a> {
     function: &'a str,
+    interface: Option<&'a str>,
     event: Event<'a>,
 }
 
@@ -69,14 +157,17 @@ impl Serialize for Addressed {
 
 impl<'a> EveAlert<'a> {
     /// The line about an alert of the function with this name.
-    pub fn new(function: &'a str, alert: &'a Alert) -> EveAlert<'a> {
+    /// `interface` is the port that its packet came in by.
+    pub fn new(function: &'a str, interface: Option<&'a str>, alert: &'a Alert) -> EveAlert<'a> {
         let detail = alert.detail.as_deref();
         let (source, destination): (Endpoint, Endpoint) = alert.key.ends(alert.reversed);
         EveAlert {
             timestamp: timestamp(alert.timestamp_ns),
             flow_id: flow_id(&alert.key),
-            pcap_cnt: alert.sequence + 1,
+            in_iface: interface.filter(|_| alert.has_packet),
+            pcap_cnt: alert.has_packet.then_some(alert.sequence + 1),
             event_type: "alert",
+            vlan: vlans(&alert.key),
             src_ip: Addressed(source.addr),
             src_port: source.port,
             dest_ip: Addressed(destination.addr),
@@ -90,7 +181,15 @@ impl<'a> EveAlert<'a> {
                 signature: alert.signature.as_ref(),
                 category: &alert.category,
                 severity: alert.severity,
+                metadata: detail.and_then(|detail| detail.metadata.as_deref()).map(Metadata),
             },
+            tx_id: detail.and_then(|detail| detail.transaction),
+            message: detail.and_then(|detail| detail.message.as_ref()).map(Message),
+            direction: detail.map(|detail| if detail.to_server { "to_server" } else { "to_client" }),
+            flow: detail.and_then(|detail| detail.flow).map(|flow| {
+                let to_server = detail.is_some_and(|detail| detail.to_server);
+                FlowSoFar::new(flow, if to_server { (source, destination) } else { (destination, source) })
+            }),
             app_proto: detail.and_then(|detail| detail.application),
             excerpt: detail.filter(|detail| !detail.payload.is_empty()).map(Excerpt::new),
             function,
@@ -100,14 +199,14 @@ impl<'a> EveAlert<'a> {
 
 impl<'a> EveEvent<'a> {
     /// The line about an event that the function with this name tells.
-    pub fn new(function: &'a str, event: Event<'a>) -> EveEvent<'a> {
-        EveEvent { function, event }
+    pub fn new(function: &'a str, interface: Option<&'a str>, event: Event<'a>) -> EveEvent<'a> {
+        EveEvent { function, interface, event }
     }
 }
 
 impl Serialize for EveEvent<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let EveEvent { function, event } = self;
+        let EveEvent { function, interface, event } = self;
         let (source, destination): (Endpoint, Endpoint) = event.key.ends(event.reversed);
         let mut line = serializer.serialize_map(None)?;
         line.serialize_entry("timestamp", &timestamp(event.timestamp_ns))?;
@@ -115,7 +214,14 @@ impl Serialize for EveEvent<'_> {
         if let Some(number) = event.sequence {
             line.serialize_entry("pcap_cnt", &(number + 1))?;
         }
+        if let Some(interface) = interface.filter(|_| event.sequence.is_some()) {
+            line.serialize_entry("in_iface", interface)?;
+        }
         line.serialize_entry("event_type", event.kind)?;
+        let vlans = vlans(&event.key);
+        if !vlans.is_empty() {
+            line.serialize_entry("vlan", &vlans)?;
+        }
         line.serialize_entry("src_ip", &Addressed(source.addr))?;
         line.serialize_entry("src_port", &source.port)?;
         line.serialize_entry("dest_ip", &Addressed(destination.addr))?;
@@ -134,10 +240,25 @@ impl Serialize for Fields<'_> {
             match value {
                 EventValue::Number(number) => object.serialize_entry(name, &number)?,
                 EventValue::Text(bytes) => object.serialize_entry(name, &text(bytes))?,
+                EventValue::Flag(flag) => object.serialize_entry(name, &flag)?,
+                EventValue::Json(bytes) => match raw(bytes) {
+                    Some(value) => object.serialize_entry(name, &value)?,
+                    None => object.serialize_entry(name, &text(bytes))?,
+                },
             }
         }
         object.end()
     }
+}
+
+/// A value that is written in JSON already, if it is.
+fn raw(bytes: &[u8]) -> Option<serde_json::Value> {
+    serde_json::from_slice(bytes).ok()
+}
+
+/// The VLAN identifiers of a flow, the outermost first.
+fn vlans(key: &FlowKey) -> Vec<u16> {
+    key.scope.vlan().into_iter().chain(key.scope.inner_vlan()).collect()
 }
 
 /// Bytes as a text: those that are no UTF-8 as `\xff`, as Suricata writes them.

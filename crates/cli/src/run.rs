@@ -7,6 +7,7 @@ use anyhow::Context;
 use indicatif::ProgressBar;
 use node::Frame;
 
+use crate::eve::EventKinds;
 use crate::export::Destination;
 use crate::messages::say;
 use crate::output::{self, Format};
@@ -36,6 +37,10 @@ pub struct Args {
     /// Write alerts and events to a file, as EVE JSON lines
     #[arg(long, value_name = "FILE")]
     pub alerts: Option<PathBuf>,
+    /// Kinds of events in the file of alerts: of functions (http, dns, tls, redundancy), of flows that a Monitor reports (flow), and
+    /// the counters of the whole run (stats)
+    #[arg(long, value_name = "KINDS", default_value_t, requires = "alerts")]
+    pub events: EventKinds,
     /// Send flow records as IPFIX to a file or to a collector, `udp:HOST:PORT`; a Monitor in the policy makes them
     #[arg(long, value_name = "DEST")]
     pub ipfix: Option<Destination>,
@@ -87,6 +92,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let outputs = Outputs {
         writes: &args.write,
         alerts: args.alerts.as_deref(),
+        events: &args.events,
         flows: args.ipfix.as_ref(),
         live: None,
     };
@@ -117,6 +123,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     let mut report = runner.finish(&mut sinks)?;
+    sinks.stats(&report, report.last_packet_ns.unwrap_or_default())?;
     let ended = sinks.finish(report.last_packet_ns.unwrap_or(0))?;
     bar.finish_and_clear();
     has_failed |= ended.has_failed;

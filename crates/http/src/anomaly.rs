@@ -74,11 +74,11 @@ pub enum Anomaly {
     ConflictingContentLength,
     /// Content-Length and Transfer-Encoding in one message; the latter counts if it is known. RFC 9112, section 6.3.
     LengthAndTransferEncoding,
-    /// Transfer-Encoding is written so that some readers see it and others do not: folds, tabs, controls, quotes, blanks before the colon. RFC 9112, section 6.1.
+    /// Transfer-Encoding is written so that some readers see it and others do not: folds, tabs, controls, quotes, blanks before the colon, empty elements, lines that end in LF among others. RFC 9112, section 6.1.
     ObfuscatedTransferEncoding,
-    /// A transfer coding that is not registered; ignored. RFC 9112, section 6.1.
+    /// A transfer coding that is not registered; ignored, unless it is a response's and `chunked` is a part of it. RFC 9112, section 6.1.
     UnknownTransferCoding,
-    /// Transfer-Encoding whose last coding is not chunked; a request's body is then what Content-Length says, a response's goes on until the end. RFC 9112, section 6.1.
+    /// Transfer-Encoding whose last coding is not chunked; a request's body is then what Content-Length says, a response's is in chunks if chunked is among the codings, else it goes on until the end. RFC 9112, section 6.1.
     ChunkedNotFinal,
     /// The coding chunked comes more than once; it is undone once. RFC 9112, section 6.1.
     RepeatedChunked,
@@ -88,7 +88,7 @@ pub enum Anomaly {
     FramingWithoutBody,
     /// A chunk's size is not a hexadecimal number or too large; the rest of a response is body, in the rest of requests one is searched for. RFC 9112, section 7.1.
     InvalidChunkSize,
-    /// A chunk's size has a prefix 0x, a sign, or blanks around it; the number counts. RFC 9112, section 7.1.
+    /// A chunk's size has a prefix 0x, a sign, blanks around it, or other bytes after it; the number counts. RFC 9112, section 7.1.
     DecoratedChunkSize,
     /// A chunk's data is not followed by a line's end; up to there is skipped. RFC 9112, section 7.1.
     MissingChunkEnd,
@@ -112,19 +112,29 @@ pub enum Anomaly {
     BareLineFeedInChunkExtension,
     /// A chunk's data, or the trailers, end with LF without CR; taken as their end. RFC 9112, section 7.1.
     BareLineFeedInChunkEnd,
-    /// Content-Length is written so that some readers see it and others do not: folds, tabs, blanks before the colon; it counts. RFC 9112, section 6.2.
+    /// Content-Length is written so that some readers see it and others do not: folds, tabs, blanks before the colon, lines that end in LF among others; it counts. RFC 9112, section 6.2.
     ObfuscatedContentLength,
-    /// A name that is Content-Length or Transfer-Encoding but for bytes which some readers pass over or replace, or either in a fold; it is another header. RFC 9112, section 6.3.
+    /// A name that is Content-Length or Transfer-Encoding but for bytes which some readers pass over or replace, either in a fold, without a colon, or cut by a line's end; it is another header. RFC 9112, section 6.3.
     DisguisedFraming,
     /// Expect is not `100-continue` alone, comes more than once, or without a body. RFC 9110, section 10.1.1.
     InvalidExpectation,
     /// A request's body, or a chunk of it, begins like a request: who takes the body for empty reads one. RFC 9112, section 11.2.
     RequestInBody,
+    /// Content-Encoding names several codings, has empty elements, or elements that are no tokens; each is undone as far as it can be. RFC 9110, section 8.4.
+    OddContentCoding,
+    /// A response that cannot have a body is followed by one as its headers announce it; it is told after the response's end. RFC 9110, section 6.4.1.
+    UnexpectedBody,
+    /// A chunk extension is not of names, or of names and values that are tokens or quoted strings; ignored. RFC 9112, section 7.1.1.
+    InvalidChunkExtension,
+    /// The head of a message whose first line ends with CR LF ends with LF alone; taken as its end. RFC 9112, section 2.2.
+    BareLineFeedEndsHead,
+    /// The connection goes on with HTTP/2, which is not read. RFC 9113, section 3.
+    Http2Unread,
 }
 
 impl Anomaly {
     /// All kinds, in their order.
-    pub const ALL: [Self; 56] = [
+    pub const ALL: [Self; 61] = [
         Self::BareLineFeed,
         Self::BareCarriageReturn,
         Self::NulByte,
@@ -181,6 +191,11 @@ impl Anomaly {
         Self::DisguisedFraming,
         Self::InvalidExpectation,
         Self::RequestInBody,
+        Self::OddContentCoding,
+        Self::UnexpectedBody,
+        Self::InvalidChunkExtension,
+        Self::BareLineFeedEndsHead,
+        Self::Http2Unread,
     ];
 
     /// A short name in kebab case, which never changes.
@@ -255,6 +270,11 @@ impl Anomaly {
             Self::DisguisedFraming => ("disguised-framing", "RFC 9112, section 6.3"),
             Self::InvalidExpectation => ("invalid-expectation", "RFC 9110, section 10.1.1"),
             Self::RequestInBody => ("request-in-body", "RFC 9112, section 11.2"),
+            Self::OddContentCoding => ("odd-content-coding", "RFC 9110, section 8.4"),
+            Self::UnexpectedBody => ("unexpected-body", "RFC 9110, section 6.4.1"),
+            Self::InvalidChunkExtension => ("invalid-chunk-extension", "RFC 9112, section 7.1.1"),
+            Self::BareLineFeedEndsHead => ("bare-line-feed-ends-head", "RFC 9112, section 2.2"),
+            Self::Http2Unread => ("http2-unread", "RFC 9113, section 3"),
         }
     }
 }

@@ -18,7 +18,8 @@ impl<F: FnMut(Event<'_>)> Sink for F {
 ///
 /// A message is told as [`Request`](Self::Request) or [`Response`](Self::Response), [`Header`](Self::Header) any number of times,
 /// [`HeadersEnd`](Self::HeadersEnd), [`Body`](Self::Body) and [`Trailer`](Self::Trailer) any number of times, [`End`](Self::End).
-/// A message that is cut short lacks what is missing, but not its `End`. Each byte of a direction is in exactly one event, except for
+/// A message that is cut short lacks what is missing, but not its `End`. Behind the `End` of a response that cannot have a body may come
+/// one all the same: [`Anomaly::UnexpectedBody`], then its own events and another `End`. Each byte of a direction is in exactly one event, except for
 /// line ends, chunk sizes, blank lines between messages and what a line has beyond its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'a> {
@@ -146,9 +147,9 @@ pub enum End {
 pub enum Protocol {
     /// A CONNECT's tunnel (RFC 9110 9.3.6).
     Tunnel,
-    /// What the header Upgrade named: websocket, h2c (RFC 9110 7.8).
+    /// What the header Upgrade named, such as websocket (RFC 9110 7.8).
     Upgrade,
-    /// HTTP/2 with prior knowledge; its preface is the first of the opaque bytes (RFC 9113 3.3).
+    /// HTTP/2: with prior knowledge, its preface is the first of the opaque bytes (RFC 9113 3.3); or because Upgrade named h2c.
     Http2,
 }
 

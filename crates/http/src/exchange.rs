@@ -102,7 +102,9 @@ pub struct Half {
     pub(crate) phase: u8,
     /// How far the body so far is like a request's line: [`crate::opening`].
     pub(crate) opening: u8,
-    pub(crate) reserved: [u8; 6],
+    /// How much of a framing header's name the line without colon before this one is: [`crate::head`].
+    pub(crate) name_part: u8,
+    pub(crate) reserved: [u8; 5],
 }
 
 const _: () = assert!(size_of::<Half>() <= 64);
@@ -158,6 +160,7 @@ impl Half {
         self.flags &= flag::OF_CONNECTION;
         self.told = 0;
         self.headers = 0;
+        self.name_part = 0;
         self.head_bytes = 0;
         self.content_length = 0;
         self.authority = 0;
@@ -244,6 +247,14 @@ pub(crate) mod flag {
     pub(crate) const SIMPLE: u32 = 1 << 13;
     /// The request expects 100 (Continue).
     pub(crate) const EXPECTS: u32 = 1 << 14;
+    /// The start line ends with CR LF.
+    pub(crate) const CR_LF: u32 = 1 << 15;
+    /// There is a content coding.
+    pub(crate) const CODED: u32 = 1 << 31;
+    /// The header Upgrade names h2c.
+    pub(crate) const H2C: u32 = 1 << 30;
+    /// The response cannot have a body, but its headers announce one, which may follow.
+    pub(crate) const MAY_GO_ON: u32 = 1 << 29;
 
     // Of the line that is being gathered.
     /// The line has more bytes than were kept.
@@ -268,7 +279,7 @@ pub(crate) mod flag {
     pub(crate) const TO_HTTP2: u32 = 1 << 24;
     pub(crate) const TO_ANY: u32 = TO_TUNNEL | TO_UPGRADE | TO_HTTP2;
 
-    pub(crate) const OF_CONNECTION: u32 = u32::MAX << 16;
+    pub(crate) const OF_CONNECTION: u32 = u32::MAX << 16 & !(CODED | H2C | MAY_GO_ON);
 }
 
 /// What of a request its response's framing depends on.

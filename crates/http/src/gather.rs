@@ -21,6 +21,12 @@ pub(crate) struct Whole<'a> {
     pub(crate) cut: bool,
 }
 
+impl Whole<'_> {
+    /// A line of no bytes.
+    pub(crate) const EMPTY: Whole<'static> =
+        Whole { raw: &[], found: Anomalies::NONE, controls: false, folded: false, cut: false };
+}
+
 /// The next line of a direction.
 pub(crate) enum Next<'a> {
     /// The line stands at the beginning of the piece, and takes so many of its bytes.

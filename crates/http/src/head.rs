@@ -36,7 +36,11 @@ pub(crate) fn header(whole: Whole<'_>) -> (Header<'_>, Anomalies) {
         true => trim(value, |b| is_blank(b) || matches!(b, b'\r' | b'\n')),
     };
     let field = Field::read(name);
-    let hidden = field == Field::Other && is_like_framing(name) || folded && folds_hide_framing(raw);
+    let hidden = match colon {
+        Some(_) => field == Field::Other && is_like_framing(name),
+        None => begins_like_framing(text),
+    };
+    let hidden = hidden || folded && folds_hide_framing(raw);
     found.add_if(hidden, Anomaly::DisguisedFraming);
     (Header { raw, name, field, value, folded }, found)
 }
@@ -50,8 +54,14 @@ pub(crate) fn is_header(raw: &[u8]) -> bool {
 /// What a header says about how its message, and the connection, goes on; notes it in the state.
 pub(crate) fn note(half: &mut Half, side: Side, header: &Header<'_>, found: &mut Anomalies) {
     match header.field {
-        Field::ContentLength => note_length(half, header, found),
-        Field::TransferEncoding => note_transfer_encoding(half, header, found),
+        Field::ContentLength => {
+            found.add_if(may_be_unseen(half, side, found), Anomaly::ObfuscatedContentLength);
+            note_length(half, header, found);
+        }
+        Field::TransferEncoding => {
+            found.add_if(may_be_unseen(half, side, found), Anomaly::ObfuscatedTransferEncoding);
+            note_transfer_encoding(half, side, header, found);
+        }
         Field::Host if side == Side::Request => note_host(half, header.value, found),
         Field::Connection => {
             if list_has(header.value, b"close") {
@@ -61,7 +71,13 @@ pub(crate) fn note(half: &mut Half, side: Side, header: &Header<'_>, found: &mut
                 half.set(flag::KEEP_ALIVE);
             }
         }
-        Field::Upgrade => half.set(flag::UPGRADE),
+        Field::Upgrade => {
+            half.set(flag::UPGRADE);
+            if list_has(header.value, b"h2c") {
+                half.set(flag::H2C);
+            }
+        }
+        Field::ContentEncoding => note_content_coding(half, header.value, found),
         Field::Expect if side == Side::Request => {
             let again = half.has(flag::EXPECTS);
             let plain = header.value.eq_ignore_ascii_case(b"100-continue");
@@ -69,6 +85,63 @@ pub(crate) fn note(half: &mut Half, side: Side, header: &Header<'_>, found: &mut
             half.set(flag::EXPECTS);
         }
         _ => {}
+    }
+}
+
+/// Notes whether a header's name may be one half of a framing header's, of which a line's end cut off the other; says so in `found`
+/// when both are there.
+#[inline(always)]
+pub(crate) fn note_name(half: &mut Half, header: &Header<'_>, found: &mut Anomalies) {
+    if half.name_part != 0 || header.name.is_empty() {
+        note_name_part(half, header, found);
+    }
+}
+
+/// Of [`Half::name_part`]: the name is Transfer-Encoding, not Content-Length. The other bits count its letters so far.
+const OF_TRANSFER_ENCODING: u8 = 0x80;
+
+#[cold]
+fn note_name_part(half: &mut Half, header: &Header<'_>, found: &mut Anomalies) {
+    let begun = std::mem::take(&mut half.name_part);
+    let has_colon = !found.has(Anomaly::HeaderWithoutColon);
+    let text = if has_colon { header.name } else { header.value };
+    let mut letters = letters(text);
+    for (known, bit) in [(CONTENT_LENGTH, 0), (TRANSFER_ENCODING, OF_TRANSFER_ENCODING)] {
+        let len = usize::from(begun & !OF_TRANSFER_ENCODING);
+        if begun != 0 && begun & OF_TRANSFER_ENCODING != bit {
+            continue;
+        }
+        let rest = known.get(len..).unwrap_or_default();
+        let mut same = 0;
+        let mut own = letters.clone();
+        while same < rest.len() && own.next().is_some_and(|letter| letter == rest[same]) {
+            same += 1;
+        }
+        let is_all_of_text = letters.clone().nth(same).is_none();
+        if begun != 0 && same == rest.len() && (is_all_of_text || !has_colon) {
+            return found.add(Anomaly::DisguisedFraming);
+        }
+        if !has_colon && is_all_of_text && (1..rest.len()).contains(&same) {
+            half.name_part = (len + same) as u8 | bit;
+            return;
+        }
+    }
+    // A name that is cut may also begin here.
+    if begun != 0 && letters.next().is_some() {
+        note_name_part(half, header, found);
+    }
+}
+
+/// Whether some readers may not see a header that frames a request, as lines that end in LF alone stand among those that end in CR LF.
+fn may_be_unseen(half: &Half, side: Side, found: &Anomalies) -> bool {
+    let all = Anomalies::from_bits(half.told).union(*found);
+    side == Side::Request && half.has(flag::CR_LF) && all.has(Anomaly::BareLineFeed)
+}
+
+fn note_content_coding(half: &mut Half, value: &[u8], found: &mut Anomalies) {
+    for coding in list(value) {
+        found.add_if(half.has(flag::CODED) || !is_token(coding), Anomaly::OddContentCoding);
+        half.set(flag::CODED);
     }
 }
 
@@ -120,16 +193,32 @@ fn odd_name<'a>(name: &'a [u8], found: &mut Anomalies) -> &'a [u8] {
     bare
 }
 
+/// The names that frame messages, of letters alone.
+const CONTENT_LENGTH: &[u8] = b"contentlength";
+const TRANSFER_ENCODING: &[u8] = b"transferencoding";
+
+/// Letters and digits of a name, in lower case.
+fn letters(name: &[u8]) -> impl Iterator<Item = u8> + Clone + '_ {
+    name.iter().filter(|b| b.is_ascii_alphanumeric()).map(u8::to_ascii_lowercase)
+}
+
 /// Whether a name is one of those that frame messages but for bytes that are neither letters nor digits: as CGI has it
 /// (RFC 3875 4.1.18), with a NUL, with a blank.
 fn is_like_framing(name: &[u8]) -> bool {
-    let mut rest = name.iter().filter(|b| b.is_ascii_alphanumeric()).map(u8::to_ascii_lowercase).peekable();
-    let known: &[u8] = match rest.peek() {
-        Some(b'c') => b"contentlength",
-        Some(b't') => b"transferencoding",
+    let mut rest = letters(name).peekable();
+    let known = match rest.peek() {
+        Some(b'c') => CONTENT_LENGTH,
+        Some(b't') => TRANSFER_ENCODING,
         _ => return false,
     };
     name.len() > known.len() && rest.eq(known.iter().copied())
+}
+
+/// Whether a line without colon begins with a name that frames messages: some readers take a blank, or the line's end, for the colon.
+pub(crate) fn begins_like_framing(text: &[u8]) -> bool {
+    [CONTENT_LENGTH, TRANSFER_ENCODING]
+        .into_iter()
+        .any(|known| letters(text).take(known.len()).eq(known.iter().copied()))
 }
 
 /// Whether a header's further lines are headers that frame messages for whoever does not fold.
@@ -182,19 +271,31 @@ fn number(digits: &[u8]) -> Option<u64> {
     })
 }
 
-fn note_transfer_encoding(half: &mut Half, header: &Header<'_>, found: &mut Anomalies) {
+fn note_transfer_encoding(half: &mut Half, side: Side, header: &Header<'_>, found: &mut Anomalies) {
     half.set(flag::TRANSFER_ENCODING);
     let odd = |&b: &u8| !(b.is_ascii_alphanumeric() || matches!(b, b'-' | b',' | b' '));
     let odd_value = header.value.is_empty() || header.value.iter().any(odd);
     found.add_if(odd_value || is_disguised(header, found), Anomaly::ObfuscatedTransferEncoding);
-    for coding in list(header.value).filter(|coding| !coding.is_empty()) {
+    for coding in list(header.value) {
+        if coding.is_empty() {
+            found.add(Anomaly::ObfuscatedTransferEncoding);
+            continue;
+        }
         if coding.eq_ignore_ascii_case(b"chunked") {
             found.add_if(half.has(flag::CHUNKED), Anomaly::RepeatedChunked);
             half.set(flag::CHUNKED);
             continue;
         }
-        // Another coding behind chunked: then it is not the last one (RFC 9112 6.1).
-        half.clear(flag::CHUNKED);
+        // Another coding behind chunked: then it is not the last one (RFC 9112 6.1). Clients take chunks for chunks nevertheless, and so
+        // do they where chunked is but a part of a word; what follows shows whether they are.
+        if side == Side::Request {
+            half.clear(flag::CHUNKED);
+        } else {
+            found.add_if(half.has(flag::CHUNKED), Anomaly::ChunkedNotFinal);
+            if coding.to_ascii_lowercase().windows(7).any(|part| part == b"chunked") {
+                half.set(flag::CHUNKED);
+            }
+        }
         let known: [&[u8]; 5] = [b"gzip", b"x-gzip", b"deflate", b"compress", b"x-compress"];
         let is_known = known.iter().any(|known| coding.eq_ignore_ascii_case(known));
         found.add_if(!is_known, Anomaly::UnknownTransferCoding);

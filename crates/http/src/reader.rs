@@ -45,6 +45,9 @@ impl<S: Sink> Reader<'_, S> {
 
     /// The direction ends.
     pub(crate) fn close<L: Line>(&mut self, line: &mut L) {
+        if self.is_readable(line) {
+            self.on_kept_line(line);
+        }
         let partial = self.give_up_line(line);
         match self.half.phase() {
             Phase::BodyUntilClose => self.finish(End::Complete),
@@ -57,6 +60,17 @@ impl<S: Sink> Reader<'_, S> {
             _ => {}
         }
         self.half.enter(Phase::Closed);
+    }
+
+    /// Whether the line that is kept is read without its end when no more comes: a header, or a start line that is one without doubt.
+    fn is_readable<L: Line>(&self, line: &L) -> bool {
+        let text = line.as_slice();
+        match (self.half.phase(), self.side) {
+            (Phase::Headers, _) => !text.is_empty(),
+            (Phase::Start, Side::Request) => start::is_certain_request(text),
+            (Phase::Start, Side::Response) => start::is_certain_status(text),
+            _ => false,
+        }
     }
 
     #[inline(always)]
@@ -84,6 +98,10 @@ impl<S: Sink> Reader<'_, S> {
                 self.half.enter(Phase::Opaque);
                 self.tell(Event::Switched(Protocol::Tunnel));
                 self.report(Anomalies::NONE.with(Anomaly::EarlyTunnelData));
+                0
+            }
+            Side::Response if self.half.has(flag::MAY_GO_ON) && is_no_status_line(bytes, line) => {
+                self.go_on(line);
                 0
             }
             Side::Response if self.lacks_status_line(bytes, line) => {
@@ -228,15 +246,18 @@ impl<S: Sink> Reader<'_, S> {
         }
         let Some((mut request, mut found)) = start::request_line(text, whole.cut) else {
             self.tell(Event::Skipped(whole.raw));
-            return self.report(whole.found.with(Anomaly::InvalidRequestLine));
+            let mut found = whole.found.with(Anomaly::InvalidRequestLine);
+            found.add_if(head::begins_like_framing(text), Anomaly::DisguisedFraming);
+            return self.report(found);
         };
         if is_http2_preface(&request) {
             self.other.set(flag::TO_HTTP2);
             self.half.enter(Phase::Opaque);
             self.tell(Event::Switched(Protocol::Http2));
+            self.report(Anomalies::NONE.with(Anomaly::Http2Unread));
             return self.tell(Event::Opaque(whole.raw));
         }
-        self.begin(request.version, whole.raw.len());
+        self.begin(request.version, &whole);
         request.number = self.outstanding.next_number();
         let remembered = self.outstanding.push(asked(&request));
         found.add_if(!remembered, Anomaly::PipelineFull);
@@ -263,7 +284,7 @@ impl<S: Sink> Reader<'_, S> {
             self.tell(Event::Skipped(whole.raw));
             return self.report(whole.found.with(Anomaly::InvalidStatusLine));
         };
-        self.begin(response.version, whole.raw.len());
+        self.begin(response.version, &whole);
         self.half.status = response.status;
         response.answers = self.answer(response.interim);
         let lossy = self.half.has(flag::LOSSY) || self.other.has(flag::LOSSY);
@@ -278,7 +299,7 @@ impl<S: Sink> Reader<'_, S> {
     /// A response of HTTP/0.9: a body and nothing else. So is read, too, what a server says first if that is no status line.
     fn on_simple_response<L: Line>(&mut self, line: &mut L) {
         let expected = matches!(self.outstanding.oldest(), Some((Asked::Simple, ..)));
-        self.begin(Version::Http09, 0);
+        self.begin(Version::Http09, &Whole::EMPTY);
         let answers = self.answer(false);
         self.tell(Event::Response(StatusLine {
             raw: &[],
@@ -310,7 +331,7 @@ impl<S: Sink> Reader<'_, S> {
         }
         if without_line_end(whole.raw).is_empty() {
             let chunked = self.half.phase() == Phase::Trailers;
-            self.report(if chunked { with_chunk_end(whole.found) } else { whole.found });
+            self.report(if chunked { with_chunk_end(whole.found) } else { self.with_head_end(whole.found) });
             return match self.half.phase() {
                 Phase::Trailers => self.finish(End::Complete),
                 _ => self.on_headers_end(),
@@ -321,6 +342,7 @@ impl<S: Sink> Reader<'_, S> {
             return self.report(whole.found.with(Anomaly::BlankBeforeHeaders));
         }
         let (header, mut found) = head::header(whole);
+        head::note_name(self.half, &header, &mut found);
         self.half.headers = self.half.headers.saturating_add(1);
         self.half.head_bytes = self.half.head_bytes.saturating_add(whole.raw.len() as u32);
         found.add_if(self.half.headers > HEADER_LIMIT, Anomaly::TooManyHeaders);
@@ -416,14 +438,17 @@ impl<S: Sink> Reader<'_, S> {
         self.half.enter(Phase::ChunkSize);
     }
 
-    fn begin(&mut self, version: Version, head_bytes: usize) {
+    fn begin(&mut self, version: Version, line: &Whole<'_>) {
         self.half.begin();
-        self.half.head_bytes = u32::try_from(head_bytes).unwrap_or(u32::MAX);
-        self.half.set(match version {
-            Version::Http10 => flag::HTTP_10,
-            Version::Http11 => flag::HTTP_11,
-            Version::Http09 | Version::Other => 0,
-        });
+        self.half.head_bytes = u32::try_from(line.raw.len()).unwrap_or(u32::MAX);
+        let ends = if line.found.has(Anomaly::BareLineFeed) { 0 } else { flag::CR_LF };
+        self.half.set(
+            ends | match version {
+                Version::Http10 => flag::HTTP_10,
+                Version::Http11 => flag::HTTP_11,
+                Version::Http09 | Version::Other => 0,
+            },
+        );
     }
 
     /// Whether all of the message so far is a line without version.
@@ -468,15 +493,66 @@ impl<S: Sink> Reader<'_, S> {
         self.half.enter(Phase::Start);
         match self.side {
             Side::Request if self.half.has(flag::CONNECT) => self.half.set(flag::CONNECTING),
-            Side::Response if self.half.status == 101 => {
-                self.other.set(flag::TO_UPGRADE);
-                self.become_opaque(Protocol::Upgrade);
-            }
+            Side::Response if self.half.status == 101 => self.upgrade(),
             Side::Response if head::answers_connect(self.half) => self.become_opaque(Protocol::Tunnel),
+            Side::Response if self.may_go_on() => self.half.set(flag::MAY_GO_ON),
             Side::Response if matches!(self.half.status, 100..=199) => {}
             _ if self.is_last() => self.half.set(flag::AFTER_LAST),
             _ => {}
         }
+    }
+
+    /// The connection goes on with the protocol that both headers Upgrade, or one of them, name.
+    fn upgrade(&mut self) {
+        if !self.half.has(flag::H2C) && !self.other.has(flag::H2C) {
+            self.other.set(flag::TO_UPGRADE);
+            return self.become_opaque(Protocol::Upgrade);
+        }
+        self.other.set(flag::TO_HTTP2);
+        self.become_opaque(Protocol::Http2);
+        self.report(Anomalies::NONE.with(Anomaly::Http2Unread));
+    }
+
+    /// Whether the headers of a response that cannot have a body announce one. One that answers HEAD does so rightly.
+    fn may_go_on(&self) -> bool {
+        let told = Anomalies::from_bits(self.half.told).has(Anomaly::UnexpectedBody);
+        let announced = self.half.has(flag::TRANSFER_ENCODING)
+            || self.half.has(flag::LENGTH) && self.half.content_length > 0;
+        let bodiless = matches!(self.half.status, 100..=199 | 204 | 304);
+        bodiless && announced && !told && !self.half.has(flag::HEAD | flag::CONNECT)
+    }
+
+    /// What follows a response that cannot have a body is one, as its headers have it.
+    fn go_on<L: Line>(&mut self, line: &mut L) {
+        self.half.clear(flag::MAY_GO_ON);
+        self.report(Anomalies::NONE.with(Anomaly::UnexpectedBody));
+        if self.half.has(flag::CHUNKED) {
+            // The line that was begun is a chunk's.
+            return self.half.enter(Phase::ChunkSize);
+        }
+        if self.half.has(flag::TRANSFER_ENCODING) {
+            self.half.enter(Phase::BodyUntilClose);
+        } else {
+            self.half.remaining = self.half.content_length;
+            self.enter_body(Phase::Body);
+        }
+        let (begun, is_sized) = (line.as_slice(), self.half.phase() == Phase::Body);
+        let room = if is_sized { self.half.remaining } else { u64::MAX };
+        let len = usize::try_from(room).map_or(begun.len(), |room| room.min(begun.len()));
+        if len > 0 {
+            self.tell(Event::Body(&begun[..len]));
+        }
+        if is_sized {
+            self.pass_body(len as u64);
+        }
+        gather::forget(self.half, line);
+    }
+
+    /// What is wrong with the line that ends a head.
+    fn with_head_end(&self, mut found: Anomalies) -> Anomalies {
+        let alone = found.has(Anomaly::BareLineFeed) && self.half.has(flag::CR_LF);
+        found.add_if(alone && self.side == Side::Request, Anomaly::BareLineFeedEndsHead);
+        found
     }
 
     /// Whether the connection is to end behind this message (RFC 9112 9.3).
@@ -548,6 +624,13 @@ impl<S: Sink> Reader<'_, S> {
     fn tell(&mut self, event: Event<'_>) {
         self.sink.event(event);
     }
+}
+
+/// Whether what was begun of a line, and what comes, cannot become a status line or an empty one.
+fn is_no_status_line<L: Line>(bytes: &[u8], line: &L) -> bool {
+    let mut begun = line.as_slice().iter().chain(bytes).peekable();
+    let is_empty = matches!(begun.peek(), Some(b'\r' | b'\n'));
+    !is_empty && begun.zip(start::HTTP).any(|(byte, expected)| !byte.eq_ignore_ascii_case(expected))
 }
 
 /// What is wrong with a line that ends a chunk, or the chunked body.

@@ -146,7 +146,7 @@ const REQUESTS: &[Case] = &[
     ),
     (
         post!("Transfer-Encoding: chunked\r\n", "1;\nZ\r\n0\r\n\r\n"),
-        &[BareLineFeed, BareLineFeedInChunkExtension],
+        &[BareLineFeed, BareLineFeedInChunkExtension, InvalidChunkExtension],
         "POST / Chunked [Z] end",
     ),
     (
@@ -164,6 +164,45 @@ const REQUESTS: &[Case] = &[
         &[BareLineFeed, BareLineFeedInChunkEnd],
         "POST / Chunked [Z] end",
     ),
+    (
+        post!("Transfer-Encoding: chunked\r\n", "1;a=\"b\r\nZ\r\n0\r\n\r\n"),
+        &[InvalidChunkExtension],
+        "POST / Chunked [Z] end",
+    ),
+    (
+        post!("Transfer-Encoding: chunked\r\n", "1,x\r\nZ\r\n0\r\n\r\n"),
+        &[DecoratedChunkSize],
+        "POST / Chunked [Z] end",
+    ),
+    // Framing headers that some readers see and others do not.
+    (
+        post!("Transfer-Encoding: , chunked\r\n", "0\r\n\r\n"),
+        &[ObfuscatedTransferEncoding],
+        "POST / Chunked end",
+    ),
+    (
+        post!("A: b\nContent-Length: 1\r\n", "Z"),
+        &[BareLineFeed, ObfuscatedContentLength],
+        "POST / Length(1) [Z] end",
+    ),
+    (post!("Content-Length 33\r\n", ""), &[HeaderWithoutColon, DisguisedFraming], "POST / None end"),
+    (
+        post!("Transfer-\r\nEncoding: chunked\r\n", ""),
+        &[HeaderWithoutColon, DisguisedFraming],
+        "POST / None end",
+    ),
+    (
+        "POST / HTTP/1.1\r\nHost: x\r\n\nTransfer-Encoding: chunked\r\n",
+        &[BareLineFeed, BareLineFeedEndsHead, InvalidRequestLine, DisguisedFraming],
+        "POST / None end",
+    ),
+    // Content codings (RFC 9110 8.4).
+    (post!("Content-Encoding: gzip\r\n", ""), &[], "POST / None end"),
+    (post!("Content-Encoding: gzip, gzip\r\n", ""), &[OddContentCoding], "POST / None end"),
+    (post!("Content-Encoding: gzip\r\nContent-Encoding: br\r\n", ""), &[OddContentCoding], "POST / None end"),
+    (post!("Content-Encoding: , gzip\r\n", ""), &[OddContentCoding], "POST / None end"),
+    (post!("Content-Encoding: \"gzip\"\r\n", ""), &[OddContentCoding], "POST / None end"),
+    ("PRI * HTTP/2.0\r\n\r\n", &[Http2Unread], ""),
     // A body that is a request (RFC 9112 11.2).
     (
         post!("Content-Length: 18\r\n", "GET / HTTP/1.1\r\n\r\n"),
@@ -222,6 +261,22 @@ const RESPONSES: &[Case] = &[
     (ok!("Transfer-Encoding: chunked\r\n", "zz\r\nabc"), &[InvalidChunkSize], "200 Chunked [zz\\r\\n] [abc]"),
     ("HTTP/1.1 204 No\r\nContent-Length: 3\r\n\r\n", &[FramingWithoutBody], "204 None end"),
     ("HTTP/1.1 304 No\r\nContent-Length: 3\r\n\r\n", &[], "304 None end"),
+    ("HTTP/1.1 304 No\r\nContent-Length: 3\r\n\r\nabc", &[UnexpectedBody], "304 None end [abc] end"),
+    (
+        "HTTP/1.1 204 No\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nZ\r\n0\r\n\r\n",
+        &[FramingWithoutBody, UnexpectedBody],
+        "204 None end [Z] end",
+    ),
+    (
+        ok!("Transfer-Encoding: chunked, gzip\r\n", "1\r\nZ\r\n0\r\n\r\n"),
+        &[ChunkedNotFinal],
+        "200 Chunked [Z] end",
+    ),
+    (
+        ok!("Transfer-Encoding: xchunked\r\n", "1\r\nZ\r\n0\r\n\r\n"),
+        &[UnknownTransferCoding],
+        "200 Chunked [Z] end",
+    ),
     ("HTTP/1.1 101 Up\r\n\r\n", &[UnexpectedUpgrade], "101 None end"),
     ("HTTP/1.1 20 OK\r\nContent-Length: 0\r\n\r\n", &[InvalidStatusCode], "0 Length(0) end"),
     ("HTTP/1.1\t200 OK\r\nContent-Length: 0\r\n\r\n", &[StatusLineBlanks], "200 Length(0) end"),

@@ -100,7 +100,7 @@ fn an_upgrade_waits_for_the_body_of_its_request() {
     c.request("POST / HTTP/1.1\r\nHost: x\r\nUpgrade: h2c\r\nContent-Length: 2\r\n\r\na");
     c.response("HTTP/1.1 101 Switching Protocols\r\n\r\n").request("bPRI");
     let told = c.told(Request);
-    assert!(told.ends_with("body ab\nend Complete\nswitched Upgrade\nopaque PRI"), "{told}");
+    assert!(told.ends_with("body ab\nend Complete\nswitched Http2\nopaque PRI"), "{told}");
 }
 
 #[test]
@@ -134,7 +134,10 @@ fn requests_behind_an_unanswered_connect_are_seen() {
 fn http2_with_prior_knowledge_is_opaque() {
     let mut c = Connection::default();
     c.request("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0").response("\0\0\x12\x04");
-    assert_eq!(c.told(Request), "switched Http2\nopaque PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n\\x00");
+    assert_eq!(
+        c.told(Request),
+        "switched Http2\n! http2-unread\nopaque PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n\\x00"
+    );
     assert_eq!(c.told(Response), "switched Http2\nopaque \\x00\\x00\\x12\\x04");
 }
 
@@ -212,9 +215,31 @@ fn ends_cut_messages_short() {
     let mut c = Connection::default();
     c.request("GET / HTTP/1.1\r\nHost: x\r\n").end(Request);
     assert!(c.told(Request).ends_with("header Host: x\nend Closed\n! incomplete-message"));
+    // A line without end is read if it cannot be taken for anything else.
+    let mut c = Connection::default();
+    c.request("GET / HTTP/1.1\r\nHost: x").end(Request);
+    assert!(c.told(Request).ends_with("header Host: x\nend Closed\n! incomplete-message"));
+    let mut c = Connection::default();
+    c.request("GET / HTTP/1.1").end(Request);
+    assert!(c.told(Request).ends_with("request GET / HTTP/1.1 Get #0\nend Closed\n! incomplete-message"));
     let mut c = Connection::default();
     c.request("GET / HT").end(Request);
     assert_eq!(c.told(Request), "skipped GET / HT\n! incomplete-message");
+}
+
+#[test]
+fn a_body_that_may_not_be_there_ends_with_its_length() {
+    let mut c = Connection::default();
+    c.request("GET /0 HTTP/1.1\r\nHost: x\r\n\r\nGET /1 HTTP/1.1\r\nHost: x\r\n\r\n");
+    c.response("HTTP/1.1 304 Not\r\nContent-Length: 5\r\n\r\n")
+        .response("HT")
+        .response("HT")
+        .response("!HTTP/1.1 200 OK\r\n");
+    assert_eq!(
+        c.told(Response),
+        "response HTTP/1.1 304 Not to #0\nheader Content-Length: 5\nframing None\nend Complete\n! unexpected-body\n\
+         body HTHT!\nend Complete\nresponse HTTP/1.1 200 OK to #1"
+    );
 }
 
 #[test]

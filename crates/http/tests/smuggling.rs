@@ -31,7 +31,7 @@ const CHUNKS: [Row; 14] = [
 
 /// Headers that some see and others do not; bodies that some take for empty ("HTTP/1.1 must die", PortSwigger, 2025, and
 /// those before it). Behind the header Host.
-const HEADS: [Row; 28] = [
+const HEADS: [Row; 40] = [
     (
         "CL.TE, TE.CL",
         "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -52,6 +52,18 @@ const HEADS: [Row; 28] = [
     ("a name with a vertical tab", "Transfer-Encoding\x0b: chunked\r\n\r\n", DisguisedFraming),
     ("a name with a space", "Transfer Encoding: chunked\r\n\r\n", DisguisedFraming),
     ("a name on a line of its own", "Transfer-Encoding\r\n : chunked\r\n\r\n", DisguisedFraming),
+    ("a length without colon", "Content-Length 33\r\n\r\n", DisguisedFraming),
+    ("a coding without colon", "Transfer-Encoding\r\n\r\n", DisguisedFraming),
+    ("a colon on the next line", "Transfer-Encoding\n: chunked\r\n\r\n", DisguisedFraming),
+    ("a name over two lines", "Transfer-\r\nEncoding: chunked\r\n\r\n", DisguisedFraming),
+    ("a name over three lines", "Con\r\ntent-\nLength: 3\r\n\r\nabc", DisguisedFraming),
+    ("a name over two lines, behind another", "C\r\nTransfer\r\n-Encoding: x\r\n\r\n", DisguisedFraming),
+    ("an empty element", "Transfer-Encoding: chunked,\r\n\r\n0\r\n\r\n", ObfuscatedTransferEncoding),
+    ("an empty length", "Content-Length: 3,\r\n\r\nabc", InvalidContentLength),
+    ("a length behind an LF, hidden", "A: b\nContent-Length: 3\r\n\r\nabc", ObfuscatedContentLength),
+    ("a coding that an LF ends", "Transfer-Encoding: chunked\n\r\n0\r\n\r\n", ObfuscatedTransferEncoding),
+    ("a head that an LF ends", "A: b\r\n\nTransfer-Encoding: chunked\r\n\r\n", BareLineFeedEndsHead),
+    ("a header where a request is", "A: b\r\n\r\nContent-Length: 3\r\n\r\n", DisguisedFraming),
     ("another name with a NUL", "A\0: b\r\n\r\n", IllegalHeaderName),
     ("another name with a space", "A b: c\r\n\r\n", IllegalHeaderName),
     ("a length behind a CR", "A: b\rContent-Length: 3\r\n\r\nabc", BareCarriageReturn),
@@ -95,6 +107,7 @@ fn plain_requests_are_not_told() {
         "Expect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         "Content-Length: 30\r\nContent-Type: text/plain\r\n\r\nPOST is a method, HTTP/1.1 has it",
         "Content-Language: de\r\nTransfer-Id: 1\r\nContentLength: 3\r\nTE: trailers\r\nX-Content-Length: 3\r\n\r\n",
+        "Transfer-Encoding: chunked\r\nContent-Encoding: gzip\r\n\r\n2; a ; b=c\r\nGE\r\n0\r\n\r\n",
     ] {
         let told = told(&format!("POST / HTTP/1.1\r\nHost: x\r\n{rest}"));
         assert!(!told.contains("! "), "{rest:?}: {told}");

@@ -425,8 +425,17 @@ impl Context<'_> {
             key: flow.key,
             reversed: flow.reversed ^ (flow.direction == Direction::Reply),
             blocked: false,
+            // As for events: the first packet's is noted when its group is through.
+            has_packet: flow.sequence > 0,
+            ingress: self.transit.ingress,
             detail,
         });
+    }
+
+    /// Where the flow's end is the occasion, and no packet goes a way: what alerts from here on are about goes this way.
+    pub fn turn(&mut self, direction: Direction) {
+        debug_assert!(self.transit.sequence == 0, "a packet goes its own way");
+        self.transit.direction = direction;
     }
 
     /// Tells those who listen of something that happened in the flow's `about` direction: `kind` is what, in the words of
@@ -440,6 +449,7 @@ impl Context<'_> {
             packet: flow.sequence > 0,
             stage: self.instance.stage,
             reversed: flow.reversed ^ (about == Direction::Reply),
+            ingress: self.transit.ingress,
             key: flow.key,
             kind,
             alerts_before: self.effects.alerts.len() as u32,

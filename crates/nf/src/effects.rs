@@ -37,6 +37,10 @@ pub struct Alert {
     pub reversed: bool,
     /// Whether a function dropped the packet, be it another one; set by the chain.
     pub blocked: bool,
+    /// Whether a packet is the occasion; otherwise it is the end of its flow, and `sequence` is 0.
+    pub has_packet: bool,
+    /// The port that the packet came in by; 0 without a packet.
+    pub ingress: u16,
     /// What functions know that look into payloads.
     pub detail: Option<Box<AlertDetail>>,
 }
@@ -54,6 +58,46 @@ pub struct AlertDetail {
     pub payload: Vec<u8>,
     /// Whether they are bytes of a TCP stream, be they of this packet or not.
     pub stream: bool,
+    /// The rule's metadata: keys and values.
+    pub metadata: Option<Arc<[(String, String)]>>,
+    /// The flow so far, this packet included.
+    pub flow: Option<AlertFlow>,
+    /// Whether what was looked at goes to the server.
+    pub to_server: bool,
+    /// The number of the transaction or message that was looked at, in its flow.
+    pub transaction: Option<u64>,
+    /// What is known of the application's message: the name of the object, such as `http`, and its fields.
+    pub message: Option<AlertMessage>,
+}
+
+/// The packets and bytes of a flow up to an alert, by direction: to the server, to the client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AlertFlow {
+    /// When its first packet came, in nanoseconds.
+    pub start_ns: u64,
+    /// Packets.
+    pub packets: [u64; 2],
+    /// Bytes of IP packets.
+    pub bytes: [u64; 2],
+}
+
+/// The message of an application protocol that an alert is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AlertMessage {
+    /// The protocol, as EVE names its object.
+    pub kind: &'static str,
+    /// Its fields, as those of an event.
+    pub fields: Vec<(&'static str, AlertValue)>,
+}
+
+/// The value of a field of [`AlertMessage`]; see [`crate::EventValue`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each is the event value of its name")]
+pub enum AlertValue {
+    Number(u64),
+    Text(Vec<u8>),
+    Flag(bool),
+    Json(Vec<u8>),
 }
 
 /// A text of the program, or one that came with a configuration: shared, so that an alert does not allocate.

@@ -17,6 +17,8 @@ pub struct Event<'a> {
     pub timestamp_ns: u64,
     /// The packet's number; none if the flow's end is the occasion.
     pub sequence: Option<u64>,
+    /// The port that the packet came in by; 0 without a packet.
+    pub ingress: u16,
     /// The function's place in the chain.
     pub stage: u16,
     /// The flow's key.
@@ -38,6 +40,10 @@ pub enum EventValue<'a> {
     Number(u64),
     /// A text, of any bytes.
     Text(&'a [u8]),
+    /// Yes or no.
+    Flag(bool),
+    /// A value that is written in JSON already: an array or an object.
+    Json(&'a [u8]),
 }
 
 /// A field of an event: its name, and its value.
@@ -70,6 +76,7 @@ pub(crate) struct Head {
     pub packet: bool,
     pub stage: u16,
     pub reversed: bool,
+    pub ingress: u16,
     pub key: FlowKey,
     pub kind: &'static str,
     pub alerts_before: u32,
@@ -89,23 +96,28 @@ struct Field {
 enum Held {
     Number(u64),
     Text { start: u32, len: u32 },
+    Flag(bool),
+    Json { start: u32, len: u32 },
 }
 
 impl Held {
     fn text_len(self) -> usize {
         match self {
-            Held::Number(_) => 0,
-            Held::Text { len, .. } => len as usize,
+            Held::Number(_) | Held::Flag(_) => 0,
+            Held::Text { len, .. } | Held::Json { len, .. } => len as usize,
         }
     }
 
     fn read(self, texts: &[u8]) -> EventValue<'_> {
+        let text = |start: u32, len: u32| {
+            let text = texts.get(start as usize..).and_then(|rest| rest.get(..len as usize));
+            text.unwrap_or_default()
+        };
         match self {
             Held::Number(number) => EventValue::Number(number),
-            Held::Text { start, len } => {
-                let text = texts.get(start as usize..).and_then(|rest| rest.get(..len as usize));
-                EventValue::Text(text.unwrap_or_default())
-            }
+            Held::Text { start, len } => EventValue::Text(text(start, len)),
+            Held::Flag(flag) => EventValue::Flag(flag),
+            Held::Json { start, len } => EventValue::Json(text(start, len)),
         }
     }
 }
@@ -128,6 +140,7 @@ impl Events {
             Event {
                 timestamp_ns: head.timestamp_ns,
                 sequence: head.packet.then_some(head.sequence),
+                ingress: head.ingress,
                 stage: head.stage,
                 key: head.key,
                 reversed: head.reversed,
@@ -176,12 +189,21 @@ impl Events {
 
     /// Takes a value, with its text, if it is one.
     fn hold(&mut self, value: EventValue<'_>) -> Held {
+        let mut keep = |text: &[u8]| {
+            let start = self.texts.len() as u32;
+            self.texts.extend_from_slice(text);
+            (start, text.len() as u32)
+        };
         match value {
             EventValue::Number(number) => Held::Number(number),
+            EventValue::Flag(flag) => Held::Flag(flag),
             EventValue::Text(text) => {
-                let start = self.texts.len() as u32;
-                self.texts.extend_from_slice(text);
-                Held::Text { start, len: text.len() as u32 }
+                let (start, len) = keep(text);
+                Held::Text { start, len }
+            }
+            EventValue::Json(text) => {
+                let (start, len) = keep(text);
+                Held::Json { start, len }
             }
         }
     }
@@ -247,8 +269,8 @@ impl Events {
 impl EventValue<'_> {
     fn text_len(&self) -> usize {
         match self {
-            EventValue::Number(_) => 0,
-            EventValue::Text(text) => text.len(),
+            EventValue::Number(_) | EventValue::Flag(_) => 0,
+            EventValue::Text(text) | EventValue::Json(text) => text.len(),
         }
     }
 }
@@ -264,6 +286,7 @@ mod tests {
             packet: true,
             stage,
             reversed: false,
+            ingress: 0,
             key: FlowKey::default(),
             kind: "test",
             alerts_before: 0,

@@ -36,7 +36,10 @@ pub use context::{Context, CounterGroup, FlowInfo, KEEP_MS_MAX, Owned, SharedSta
 pub use descriptor::{
     Access, Affinity, Attribute, BufferSpec, Descriptor, Field, MapSpec, Maturity, Scaling, Shared,
 };
-pub use effects::{Alert, AlertDetail, EFFECTS_MAX, Effects, FlowReport, Made, Severity, Text};
+pub use effects::{
+    Alert, AlertDetail, AlertFlow, AlertMessage, AlertValue, EFFECTS_MAX, Effects, FlowReport, Made,
+    Severity, Text,
+};
 pub use event::{EVENT_FIELDS_MAX, EVENT_TEXTS_MAX, EVENTS_MAX, Event, EventField, EventValue, Events};
 pub use foresight::{FORESEEING_MAX, Foresight, SHAPE_MAX, Said, Shape};
 pub use function::{Answers, ControlError, NetworkFunction, Setup, UpgradeError};

@@ -254,6 +254,7 @@ impl Chain {
         self.effects.put_in_order(first_alert, first_event);
         for alert in &mut self.effects.alerts[first_alert..] {
             let packet = packets.iter().position(|packet| packet.meta().transit.sequence == alert.sequence);
+            alert.has_packet = true;
             alert.blocked = packet.is_some_and(|i| matches!(verdicts[i], Verdict::Drop(_)));
         }
     }

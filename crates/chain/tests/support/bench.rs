@@ -224,7 +224,10 @@ fn show(event: &Event<'_>) -> String {
     for (name, value) in event.fields() {
         match value {
             EventValue::Number(number) => line += &format!(" {name}={number}"),
-            EventValue::Text(text) => line += &format!(" {name}={}", text.escape_ascii()),
+            EventValue::Flag(flag) => line += &format!(" {name}={flag}"),
+            EventValue::Text(text) | EventValue::Json(text) => {
+                line += &format!(" {name}={}", text.escape_ascii());
+            }
         }
     }
     line

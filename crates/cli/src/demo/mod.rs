@@ -13,6 +13,7 @@ use console::Term;
 use io::traffic::{Addresses, Attacks, Popularity, Prefix, Profile};
 use node::units::{UNITS_MAX, UnitsConfig};
 
+use crate::eve::EventKinds;
 use crate::files;
 use crate::output::{self, Format};
 use crate::policies;
@@ -107,7 +108,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let assembly = policies::parse("demo.rvl", POLICY, Path::new(""), Some(args.seed))?;
     files::keep_apart([], args.write.iter().map(|path| &**path))?;
     let writes: Vec<_> = args.write.iter().map(|path| PortFile { port: None, path: path.clone() }).collect();
-    let outputs = Outputs { writes: &writes, alerts: None, flows: None, live: None };
+    let outputs =
+        Outputs { writes: &writes, alerts: None, events: &EventKinds::default(), flows: None, live: None };
     let sinks = Sinks::create(&outputs, &assembly.ports)?.begin(None)?;
     let config = UnitsConfig {
         units_max: args.units_max,

@@ -12,11 +12,11 @@ use anyhow::Context;
 use io::capture::{Format, Notes};
 use nf::{Alert, Event, FlowReport};
 use node::report::OutputReport;
-use node::{Output, Ports};
+use node::{Output, Ports, Report};
 use packet::Packet;
 use serde::Serialize;
 
-use crate::eve::{EveAlert, EveEvent};
+use crate::eve::{EveAlert, EveEvent, EveFlow, EveStats, EventKinds};
 use crate::export::{Destination, Export};
 use crate::messages::Console;
 use crate::sources::{PortFile, port_named};
@@ -41,6 +41,11 @@ pub struct Sinks {
     alerts: Option<Spool>,
     limiter: Option<Limiter>,
     flows: Option<Export>,
+    events: EventKinds,
+    /// The ports' names, by number.
+    names: BTreeMap<u16, String>,
+    /// When the run began, for statistics.
+    began_ns: Option<u64>,
 }
 
 /// What outputs a run has.
@@ -49,6 +54,8 @@ pub struct Outputs<'a> {
     pub writes: &'a [PortFile],
     /// The file of alerts and events.
     pub alerts: Option<&'a Path>,
+    /// Kinds of events that are written to it.
+    pub events: &'a EventKinds,
     /// Where flow records go.
     pub flows: Option<&'a Destination>,
     /// The run is one of live traffic: nothing may hold it up, and alerts of one kind from one source are limited to so many.
@@ -90,7 +97,9 @@ impl Sinks {
         };
         let flows = outputs.flows.map(Export::new).transpose()?;
         let limiter = outputs.live.filter(|&limit| limit > 0).map(Limiter::new);
-        Ok(Sinks { captures, opened, alerts: None, limiter, flows })
+        let names = ports.all().iter().map(|port| (port.number, port.name.clone())).collect();
+        let events = outputs.events.clone();
+        Ok(Sinks { captures, opened, alerts: None, limiter, flows, events, names, began_ns: None })
     }
 
     /// Begins to write: each file by a thread that says what it has to say by `console`; without one, at once.
@@ -127,6 +136,15 @@ impl Sinks {
             result?;
         }
         Ok(())
+    }
+
+    /// Writes the counters of the whole run, if they are wanted.
+    pub fn stats(&mut self, report: &Report, now_ns: u64) -> anyhow::Result<()> {
+        if !self.events.has("stats") {
+            return Ok(());
+        }
+        let began_ns = *self.began_ns.get_or_insert(report.first_packet_ns.unwrap_or(now_ns).min(now_ns));
+        self.eve_line(&EveStats::new(report, began_ns, now_ns))
     }
 
     /// Lets readers of the files see what was written so far.
@@ -221,14 +239,22 @@ impl Output for Sinks {
         {
             return Ok(());
         }
-        self.eve_line(&EveAlert::new(function, alert))
+        let name = self.names.get(&alert.ingress).cloned();
+        self.eve_line(&EveAlert::new(function, name.as_deref(), alert))
     }
 
     fn event(&mut self, function: &str, event: Event<'_>) -> anyhow::Result<()> {
-        self.eve_line(&EveEvent::new(function, event))
+        if !self.events.has(event.kind) {
+            return Ok(());
+        }
+        let name = self.names.get(&event.ingress).cloned();
+        self.eve_line(&EveEvent::new(function, name.as_deref(), event))
     }
 
     fn flow(&mut self, report: &FlowReport, now_ns: u64) -> anyhow::Result<()> {
+        if self.events.has("flow") {
+            self.eve_line(&EveFlow::new(report))?;
+        }
         match &mut self.flows {
             Some(flows) => flows.add(report, now_ns),
             None => Ok(()),

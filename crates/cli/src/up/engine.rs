@@ -118,6 +118,15 @@ impl Engine {
         }
     }
 
+    /// Writes the counters of the whole run, if they are wanted.
+    pub fn stats(&mut self, report: &Report) -> anyhow::Result<()> {
+        let now_ns = self.now_ns();
+        match self {
+            Engine::One { sinks, .. } => sinks.stats(report, now_ns),
+            Engine::Several { sinks, .. } => sinks.lock().stats(report, now_ns),
+        }
+    }
+
     /// Opens files again by their names.
     pub fn reopen(&mut self) {
         match self {
@@ -130,9 +139,14 @@ impl Engine {
     pub fn finish(self) -> anyhow::Result<(Report, Vec<String>)> {
         let now_ns = self.now_ns();
         let (mut report, ended) = match self {
-            Engine::One { mut live, mut sinks } => (live.finish(&mut sinks)?, sinks.finish(now_ns)?),
+            Engine::One { mut live, mut sinks } => {
+                let report = live.finish(&mut sinks)?;
+                sinks.stats(&report, now_ns)?;
+                (report, sinks.finish(now_ns)?)
+            }
             Engine::Several { workers, sinks, .. } => {
                 let (report, _) = workers.finish()?;
+                sinks.lock().stats(&report, now_ns)?;
                 (report, std::mem::take(&mut *sinks.lock()).finish(now_ns)?)
             }
         };

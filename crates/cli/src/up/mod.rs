@@ -21,6 +21,7 @@ use node::{Assembly, Change, Ports};
 use sim::scenario::Time;
 
 use crate::control::Script;
+use crate::eve::EventKinds;
 use crate::export::Destination;
 use crate::messages::Console;
 use crate::output::{self, Format};
@@ -64,6 +65,10 @@ pub struct Args {
     /// Alerts of one kind from one source that are written in 10 s; a line says how many others there were. 0: all are written
     #[arg(long, value_name = "N", default_value_t = sinks::PER_SOURCE)]
     pub alert_limit: u32,
+    /// Kinds of events in the file of alerts: of functions (http, dns, tls, redundancy), of flows that a Monitor reports (flow), and
+    /// the counters of the whole run (stats)
+    #[arg(long, value_name = "KINDS", default_value_t, requires = "alerts")]
+    pub events: EventKinds,
     /// Send flow records as IPFIX to a file or to a collector, `udp:HOST:PORT`; a Monitor in the policy makes them
     #[arg(long, value_name = "DEST")]
     pub ipfix: Option<Destination>,
@@ -212,6 +217,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let outputs = Outputs {
         writes: &args.write,
         alerts: args.alerts.as_deref(),
+        events: &args.events,
         flows: args.ipfix.as_ref(),
         live: Some(args.alert_limit),
     };
@@ -251,6 +257,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
     let end_ns = args.duration.map(|duration| engine.now_ns().saturating_add(duration.0));
     let mut rates = Rates::new(engine.now_ns());
+    let mut stats = Period { every_ns: STATS_EVERY_NS, last_ns: engine.now_ns() };
     while signals.stop().is_none() && end_ns.is_none_or(|end_ns| engine.now_ns() < end_ns) {
         let now_ns = engine.now_ns();
         if controls.is_due(now_ns) {
@@ -268,6 +275,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             engine.flush()?;
             let mut report = engine.report()?;
             report.commands = controls.counts();
+            if stats.is_due(engine.now_ns()) {
+                engine.stats(&report)?;
+            }
             let text = rates.since_last(engine.now_ns(), &report);
             if is_asked {
                 console.say(format!("rivulet: {text}"));
@@ -290,6 +300,26 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     written?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// How often the counters of the whole run are written, where they are.
+const STATS_EVERY_NS: u64 = 8_000_000_000;
+
+/// Something that is done from time to time.
+struct Period {
+    every_ns: u64,
+    last_ns: u64,
+}
+
+impl Period {
+    /// Whether it is time again.
+    fn is_due(&mut self, now_ns: u64) -> bool {
+        let is_due = now_ns.saturating_sub(self.last_ns) >= self.every_ns;
+        if is_due {
+            self.last_ns = now_ns;
+        }
+        is_due
+    }
 }
 
 /// Makes what the policy describes: for each worker, if there are several; else with what makes more, if units are to have threads.

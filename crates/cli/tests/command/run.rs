@@ -126,6 +126,99 @@ fn alerts_say_what_became_of_their_packets() {
     assert_eq!(seen, expected.map(|(f, a)| (f.to_owned(), a.to_owned())).into());
 }
 
+/// A capture of a DNS query and its answer, in VLAN 7.
+fn dns_capture() -> Vec<u8> {
+    let query = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x04evil\x07example\0\0\x01\0\x01".to_vec();
+    let mut answer = query.clone();
+    answer[2..8].copy_from_slice(b"\x81\x80\0\x01\0\x01");
+    answer.extend(b"\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\xc0\0\x02\x09");
+    let packet = |[from, to]: [u8; 2], [source, destination]: [u16; 2], payload: &[u8]| {
+        let udp_len = 8 + payload.len() as u16;
+        let mut ip = [&b"\x45\0"[..], &(20 + udp_len).to_be_bytes(), b"\0\0\0\0\x40\x11\0\0"].concat();
+        ip.extend([10, 0, 0, from, 10, 0, 0, to]);
+        let sum: u32 = ip.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
+        let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+        ip[10..12].copy_from_slice(&sum.to_be_bytes());
+        let ports = [source.to_be_bytes(), destination.to_be_bytes()].concat();
+        let udp = [&ports[..], &udp_len.to_be_bytes(), &[0, 0], payload].concat();
+        [&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x81, 0, 0, 7, 8, 0][..], &ip, &udp].concat()
+    };
+    let mut file = b"\xd4\xc3\xb2\xa1\x02\0\x04\0\0\0\0\0\0\0\0\0\xff\xff\0\0\x01\0\0\0".to_vec();
+    let packets = [packet([1, 2], [5_000, 53], &query), packet([2, 1], [53, 5_000], &answer)];
+    for (second, packet) in (1_000u32..).zip(packets) {
+        let len = packet.len() as u32;
+        [second, 0, len, len].into_iter().for_each(|word| file.extend(word.to_le_bytes()));
+        file.extend(packet);
+    }
+    file
+}
+
+/// The fields are those of Suricata's documentation: what its consumers read has to be there.
+#[test]
+fn alerts_and_events_have_the_fields_that_consumers_of_eve_read() {
+    let place = Place::new();
+    place.write("in.pcap", dns_capture());
+    let rule = "alert dns any any -> any any (msg:\"evil name\"; dns.query; content:\"evil\"; classtype:trojan-activity; \
+                metadata:created_at 2020_01_01, tag a, tag b; sid:7; rev:3;)";
+    place.write("i.rules", rule);
+    place.write("classes", "config classification: trojan-activity,A Network Trojan was detected,1\n");
+    place.write(
+        "p.rvl",
+        "Port<0> inside { prefixes: [10.0.0.1/32] };\nPort<1> outside;\nMonitor m;\n\
+         Ids i { rules: file(\"i.rules\"), classification: file(\"classes\"), events: [dns] };\n\
+         pipelet { inside <-> i <-> m <-> outside; }\n",
+    );
+    let written = |options: &str| -> Vec<serde_json::Value> {
+        place.stdout(&format!("run p.rvl --read in.pcap --seed 1 --alerts eve.json -q {options}"));
+        let text = String::from_utf8(place.read("eve.json")).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let lines = written("--events dns,flow,stats");
+    let kinds: Vec<_> = lines.iter().map(|line| line["event_type"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["alert", "dns", "alert", "dns", "flow", "stats"]);
+    let [alert, query, second, answer, flow, stats] = &lines[..] else { panic!("{lines:?}") };
+    for (line, port) in [(alert, "inside"), (query, "inside"), (second, "outside"), (answer, "outside")] {
+        assert_eq!((&line["in_iface"], &line["vlan"]), (&port.into(), &serde_json::json!([7])), "{line}");
+        assert_eq!(line["flow_id"], flow["flow_id"], "{line}");
+    }
+    assert_eq!(
+        alert["alert"],
+        serde_json::json!({
+            "action": "allowed", "gid": 1, "signature_id": 7, "rev": 3, "signature": "evil name",
+            "category": "A Network Trojan was detected", "severity": 1,
+            "metadata": { "created_at": ["2020_01_01"], "tag": ["a", "b"] },
+        })
+    );
+    assert_eq!((&alert["direction"], &second["direction"]), (&"to_server".into(), &"to_client".into()));
+    assert_eq!((&alert["app_proto"], &alert["tx_id"]), (&"dns".into(), &0.into()));
+    assert_eq!(alert["dns"]["query"][0]["rrname"], "evil.example");
+    assert_eq!(second["dns"]["answer"]["answers"][0]["rdata"], "192.0.2.9");
+    let counts = |line: &serde_json::Value| {
+        ["pkts_toserver", "pkts_toclient", "bytes_toserver", "bytes_toclient"]
+            .map(|name| line["flow"][name].as_u64().unwrap())
+    };
+    assert_eq!(counts(alert), [1, 0, 58, 0]);
+    assert_eq!((counts(second), counts(flow)), ([1, 1, 58, 74], [1, 1, 58, 74]));
+    for line in [alert, second, flow] {
+        assert_eq!(line["flow"]["start"], "1970-01-01T00:16:40.000000+0000");
+    }
+    assert_eq!(second["flow"]["src_ip"], "10.0.0.1", "the client");
+    assert_eq!((&query["dns"]["type"], &query["dns"]["rrtype"]), (&"query".into(), &"A".into()));
+    assert_eq!(
+        (&answer["dns"]["rcode"], &answer["dns"]["answers"][0]["ttl"]),
+        (&"NOERROR".into(), &60.into())
+    );
+    assert_eq!(
+        (&stats["stats"]["decoder"]["pkts"], &stats["stats"]["detect"]["alert"]),
+        (&2.into(), &2.into())
+    );
+    // Unless they are asked for, flows and statistics are left out.
+    assert_eq!(written("").len(), 4);
+    assert_eq!(written("--events stats").len(), 3);
+    let said = place.refused(2, "run p.rvl --read in.pcap --alerts eve.json --events flow,nothing");
+    assert!(said.contains("`nothing` is no kind of event"), "{said}");
+}
+
 #[test]
 fn two_captures_come_in_by_the_ports_that_are_named() {
     let place = place_with_traffic("--packets 400 --no-replies");

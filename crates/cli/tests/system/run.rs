@@ -189,7 +189,8 @@ impl node::Output for Collected {
         let (source, destination) = event.key.ends(event.reversed);
         let value = |value: EventValue<'_>| match value {
             EventValue::Number(number) => number.to_string().into_bytes(),
-            EventValue::Text(text) => text.to_vec(),
+            EventValue::Flag(flag) => flag.to_string().into_bytes(),
+            EventValue::Text(text) | EventValue::Json(text) => text.to_vec(),
         };
         let Event { kind, timestamp_ns, sequence, .. } = event;
         let fields = event.fields().map(|(name, field)| (name, value(field))).collect();

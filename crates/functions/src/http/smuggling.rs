@@ -29,6 +29,7 @@ pub const fn is_smuggling(anomaly: Anomaly) -> bool {
             | Anomaly::DisguisedFraming
             | Anomaly::InvalidExpectation
             | Anomaly::RequestInBody
+            | Anomaly::BareLineFeedEndsHead
     )
 }
 

@@ -1,4 +1,4 @@
-//! Content codings of HTTP, undone.
+//! Content codings of HTTP, undone as lenient readers undo them.
 
 use flate2::{Decompress, FlushDecompress, Status};
 
@@ -7,51 +7,153 @@ pub struct Decoder {
     zlib: Decompress,
     raw: Decompress,
     out: Vec<u8>,
+    /// What one coding left, while the next one is undone.
+    between: Vec<u8>,
 }
 
 impl Default for Decoder {
     fn default() -> Decoder {
-        Decoder { zlib: Decompress::new(true), raw: Decompress::new(false), out: Vec::new() }
+        let [zlib, raw] = [true, false].map(Decompress::new);
+        Decoder { zlib, raw, out: Vec::new(), between: Vec::new() }
     }
+}
+
+/// A body without its codings.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Decoded<'a> {
+    pub bytes: &'a [u8],
+    /// Whether each coding was undone as it is named, to its end; otherwise others may read the body in another way.
+    pub is_plain: bool,
 }
 
 /// How much larger than what was sent a body may become: the rest is not looked at.
 const GROWTH_MAX: usize = 16;
 
+/// Most codings of a body that are undone.
+pub const CODINGS_MAX: usize = 8;
+
+/// A coding that can be undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Coding {
+    Gzip,
+    Deflate,
+}
+
 impl Decoder {
-    /// The body without this coding (RFC 9110 8.4.1), as far as it can be undone; none if it is another one, or nothing can.
-    pub fn decode(&mut self, coding: &[u8], body: &[u8]) -> Option<&[u8]> {
-        self.out.clear();
+    /// The body without these codings, the last of which was applied last (RFC 9110 8.4); none if no coding is named that can be undone,
+    /// or none could be.
+    ///
+    /// Of several lines of the header the values are one list (5.3); empty elements do not count (5.6.1.2). A coding that is not known ends
+    /// it: what is below stays as it is. A name counts if it has the name of a coding in it, as for clients that look no closer;
+    /// where the bytes are of another format than named, that one is undone.
+    pub fn decode(&mut self, codings: &[u8], body: &[u8]) -> Option<Decoded<'_>> {
         let room = body.len().saturating_mul(GROWTH_MAX).max(1 << 12);
-        if coding.eq_ignore_ascii_case(b"gzip") || coding.eq_ignore_ascii_case(b"x-gzip") {
-            inflate(&mut self.raw, false, gzip_data(body)?, room, &mut self.out);
-        } else if coding.eq_ignore_ascii_case(b"deflate") {
-            // Some senders leave the zlib format away (RFC 9110 8.4.1.2).
-            inflate(&mut self.zlib, true, body, room, &mut self.out);
-            if self.out.is_empty() {
-                inflate(&mut self.raw, false, body, room, &mut self.out);
+        let (mut done, mut is_plain) = (0, true);
+        for name in codings.split(|&byte| byte == b',').rev().map(<[u8]>::trim_ascii) {
+            if name.is_empty() || name.eq_ignore_ascii_case(b"identity") {
+                continue;
             }
+            let coding = coding(name).filter(|_| done < CODINGS_MAX);
+            let Some(coding) = coding else {
+                is_plain = false;
+                break;
+            };
+            std::mem::swap(&mut self.out, &mut self.between);
+            let bytes = if done == 0 { body } else { &self.between[..] };
+            self.out.clear();
+            let ended = undo(&mut self.zlib, &mut self.raw, coding, bytes, room, &mut self.out);
+            is_plain &= ended && is_exact(name);
+            if self.out.is_empty() {
+                std::mem::swap(&mut self.out, &mut self.between);
+                is_plain = false;
+                break;
+            }
+            done += 1;
         }
-        (!self.out.is_empty()).then_some(&self.out)
+        (done > 0).then_some(Decoded { bytes: &self.out, is_plain })
     }
 }
 
-fn inflate(with: &mut Decompress, zlib: bool, mut bytes: &[u8], room: usize, out: &mut Vec<u8>) {
-    with.reset(zlib);
+/// The coding that a name names, or has in it.
+fn coding(name: &[u8]) -> Option<Coding> {
+    let has = |word: &[u8]| name.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
+    match () {
+        () if has(b"gzip") => Some(Coding::Gzip),
+        () if has(b"deflate") => Some(Coding::Deflate),
+        () => None,
+    }
+}
+
+/// Whether a name is one of RFC 9110 8.4.1.
+fn is_exact(name: &[u8]) -> bool {
+    let known: [&[u8]; 3] = [b"gzip", b"x-gzip", b"deflate"];
+    known.iter().any(|known| name.eq_ignore_ascii_case(known))
+}
+
+/// Undoes a coding, or the one that the bytes are of; whether it is the one, and came to its end.
+fn undo(
+    zlib: &mut Decompress,
+    raw: &mut Decompress,
+    coding: Coding,
+    bytes: &[u8],
+    room: usize,
+    out: &mut Vec<u8>,
+) -> bool {
+    if let Some(data) = gzip_data(bytes) {
+        return gzip(raw, data, room, out) && coding == Coding::Gzip;
+    }
+    let mut ended = false;
+    if is_zlib(bytes) {
+        zlib.reset(true);
+        ended = inflate(zlib, bytes, room, out).is_some();
+    }
+    if out.is_empty() {
+        // Some senders leave the zlib format away (RFC 9110 8.4.1.2).
+        raw.reset(false);
+        ended = inflate(raw, bytes, room, out).is_some();
+    }
+    ended && coding == Coding::Deflate
+}
+
+/// Undoes gzip members behind the first one's header (RFC 1952 2.2); whether the last one came to its end.
+fn gzip(raw: &mut Decompress, mut data: &[u8], room: usize, out: &mut Vec<u8>) -> bool {
+    loop {
+        raw.reset(false);
+        let Some(used) = inflate(raw, data, room, out) else { return false };
+        // Behind the data: a checksum and the length.
+        match data.get(used + 8..).and_then(gzip_data) {
+            Some(next) if out.len() < room => data = next,
+            _ => return true,
+        }
+    }
+}
+
+/// Whether bytes begin with a header of zlib (RFC 1950 2.2).
+fn is_zlib(bytes: &[u8]) -> bool {
+    bytes.first_chunk().is_some_and(|head| head[0] & 0xf == 8 && u16::from_be_bytes(*head) % 31 == 0)
+}
+
+/// Appends what the bytes hold; how many of them that took, if it came to its end.
+fn inflate(with: &mut Decompress, bytes: &[u8], room: usize, out: &mut Vec<u8>) -> Option<usize> {
+    let (mut rest, mut ended) = (bytes, false);
     while out.len() < room {
         if out.len() == out.capacity() {
             out.reserve(room.min(out.len().max(1 << 12)));
         }
         let before = (with.total_in(), out.len());
-        let status = with.decompress_vec(bytes, out, FlushDecompress::None);
+        let status = with.decompress_vec(rest, out, FlushDecompress::None);
         let used = (with.total_in() - before.0) as usize;
-        bytes = &bytes[used.min(bytes.len())..];
+        rest = &rest[used.min(rest.len())..];
         let stalled = used == 0 && out.len() == before.1 && out.len() < out.capacity();
+        ended = matches!(status, Ok(Status::StreamEnd));
         if stalled || !matches!(status, Ok(Status::Ok | Status::BufError)) {
             break;
         }
     }
     out.truncate(room);
+    // Where it is cut, by who sent it or by how much is looked at, what is there is read by everybody alike.
+    let is_cut = rest.is_empty() && !ended || out.len() == room;
+    (ended || is_cut).then(|| bytes.len() - rest.len())
 }
 
 /// What is behind a gzip header (RFC 1952 2.3).
@@ -68,4 +170,74 @@ fn gzip_data(body: &[u8]) -> Option<&[u8]> {
         }
     }
     rest.get(if flags & 2 != 0 { 2 } else { 0 }..)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::{GzEncoder, ZlibEncoder};
+
+    use super::*;
+
+    fn gzipped(body: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(vec![], Compression::default());
+        encoder.write_all(body).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn decoded(codings: &str, body: &[u8]) -> Option<(Vec<u8>, bool)> {
+        let mut decoder = Decoder::default();
+        decoder.decode(codings.as_bytes(), body).map(|Decoded { bytes, is_plain }| (bytes.to_vec(), is_plain))
+    }
+
+    #[test]
+    fn codings_are_undone_from_the_last_to_the_first() {
+        let (once, twice) = (gzipped(b"plain"), gzipped(&gzipped(b"plain")));
+        let plain = Some((b"plain".to_vec(), true));
+        assert_eq!(decoded("gzip", &once), plain);
+        assert_eq!(decoded(",identity, GZip ,,", &once), plain);
+        assert_eq!(decoded("gzip,x-gzip", &twice), plain);
+        let mut zlib = ZlibEncoder::new(vec![], Compression::default());
+        zlib.write_all(&once).unwrap();
+        let mixed = zlib.finish().unwrap();
+        assert_eq!(decoded("gzip, deflate", &mixed), plain);
+        assert_eq!(decoded("br, gzip", &once), Some((b"plain".to_vec(), false)));
+        assert_eq!(decoded("gzip, br", &once), None);
+        assert_eq!(decoded("gzip, gzip", &once), Some((b"plain".to_vec(), false)), "it was applied once");
+    }
+
+    #[test]
+    fn what_is_named_or_sent_oddly_is_undone_and_not_plain() {
+        let body = gzipped(b"plain");
+        let odd = Some((b"plain".to_vec(), false));
+        for codings in ["\"gzip\"", "gzip;q=1", "xgzipx", "deflate", "gzip gzip"] {
+            assert_eq!(decoded(codings, &body), odd, "{codings}");
+        }
+        assert!(decoded("gzip", &body[..body.len() - 10]).unwrap().1, "it is cut");
+        let broken = [&body[..12], b"\xff\xff\xff\xff"].concat();
+        assert!(decoded("gzip", &broken).is_none_or(|(_, is_plain)| !is_plain));
+        assert_eq!(decoded("gzip", b"sent as it is"), None);
+        assert_eq!(decoded("gzip", b""), None);
+    }
+
+    #[test]
+    fn members_of_a_gzip_file_are_one_body() {
+        let members = [gzipped(b"one "), gzipped(b"two")].concat();
+        assert_eq!(decoded("gzip", &members), Some((b"one two".to_vec(), true)));
+    }
+
+    #[test]
+    fn layers_and_growth_are_bounded() {
+        let mut body = b"x".to_vec();
+        for _ in 0..CODINGS_MAX + 1 {
+            body = gzipped(&body);
+        }
+        let codings = vec!["gzip"; CODINGS_MAX + 1].join(",");
+        assert_eq!(decoded(&codings, &body), Some((gzipped(b"x"), false)));
+        let large = gzipped(&vec![0; 1 << 20]);
+        let (bytes, is_plain) = decoded("gzip", &large).unwrap();
+        assert_eq!((bytes.len(), is_plain), (large.len() * GROWTH_MAX, true));
+    }
 }

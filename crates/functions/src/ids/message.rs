@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 
-use http::{Event, Field, Framing, Header, Sink, uri};
+use http::{Anomaly, Event, Field, Framing, Header, Sink, uri};
 use nf::FlowBuffer;
 use rules::Buffer;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::decoder::Decoder;
+use super::about::About;
+use super::decoder::{Decoded, Decoder};
 use super::scene::Scene;
 
 /// The most bytes of a message's first line and headers that are looked at.
@@ -49,7 +50,13 @@ struct Progress {
     is_body_apart: u8,
     /// Whether there are several lines of one header.
     has_repeated: u8,
-    reserved: [u8; 3],
+    /// Whether a header announces a body.
+    announces_body: u8,
+    /// Whether it is a response that cannot have a body, though a header announces one: that may follow its end.
+    may_go_on: u8,
+    reserved: [u8; 1],
+    /// How long the text was when the message was looked at before its end; 0 if it was not.
+    looked_len: u32,
 }
 
 /// A header line in the text: where it stands, and in it the name and the value.
@@ -80,17 +87,23 @@ pub enum Ready {
 pub struct Messages {
     messages: Vec<Message>,
     used: usize,
+    /// The last message is a copy of the one before, which may go on.
+    is_cut: bool,
     /// What became complete, in order.
     pub ready: Vec<Ready>,
+    /// The number of the first message in its direction.
+    first: u64,
     body_max: usize,
 }
 
 impl Messages {
-    /// Begins a piece: the first message is the one of which this was saved, if one was.
-    pub fn begin(&mut self, progress: &[u8], text: &mut FlowBuffer, body_max: usize) {
+    /// Begins a piece: the first message is the one of which this was saved, if one was. `begun` messages have begun before it.
+    pub fn begin(&mut self, progress: &[u8], text: &mut FlowBuffer, body_max: usize, begun: u32) {
         self.used = 0;
+        self.is_cut = false;
         self.ready.clear();
         self.body_max = body_max;
+        self.first = u64::from(begun).saturating_sub(u64::from(!progress.is_empty()));
         if !progress.is_empty() {
             let message = self.next();
             message.restore(progress);
@@ -103,22 +116,47 @@ impl Messages {
         &self.messages[number]
     }
 
+    /// What alerts tell of it.
+    pub fn about(&self, number: usize) -> About<'_> {
+        let is_copy = self.is_cut && number + 1 == self.used;
+        About::Http(self.get(number), self.first + (number - usize::from(is_copy)) as u64)
+    }
+
     /// Ends a piece: hands over what has to be kept of a message that is not complete.
     pub fn end(&mut self, progress: &mut FlowBuffer, text: &mut FlowBuffer) {
         progress.clear();
-        let Some(number) = self.used.checked_sub(1) else { return };
+        let Some(number) = self.used.checked_sub(1 + usize::from(self.is_cut)) else { return };
         let message = &mut self.messages[number];
-        if !message.is_over() {
+        if !message.is_over() || message.state.may_go_on != 0 {
             message.save(progress);
             text.exchange(&mut message.text);
         }
     }
 
-    /// The connection is gone, or seems to be: of a message that is not complete, what came of its body is all there is. It may go
-    /// on.
+    /// Whether the message that is not complete was not looked at as far as it has come.
+    pub fn has_news(&self) -> bool {
+        self.used.checked_sub(1).is_none_or(|number| self.messages[number].is_new())
+    }
+
+    /// The connection is gone, or seems to be: what came of a message that is not complete is all there is. It may go on.
     pub fn cut(&mut self) {
-        let open = self.used.checked_sub(1).filter(|number| self.messages[*number].is_in_body());
-        self.ready.extend(open.map(Ready::Whole));
+        let Some(number) = self.used.checked_sub(1) else { return };
+        let message = &mut self.messages[number];
+        if message.is_over() {
+            return;
+        }
+        message.state.looked_len = message.text.len() as u32;
+        if message.state.is_head_complete != 0 {
+            self.ready.extend(message.is_in_body().then_some(Ready::Whole(number)));
+            return;
+        }
+        let Message { state, .. } = *message;
+        let (lines, text) = (message.lines.clone(), message.text.clone());
+        let copy = self.next();
+        (copy.state, copy.lines, copy.text) = (state, lines, text);
+        copy.end_head();
+        self.is_cut = true;
+        self.ready.extend([Ready::Head(number + 1), Ready::Whole(number + 1)]);
     }
 
     fn next(&mut self) -> &mut Message {
@@ -140,7 +178,9 @@ impl Sink for Messages {
                 return;
             }
             Event::Response(line) => {
-                self.next().begin(false, line.raw, [line.protocol, line.code, line.reason]);
+                let message = self.next();
+                message.begin(false, line.raw, [line.protocol, line.code, line.reason]);
+                message.state.may_go_on = u8::from(matches!(line.status, 100..=199 | 204 | 304));
                 return;
             }
             _ => {}
@@ -148,6 +188,9 @@ impl Sink for Messages {
         let Some(number) = self.used.checked_sub(1) else { return };
         let (message, body_max) = (&mut self.messages[number], self.body_max);
         if message.is_over() {
+            if event == Event::Anomaly(Anomaly::UnexpectedBody) && message.state.may_go_on != 0 {
+                message.go_on();
+            }
             return;
         }
         match event {
@@ -170,6 +213,12 @@ impl Sink for Messages {
             }
             Event::Gap(_) => message.state.is_body_apart = 1,
             Event::End(_) => {
+                message.state.may_go_on &= message.state.announces_body;
+                if message.state.is_head_complete == 0 {
+                    // It ends before its head: the lines that came are all there is.
+                    message.end_head();
+                    self.ready.push(Ready::Head(number));
+                }
                 if message.is_in_body() {
                     self.ready.push(Ready::Whole(number));
                 }
@@ -199,6 +248,26 @@ impl Message {
         self.state.is_head_complete == 1 && self.state.is_body_complete == 0
     }
 
+    /// The parts of its first line.
+    pub fn words(&self) -> [&[u8]; 3] {
+        self.state.parts.map(|part| slice(&self.text, part))
+    }
+
+    /// The value of the first line of a header that is told apart.
+    pub fn first_value(&self, field: Field) -> Option<&[u8]> {
+        self.line_of(number_of(field)).map(|(_, line)| self.value(line))
+    }
+
+    /// Bytes of its body so far, as many as are looked at.
+    pub fn body_len(&self) -> usize {
+        if self.state.head_len == 0 { 0 } else { self.body().len() }
+    }
+
+    /// Whether it has come further than when it was looked at before its end.
+    fn is_new(&self) -> bool {
+        !self.is_over() && self.state.looked_len != self.text.len() as u32
+    }
+
     /// Whether it is a request.
     pub fn is_request(&self) -> bool {
         self.state.is_request != 0
@@ -222,7 +291,9 @@ impl Message {
         }
         let start = self.text.len() as u32;
         self.text.extend_from_slice(kept);
-        let number = number_of(field);
+        let number = number_of(field_of(field, name));
+        self.state.announces_body |=
+            u8::from(matches!(field, Field::ContentLength | Field::TransferEncoding));
         let first = self.first_line(number, name);
         self.state.has_repeated |= u8::from(first != 0);
         let line = Line {
@@ -245,6 +316,13 @@ impl Message {
         };
         let known = &self.lines[..self.lines.len().min(REPEATED_MAX)];
         known.iter().position(is_same).map_or(0, |at| at as u32 + 1)
+    }
+
+    /// A body follows that it cannot have.
+    fn go_on(&mut self) {
+        self.state.may_go_on = 0;
+        self.state.is_head_complete = 1;
+        self.state.is_body_apart = 1;
     }
 
     fn end_head(&mut self) {
@@ -459,11 +537,15 @@ impl Message {
                 decoder.decode(&codings, self.body())
             }
         });
-        match decoded {
-            Some(decoded) => scene.add(own, decoded),
-            None => scene.share(own, self.state.head_len as usize..self.text.len()),
+        if let Some(Decoded { bytes, .. }) = decoded {
+            scene.add(own, bytes);
+            scene.again(Buffer::FileData);
         }
-        scene.again(Buffer::FileData);
+        // Where its host may read it in another way, it is looked at in both.
+        if decoded.as_ref().is_none_or(|decoded| !decoded.is_plain) {
+            scene.share(own, self.state.head_len as usize..self.text.len());
+            scene.again(Buffer::FileData);
+        }
         decoded.is_none() && self.state.is_body_apart == 0
     }
 }
@@ -491,6 +573,19 @@ const SET_COOKIE: u32 = 2;
 const CONTENT_ENCODING: u32 = 3;
 /// Any other header.
 const OTHER: u32 = u32::MAX;
+
+/// Which header a name is to a reader that passes over bytes which are no letters: only where nothing depends on it but how a body is
+/// read.
+fn field_of(field: Field, name: &[u8]) -> Field {
+    const CODING: &[u8] = b"content-encoding";
+    if field != Field::Other || name.len() <= CODING.len() {
+        return field;
+    }
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
+    let start = name.iter().position(is_part).unwrap_or(name.len());
+    let end = name.iter().rposition(is_part).map_or(start, |last| last + 1);
+    if name[start..end].eq_ignore_ascii_case(CODING) { Field::ContentEncoding } else { field }
+}
 
 fn number_of(field: Field) -> u32 {
     FIELDS.iter().position(|(known, _)| *known == field).map_or(OTHER, |at| at as u32)

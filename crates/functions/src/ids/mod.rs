@@ -1,5 +1,6 @@
 #![doc = include_str!("README.md")]
 
+mod about;
 mod candidates;
 mod config;
 mod decoder;
@@ -21,11 +22,12 @@ mod window;
 
 use nf::config::ConfigError;
 use nf::{
-    Access, Affinity, BufferSpec, Context, Descriptor, Field, Maturity, NetworkFunction, PacketView, Scaling,
-    Setup, Shared, Verdict,
+    Access, Affinity, BufferSpec, Context, Descriptor, EndReason, Field, Maturity, NetworkFunction,
+    PacketView, Scaling, Setup, Shared, Verdict,
 };
 use packet::DropReason;
 
+pub use about::{ENTRIES_MAX, TEXT_BYTES};
 pub use candidates::CANDIDATES_MAX;
 pub use config::{BODY_MAX, Config, Mode, Unsupported};
 pub use load::{Problem, Rules, Sources};
@@ -177,5 +179,14 @@ impl NetworkFunction for Ids {
         let verdict = Watch::new(self, packet, context, &mut work).packet(state);
         context.give_scratch(work);
         verdict
+    }
+
+    fn flow_end(&self, state: &mut State, _reason: EndReason, context: &mut Context<'_>) {
+        if state.is_dropped != 0 {
+            return;
+        }
+        let mut work = context.take_scratch::<Work>();
+        Watch::at_end(self, context, &mut work).flow_end(state);
+        context.give_scratch(work);
     }
 }

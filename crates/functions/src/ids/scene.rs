@@ -53,6 +53,12 @@ impl Scene {
         self.buffers.push(Place { buffer, in_payload: false, range: start..self.bytes.len() });
     }
 
+    /// The first buffer of a kind, of those that are the scene's own bytes.
+    pub fn first(&self, wanted: Buffer) -> Option<&[u8]> {
+        let place = self.buffers.iter().find(|place| place.buffer == wanted && !place.in_payload)?;
+        self.bytes.get(place.range.clone())
+    }
+
     /// Adds what the last buffer holds as another one.
     pub fn again(&mut self, buffer: Buffer) {
         if let Some(Place { in_payload, range, .. }) = self.buffers.last() {

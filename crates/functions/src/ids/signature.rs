@@ -25,6 +25,8 @@ pub struct Signature {
     pub category: Arc<str>,
     /// Its priority.
     pub severity: u8,
+    /// Keys and values for those who read alerts.
+    pub metadata: Option<Arc<[(String, String)]>>,
     /// What it does.
     pub action: Action,
     /// Whether it is told.
@@ -79,6 +81,7 @@ impl Signature {
             message: rule.msg.as_str().into(),
             category: category.into(),
             severity: rule.priority,
+            metadata: (!rule.metadata.is_empty()).then(|| rule.metadata.as_slice().into()),
             action: rule.action,
             alerts: rule.alerts,
             inspection,

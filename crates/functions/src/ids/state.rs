@@ -4,6 +4,7 @@ use dissect::detect::Detector;
 use dissect::{ssh, tls};
 use http::Exchange;
 use literals::Cursor;
+use nf::AlertFlow;
 use packet::Direction;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -16,6 +17,8 @@ use super::standing::Standing;
 pub struct State {
     /// Its marks.
     pub marks: Marks,
+    /// What alerts tell of its size.
+    pub size: Size,
     /// Where in each stream the window begins.
     pub window_start: [u64; 2],
     /// HTTP's parser.
@@ -35,6 +38,33 @@ pub struct State {
     reserved: [u8; PADDING],
 }
 
+/// Packets and bytes of a flow so far, by direction.
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct Size {
+    /// When the first packet came.
+    start_ns: u64,
+    bytes: [u64; 2],
+    packets: [u32; 2],
+}
+
+impl Size {
+    /// A packet comes.
+    pub fn packet(&mut self, direction: Direction, now_ns: u64, bytes: usize) {
+        let at = direction.index();
+        if self.packets == [0; 2] {
+            self.start_ns = now_ns;
+        }
+        self.packets[at] = self.packets[at].saturating_add(1);
+        self.bytes[at] = self.bytes[at].saturating_add(bytes as u64);
+    }
+
+    /// As alerts tell it.
+    pub fn told(self) -> AlertFlow {
+        AlertFlow { start_ns: self.start_ns, packets: self.packets.map(u64::from), bytes: self.bytes }
+    }
+}
+
 /// Up to a multiple of eight bytes.
 const PADDING: usize =
     (2 * (size_of::<tls::Stream>() + size_of::<ssh::Reader>()) + size_of::<Detector>() + 2).wrapping_neg()
@@ -46,8 +76,8 @@ const _: () = assert!(size_of::<Cursor>() <= 64);
 impl State {
     /// A new connection begins on the same ports.
     pub fn restart(&mut self) {
-        let State { marks, is_dropped, standing, .. } = *self;
-        *self = State { marks, is_dropped, standing, ..State::default() };
+        let State { marks, size, is_dropped, standing, .. } = *self;
+        *self = State { marks, size, is_dropped, standing, ..State::default() };
     }
 }
 
@@ -84,6 +114,6 @@ mod tests {
 
     #[test]
     fn its_size_is_what_the_manual_says() {
-        assert_eq!(size_of::<State>(), 384);
+        assert_eq!(size_of::<State>(), 416);
     }
 }

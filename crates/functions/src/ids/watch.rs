@@ -16,6 +16,7 @@ use rules::Action;
 mod protocols;
 mod streams;
 
+use super::about::About;
 use super::candidates::Candidates;
 use super::decoder::Decoder;
 use super::facts::{Facts, PacketFacts};
@@ -25,7 +26,7 @@ use super::marks::Marks;
 use super::message::Messages;
 use super::prefilter::Hit;
 use super::scene::{Scene, View};
-use super::state::State;
+use super::state::{Size, State};
 use super::{EXCERPT_BYTES, Ids, counter};
 
 /// What is needed while a packet is looked at, and has no meaning afterwards.
@@ -57,7 +58,8 @@ pub struct Work {
 /// One packet, while it is looked at.
 pub struct Watch<'a, 'c> {
     ids: &'a Ids,
-    packet: &'a PacketView<'a>,
+    /// None where the flow's end is the occasion.
+    packet: Option<&'a PacketView<'a>>,
     context: &'a mut Context<'c>,
     work: &'a mut Work,
     /// Why the packet is dropped.
@@ -67,6 +69,8 @@ pub struct Watch<'a, 'c> {
     is_passed: bool,
     /// The piece that the packet brings was searched with the packet.
     scanned: Option<Scanned<'a>>,
+    /// What has come of the flow.
+    size: Size,
 }
 
 /// How a piece was searched.
@@ -87,6 +91,8 @@ struct Occasion<'a> {
     excerpt: &'a [u8],
     /// Whether it is of a stream, and not of the packet alone.
     is_stream: bool,
+    /// The message that it is about.
+    about: About<'a>,
 }
 
 impl<'a, 'c> Watch<'a, 'c> {
@@ -97,17 +103,63 @@ impl<'a, 'c> Watch<'a, 'c> {
         context: &'a mut Context<'c>,
         work: &'a mut Work,
     ) -> Self {
+        Watch { packet: Some(packet), ..Watch::at_end(ids, context, work) }
+    }
+
+    /// Begins with the end of a flow.
+    pub fn at_end(ids: &'a Ids, context: &'a mut Context<'c>, work: &'a mut Work) -> Self {
         work.acted.clear();
-        Watch { ids, packet, context, work, drop: None, drops_flow: false, is_passed: false, scanned: None }
+        Watch {
+            ids,
+            packet: None,
+            context,
+            work,
+            drop: None,
+            drops_flow: false,
+            is_passed: false,
+            scanned: None,
+            size: Size::default(),
+        }
+    }
+
+    /// The flow's time is over: what came of messages that have not ended is looked at.
+    pub fn flow_end(mut self, state: &mut State) {
+        if state.detector.verdict() != Found::Known(Application::Http1) {
+            return;
+        }
+        self.size = state.size;
+        let flow = self.context.flow();
+        let (source, destination) = flow.key.ends(flow.reversed);
+        let facts = Facts {
+            source,
+            destination,
+            protocol: flow.key.protocol,
+            version: flow.key.version,
+            to_server: true,
+            established: state.standing.is_established(),
+            application: state.detector.verdict(),
+            packet: None,
+            dns: None,
+        };
+        for direction in [Direction::Original, Direction::Reply] {
+            let facts = if direction == Direction::Original { facts } else { turned(facts) };
+            self.context.turn(direction);
+            self.work.acted.clear();
+            self.is_passed = false;
+            self.http_over(direction, facts, state);
+        }
     }
 
     /// Looks at all that the packet brings.
     pub fn packet(mut self, state: &mut State) -> Verdict {
-        let own = PacketFacts::of(self.packet);
-        let (source, destination) = self.packet.ends();
+        let Some(packet) = self.packet else { return Verdict::Forward };
+        let own = PacketFacts::of(packet);
+        let (source, destination) = packet.ends();
         let direction = self.context.direction();
         let was_established = state.standing.is_established();
-        state.standing.packet(self.packet, direction);
+        state.standing.packet(packet, direction);
+        state.size.packet(direction, self.context.now_ns(), packet.ip_len());
+        self.size = state.size;
         let facts = Facts {
             source,
             destination,
@@ -128,12 +180,11 @@ impl<'a, 'c> Watch<'a, 'c> {
                 self.on_packet(facts, &own, &mut state.marks);
             }
         } else {
-            if brings_its_payload(self.packet, direction, own.payload) {
+            if brings_its_payload(packet, direction, own.payload) {
                 self.scan(&facts, own.payload, &mut state.cursors[direction.index()]);
             }
             self.on_packet(Facts { packet: Some(&own), ..facts }, &own, &mut state.marks);
         }
-        let packet = self.packet;
         // Of a packet that passes as well: it is a part of its streams, and of the messages in these.
         for event in packet.stream() {
             let ends =
@@ -176,7 +227,9 @@ impl<'a, 'c> Watch<'a, 'c> {
         self.context.count(counter::INSPECTED_BYTES, searched as u64);
         let empty = std::mem::take(&mut self.work.empty);
         let view = View { payload: own.payload, start: 0, scene: &empty, packet: Some(own) };
-        self.look(&mut may_hold, Occasion { view, facts, excerpt: own.payload, is_stream: false }, marks);
+        let about = About::Nothing;
+        let occasion = Occasion { view, facts, excerpt: own.payload, is_stream: false, about };
+        self.look(&mut may_hold, occasion, marks);
         self.work.empty = empty;
         self.work.may_hold = may_hold;
     }
@@ -256,6 +309,11 @@ impl<'a, 'c> Watch<'a, 'c> {
             },
             payload: occasion.excerpt[..occasion.excerpt.len().min(EXCERPT_BYTES)].to_vec(),
             stream: occasion.is_stream,
+            metadata: signature.metadata.clone(),
+            flow: Some(self.size.told()),
+            to_server: occasion.facts.to_server,
+            transaction: occasion.about.transaction(),
+            message: occasion.about.message(),
         };
         self.context.alert_in_detail(
             sid,
@@ -273,14 +331,15 @@ impl<'a, 'c> Watch<'a, 'c> {
 
     /// Answers the packet, if it may be answered.
     fn reject(&mut self) -> DropReason {
+        let Some(packet) = self.packet else { return DropReason::IdsRule };
         let mut buffer = answer::buffer();
-        let network = if self.packet.meta().protocol == protocol::TCP {
-            answer::tcp_reset(self.packet, &mut buffer)
+        let network = if packet.meta().protocol == protocol::TCP {
+            answer::tcp_reset(packet, &mut buffer)
         } else {
-            let from = self.packet.ends().1.addr;
-            answer::icmp_error(self.packet, IcmpError::AdminProhibited, from, &mut buffer)
+            let from = packet.ends().1.addr;
+            answer::icmp_error(packet, IcmpError::AdminProhibited, from, &mut buffer)
         };
-        match network.map(|network| self.context.answer(self.packet, network)) {
+        match network.map(|network| self.context.answer(packet, network)) {
             Ok(Ok(())) => DropReason::IdsRejected,
             _ => DropReason::IdsRule,
         }

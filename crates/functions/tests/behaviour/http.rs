@@ -179,7 +179,7 @@ fn tunnels_and_other_protocols_follow() {
 }
 
 /// Requests that readers are known to disagree about.
-const SMUGGLING: [(&str, &str); 15] = [
+const SMUGGLING: [(&str, &str); 21] = [
     ("Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "length-and-transfer-encoding"),
     ("Content-Length: 4\r\nContent-Length: 5\r\n\r\nabcd", "conflicting-content-length"),
     ("Content-Length: +4\r\n\r\n", "invalid-content-length"),
@@ -193,6 +193,12 @@ const SMUGGLING: [(&str, &str); 15] = [
     ("Transfer-Encoding: chunked\r\n\r\n1\r\na\n0\r\n\r\n", "bare-line-feed-in-chunk-end"),
     ("Content-Length:\r\n 4\r\n\r\nabcd", "obfuscated-content-length"),
     ("Content_Length: 4\r\n\r\n", "disguised-framing"),
+    ("Content-Length 33\r\n\r\n", "disguised-framing"),
+    ("Transfer-Encoding\n: chunked\r\n\r\n", "disguised-framing"),
+    ("Transfer-\r\nEncoding: chunked\r\n\r\n", "disguised-framing"),
+    ("Transfer-Encoding: , chunked\r\n\r\n0\r\n\r\n", "obfuscated-transfer-encoding"),
+    ("A: b\nContent-Length: 0\r\n\r\n", "obfuscated-content-length"),
+    ("\nTransfer-Encoding: chunked\r\n\r\n", "bare-line-feed-ends-head"),
     ("Expect: x 100-continue\r\n\r\n", "invalid-expectation"),
     ("Content-Length: 18\r\n\r\nGET / HTTP/1.1\r\n\r\n", "request-in-body"),
 ];
@@ -220,6 +226,57 @@ fn smuggling_is_told_and_dropped() {
         assert_eq!(dropped.sent, 3 + 5, "{name}: {:?} {:?}", dropped.drops, dropped.told);
         assert!(dropped.told.contains(&TOLD.to_owned()));
     }
+}
+
+#[test]
+fn chunk_extensions_that_are_none_are_told() {
+    for extension in [";", ";a=\"b", ";a=", "; =b"] {
+        let text = format!("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1{extension}\r\na\r\n0\r\n\r\n");
+        let settings = json!({ "anomalies": "alert", "smuggling": "drop" });
+        let run = run(settings, &talk(&[(Client, &text), (Server, OK)]).segments);
+        assert!(run.told.contains(&"! invalid-chunk-extension".to_owned()), "{extension}: {:?}", run.told);
+        assert_eq!(run.drops, [], "{extension}");
+    }
+}
+
+#[test]
+fn http2_that_is_not_read_is_told() {
+    let preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    let upgrade = [
+        (Client, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"),
+        (Server, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\n\r\n"),
+        (Client, preface),
+    ];
+    for said in [&upgrade[..], &[(Client, preface)]] {
+        let quiet = run(json!({}), &talk(said).segments);
+        assert_eq!(quiet.counter("anomaly_http2-unread"), 1);
+        assert!(!quiet.told.iter().any(|line| line.starts_with('!')), "{:?}", quiet.told);
+        for settings in [json!({ "anomalies": "alert" }), json!({ "methods": ["GET"] })] {
+            let told = run(settings, &talk(said).segments).told;
+            assert!(told.contains(&"! http2-unread".to_owned()), "{told:?}");
+        }
+    }
+}
+
+#[test]
+fn http_in_a_tunnel_is_read() {
+    let delete = "DELETE /inner HTTP/1.1\r\nHost: x\r\n\r\n";
+    let said = [
+        (Client, "CONNECT y:80 HTTP/1.1\r\nHost: y:80\r\n\r\n"),
+        (Server, "HTTP/1.1 200 OK\r\n\r\n"),
+        (Client, delete),
+        (Server, OK),
+    ];
+    let methods = json!({ "methods": ["GET", "CONNECT"] });
+    let whole = run(methods.clone(), &talk(&said).segments);
+    assert_eq!(
+        whole.told,
+        ["CONNECT y 80 y:80 HTTP/1.1 -> 200 0", "! method-not-allowed", "DELETE x /inner HTTP/1.1 -> 200 text/html 5"]
+    );
+    let mut bytes = talk(&said[..2]);
+    delete.bytes().for_each(|byte| bytes.piece(Client, &[byte]));
+    bytes.says(Server, OK);
+    assert_eq!(run(methods, &bytes.segments).told, whole.told);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod actions;
 mod bodies;
+mod ends;
 mod hidden;
 mod ids_oracle_selftest;
 mod ids_properties;

@@ -60,15 +60,15 @@ impl Messages {
 
     /// What is to be looked at when the stream may end here, or not.
     pub fn reset(&self, side: Side) -> Vec<Look> {
-        let unseen = self.open[side as usize].iter();
-        let unseen = unseen.filter(|message| message.head_ended && !message.body_looked_at);
-        unseen.map(|message| message.look(side, true)).collect()
+        let unseen = self.open[side as usize].iter().filter(|message| !message.body_looked_at);
+        let mut copies: Vec<Message> = unseen.cloned().collect();
+        copies.iter_mut().flat_map(|message| message.end(side)).collect()
     }
 
     /// What is to be looked at when the connection is gone.
     pub fn cut_short(&mut self) -> Vec<Look> {
         let sides = [Side::Request, Side::Response].into_iter().zip(&mut self.open);
-        sides.filter_map(|(side, open)| open.take()?.end(side)).collect()
+        sides.filter_map(|(side, open)| Some(open.take()?.end(side))).flatten().collect()
     }
 
     /// Whether the messages are not understood well enough.
@@ -95,15 +95,17 @@ fn take(side: Side, part: Part, open: &mut Option<Message>, looks: &mut Vec<Look
                 looks.extend(message.end(side));
             }
         }
-        _ => looks.extend(open.take().and_then(|mut message| message.end(side))),
+        _ => looks.extend(open.take().into_iter().flat_map(|mut message| message.end(side))),
     }
 }
 
 impl Message {
-    /// The one look at the body, if the head is complete.
-    fn end(&mut self, side: Side) -> Option<Look> {
+    /// The one look at the body, and the one at the head if that was not complete.
+    fn end(&mut self, side: Side) -> Vec<Look> {
         let first = !std::mem::replace(&mut self.body_looked_at, true);
-        (first && self.head_ended).then(|| self.look(side, true))
+        let with_body = if self.head_ended { &[true][..] } else { &[false, true] };
+        let looks = with_body.iter().filter(|_| first);
+        looks.map(|with_body| self.look(side, *with_body)).collect()
     }
 
     fn look(&self, side: Side, with_body: bool) -> Look {

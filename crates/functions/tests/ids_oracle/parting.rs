@@ -51,6 +51,8 @@ struct Half {
     has_begun: bool,
     /// What the request asked that this response answers.
     asked: Vec<u8>,
+    /// The response cannot have a body, but announces one.
+    announces: bool,
 }
 
 /// Where the next byte stands.
@@ -91,11 +93,61 @@ impl Parting {
                 }
             },
             Input::End => {
+                self.end_line(side, &mut parts);
                 parts.push(Part::End);
-                half.state = State::Other;
+                self.halves[side as usize].state = State::Other;
             }
         }
         parts
+    }
+
+    /// What is left is a line without its end, or one that waited for its folds.
+    fn end_line(&mut self, side: Side, parts: &mut Vec<Part>) {
+        let half = &mut self.halves[side as usize];
+        if half.rest.is_empty() {
+            return;
+        }
+        let raw = std::mem::take(&mut half.rest);
+        let line = without_end(&raw);
+        match half.state {
+            State::Head if line.is_empty() => self.vague = true,
+            State::Head => self.header(side, &raw, parts),
+            State::Start => {
+                let is_certain = |start: &Start| {
+                    let [first, second, third] = &start.words;
+                    let has_version = |word: &[u8]| word == b"HTTP/1.0" || word == b"HTTP/1.1";
+                    match side {
+                        Side::Request => {
+                            let is_target = !second.is_empty() && second.iter().all(u8::is_ascii_graphic);
+                            is_method(first) && is_target && has_version(third)
+                        }
+                        Side::Response => {
+                            second.len() == 3 && second.iter().all(u8::is_ascii_digit) && has_version(first)
+                        }
+                    }
+                };
+                if let Some(start) = start(side, line).filter(is_certain) {
+                    self.begin(side, start, parts);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A header line with its folds.
+    fn header(&mut self, side: Side, raw: &[u8], parts: &mut Vec<Part>) {
+        let half = &mut self.halves[side as usize];
+        // A first line that begins with a blank belongs to nothing.
+        if half.headers.is_empty() && blank(&raw[0]) {
+            return;
+        }
+        let header = header(raw);
+        let is_odd = |part: &[u8]| part.contains(&b'\n') || part.contains(&b'\r');
+        if without_end(raw).contains(&b'\n') && (is_odd(&header.name) || is_odd(&header.value)) {
+            return self.lose(side);
+        }
+        half.headers.push(header.clone());
+        parts.push(Part::Header(header));
     }
 
     /// Goes on by a part, if there is one.
@@ -110,6 +162,7 @@ impl Parting {
                 parts.push(Part::HeadEnd);
                 self.halves[side as usize].state = State::UntilEnd;
             }
+            State::Start if half.announces && half.begins_with_no_line() => self.lose(side),
             State::Start => {
                 let raw = half.line(false)?;
                 let line = without_end(&raw);
@@ -134,17 +187,7 @@ impl Parting {
                     self.end_head(side, parts);
                     return Some(());
                 }
-                // A first line that begins with a blank belongs to nothing.
-                if !half.headers.is_empty() || !blank(&raw[0]) {
-                    let header = header(&raw);
-                    let is_odd = |part: &[u8]| part.contains(&b'\n') || part.contains(&b'\r');
-                    if without_end(&raw).contains(&b'\n') && (is_odd(&header.name) || is_odd(&header.value)) {
-                        self.lose(side);
-                        return Some(());
-                    }
-                    half.headers.push(header.clone());
-                    parts.push(Part::Header(header));
-                }
+                self.header(side, &raw, parts);
             }
             State::Sized(left) => {
                 let left = half.body(left, parts)?;
@@ -202,6 +245,7 @@ impl Parting {
         // What is sent behind CONNECT before its answer may be anything.
         self.vague |= self.waiting.iter().rev().skip(1).any(|method| method == b"CONNECT") || is_answering;
         half.has_begun = true;
+        half.announces = false;
         half.headers.clear();
         half.start = start.clone();
         half.state = State::Head;
@@ -233,6 +277,10 @@ impl Parting {
         let length = lengths.iter().find(|value| is_length(value));
         let length = length.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
         let bodiless = status / 100 == 1 || status == 204 || status == 304 || asked == b"HEAD";
+        let announces = is_response
+            && bodiless
+            && asked != b"HEAD"
+            && (!codings.is_empty() || lengths.iter().any(|len| *len != b"0"));
         half.state = match length {
             _ if is_response && bodiless => State::Sized(0),
             _ if codings == [b"chunked"] => State::ChunkSize,
@@ -246,6 +294,7 @@ impl Parting {
             None if is_response => State::UntilEnd,
             None => State::Sized(0),
         };
+        half.announces = announces;
         if half.state == State::Sized(0) {
             half.end(parts);
         }

@@ -12,7 +12,7 @@ pub use crate::http_support::{
 
 /// What came of a run.
 pub struct Seen {
-    /// The numbers of packets, from 1, and those of the rules that they were told of, in order.
+    /// The numbers of packets, from 1, or 0 for a flow's end, and those of the rules that they were told of, in order.
     pub told: Vec<(u64, u32)>,
     /// How many packets left.
     pub sent: usize,
@@ -54,7 +54,8 @@ pub fn end(mut bench: Bench) -> Seen {
     let buffers = bench.chain.stages()[0].shared().buffers.as_ref().unwrap();
     assert_eq!(buffers.used_bytes(), 0, "bytes of flows that are over");
     let refused_bytes = buffers.refused_bytes();
-    let told = bench.alerts.iter().map(|alert| (alert.sequence + 1, alert.signature_id)).collect();
+    let packet = |alert: &nf::Alert| if alert.has_packet { alert.sequence + 1 } else { 0 };
+    let told = bench.alerts.iter().map(|alert| (packet(alert), alert.signature_id)).collect();
     Seen { told, sent, drops: bench.drops(), refused_bytes, bench }
 }
 

@@ -262,6 +262,8 @@ pub struct Told {
     pub messages: Vec<Message>,
     /// Bytes that are of no message, and what no line has that the second reader takes.
     pub odd: Vec<String>,
+    /// What comes is behind the message, a body that it may not have.
+    is_behind: bool,
 }
 
 impl Told {
@@ -276,7 +278,12 @@ impl Told {
             }
             _ => {}
         }
-        let Some(message) = self.messages.last_mut() else { return };
+        self.is_behind = match event {
+            Event::Request(_) | Event::Response(_) => false,
+            Event::Anomaly(Anomaly::UnexpectedBody) => true,
+            _ => self.is_behind,
+        };
+        let Some(message) = self.messages.last_mut().filter(|_| !self.is_behind) else { return };
         match event {
             Event::Header(header) => message.headers.push(field(header)),
             Event::HeadersEnd(framing) => message.framing = Some(framing),
@@ -339,5 +346,6 @@ fn is_of_bytes(anomaly: Anomaly) -> bool {
             | BareLineFeedInChunkSize
             | BareLineFeedInChunkExtension
             | BareLineFeedInChunkEnd
+            | UnexpectedBody
     )
 }

@@ -8,6 +8,7 @@ use packet::Direction;
 use rules::Buffer;
 
 use super::{Occasion, Watch, ports, side};
+use crate::ids::about::About;
 use crate::ids::counter;
 use crate::ids::facts::{DnsFacts, Facts};
 use crate::ids::marks::Marks;
@@ -54,16 +55,26 @@ impl Watch<'_, '_> {
         }
     }
 
+    /// The flow's time is over: messages of this direction that have not ended are looked at as far as they came.
+    pub(super) fn http_over(&mut self, direction: Direction, facts: Facts<'_>, state: &mut State) {
+        if [Kept::Progress, Kept::Line].iter().any(|kept| self.context.has_buffer(kept.of(direction))) {
+            let kind = StreamEventKind::Finished;
+            self.http(StreamEvent { direction, offset: 0, kind }, facts, state);
+        }
+    }
+
     fn http(&mut self, event: StreamEvent<'_>, facts: Facts<'_>, state: &mut State) {
         let [progress, text, line] =
             [Kept::Progress, Kept::Text, Kept::Line].map(|kept| kept.of(event.direction));
+        let begun = state.exchange.half(side(event.direction)).messages();
         let mut saved_progress = self.context.take_buffer(progress);
         let mut saved_text = self.context.take_buffer(text);
         let mut messages = std::mem::take(&mut self.work.messages);
-        messages.begin(saved_progress.as_slice(), &mut saved_text, self.ids.body_max);
+        messages.begin(saved_progress.as_slice(), &mut saved_text, self.ids.body_max, begun);
         let mut gathered = Gathered::new(self.context.take_buffer(line));
         let side = side(event.direction);
         match (event.kind, side) {
+            (StreamEventKind::Finished, _) if self.packet.is_none() && !messages.has_news() => {}
             (StreamEventKind::Data(bytes), Side::Request) => {
                 state.exchange.request(bytes, &mut gathered, &mut messages);
             }
@@ -76,7 +87,8 @@ impl Watch<'_, '_> {
         }
         self.context.give_buffer(line, gathered.0);
         for number in 0..messages.ready.len() {
-            self.message(&messages, messages.ready[number], event.direction, facts, &mut state.marks);
+            let (ready, marks) = (messages.ready[number], &mut state.marks);
+            self.message(&messages, ready, event.direction, facts, marks);
         }
         messages.end(&mut saved_progress, &mut saved_text);
         if saved_progress.as_slice().is_empty() {
@@ -100,7 +112,7 @@ impl Watch<'_, '_> {
             Ready::Head(number) => (number, Family::HttpHead),
             Ready::Whole(number) => (number, Family::HttpBody),
         };
-        let message = messages.get(number);
+        let (message, about) = (messages.get(number), messages.about(number));
         let with_body = family == Family::HttpBody;
         if !with_body {
             self.context.count(counter::HTTP_MESSAGES, 1);
@@ -115,7 +127,8 @@ impl Watch<'_, '_> {
             true if is_in_stream => Body::InStream(direction),
             true => Body::Apart,
         };
-        self.search_message(search, body, Occasion { view, facts, excerpt: payload, is_stream: true }, marks);
+        let occasion = Occasion { view, facts, excerpt: payload, is_stream: true, about };
+        self.search_message(search, body, occasion, marks);
         scene.clear();
         self.work.empty = scene;
     }
@@ -202,7 +215,9 @@ impl Watch<'_, '_> {
             let searched = search.packet(bytes, None, &mut may_hold);
             self.context.count(counter::INSPECTED_BYTES, searched as u64);
         }
-        self.look(&mut may_hold, Occasion { view, facts, excerpt: bytes, is_stream: !is_packet }, marks);
+        let about = About::Dns(&message);
+        let occasion = Occasion { view, facts, excerpt: bytes, is_stream: !is_packet, about };
+        self.look(&mut may_hold, occasion, marks);
         scene.clear();
         self.work.empty = scene;
         self.work.may_hold = may_hold;
@@ -297,7 +312,8 @@ impl Watch<'_, '_> {
             StreamEventKind::Data(piece) => piece,
             _ => &[],
         };
-        let occasion = Occasion { view, facts, excerpt, is_stream: true };
+        let about = if family == Family::Tls { About::Tls(scene) } else { About::Nothing };
+        let occasion = Occasion { view, facts, excerpt, is_stream: true, about };
         self.search_message(search, Body::None, occasion, &mut state.marks);
         self.work.window = window;
     }

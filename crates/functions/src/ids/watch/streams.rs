@@ -7,6 +7,7 @@ use packet::Direction;
 
 use super::protocols::Gathered;
 use super::{Occasion, Scanned, Watch, ports, side, turned};
+use crate::ids::about::About;
 use crate::ids::facts::Facts;
 use crate::ids::lane::Sought;
 use crate::ids::scene::View;
@@ -150,7 +151,8 @@ impl Watch<'_, '_> {
         if !may_hold.is_empty() {
             let (empty, window) = (std::mem::take(&mut self.work.empty), self.window(event, state));
             let view = View { payload: &window, start, scene: &empty, packet: None };
-            let occasion = Occasion { view, facts, excerpt: piece, is_stream: true };
+            let about = About::Nothing;
+            let occasion = Occasion { view, facts, excerpt: piece, is_stream: true, about };
             self.look(&mut may_hold, occasion, &mut state.marks);
             self.work.window = window;
             self.work.empty = empty;
