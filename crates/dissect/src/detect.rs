@@ -63,6 +63,15 @@ impl Application {
     }
 }
 
+/// Bytes that tell a client's hello of TLS.
+pub const HELLO_BYTES: usize = 6;
+
+/// Whether bytes may be the beginning of a client's hello of TLS: what protocols that do without TLS at first, and that are not known
+/// here, go on with.
+pub fn may_be_client_hello(bytes: &[u8]) -> bool {
+    bytes.first() == Some(&22) && pattern::is_client_hello(bytes)
+}
+
 /// What is known of a flow's protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
@@ -115,6 +124,18 @@ impl Detector {
             self.verdict = FAILED;
         }
         self.verdict()
+    }
+
+    /// Takes the next bytes of a direction, wherever in its stream they stand: for a detection that began in its midst.
+    pub fn next(&mut self, side: Side, bytes: &[u8], ports: Ports) -> Verdict {
+        let offset = u64::from(self.heads[side as usize].seen);
+        self.stream(side, offset, bytes, ports)
+    }
+
+    /// The next bytes of a direction are missing.
+    pub fn lose(&mut self, side: Side) {
+        let head = &mut self.heads[side as usize];
+        head.lost |= u8::from(!head.is_done());
     }
 
     /// Takes a datagram: DNS is looked for at port 53 of either side.

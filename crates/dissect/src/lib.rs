@@ -26,6 +26,7 @@ pub mod dns;
 pub mod ftp;
 mod input;
 pub mod ssh;
+pub mod starttls;
 pub mod tls;
 
 /// The store for what is not complete yet, and the directions of a connection: those of the HTTP parser, so that one

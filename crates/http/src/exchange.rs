@@ -61,6 +61,17 @@ impl Exchange {
         }
     }
 
+    /// Whether both directions are another protocol's from their next byte on: the server said so, and the client has come to the
+    /// place from where that holds.
+    pub fn is_switched(&self) -> bool {
+        let client = match self.requests.phase() {
+            Phase::Opaque => true,
+            Phase::Start => self.requests.has(flag::TO_ANY),
+            _ => false,
+        };
+        client && self.responses.phase() == Phase::Opaque
+    }
+
     /// Requests that wait for their answer.
     pub fn unanswered(&self) -> u32 {
         self.outstanding.len()

@@ -98,7 +98,10 @@ fn an_upgrade_makes_both_directions_opaque() {
 fn an_upgrade_waits_for_the_body_of_its_request() {
     let mut c = Connection::default();
     c.request("POST / HTTP/1.1\r\nHost: x\r\nUpgrade: h2c\r\nContent-Length: 2\r\n\r\na");
-    c.response("HTTP/1.1 101 Switching Protocols\r\n\r\n").request("bPRI");
+    c.response("HTTP/1.1 101 Switching Protocols\r\n\r\n");
+    assert!(!c.exchange.is_switched(), "the request has not ended");
+    c.request("bPRI");
+    assert!(c.exchange.is_switched());
     let told = c.told(Request);
     assert!(told.ends_with("body ab\nend Complete\nswitched Http2\nopaque PRI"), "{told}");
 }
@@ -107,7 +110,10 @@ fn an_upgrade_waits_for_the_body_of_its_request() {
 fn connect_opens_a_tunnel() {
     let mut c = Connection::default();
     c.request("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n");
-    c.response("HTTP/1.1 200 OK\r\n\r\n\x16\x03").request("GET / HTTP/1.1\r\n");
+    assert!(!c.exchange.is_switched());
+    c.response("HTTP/1.1 200 OK\r\n\r\n\x16\x03");
+    assert!(c.exchange.is_switched());
+    c.request("GET / HTTP/1.1\r\n");
     assert!(c.told(Response).ends_with("end Complete\nswitched Tunnel\nopaque \\x16\\x03"));
     assert!(c.told(Request).ends_with("end Complete\nswitched Tunnel\nopaque GET / HTTP/1.1\\r\\n"));
 }

@@ -116,6 +116,11 @@ fn tls_client(head: &[u8], _: Ports) -> Clue {
     any([tls_record(head, 1), ssl2_client(head)])
 }
 
+/// Whether bytes begin like a client's hello, or may still do so.
+pub(super) fn is_client_hello(bytes: &[u8]) -> bool {
+    tls_record(bytes, 1) != Clue::Nothing
+}
+
 fn tls_server(head: &[u8], _: Ports) -> Clue {
     any([tls_record(head, 2), tls_alert(head), ssl2_server(head)])
 }

@@ -1,7 +1,7 @@
 //! How a connection opens: whether it speaks HTTP is found out by what its directions begin with; or, where the beginning was not
 //! seen, by searching for a start line.
 
-use http::{Event, Side};
+use http::{Anomaly, Event, Exchange, Side};
 use nf::Context;
 use packet::Direction;
 
@@ -95,12 +95,47 @@ impl Http {
                     self.search(direction, bytes, state, context);
                 }
             }
+            Look::Http2 => {
+                let side = state.notes.side(direction);
+                Watch { http: self, notes: &mut state.notes, context, side }.anomaly(Anomaly::Http2Unread);
+                self.give_up(state, context);
+            }
             Look::Http(side) => {
                 self.recognise(direction, side, state, context);
                 self.parse(direction, before, state, context);
                 self.parse(direction, bytes, state, context);
             }
         }
+    }
+
+    /// The next bytes of a direction where both are another protocol's, behind a CONNECT or an upgrade: HTTP again, or something else.
+    /// Whether more are needed to tell: then they wait.
+    #[cold]
+    pub(super) fn waits_behind_http(
+        &self,
+        direction: Direction,
+        bytes: &[u8],
+        state: &mut State,
+        context: &mut Context<'_>,
+    ) -> bool {
+        if direction != state.notes.client() {
+            return false;
+        }
+        let mut kept = Beginning::take(direction, context);
+        let before_len = kept.len;
+        let looked = look(kept.with(bytes));
+        let before = &kept.bytes[..before_len];
+        match looked {
+            Look::Unclear if keep(direction, [before, bytes], context) => return true,
+            Look::Http(Side::Request) => {
+                Watch { http: self, notes: &mut state.notes, context, side: Side::Request }
+                    .give_up_requests();
+                state.exchange = Exchange::default();
+            }
+            _ => state.notes.is_behind_http = 1,
+        }
+        self.parse(direction, before, state, context);
+        false
     }
 
     /// A direction's first bytes are those of this side of HTTP.

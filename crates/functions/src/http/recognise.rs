@@ -13,6 +13,8 @@ const NAME_MAX: usize = 32;
 pub enum Look {
     /// Those of this side of HTTP.
     Http(Side),
+    /// A client's of HTTP/2, which is not read.
+    Http2,
     /// Not those of HTTP.
     Other,
     /// More bytes are needed to tell.
@@ -64,7 +66,7 @@ fn request(text: &[u8], is_last: bool) -> Look {
     }
     let line = rest.iter().position(|&b| b == b'\n').map(|end| &rest[..end]);
     if line.is_some() && text.starts_with(HTTP_2) {
-        return Look::Other;
+        return Look::Http2;
     }
     let is_request = match line {
         Some(line) => names_version(line) || Method::read(name) != Method::Unknown && names_target(line),
@@ -128,8 +130,8 @@ mod tests {
             "USER a\r\n",
             "CONNECT {\"a\":1}\r\n",
             "SUBSCRIBE\n",
-            "PRI * HTTP/2.0\r\n",
         ];
+        assert_eq!(look(b"PRI * HTTP/2.0\r\n"), Look::Http2);
         for text in other {
             assert_eq!(look(text.as_bytes()), Look::Other, "{text:?}");
         }

@@ -39,7 +39,9 @@ pub(super) struct Notes {
     pub answering: u8,
     /// What the newest request in the queue has already, as bits; 0 if it is not there.
     pub found: u8,
-    reserved: [u8; 6],
+    /// Whether what follows HTTP on the connection is known to be something else.
+    pub is_behind_http: u8,
+    reserved: [u8; 5],
 }
 
 /// What a connection speaks.

@@ -213,7 +213,7 @@ impl Watch<'_, '_> {
     }
 
     #[cold]
-    fn anomaly(&mut self, anomaly: Anomaly) {
+    pub(super) fn anomaly(&mut self, anomaly: Anomaly) {
         self.context.count_in(group::ANOMALIES, anomaly as usize, 1);
         let smuggles = smuggling::is_smuggling(anomaly);
         if smuggles {
@@ -225,7 +225,9 @@ impl Watch<'_, '_> {
         let wanted = if smuggles {
             self.http.smuggling != Smuggling::Off
         } else {
-            self.http.anomalies == Anomalies::Alert
+            // What methods HTTP/2 brings, nobody sees.
+            let hides_methods = anomaly == Anomaly::Http2Unread && !self.http.methods.is_empty();
+            hides_methods || self.http.anomalies == Anomalies::Alert
         };
         if wanted && self.alerts_for_the_first_time(1 << anomaly as u32) {
             let (category, severity) = if smuggles { ("http-smuggling", 1) } else { ("http-anomaly", 3) };

@@ -26,7 +26,8 @@ pub const TEXT_BYTES: usize = 1024;
 /// The most names, or answers, of a DNS message that are told.
 pub const ENTRIES_MAX: usize = 16;
 
-type Fields = Vec<(&'static str, AlertValue)>;
+/// Names and values.
+pub type Fields = Vec<(&'static str, AlertValue)>;
 
 impl About<'_> {
     /// The number of the message's transaction, if it has one.
@@ -88,13 +89,13 @@ fn of_http(message: &Message) -> Fields {
 /// As in Suricata 7's alerts: the names that are asked for, or the answer.
 fn of_dns(message: &dns::Message<'_>) -> Fields {
     let mut out = Vec::new();
-    write_dns(message, &mut out);
-    let name = if message.is_response { "answer" } else { "query" };
-    if !message.is_response {
-        out.insert(0, b'[');
-        out.push(b']');
+    write_object(&dns_fields(message), &mut out);
+    if message.is_response {
+        return vec![("answer", AlertValue::Json(out))];
     }
-    vec![(name, AlertValue::Json(out))]
+    out.insert(0, b'[');
+    out.push(b']');
+    vec![("query", AlertValue::Json(out))]
 }
 
 fn of_tls(scene: &Scene) -> Fields {
@@ -108,86 +109,90 @@ fn of_tls(scene: &Scene) -> Fields {
     told.into_iter().filter_map(|(name, buffer)| Some((name, text(scene.first(buffer)?)))).collect()
 }
 
-/// Writes a DNS message as an object of JSON: the first question, and the answers.
-pub fn write_dns(message: &dns::Message<'_>, out: &mut Vec<u8>) {
-    let mut name = dns::Name::default();
-    let mut entries = message.entries();
+/// What is told of a DNS message: its header, the first question, and the answers.
+pub fn dns_fields(message: &dns::Message<'_>) -> Fields {
+    let text = |text: &str| AlertValue::Text(text.as_bytes().to_vec());
     let kind = if message.is_response { "answer" } else { "query" };
-    out.extend_from_slice(format!("{{\"type\":\"{kind}\",\"id\":{}", message.id).as_bytes());
+    let mut fields = vec![("type", text(kind)), ("id", AlertValue::Number(message.id.into()))];
     if message.is_response {
-        let flag = |bit: u16| message.flags & bit != 0;
-        out.extend_from_slice(
-            format!(",\"version\":2,\"flags\":\"{:04x}\",\"qr\":true", message.flags).as_bytes(),
+        fields.push(("version", AlertValue::Number(2)));
+        fields.push(("flags", text(&format!("{:04x}", message.flags))));
+        fields.push(("qr", AlertValue::Flag(true)));
+        let bits = [("aa", 0x400), ("tc", 0x200), ("rd", 0x100), ("ra", 0x80)].into_iter();
+        fields.extend(
+            bits.filter(|(_, bit)| message.flags & bit != 0).map(|(name, _)| (name, AlertValue::Flag(true))),
         );
-        for (name, bit) in [("aa", 0x400), ("tc", 0x200), ("rd", 0x100), ("ra", 0x80)] {
-            if flag(bit) {
-                out.extend_from_slice(format!(",\"{name}\":true").as_bytes());
-            }
-        }
     }
-    out.extend_from_slice(format!(",\"opcode\":{}", message.opcode).as_bytes());
-    let (mut has_question, mut answers) = (false, 0);
+    fields.push(("opcode", AlertValue::Number(message.opcode.into())));
+    let (mut name, mut entries) = (dns::Name::default(), message.entries());
+    let (mut has_question, mut count, mut answers) = (false, 0, Vec::new());
     while let Some(Ok(entry)) = entries.next(&mut name) {
         match entry.section {
             dns::Section::Question if !has_question => {
                 has_question = true;
-                write_name(name.as_bytes(), entry.kind, out);
-                if message.is_response {
-                    out.extend_from_slice(format!(",\"rcode\":\"{}\"", rcode(message.rcode)).as_bytes());
-                } else {
-                    out.extend_from_slice(b",\"tx_id\":0");
-                }
+                fields.extend(name_fields(name.as_bytes(), entry.kind));
+                fields.push(match message.is_response {
+                    true => ("rcode", text(rcode(message.rcode))),
+                    false => ("tx_id", AlertValue::Number(0)),
+                });
             }
             dns::Section::Question => {}
-            dns::Section::Answer if answers < ENTRIES_MAX => {
-                out.extend_from_slice(if answers == 0 { b",\"answers\":[" } else { b"," });
-                answers += 1;
-                out.extend_from_slice(b"{");
-                write_name(name.as_bytes(), entry.kind, out);
-                out.extend_from_slice(format!(",\"ttl\":{}", entry.ttl_s).as_bytes());
-                write_data(&entry, out);
-                out.extend_from_slice(b"}");
+            dns::Section::Answer if count < ENTRIES_MAX => {
+                answers.push(if count == 0 { b'[' } else { b',' });
+                count += 1;
+                let mut answer = name_fields(name.as_bytes(), entry.kind).to_vec();
+                answer.push(("ttl", AlertValue::Number(entry.ttl_s.into())));
+                answer.extend(data(&entry).map(|data| ("rdata", AlertValue::Text(data))));
+                write_object(&answer, &mut answers);
             }
             _ => break,
         }
     }
-    if answers > 0 {
-        out.push(b']');
+    if count > 0 {
+        answers.push(b']');
+        fields.push(("answers", AlertValue::Json(answers)));
+    }
+    fields
+}
+
+/// Writes fields as an object of JSON.
+fn write_object(fields: &[(&'static str, AlertValue)], out: &mut Vec<u8>) {
+    out.push(b'{');
+    for (at, (name, value)) in fields.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        write_text(name.as_bytes(), out);
+        out.push(b':');
+        match value {
+            AlertValue::Number(number) => out.extend_from_slice(number.to_string().as_bytes()),
+            AlertValue::Flag(flag) => out.extend_from_slice(flag.to_string().as_bytes()),
+            AlertValue::Text(text) => write_text(text, out),
+            AlertValue::Json(json) => out.extend_from_slice(json),
+        }
     }
     out.push(b'}');
 }
 
 /// The name and type of an entry.
-fn write_name(name: &[u8], kind: u16, out: &mut Vec<u8>) {
-    if out.last() != Some(&b'{') {
-        out.push(b',');
-    }
-    out.extend_from_slice(b"\"rrname\":");
-    write_text(name, out);
-    out.extend_from_slice(b",\"rrtype\":");
-    match type_name(kind) {
-        Some(known) => write_text(known.as_bytes(), out),
-        None => write_text(format!("TYPE{kind}").as_bytes(), out),
-    }
+fn name_fields(name: &[u8], kind: u16) -> [(&'static str, AlertValue); 2] {
+    let known = type_name(kind).map_or_else(|| format!("TYPE{kind}"), str::to_owned);
+    [("rrname", text(name)), ("rrtype", AlertValue::Text(known.into_bytes()))]
 }
 
 /// The data of a record whose form is known.
-fn write_data(entry: &dns::Entry<'_>, out: &mut Vec<u8>) {
-    let address = match (entry.kind, entry.data.len()) {
-        (1, 4) => entry.data.first_chunk::<4>().map(|octets| std::net::Ipv4Addr::from(*octets).to_string()),
-        (28, 16) => {
-            entry.data.first_chunk::<16>().map(|octets| std::net::Ipv6Addr::from(*octets).to_string())
+fn data(entry: &dns::Entry<'_>) -> Option<Vec<u8>> {
+    match (entry.kind, entry.data.len()) {
+        (1, 4) => {
+            entry.data.first_chunk::<4>().map(|octets| std::net::Ipv4Addr::from(*octets).to_string().into())
         }
+        (28, 16) => {
+            entry.data.first_chunk::<16>().map(|octets| std::net::Ipv6Addr::from(*octets).to_string().into())
+        }
+        // A text: strings, each behind its length, of which the first is told.
+        (16, 1..) => entry.data.get(1..1 + usize::from(entry.data[0])).map(<[u8]>::to_vec),
         _ => None,
-    };
-    let data = match (address, entry.kind) {
-        (Some(address), _) => address.into_bytes(),
-        // A text record: strings, each behind its length.
-        (None, 16) => entry.data.get(1..).unwrap_or_default().to_vec(),
-        _ => return,
-    };
-    out.extend_from_slice(b",\"rdata\":");
-    write_text(&data[..data.len().min(TEXT_BYTES)], out);
+    }
 }
 
 /// Writes bytes as a string of JSON: those that are no UTF-8 as `\xff`, as Suricata writes them.
@@ -251,7 +256,7 @@ mod tests {
             \xc0\x0c\0\x05\0\x01\0\0\0\x3c\0\x02\xc0\x0c\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\xc0\0\x02\x07";
         let message = dns::Message::read(bytes).unwrap();
         let mut out = Vec::new();
-        write_dns(&message, &mut out);
+        write_object(&dns_fields(&message), &mut out);
         assert_eq!(
             String::from_utf8(out).unwrap(),
             r#"{"type":"answer","id":4660,"version":2,"flags":"8180","qr":true,"rd":true,"ra":true,"opcode":0,"#.to_owned()

@@ -26,6 +26,8 @@ pub struct Config {
     pub trackers: u32,
     /// Whether packets are dropped.
     pub mode: Mode,
+    /// What is told as events, whether rules hold or not.
+    pub events: Vec<Told>,
 }
 
 /// The most that `body` may say, in bytes.
@@ -43,6 +45,7 @@ impl Default for Config {
             memory: ByteCount(256 << 20),
             trackers: 65_536,
             mode: Mode::Prevent,
+            events: Vec::new(),
         }
     }
 }
@@ -55,6 +58,16 @@ pub enum Unsupported {
     Skip,
     /// The configuration is refused.
     Refuse,
+}
+
+/// What is told as events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Told {
+    /// DNS messages.
+    Dns,
+    /// TLS handshakes.
+    Tls,
 }
 
 /// What is done where a rule says to drop or reject.

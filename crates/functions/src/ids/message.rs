@@ -91,6 +91,8 @@ pub struct Messages {
     is_cut: bool,
     /// What became complete, in order.
     pub ready: Vec<Ready>,
+    /// Bytes that are another protocol's.
+    pub opaque: Vec<u8>,
     /// The number of the first message in its direction.
     first: u64,
     body_max: usize,
@@ -101,6 +103,7 @@ impl Messages {
     pub fn begin(&mut self, progress: &[u8], text: &mut FlowBuffer, body_max: usize, begun: u32) {
         self.used = 0;
         self.is_cut = false;
+        self.opaque.clear();
         self.ready.clear();
         self.body_max = body_max;
         self.first = u64::from(begun).saturating_sub(u64::from(!progress.is_empty()));
@@ -183,6 +186,7 @@ impl Sink for Messages {
                 message.state.may_go_on = u8::from(matches!(line.status, 100..=199 | 204 | 304));
                 return;
             }
+            Event::Opaque(bytes) => return self.opaque.extend_from_slice(bytes),
             _ => {}
         }
         let Some(number) = self.used.checked_sub(1) else { return };

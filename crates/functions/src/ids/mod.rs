@@ -29,7 +29,7 @@ use packet::DropReason;
 
 pub use about::{ENTRIES_MAX, TEXT_BYTES};
 pub use candidates::CANDIDATES_MAX;
-pub use config::{BODY_MAX, Config, Mode, Unsupported};
+pub use config::{BODY_MAX, Config, Mode, Told, Unsupported};
 pub use load::{Problem, Rules, Sources};
 pub use marks::FLOWBITS_MAX;
 pub use message::{HEAD_BYTES, REPEATED_MAX};
@@ -49,6 +49,14 @@ pub struct Ids {
     searches: Searches,
     body_max: usize,
     prevents: bool,
+    tells: Tells,
+}
+
+/// What is told as events, beside alerts.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tells {
+    dns: bool,
+    tls: bool,
 }
 
 /// Numbers of the counters in the descriptor.
@@ -66,6 +74,8 @@ mod counter {
     pub const DNS_MESSAGES: usize = 10;
     pub const TLS_HANDSHAKES: usize = 11;
     pub const SEARCH_BYTES: usize = 12;
+    pub const DETECTED_AGAIN: usize = 13;
+    pub const HTTP2_UNREAD: usize = 14;
 }
 
 /// Memory for what is kept of streams and messages of all flows, unless the configuration says otherwise, in bytes.
@@ -106,6 +116,8 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Shared::Counter("dns_messages"),
         Shared::Counter("tls_messages"),
         Shared::Counter("search_memory_bytes"),
+        Shared::Counter("protocol_changes"),
+        Shared::Counter("http2_unread"),
         Shared::Meters("trackers"),
     ],
     map: None,
@@ -167,6 +179,7 @@ impl NetworkFunction for Ids {
             searches,
             body_max: config.body.0 as usize,
             prevents: config.mode == Mode::Prevent,
+            tells: Tells { dns: config.events.contains(&Told::Dns), tls: config.events.contains(&Told::Tls) },
         })
     }
 

@@ -1,6 +1,6 @@
 //! What is kept of a flow.
 
-use dissect::detect::Detector;
+use dissect::detect::{Application, Detector, Verdict};
 use dissect::{ssh, tls};
 use http::Exchange;
 use literals::Cursor;
@@ -31,6 +31,8 @@ pub struct State {
     pub ssh: [ssh::Reader; 2],
     /// What the flow speaks.
     pub detector: Detector,
+    /// The protocol that the connection began with, if its detection began again.
+    pub handover: Handover,
     /// 1: a rule dropped the flow.
     pub is_dropped: u8,
     /// Whether its connection is established.
@@ -65,15 +67,63 @@ impl Size {
     }
 }
 
+/// How a connection goes from one protocol to the next.
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct Handover {
+    /// 0 for none, or the number of the protocol in [`Application::ALL`] that the connection spoke before this one, plus 1.
+    before: u8,
+    /// Whether the detection began in the midst of the streams.
+    is_again: u8,
+    /// How far the protocol's own agreement upon TLS has come: [`TLS_ASKED`], [`TLS_AGREED`].
+    pub tls: u8,
+}
+
+/// The client asked for TLS.
+pub const TLS_ASKED: u8 = 1;
+/// The server agreed.
+pub const TLS_AGREED: u8 = 2;
+
+impl Handover {
+    /// Whether the detection began in the midst of the streams.
+    pub fn is_again(self) -> bool {
+        self.is_again != 0
+    }
+}
+
 /// Up to a multiple of eight bytes.
 const PADDING: usize =
-    (2 * (size_of::<tls::Stream>() + size_of::<ssh::Reader>()) + size_of::<Detector>() + 2).wrapping_neg()
+    (2 * (size_of::<tls::Stream>() + size_of::<ssh::Reader>()) + size_of::<Detector>() + 5).wrapping_neg()
         % 8;
 
 // S25: what the search for patterns keeps of a direction.
 const _: () = assert!(size_of::<Cursor>() <= 64);
 
 impl State {
+    /// The protocol that rules go by: until a next one is known, the one before.
+    pub fn application(&self) -> Verdict {
+        let before = self.handover.before.checked_sub(1);
+        let before = before.and_then(|at| Application::ALL.get(usize::from(at)));
+        match (self.detector.verdict(), before) {
+            (Verdict::Unknown | Verdict::Failed, Some(before)) => Verdict::Known(*before),
+            (verdict, _) => verdict,
+        }
+    }
+
+    /// Another protocol follows: its detection begins here.
+    pub fn detect_again(&mut self) {
+        let before = match self.application() {
+            Verdict::Known(known) => {
+                Application::ALL.iter().position(|one| *one == known).map_or(0, |at| at as u8 + 1)
+            }
+            _ => 0,
+        };
+        self.handover = Handover { before, is_again: 1, tls: 0 };
+        self.detector = Detector::default();
+        self.exchange = Exchange::default();
+        (self.tls, self.ssh) = Default::default();
+    }
+
     /// A new connection begins on the same ports.
     pub fn restart(&mut self) {
         let State { marks, size, is_dropped, standing, .. } = *self;

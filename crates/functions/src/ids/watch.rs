@@ -13,6 +13,7 @@ use packet::parse::protocol;
 use packet::{Direction, DropReason, split_mix};
 use rules::Action;
 
+mod events;
 mod protocols;
 mod streams;
 
@@ -53,6 +54,8 @@ pub struct Work {
     name: dns::Name,
     /// A piece, and the window before it.
     window: Vec<u8>,
+    /// What of a piece is another protocol's than the piece before it.
+    tail: Vec<u8>,
 }
 
 /// One packet, while it is looked at.
@@ -167,7 +170,7 @@ impl<'a, 'c> Watch<'a, 'c> {
             version: own.version,
             to_server: direction == Direction::Original,
             established: state.standing.is_established(),
-            application: state.detector.verdict(),
+            application: state.application(),
             packet: None,
             dns: None,
         };

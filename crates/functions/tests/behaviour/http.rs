@@ -231,7 +231,9 @@ fn smuggling_is_told_and_dropped() {
 #[test]
 fn chunk_extensions_that_are_none_are_told() {
     for extension in [";", ";a=\"b", ";a=", "; =b"] {
-        let text = format!("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1{extension}\r\na\r\n0\r\n\r\n");
+        let text = format!(
+            "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1{extension}\r\na\r\n0\r\n\r\n"
+        );
         let settings = json!({ "anomalies": "alert", "smuggling": "drop" });
         let run = run(settings, &talk(&[(Client, &text), (Server, OK)]).segments);
         assert!(run.told.contains(&"! invalid-chunk-extension".to_owned()), "{extension}: {:?}", run.told);
@@ -271,7 +273,11 @@ fn http_in_a_tunnel_is_read() {
     let whole = run(methods.clone(), &talk(&said).segments);
     assert_eq!(
         whole.told,
-        ["CONNECT y 80 y:80 HTTP/1.1 -> 200 0", "! method-not-allowed", "DELETE x /inner HTTP/1.1 -> 200 text/html 5"]
+        [
+            "CONNECT y 80 y:80 HTTP/1.1 -> 200 0",
+            "! method-not-allowed",
+            "DELETE x /inner HTTP/1.1 -> 200 text/html 5"
+        ]
     );
     let mut bytes = talk(&said[..2]);
     delete.bytes().for_each(|byte| bytes.piece(Client, &[byte]));

@@ -5,6 +5,7 @@
 mod actions;
 mod bodies;
 mod ends;
+mod handover;
 mod hidden;
 mod ids_oracle_selftest;
 mod ids_properties;

@@ -65,6 +65,18 @@ impl Detection {
         self.known.is_none() && !self.failed
     }
 
+    /// Whether these bytes of the client's may begin another protocol, which is not followed here.
+    pub fn may_change(&self, bytes: &[u8]) -> bool {
+        let may = self.failed || matches!(self.known, None | Some(Spoken::Smtp | Spoken::Ftp));
+        may && self.heads[0].seen > 0 && record(&bytes[..bytes.len().min(6)], 1) != Guess::No
+    }
+
+    /// More bytes of a stream, from wherever this detection began.
+    pub fn next(&mut self, direction: Direction, bytes: &[u8], ports: (u16, u16)) {
+        let offset = self.heads[direction.index()].seen;
+        self.stream(direction, offset, bytes, ports);
+    }
+
     /// More bytes of a stream; `ports` are the client's and the server's.
     pub fn stream(&mut self, direction: Direction, offset: u64, bytes: &[u8], ports: (u16, u16)) {
         let head = &mut self.heads[direction.index()];

@@ -40,6 +40,8 @@ struct Tcp {
     detection: Detection,
     halves: [Half; 2],
     messages: Messages,
+    /// What follows HTTP.
+    again: Detection,
     /// What came before the protocol was known.
     before: Vec<Brought>,
 }
@@ -152,6 +154,14 @@ impl FlowState {
         let direction = brought.direction;
         let known_before = self.connection.detection.known();
         if let What::Data(bytes) = &brought.what {
+            let may_change = direction == Direction::Original && self.connection.detection.may_change(bytes);
+            let connection = &mut self.connection;
+            if connection.messages.is_switched() {
+                connection.again.next(direction, bytes, ports);
+            }
+            // What another protocol brings is not followed.
+            let is_other = connection.again.known().is_some();
+            self.is_vague_if(may_change || is_other, looking.packet);
             self.connection.detection.stream(direction, brought.offset, bytes, ports);
             self.piece(direction, brought.offset, bytes, looking);
         }

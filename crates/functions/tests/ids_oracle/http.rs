@@ -71,6 +71,11 @@ impl Messages {
         sides.filter_map(|(side, open)| Some(open.take()?.end(side))).flatten().collect()
     }
 
+    /// Whether another protocol follows.
+    pub fn is_switched(&self) -> bool {
+        self.parting.switched
+    }
+
     /// Whether the messages are not understood well enough.
     pub fn is_vague(&self) -> bool {
         self.parting.vague

@@ -38,6 +38,8 @@ pub struct Parting {
     waiting: VecDeque<Vec<u8>>,
     /// Something was not understood.
     pub vague: bool,
+    /// Another protocol follows, whose detection is not understood here.
+    pub switched: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -110,7 +112,10 @@ impl Parting {
         let raw = std::mem::take(&mut half.rest);
         let line = without_end(&raw);
         match half.state {
-            State::Head if line.is_empty() => self.vague = true,
+            State::Head if line.is_empty() => {
+                parts.push(Part::HeadEnd);
+                self.end_head(side, parts);
+            }
             State::Head => self.header(side, &raw, parts),
             State::Start => {
                 let is_certain = |start: &Start| {
@@ -263,6 +268,8 @@ impl Parting {
             let client = &self.halves[Side::Request as usize];
             self.vague |= client.state != State::Start || !client.rest.is_empty();
             self.halves.iter_mut().for_each(|half| half.state = State::Other);
+            self.switched = true;
+            self.vague |= self.halves.iter().any(|half| !half.rest.is_empty());
             parts.push(Part::End);
             return;
         }

@@ -1,12 +1,14 @@
 //! The occasions that messages of application protocols bring.
 
 use dissect::detect::{Application, Verdict as Found};
-use dissect::{dns, tls};
+use dissect::{dns, starttls, tls};
 use http::Side;
+use nf::FlowBuffer;
 use nf::stream::{StreamEvent, StreamEventKind};
 use packet::Direction;
 use rules::Buffer;
 
+use super::events::Handshake;
 use super::{Occasion, Watch, ports, side};
 use crate::ids::about::About;
 use crate::ids::counter;
@@ -16,11 +18,11 @@ use crate::ids::message::{Messages, Ready};
 use crate::ids::occasion::Family;
 use crate::ids::scene::{Scene, View};
 use crate::ids::searches::MessageSearch;
-use crate::ids::state::{Kept, State};
+use crate::ids::state::{Kept, State, TLS_AGREED, TLS_ASKED};
 use crate::lines::KeptLine;
 
 /// The longest line or message of an application protocol that is put together, in bytes.
-const LINE_BYTES: usize = tls::MESSAGE_LIMIT_BYTES;
+pub(super) const LINE_BYTES: usize = tls::MESSAGE_LIMIT_BYTES;
 
 /// Such a line, as far as it has come.
 pub(super) type Gathered = KeptLine<LINE_BYTES>;
@@ -44,6 +46,9 @@ impl Watch<'_, '_> {
             Found::Known(Application::Dns) => self.dns_stream(event, facts, state),
             Found::Known(Application::Tls) => self.tls(event, facts, state),
             Found::Known(Application::Ssh) => self.ssh(event, facts, state),
+            Found::Known(application @ (Application::Smtp | Application::Ftp)) => {
+                self.starttls(application, event, state);
+            }
             _ => {}
         }
     }
@@ -179,6 +184,10 @@ impl Watch<'_, '_> {
             return;
         };
         self.context.count(counter::DNS_MESSAGES, 1);
+        if self.ids.tells.dns {
+            let direction = if facts.to_server { Direction::Original } else { Direction::Reply };
+            self.dns_event(&message, direction);
+        }
         let search = self.ids.searches.message(Family::Dns, facts.to_server);
         let mut scene = std::mem::take(&mut self.work.empty);
         let mut about = DnsFacts::of(&message);
@@ -246,8 +255,9 @@ impl Watch<'_, '_> {
         }
         let kept = Kept::Line.of(event.direction);
         let mut scenes = std::mem::take(&mut self.work.scenes);
-        let mut used = 0;
+        let (mut used, mut handshake_told) = (0, Handshake::default());
         let mut sink = |told: tls::Event<'_>| {
+            handshake_told.note(&told);
             if let tls::Event::ClientHello(_) | tls::Event::ServerHello(_) | tls::Event::Certificates(_) =
                 told
             {
@@ -267,10 +277,54 @@ impl Watch<'_, '_> {
         }
         self.context.give_buffer(kept, line.0);
         self.context.count(counter::TLS_HANDSHAKES, used as u64);
+        let is_told = handshake_told.is_client != (event.direction == Direction::Reply);
+        if self.ids.tells.tls && is_told {
+            self.tls_event(handshake_told, &scenes[..used]);
+        }
         for scene in &scenes[..used] {
             self.told(Family::Tls, scene, event, facts, state);
         }
         self.work.scenes = scenes;
+    }
+
+    /// Lines by which client and server agree that TLS follows.
+    fn starttls(&mut self, application: Application, event: StreamEvent<'_>, state: &mut State) {
+        let (kept, is_client) = (Kept::Line.of(event.direction), side(event.direction) == Side::Request);
+        let StreamEventKind::Data(mut bytes) = event.kind else {
+            state.handover.tls = 0;
+            return self.clear(Kept::Line, event.direction);
+        };
+        if is_client {
+            // Who asked and goes on before the answer does not wait for TLS.
+            state.handover.tls = 0;
+        } else if state.handover.tls == 0 && !self.context.has_buffer(kept) && bytes.last() == Some(&b'\n') {
+            return;
+        }
+        while let Some(end) = memchr::memchr(b'\n', bytes) {
+            let (line, rest) = bytes.split_at(end + 1);
+            let mut begun = self.context.take_buffer(kept);
+            let whole = match begun.as_slice() {
+                [] => line,
+                _ => {
+                    keep_line(&mut begun, line);
+                    begun.as_slice()
+                }
+            };
+            state.handover.tls = match state.handover.tls {
+                _ if is_client && starttls::asks(application, whole) => TLS_ASKED,
+                _ if is_client => 0,
+                TLS_ASKED if starttls::agrees(application, whole) => TLS_AGREED,
+                other => other,
+            };
+            begun.clear();
+            self.context.give_buffer(kept, begun);
+            bytes = rest;
+        }
+        if !bytes.is_empty() {
+            let mut begun = self.context.take_buffer(kept);
+            keep_line(&mut begun, bytes);
+            self.context.give_buffer(kept, begun);
+        }
     }
 
     fn ssh(&mut self, event: StreamEvent<'_>, facts: Facts<'_>, state: &mut State) {
@@ -317,6 +371,12 @@ impl Watch<'_, '_> {
         self.search_message(search, Body::None, occasion, &mut state.marks);
         self.work.window = window;
     }
+}
+
+/// Keeps of a line as much as is looked at.
+fn keep_line(begun: &mut FlowBuffer, bytes: &[u8]) {
+    let room = starttls::LINE_BYTES.saturating_sub(begun.as_slice().len());
+    begun.push(&bytes[..bytes.len().min(room)]);
 }
 
 /// What a message of TLS's handshake tells.

@@ -1,20 +1,20 @@
 //! The occasions that streams bring: their pieces, with what stands before each.
 
-use dissect::detect::Verdict as Found;
+use dissect::detect::{Application, HELLO_BYTES, Verdict as Found, may_be_client_hello};
 use nf::FlowBuffer;
 use nf::stream::{StreamEvent, StreamEventKind};
 use packet::Direction;
 
-use super::protocols::Gathered;
+use super::protocols::{Gathered, LINE_BYTES};
 use super::{Occasion, Scanned, Watch, ports, side, turned};
 use crate::ids::about::About;
 use crate::ids::facts::Facts;
 use crate::ids::lane::Sought;
 use crate::ids::scene::View;
-use crate::ids::state::{Kept, State};
+use crate::ids::state::{Kept, State, TLS_AGREED};
 use crate::ids::window::{Window, len_before};
 use crate::ids::{LOOKBACK_BYTES, counter};
-use http::Line;
+use http::{Line, Side};
 use literals::Cursor;
 
 impl Watch<'_, '_> {
@@ -34,6 +34,9 @@ impl Watch<'_, '_> {
                 self.clear(Kept::Window, event.direction);
                 self.clear(Kept::Candidates, event.direction);
                 state.cursors[event.direction.index()] = Default::default();
+                if state.handover.is_again() {
+                    state.detector.lose(side(event.direction));
+                }
                 self.application(event, facts, state);
             }
             StreamEventKind::Finished => self.application(event, facts, state),
@@ -47,11 +50,76 @@ impl Watch<'_, '_> {
 
     /// The next bytes of a stream.
     fn piece(&mut self, event: StreamEvent<'_>, piece: &[u8], facts: Facts<'_>, state: &mut State) {
+        if self.changes_here(event, piece, state) {
+            self.detect_again(state);
+        }
         let was_known = state.detector.verdict();
-        let application = state.detector.stream(side(event.direction), event.offset, piece, ports(&facts));
-        let facts = Facts { application, ..facts };
+        let found = self.detect(event, piece, &facts, state);
+        let facts = Facts { application: state.application(), ..facts };
         self.look_into(event, piece, facts, state);
-        match (was_known, application) {
+        self.read(event, piece, (was_known, found), facts, state);
+        if found == Found::Known(Application::Http1) {
+            self.behind_http(event, piece, facts, state);
+        }
+        self.keep(event, piece, state);
+    }
+
+    /// Looks for the protocol that these bytes are of.
+    fn detect(
+        &mut self,
+        event: StreamEvent<'_>,
+        bytes: &[u8],
+        facts: &Facts<'_>,
+        state: &mut State,
+    ) -> Found {
+        let (side, ports) = (side(event.direction), ports(facts));
+        let was_known = state.detector.verdict();
+        let found = match state.handover.is_again() {
+            true => state.detector.next(side, bytes, ports),
+            false => state.detector.stream(side, event.offset, bytes, ports),
+        };
+        if was_known != found && found == Found::Known(Application::Http2) {
+            self.context.count(counter::HTTP2_UNREAD, 1);
+        }
+        found
+    }
+
+    /// Whether the connection goes on with another protocol here: with TLS, as client and server agreed, or, of a protocol that is not
+    /// known, as the client begins with it.
+    fn changes_here(&self, event: StreamEvent<'_>, piece: &[u8], state: &State) -> bool {
+        side(event.direction) == Side::Request
+            && match state.detector.verdict() {
+                Found::Failed => may_be_client_hello(piece),
+                // The server may have said too little to tell.
+                Found::Unknown => {
+                    event.offset > 0 && piece.len() >= HELLO_BYTES && may_be_client_hello(piece)
+                }
+                Found::Known(Application::Smtp | Application::Ftp) => state.handover.tls == TLS_AGREED,
+                _ => false,
+            }
+    }
+
+    /// Another protocol follows.
+    #[cold]
+    fn detect_again(&mut self, state: &mut State) {
+        self.context.count(counter::DETECTED_AGAIN, 1);
+        for direction in [Direction::Original, Direction::Reply] {
+            self.clear(Kept::Line, direction);
+            self.clear(Kept::Progress, direction);
+        }
+        state.detect_again();
+    }
+
+    /// Reads bytes, which made of what was known what was found.
+    fn read(
+        &mut self,
+        event: StreamEvent<'_>,
+        piece: &[u8],
+        (was_known, found): (Found, Found),
+        facts: Facts<'_>,
+        state: &mut State,
+    ) {
+        match (was_known, found) {
             (Found::Unknown, Found::Unknown) => self.hold_back(event.direction, piece),
             // What came before the protocol was known is read now, the other direction's first.
             (Found::Unknown, Found::Known(_)) => {
@@ -67,10 +135,65 @@ impl Watch<'_, '_> {
                     self.clear(Kept::Line, direction);
                     self.clear(Kept::InBody, direction);
                 }
+                if side(event.direction) == Side::Request && may_be_client_hello(piece) {
+                    self.next_protocol(event, piece, facts, state);
+                }
             }
             _ => self.application(event, facts, state),
         }
-        self.keep(event, piece, state);
+    }
+
+    /// What follows HTTP behind a CONNECT or an upgrade.
+    fn behind_http(&mut self, event: StreamEvent<'_>, piece: &[u8], facts: Facts<'_>, state: &mut State) {
+        let (direction, early) = (event.direction, Kept::Text.of(Direction::Original));
+        if !state.exchange.is_switched() {
+            // What a client sends before the answer waits for that.
+            if direction == Direction::Original && !self.work.messages.opaque.is_empty() {
+                let mut kept = self.context.take_buffer(early);
+                let opaque = &self.work.messages.opaque;
+                kept.push(&opaque[..opaque.len().min(LINE_BYTES.saturating_sub(kept.as_slice().len()))]);
+                self.context.give_buffer(early, kept);
+            }
+            return;
+        }
+        let mut tail = std::mem::take(&mut self.work.tail);
+        tail.clear();
+        if direction == Direction::Reply && self.context.has_buffer(early) {
+            let mut kept = self.context.take_buffer(early);
+            kept.exchange(&mut tail);
+            self.context.give_buffer(early, kept);
+        }
+        self.detect_again(state);
+        for (direction, facts) in [(direction.other(), turned(facts)), (direction, facts)] {
+            if direction == event.direction {
+                tail.clear();
+                tail.extend_from_slice(&self.work.messages.opaque);
+                self.work.messages.opaque.clear();
+            }
+            if !tail.is_empty() {
+                let offset = event.offset + piece.len().saturating_sub(tail.len()) as u64;
+                let event = StreamEvent { direction, offset, kind: StreamEventKind::Data(&tail) };
+                self.following(event, &tail, facts, state);
+            }
+        }
+        self.work.tail = tail;
+    }
+
+    /// Bytes with which another protocol begins.
+    fn next_protocol(&mut self, event: StreamEvent<'_>, bytes: &[u8], facts: Facts<'_>, state: &mut State) {
+        self.detect_again(state);
+        self.following(event, bytes, facts, state);
+    }
+
+    /// Bytes of the protocol whose detection began again.
+    fn following(&mut self, event: StreamEvent<'_>, bytes: &[u8], facts: Facts<'_>, state: &mut State) {
+        let was_known = state.detector.verdict();
+        let found = self.detect(event, bytes, &facts, state);
+        let facts = Facts { application: state.application(), ..facts };
+        match (was_known, found) {
+            (Found::Unknown, Found::Failed) => {}
+            _ => self.read(event, bytes, (was_known, found), facts, state),
+        }
     }
 
     /// Keeps bytes until the protocol is known.
