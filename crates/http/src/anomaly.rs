@@ -88,7 +88,7 @@ pub enum Anomaly {
     FramingWithoutBody,
     /// A chunk's size is not a hexadecimal number or too large; the rest of a response is body, in the rest of requests one is searched for. RFC 9112, section 7.1.
     InvalidChunkSize,
-    /// A chunk's size has a prefix 0x, a sign, blanks around it, or other bytes after it; the number counts. RFC 9112, section 7.1.
+    /// A chunk's size has a prefix 0x, a sign, blanks around it, or other signs after it; the number counts. RFC 9112, section 7.1.
     DecoratedChunkSize,
     /// A chunk's data is not followed by a line's end; up to there is skipped. RFC 9112, section 7.1.
     MissingChunkEnd,
@@ -122,7 +122,7 @@ pub enum Anomaly {
     RequestInBody,
     /// Content-Encoding names several codings, has empty elements, or elements that are no tokens; each is undone as far as it can be. RFC 9110, section 8.4.
     OddContentCoding,
-    /// A response that cannot have a body is followed by one as its headers announce it; it is told after the response's end. RFC 9110, section 6.4.1.
+    /// A response that cannot have a body is followed by one, as its headers announce it, or by lines up to the next status line; it is told after the response's end. RFC 9110, section 6.4.1.
     UnexpectedBody,
     /// A chunk extension is not of names, or of names and values that are tokens or quoted strings; ignored. RFC 9112, section 7.1.1.
     InvalidChunkExtension,

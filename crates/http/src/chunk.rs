@@ -20,14 +20,17 @@ pub(crate) struct ChunkLine<'a> {
 #[error("a chunk's size is not a hexadecimal number below 2^64")]
 pub(crate) struct InvalidChunkSize;
 
-/// Reads the line without its end. A prefix 0x, a sign +, blanks around the number and other bytes after it are tolerated.
+/// Reads the line without its end. A prefix 0x, a sign +, blanks around the number and signs after it are tolerated.
 pub(crate) fn chunk_line(text: &[u8]) -> Result<ChunkLine<'_>, InvalidChunkSize> {
     let (number, extension) = text.split_at(memchr(b';', text).unwrap_or(text.len()));
     let bare = trim(number, is_lenient_blank);
     let bare = bare.strip_prefix(b"+").unwrap_or(bare);
     let digits = bare.strip_prefix(b"0x").or_else(|| bare.strip_prefix(b"0X")).unwrap_or(bare);
     let len = digits.iter().position(|byte| !byte.is_ascii_hexdigit()).unwrap_or(digits.len());
-    let digits = &digits[..len];
+    let (digits, behind) = digits.split_at(len);
+    if behind.first().is_some_and(u8::is_ascii_alphanumeric) {
+        return Err(InvalidChunkSize);
+    }
     let mut found = Anomalies::NONE;
     found.add_if(digits.len() != number.len(), Anomaly::DecoratedChunkSize);
     found.add_if(!is_extension(extension), Anomaly::InvalidChunkExtension);
@@ -99,7 +102,7 @@ mod tests {
         assert_eq!(plain(" 5 ;x"), Ok((5, &b";x"[..], decorated)));
         assert_eq!(plain("5 6"), Ok((5, &b""[..], decorated)));
         assert_eq!(plain("5,x"), Ok((5, &b""[..], decorated)));
-        for text in ["", ";", "-1", "g", "0x", "10000000000000000"] {
+        for text in ["", ";", "-1", "g", "5x", "an evil word", "0x", "10000000000000000"] {
             assert_eq!(plain(text), Err(InvalidChunkSize), "{text}");
         }
     }

@@ -266,6 +266,10 @@ pub(crate) mod flag {
     pub(crate) const H2C: u32 = 1 << 30;
     /// The response cannot have a body, but its headers announce one, which may follow.
     pub(crate) const MAY_GO_ON: u32 = 1 << 29;
+    /// The response cannot have a body, and its headers announce none: lines that follow it may be one.
+    pub(crate) const MAY_BE_LOOSE: u32 = 1 << 28;
+    /// They are.
+    pub(crate) const LOOSE: u32 = 1 << 27;
 
     // Of the line that is being gathered.
     /// The line has more bytes than were kept.
@@ -290,7 +294,7 @@ pub(crate) mod flag {
     pub(crate) const TO_HTTP2: u32 = 1 << 24;
     pub(crate) const TO_ANY: u32 = TO_TUNNEL | TO_UPGRADE | TO_HTTP2;
 
-    pub(crate) const OF_CONNECTION: u32 = u32::MAX << 16 & !(CODED | H2C | MAY_GO_ON);
+    pub(crate) const OF_CONNECTION: u32 = u32::MAX << 16 & !(CODED | H2C | MAY_GO_ON | MAY_BE_LOOSE | LOOSE);
 }
 
 /// What of a request its response's framing depends on.

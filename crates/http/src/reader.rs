@@ -49,6 +49,7 @@ impl<S: Sink> Reader<'_, S> {
             self.on_kept_line(line);
         }
         let partial = self.give_up_line(line);
+        self.end_loose(End::Complete);
         match self.half.phase() {
             Phase::BodyUntilClose => self.finish(End::Complete),
             Phase::Headers if self.may_be_simple() => self.finish_head(Framing::None),
@@ -170,6 +171,7 @@ impl<S: Sink> Reader<'_, S> {
             }
             _ => self.tell(Event::Gap(len)),
         }
+        self.end_loose(End::Lost);
         let was_tunnel = phase == Phase::Opaque && !self.half.has(flag::REFUSED);
         if was_tunnel || matches!(phase, Phase::BodyUntilClose | Phase::Closed) {
             return len;
@@ -190,7 +192,13 @@ impl<S: Sink> Reader<'_, S> {
             return false;
         }
         let partial = !line.as_slice().is_empty();
-        if partial {
+        if partial && self.is_body_line() {
+            if self.half.phase() == Phase::Start {
+                self.half.set(flag::LOOSE);
+                self.report(Anomalies::NONE.with(Anomaly::UnexpectedBody));
+            }
+            self.tell(Event::Body(line.as_slice()));
+        } else if partial {
             self.tell(Event::Skipped(line.as_slice()));
         }
         gather::forget(self.half, line);
@@ -281,9 +289,15 @@ impl<S: Sink> Reader<'_, S> {
             return;
         }
         let Some((mut response, mut found)) = start::status_line(text) else {
+            if self.half.has(flag::MAY_BE_LOOSE) {
+                self.half.set(flag::LOOSE);
+                self.report(whole.found.with(Anomaly::UnexpectedBody));
+                return self.tell(Event::Body(whole.raw));
+            }
             self.tell(Event::Skipped(whole.raw));
             return self.report(whole.found.with(Anomaly::InvalidStatusLine));
         };
+        self.end_loose(End::Complete);
         self.begin(response.version, &whole);
         self.half.status = response.status;
         response.answers = self.answer(response.interim);
@@ -299,6 +313,7 @@ impl<S: Sink> Reader<'_, S> {
     /// A response of HTTP/0.9: a body and nothing else. So is read, too, what a server says first if that is no status line.
     fn on_simple_response<L: Line>(&mut self, line: &mut L) {
         let expected = matches!(self.outstanding.oldest(), Some((Asked::Simple, ..)));
+        self.end_loose(End::Complete);
         self.begin(Version::Http09, &Whole::EMPTY);
         let answers = self.answer(false);
         self.tell(Event::Response(StatusLine {
@@ -491,11 +506,13 @@ impl<S: Sink> Reader<'_, S> {
     fn finish(&mut self, end: End) {
         self.tell(Event::End(end));
         self.half.enter(Phase::Start);
+        if self.side == Side::Response && self.cannot_have_body() {
+            self.half.set(if self.announces_body() { flag::MAY_GO_ON } else { flag::MAY_BE_LOOSE });
+        }
         match self.side {
             Side::Request if self.half.has(flag::CONNECT) => self.half.set(flag::CONNECTING),
             Side::Response if self.half.status == 101 => self.upgrade(),
             Side::Response if head::answers_connect(self.half) => self.become_opaque(Protocol::Tunnel),
-            Side::Response if self.may_go_on() => self.half.set(flag::MAY_GO_ON),
             Side::Response if matches!(self.half.status, 100..=199) => {}
             _ if self.is_last() => self.half.set(flag::AFTER_LAST),
             _ => {}
@@ -513,13 +530,34 @@ impl<S: Sink> Reader<'_, S> {
         self.report(Anomalies::NONE.with(Anomaly::Http2Unread));
     }
 
-    /// Whether the headers of a response that cannot have a body announce one. One that answers HEAD does so rightly.
-    fn may_go_on(&self) -> bool {
+    /// Whether it is a response that cannot have a body, and was not followed by one. Of what answers HEAD nobody reads one.
+    fn cannot_have_body(&self) -> bool {
         let told = Anomalies::from_bits(self.half.told).has(Anomaly::UnexpectedBody);
-        let announced = self.half.has(flag::TRANSFER_ENCODING)
-            || self.half.has(flag::LENGTH) && self.half.content_length > 0;
         let bodiless = matches!(self.half.status, 100..=199 | 204 | 304);
-        bodiless && announced && !told && !self.half.has(flag::HEAD | flag::CONNECT)
+        bodiless && !told && !self.half.has(flag::HEAD | flag::CONNECT)
+    }
+
+    /// Whether the message's headers announce a body.
+    fn announces_body(&self) -> bool {
+        self.half.has(flag::TRANSFER_ENCODING) || self.half.has(flag::LENGTH) && self.half.content_length > 0
+    }
+
+    /// Whether the line that is kept is a part of a body to who reads with good will, though it is not complete: lines behind a
+    /// response that cannot have a body, or what stands where a chunk's size is to be.
+    fn is_body_line(&self) -> bool {
+        self.side == Side::Response
+            && match self.half.phase() {
+                Phase::Start => self.half.has(flag::MAY_BE_LOOSE),
+                phase => phase == Phase::ChunkSize,
+            }
+    }
+
+    /// Lines behind a response that cannot have a body are over, if there were any.
+    fn end_loose(&mut self, end: End) {
+        if self.half.has(flag::LOOSE) {
+            self.half.clear(flag::LOOSE | flag::MAY_BE_LOOSE);
+            self.tell(Event::End(end));
+        }
     }
 
     /// What follows a response that cannot have a body is one, as its headers have it.
@@ -575,6 +613,7 @@ impl<S: Sink> Reader<'_, S> {
     }
 
     fn become_opaque(&mut self, protocol: Protocol) {
+        self.end_loose(End::Complete);
         self.half.clear(flag::TO_ANY);
         self.half.enter(Phase::Opaque);
         self.tell(Event::Switched(protocol));

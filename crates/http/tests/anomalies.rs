@@ -262,6 +262,7 @@ const RESPONSES: &[Case] = &[
     ("HTTP/1.1 204 No\r\nContent-Length: 3\r\n\r\n", &[FramingWithoutBody], "204 None end"),
     ("HTTP/1.1 304 No\r\nContent-Length: 3\r\n\r\n", &[], "304 None end"),
     ("HTTP/1.1 304 No\r\nContent-Length: 3\r\n\r\nabc", &[UnexpectedBody], "304 None end [abc] end"),
+    ("HTTP/1.1 204 No\r\n\r\nabc\r\n", &[UnexpectedBody], "204 None end [abc\\r\\n]"),
     (
         "HTTP/1.1 204 No\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nZ\r\n0\r\n\r\n",
         &[FramingWithoutBody, UnexpectedBody],

@@ -249,6 +249,24 @@ fn a_body_that_may_not_be_there_ends_with_its_length() {
 }
 
 #[test]
+fn lines_behind_a_response_without_body_are_one_until_the_next() {
+    let mut c = Connection::default();
+    c.request("GET /0 HTTP/1.1\r\nHost: x\r\n\r\nGET /1 HTTP/1.1\r\nHost: x\r\n\r\n");
+    c.response("HTTP/1.1 204 No\r\n\r\na\r\nHT\nb\r\nHTTP/1.1 304 Not\r\n\r\nend").end(Response);
+    assert_eq!(
+        c.told(Response),
+        "response HTTP/1.1 204 No to #0\nframing None\nend Complete\n! unexpected-body\nbody a\\r\\n\n\
+         ! bare-line-feed\nbody HT\\nb\\r\\n\nend Complete\nresponse HTTP/1.1 304 Not to #1\nframing None\nend Complete\n\
+         ! unexpected-body\nbody end\nend Complete\n! incomplete-message"
+    );
+    // What stands where a chunk's size is to be is a body at last.
+    let mut c = Connection::default();
+    c.request("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    c.response("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno chunk").end(Response);
+    assert!(c.told(Response).ends_with("framing Chunked\nbody no chunk\nend Closed\n! incomplete-message"));
+}
+
+#[test]
 fn each_direction_counts() {
     let mut c = Connection::default();
     c.request("GET / HTTP/1.1\nHost: x\nA: b\n\n");

@@ -50,11 +50,9 @@ struct Progress {
     is_body_apart: u8,
     /// Whether there are several lines of one header.
     has_repeated: u8,
-    /// Whether a header announces a body.
-    announces_body: u8,
-    /// Whether it is a response that cannot have a body, though a header announces one: that may follow its end.
+    /// Whether it is a response that cannot have a body: one may follow its end all the same.
     may_go_on: u8,
-    reserved: [u8; 1],
+    reserved: [u8; 2],
     /// How long the text was when the message was looked at before its end; 0 if it was not.
     looked_len: u32,
 }
@@ -217,7 +215,6 @@ impl Sink for Messages {
             }
             Event::Gap(_) => message.state.is_body_apart = 1,
             Event::End(_) => {
-                message.state.may_go_on &= message.state.announces_body;
                 if message.state.is_head_complete == 0 {
                     // It ends before its head: the lines that came are all there is.
                     message.end_head();
@@ -296,8 +293,6 @@ impl Message {
         let start = self.text.len() as u32;
         self.text.extend_from_slice(kept);
         let number = number_of(field_of(field, name));
-        self.state.announces_body |=
-            u8::from(matches!(field, Field::ContentLength | Field::TransferEncoding));
         let first = self.first_line(number, name);
         self.state.has_repeated |= u8::from(first != 0);
         let line = Line {

@@ -30,6 +30,7 @@ use packet::DropReason;
 pub use about::{ENTRIES_MAX, TEXT_BYTES};
 pub use candidates::CANDIDATES_MAX;
 pub use config::{BODY_MAX, Config, Mode, Told, Unsupported};
+pub use decoder::CODINGS_MAX;
 pub use load::{Problem, Rules, Sources};
 pub use marks::FLOWBITS_MAX;
 pub use message::{HEAD_BYTES, REPEATED_MAX};

@@ -115,3 +115,14 @@ fn bodies_are_read_as_lenient_clients_read_them() {
         assert_eq!(watch(RULES, &talk.segments).rules(), [4], "{what}, cut");
     }
 }
+
+#[test]
+fn bodies_that_nothing_announces_are_looked_at_when_the_stream_ends() {
+    for (answer, what) in [
+        (&b"HTTP/1.1 204 No\r\n\r\nevil literal"[..], "lines behind 204"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nan evil literal", "no chunks"),
+    ] {
+        assert_eq!(seen(&[(Client, GET), (Server, answer)], &[Server]), [(6, 4)], "{what}");
+        assert_eq!(seen(&[(Client, GET), (Server, answer)], &[]), [(0, 4)], "{what}");
+    }
+}

@@ -53,7 +53,7 @@ struct Half {
     has_begun: bool,
     /// What the request asked that this response answers.
     asked: Vec<u8>,
-    /// The response cannot have a body, but announces one.
+    /// The response cannot have a body: what may follow all the same is not read here.
     announces: bool,
 }
 
@@ -111,6 +111,7 @@ impl Parting {
         }
         let raw = std::mem::take(&mut half.rest);
         let line = without_end(&raw);
+        self.vague |= half.announces && half.state == State::Start;
         match half.state {
             State::Head if line.is_empty() => {
                 parts.push(Part::HeadEnd);
@@ -176,6 +177,7 @@ impl Parting {
                 }
                 match start(side, line) {
                     Some(start) => self.begin(side, start, parts),
+                    None if side == Side::Response && half.announces => self.lose(side),
                     // Without version it is HTTP/0.9, or not; lines that are none are passed over.
                     None if side == Side::Request
                         && is_method(line.split(is_blank).find(|word| !word.is_empty())?) =>
@@ -284,10 +286,7 @@ impl Parting {
         let length = lengths.iter().find(|value| is_length(value));
         let length = length.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
         let bodiless = status / 100 == 1 || status == 204 || status == 304 || asked == b"HEAD";
-        let announces = is_response
-            && bodiless
-            && asked != b"HEAD"
-            && (!codings.is_empty() || lengths.iter().any(|len| *len != b"0"));
+        let announces = is_response && bodiless && asked != b"HEAD";
         half.state = match length {
             _ if is_response && bodiless => State::Sized(0),
             _ if codings == [b"chunked"] => State::ChunkSize,
