@@ -98,6 +98,8 @@ pub struct Chain {
     group_span_ns: u64,
     /// Whether the batch has packets from both sides; if so, `gathering` says which may be in one group.
     mixed: bool,
+    /// Whether a function may end flows for new ones.
+    makes_room: bool,
     gathering: Gathering,
     /// Which packets of known flows functions may answer: they go alone; none until it is looked up again.
     apart: Option<Apart>,
@@ -157,10 +159,16 @@ impl Chain {
         let hasher = FlowHasher::new(options.seed);
         let flows_max = if stages.is_empty() { 1 } else { options.flows_max };
         let keeps_flows = stages.iter().any(|stage| stage.descriptor().keeps_flows);
+        let makes_room = stages.iter().any(|stage| stage.makes_room());
         let order_felt = stages.iter().any(|stage| stage.shared().is_order_felt());
         let consolidation = if options.consolidate { Consolidation::new(&stages, &layout) } else { None };
-        let flows =
-            Flows::new(flows_max, layout.clone(), hasher, consolidation.as_ref().map(Consolidation::scope))?;
+        let flows = Flows::new(
+            flows_max,
+            layout.clone(),
+            hasher,
+            (&options.shares, options.seed),
+            consolidation.as_ref().map(Consolidation::scope),
+        )?;
         Ok(Chain {
             cycles: vec![0; stages.len()],
             joining: Joining {
@@ -184,6 +192,7 @@ impl Chain {
             gathering: Gathering::new(order_felt),
             apart: None,
             mixed: false,
+            makes_room,
             parser: Parser {
                 hasher,
                 inner: options.inner,
@@ -323,6 +332,16 @@ impl Chain {
             pool.give(packet);
         }
         self.waited = late;
+        self.drop_displaced(pool);
+    }
+
+    /// Drops fragments that waited for datagrams which gave way to others.
+    fn drop_displaced(&mut self, pool: &mut Pool) {
+        while let Some(packet) = self.fragments.take_dropped() {
+            self.counters.packets_held -= 1;
+            self.counters.drops[DropReason::FragmentTableFull.index()] += 1;
+            pool.give(packet);
+        }
     }
 
     /// Ends all flows: the run is over. Fragments that still wait stay counted as held.
@@ -350,6 +369,9 @@ impl Chain {
     pub fn counters(&self) -> Counters {
         Counters {
             flows_live: self.live(),
+            fragments_displaced: self.fragments.displaced().table,
+            fragments_displaced_by_source: self.fragments.displaced().source,
+            flows_by_class: self.flows.classes.live().map(u64::from),
             streams: self.subscribed.as_ref().map(Subscribed::counters).unwrap_or_default(),
             ..self.counters.clone()
         }

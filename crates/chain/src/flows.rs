@@ -5,11 +5,13 @@ use std::sync::Arc;
 use nf::index::Index;
 use nf::record::{Header, Layout, Records};
 use packet::memory::OutOfMemory;
-use packet::{Direction, FlowHasher, FlowKey, Packet, Side};
+use packet::{Direction, FlowHasher, FlowKey, Meta, Packet, Side};
 use zerocopy::FromBytes;
 
 use crate::chain::RestoreError;
+use crate::classes::{Classes, Shares, Victim};
 use crate::homes::Homes;
+use crate::joining::Joining;
 use crate::passes::Passes;
 use crate::rules::{Rules, Scope};
 use crate::wheel::Wheel;
@@ -20,8 +22,8 @@ pub(crate) struct Flows {
     index: Index,
     wheel: Wheel,
     hasher: FlowHasher,
-    /// Where the search for a flow to evict goes on.
-    hand: u32,
+    /// The flows by class: which of them gives way.
+    pub classes: Classes,
     pub homes: Homes,
     /// Those that turn back.
     pub passes: Passes,
@@ -82,14 +84,12 @@ impl Entry {
 /// packet in front of it in its group may change it.
 pub(crate) const AS_LONG_AS_BEFORE: u32 = nf::KEEP_MS_MAX + 1;
 
-/// Flows that are looked at when one has to go.
-const EVICTION_SAMPLE: u32 = 16;
-
 impl Flows {
     pub fn new(
         flows_max: u32,
         layout: Layout,
         hasher: FlowHasher,
+        (shares, seed): (&Shares, u64),
         scope: Option<Scope>,
     ) -> Result<Flows, OutOfMemory> {
         let flows_max = flows_max.clamp(1, u32::MAX / 4);
@@ -98,7 +98,7 @@ impl Flows {
             index: Index::new(2 * flows_max as usize)?,
             wheel: Wheel::new(flows_max),
             hasher,
-            hand: 0,
+            classes: Classes::new(flows_max, shares, seed)?,
             homes: Homes::new(flows_max),
             passes: Passes::default(),
             ledger: None,
@@ -160,6 +160,7 @@ impl Flows {
             self.records.release(record); // As if the table were full: too many keys have hashes like this one's.
             return None;
         }
+        self.classes.enter(record, header);
         Some(record)
     }
 
@@ -217,6 +218,7 @@ impl Flows {
             self.records.release(record);
             return Err(RestoreError::TableFull);
         }
+        self.classes.enter(record, self.records.header(record));
         self.watch(record);
         Ok(record)
     }
@@ -271,9 +273,20 @@ impl Flows {
         self.drop_alias(record);
         let header = self.records.header(record);
         self.index.remove(self.hasher.hash(&header.key), Entry::by_key(record, header).0);
+        self.classes.leave(record, header);
         self.wheel.cancel(record);
         self.records.release(record);
         self.homes.remove(record)
+    }
+
+    /// A packet joins its flow, whose class then is that of its connection.
+    #[inline]
+    pub fn join(&mut self, joining: &Joining, meta: &mut Meta) {
+        let record = meta.transit.flow;
+        let header = self.records.header_mut(record);
+        if joining.join(meta, header) {
+            self.classes.follow(record, header);
+        }
     }
 
     /// A packet refreshed the flow: it is kept for `keep_ms` from then on, or for [`AS_LONG_AS_BEFORE`]. 0 leaves it as it
@@ -330,22 +343,9 @@ impl Flows {
         due.sort_unstable_by_key(|&record| (self.records.header(record).deadline_ns(), record));
     }
 
-    /// A flow to give up for a new one, if there is any: of a few, one that is over or was never answered, else the one silent longest.
-    pub fn victim(&mut self) -> Option<u32> {
-        let used = self.records.used().end;
-        for _ in 0..used.div_ceil(EVICTION_SAMPLE) {
-            let sample = (0..EVICTION_SAMPLE.min(used)).map(|i| (self.hand.wrapping_add(i)) % used);
-            let victim = sample.filter(|&r| self.records.header(r).has(Header::FLAG_LIVE)).min_by_key(|&r| {
-                let header = self.records.header(r);
-                let dear = header.connection.is_established();
-                (dear, header.last_seen_ns, r)
-            });
-            self.hand = self.hand.wrapping_add(EVICTION_SAMPLE) % used;
-            if victim.is_some() {
-                return victim;
-            }
-        }
-        None
+    /// A flow to give up for a new one, if there is any.
+    pub fn victim(&mut self) -> Option<Victim> {
+        self.classes.victim(&self.records)
     }
 
     /// All flows, by number.

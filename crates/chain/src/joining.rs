@@ -20,9 +20,9 @@ pub(crate) struct Joining {
 }
 
 impl Joining {
-    /// The packet takes its number in the flow and the flow's tags, and moves the connection on.
+    /// The packet takes its number in the flow and the flow's tags, and moves the connection on; whether that changed.
     #[inline]
-    pub fn join(&self, meta: &mut Meta, header: &mut Header) {
+    pub fn join(&self, meta: &mut Meta, header: &mut Header) -> bool {
         if meta.class == Class::Whole && meta.protocol == header.key.protocol {
             let connection =
                 header.connection.after_whole(meta.protocol, meta.tcp_flags, meta.transit.direction);
@@ -33,17 +33,23 @@ impl Joining {
         let is_of_flow = meta.protocol == header.key.protocol;
         // An ICMP error about the flow does not keep it (RFC 5508 REQ-10).
         meta.transit.keep_ms = if is_of_flow { self.keep_ms(meta, header, connection) } else { 0 };
-        header.connection = connection;
+        move_on(header, connection)
     }
 
     /// The same for a whole packet of the flow's own protocol, which brings the connection to this. `wish_ms`: how long functions
-    /// keep the flow that need not see it for that.
+    /// keep the flow that need not see it for that. Whether the connection changed.
     #[inline(always)]
-    pub fn join_whole(&self, meta: &mut Meta, header: &mut Header, connection: Connection, wish_ms: u32) {
+    pub fn join_whole(
+        &self,
+        meta: &mut Meta,
+        header: &mut Header,
+        connection: Connection,
+        wish_ms: u32,
+    ) -> bool {
         self.number(meta, header, connection);
         meta.transit.keep_ms =
             if self.keeps_flows { wish_ms } else { self.keep_ms(meta, header, connection) };
-        header.connection = connection;
+        move_on(header, connection)
     }
 
     #[inline(always)]
@@ -66,4 +72,12 @@ impl Joining {
             self.timeouts.of(meta.protocol, connection)
         }
     }
+}
+
+/// Sets the connection; whether it was another one.
+#[inline(always)]
+fn move_on(header: &mut Header, connection: Connection) -> bool {
+    let changed = header.connection != connection;
+    header.connection = connection;
+    changed
 }

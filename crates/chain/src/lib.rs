@@ -4,6 +4,7 @@
 
 mod beside;
 mod chain;
+mod classes;
 mod commuting;
 mod flows;
 pub mod fragments;
@@ -25,6 +26,7 @@ pub use chain::{
     Chain, ChainError, Change, GROUP_MAX, NoHistory, RestoreError, RuleStep, RuleView, SavedLayout, Way,
     history_len,
 };
+pub use classes::{FlowClass, Shares};
 pub use flows::Ledger;
 pub use fragments::Datagram;
 pub use observer::Observer;

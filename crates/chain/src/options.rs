@@ -5,6 +5,7 @@ use nf::{Connection, EndReason, KEEP_MS_MAX};
 use packet::DropReason;
 use packet::parse::protocol;
 
+use crate::classes::{FlowClass, Shares};
 use crate::streams::{StreamCounters, StreamOptions};
 
 /// How a chain is to behave. The default is what a small site would want.
@@ -14,6 +15,8 @@ pub struct Options {
     pub flows_max: u32,
     /// What happens when a flow begins and the table is full.
     pub when_full: WhenFull,
+    /// Which flows give way when the table is full.
+    pub shares: Shares,
     /// How long flows are kept, where no function says it.
     pub timeouts: Timeouts,
     /// What happens to frames that are not IP.
@@ -24,7 +27,7 @@ pub struct Options {
     pub verify_ipv4_checksum: bool,
     /// Whether flows are the same whatever VLANs their packets come in.
     pub ignore_vlans: bool,
-    /// Fragmented datagrams that are kept track of at most; fragments of further ones are dropped.
+    /// Fragmented datagrams that are kept track of at most; for further ones, the oldest give way.
     pub fragments_max: usize,
     /// How long fragments wait for their first one, in nanoseconds.
     pub fragment_timeout_ns: u64,
@@ -45,6 +48,7 @@ impl Default for Options {
         Options {
             flows_max: 65_536,
             when_full: WhenFull::EvictOldest,
+            shares: Shares::default(),
             timeouts: Timeouts::default(),
             not_ip: NotIp::Pass,
             inner: false,
@@ -66,7 +70,7 @@ impl Default for Options {
 pub enum WhenFull {
     /// The new flow's packet is dropped ([`DropReason::FlowTableFull`]).
     RefuseNew,
-    /// Of a few flows that are looked at, one that is over or never was answered goes, else the one silent longest.
+    /// The least useful flow goes, by its class and source; see [`Shares`].
     EvictOldest,
 }
 
@@ -171,12 +175,22 @@ pub struct Counters {
     pub flows_live: u64,
     /// Flows in the table at once, at most.
     pub flows_peak: u64,
+    /// Of those, the flows of each class, by [`FlowClass`].
+    pub flows_by_class: [u64; FlowClass::COUNT],
+    /// Flows that were evicted for another one in a full table, by [`FlowClass`].
+    pub evicted_by_class: [u64; FlowClass::COUNT],
+    /// Of those, flows whose source held more than its share.
+    pub evicted_over_source: u64,
     /// Flows that ended, by reason: idle, closed, rejected, evicted, shutdown.
     pub flows_ended: [u64; 5],
     /// Flows that were taken over from another chain ([`crate::Chain::restore_flow`]).
     pub flows_moved_in: u64,
     /// Flows that went to another chain ([`crate::Chain::release_flow`]).
     pub flows_moved_out: u64,
+    /// Fragmented datagrams that were forgotten before their time because the table was full.
+    pub fragments_displaced: u64,
+    /// The same because their source had its share of the table.
+    pub fragments_displaced_by_source: u64,
     /// Frames that were not IP and passed.
     pub not_ip_passed: u64,
     /// How often the chain's own code panicked: then all flows ended, and it started over.
@@ -198,9 +212,14 @@ impl Default for Counters {
             flows_started: 0,
             flows_live: 0,
             flows_peak: 0,
+            flows_by_class: [0; _],
+            evicted_by_class: [0; _],
+            evicted_over_source: 0,
             flows_ended: [0; 5],
             flows_moved_in: 0,
             flows_moved_out: 0,
+            fragments_displaced: 0,
+            fragments_displaced_by_source: 0,
             not_ip_passed: 0,
             restarts: 0,
             streams: StreamCounters::default(),

@@ -4,7 +4,9 @@ mod records;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use nf::{Alert, AlertDetail, AlertFlow, AlertMessage, AlertValue, Event, EventField, EventValue};
+use nf::{
+    Alert, AlertDetail, AlertFlow, AlertMessage, AlertValue, Event, EventField, EventValue, Translation,
+};
 use packet::{Addr, Endpoint, FlowKey};
 use serde::Serialize;
 use serde::ser::SerializeMap;
@@ -41,6 +43,9 @@ pub struct EveAlert<'a> {
     flow: Option<FlowSoFar>,
     #[serde(flatten)]
     excerpt: Option<Excerpt>,
+    /// What a NAT did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nat: Option<EveTranslation>,
     /// The function that raised it, by its name in the policy.
     function: &'a str,
 }
@@ -126,6 +131,36 @@ impl FlowSoFar {
     }
 }
 
+/// An inside host and what stands for it outside.
+#[derive(Serialize)]
+struct EveTranslation {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    protocol: Option<&'static str>,
+    internal_ip: Addressed,
+    /// Absent if all of the host's are meant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    internal_port: Option<u16>,
+    external_ip: Addressed,
+    external_port: u16,
+    /// The last one of a block.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    external_port_last: Option<u16>,
+}
+
+impl EveTranslation {
+    fn new(translation: &Translation) -> EveTranslation {
+        let Translation { protocol, internal, external, ports: (first, last) } = *translation;
+        EveTranslation {
+            protocol,
+            internal_ip: Addressed(internal.addr),
+            internal_port: protocol.map(|_| internal.port),
+            external_ip: Addressed(external),
+            external_port: first,
+            external_port_last: protocol.is_none().then_some(last),
+        }
+    }
+}
+
 /// What was looked at.
 #[derive(Serialize)]
 struct Excerpt {
@@ -191,6 +226,7 @@ impl<'a> EveAlert<'a> {
                 FlowSoFar::new(flow, if to_server { (source, destination) } else { (destination, source) })
             }),
             app_proto: detail.and_then(|detail| detail.application),
+            nat: detail.and_then(|detail| detail.translation.as_ref()).map(EveTranslation::new),
             excerpt: detail.filter(|detail| !detail.payload.is_empty()).map(Excerpt::new),
             function,
         }

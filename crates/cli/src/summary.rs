@@ -1,5 +1,7 @@
 //! What a run has done, for people.
 
+use std::collections::BTreeMap;
+
 use node::Report;
 use node::report::WorkerReport;
 
@@ -70,6 +72,25 @@ pub fn of(report: &Report) -> String {
         text += &format!(", {} evicted for new ones", thousands(evicted));
     }
     text += "\n";
+    let named = |counts: &BTreeMap<&str, u64>| {
+        counts
+            .iter()
+            .map(|(name, &count)| format!("{name} {}", thousands(count)))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    if !flows.evicted.is_empty() {
+        text += &format!(
+            "evicted from a full table of {}, by class: {}; {} of sources above their share\n",
+            thousands(flows.size),
+            named(&flows.evicted),
+            thousands(flows.evicted_over_source)
+        );
+    }
+    if !report.fragments_displaced.is_empty() {
+        text +=
+            &format!("fragmented datagrams displaced, by limit: {}\n", named(&report.fragments_displaced));
+    }
     if report.alerts > 0 {
         text += &format!("alerts: {}\n", thousands(report.alerts));
     }

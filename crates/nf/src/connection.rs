@@ -78,6 +78,15 @@ impl Connection {
         matches!(self, Connection::REPLIED | Connection::ESTABLISHED)
     }
 
+    /// Whether the connection never was open, or is over: then the flow is the first to give way.
+    #[inline]
+    pub fn gives_way(self) -> bool {
+        !matches!(
+            self,
+            Connection::REPLIED | Connection::ESTABLISHED | Connection::FIN_ORIGINAL | Connection::FIN_REPLY
+        )
+    }
+
     /// Whether the connection is over, but for stragglers.
     #[inline]
     pub fn is_over(self) -> bool {

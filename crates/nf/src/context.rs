@@ -202,6 +202,12 @@ impl Context<'_> {
         }
     }
 
+    /// The number of the flow's record: it names the flow in this chain for as long as it lasts. It means nothing elsewhere.
+    #[inline]
+    pub fn record(&self) -> u32 {
+        self.transit.flow
+    }
+
     /// The time of the packet, in nanoseconds.
     #[inline]
     pub fn now_ns(&self) -> u64 {

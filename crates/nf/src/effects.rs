@@ -68,6 +68,21 @@ pub struct AlertDetail {
     pub transaction: Option<u64>,
     /// What is known of the application's message: the name of the object, such as `http`, and its fields.
     pub message: Option<AlertMessage>,
+    /// What a NAT did to an inside endpoint or host.
+    pub translation: Option<Translation>,
+}
+
+/// An inside endpoint, or host, and what stands for it outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Translation {
+    /// `tcp`, `udp` or `icmp`; none: all three.
+    pub protocol: Option<&'static str>,
+    /// The inside endpoint; the port is 0 if all of the host's are meant.
+    pub internal: Endpoint,
+    /// The external address.
+    pub external: Addr,
+    /// The first and the last of the external ports.
+    pub ports: (u16, u16),
 }
 
 /// The packets and bytes of a flow up to an alert, by direction: to the server, to the client.

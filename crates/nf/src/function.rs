@@ -3,10 +3,12 @@
 use serde::de::DeserializeOwned;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use packet::memory::Part;
 use packet::{Addr, Packet, Side};
 
 use crate::config::ConfigError;
-use crate::{Context, Descriptor, EndReason, Owned, PacketView, Verdict};
+use crate::record::{Header, Records};
+use crate::{Connection, Context, Descriptor, EndReason, Owned, PacketView, Verdict};
 
 /// A network function: what one writes to get scaling, migration, fault tolerance and billing (DESIGN 4).
 ///
@@ -42,6 +44,22 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
 
     /// A flow is over: the place to give back what it took from pools, and to report it.
     fn flow_end(&self, _state: &mut Self::State, _reason: EndReason, _context: &mut Context<'_>) {}
+
+    /// Whether flows may give way here to a new one, see [`NetworkFunction::make_room`].
+    const MAKES_ROOM: bool = false;
+
+    /// Names a flow that is to end so that the one that begins with this packet finds what it needs, such as a free item of
+    /// a pool; none if it will find that, or if no flow is to give way. Called before the packet is processed, if
+    /// [`NetworkFunction::MAKES_ROOM`]; the packet is as it came to the chain. The context is the new flow's; its map is
+    /// empty, and what is set there is lost.
+    fn make_room(
+        &self,
+        _packet: &Packet,
+        _flows: &LiveFlows<'_, Self::State>,
+        _context: &mut Context<'_>,
+    ) -> Option<u32> {
+        None
+    }
 
     /// The flow's record has come from another unit and is processed here from now on.
     fn flow_moved(&self, _state: &mut Self::State, _context: &mut Context<'_>) {}
@@ -141,6 +159,39 @@ impl Answers {
             longer_than: self.longer_than.min(other.longer_than),
         }
     }
+}
+
+/// The flows of a chain, as one of its functions sees them.
+pub struct LiveFlows<'a, S> {
+    records: &'a Records,
+    state: Part<S>,
+}
+
+impl<'a, S: FromBytes + IntoBytes + Immutable> LiveFlows<'a, S> {
+    pub(crate) fn new(records: &'a Records, state: Part<S>) -> LiveFlows<'a, S> {
+        LiveFlows { records, state }
+    }
+
+    /// The flow with this record number, if there is one.
+    pub fn get(&self, record: u32) -> Option<LiveFlow<'a, S>> {
+        let header = self.records.find_header(record).filter(|header| header.has(Header::FLAG_LIVE))?;
+        let state = self.records.state(record, self.state)?;
+        let (connection, packets) = (header.connection, header.clock);
+        Some(LiveFlow { state, connection, packets, last_seen_ns: header.last_seen_ns })
+    }
+}
+
+/// What a function sees of another flow.
+#[derive(Clone, Copy, Debug)]
+pub struct LiveFlow<'a, S> {
+    /// What it keeps of that flow.
+    pub state: &'a S,
+    /// What the flow's connection has come to.
+    pub connection: Connection,
+    /// Its packets so far, of both directions.
+    pub packets: u64,
+    /// When its last refreshing packet came.
+    pub last_seen_ns: u64,
 }
 
 /// An operator's command was not understood, or cannot be carried out.

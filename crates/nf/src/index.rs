@@ -82,6 +82,16 @@ impl Index {
         Ok(Index { buckets: Zeroed::new(count)?, mask: count - 1, capacity, len: 0 })
     }
 
+    /// Brings its memory here, see [`Zeroed::prefault`].
+    pub fn prefault(&mut self) {
+        self.buckets.prefault();
+    }
+
+    /// Bytes of memory that it may come to.
+    pub fn memory(&self) -> usize {
+        self.buckets.len() * size_of::<Bucket>()
+    }
+
     /// How many entries there are.
     pub fn len(&self) -> usize {
         self.len

@@ -4,6 +4,7 @@
 //! `process(packet, state, context) -> Verdict`. See the trait, and `docs/write-your-first-nf.md`.
 
 pub mod answer;
+mod bits;
 mod buffers;
 mod common;
 pub mod config;
@@ -38,11 +39,11 @@ pub use descriptor::{
 };
 pub use effects::{
     Alert, AlertDetail, AlertFlow, AlertMessage, AlertValue, EFFECTS_MAX, Effects, FlowReport, Made,
-    Severity, Text,
+    Severity, Text, Translation,
 };
 pub use event::{EVENT_FIELDS_MAX, EVENT_TEXTS_MAX, EVENTS_MAX, Event, EventField, EventValue, Events};
 pub use foresight::{FORESEEING_MAX, Foresight, SHAPE_MAX, Said, Shape};
-pub use function::{Answers, ControlError, NetworkFunction, Setup, UpgradeError};
+pub use function::{Answers, ControlError, LiveFlow, LiveFlows, NetworkFunction, Setup, UpgradeError};
 pub use map::{PutError, StateMap};
 pub use meters::{METERS_LOOKED_AT, MeterKey, MeterValue, Meters};
 pub use recording::{Cause, EventCondition, HeaderAction, RECORD_MAX, Recording, StateFunction};

@@ -3,11 +3,16 @@
 //! An instance owns the items of the ranges that it leased, so that no two instances hand out the same one. Items are
 //! numbers below the pool's size; what a number stands for is the function's affair. Whoever takes an item does so in the
 //! name of a *key* (a subscriber's endpoint, say), under which it is found again and which the item leads back to.
+//!
+//! Of an item that is free, the pool has one bit. What it has of those that are taken stands in as many entries as there
+//! can be users, used again before new ones are: so memory follows the users and not the items, and what is reached at
+//! random is in memory from the beginning.
 
-use packet::FlowHasher;
 use packet::memory::{OutOfMemory, Zeroed};
+use packet::{FlowHasher, split_mix};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::bits::{Bits, Parity};
 use crate::index::Index;
 
 /// In whose name an item is taken. All zeros is no key.
@@ -16,25 +21,31 @@ pub type PoolKey = [u64; 6];
 /// A pool of items.
 pub struct Pool {
     name: &'static str,
-    slots: Zeroed<Slot>,
-    /// One bit per item: taken.
-    taken: Vec<u64>,
+    size: u32,
+    taken: Bits,
+    entries: Zeroed<Entry>,
+    free: Vec<u32>,
+    /// Entries below this were used before.
+    fresh: u32,
+    by_item: Index,
     by_key: Index,
     hasher: FlowHasher,
+    seed: u64,
     in_use: u32,
     /// Items taken at once, at most, since the start.
     peak: u32,
     exhausted: u64,
 }
 
+/// What is known of an item that is taken. One cache line.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(64))]
-struct Slot {
+struct Entry {
     key: PoolKey,
     /// What the function notes beside the item.
     note: u64,
     users: u32,
-    spare: u32,
+    item: u32,
 }
 
 /// Which free item to take.
@@ -47,18 +58,28 @@ pub struct Choice {
     /// Where the search starts: this one if it is free, else the next free one, round and round. Within the range.
     pub from: u32,
     /// The search goes in steps of this, so that 2 keeps a port's parity (RFC 4787 REQ-4). At least 1; it divides `count`
-    /// wherever the search is to reach every item of its residue.
+    /// wherever the search is to reach every item of its residue. By 1 and by 2 it takes a few steps however many are taken.
     pub step: u32,
 }
 
 impl Pool {
     pub(crate) fn new(name: &'static str, items: u32, users: usize, seed: u64) -> Result<Pool, OutOfMemory> {
+        let size = items.max(1);
+        let users = users.min(size as usize);
+        let (mut by_item, mut by_key) = (Index::new(users)?, Index::new(users)?);
+        by_item.prefault();
+        by_key.prefault();
         Ok(Pool {
             name,
-            slots: Zeroed::new(items as usize)?,
-            taken: vec![0; (items as usize).div_ceil(64)],
-            by_key: Index::new(users.min(items as usize))?,
+            size,
+            taken: Bits::new(size)?,
+            entries: Zeroed::new(users)?,
+            free: Vec::new(),
+            fresh: 0,
+            by_item,
+            by_key,
             hasher: FlowHasher::new(seed ^ 0x706f_6f6c),
+            seed: seed ^ 0x6974_656d,
             in_use: 0,
             peak: 0,
             exhausted: 0,
@@ -72,7 +93,7 @@ impl Pool {
 
     /// How many items there are.
     pub fn size(&self) -> u32 {
-        self.slots.len() as u32
+        self.size
     }
 
     /// How many are taken.
@@ -92,41 +113,41 @@ impl Pool {
 
     /// The item that is taken in this name.
     pub fn item_of(&self, key: &PoolKey) -> Option<u32> {
-        self.by_key.find(self.hasher.hash_words(key), |item| self.slots[item as usize].key == *key)
+        self.entry_of(key).map(|entry| self.entries[entry].item)
     }
 
     /// In whose name the item is taken, if it is.
     pub fn key_of(&self, item: u32) -> Option<&PoolKey> {
-        self.is_taken(item).then(|| &self.slots[item as usize].key)
+        self.entry_at(item).map(|entry| &self.entries[entry].key)
     }
 
     /// Whether the item is taken. One beyond the pool is, in effect.
     pub fn is_taken(&self, item: u32) -> bool {
-        match self.taken.get(item as usize / 64) {
-            Some(word) if item < self.size() => word >> (item % 64) & 1 == 1,
-            _ => true,
-        }
+        self.taken.has(item)
+    }
+
+    /// Whether a free item can be taken by this choice.
+    pub fn has_free(&self, choice: Choice) -> bool {
+        self.in_use < self.entries.len() as u32 && self.search(choice).is_some()
     }
 
     /// One more user of the item that is taken in this name, if one is.
     pub fn join(&mut self, key: &PoolKey) -> Option<u32> {
-        let item = self.item_of(key)?;
-        self.slots[item as usize].users += 1;
-        Some(item)
+        let entry = self.entry_of(key)?;
+        let entry = &mut self.entries[entry];
+        entry.users += 1;
+        Some(entry.item)
     }
 
     /// Takes a free item in this name, with one user. The name must not have one yet.
     pub fn take(&mut self, key: &PoolKey, choice: Choice) -> Option<u32> {
-        let Some(item) = self.search(choice) else {
+        let taken = self.search(choice).and_then(|item| Some((item, self.enter(key, item)?)));
+        let Some((item, entry)) = taken else {
             self.exhausted += 1;
             return None;
         };
-        if self.by_key.insert(self.hasher.hash_words(key), item).is_err() {
-            self.exhausted += 1;
-            return None;
-        }
-        self.taken[item as usize / 64] |= 1 << (item % 64);
-        self.slots[item as usize] = Slot { key: *key, note: 0, users: 1, spare: 0 };
+        self.entries[entry as usize] = Entry { key: *key, note: 0, users: 1, item };
+        self.taken.set(item);
         self.in_use += 1;
         self.peak = self.peak.max(self.in_use);
         Some(item)
@@ -134,42 +155,83 @@ impl Pool {
 
     /// One user fewer; the last one frees the item. Whether it was freed.
     pub fn leave(&mut self, item: u32) -> bool {
-        if !self.is_taken(item) {
+        let Some(at) = self.entry_at(item) else { return false };
+        let entry = &mut self.entries[at];
+        entry.users = entry.users.saturating_sub(1);
+        if entry.users > 0 {
             return false;
         }
-        let slot = &mut self.slots[item as usize];
-        slot.users = slot.users.saturating_sub(1);
-        if slot.users > 0 {
-            return false;
-        }
-        let hash = self.hasher.hash_words(&slot.key);
-        self.by_key.remove(hash, item);
-        self.taken[item as usize / 64] &= !(1 << (item % 64));
+        let by_key = self.hasher.hash_words(&entry.key);
+        self.by_key.remove(by_key, at as u32);
+        self.by_item.remove(self.hash(item), at as u32);
+        self.free.push(at as u32);
+        self.taken.clear(item);
         self.in_use -= 1;
         true
     }
 
     /// How many users a taken item has.
     pub fn users(&self, item: u32) -> u32 {
-        if self.is_taken(item) { self.slots.get(item as usize).map_or(0, |slot| slot.users) } else { 0 }
+        self.entry_at(item).map_or(0, |entry| self.entries[entry].users)
     }
 
     /// What the function noted beside a taken item; 0 at first.
     pub fn note(&self, item: u32) -> u64 {
-        if self.is_taken(item) { self.slots.get(item as usize).map_or(0, |slot| slot.note) } else { 0 }
+        self.entry_at(item).map_or(0, |entry| self.entries[entry].note)
     }
 
     /// Notes something beside a taken item.
     pub fn set_note(&mut self, item: u32, note: u64) {
-        if self.is_taken(item) && item < self.size() {
-            self.slots[item as usize].note = note;
+        if let Some(entry) = self.entry_at(item) {
+            self.entries[entry].note = note;
         }
+    }
+
+    /// Bytes that the pool may come to, with all items in use, but for what the allocator adds.
+    pub fn memory_max(&self) -> usize {
+        let (bits, entries) = (self.size as usize / 8, self.entries.len());
+        bits + entries * size_of::<Entry>() + self.by_item.memory() + self.by_key.memory()
+    }
+
+    fn entry_of(&self, key: &PoolKey) -> Option<usize> {
+        let found = self
+            .by_key
+            .find(self.hasher.hash_words(key), |entry| self.entries[entry as usize].key == *key)?;
+        Some(found as usize)
+    }
+
+    fn entry_at(&self, item: u32) -> Option<usize> {
+        if item >= self.size || !self.taken.has(item) {
+            return None;
+        }
+        let found = self.by_item.find(self.hash(item), |entry| self.entries[entry as usize].item == item)?;
+        Some(found as usize)
+    }
+
+    /// An entry for an item that is taken in this name; none if as many are taken as there can be users.
+    fn enter(&mut self, key: &PoolKey, item: u32) -> Option<u32> {
+        let entry = match self.free.pop() {
+            Some(entry) => entry,
+            None if (self.fresh as usize) < self.entries.len() => {
+                self.fresh += 1;
+                self.fresh - 1
+            }
+            None => return None,
+        };
+        // Both have room for as many as there are entries.
+        self.by_key.insert(self.hasher.hash_words(key), entry).ok()?;
+        self.by_item.insert(self.hash(item), entry).ok()?;
+        Some(entry)
+    }
+
+    fn hash(&self, item: u32) -> u64 {
+        split_mix(&mut (self.seed ^ u64::from(item)))
     }
 
     /// The first free item in the order that the choice says.
     fn search(&self, choice: Choice) -> Option<u32> {
         let step = choice.step.max(1);
-        let end = choice.first.checked_add(choice.count).filter(|&end| end <= self.size())?;
+        let end = choice.first.checked_add(choice.count).filter(|&end| end <= self.size)?;
         if choice.from < choice.first || choice.from >= end {
             return None;
         }
@@ -177,22 +239,15 @@ impl Pool {
         self.scan(choice.from, end, step).or_else(|| self.scan(choice.first + residue, choice.from, step))
     }
 
-    /// The first free item of `from, from + step, ...` below `end`; whole words of taken items are skipped at once.
+    /// The first free item of `from, from + step, ...` below `end`.
     fn scan(&self, from: u32, end: u32, step: u32) -> Option<u32> {
-        let mut item = from;
-        while item < end {
-            let word = self.taken[item as usize / 64];
-            if word == u64::MAX {
-                let next = (item / 64 + 1) * 64;
-                item += (next - item).next_multiple_of(step);
-                continue;
-            }
-            if word >> (item % 64) & 1 == 0 {
-                return Some(item);
-            }
-            item += step;
-        }
-        None
+        let parity = match step {
+            1 => Parity::Any,
+            2 if from.is_multiple_of(2) => Parity::Even,
+            2 => Parity::Odd,
+            _ => return (from..end).step_by(step as usize).find(|&item| !self.taken.has(item)),
+        };
+        self.taken.next_zero(from, end, parity)
     }
 }
 
@@ -231,6 +286,24 @@ mod tests {
         assert_eq!(pool.exhausted(), 1);
         assert_eq!(pool.take(&[4; 6], Choice { from: 99, ..odd }), None);
         assert_eq!(pool.take(&[4; 6], Choice { first: 198, count: 10, from: 198, step: 1 }), None);
+    }
+
+    #[test]
+    fn memory_follows_users_and_not_items() {
+        // A /24 of external addresses, with TCP, UDP and ICMP, for 65,536 flows.
+        let mut pool = Pool::new("ports", 3 * 256 * 65_535, 65_536, 1).unwrap();
+        assert!(pool.memory_max() < 16 << 20, "{}", pool.memory_max());
+        for i in 0..65_536u32 {
+            let from = i * 700;
+            let choice = Choice { first: 0, count: pool.size(), from, step: 1 };
+            assert_eq!(pool.take(&[u64::from(i) + 1; 6], choice), Some(from));
+        }
+        assert_eq!(pool.fresh, 65_536);
+        // No further user, and none of the entries is lost for it.
+        let choice = Choice { first: 1, count: 10, from: 1, step: 1 };
+        assert!(!pool.has_free(choice) && pool.take(&[99_999; 6], choice).is_none());
+        assert!(pool.leave(700) && pool.take(&[99_999; 6], choice) == Some(1));
+        assert_eq!((pool.in_use(), pool.fresh), (65_536, 65_536));
     }
 
     proptest! {

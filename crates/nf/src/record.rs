@@ -338,6 +338,12 @@ impl Records {
         self.slots.head_mut(record).expect("a record that was allocated")
     }
 
+    /// The record's header; none if there is no such record.
+    #[inline]
+    pub fn find_header(&self, record: u32) -> Option<&Header> {
+        self.slots.head(record)
+    }
+
     /// The record's header, to be changed; none if there is no such record.
     #[inline(always)]
     pub fn find_header_mut(&mut self, record: u32) -> Option<&mut Header> {

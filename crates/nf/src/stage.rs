@@ -25,8 +25,8 @@ use crate::recording::{HeaderAction, Recording};
 use crate::set::Set;
 use crate::stream::Deliveries;
 use crate::{
-    Answers, BufferSpec, ControlError, Descriptor, Effects, EndReason, EventCondition, Foresight, MapSpec,
-    NetworkFunction, PacketView, Setup, Shared, UpgradeError, Verdict,
+    Answers, BufferSpec, ControlError, Descriptor, Effects, EndReason, EventCondition, Foresight, LiveFlows,
+    MapSpec, NetworkFunction, PacketView, Setup, Shared, UpgradeError, Verdict,
 };
 
 /// Packets under way through a chain, in order of arrival, and what they are processed with.
@@ -204,6 +204,16 @@ pub trait Stage: Send {
 
     /// A flow begins with the packet that is here.
     fn flow_start(&mut self, packet: Transit, env: &mut Env<'_>) -> bool;
+
+    /// Whether flows may give way here to new ones.
+    fn makes_room(&self) -> bool {
+        false
+    }
+
+    /// The flow that is to end for the one that begins with this packet, see [`NetworkFunction::make_room`].
+    fn make_room(&mut self, _packet: &Packet, _env: &mut Env<'_>) -> Option<u32> {
+        None
+    }
 
     /// A flow is over.
     fn flow_end(&mut self, record: u32, reason: EndReason, now_ns: u64, env: &mut Env<'_>);
@@ -461,6 +471,8 @@ impl Drop for Progress<'_> {
     }
 }
 
+const NO_MAP: MapSpec = MapSpec { entries: 0, value_len: 0 };
+
 /// Where what is not to be counted goes.
 #[derive(Default)]
 struct Uncounted {
@@ -483,7 +495,7 @@ impl<N: NetworkFunction> Loaded<N> {
     const STATE_LEN: usize = size_of::<N::State>().next_multiple_of(8);
     const MAP: MapSpec = match N::DESCRIPTOR.map {
         Some(spec) => spec,
-        None => MapSpec { entries: 0, value_len: 0 },
+        None => NO_MAP,
     };
     const BUFFERS: BufferSpec = match N::DESCRIPTOR.buffers {
         Some(spec) => spec,
@@ -814,6 +826,24 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
             function.flow_start(state, context);
         });
         started.is_some() || self.on_panic == OnPanic::Bypass
+    }
+
+    fn makes_room(&self) -> bool {
+        N::MAKES_ROOM
+    }
+
+    fn make_room(&mut self, packet: &Packet, env: &mut Env<'_>) -> Option<u32> {
+        let Env { records, effects, buffers } = env;
+        let transit = packet.meta().transit;
+        // Other flows are looked at meanwhile, so the new one's header is a copy.
+        let header = &mut records.find_header(transit.flow)?.clone();
+        let map = StateMap::new(&mut [], &NO_MAP);
+        let (instance, buffers) = (&mut self.instance, Some(&mut **buffers));
+        let mut context = Context { transit, header, map, instance, effects, buffers, draws: 0 };
+        let (function, flows) = (&self.function, LiveFlows::new(records, self.state?));
+        let victim = self.panics.contain(|| function.make_room(packet, &flows, &mut context)).flatten();
+        self.instance.close();
+        victim.filter(|&victim| victim != transit.flow)
     }
 
     fn flow_end(&mut self, record: u32, reason: EndReason, now_ns: u64, env: &mut Env<'_>) {

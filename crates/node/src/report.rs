@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use chain::{Chain, Counters, FastPath};
+use chain::{Chain, Counters, FastPath, FlowClass};
 use hdrhistogram::Histogram;
 use host::Host;
 use nf::{Connection, EndReason, Shared};
@@ -44,6 +44,10 @@ pub struct Report {
     pub restarts: u64,
     /// What became of flows.
     pub flows: FlowsReport,
+    /// Fragmented datagrams that were forgotten before their time: because the `table` was full, or their `source` had its
+    /// share of it; absent if none was.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub fragments_displaced: BTreeMap<&'static str, u64>,
     /// What became of TCP streams; absent if no function looks into them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub streams: Option<BTreeMap<&'static str, u64>>,
@@ -95,8 +99,16 @@ pub struct FlowsReport {
     pub live: u64,
     /// Flows in the table at once, at most.
     pub peak: u64,
+    /// Flows at most, of all workers or units together.
+    pub size: u64,
+    /// Flows that were in the table when the run ended, by class.
+    pub live_by_class: BTreeMap<&'static str, u64>,
     /// Flows that ended, by reason.
     pub ended: BTreeMap<&'static str, u64>,
+    /// Flows that gave way to others in a full table, by class; classes without are left out.
+    pub evicted: BTreeMap<&'static str, u64>,
+    /// Of those, flows whose source held more than its share.
+    pub evicted_over_source: u64,
     /// Bytes of a flow's record.
     pub record_bytes: usize,
 }
@@ -424,6 +436,7 @@ impl Report {
             not_ip_passed: counters.not_ip_passed,
             restarts: counters.restarts,
             flows: flows(&counters, chain),
+            fragments_displaced: fragments_displaced(&counters),
             streams: chain.has_streams().then(|| counters.streams.by_name().into_iter().collect()),
             functions,
             ports: BTreeMap::new(),
@@ -457,7 +470,12 @@ impl Report {
         self.restarts += other.restarts;
         self.flows.started += other.flows.started;
         self.flows.live += other.flows.live;
+        self.flows.size += other.flows.size;
+        add(&mut self.flows.live_by_class, other.flows.live_by_class);
         add(&mut self.flows.ended, other.flows.ended);
+        add(&mut self.flows.evicted, other.flows.evicted);
+        self.flows.evicted_over_source += other.flows.evicted_over_source;
+        add(&mut self.fragments_displaced, other.fragments_displaced);
         if let (Some(streams), Some(others)) = (&mut self.streams, other.streams) {
             add(streams, others);
         }
@@ -571,9 +589,23 @@ fn flows(counters: &Counters, chain: &Chain) -> FlowsReport {
         started: counters.flows_started,
         live: counters.flows_live,
         peak: counters.flows_peak,
+        size: u64::from(chain.options().flows_max),
+        live_by_class: by_class(&counters.flows_by_class).collect(),
+        evicted: by_class(&counters.evicted_by_class).filter(|&(_, count)| count > 0).collect(),
+        evicted_over_source: counters.evicted_over_source,
         ended: reasons.iter().map(|&reason| (reason.name(), counters.ended(reason))).collect(),
         record_bytes: chain.record_len(),
     }
+}
+
+fn fragments_displaced(counters: &Counters) -> BTreeMap<&'static str, u64> {
+    let counts =
+        [("table", counters.fragments_displaced), ("source", counters.fragments_displaced_by_source)];
+    counts.into_iter().filter(|&(_, count)| count > 0).collect()
+}
+
+fn by_class(counts: &[u64; FlowClass::COUNT]) -> impl Iterator<Item = (&'static str, u64)> {
+    FlowClass::ALL.into_iter().map(|class| (class.name(), counts[class as usize]))
 }
 
 fn functions(chain: &Chain, names: &[String]) -> Vec<FunctionReport> {

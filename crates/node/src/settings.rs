@@ -1,7 +1,7 @@
 //! The `settings` of a policy: options of the run.
 
 use chain::streams::{HostPolicy, StreamOptions};
-use chain::{NotIp, Options, Timeouts, WhenFull};
+use chain::{NotIp, Options, Shares, Timeouts, WhenFull};
 use nf::config::{ByteCount, Nanos};
 use nf::stage::OnPanic;
 use serde::{Deserialize, Deserializer};
@@ -18,6 +18,8 @@ pub struct Settings {
     pub flows: u32,
     /// What happens to a new flow when the table is full.
     pub when_full: WhenFullSetting,
+    /// Which flows give way when the table is full.
+    pub shares: ShareSettings,
     /// Which IP header makes the flow: the `outer`most or the `inner`most.
     pub key: KeySetting,
     /// What happens to frames that are not IP.
@@ -46,7 +48,7 @@ pub struct Settings {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum WhenFullSetting {
-    /// A flow that is over, unanswered, or silent longest goes.
+    /// The least useful flow goes, see [`ShareSettings`].
     EvictOldest,
     /// The new flow is refused.
     RefuseNew,
@@ -108,6 +110,51 @@ pub struct TimeoutSettings {
     pub icmp: Nanos,
     /// Anything else.
     pub other: Nanos,
+}
+
+/// `shares`: what each class of flows, and each source, may hold of a full table before its flows give way, in percent.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ShareSettings {
+    /// UDP of which only one side was seen.
+    pub udp_unanswered: Percent,
+    /// TCP connections before the end of their handshake.
+    pub tcp_half_open: Percent,
+    /// Anything but TCP and UDP.
+    pub other: Percent,
+    /// UDP of which both sides were seen.
+    pub udp_answered: Percent,
+    /// Flows of one source, whatever their class.
+    pub per_source: Percent,
+}
+
+/// A part of a hundred, 1 to 100.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(try_from = "u64")]
+pub struct Percent(u8);
+
+impl TryFrom<u64> for Percent {
+    type Error = String;
+
+    fn try_from(percent: u64) -> Result<Percent, String> {
+        match u8::try_from(percent) {
+            Ok(percent @ 1..=100) => Ok(Percent(percent)),
+            _ => Err(format!("expected a percentage from 1 to 100, found {percent}")),
+        }
+    }
+}
+
+impl Default for ShareSettings {
+    fn default() -> ShareSettings {
+        let Shares { udp_unanswered, tcp_half_open, other, udp_answered, per_source } = Shares::default();
+        ShareSettings {
+            udp_unanswered: Percent(udp_unanswered),
+            tcp_half_open: Percent(tcp_half_open),
+            other: Percent(other),
+            udp_answered: Percent(udp_answered),
+            per_source: Percent(per_source),
+        }
+    }
 }
 
 /// `streams`.
@@ -188,6 +235,7 @@ impl Default for Settings {
         Settings {
             flows: options.flows_max,
             when_full: WhenFullSetting::EvictOldest,
+            shares: ShareSettings::default(),
             key: KeySetting::Outer,
             not_ip: NotIpSetting::Pass,
             verify_ipv4_checksum: false,
@@ -207,12 +255,19 @@ impl Settings {
     /// The chain's options; `seed` if the settings name none.
     pub fn options(&self, seed: u64) -> Options {
         let ms = |t: Nanos| u32::try_from(t.0.div_ceil(1_000_000)).unwrap_or(u32::MAX);
-        let t = &self.timeouts;
+        let (t, shares) = (&self.timeouts, &self.shares);
         Options {
             flows_max: self.flows,
             when_full: match self.when_full {
                 WhenFullSetting::EvictOldest => WhenFull::EvictOldest,
                 WhenFullSetting::RefuseNew => WhenFull::RefuseNew,
+            },
+            shares: Shares {
+                udp_unanswered: shares.udp_unanswered.0,
+                tcp_half_open: shares.tcp_half_open.0,
+                other: shares.other.0,
+                udp_answered: shares.udp_answered.0,
+                per_source: shares.per_source.0,
             },
             timeouts: Timeouts {
                 tcp_established_ms: ms(t.tcp_established),

@@ -30,6 +30,12 @@ pub struct OutOfMemory {
 
 const HUGE_PAGE: usize = 2 << 20;
 
+/// Bytes of the smallest page.
+const PAGE: usize = 4096;
+
+/// Tables up to this size are brought into memory as a whole where [`Zeroed::prefault`] asks for it.
+pub const PREFAULT_MAX: usize = 64 << 20;
+
 impl<T: FromBytes + IntoBytes> Zeroed<T> {
     /// Maps room for `len` values (at least one).
     pub fn new(len: usize) -> Result<Zeroed<T>, OutOfMemory> {
@@ -42,6 +48,18 @@ impl<T: FromBytes + IntoBytes> Zeroed<T> {
             let _ = map.advise(memmap2::Advice::HugePage);
         }
         Ok(Zeroed { map, len, of: PhantomData })
+    }
+
+    /// Brings all of it into memory, if it is not larger than [`PREFAULT_MAX`]: for tables that are reached at random, whose
+    /// packets would otherwise wait, page after page, until the system has zeroed each.
+    pub fn prefault(&mut self) {
+        if self.map.len() <= PREFAULT_MAX {
+            for page in self.map.chunks_mut(PAGE) {
+                // What stands there stays. A page that is written is there; one that is only read need not be.
+                let first = std::hint::black_box(page[0]);
+                page[0] = first;
+            }
+        }
     }
 }
 
@@ -151,6 +169,32 @@ mod tests {
         assert_eq!(equal_mask(&words, u32::MAX), 0b11_00_00);
         assert_eq!(equal_mask(&words, 1 << 31), 0b11_00_00_00_00);
         assert_eq!(equal_mask(&words, 6), 0);
+    }
+
+    /// How many pages of a table are in memory, as the kernel has it.
+    fn pages_here<T>(memory: &Zeroed<T>) -> usize {
+        use std::os::unix::fs::FileExt;
+        let pages = std::fs::File::open("/proc/self/pagemap").unwrap();
+        let first = memory.map.as_ptr().addr() / PAGE;
+        let is_here = |page: usize| {
+            let mut entry = [0; 8];
+            pages.read_exact_at(&mut entry, (page * entry.len()) as u64).unwrap();
+            u64::from_ne_bytes(entry) >> 63 == 1
+        };
+        (first..first + memory.map.len().div_ceil(PAGE)).filter(|&page| is_here(page)).count()
+    }
+
+    #[test]
+    fn is_in_memory_from_the_start_where_it_is_asked_for() {
+        let mut memory = Zeroed::<u64>::new(1 << 20).unwrap();
+        memory[0] = 5;
+        assert!(pages_here(&memory) < 2048);
+        memory.prefault();
+        assert_eq!(pages_here(&memory), 2048);
+        assert!(memory[0] == 5 && memory[1..].iter().all(|&word| word == 0));
+        let mut large = Zeroed::<u8>::new(PREFAULT_MAX + 1).unwrap();
+        large.prefault();
+        assert_eq!(pages_here(&large), 0);
     }
 
     #[test]

@@ -70,7 +70,7 @@ reasons! {
     TransportTruncated = "transport-truncated",
     /// A later fragment whose first fragment did not come in time.
     FragmentTimeout = "fragment-timeout",
-    /// The table of fragmented datagrams is full.
+    /// The table of fragmented datagrams, or the share of the source, is full: the datagram gave way to a newer one.
     FragmentTableFull = "fragment-table-full",
     /// The datagram has more waiting fragments than are kept.
     FragmentTooMany = "fragment-too-many",

@@ -109,6 +109,9 @@ impl Guess {
 /// Flows that are looked at when one has to go.
 const DISPLACEMENT_SAMPLE: u32 = 16;
 
+/// A flow with up to this many packets is taken for a query and its answer, not for a conversation.
+const FEW_PACKETS: u64 = 4;
+
 /// If so many packets come to a flowlet, or fewer, then flowlets are brought to the cache ahead of all packets: a line more for
 /// each is then about what waiting for the lines of some would cost.
 const PACKETS_PER_FLOWLET: u64 = 6;
@@ -347,13 +350,14 @@ impl Flows {
         flow.is_live() && now_ns.saturating_sub(flow.last_seen_ns) >= silent_ns
     }
 
-    /// A flow to give up for a new one: of a few, the one silent longest, if it is silent for so long.
+    /// A flow to give up for a new one: of a few that are silent for so long, the one silent longest, first among those with
+    /// few packets. So a flood of queries displaces itself and not idle connections.
     pub fn victim(&mut self, now_ns: u64, silent_ns: u64) -> Option<u32> {
         let used = self.used.max(1);
         let sample = (0..DISPLACEMENT_SAMPLE.min(self.used)).map(|i| (self.hand + i) % used);
         let victim = sample
             .filter(|&slot| self.is_silent(slot, now_ns, silent_ns))
-            .min_by_key(|&slot| (self.get(slot).last_seen_ns, slot));
+            .min_by_key(|&slot| (self.get(slot).clock > FEW_PACKETS, self.get(slot).last_seen_ns, slot));
         self.hand = (self.hand + DISPLACEMENT_SAMPLE) % used;
         victim
     }
@@ -395,5 +399,35 @@ impl Flows {
             back.alias = FlowKey::default();
             self.index.remove(back.alias_hash, by_alias(slot));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use packet::{Addr, Endpoint, FlowHasher, Scope};
+
+    #[test]
+    fn a_conversation_outlives_queries() {
+        let mut flows = Flows::new(16).unwrap();
+        let create = |flows: &mut Flows, port: u16, clock, now_ns| {
+            let end = |host| Endpoint::new(Addr::from_v4_bytes([10, 0, 0, host]), port);
+            let (key, _) = FlowKey::new(end(1), end(2), 17, 4, Scope::default(), 0);
+            let slot = flows.create(FlowHasher::new(1).hash(&key), &key, UnitId(0), now_ns).unwrap();
+            flows.get_mut(slot).clock = clock;
+            slot
+        };
+        let idle = create(&mut flows, 1, 100, 0);
+        (2..17).for_each(|port| {
+            create(&mut flows, port, 2, 10);
+        });
+        for port in 17..100 {
+            let victim = flows.victim(1_000, 500).unwrap();
+            assert_ne!(victim, idle);
+            flows.remove(victim);
+            create(&mut flows, port, 2, 20);
+        }
+        // Of those that are silent for so long it is the only one.
+        assert_eq!(flows.victim(1_000, 990), Some(idle));
     }
 }

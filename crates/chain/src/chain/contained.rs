@@ -121,7 +121,8 @@ impl Chain {
         }
         let scope = self.consolidation.as_ref().map(Consolidation::scope);
         let capacity = self.flows.records.capacity();
-        match Flows::new(capacity, self.layout.clone(), self.parser.hasher, scope) {
+        let shares = (&self.options.shares, self.options.seed);
+        match Flows::new(capacity, self.layout.clone(), self.parser.hasher, shares, scope) {
             Ok(mut flows) => {
                 flows.ledger = self.flows.ledger.take();
                 self.flows = flows;

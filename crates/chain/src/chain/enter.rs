@@ -237,7 +237,9 @@ impl Chain {
             {
                 rules.forget(meta.transit.flow);
             }
-            self.joining.join_whole(meta, header, connection, wish_ms);
+            if self.joining.join_whole(meta, header, connection, wish_ms) {
+                self.flows.classes.follow(meta.transit.flow, header);
+            }
             if RULES {
                 self.flows.records.prefetch_states(meta.transit.flow, lines);
             }
@@ -336,7 +338,10 @@ impl Chain {
             }
             Some(First::Dropped) => self.drop_packet(packet, DropReason::FragmentOfDropped, run),
             Some(First::Missing(_)) | None => match self.fragments.wait(datagram, packet, self.now_ns) {
-                Ok(()) => self.counters.packets_held += 1,
+                Ok(()) => {
+                    self.counters.packets_held += 1;
+                    self.drop_displaced(run.pool);
+                }
                 Err((packet, Refused::TooMany)) => self.drop_packet(packet, DropReason::FragmentTooMany, run),
                 Err((packet, Refused::TableFull)) => {
                     self.drop_packet(packet, DropReason::FragmentTableFull, run);
@@ -370,7 +375,7 @@ impl Chain {
         let meta = packet.meta_mut();
         meta.transit.flow = record;
         meta.transit.direction = direction;
-        self.joining.join(meta, self.flows.records.header_mut(record));
+        self.flows.join(&self.joining, meta);
         if begins && !self.start_flow(&packet, run.pool) {
             self.drop_packet(packet, DropReason::FunctionPanic, run);
             self.end_flow(record, EndReason::Rejected, run.pool);
@@ -425,10 +430,23 @@ impl Chain {
             return false;
         }
         match self.flows.victim() {
-            Some(victim) => self.end_flow(victim, EndReason::Evicted, pool),
+            Some(victim) => self.evict(victim, pool),
             None => return false,
         }
         true
+    }
+
+    /// Ends flows that functions give up for the one that begins with this packet.
+    #[cold]
+    fn let_give_way(&mut self, packet: &Packet, pool: &mut Pool) {
+        for stage in 0..self.stages.len() {
+            let mut env = Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: pool };
+            if let Some(victim) = self.stages[stage].make_room(packet, &mut env)
+                && self.flows.is_live(victim)
+            {
+                self.end_flow(victim, EndReason::Evicted, pool);
+            }
+        }
     }
 
     /// Tells functions that the flow of this packet begins; false if one of them panicked.
@@ -438,6 +456,10 @@ impl Chain {
         let mut env = Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: pool };
         // All of them, as each will be told of its end.
         let started = self.stages.iter_mut().map(|stage| stage.flow_start(packet.meta().transit, &mut env));
-        started.fold(true, |all, started| all & started)
+        let all = started.fold(true, |all, started| all & started);
+        if all && self.makes_room {
+            self.let_give_way(packet, pool);
+        }
+        all
     }
 }

@@ -48,7 +48,7 @@ impl Chain {
         let meta = packet.meta_mut();
         let (record, direction) = self.flows.find(meta.hash, &meta.key, meta.reversed).ok_or(NoHistory)?;
         (meta.transit.flow, meta.transit.direction) = (record, direction);
-        self.joining.join(meta, self.flows.records.header_mut(record));
+        self.flows.join(&self.joining, meta);
         if self.likeness(packet).is_none() {
             self.flows.forget_rules(record);
         }

@@ -6,6 +6,7 @@ use nf::{Connection, EndReason, Verdict};
 use packet::{Class, Direction, DropReason, Packet, Pool, Side};
 
 use super::{Chain, Change, Run};
+use crate::classes::Victim;
 use crate::flows::Taken;
 use crate::queue::Queue;
 
@@ -145,6 +146,14 @@ impl Chain {
     pub(super) fn end_in_time(&mut self, record: u32, pool: &mut Pool) {
         let over = self.flows.records.header(record).connection.is_over();
         self.end_flow(record, if over { EndReason::Closed } else { EndReason::Idle }, pool);
+    }
+
+    /// Ends a flow for another one, and counts what it was.
+    #[cold]
+    pub(super) fn evict(&mut self, victim: Victim, pool: &mut Pool) {
+        self.counters.evicted_by_class[victim.class as usize] += 1;
+        self.counters.evicted_over_source += u64::from(victim.over_source);
+        self.end_flow(victim.record, EndReason::Evicted, pool);
     }
 
     pub(super) fn end_flow(&mut self, record: u32, reason: EndReason, pool: &mut Pool) {

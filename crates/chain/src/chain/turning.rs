@@ -127,8 +127,8 @@ impl Chain {
             // Others of a group may be of the flow that goes.
             let may_evict = run.is_alone && self.options.when_full != WhenFull::RefuseNew;
             let victim = if may_evict { self.flows.victim() } else { None };
-            let victim = victim.filter(|&victim| victim != main).ok_or(DropReason::FlowTableFull)?;
-            self.end_flow(victim, EndReason::Evicted, run.pool);
+            let victim = victim.filter(|victim| victim.record != main).ok_or(DropReason::FlowTableFull)?;
+            self.evict(victim, run.pool);
         }
         let key = match meta.class {
             Class::IcmpError => parse::portless_key(packet),

@@ -87,19 +87,46 @@ fn fragments_wait_so_long_and_no_longer() {
 
 #[test]
 fn tables_of_fragments_are_bounded() {
-    let mut bench = bench(Options { fragments_max: 2, ..Options::default() });
+    // A source has a quarter of the table: the third datagram displaces the first.
+    let mut bench = bench(Options { fragments_max: 8, ..Options::default() });
     for id in 1..=3 {
         bench.one(T, Side::Inside, &pieces(0, id)[1]);
     }
     assert_eq!(bench.drops(), [("fragment-table-full", 1)]);
     for _ in 1..WAITING_MAX + 3 {
-        bench.one(T, Side::Inside, &pieces(0, 1)[1]);
+        bench.one(T, Side::Inside, &pieces(0, 3)[1]);
     }
     assert_eq!(bench.drops(), [("fragment-table-full", 1), ("fragment-too-many", 3)]);
-    assert_eq!(bench.chain.counters().packets_held, WAITING_MAX as u64 + 1);
-    bench.one(T, Side::Inside, &pieces(0, 1)[0]);
+    let counters = bench.chain.counters();
+    assert_eq!(counters.packets_held, WAITING_MAX as u64 + 1);
+    assert_eq!((counters.fragments_displaced, counters.fragments_displaced_by_source), (0, 1));
+    bench.one(T, Side::Inside, &pieces(0, 3)[0]);
     assert_eq!(bench.chain.counters().packets_held, 1);
     assert_eq!(bench.sent.len(), WAITING_MAX + 1);
+}
+
+/// Fragments without a first one, of many sources, displace each other and not datagrams that come whole.
+#[test]
+fn bogus_fragments_do_not_keep_datagrams_out() {
+    let mut bench = bench(Options { fragments_max: 64, ..Options::default() });
+    let (mut whole, mut bogus) = (0, 0u32);
+    for id in 1..=50 {
+        let [first, second] = [0, 1].map(|piece| pieces(0, id)[piece].clone());
+        whole += bench.one(T, Side::Inside, &first).len();
+        for _ in 0..100 {
+            bogus += 1;
+            let [_, b, c, d] = bogus.to_be_bytes();
+            let mut fragment = second.clone();
+            fragment[12..16].copy_from_slice(&[11, b, c, d]);
+            bench.one(T, Side::Inside, &fragment);
+        }
+        whole += bench.one(T, Side::Inside, &second).len();
+    }
+    assert_eq!(whole, 100);
+    let counters = bench.chain.counters();
+    assert!(counters.packets_held <= 64 && counters.add_up());
+    // The datagrams' own source has but its share, a quarter.
+    assert_eq!((counters.fragments_displaced, counters.fragments_displaced_by_source), (5000 - 48, 34));
 }
 
 /// A segment to listen to, in pieces of 24 bytes.

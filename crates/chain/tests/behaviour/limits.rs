@@ -1,6 +1,6 @@
 //! Full tables, rejected flows, frames that are not IP, chains without functions.
 
-use chain::{Chain, ChainError, NotIp, Options, WhenFull};
+use chain::{Chain, ChainError, FlowClass, NotIp, Options, WhenFull};
 use nf::{EFFECTS_MAX, EndReason};
 use packet::{Packet, Pool, Side};
 
@@ -46,6 +46,58 @@ fn a_full_table_gives_up_the_flow_it_misses_least() {
     assert_eq!(bench.chain.stages()[0].shared().pools[0].in_use(), 3);
     bench.through(T + 5, Side::Outside, &udp(v4(192, 0, 2, 1, 53), masquerade_end(0), &[0]));
     assert_eq!(bench.chain.counters().flows_started, 4);
+}
+
+/// Ten thousand queries of as many sources, answered or not, or as many opening segments: idle connections stay.
+#[test]
+fn floods_displace_themselves_and_no_idle_connections() {
+    let client = |i: u32| {
+        let [_, b, c, d] = i.to_be_bytes();
+        v4(10, b, c, d, 1000)
+    };
+    for consolidate in [true, false] {
+        for (answered, class) in [
+            (true, FlowClass::UdpAnswered),
+            (false, FlowClass::UdpUnanswered),
+            (false, FlowClass::TcpHalfOpen),
+        ] {
+            let options = Options { flows_max: 500, consolidate, ..Options::default() };
+            let mut bench = Bench::new(vec![stage::<Tally>(8)], options);
+            let server = v4(192, 0, 2, 1, 80);
+            let segment = |i, flags| match flags {
+                0x12 => (Side::Outside, tcp_segment(server, client(i), flags, [1, 1], &[])),
+                _ => (Side::Inside, tcp_segment(client(i), server, flags, [1, 1], &[])),
+            };
+            for i in 0..100 {
+                for flags in [0x02, 0x12, 0x10, 0x10] {
+                    let (side, frame) = segment(i, flags);
+                    bench.through(T, side, &frame);
+                }
+            }
+            assert_eq!(bench.chain.counters().flows_by_class[FlowClass::TcpEstablished as usize], 100);
+            for i in 100..10_100 {
+                let at = T + u64::from(i) * 1000;
+                let dns = v4(192, 0, 2, 1, 53);
+                match class {
+                    FlowClass::TcpHalfOpen => bench.through(at, Side::Inside, &segment(i, 0x02).1),
+                    _ => bench.through(at, Side::Inside, &udp(client(i), dns, &[0])),
+                };
+                if answered {
+                    bench.through(at + 100, Side::Outside, &udp(dns, client(i), &[0]));
+                }
+                bench.sent.clear();
+            }
+            let counters = bench.chain.counters();
+            assert_eq!(counters.flows_by_class[FlowClass::TcpEstablished as usize], 100, "{class:?}");
+            assert_eq!(counters.flows_by_class.iter().sum::<u64>(), 500);
+            assert_eq!(counters.evicted_by_class[class as usize], 9_600);
+            assert_eq!(counters.ended(EndReason::Evicted), 9_600);
+            for i in 0..100 {
+                bench.through(T + 1_000_000_000, Side::Inside, &segment(i, 0x10).1);
+            }
+            assert_eq!(bench.chain.counters().flows_started, 10_100);
+        }
+    }
 }
 
 /// Millions of flows through a small table: bounded, every one accounted for.

@@ -94,6 +94,16 @@ fn whole(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
     let drops = report.drops.iter().map(|(&reason, &count)| ([("reason", reason)], count));
     tell.counter("packets_dropped", "Packets dropped, by reason", drops)?;
     tell.gauge("flows", "Flows in the table", [([], report.flows.live as f64)])?;
+    tell.gauge("flows_max", "Flows that the table has room for", [([], report.flows.size as f64)])?;
+    let by_class =
+        report.flows.live_by_class.iter().map(|(&class, &count)| ([("class", class)], count as f64));
+    tell.gauge("flows_by_class", "Flows in the table, by class", by_class)?;
+    let evicted = report.flows.evicted.iter().map(|(&class, &count)| ([("class", class)], count));
+    tell.counter("flows_evicted", "Flows that gave way to others in a full table, by class", evicted)?;
+    let over_source = [([], report.flows.evicted_over_source)];
+    tell.counter("flows_evicted_over_source", "Of those, flows of sources above their share", over_source)?;
+    let displaced = report.fragments_displaced.iter().map(|(&limit, &count)| ([("limit", limit)], count));
+    tell.counter("fragments_displaced", "Fragmented datagrams that gave way to others", displaced)?;
     tell.counter("flows_started", "Flows that began", [([], report.flows.started)])?;
     let ended = report.flows.ended.iter().map(|(&reason, &count)| ([("reason", reason)], count));
     tell.counter("flows_ended", "Flows that ended, by reason", ended)?;

@@ -99,3 +99,30 @@ fn the_version_is_the_packages() {
     place.refused(2, "");
     place.refused(2, "fly");
 }
+
+/// The NAT's manual: its policies, and the values of its table of keys, are read as they stand there.
+#[test]
+fn examples_of_the_nats_manual_are_policies() {
+    const PORTS: &str = "Port<0> inside;\nPort<1> outside;\n";
+    let place = Place::new();
+    let manual = std::fs::read_to_string(workspace("crates/functions/src/nat/README.md")).unwrap();
+    let policies = manual.split("```").skip(1).step_by(2).filter(|block| block.contains("pipelet"));
+    let mut examples: Vec<String> = policies.map(|policy| format!("{PORTS}{policy}")).collect();
+    for row in manual.lines().filter(|row| row.starts_with("| `")) {
+        let cells: Vec<&str> = row.trim_matches('|').splitn(3, '|').map(str::trim).collect();
+        let [key, _, meaning] = cells[..] else { continue };
+        let value = meaning.strip_prefix('`').and_then(|rest| rest.split('`').next());
+        if let Some(value) = value.filter(|value| value.starts_with(['[', '{'])) {
+            let key = key.trim_matches('`');
+            let config = format!("external: [203.0.113.1], {key}: {value}");
+            examples.push(format!("{PORTS}NAT n {{ {config} }};\npipelet p {{ inside <-> n <-> outside; }}"));
+        }
+    }
+    // One policy; forwards, one-to-one, nptv6, blocks, subscriber.
+    assert_eq!(examples.len(), 6, "{examples:?}");
+    place.stdout("traffic --write in.pcapng --packets 10");
+    for example in examples {
+        std::fs::write(place.path("example.rvl"), &example).unwrap();
+        place.stdout("run example.rvl --read in.pcapng");
+    }
+}

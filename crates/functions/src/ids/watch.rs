@@ -317,6 +317,7 @@ impl<'a, 'c> Watch<'a, 'c> {
             to_server: occasion.facts.to_server,
             transaction: occasion.about.transaction(),
             message: occasion.about.message(),
+            translation: None,
         };
         self.context.alert_in_detail(
             sid,

@@ -6,7 +6,7 @@ use nf::pool::{Choice, PoolKey};
 use packet::{Addr, DropReason, Endpoint};
 
 use super::config::{Blocks, Log};
-use super::log::{What, log};
+use super::log::What;
 use super::mapping::block_name;
 use super::net::PortRange;
 use super::space::{Class, Place};
@@ -42,17 +42,17 @@ impl Nat {
             Some(item) => Ok(item),
             None => {
                 // Static forwards have all of its ports, or the index of ports is full.
-                self.free_block(block, context);
+                self.free_block(internal.addr, block, context);
                 Err(DropReason::NatPortsExhausted)
             }
         }
     }
 
     /// One user fewer of the block that the port is in.
-    pub(super) fn leave_block(&self, place: Place, context: &mut Context<'_>) {
+    pub(super) fn leave_block(&self, internal: Addr, place: Place, context: &mut Context<'_>) {
         let Some(blocks) = self.config.blocks else { return };
         let within = u32::from(place.port.saturating_sub(self.high_ports.first)) / u32::from(blocks.size);
-        self.free_block(place.address as u32 * self.blocks_per_address + within, context);
+        self.free_block(internal, place.address as u32 * self.blocks_per_address + within, context);
     }
 
     fn take_block(&self, internal: Addr, number: u16, context: &mut Context<'_>) -> Option<u32> {
@@ -65,21 +65,20 @@ impl Nat {
             context.pool(pool::BLOCKS).take(&whose, choice)
         })?;
         context.count(counter::BLOCKS_TAKEN, 1);
-        self.log_block(What::BlockTaken, block, context);
+        self.log_block(What::BlockTaken, internal, block, context);
         Some(block)
     }
 
-    fn free_block(&self, block: u32, context: &mut Context<'_>) {
+    fn free_block(&self, internal: Addr, block: u32, context: &mut Context<'_>) {
         if context.pool(pool::BLOCKS).leave(block) {
             context.count(counter::BLOCKS_FREED, 1);
-            self.log_block(What::BlockFreed, block, context);
+            self.log_block(What::BlockFreed, internal, block, context);
         }
     }
 
-    fn log_block(&self, what: What, block: u32, context: &mut Context<'_>) {
+    fn log_block(&self, what: What, internal: Addr, block: u32, context: &mut Context<'_>) {
         if let (Some(blocks), true) = (self.config.blocks, self.config.log != Log::Nothing) {
-            let (address, range) = self.block(block, blocks);
-            log(context, what, Place::of_block(address, range.first));
+            self.log_ports(what, internal, self.block(block, blocks), context);
         }
     }
 

@@ -33,6 +33,8 @@ pub struct Config {
     pub hairpin: bool,
     /// Which packets keep a mapping alive (RFC 4787 REQ-6).
     pub refresh: Refresh,
+    /// What happens when all ports that a new flow could have are taken.
+    pub when_full: WhenFull,
     /// Which TCP packets may open a flow (RFC 7857 2).
     pub tcp_opens_with: Opening,
     /// How long flows are kept without a packet.
@@ -73,6 +75,7 @@ impl Default for Config {
             port_parity: true,
             hairpin: true,
             refresh: Refresh::Outbound,
+            when_full: WhenFull::EvictHalfOpen,
             tcp_opens_with: Opening::Syn,
             timeouts: Timeouts::default(),
             blocks: None,
@@ -149,6 +152,16 @@ pub enum Refresh {
     Outbound,
     /// Packets of both directions.
     Both,
+}
+
+/// What happens when all ports that a new flow could have are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WhenFull {
+    /// A flow that was never answered, or is over, ends for it.
+    EvictHalfOpen,
+    /// It is refused, and mappings keep their time (RFC 4787 REQ-5, REQ-11).
+    RefuseNew,
 }
 
 /// Which TCP packets may open a flow.

@@ -6,8 +6,9 @@ use packet::{Addr, DropReason, Endpoint, split_mix};
 use zerocopy::IntoBytes;
 
 use super::config::{Filtering, Log, Mapping, Pooling, Selection};
-use super::log::{What, log};
+use super::log::What;
 use super::net::{PortRange, from_v4, v4};
+use super::room::note_holder;
 use super::space::{Class, Place};
 use super::state::{Slot, State};
 use super::{Nat, PRIVILEGED, counter, pool};
@@ -67,20 +68,25 @@ impl Nat {
         if class == Class::Other {
             return self.map_other(internal, remote, context);
         }
-        let flow = context.flow();
+        let name = self.mapping_name(internal, remote, &context.flow());
+        let item = match context.pool(pool::PORTS).join(&name) {
+            Some(item) => item,
+            None => self.take_port(&name, class, internal, context)?,
+        };
+        note_holder(item, context);
+        let place = self.space.place_of(item).ok_or(DropReason::Internal)?;
+        Ok(Mapped { external: self.endpoint(place), item: Slot::of(item) })
+    }
+
+    /// The name of an inside endpoint's mapping towards `remote`.
+    pub(super) fn mapping_name(&self, internal: Endpoint, remote: Endpoint, flow: &FlowInfo) -> PoolKey {
         // RFC 4787 REQ-1, RFC 5382 REQ-1, RFC 5508 REQ-1a
         let towards = match self.config.mapping {
             Mapping::EndpointIndependent => NOBODY,
             Mapping::AddressDependent => Endpoint::new(remote.addr, 0),
             Mapping::AddressAndPortDependent => remote,
         };
-        let name = key(Kind::Mapping, flow.key.protocol, internal, towards, &flow);
-        let item = match context.pool(pool::PORTS).join(&name) {
-            Some(item) => item,
-            None => self.take_port(&name, class, internal, context)?,
-        };
-        let place = self.space.place_of(item).ok_or(DropReason::Internal)?;
-        Ok(Mapped { external: self.endpoint(place), item: Slot::of(item) })
+        key(Kind::Mapping, flow.key.protocol, internal, towards, flow)
     }
 
     /// The inside endpoint that a port stands for, with the port's item.
@@ -110,6 +116,7 @@ impl Nat {
         let Some(item) = item.item() else { return };
         if let Some(name) = context.pool(pool::PORTS).key_of(item).copied() {
             context.pool(pool::PORTS).join(&name);
+            note_holder(item, context);
         }
     }
 
@@ -203,9 +210,9 @@ impl Nat {
         let Some(place) = self.space.place_of(item) else { return };
         self.count_port(internal.addr, false, context);
         if self.config.log == Log::Mappings {
-            log(context, What::MappingFreed, place);
+            self.log_mapping(What::MappingFreed, internal, place, context);
         }
-        self.leave_block(place, context);
+        self.leave_block(internal.addr, place, context);
     }
 
     /// A new mapping under `name`, with one user.
@@ -239,7 +246,7 @@ impl Nat {
         if self.config.log == Log::Mappings
             && let Some(place) = self.space.place_of(item)
         {
-            log(context, What::MappingMade, place);
+            self.log_mapping(What::MappingMade, internal, place, context);
         }
         Ok(item)
     }
@@ -292,7 +299,7 @@ impl Nat {
     }
 
     /// Where ports for an inside port are taken (RFC 4787 REQ-3).
-    fn range_for(&self, class: Class, inside: u16) -> PortRange {
+    pub(super) fn range_for(&self, class: Class, inside: u16) -> PortRange {
         match self.low_ports {
             _ if class == Class::Icmp => self.config.ports,
             Some(low) if inside < PRIVILEGED => low,

@@ -13,6 +13,7 @@ mod mapping;
 pub mod net;
 mod nptv6;
 mod open;
+mod room;
 mod seldom;
 mod space;
 mod state;
@@ -27,10 +28,10 @@ use std::net::Ipv4Addr;
 
 use nf::config::ConfigError;
 use nf::{
-    Access, Affinity, Context, ControlError, Descriptor, EndReason, Field, Foresight, Maturity,
+    Access, Affinity, Context, ControlError, Descriptor, EndReason, Field, Foresight, LiveFlows, Maturity,
     NetworkFunction, PacketView, Scaling, Setup, Shared, Verdict,
 };
-use packet::{Addr, Class as Kind, Direction, DropReason, End, RewriteError, Side};
+use packet::{Addr, Class as Kind, Direction, DropReason, End, Packet, RewriteError, Side};
 
 pub use config::Config;
 pub use state::State;
@@ -38,11 +39,11 @@ pub use state::State;
 use config::Timeouts;
 use forwards::Forwards;
 use net::{PortRange, from_v4, v4};
-use space::Space;
+use space::{Class, Space};
 use timeouts::Keep;
 
-/// External IPv4 addresses that ports are handed out of, at most: with all their ports they take 3.2 GB of address
-/// space (memory only as ports are used).
+/// External IPv4 addresses that ports are handed out of, at most: with all their ports they take 7 MB, and further memory
+/// follows the flows.
 pub const EXTERNAL_MAX: usize = 256;
 
 /// Ports below this are the privileged ones, and stay among themselves (RFC 4787 REQ-3).
@@ -78,6 +79,7 @@ mod counter {
     pub const BLOCKS_FREED: usize = 9;
     pub const STALE: usize = 10;
     pub const SPOOFED: usize = 11;
+    pub const MAPPINGS_GAVE_WAY: usize = 12;
 }
 
 /// Numbers of the pools in the descriptor.
@@ -120,6 +122,7 @@ const DESCRIPTOR: &Descriptor = &Descriptor {
         Shared::Counter("blocks-freed"),
         Shared::Counter("stale"),
         Shared::Counter("spoofed"),
+        Shared::Counter("mappings-gave-way"),
         Shared::Pool("ports"),
         Shared::Pool("blocks"),
         Shared::Pool("subscribers"),
@@ -222,6 +225,25 @@ impl NetworkFunction for Nat {
             Side::Outside => return false,
         }
         true
+    }
+
+    const MAKES_ROOM: bool = true;
+
+    fn make_room(
+        &self,
+        packet: &Packet,
+        flows: &LiveFlows<'_, State>,
+        context: &mut Context<'_>,
+    ) -> Option<u32> {
+        self.half_open(packet, flows, context)
+    }
+
+    fn flow_moved(&self, state: &mut State, context: &mut Context<'_>) {
+        if let Some(item) =
+            state.item.item().filter(|_| state.has(State::HELD) && state.class < Class::Other as u8)
+        {
+            room::note_holder(item, context);
+        }
     }
 
     fn flow_end(&self, state: &mut State, _reason: EndReason, context: &mut Context<'_>) {

@@ -2,7 +2,7 @@
 
 use nf::{Context, PacketView, Verdict};
 use packet::parse::{self, protocol};
-use packet::{Class as Kind, DropReason, Endpoint, Side};
+use packet::{Class as Kind, DropReason, Endpoint, Meta, Side};
 
 use super::config::{Opening, Otherwise};
 use super::net::v4;
@@ -75,6 +75,11 @@ impl Nat {
             true => Some(self.hairpin_target(class, destination, context)?),
             false => None,
         };
+        if self.space.addresses().is_empty() && self.forwards.outwards(class, source).is_none() {
+            // Static rules alone, and none for this host. One that turns back would reach its peer untranslated.
+            let otherwise = if target.is_some() { Otherwise::Drop } else { self.config.untranslated };
+            return self.leave_alone(otherwise, state, context);
+        }
         state.session = self.enter_session(source.addr, true, context)?;
         let mapped = self.map(class, source, destination, context)?;
         state.internal = source;
@@ -224,20 +229,7 @@ impl Nat {
 
     /// The class of a packet that may open a flow.
     fn opens(&self, packet: &PacketView<'_>) -> Result<Class, DropReason> {
-        const SYN: u8 = 2;
-        const RST: u8 = 4;
-        const ACK: u8 = 16;
-        let meta = packet.meta();
-        let opening = match (meta.protocol, packet.transport().first()) {
-            (protocol::TCP, _) => match self.config.tcp_opens_with {
-                Opening::Syn => meta.tcp_flags & (SYN | RST | ACK) == SYN,
-                Opening::Any => meta.tcp_flags & RST == 0,
-            },
-            (protocol::ICMP, Some(&kind)) if parse::is_query(protocol::ICMP, kind) => asks(packet),
-            (protocol::ICMP, _) => return Err(DropReason::NatProtocol), // RFC 5508 REQ-11
-            _ => true,
-        };
-        if opening { Ok(Class::of(meta.protocol)) } else { Err(DropReason::NatNotOpening) }
+        opens_by(packet.meta(), packet.transport().first().copied(), self.config.tcp_opens_with)
     }
 
     /// Whom a packet from inside to an external endpoint is for.
@@ -262,9 +254,30 @@ impl Nat {
     }
 }
 
+/// The class of a packet that may open a flow; `first` is the first byte of its transport header.
+pub(super) fn opens_by(meta: &Meta, first: Option<u8>, tcp: Opening) -> Result<Class, DropReason> {
+    const SYN: u8 = 2;
+    const RST: u8 = 4;
+    const ACK: u8 = 16;
+    let opening = match (meta.protocol, first) {
+        (protocol::TCP, _) => match tcp {
+            Opening::Syn => meta.tcp_flags & (SYN | RST | ACK) == SYN,
+            Opening::Any => meta.tcp_flags & RST == 0,
+        },
+        (protocol::ICMP, Some(kind)) if parse::is_query(protocol::ICMP, kind) => is_request(first),
+        (protocol::ICMP, _) => return Err(DropReason::NatProtocol), // RFC 5508 REQ-11
+        _ => true,
+    };
+    if opening { Ok(Class::of(meta.protocol)) } else { Err(DropReason::NatNotOpening) }
+}
+
 /// Whether an ICMP query asks: echo, timestamp, information, address mask; not their answers (RFC 5508 REQ-1).
 pub(super) fn asks(packet: &PacketView<'_>) -> bool {
-    matches!(packet.transport().first(), Some(8 | 13 | 15 | 17))
+    is_request(packet.transport().first().copied())
+}
+
+fn is_request(kind: Option<u8>) -> bool {
+    matches!(kind, Some(8 | 13 | 15 | 17))
 }
 
 /// Turns back what was rewritten.
@@ -276,7 +289,7 @@ pub(super) fn turn_back(written: Result<(), packet::RewriteError>) -> Verdict {
 }
 
 /// Whether the packet is meant for its own network only: no source yet, multicast, broadcast (RFC 1122 3.2.1.3).
-fn is_local(source: Endpoint, destination: Endpoint) -> bool {
+pub(super) fn is_local(source: Endpoint, destination: Endpoint) -> bool {
     let (source, destination) = (v4(source.addr).unwrap_or(0), v4(destination.addr).unwrap_or(0));
     source == 0 || destination >= 0xe000_0000
 }

@@ -103,7 +103,7 @@ impl Setting {
         let blocks = if self.blocks && !self.scarce { r#", "blocks": {"size": 64, "max": 4}"# } else { "" };
         let selection = self.selection;
         format!(
-            r#"{{"external": ["203.0.113.1-203.0.113.2"], "mapping": "{mapping}", "filtering": "{filtering}",
+            r#"{{"external": ["203.0.113.1-203.0.113.2"], "when-full": "refuse-new", "mapping": "{mapping}", "filtering": "{filtering}",
                 "pooling": "{pooling}", "ports": "{ports}", "port-selection": "{selection}"{blocks}}}"#
         )
     }

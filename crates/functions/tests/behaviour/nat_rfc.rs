@@ -1,6 +1,7 @@
 //! The requirements on NATs, one by one: RFC 4787 (UDP), 5382 (TCP), 5508 (ICMP), 7857 (updates), 6888 (carriers).
 
 use crate::nat_support::*;
+use nf::Translation;
 use packet::DropReason::*;
 use packet::Side;
 
@@ -74,7 +75,8 @@ fn ports_are_preserved_or_unique_and_keep_their_range() {
 // RFC 4787 REQ-4
 #[test]
 fn parity_gives_way_only_when_none_is_left() {
-    let mut bench = Bench::new(r#"{"external": ["203.0.113.1"], "ports": "2000-2005"}"#);
+    let mut bench =
+        Bench::new(r#"{"external": ["203.0.113.1"], "ports": "2000-2005", "when-full": "refuse-new"}"#);
     let ports: Vec<u16> =
         (1..7).map(|host| bench.udp_out(&format!("10.0.0.{host}:4000"), SERVER).1).collect();
     assert!(ports[..3].iter().all(|port| port % 2 == 0) && ports[3..].iter().all(|port| port % 2 == 1));
@@ -513,17 +515,21 @@ fn subscribers_have_limits() {
 // RFC 6888 REQ-14
 #[test]
 fn blocks_are_taken_logged_and_given_back() {
-    use functions::nat::log::{What, decode};
+    let translation =
+        |alert: &nf::Alert| alert.detail.as_ref().and_then(|detail| detail.translation).unwrap();
     let config = r#"{"external": ["203.0.113.1"], "ports": "10000-10063", "blocks": {"size": 16, "max": 2}}"#;
     let mut bench = Bench::new(config);
     let mut ports: Vec<u16> =
         (0..16).map(|i| bench.udp_out(&format!("10.0.0.1:{}", 4000 + i), SERVER).1).collect();
     let alerts = bench.alerts();
     assert_eq!(alerts.len(), 1);
-    let (what, _, address, first) = decode(alerts[0].signature_id).unwrap();
-    assert_eq!((what, address), (What::BlockTaken, 0));
+    assert_eq!((alerts[0].signature_id, &*alerts[0].signature), (1, "NAT port block taken"));
+    let Translation { protocol, internal, external, ports: (first, last) } = translation(&alerts[0]);
+    assert_eq!((protocol, internal.port), (None, 0));
+    assert_eq!((internal.addr.to_string(), external.to_string()), ("10.0.0.1".into(), "203.0.113.1".into()));
     ports.sort_unstable();
-    assert_eq!(ports, (first..first + 16).collect::<Vec<_>>());
+    assert_eq!(ports, (first..=last).collect::<Vec<_>>());
+    assert_eq!(ports.len(), 16);
     bench.udp_out("10.0.0.1:5000", SERVER);
     assert_eq!(bench.alerts().len(), 1);
     for i in 1..16 {
@@ -541,8 +547,125 @@ fn blocks_are_taken_logged_and_given_back() {
     bench.expire();
     let alerts = bench.alerts();
     assert_eq!(alerts.len(), 4);
-    assert!(alerts.iter().all(|alert| matches!(decode(alert.signature_id), Some((What::BlockFreed, ..)))));
+    assert!(alerts.iter().all(|alert| alert.signature_id == 2 && translation(alert).ports.1 > 0));
     bench.inside(&more).seen();
+}
+
+/// Each kind of event has one signature; the external end stands in fields.
+#[test]
+fn mappings_are_logged_with_their_external_end() {
+    let mut bench = Bench::new(&with(r#""log": "mappings""#));
+    let made: Vec<End> = (1..=20).map(|host| bench.udp_out(&format!("10.0.0.{host}:4000"), SERVER)).collect();
+    let alerts = bench.alerts();
+    for (number, (alert, external)) in alerts.iter().zip(&made).enumerate() {
+        let logged = alert.detail.as_ref().and_then(|detail| detail.translation).unwrap();
+        assert_eq!((alert.signature_id, &*alert.signature), (3, "NAT mapping made"));
+        assert_eq!(logged.internal.addr.to_string(), format!("10.0.0.{}", number + 1));
+        assert_eq!((logged.protocol, logged.internal.port), (Some("udp"), 4000));
+        assert_eq!(
+            (logged.external.to_string(), logged.ports),
+            (external.0.to_string(), (external.1, external.1))
+        );
+    }
+    bench.wait(301);
+    bench.expire();
+    let freed = bench.alerts();
+    assert_eq!((alerts.len(), freed.len()), (20, 20));
+    assert!(freed.iter().all(|alert| alert.signature_id == 4 && alert.detail.is_some()));
+}
+
+/// Opening packets of many hosts keep no ports from others: what was never answered gives way, what is open does not.
+#[test]
+fn half_open_mappings_give_way() {
+    let config = r#"{"external": ["203.0.113.1"], "ports": "2000-2063"}"#;
+    let mut bench = Bench::new(config);
+    let open = |bench: &mut Bench, host: &str| {
+        let external = bench.inside(&tcp(end(host), end(SERVER), SYN, b"")).seen().source;
+        bench.outside(&tcp(end(SERVER), external, SYN | ACK, b"")).seen();
+        bench.inside(&tcp(end(host), end(SERVER), ACK, b"")).seen();
+        external
+    };
+    let idle: Vec<(String, End)> = (1..=16)
+        .map(|i| format!("10.0.0.{i}:4000"))
+        .map(|host| (host.clone(), open(&mut bench, &host)))
+        .collect();
+    for i in 0..5000u32 {
+        bench.now_ns += 1000;
+        let host = format!("10.1.{}.{}:{}", i / 250 % 250, i % 250, 1024 + i);
+        bench.inside(&tcp(end(&host), end(SERVER), SYN, b"")).seen();
+    }
+    // A new client is served, and nobody whose connection is open has lost it.
+    open(&mut bench, "10.2.0.1:4000");
+    for (host, external) in &idle {
+        assert_eq!(bench.inside(&tcp(end(host), end(SERVER), ACK, b"x")).seen().source, *external);
+    }
+    assert_eq!(bench.ports_in_use(), 64);
+    let gave_way = bench.chain.stages()[0].shared().counters[12];
+    assert_eq!(gave_way, 5000 + 1 - 48);
+    // Without half-open ones, or by configuration, the new one is refused.
+    let mut bench = Bench::new(config);
+    (0..64).for_each(|i| {
+        open(&mut bench, &format!("10.0.0.1:{}", 4000 + i));
+    });
+    let another = tcp(end("10.2.0.1:4000"), end(SERVER), SYN, b"");
+    assert_eq!(bench.inside(&another).dropped(), NatPortsExhausted);
+    let mut bench =
+        Bench::new(r#"{"external": ["203.0.113.1"], "ports": "2000-2000", "when-full": "refuse-new"}"#);
+    bench.inside(&tcp(end("10.0.0.1:1"), end(SERVER), SYN, b"")).seen();
+    assert_eq!(bench.inside(&another).dropped(), NatPortsExhausted);
+}
+
+/// What would be refused anyway costs nobody a mapping.
+#[test]
+fn mappings_give_way_only_for_flows_that_take_one() {
+    let mut bench = Bench::new(
+        r#"{"external": ["203.0.113.1"], "ports": "2000-2000", "inside": ["10.0.0.0/8"],
+            "subscriber": {"ports": 1}, "filtering": "address-dependent"}"#,
+    );
+    let first = bench.udp_out("10.0.0.1:4000", SERVER);
+    for refused in [
+        udp(end("172.16.0.1:1"), end(SERVER), b""),
+        udp(end("10.0.0.1:4001"), end(SERVER), b""),
+        udp(end("10.0.0.2:4000"), end("224.0.0.1:9"), b""),
+    ] {
+        bench.inside(&refused).dropped();
+    }
+    // A further flow of the endpoint that has the mapping shares it.
+    assert_eq!(bench.udp_out("10.0.0.1:4000", "192.0.2.99:9"), first);
+    // A mapping of two flows does not give way.
+    assert_eq!(bench.inside(&udp(end("10.0.0.2:4000"), end(SERVER), b"")).dropped(), NatPortsExhausted);
+}
+
+/// Static rules alone translate nobody else: who has none passes, or is dropped as untranslated.
+#[test]
+fn static_rules_alone_leave_others_alone() {
+    for rule in [
+        r#""forwards": [{"protocol": "tcp", "external": "203.0.113.1:80", "internal": "10.0.0.20:80"}]"#,
+        r#""one-to-one": [{"external": "203.0.113.1", "internal": "10.0.0.20"}]"#,
+    ] {
+        for (untranslated, passes) in [("pass", true), ("drop", false)] {
+            let config = format!(r#"{{{rule}, "untranslated": "{untranslated}"}}"#);
+            let mut bench = Bench::new(&config);
+            let outsider = end("198.51.100.9:80");
+            for other in ["172.16.0.5:1234", "10.0.0.21:1234"] {
+                let syn = tcp(end(other), outsider, SYN, b"");
+                let fate = bench.inside(&syn);
+                if !passes {
+                    assert_eq!(fate.dropped(), NatUntranslated);
+                    continue;
+                }
+                assert_eq!(fate.seen().source, end(other));
+                let answer = bench.outside(&tcp(outsider, end(other), SYN | ACK, b"")).seen();
+                assert_eq!(answer.destination, end(other));
+            }
+            // The server itself is translated both ways.
+            let seen = bench.outside(&tcp(outsider, end("203.0.113.1:80"), SYN, b"")).seen();
+            assert_eq!(seen.destination, end("10.0.0.20:80"));
+            // What turns back would reach its peer untranslated.
+            let inner = tcp(end("10.0.0.21:1"), end("203.0.113.1:80"), SYN, b"");
+            assert_eq!(bench.inside(&inner).dropped(), NatUntranslated);
+        }
+    }
 }
 
 #[test]

@@ -30,12 +30,14 @@ impl Threads {
 
     /// Adds what the units' chains have counted to a report, once the run is over.
     pub fn add_to(&self, report: &mut Report, names: &[String]) {
+        let size = report.flows.size;
         for left in &self.left {
             let of_unit = Report::of(&report.policy, report.seed, &left.chain, names);
             report.add(of_unit);
             report.flows.live += left.flows_live;
             report.restarts += left.restarts;
         }
+        report.flows.size = size; // That of all of them together, as the router sees to.
         report.flows.peak = u64::from(self.flows_peak).min(report.flows.started);
     }
 

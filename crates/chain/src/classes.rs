@@ -1,0 +1,459 @@
+//! Classes of flows: which flow gives way when the table is full.
+//!
+//! While there is room, any flow may begin. In a full table the least useful class that holds more than its share gives way,
+//! its flows in the order in which they entered the class: so a flood of new flows, spoofed or not, displaces itself and not
+//! the connections of others. Within a class, flows go first whose source holds more than its own share of the table, then
+//! those with few packets, then those silent longest.
+
+use nf::Connection;
+use nf::record::{Header, Records};
+use packet::memory::{OutOfMemory, Zeroed};
+use packet::parse::protocol;
+use packet::{Addr, Endpoint, split_mix};
+
+/// What a flow is worth when the table is full, the least useful class first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum FlowClass {
+    /// TCP connections that were closed or reset, and wait for stragglers.
+    Closed = 0,
+    /// UDP of which only one side was seen.
+    UdpUnanswered = 1,
+    /// TCP connections before the end of their handshake.
+    TcpHalfOpen = 2,
+    /// Anything else: ICMP, SCTP, tunnels.
+    Other = 3,
+    /// UDP of which both sides were seen.
+    UdpAnswered = 4,
+    /// TCP connections that are open.
+    TcpEstablished = 5,
+}
+
+impl FlowClass {
+    /// How many there are.
+    pub const COUNT: usize = 6;
+
+    /// All of them, in the order in which they give way.
+    pub const ALL: [FlowClass; FlowClass::COUNT] = [
+        FlowClass::Closed,
+        FlowClass::UdpUnanswered,
+        FlowClass::TcpHalfOpen,
+        FlowClass::Other,
+        FlowClass::UdpAnswered,
+        FlowClass::TcpEstablished,
+    ];
+
+    /// The name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            FlowClass::Closed => "closed",
+            FlowClass::UdpUnanswered => "udp-unanswered",
+            FlowClass::TcpHalfOpen => "tcp-half-open",
+            FlowClass::Other => "other",
+            FlowClass::UdpAnswered => "udp-answered",
+            FlowClass::TcpEstablished => "tcp-established",
+        }
+    }
+
+    /// The class of a flow of this protocol whose connection is in this phase.
+    pub fn of(protocol: u8, connection: Connection) -> FlowClass {
+        use Connection as C;
+        match (protocol, connection) {
+            (protocol::TCP, C::CLOSED | C::RESET) => FlowClass::Closed,
+            (protocol::TCP, C::ESTABLISHED | C::FIN_ORIGINAL | C::FIN_REPLY) => FlowClass::TcpEstablished,
+            (protocol::TCP, _) => FlowClass::TcpHalfOpen,
+            (protocol::UDP, C::REPLIED) => FlowClass::UdpAnswered,
+            (protocol::UDP, _) => FlowClass::UdpUnanswered,
+            _ => FlowClass::Other,
+        }
+    }
+}
+
+/// What each class may hold of a full table before its flows give way, in percent. Established TCP connections give way
+/// when none of the others holds more than its share; closed ones have none, and go first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shares {
+    /// UDP of which only one side was seen.
+    pub udp_unanswered: u8,
+    /// TCP connections before the end of their handshake.
+    pub tcp_half_open: u8,
+    /// Anything but TCP and UDP.
+    pub other: u8,
+    /// UDP of which both sides were seen.
+    pub udp_answered: u8,
+    /// What one source may hold, of all classes together, before its flows go first within their class. A source is the
+    /// IPv4 address, or the IPv6 /64, that began the flow.
+    pub per_source: u8,
+}
+
+impl Default for Shares {
+    fn default() -> Shares {
+        Shares { udp_unanswered: 10, tcp_half_open: 20, other: 10, udp_answered: 20, per_source: 10 }
+    }
+}
+
+impl Shares {
+    /// A share of so many flows: at least one.
+    fn of(percent: u8, flows_max: u32) -> u32 {
+        (u64::from(flows_max) * u64::from(percent)).div_ceil(100).max(1) as u32
+    }
+
+    fn quotas(&self, flows_max: u32) -> [u32; FlowClass::COUNT] {
+        let of = |percent| Shares::of(percent, flows_max);
+        let Shares { udp_unanswered, tcp_half_open, other, udp_answered, per_source: _ } = *self;
+        [0, of(udp_unanswered), of(tcp_half_open), of(other), of(udp_answered), 0]
+    }
+}
+
+/// No record.
+const NONE: u32 = u32::MAX;
+
+/// A flow's place in the queue of its class.
+#[derive(Clone, Copy)]
+struct Place {
+    next: u32,
+    previous: u32,
+    /// The class's number; [`FlowClass::COUNT`] if the record is in none.
+    class: u8,
+}
+
+const NOWHERE: Place = Place { next: NONE, previous: NONE, class: FlowClass::COUNT as u8 };
+
+/// Flows of a class that are compared when one has to go.
+const SAMPLE: u32 = 16;
+
+/// Samples that are taken to find a flow of a source above its share, while there is such a source.
+const SAMPLES_MAX: u32 = 4;
+
+/// A flow with up to this many packets is taken for a query and its answer, not for a conversation.
+const FEW_PACKETS: u64 = 4;
+
+/// The flow that is to go, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Victim {
+    pub record: u32,
+    pub class: FlowClass,
+    /// Its source holds more than its share.
+    pub over_source: bool,
+}
+
+/// The flows of a table by class, each class as a queue, and how many each source has.
+pub(crate) struct Classes {
+    /// By record; grows with the records in use.
+    places: Vec<Place>,
+    /// First and last of each class.
+    ends: [(u32, u32); FlowClass::COUNT],
+    live: [u32; FlowClass::COUNT],
+    quotas: [u32; FlowClass::COUNT],
+    sources: Sources,
+}
+
+impl Classes {
+    /// For a table of so many flows.
+    pub fn new(flows_max: u32, shares: &Shares, seed: u64) -> Result<Classes, OutOfMemory> {
+        Ok(Classes {
+            places: Vec::with_capacity(flows_max as usize),
+            ends: [(NONE, NONE); FlowClass::COUNT],
+            live: [0; FlowClass::COUNT],
+            quotas: shares.quotas(flows_max),
+            sources: Sources::new(flows_max, Shares::of(shares.per_source, flows_max), seed)?,
+        })
+    }
+
+    /// How many flows each class has.
+    pub fn live(&self) -> [u32; FlowClass::COUNT] {
+        self.live
+    }
+
+    /// A flow is in the table from now on.
+    pub fn enter(&mut self, record: u32, header: &Header) {
+        let at = record as usize;
+        if self.places.len() <= at {
+            self.places.resize(at + 1, NOWHERE);
+        }
+        self.push(record, FlowClass::of(header.key.protocol, header.connection));
+        self.sources.add(source(header));
+    }
+
+    /// A packet changed the flow's connection.
+    #[cold]
+    #[inline(never)]
+    pub fn follow(&mut self, record: u32, header: &Header) {
+        let class = FlowClass::of(header.key.protocol, header.connection);
+        let moves = self.places.get(record as usize).is_some_and(|place| place.class != class as u8);
+        if moves && self.unlink(record) {
+            self.push(record, class);
+        }
+    }
+
+    /// The flow is no longer in the table.
+    pub fn leave(&mut self, record: u32, header: &Header) {
+        if self.unlink(record) {
+            self.sources.remove(source(header));
+        }
+    }
+
+    /// A flow to give up for a new one in a full table. Those that were compared and found more useful are compared again
+    /// only when all others of their class were.
+    pub fn victim(&mut self, records: &Records) -> Option<Victim> {
+        let class = self.class_to_give_way()?;
+        let samples = if self.sources.is_any_over() { SAMPLES_MAX } else { 1 };
+        let mut victim = None;
+        for sample in 1..=samples {
+            victim = self.least_useful(class, records);
+            if sample == samples || victim.is_none_or(|victim: Victim| victim.over_source) {
+                break;
+            }
+            self.pass_over(class, NONE);
+        }
+        let victim = victim?;
+        self.pass_over(class, victim.record);
+        Some(victim)
+    }
+
+    /// The first class above its share. Of a table without any (they sum up to less than all of it), the open
+    /// connections; of one without those, the class with most flows.
+    fn class_to_give_way(&self) -> Option<FlowClass> {
+        let live = |class: FlowClass| self.live[class as usize];
+        let is_over = |class: &FlowClass| live(*class) > self.quotas[*class as usize];
+        let over = FlowClass::ALL.into_iter().find(is_over);
+        over.or_else(|| FlowClass::ALL.into_iter().max_by_key(|class| live(*class)))
+            .filter(|class| live(*class) > 0)
+    }
+
+    /// The least useful of the first flows of a class.
+    fn least_useful(&self, class: FlowClass, records: &Records) -> Option<Victim> {
+        let first = self.ends[class as usize].0;
+        let next = |&record: &u32| self.places.get(record as usize).map(|place| place.next);
+        let queue = std::iter::successors(Some(first), next).take_while(|&record| record != NONE);
+        let sample = queue.take(SAMPLE as usize);
+        let usefulness = |record: u32| {
+            let header = records.header(record);
+            let over_source = self.sources.is_over(source(header));
+            (!over_source, header.clock > FEW_PACKETS, header.last_seen_ns)
+        };
+        let (within, record) = sample.map(|record| (usefulness(record), record)).min()?;
+        Some(Victim { record, class, over_source: !within.0 })
+    }
+
+    /// Moves the flows of a sample that come before this one to the end of their class; all if it is not among them.
+    fn pass_over(&mut self, class: FlowClass, until: u32) {
+        for _ in 0..SAMPLE.min(self.live[class as usize]) {
+            let first = self.ends[class as usize].0;
+            if first == until || first == NONE {
+                return;
+            }
+            self.unlink(first);
+            self.push(first, class);
+        }
+    }
+
+    fn push(&mut self, record: u32, class: FlowClass) {
+        let ends = &mut self.ends[class as usize];
+        let last = std::mem::replace(&mut ends.1, record);
+        match last {
+            NONE => ends.0 = record,
+            last => self.places[last as usize].next = record,
+        }
+        self.places[record as usize] = Place { next: NONE, previous: last, class: class as u8 };
+        self.live[class as usize] += 1;
+    }
+
+    /// Takes a record out of its queue; whether it was in one.
+    fn unlink(&mut self, record: u32) -> bool {
+        let Some(place) = self.places.get_mut(record as usize) else { return false };
+        let Place { next, previous, class } = std::mem::replace(place, NOWHERE);
+        let Some(ends) = self.ends.get_mut(usize::from(class)) else { return false };
+        match previous {
+            NONE => ends.0 = next,
+            previous => self.places[previous as usize].next = next,
+        }
+        match next {
+            NONE => ends.1 = previous,
+            next => self.places[next as usize].previous = previous,
+        }
+        self.live[usize::from(class)] -= 1;
+        true
+    }
+}
+
+/// So many counters that few meet in small tables.
+const COUNTERS_MIN: u64 = 4096;
+
+/// How many flows each source has, by a keyed hash of its address. Sources whose hashes meet are counted together: with
+/// twice as many counters as flows that matters only to one in thousands that meets a source above its share.
+struct Sources {
+    counts: Zeroed<u32>,
+    mask: u64,
+    seed: u64,
+    share: u32,
+    /// Counters above the share.
+    over: u32,
+}
+
+impl Sources {
+    fn new(flows_max: u32, share: u32, seed: u64) -> Result<Sources, OutOfMemory> {
+        let len = (u64::from(flows_max) * 2).next_power_of_two().max(COUNTERS_MIN);
+        let counts = Zeroed::new(len as usize)?;
+        Ok(Sources { counts, mask: len - 1, seed: seed ^ 0x736f_7572_6365, share, over: 0 })
+    }
+
+    fn add(&mut self, source: Addr) {
+        let at = self.at(source);
+        self.counts[at] += 1; // Not above the number of flows.
+        self.over += u32::from(self.counts[at] == self.share + 1);
+    }
+
+    fn remove(&mut self, source: Addr) {
+        let at = self.at(source);
+        self.over -= u32::from(self.counts[at] == self.share + 1);
+        self.counts[at] = self.counts[at].saturating_sub(1);
+    }
+
+    fn is_over(&self, source: Addr) -> bool {
+        self.over > 0 && self.counts[self.at(source)] > self.share
+    }
+
+    fn is_any_over(&self) -> bool {
+        self.over > 0
+    }
+
+    fn at(&self, source: Addr) -> usize {
+        let bytes = source.to_u128();
+        let mut state = self.seed ^ (bytes >> 64) as u64;
+        state = split_mix(&mut state) ^ bytes as u64;
+        (split_mix(&mut state) & self.mask) as usize
+    }
+}
+
+/// Who began the flow, as far as sources are told apart: by IPv6, the first 64 bits, which one host can have all of.
+fn source(header: &Header) -> Addr {
+    let (Endpoint { addr, .. }, _) = header.key.ends(header.has(Header::FLAG_REVERSED));
+    source_of(addr)
+}
+
+/// The part of an address by which sources are told apart.
+pub(crate) fn source_of(addr: Addr) -> Addr {
+    if addr.is_v4() { addr } else { Addr::from_u128(addr.to_u128() >> 64 << 64) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nf::record::Layout;
+    use packet::{FlowKey, Scope};
+
+    struct Table {
+        records: Records,
+        classes: Classes,
+    }
+
+    impl Table {
+        fn new(flows: u32) -> Table {
+            Table {
+                records: Records::new(flows, Layout::default()).unwrap(),
+                classes: Classes::new(flows, &Shares::default(), 7).unwrap(),
+            }
+        }
+
+        fn add(&mut self, source: u32, protocol: u8, connection: Connection, at_ns: u64) -> u32 {
+            let record = self.records.allocate().unwrap();
+            let end = |addr: u32| Endpoint::new(Addr::from_v4_bytes(addr.to_be_bytes()), record as u16);
+            let (key, reversed) = FlowKey::new(end(source), end(1), protocol, 4, Scope::default(), 0);
+            let header = self.records.header_mut(record);
+            header.flags = Header::FLAG_LIVE;
+            header.set_key(key, reversed);
+            (header.connection, header.last_seen_ns, header.clock) = (connection, at_ns, 3);
+            self.classes.enter(record, self.records.header(record));
+            record
+        }
+
+        fn evict(&mut self) -> Victim {
+            let victim = self.classes.victim(&self.records).unwrap();
+            self.classes.leave(victim.record, self.records.header(victim.record));
+            self.records.release(victim.record);
+            victim
+        }
+    }
+
+    const IDLE: Connection = Connection::ESTABLISHED;
+
+    #[test]
+    fn a_flood_displaces_itself() {
+        for (protocol, connection, class) in [
+            (17, Connection::REPLIED, FlowClass::UdpAnswered),
+            (17, Connection::UNREPLIED, FlowClass::UdpUnanswered),
+            (6, Connection::SYN_SENT, FlowClass::TcpHalfOpen),
+            (6, Connection::SYN_RECEIVED, FlowClass::TcpHalfOpen),
+            (1, Connection::REPLIED, FlowClass::Other),
+        ] {
+            let mut table = Table::new(1000);
+            let idle: Vec<u32> = (0..300).map(|i| table.add(0x0a00_0000 + i, 6, IDLE, 1)).collect();
+            for i in 300..5000 {
+                if i >= 1000 {
+                    assert_eq!(table.evict().class, class);
+                }
+                table.add(0x2000_0000 + i, protocol, connection, u64::from(i));
+            }
+            assert!(idle.iter().all(|&record| table.records.header(record).has(Header::FLAG_LIVE)));
+            assert_eq!(table.classes.live()[class as usize], 700);
+        }
+    }
+
+    #[test]
+    fn open_connections_give_way_to_each_other_only_and_the_silent_first() {
+        let mut table = Table::new(100);
+        let records: Vec<u32> = (0..100).map(|i| table.add(i, 6, IDLE, u64::from(i % 16))).collect();
+        // Of the first 16, that of time 0 is the one silent longest.
+        assert_eq!(table.evict().record, records[0]);
+        // A handshake takes its place: its class may have 20.
+        table.add(500, 6, Connection::SYN_SENT, 999);
+        assert_eq!(table.evict().class, FlowClass::TcpEstablished);
+    }
+
+    #[test]
+    fn of_a_class_the_source_above_its_share_gives_way() {
+        let mut table = Table::new(1000);
+        let others: Vec<u32> = (0..500).map(|i| table.add(0x0a00_0000 + i, 6, IDLE, 1)).collect();
+        (0..500).for_each(|_| {
+            table.add(0x0b00_0000, 6, IDLE, 100);
+        });
+        // The others, silent longer, are 500 at the head of the queue: the search passes them over.
+        let victims: Vec<Victim> = (0..300).map(|_| table.evict()).collect();
+        let of_others = victims.iter().filter(|victim| others.contains(&victim.record)).count();
+        assert!(of_others <= 1 + 500 / (SAMPLE * (SAMPLES_MAX - 1)) as usize, "{of_others}");
+        // Within its share it is one like all others.
+        (0..100).for_each(|_| {
+            table.evict();
+        });
+        assert!(!table.classes.sources.is_any_over() || table.evict().over_source);
+    }
+
+    #[test]
+    fn closed_connections_go_first_and_classes_follow_connections() {
+        let mut table = Table::new(10);
+        let records: Vec<u32> = (0..10).map(|i| table.add(i, 6, IDLE, 1)).collect();
+        table.records.header_mut(records[7]).connection = Connection::RESET;
+        table.classes.follow(records[7], table.records.header(records[7]));
+        assert_eq!(table.classes.live(), [1, 0, 0, 0, 0, 9]);
+        assert_eq!(
+            table.evict(),
+            Victim { record: records[7], class: FlowClass::Closed, over_source: false }
+        );
+        assert_eq!(table.classes.live(), [0, 0, 0, 0, 0, 9]);
+    }
+
+    #[test]
+    fn a_conversation_outlives_queries() {
+        let mut table = Table::new(100);
+        let tunnel = table.add(5, 17, Connection::REPLIED, 1);
+        table.records.header_mut(tunnel).clock = 100;
+        (1..100).for_each(|i| {
+            table.add(0x0a00_0000 + i, 17, Connection::REPLIED, u64::from(i) + 10);
+        });
+        for i in 0..1000 {
+            assert_ne!(table.evict().record, tunnel);
+            table.add(0x0b00_0000 + i, 17, Connection::REPLIED, 1000 + u64::from(i));
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Bits with summaries, so that the next zero is found in a few steps however many ones there are before it.
+
+use packet::memory::{OutOfMemory, Zeroed};
+
+/// Bits of a word whose items are even, odd, or any.
+const EVEN: u64 = 0x5555_5555_5555_5555;
+const ODD: u64 = !EVEN;
+
+/// Which items are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parity {
+    Even,
+    Odd,
+    Any,
+}
+
+impl Parity {
+    fn mask(self) -> u64 {
+        match self {
+            Parity::Even => EVEN,
+            Parity::Odd => ODD,
+            Parity::Any => u64::MAX,
+        }
+    }
+}
+
+/// A bit per item, zero at first, and above them levels that say of 64 words below whether all their even bits are set,
+/// and whether all their odd ones are.
+pub(crate) struct Bits {
+    words: Zeroed<u64>,
+    /// From the lowest to one of a single word; the even bits' first.
+    levels: Vec<[Zeroed<u64>; 2]>,
+    len: u32,
+}
+
+impl Bits {
+    /// Bits for so many items, in memory that is there from the beginning.
+    pub fn new(len: u32) -> Result<Bits, OutOfMemory> {
+        let level = |bits: usize| {
+            let mut words = Zeroed::new(bits.div_ceil(64))?;
+            words.prefault();
+            Ok::<_, OutOfMemory>(words)
+        };
+        let words = level(len as usize)?;
+        let (mut levels, mut below) = (Vec::new(), words.len());
+        while below > 1 {
+            levels.push([level(below)?, level(below)?]);
+            below = below.div_ceil(64);
+        }
+        Ok(Bits { words, levels, len })
+    }
+
+    /// Whether the item's bit is set. That of an item beyond the last one is, in effect.
+    pub fn has(&self, item: u32) -> bool {
+        item >= self.len || self.words[item as usize / 64] >> (item % 64) & 1 == 1
+    }
+
+    /// Sets the bit of an item that there is.
+    pub fn set(&mut self, item: u32) {
+        self.words[item as usize / 64] |= 1 << (item % 64);
+        self.summarize(item);
+    }
+
+    /// Clears it.
+    pub fn clear(&mut self, item: u32) {
+        self.words[item as usize / 64] &= !(1 << (item % 64));
+        self.summarize(item);
+    }
+
+    /// The first item from `from` to before `end` whose bit is zero.
+    pub fn next_zero(&self, from: u32, end: u32, parity: Parity) -> Option<u32> {
+        let (mut at, mut level) = (from as usize, 0);
+        loop {
+            let zeros = self.zeros(level, at / 64, parity)? & u64::MAX << (at % 64);
+            if zeros != 0 {
+                at = at / 64 * 64 + zeros.trailing_zeros() as usize;
+                break;
+            }
+            (at, level) = (at / 64 + 1, level + 1);
+            if level > self.levels.len() {
+                return None;
+            }
+        }
+        while level > 0 {
+            level -= 1;
+            let zeros = self.zeros(level, at, parity)?;
+            at = at * 64 + zeros.trailing_zeros() as usize;
+        }
+        u32::try_from(at).ok().filter(|&item| item < end.min(self.len))
+    }
+
+    /// The zeros of a word; none beyond the last one.
+    fn zeros(&self, level: usize, word: usize, parity: Parity) -> Option<u64> {
+        let Some(level) = level.checked_sub(1) else {
+            return Some(!self.words.get(word)? & parity.mask());
+        };
+        let [even, odd] = self.levels.get(level)?;
+        let (even, odd) = (even.get(word)?, odd.get(word)?);
+        Some(match parity {
+            Parity::Even => !even,
+            Parity::Odd => !odd,
+            Parity::Any => !(even & odd),
+        })
+    }
+
+    /// Brings the levels above an item up to date.
+    fn summarize(&mut self, item: u32) {
+        let mut at = item as usize / 64;
+        let word = self.words[at];
+        let mut full = [word & EVEN == EVEN, word & ODD == ODD];
+        for level in &mut self.levels {
+            let before = level.each_ref().map(|words| words[at / 64]);
+            for (words, full) in level.iter_mut().zip(full) {
+                let bit = 1 << (at % 64);
+                words[at / 64] = if full { words[at / 64] | bit } else { words[at / 64] & !bit };
+            }
+            let after = level.each_ref().map(|words| words[at / 64]);
+            if after == before {
+                return;
+            }
+            full = after.map(|word| word == u64::MAX);
+            at /= 64;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Against a plain list.
+        #[test]
+        fn finds_what_a_scan_finds(
+            len in prop_oneof![1u32..200, 4000u32..9000],
+            changes in prop::collection::vec((any::<bool>(), any::<u32>(), 0u32..3000), 1..40),
+            searches in prop::collection::vec((any::<u32>(), any::<u32>(), 0u32..3), 40),
+        ) {
+            let mut bits = Bits::new(len).unwrap();
+            let mut list = vec![false; len as usize];
+            for (set, from, count) in changes {
+                let from = from % len;
+                for item in from..from.saturating_add(count).min(len) {
+                    if set { bits.set(item) } else { bits.clear(item) }
+                    list[item as usize] = set;
+                }
+            }
+            for (from, end, parity) in searches {
+                let (from, end) = (from % len, end % (len + 1));
+                let (parity, step) =
+                    [(Parity::Even, 2), (Parity::Odd, 2), (Parity::Any, 1)][parity as usize];
+                let first = if parity == Parity::Even { 0 } else { u32::from(parity == Parity::Odd) };
+                let expected =
+                    (first..end).step_by(step).find(|&item| item >= from && !list[item as usize]);
+                prop_assert_eq!(bits.next_zero(from, end, parity), expected);
+            }
+            prop_assert!(bits.has(len) && (0..len).all(|item| bits.has(item) == list[item as usize]));
+        }
+    }
+
+    /// However full: what is looked at is a word on each level, up and down.
+    #[test]
+    fn a_search_takes_a_few_steps() {
+        let mut bits = Bits::new(3 * 256 * 64_512).unwrap();
+        assert_eq!(bits.levels.len(), 4);
+        (0..1 << 20).for_each(|item| bits.set(item));
+        assert_eq!(bits.next_zero(0, u32::MAX, Parity::Odd), Some((1 << 20) + 1));
+    }
+}
