@@ -47,7 +47,7 @@ use crate::observer::Observer;
 use crate::program::Course;
 use crate::queue::Queue;
 use crate::rules::Rules;
-use crate::{Counters, FastPath, Options};
+use crate::{Counters, FastPath, Options, Walked};
 pub use admitted::{Change, Way};
 use consolidated::Consolidation;
 use enter::Gathered;
@@ -80,6 +80,8 @@ pub struct Chain {
     counters: Counters,
     fast_path: FastPath,
     cycles: Vec<u64>,
+    /// By function: what packets took that went through it themselves, and not by a rule.
+    walked: Vec<Walked>,
     joining: Joining,
     /// What is to be done with the packets of a group.
     courses: [Course; GROUP_MAX],
@@ -171,6 +173,7 @@ impl Chain {
         )?;
         Ok(Chain {
             cycles: vec![0; stages.len()],
+            walked: vec![Walked::default(); stages.len()],
             joining: Joining {
                 timeouts: options.timeouts,
                 keeps_flows,
@@ -442,6 +445,12 @@ impl Chain {
     /// Processor cycles spent in each function, if [`Options::cycles`] counts them.
     pub fn cycles(&self) -> &[u64] {
         &self.cycles
+    }
+
+    /// The part of these that packets took which went through the functions themselves. The rest is that of state functions, which rules of
+    /// the fast path name.
+    pub fn walked(&self) -> &[Walked] {
+        &self.walked
     }
 
     /// What functions put out beside packets, to be looked at.

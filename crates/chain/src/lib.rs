@@ -30,4 +30,4 @@ pub use classes::{FlowClass, Shares};
 pub use flows::Ledger;
 pub use fragments::Datagram;
 pub use observer::Observer;
-pub use options::{Counters, FastPath, NotIp, Options, Timeouts, WhenFull};
+pub use options::{Counters, FastPath, NotIp, Options, Timeouts, Walked, WhenFull};

@@ -152,6 +152,15 @@ pub struct FastPath {
     pub failed: u64,
 }
 
+/// Packets that went through a function itself while cycles were counted, and what they took there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Walked {
+    /// Packets.
+    pub packets: u64,
+    /// Processor cycles.
+    pub cycles: u64,
+}
+
 /// What a chain has counted. At all times `packets_in + packets_made = packets_out + dropped + held`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counters {

@@ -121,8 +121,11 @@ pub fn of(report: &Report) -> String {
     }
     if let Some(path) = &report.timing.fast_path {
         let share = 100.0 * path.packets as f64 / report.packets_in.max(1) as f64;
+        let cycles = path
+            .cycles_per_packet
+            .map_or_else(String::new, |cycles| format!(" with {cycles:.0} cycles of state functions each"));
         text += &format!(
-            "fast path: {} packets ({share:.1} %) by rules, {} rules foreseen, {} packets recorded, of which {} gave none\n",
+            "fast path: {} packets ({share:.1} %) by rules{cycles}, {} rules foreseen, {} packets recorded, of which {} gave none\n",
             thousands(path.packets),
             thousands(path.foreseen),
             thousands(path.recorded),

@@ -146,7 +146,10 @@ pub struct FunctionReport {
     /// The growing buffers of its flows; left out where it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffers: Option<BuffersReport>,
-    /// Processor cycles per packet, where they can be counted; in JSON it stands in [`Timing::cycles_per_packet`].
+    /// Packets that it processed itself while cycles were counted; others went by rules of the fast path.
+    #[serde(skip)]
+    pub walked: u64,
+    /// Processor cycles per packet that it processed itself, where they can be counted; in JSON it stands in [`Timing::cycles_per_packet`].
     #[serde(skip)]
     pub cycles_per_packet: Option<f64>,
 }
@@ -404,6 +407,29 @@ pub struct FastPathReport {
     pub recorded: u64,
     /// Of these, those of which no rule could be made.
     pub failed: u64,
+    /// Processor cycles of state functions for packets that followed a rule.
+    #[serde(skip)]
+    pub cycles: u64,
+    /// The same per packet that followed a rule, all functions together; absent where they cannot be counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cycles_per_packet: Option<f64>,
+}
+
+impl FastPathReport {
+    fn of(chain: &Chain) -> FastPathReport {
+        let FastPath { packets, foreseen, recorded, failed, beside: _ } = chain.fast_path();
+        let walked: u64 = chain.walked().iter().map(|walked| walked.cycles).sum();
+        let cycles = chain.cycles().iter().sum::<u64>().saturating_sub(walked);
+        let mut report =
+            FastPathReport { packets, foreseen, recorded, failed, cycles, cycles_per_packet: None };
+        report.set_cycles_per_packet();
+        report
+    }
+
+    fn set_cycles_per_packet(&mut self) {
+        let is_counted = self.cycles > 0 && self.packets > 0;
+        self.cycles_per_packet = is_counted.then(|| self.cycles as f64 / self.packets as f64);
+    }
 }
 
 /// The percentiles that a report shows.
@@ -419,7 +445,7 @@ impl Report {
         let timing = Timing {
             cycles_per_packet: cycles.collect(),
             panics: crate::panics::kept(),
-            fast_path: chain.consolidates().then(|| fast_path(chain.fast_path())),
+            fast_path: chain.consolidates().then(|| FastPathReport::of(chain)),
             ..Timing::default()
         };
         Report {
@@ -480,13 +506,14 @@ impl Report {
             add(streams, others);
         }
         for (function, other) in self.functions.iter_mut().zip(other.functions) {
-            let cycles = [(&*function, function.packets), (&other, other.packets)]
+            let cycles = [(&*function, function.walked), (&other, other.walked)]
                 .map(|(of, packets)| of.cycles_per_packet.unwrap_or(0.0) * packets as f64);
             function.cycles_per_packet = function.cycles_per_packet.or(other.cycles_per_packet);
             if let Some(per_packet) = &mut function.cycles_per_packet {
-                *per_packet = (cycles[0] + cycles[1]) / (function.packets + other.packets).max(1) as f64;
+                *per_packet = (cycles[0] + cycles[1]) / (function.walked + other.walked).max(1) as f64;
                 self.timing.cycles_per_packet.insert(function.name.clone(), *per_packet);
             }
+            function.walked += other.walked;
             function.packets += other.packets;
             function.bytes += other.bytes;
             function.drops += other.drops;
@@ -507,6 +534,8 @@ impl Report {
             path.foreseen += other.foreseen;
             path.recorded += other.recorded;
             path.failed += other.failed;
+            path.cycles += other.cycles;
+            path.set_cycles_per_packet();
         }
         if let (Some(polling), Some(other)) = (&mut self.timing.polling, other.timing.polling) {
             polling.add(other);
@@ -578,10 +607,6 @@ fn drops(counters: &Counters) -> BTreeMap<&'static str, u64> {
     counted.filter(|&(_, count)| count > 0).collect()
 }
 
-fn fast_path(FastPath { packets, foreseen, recorded, failed, beside: _ }: FastPath) -> FastPathReport {
-    FastPathReport { packets, foreseen, recorded, failed }
-}
-
 fn flows(counters: &Counters, chain: &Chain) -> FlowsReport {
     let reasons =
         [EndReason::Idle, EndReason::Closed, EndReason::Rejected, EndReason::Evicted, EndReason::Shutdown];
@@ -609,9 +634,9 @@ fn by_class(counts: &[u64; FlowClass::COUNT]) -> impl Iterator<Item = (&'static 
 }
 
 fn functions(chain: &Chain, names: &[String]) -> Vec<FunctionReport> {
-    let stages = chain.stages().iter().zip(chain.cycles()).zip(names);
+    let stages = chain.stages().iter().zip(names).enumerate();
     stages
-        .map(|((stage, &cycles), name)| {
+        .map(|(number, (stage, name))| {
             let (descriptor, counted, shared) = (stage.descriptor(), stage.counters(), stage.shared());
             let names = descriptor.shared.iter().filter_map(|kind| match kind {
                 Shared::Counter(name) => Some((*name).to_owned()),
@@ -646,6 +671,7 @@ fn functions(chain: &Chain, names: &[String]) -> Vec<FunctionReport> {
                 };
                 (contents.name(), report)
             });
+            let walked = chain.walked().get(number).copied().unwrap_or_default();
             FunctionReport {
                 name: name.clone(),
                 kind: descriptor.name,
@@ -662,8 +688,9 @@ fn functions(chain: &Chain, names: &[String]) -> Vec<FunctionReport> {
                     used_bytes: buffers.used_bytes(),
                     refused_bytes: buffers.refused_bytes(),
                 }),
-                cycles_per_packet: (cycles > 0 && counted.packets > 0)
-                    .then(|| cycles as f64 / counted.packets as f64),
+                walked: walked.packets,
+                cycles_per_packet: (walked.cycles > 0 && walked.packets > 0)
+                    .then(|| walked.cycles as f64 / walked.packets as f64),
             }
         })
         .collect()

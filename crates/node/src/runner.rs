@@ -395,6 +395,7 @@ impl Runner {
 
     /// The report so far, with what functions share with those of other parts, if this is the first part; the others wait meanwhile.
     pub(crate) fn report_with_shared(&mut self) -> Report {
+        self.ask_for_figures();
         let is_first = self.shard().is_some_and(|shard| shard.place().0 == 0);
         if is_first {
             self.assembly.chain.fetch_shared();
@@ -437,8 +438,18 @@ impl Runner {
             On::Threads(threads) => Some(threads.report()),
             On::One | On::Shard(_) => None,
         };
+        if let On::Threads(threads) = &self.on {
+            threads.add_live(&mut report);
+        }
         report.set_latency(&self.latency);
         report
+    }
+
+    /// Asks units on threads of their own for what they have counted, which a report a little later has.
+    pub fn ask_for_figures(&mut self) {
+        if let On::Threads(threads) = &mut self.on {
+            threads.ask_for_figures();
+        }
     }
 
     /// Hands out what the chain put out.

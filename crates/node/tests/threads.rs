@@ -291,6 +291,37 @@ fn commands_reach_all_units() {
     assert!(report.units.unwrap().units_started > 0, "no unit came later");
 }
 
+/// What units count is known while they run, soon after they were asked.
+#[test]
+fn units_tell_their_figures_while_they_run() {
+    let mut runner = on_threads("lb.rvl", &example("lb.rvl"), config(Mode::Packet, 3, 0));
+    let mut sink = Sink::default();
+    for frame in &conversation("lb.rvl", &profile(Payload::Random, 3_000, 20_000.0, SEED)) {
+        receive(&mut runner, frame, &mut sink);
+    }
+    runner.settle(&mut sink).unwrap();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(90);
+    let live = loop {
+        runner.ask_for_figures();
+        runner.settle(&mut sink).unwrap();
+        let report = runner.report();
+        if report.adds_up() && report.functions[0].packets > 0 {
+            break report;
+        }
+        assert!(std::time::Instant::now() < deadline, "units do not tell: {:?}", report.functions);
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    };
+    assert!(live.flows.live > 0 && live.flows.started >= live.flows.live);
+    let units = live.units.as_ref().unwrap();
+    assert!(units.states_moved > 0 && units.units_running == 3, "{units:?}");
+    let report = runner.finish(&mut sink).unwrap();
+    for (live, ended) in live.functions.iter().zip(&report.functions) {
+        assert_eq!((live.packets, live.drops), (ended.packets, ended.drops), "each once");
+    }
+    assert_eq!(live.packets_out, report.packets_out);
+    assert_eq!(live.flows.started, report.flows.started);
+}
+
 #[test]
 fn what_cannot_run_is_refused() {
     let many = UnitsConfig { units_max: THREADS_MAX + 1, ..UnitsConfig::as_published() };

@@ -304,7 +304,7 @@ impl Chain {
             true => self.stages[stage].replay(&mut group),
         }
         let changed = group.changed;
-        self.count_cycles(stage, started);
+        self.count_walk(stage, load.packets, started);
         if let Some(before_ms) = wishes_ms {
             self.end_wishes(stage, packets, before_ms);
         }
@@ -322,6 +322,18 @@ impl Chain {
         while self.effects.made.len() > made {
             let answer = self.effects.made.remove(made);
             self.answer(answer, packets, run);
+        }
+    }
+
+    /// Adds the cycles since `started` to a function's, which processed so many packets itself.
+    #[inline(always)]
+    fn count_walk(&mut self, stage: usize, packets: u64, started: Option<u64>) {
+        if let (Some(cycles), Some(started)) = (self.options.cycles, started) {
+            let spent = cycles().wrapping_sub(started);
+            self.cycles[stage] += spent;
+            let walked = &mut self.walked[stage];
+            walked.packets += packets;
+            walked.cycles += spent;
         }
     }
 

@@ -1,5 +1,6 @@
 //! A run's report as metrics, in the OpenMetrics text format: counters since the start, gauges of now.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -10,12 +11,31 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
-/// The report as text that Prometheus and its like read.
-pub fn text(report: &Arc<Report>) -> Result<String, fmt::Error> {
+/// The report as OpenMetrics text, which Prometheus asks for.
+pub fn open_text(report: &Arc<Report>) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("rivulet");
     registry.register_collector(Box::new(Reported(Arc::clone(report))));
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+/// The report in the text format of Prometheus (0.0.4), for whoever does not ask for OpenMetrics. There a counter's help and type stand under
+/// the name that its samples have.
+pub fn plain_text(report: &Arc<Report>) -> Result<String, fmt::Error> {
+    let open = open_text(report)?;
+    let counters: BTreeSet<&str> =
+        open.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter")).collect();
+    let mut text = String::with_capacity(open.len());
+    for line in open.lines().filter(|&line| line != "# EOF") {
+        let mut words = line.splitn(4, ' ');
+        match (words.next(), words.next(), words.next(), words.next()) {
+            (Some("#"), Some(what), Some(name), Some(rest)) if counters.contains(name) => {
+                text.extend(["# ", what, " ", name, "_total ", rest, "\n"]);
+            }
+            _ => text.extend([line, "\n"]),
+        }
+    }
     Ok(text)
 }
 
@@ -123,8 +143,7 @@ fn whole(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
         .map(|(&percentile, &ns)| ([("percentile", percentile)], ns as f64 / 1e9));
     tell.gauge("processing_seconds", "Time from the start of a packet's batch until it was done", latency)?;
     let Some(units) = &report.units else { return Ok(()) };
-    let on = f64::from(units.units_started as u32) - f64::from(units.units_stopped as u32);
-    tell.gauge("units", "Units that are on", [([], on)])?;
+    tell.gauge("units", "Units that run", [([], units.units_running as f64)])?;
     tell.counter("flowlets", "Flowlets that began", [([], units.flowlets)])?;
     tell.counter("states_moved", "States of flows that went to another unit", [([], units.states_moved)])
 }
@@ -220,7 +239,14 @@ fn functions(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
         .functions
         .iter()
         .filter_map(|function| Some(([("function", function.name.as_str())], function.cycles_per_packet?)));
-    tell.gauge("function_cycles_per_packet", "Processor cycles that a function takes for a packet", cycles)?;
+    let help = "Processor cycles that a function takes for a packet that goes through it, and not by a rule of the fast path";
+    tell.gauge("function_cycles_per_packet", help, cycles)?;
+    let path = report.timing.fast_path.as_ref();
+    let packets = path.map(|path| ([], path.packets));
+    tell.counter("fast_path_packets", "Packets that went by rules of the fast path", packets)?;
+    let cycles = path.and_then(|path| Some(([], path.cycles_per_packet?)));
+    let help = "Processor cycles of state functions for a packet on the fast path, all functions together";
+    tell.gauge("fast_path_cycles_per_packet", help, cycles)?;
     let pools = report.functions.iter().flat_map(|function| {
         let of = function.name.as_str();
         function.pools.iter().map(move |(&name, pool)| ([("function", of), ("pool", name)], pool))

@@ -12,6 +12,7 @@ use nf::Effects;
 use packet::{FlowKey, Packet};
 use proto::{FlowId, Message, Stamp, UnitId};
 
+use super::figures::FiguresBoard;
 use super::worker::Left;
 
 /// Packets and messages on their way from the router to a unit at most. More wait at the router.
@@ -38,6 +39,8 @@ pub(super) enum ToUnit {
     Message(u64, Message),
     /// A command to the function with this number in the chain.
     Control(usize, Box<str>),
+    /// What was counted is to be put on the board.
+    Figures,
     /// The run is over: what is left ends.
     Finish,
 }
@@ -180,6 +183,8 @@ pub(super) struct Lane {
     pub ordered: Instant,
     pub is_ready: bool,
     pub through: u64,
+    /// What the unit has counted, when it was asked last.
+    pub figures: FiguresBoard,
 }
 
 impl Lane {

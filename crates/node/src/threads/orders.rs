@@ -11,6 +11,7 @@ use unit::Unit;
 
 use super::Threads;
 use super::engine::ChainEngine;
+use super::figures::FiguresBoard;
 use super::lane::{Lane, RING, ToUnit};
 use super::worker::{Worker, control, pin};
 
@@ -70,6 +71,8 @@ impl Threads {
         let (make, commons, commands) = (Arc::clone(&self.make), self.commons.clone(), self.commands.clone());
         let bell = Arc::clone(&self.mailboxes[id.index()].bell);
         let (config, rung, under_way) = (self.config, Arc::clone(&bell), Arc::clone(&self.mails_under_way));
+        let figures = FiguresBoard::default();
+        let board = Arc::clone(&figures);
         let work = move || {
             pin(id);
             let mut chain = match chain {
@@ -81,7 +84,7 @@ impl Threads {
             commands.iter().for_each(|(stage, command)| control(&mut chain, *stage, command));
             let slots = config.router_of_threads(chain.options()).flows_max;
             let unit = Unit::new(config.unit_on_thread(id), ChainEngine::new(chain, slots));
-            Some(Worker { id, unit, inbox, mails, mailboxes, under_way, returns, bell: rung }.run())
+            Some(Worker { id, unit, inbox, mails, mailboxes, under_way, returns, bell: rung, board }.run())
         };
         let thread = std::thread::Builder::new().name(format!("unit-{}", id.0)).spawn(work)?;
         self.lanes[id.index()] = Some(Lane {
@@ -96,6 +99,7 @@ impl Threads {
             ordered: Instant::now(),
             is_ready: false,
             through: 0,
+            figures,
         });
         Ok(())
     }

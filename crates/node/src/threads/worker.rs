@@ -2,9 +2,9 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use chain::Chain;
@@ -15,6 +15,7 @@ use rtrb::chunks::ReadChunk;
 use unit::{Counters, Dropped, Outbox, Unit};
 
 use super::engine::ChainEngine;
+use super::figures::{Figures, FiguresBoard};
 use super::lane::{Bell, Mail, Mailbox, Return, ToUnit};
 use crate::panics::{Processing, RESTARTS_MAX};
 use crate::report::new_histogram;
@@ -42,6 +43,8 @@ pub(super) struct Worker {
     pub under_way: Arc<AtomicU64>,
     pub returns: SyncSender<Box<Return>>,
     pub bell: Arc<Bell>,
+    /// Where its figures go.
+    pub board: FiguresBoard,
 }
 
 /// What is left of a unit.
@@ -220,8 +223,17 @@ impl Running {
                 engine.flush();
                 control(&mut engine.chain, stage, &command);
             }
+            ToUnit::Figures => self.tell_figures(),
             ToUnit::Finish => self.is_over = true,
         }
+    }
+
+    fn tell_figures(&mut self) {
+        let counters = *self.worker.unit.counters();
+        let engine = self.worker.unit.engine_mut();
+        engine.flush();
+        let figures = Figures::of(&engine.chain, &counters, engine.states_lost, &self.pulls);
+        *self.worker.board.lock().unwrap_or_else(PoisonError::into_inner) = Some(figures);
     }
 
     fn mail(&mut self, mail: Mail) {

@@ -192,6 +192,7 @@ impl Units {
             &self.config,
             self.router.counters(),
             self.units.iter().map(Unit::counters),
+            self.loads().count(),
             &self.epochs,
         )
     }

@@ -30,6 +30,8 @@ pub struct UnitsReport {
     pub moved: u64,
     /// Times that no unit had room.
     pub without_room: u64,
+    /// Units that run.
+    pub units_running: u64,
     /// Units that were started.
     pub units_started: u64,
     /// Units that were stopped.
@@ -74,6 +76,7 @@ impl UnitsReport {
         config: &UnitsConfig,
         router: &router::Counters,
         units: impl Iterator<Item = &'a unit::Counters>,
+        running: usize,
         epochs: &Epochs,
     ) -> UnitsReport {
         let units = units.fold(unit::Counters::default(), |sum, unit| unit::Counters {
@@ -99,6 +102,7 @@ impl UnitsReport {
             assignments: router.assignments,
             moved: router.assignments_moved,
             without_room: router.assignments_without_room,
+            units_running: running as u64,
             units_started: router.units_started,
             units_stopped: router.units_stopped,
             seamless: units.seamless,
