@@ -233,11 +233,18 @@ fn interface(name: &str) -> Vec<Finding> {
         (false, true) => "IPv6",
         (false, false) => "none",
     };
+    let routes = (read("/proc/net/route"), read("/proc/net/ipv6_route"));
+    let is_needed = is_default_route(name, &routes.0, &routes.1) || all_interfaces().len() == 1;
     findings.push(finding(
         &of("addresses of the system's own"),
         if has_ipv4 || has_ipv6 { State::Note } else { State::Ok },
         addresses,
-        &format!("the system's own stack answers there, beside Rivulet: `ip addr flush dev {name} scope global`, unless that is wanted"),
+        &match is_needed {
+            true => "this machine's own way to the network: as a port of Rivulet, it would still be answered there by the system's own stack, \
+                 and without its addresses the machine is cut off, your session perhaps with it; take another interface"
+                .to_owned(),
+            false => format!("the system's own stack answers there, beside Rivulet: `ip addr flush dev {name} scope global`, unless that is wanted"),
+        },
     ));
     if is_ethernet {
         findings.push(finding(
@@ -261,6 +268,21 @@ fn interface(name: &str) -> Vec<Finding> {
         ));
     }
     findings
+}
+
+/// Whether a default route leads by the interface, as the kernel's tables of IPv4 and IPv6 have it.
+fn is_default_route(name: &str, ipv4: &str, ipv6: &str) -> bool {
+    let is_zero = |field: Option<&&str>| field.is_some_and(|field| field.bytes().all(|digit| digit == b'0'));
+    let fields = |line: &'_ str| -> Vec<String> { line.split_whitespace().map(str::to_owned).collect() };
+    let v4 = ipv4.lines().map(fields).any(|fields| {
+        let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
+        fields.first() == Some(&name) && is_zero(fields.get(1)) && is_zero(fields.get(7))
+    });
+    let v6 = ipv6.lines().map(fields).any(|fields| {
+        let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
+        fields.last() == Some(&name) && is_zero(fields.first()) && is_zero(fields.get(1))
+    });
+    v4 || v6
 }
 
 /// The driver's name, and how many queues frames come in by.
@@ -297,6 +319,20 @@ fn version(release: &str) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_way_to_the_network_is_known_by_its_default_route() {
+        let v4 = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n\
+                  eth0\t00000000\t0100000A\t0003\t0\t0\t0\t00000000\t0\t0\t0\n\
+                  eth1\t0000000A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n";
+        let zeros = "0".repeat(32);
+        let v6 = format!(
+            "{zeros} 00 {zeros} 00 fe800000000000000000000000000001 00000400 00000001 00000000 00000003 eth2\n\
+             fe800000000000000000000000000000 40 {zeros} 00 {zeros} 00000100 00000001 00000000 00000001 eth1\n"
+        );
+        let found = ["eth0", "eth1", "eth2", "eth"].map(|name| is_default_route(name, v4, &v6));
+        assert_eq!(found, [true, false, true, false]);
+    }
 
     #[test]
     fn releases_have_versions() {

@@ -148,6 +148,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             say!("rivulet: cannot print the report: {error:#}");
         }
     }
+    sources.passed_over().iter().for_each(|message| say!("rivulet: {message}"));
     for message in sources.broken() {
         has_failed = true;
         say!("rivulet: {message}; what was read before it was processed");

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use ::io::capture::{ReadError, Reader};
+use ::io::capture::{ReadError, Reader, Way};
 use anyhow::{Context, bail};
 use node::{Frame, From, Ports};
 use packet::LinkType;
@@ -54,6 +54,8 @@ struct Source {
     data: Vec<u8>,
     /// What ended the source early.
     broken: Option<ReadError>,
+    /// Packets that had left already, see [`Sources::passed_over`].
+    passed_over: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -78,8 +80,15 @@ impl Sources {
                 false => Reader::open(&file.path),
             };
             let reader = opened.with_context(|| format!("cannot read {}", file.path.display()))?;
-            let mut source =
-                Source { path: file.path.clone(), from, reader, next: None, data: Vec::new(), broken: None };
+            let mut source = Source {
+                path: file.path.clone(),
+                from,
+                reader,
+                next: None,
+                data: Vec::new(),
+                broken: None,
+                passed_over: 0,
+            };
             source.advance();
             sources.push(source);
         }
@@ -103,6 +112,19 @@ impl Sources {
     /// Bytes read of all captures so far, as stored in them.
     pub fn position(&self) -> u64 {
         self.sources.iter().map(|source| source.reader.position()).sum()
+    }
+
+    /// What is to be said of packets that were not taken: in a file of `rivulet capture` each packet stands as it came and as it left, and
+    /// what left did not come.
+    pub fn passed_over(&self) -> Vec<String> {
+        let sources = self.sources.iter().filter(|source| source.passed_over > 0);
+        let said = sources.map(|Source { path, passed_over, .. }| {
+            format!(
+                "{}: {passed_over} packets are passed over, as they had left already: `rivulet capture` wrote it",
+                path.display()
+            )
+        });
+        said.collect()
     }
 
     /// What ended captures early, said for an operator: file, place, and what was expected.
@@ -140,20 +162,33 @@ impl Source {
     /// Reads the next frame ahead; an error ends the source, and what was read before it counts.
     fn advance(&mut self) {
         self.next = None;
-        match self.reader.next() {
-            Ok(Some(record)) => {
-                self.data.clear();
-                self.data.extend_from_slice(record.data);
-                self.next = Some(Next {
-                    timestamp_ns: record.timestamp_ns,
-                    interface: record.interface,
-                    link: record.link_type,
-                    wire_len: record.wire_len,
-                });
+        while self.advance_by_one() {}
+    }
+
+    /// Reads a record; whether it was passed over.
+    fn advance_by_one(&mut self) -> bool {
+        let record = match self.reader.next() {
+            Ok(Some(record)) => record,
+            Ok(None) => return false,
+            Err(error) => {
+                self.broken = Some(error);
+                return false;
             }
-            Ok(None) => {}
-            Err(error) => self.broken = Some(error),
+        };
+        self.data.clear();
+        self.data.extend_from_slice(record.data);
+        let next = Next {
+            timestamp_ns: record.timestamp_ns,
+            interface: record.interface,
+            link: record.link_type,
+            wire_len: record.wire_len,
+        };
+        if self.reader.way() == Some(Way::Out) {
+            self.passed_over += 1;
+            return true;
         }
+        self.next = Some(next);
+        false
     }
 }
 

@@ -111,7 +111,9 @@ impl Quantity {
     /// Reads an amount of one kind.
     fn parse_as(text: &str, expected: QuantityKind) -> Result<u64, QuantityError> {
         let quantity = Self::parse(text)?;
-        if quantity.kind != expected {
+        let is_none =
+            expected == QuantityKind::Duration && quantity.kind == QuantityKind::Count && quantity.value == 0;
+        if quantity.kind != expected && !is_none {
             return Err(QuantityError::Kind { expected, found: quantity.kind });
         }
         Ok(quantity.value)
@@ -436,11 +438,20 @@ impl Visitor<'_> for AmountVisitor {
     }
 
     fn visit_u64<E: de::Error>(self, value: u64) -> Result<u64, E> {
-        Ok(value)
+        // A bare number of times would be nanoseconds, which nobody means; nothing is nothing in every unit.
+        match self.0 {
+            expected @ QuantityKind::Duration if value > 0 => {
+                Err(E::custom(QuantityError::Kind { expected, found: QuantityKind::Count }))
+            }
+            _ => Ok(value),
+        }
     }
 
     fn visit_i64<E: de::Error>(self, value: i64) -> Result<u64, E> {
-        u64::try_from(value).map_err(|_| E::invalid_value(de::Unexpected::Signed(value), &self))
+        match u64::try_from(value) {
+            Ok(value) => self.visit_u64(value),
+            Err(_) => Err(E::invalid_value(de::Unexpected::Signed(value), &self)),
+        }
     }
 }
 

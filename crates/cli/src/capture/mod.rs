@@ -107,7 +107,7 @@ fn of_captures(
 ) -> anyhow::Result<ExitCode> {
     let signals = Signals::of_batch().context("cannot take signals")?;
     let mut sources = Sources::open(&args.read, &assembly.ports)?;
-    let capture = Capture::create(&args.write, format, &assembly.ports, false)?.begin(None)?;
+    let capture = Capture::with_ways(&args.write, format, &assembly.ports, false)?.begin(None)?;
     let mut trace = Trace::new(capture, selection, args.count);
     let mut runner = Runner::new(assembly, &args.policy.display().to_string());
     while signals.stop().is_none()
@@ -119,6 +119,7 @@ fn of_captures(
         }
     }
     let has_failed = finish(args, trace)?;
+    sources.passed_over().iter().for_each(|message| say!("rivulet: {message}"));
     let broken = sources.broken();
     for message in &broken {
         say!("rivulet: {message}; what was read before it was processed");
@@ -137,7 +138,7 @@ fn of_interfaces(
     assembly: Assembly,
 ) -> anyhow::Result<ExitCode> {
     let interfaces = up::open(&args.port, args.io.into(), &assembly.ports)?;
-    let capture = Capture::create(&args.write, format, &assembly.ports, true)?;
+    let capture = Capture::with_ways(&args.write, format, &assembly.ports, true)?;
     let signals = Signals::of_service().context("cannot take signals")?;
     let ways: Vec<_> = interfaces.iter().map(|(_, interface)| interface.io()).collect();
     privileges::give_up(&ways).context("cannot give up privileges")?;

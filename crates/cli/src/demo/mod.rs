@@ -60,7 +60,7 @@ pub struct Args {
     /// What clients send at high tide: packets or bits a second; answers come on top
     #[arg(short, long, default_value = "100kpps")]
     pub rate: Pps,
-    /// Flows open at a time
+    /// Flows of ordinary clients open at a time; those of attacks come on top, and flows that are over stay for a while
     #[arg(short, long, default_value = "2000", value_parser = count)]
     pub flows: u64,
     /// What a unit is taken to process
@@ -140,6 +140,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         if now_ns < half_ns && next_ns >= half_ns {
             history.half_way(&world);
             world.command(FUNCTION, &format!("server {VICTIM} down"))?;
+            screen.event(history.event())?;
         }
         now_ns = next_ns;
         if now_ns.is_multiple_of(1_000_000_000) || now_ns == end_ns {

@@ -52,6 +52,8 @@ pub struct Now<'a> {
     pub moved: u64,
     /// Each unit that runs: its number, its load as a share of what it can do, and its flows.
     pub units: Vec<(u16, f64, u32)>,
+    /// What happened last.
+    pub event: &'a str,
     /// Packets per second, a value for each time that the view was drawn.
     pub throughput: &'a [f64],
 }
@@ -139,6 +141,7 @@ impl History {
 
     /// How things stand, for the live view.
     pub fn now(&mut self, world: &World, elapsed_ns: u64) -> Now<'_> {
+        let event = self.event();
         let report = world.report();
         let (now, before) = (Totals::of(&report), self.at_draw);
         let seconds = (elapsed_ns - self.drawn_ns).max(1) as f64 / 1e9;
@@ -168,7 +171,16 @@ impl History {
             bits_per_second,
             servers: self.servers(counted),
             shares: recent.into_iter().map(|packets| packets as f64 / all).collect(),
+            event,
             throughput: &self.throughput,
+        }
+    }
+
+    /// What happened last, in words.
+    pub fn event(&self) -> &'static str {
+        match self.servers_at_half.is_empty() {
+            true => "all servers are up; half way, web2 will go down",
+            false => "web2 went down: its flows went on with the other servers, and clients notice nothing",
         }
     }
 

@@ -42,6 +42,12 @@ impl Screen {
         ))
     }
 
+    /// Something has happened that is worth a word; a live view has it in itself.
+    pub fn event(&self, event: &str) -> std::io::Result<()> {
+        let Screen::Lines = self else { return Ok(()) };
+        crate::output::print(&format!("      {event}\n"))
+    }
+
     /// Draws how things stand, if there is a view; `seconds` is how long all will take.
     pub fn draw(&mut self, now: &Now<'_>, seconds: u64) -> std::io::Result<()> {
         let Screen::Live { term, lines } = self else { return Ok(()) };
@@ -86,11 +92,12 @@ fn live(now: &Now<'_>, seconds: u64) -> String {
         thousands(report.dropped())
     );
     text += &format!(
-        "{:>12} flows   {} NAT ports in use   {} flows moved between servers\n\n",
+        "{:>12} flows   {} NAT ports in use   {} flows moved between servers\n",
         thousands(report.flows.live),
         thousands(now.nat_ports),
         thousands(now.moved)
     );
+    text += &format!("{:>12} {}\n\n", "", now.event);
     text += &units(&now.units);
     text += "\n";
     text += &functions(report);
@@ -134,6 +141,9 @@ pub fn summary(outcome: &Outcome) -> String {
     text += "\n";
     text += &servers(outcome);
     if let Some(units) = &report.units {
+        text += "\nTraffic grew and shrank like a tide, and units came and went with it. A unit processes a share of the flows; a flowlet is a\n\
+                 burst of one flow's packets, which is given to a unit whole. Bars: \u{2588} what traffic asked for, \u{2591} what units could do beyond\n\
+                 it, x what they could not do. The traffic is made up; all figures are measured on this machine.\n";
         text += &crate::units::summary(units);
     }
     text += "\n";
@@ -173,7 +183,10 @@ pub fn summary(outcome: &Outcome) -> String {
 
 /// The units that run, a bar each, with as many as fit beside each other.
 fn units(units: &[(u16, f64, u32)]) -> String {
-    let mut text = format!("{:>12} units run\n", units.len());
+    let mut text = format!(
+        "{:>12} units run: each processes a share of the flows; they come and go with the traffic. Bars: load of each\n",
+        units.len()
+    );
     for row in units.chunks(4) {
         let cells = row.iter().map(|(unit, load, _)| {
             format!("{unit:>4} {:<12} {:>4.0}%", bar(load.min(1.2) / 3.0), load * 100.0)
@@ -195,7 +208,7 @@ fn functions(report: &Report) -> String {
 }
 
 fn drops(report: &Report) -> String {
-    let mut table = Table::new(&["dropped", "packets", "meaning"]);
+    let mut table = Table::new(&["dropped: attacks and broken packets", "packets", "meaning"]);
     let mut drops: Vec<_> = report.drops.iter().collect();
     drops.sort_by_key(|&(_, &count)| std::cmp::Reverse(count));
     for (&reason, &count) in drops {

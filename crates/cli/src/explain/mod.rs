@@ -97,6 +97,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if printer.shown == 0 {
         say!("rivulet: none of {} packets is one that was asked for", output::thousands(number));
     }
+    sources.passed_over().iter().for_each(|message| say!("rivulet: {message}"));
     let broken = sources.broken();
     for message in &broken {
         say!("rivulet: {message}; what was read before it was processed");

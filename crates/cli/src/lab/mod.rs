@@ -11,7 +11,7 @@ use anyhow::Context;
 use indicatif::ProgressBar;
 
 use crate::messages::say;
-use crate::output::{self, Table};
+use crate::output::{self, Format, Table};
 
 /// Runs the experiments that compare Rivulet with what is published about the systems that it is made of.
 ///
@@ -28,7 +28,10 @@ pub struct Args {
 enum Task {
     /// Which experiments there are, and what is asked of each
     List {
-        /// JSON instead of a table
+        /// What it looks like
+        #[arg(short, long, value_enum, default_value = "table")]
+        output: Format,
+        /// The same as `-o json`
         #[arg(long)]
         json: bool,
     },
@@ -168,7 +171,7 @@ fn sweep(id: &str) -> Result<Sweep, String> {
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.task {
-        Task::List { json } => list(*json),
+        Task::List { output, json } => list(*json || *output == Format::Json),
         Task::Run { ids, options } => run_all(ids, options),
         Task::All { options } => run_all(experiments(), options),
         Task::Tune { ids, length, output } if ids.is_empty() => tune(sweeps(), length.length(), output),

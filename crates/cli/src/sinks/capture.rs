@@ -61,9 +61,24 @@ impl Write for Tape {
 impl Capture {
     /// Creates the file; `-` is standard output. Nothing is written until it is known who writes.
     pub fn create(path: &Path, format: Format, ports: &Ports, is_live: bool) -> anyhow::Result<Capture> {
+        Capture::by(path, format, ports, is_live, |writer| writer)
+    }
+
+    /// The same for packets before and after the functions, each with its way.
+    pub fn with_ways(path: &Path, format: Format, ports: &Ports, is_live: bool) -> anyhow::Result<Capture> {
+        Capture::by(path, format, ports, is_live, Writer::with_ways)
+    }
+
+    fn by(
+        path: &Path,
+        format: Format,
+        ports: &Ports,
+        is_live: bool,
+        prepare: fn(Writer) -> Writer,
+    ) -> anyhow::Result<Capture> {
         let name = path.display().to_string();
         let (tape, gzip) = (Tape::default(), format.gzip);
-        let mut writer = Writer::new(tape.clone(), Format { gzip: false, ..format });
+        let mut writer = prepare(Writer::new(tape.clone(), Format { gzip: false, ..format }));
         let names: BTreeMap<_, _> = ports.all().iter().map(|port| (port.number, port.name.clone())).collect();
         let mut interfaces = BTreeMap::new();
         if is_live {

@@ -5,7 +5,7 @@ mod rates;
 mod view;
 
 use std::io::IsTerminal;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers
 use serde_json::Value;
 use sim::scenario::Time;
 
-use crate::output;
+use crate::output::{self, Format};
 use rates::Rates;
 use view::View;
 
@@ -24,23 +24,27 @@ use view::View;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Where it answers
+    /// Where it answers: an address or a name, and a port
     #[arg(default_value = crate::up::DEFAULT_ADDRESS)]
-    pub address: SocketAddr,
+    pub address: String,
     /// Ask so often
     #[arg(short, long, value_name = "TIME", default_value = "1s")]
     pub interval: Time,
     /// Ask twice, print what was seen in between, and end
     #[arg(long)]
     pub once: bool,
+    /// What `--once` prints: tables; or the second report with `rates` beside it, in JSON, which implies --once
+    #[arg(short, long, value_enum, default_value = "table")]
+    pub output: Format,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   rivulet up site.rvl --port inside=eth0 --port outside=eth1 --metrics &
   rivulet top
-  rivulet top 192.0.2.7:9600 --interval 250ms
-  rivulet top --once";
+  rivulet top gateway.example:9600 --interval 250ms
+  rivulet top --once
+  rivulet top -o json | jq .rates";
 
 /// Columns and lines of what `--once` prints.
 const PRINTED: (u16, u16) = (110, 40);
@@ -48,17 +52,21 @@ const PRINTED: (u16, u16) = (110, 40);
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let interval = Duration::from_nanos(args.interval.0).max(Duration::from_millis(50));
+    let addresses = resolve(&args.address)?;
     let ask = || {
-        client::report(args.address).with_context(|| {
+        client::report(&addresses, &args.address).with_context(|| {
             format!("nobody answers at {}: is there a `rivulet up --metrics`?", args.address)
         })
     };
     let mut rates = Rates::new(ask()?);
-    let mut view = View::new(args.address);
-    if args.once {
+    let mut view = View::new(&args.address);
+    if args.once || args.output == Format::Json {
         std::thread::sleep(interval);
         rates.take(ask()?);
-        output::print(&view.print(&rates, PRINTED))?;
+        match args.output {
+            Format::Table => output::print(&view.print(&rates, PRINTED))?,
+            Format::Json => output::print_json(&rates.to_json())?,
+        }
         return Ok(ExitCode::SUCCESS);
     }
     if !std::io::stdout().is_terminal() {
@@ -69,6 +77,20 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     ratatui::restore();
     ended?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The addresses that a name and a port stand for; without a port, that of `rivulet up --metrics`.
+fn resolve(text: &str) -> anyhow::Result<Vec<SocketAddr>> {
+    let (_, port) = crate::up::DEFAULT_ADDRESS.rsplit_once(':').unwrap_or_default();
+    let bare = text.trim_start_matches('[').trim_end_matches(']');
+    if let (Ok(address), Ok(port)) = (bare.parse::<IpAddr>(), port.parse()) {
+        return Ok(vec![SocketAddr::new(address, port)]);
+    }
+    let named = if text.contains(':') { text.to_owned() } else { format!("{text}:{port}") };
+    let resolved = named.to_socket_addrs();
+    let addresses = resolved.with_context(|| format!("`{text}` is no address: expected HOST:PORT"))?;
+    let addresses: Vec<_> = addresses.collect();
+    if addresses.is_empty() { bail!("`{text}` has no address") } else { Ok(addresses) }
 }
 
 fn watch(
@@ -103,6 +125,29 @@ fn watch(
                     Err(error) => view.say(Some(error.to_string())),
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_and_names_are_taken_with_and_without_a_port() {
+        for (text, expected) in [
+            ("127.0.0.1:9601", "127.0.0.1:9601"),
+            ("127.0.0.1", "127.0.0.1:9600"),
+            ("[::1]:9601", "[::1]:9601"),
+            ("::1", "[::1]:9600"),
+        ] {
+            assert_eq!(resolve(text).unwrap(), [expected.parse().unwrap()], "{text}");
+        }
+        for name in ["localhost:9601", "localhost"] {
+            assert!(resolve(name).unwrap().iter().all(|address| address.ip().is_loopback()), "{name}");
+        }
+        for wrong in ["localhost:", "localhost:x", ":9600", "a b"] {
+            assert!(resolve(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -57,9 +57,46 @@ impl Rates {
         if self.seconds() > 0.0 { grown / self.seconds() } else { 0.0 }
     }
 
+    /// The latest report, with `rates`: how much its counters grew in a second.
+    pub fn to_json(&self) -> Value {
+        let mut report = self.now.clone();
+        let rates = grown(&self.before, &self.now, self.seconds());
+        if let (Some(report), Some(rates)) = (report.as_object_mut(), rates) {
+            report.insert("rates".to_owned(), rates);
+        }
+        report
+    }
+
     fn seconds(&self) -> f64 {
         let at = |report: &Value| report["timing"]["seconds"].as_f64().unwrap_or(0.0);
         at(&self.now) - at(&self.before)
+    }
+}
+
+/// How much numbers grew in a second, in the places that they have in the report; lists by the names of what is in them.
+fn grown(before: &Value, now: &Value, seconds: f64) -> Option<Value> {
+    match now {
+        Value::Number(number) => {
+            let grown = number.as_u64()?.saturating_sub(before.as_u64().unwrap_or(0)) as f64;
+            Some(Value::from(if seconds > 0.0 { grown / seconds } else { 0.0 }))
+        }
+        Value::Object(fields) => {
+            let grown = fields.iter().filter_map(|(name, now)| {
+                let is_counter = !matches!(name.as_str(), "timing" | "seed" | "version");
+                let grown = is_counter.then(|| grown(&before[name], now, seconds))??;
+                Some((name.clone(), grown))
+            });
+            let grown: serde_json::Map<_, _> = grown.collect();
+            (!grown.is_empty()).then_some(Value::Object(grown))
+        }
+        Value::Array(items) => {
+            let named = items.iter().enumerate().filter_map(|(at, now)| {
+                Some((now["name"].as_str()?.to_owned(), grown(&before[at], now, seconds)?))
+            });
+            let named: serde_json::Map<_, _> = named.collect();
+            (!named.is_empty()).then_some(Value::Object(named))
+        }
+        Value::Null | Value::Bool(_) | Value::String(_) => None,
     }
 }
 
@@ -83,5 +120,14 @@ mod tests {
         assert_eq!(rates.per_second("/packets_in"), 0.0, "another run");
         assert_eq!(rates.history().collect::<Vec<_>>(), [0, 100]);
         assert_eq!(rates.per_second("/not/there"), 0.0);
+        let report = |seconds: f64, packets: u64| {
+            let functions = json!([{"name": "guard", "type": "firewall", "drops": packets}]);
+            json!({"timing": {"seconds": seconds}, "packets_in": packets, "functions": functions})
+        };
+        let mut rates = Rates::new(report(1.0, 100));
+        rates.take(report(3.0, 300));
+        let shown = rates.to_json();
+        assert_eq!(shown["rates"], json!({"packets_in": 100.0, "functions": {"guard": {"drops": 100.0}}}));
+        assert_eq!(shown["packets_in"], 300);
     }
 }

@@ -1,7 +1,5 @@
 //! What is on the screen.
 
-use std::net::SocketAddr;
-
 use ratatui::Frame;
 use ratatui::backend::TestBackend;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -15,7 +13,7 @@ use crate::output::{duration, rate, thousands};
 
 /// What is shown, and how.
 pub struct View {
-    address: SocketAddr,
+    address: String,
     is_paused: bool,
     shows_keys: bool,
     sort: Sort,
@@ -53,9 +51,9 @@ impl Sort {
 
 impl View {
     /// Of the Rivulet at this address.
-    pub fn new(address: SocketAddr) -> View {
+    pub fn new(address: &str) -> View {
         View {
-            address,
+            address: address.to_owned(),
             is_paused: false,
             shows_keys: false,
             sort: Sort::Chain,
@@ -148,7 +146,7 @@ impl View {
         );
         let units = report["units"].as_object().map_or_else(String::new, |units| {
             let number = |name: &str| units.get(name).and_then(Value::as_u64).unwrap_or(0);
-            format!(", {} units", number("units_started").saturating_sub(number("units_stopped")))
+            format!(", {} units", number("units_running"))
         });
         let workers = match report["workers"].as_array().map(Vec::len) {
             Some(count) => format!(", {count} workers"),
@@ -341,7 +339,7 @@ mod tests {
     fn what_happened_between_two_reports_is_shown() {
         let mut rates = Rates::new(report(10.0, 0));
         rates.take(report(12.0, 4_000));
-        let mut view = View::new("127.0.0.1:9600".parse().unwrap());
+        let mut view = View::new("127.0.0.1:9600");
         let shown = view.print(&rates, (110, 40));
         for what in [
             "site.rvl at 127.0.0.1:9600",

@@ -74,10 +74,10 @@ fn answer(client: TcpStream, address: SocketAddr, board: &Board) -> Result<()> {
     let mut client = Deadlined { client, deadline: Instant::now() + ASKING };
     let (response, is_head) = match read_request(&mut client)? {
         Asked::For(request) if !is_ours(request.host.as_deref(), address) => {
-            let why = "the Host header names another machine; ask by an address, or localhost\n";
+            let why = "the Host header names another machine; ask by an address, or as localhost\n";
             (Response::plain("421 Misdirected Request", why), request.is_head)
         }
-        Asked::For(request) => (respond(&request.path, board), request.is_head),
+        Asked::For(request) => (respond(&request, board), request.is_head),
         Asked::OtherMethod => (Response::plain("405 Method Not Allowed", "expected GET or HEAD\n"), false),
         Asked::TooLong => {
             (Response::plain("431 Request Header Fields Too Large", "the request is too long\n"), false)
@@ -148,6 +148,8 @@ struct Request {
     is_head: bool,
     path: String,
     host: Option<String>,
+    /// It asks for metrics in the OpenMetrics format.
+    wants_open: bool,
 }
 
 /// What a client has asked.
@@ -174,10 +176,15 @@ fn read_request(client: &mut impl Read) -> Result<Asked> {
                 if !matches!(method, "GET" | "HEAD") {
                     return Ok(Asked::OtherMethod);
                 }
-                let host = request.headers.iter().find(|header| header.name.eq_ignore_ascii_case("host"));
-                let host = host.map(|host| String::from_utf8_lossy(host.value).trim().to_owned());
+                let header = |name: &str| {
+                    let header = request.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
+                    header.map(|header| String::from_utf8_lossy(header.value).trim().to_owned())
+                };
+                let host = header("host");
+                let wants_open =
+                    header("accept").is_some_and(|kinds| kinds.contains("application/openmetrics-text"));
                 let path = path.split('?').next().unwrap_or_default().to_owned();
-                return Ok(Asked::For(Request { is_head: method == "HEAD", path, host }));
+                return Ok(Asked::For(Request { is_head: method == "HEAD", path, host, wants_open }));
             }
             Ok(httparse::Status::Partial) if count > 0 => {}
             Err(httparse::Error::TooManyHeaders) => return Ok(Asked::TooLong),
@@ -196,8 +203,8 @@ fn is_ours(host: Option<&str>, address: SocketAddr) -> bool {
         _ => host,
     };
     let bare = name.trim_start_matches('[').trim_end_matches(']');
-    let is_local = bare.eq_ignore_ascii_case("localhost") || bare.eq_ignore_ascii_case("localhost.");
-    is_local || bare.parse::<IpAddr>().is_ok() || !address.ip().is_loopback()
+    // A name that anybody can point somewhere has a dot.
+    !bare.contains('.') || bare.parse::<IpAddr>().is_ok() || !address.ip().is_loopback()
 }
 
 struct Response {
@@ -212,11 +219,14 @@ impl Response {
     }
 }
 
-fn respond(path: &str, board: &Board) -> Response {
-    let made = match path {
-        "/metrics" => metrics::text(&board.get())
+fn respond(request: &Request, board: &Board) -> Response {
+    let made = match &*request.path {
+        "/metrics" if request.wants_open => metrics::open_text(&board.get())
             .ok()
             .map(|text| ("application/openmetrics-text; version=1.0.0; charset=utf-8", text)),
+        "/metrics" => metrics::plain_text(&board.get())
+            .ok()
+            .map(|text| ("text/plain; version=0.0.4; charset=utf-8", text)),
         "/report" => serde_json::to_string(&*board.get()).ok().map(|text| ("application/json", text)),
         "/" => {
             return Response::plain(
@@ -309,7 +319,8 @@ mod tests {
             ("evil.example", false),
             ("evil.example:9600", false),
             ("localhost.evil.example", false),
-            ("", false),
+            ("gateway:9600", true),
+            ("", true),
         ] {
             assert_eq!(is_ours(Some(host), here), expected, "{host}");
         }

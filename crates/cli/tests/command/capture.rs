@@ -187,3 +187,26 @@ fn it_says_what_it_cannot_do() {
     let written = place.run("capture p.rvl --read in.pcapng --count 1 --write -").stdout;
     assert_eq!(written[..4], [0x0a, 0x0d, 0x0d, 0x0a]);
 }
+
+/// In the file each packet stands as it came and as it left; what left is not taken to have come.
+#[test]
+fn its_file_is_read_as_what_came() {
+    let place = Place::new();
+    place.write(
+        "nat.rvl",
+        "Port<0> inside;\nPort<1> outside;\nNAT n { external: [203.0.113.1] };\npipelet { inside <-> n <-> outside; }\n",
+    );
+    place.stdout("traffic --write in.pcapng --packets 200 --ipv6 0 --no-replies");
+    place.stdout("capture nat.rvl --read inside=in.pcapng --write told.pcapng --seed 1");
+    let before = place.json("run nat.rvl --read inside=in.pcapng --seed 1 -o json");
+    let output = place.run("run nat.rvl --read told.pcapng --seed 1 -o json");
+    let after: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    for what in ["packets_in", "packets_out", "drops"] {
+        assert_eq!(before[what], after[what], "{what}");
+    }
+    let said = stderr(&output);
+    let left = before["packets_out"].as_u64().unwrap();
+    assert!(said.contains(&format!("told.pcapng: {left} packets are passed over")), "{said}");
+    let explained = place.stdout("explain nat.rvl --read told.pcapng --limit 1000");
+    assert!(!explained.contains("nat-wrong-side"), "{explained}");
+}

@@ -63,6 +63,16 @@ fn prometheus_reads_the_metrics_and_knows_all_that_dashboard_and_alerts_ask_for(
     assert_eq!(value(&query("rivulet_port_packets_received_total{port=\"outside\"}")), 5.0);
     assert_eq!(query("rivulet_function_packets_total").len(), 2);
 
+    // Whoever does not ask for OpenMetrics gets what `promtool` has nothing to say of.
+    let check = network
+        .middle
+        .command("sh")
+        .args(["-c", "curl -s http://127.0.0.1:9600/metrics | promtool check metrics"])
+        .output();
+    let check = check.unwrap();
+    let said = [check.stdout, check.stderr].concat();
+    assert!(check.status.success() && said.is_empty(), "{}", String::from_utf8_lossy(&said));
+
     // Every metric that a panel or an alert names is there, or would be if there were units.
     let dashboard: Value = serde_json::from_slice(&fs::read(ops("grafana/rivulet.json")).unwrap()).unwrap();
     let panels = dashboard["panels"].as_array().unwrap().iter();
@@ -109,6 +119,31 @@ fn top_shows_what_goes_through() {
     let gone = network.middle.output(&format!("{} top --once", env!("CARGO_BIN_EXE_rivulet")));
     assert_eq!(gone.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&gone.stderr).contains("rivulet up --metrics"));
+}
+
+/// What units on threads of their own count is told while they run.
+#[test]
+fn figures_of_units_are_live() {
+    let Some(network) = Network::routed(Io::Auto) else { return };
+    for options in ["--units-max 4 --threads", "--units-max 4"] {
+        let rivulet = network.up(POLICY, &format!("{options} --metrics"));
+        network.inside.run("ping -c 5 -i 0.05 -W 2 203.0.113.2");
+        let rivulet_bin = env!("CARGO_BIN_EXE_rivulet");
+        let report = || -> Value {
+            serde_json::from_str(&network.middle.run(&format!("{rivulet_bin} top -o json localhost:9600")))
+                .unwrap()
+        };
+        wait_until("functions and flows are told", || {
+            let report = report();
+            let count = |pointer: &str| report.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
+            count("/functions/0/packets") >= 10
+                && count("/flows/started") >= 1
+                && count("/units/units_running") >= 1
+        });
+        let metrics = network.middle.run("curl -s http://127.0.0.1:9600/metrics");
+        assert!(metrics.contains("\nrivulet_units 1.0\n"), "{metrics}");
+        rivulet.end();
+    }
 }
 
 #[test]

@@ -90,6 +90,8 @@ impl State {
         }
         self.packets[d] += 1;
         self.bytes[d] += bytes;
+        // Packets of several captures, or queues, may come out of order.
+        self.first_ns[d] = self.first_ns[d].min(now_ns);
         self.last_ns[d] = self.last_ns[d].max(now_ns);
         self.marks[d] |= u16::from(packet.meta().tcp_flags);
     }
@@ -161,6 +163,17 @@ fn icmp_type(packet: &Packet) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Packets of several captures, or queues, may come out of order.
+    #[test]
+    fn a_report_begins_at_the_earliest_packet() {
+        let mut state = State::default();
+        let packet = packet::Pool::new(1).take(&[0; 60]).unwrap();
+        for now_ns in [30, 10, 20] {
+            state.count(&packet, Direction::Original, now_ns, 100);
+        }
+        assert_eq!((state.first_ns[0], state.last_ns[0]), (10, 30));
+    }
 
     #[test]
     fn a_full_counter_makes_the_flow_due() {

@@ -61,6 +61,10 @@ pub const MAX_NAME_BYTES: usize = 255;
 /// The longest comment that is written, in bytes of UTF-8; the rest is cut off.
 pub const MAX_COMMENT_BYTES: usize = 4_096;
 
+/// The program that a section says to be written by if its records have [`Way`]s that readers are to go by: a capture before and after a
+/// program that sends packets on. Other programs' flags mean the way by a host's own interface.
+pub const WAYS_APPLICATION: &str = "rivulet capture";
+
 /// One captured packet, borrowed from the reader that found it or the caller that writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {

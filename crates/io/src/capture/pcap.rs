@@ -108,7 +108,14 @@ impl Parser {
         }
         let total = record_header_bytes + captured as usize;
         require(source, total, "a record")?;
-        Ok(Some(Found { timestamp_ns, interface: 0, wire_len, data: record_header_bytes..total, total }))
+        Ok(Some(Found {
+            timestamp_ns,
+            interface: 0,
+            wire_len,
+            data: record_header_bytes..total,
+            total,
+            way: None,
+        }))
     }
 
     /// The captured and the wire length, from the two fields in the file's order.

@@ -5,7 +5,9 @@ use packet::LinkType;
 use super::reader::{ByteOrder, Found, ReadError, at_end, read_failure, require};
 use super::source::Source;
 use super::time::TimeScale;
-use super::{Interface, MAX_BLOCK_BYTES, MAX_INTERFACES, MAX_RECORD_BYTES, bounded_name};
+use super::{
+    Interface, MAX_BLOCK_BYTES, MAX_INTERFACES, MAX_RECORD_BYTES, WAYS_APPLICATION, Way, bounded_name,
+};
 
 /// The type of a section header block as it stands in the file; it reads the same in both byte orders.
 pub(super) const SECTION_HEADER: [u8; 4] = BLOCK_SECTION_HEADER.to_be_bytes();
@@ -30,6 +32,8 @@ pub(super) const OPTION_PACKET_ID: u16 = 5;
 pub(super) const OPTION_INTERFACE_NAME: u16 = 2;
 pub(super) const OPTION_TIME_RESOLUTION: u16 = 9;
 const OPTION_TIME_OFFSET: u16 = 14;
+/// Of a section header block.
+pub(super) const OPTION_APPLICATION: u16 = 4;
 
 /// Type and length in front of a block's body.
 pub(super) const BLOCK_HEAD_BYTES: usize = 8;
@@ -46,6 +50,8 @@ pub(super) struct Parser {
     first_interface: usize,
     /// One for each interface of the section.
     scales: Vec<TimeScale>,
+    /// Whether the program that wrote the section is one that says which way packets went, see [`super::WAYS_APPLICATION`].
+    has_ways: bool,
 }
 
 /// A block's place in the source's window: it begins at the front.
@@ -58,7 +64,8 @@ struct Block {
 impl Parser {
     /// Reads the first section's header.
     pub fn new(source: &mut Source) -> Result<Parser, ReadError> {
-        let mut parser = Parser { order: ByteOrder::Little, first_interface: 0, scales: Vec::new() };
+        let mut parser =
+            Parser { order: ByteOrder::Little, first_interface: 0, scales: Vec::new(), has_ways: false };
         let block = parser.head(source)?;
         parser.section(source, block, 0)?;
         source.consume(block.total);
@@ -171,9 +178,12 @@ impl Parser {
             let expected = "pcapng version 1.0";
             return Err(ReadError::Version { offset: offset + 12, expected, major, minor });
         }
+        let mut has_ways = false;
         for option in Options::new(order, &body[FIXED..], offset + FIXED as u64) {
-            option?;
+            let option = option?;
+            has_ways |= option.code == OPTION_APPLICATION && option.value == WAYS_APPLICATION.as_bytes();
         }
+        self.has_ways = has_ways;
         self.first_interface = interfaces;
         self.scales.clear();
         Ok(())
@@ -234,7 +244,8 @@ impl Parser {
             captured: order.u32(body, 20),
             wire_len: order.u32(body, 24),
         };
-        self.found(packet, FIXED, body.len(), block, offset, interfaces)
+        let way = if self.has_ways { way(order, body, FIXED, packet.captured) } else { None };
+        Ok(Found { way, ..self.found(packet, FIXED, body.len(), block, offset, interfaces)? })
     }
 
     fn obsolete_packet(
@@ -312,7 +323,20 @@ impl Parser {
             wire_len: packet.wire_len,
             data,
             total: block.total,
+            way: None,
         })
+    }
+}
+
+/// Which way a packet went, by the flags behind its bytes. A damaged option says nothing.
+fn way(order: ByteOrder, body: &[u8], fixed: usize, captured: u32) -> Option<Way> {
+    let options = body.get(fixed + (captured as usize).next_multiple_of(4)..)?;
+    let mut options = Options::new(order, options, 0).map_while(Result::ok);
+    let flags = options.find(|option| option.code == OPTION_FLAGS && option.value.len() == 4)?;
+    match order.u32(flags.value, 0) & 3 {
+        1 => Some(Way::In),
+        2 => Some(Way::Out),
+        _ => None,
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use super::source::Source;
-use super::{Interface, Record, pcap, pcapng};
+use super::{Interface, Record, Way, pcap, pcapng};
 
 /// Reads a capture, record by record, from a file, standard input, or anything that reads.
 ///
@@ -23,6 +23,7 @@ pub struct Reader {
     /// Bytes at the front of the source that the last record handed out still borrows.
     lent: usize,
     failed: bool,
+    way: Option<Way>,
 }
 
 #[derive(Debug)]
@@ -40,6 +41,8 @@ pub(super) struct Found {
     pub data: Range<usize>,
     /// The bytes from the window's front to the end of the record or block.
     pub total: usize,
+    /// Which way the packet went, where readers are to go by it.
+    pub way: Option<Way>,
 }
 
 impl Reader {
@@ -72,7 +75,7 @@ impl Reader {
         } else {
             return Err(ReadError::NotACapture { found: magic });
         };
-        Ok(Reader { source, dialect, interfaces, lent: 0, failed: false })
+        Ok(Reader { source, dialect, interfaces, lent: 0, failed: false, way: None })
     }
 
     /// The next record, or `None` at the end. After an error there are no more records.
@@ -93,6 +96,7 @@ impl Reader {
             return Ok(None);
         };
         self.lent = found.total;
+        self.way = found.way;
         Ok(Some(Record {
             timestamp_ns: found.timestamp_ns,
             interface: found.interface,
@@ -100,6 +104,11 @@ impl Reader {
             wire_len: found.wire_len,
             data: &self.source.bytes()[found.data],
         }))
+    }
+
+    /// Which way the last record's packet went, in a section of [`super::WAYS_APPLICATION`].
+    pub fn way(&self) -> Option<Way> {
+        self.way
     }
 
     /// The interfaces met so far: in pcap always one; in pcapng they come with the records, numbered over the whole

@@ -31,6 +31,7 @@ pub struct Writer {
     interfaces: Interfaces,
     /// Where blocks are put together.
     block: Vec<u8>,
+    has_ways: bool,
 }
 
 impl Writer {
@@ -61,7 +62,14 @@ impl Writer {
             begun: false,
             interfaces: Interfaces::default(),
             block: Vec::new(),
+            has_ways: false,
         }
+    }
+
+    /// Says that records' ways are to be gone by, see [`super::WAYS_APPLICATION`]: of a pcapng file to which nothing was written yet.
+    pub fn with_ways(mut self) -> Writer {
+        self.has_ways = true;
+        self
     }
 
     /// Announces an interface, so that it stands in the file in this order, with a name, and even without records.
@@ -212,6 +220,10 @@ impl Writer {
         self.block.extend(pcapng::VERSION_MAJOR.to_le_bytes());
         self.block.extend(0_u16.to_le_bytes());
         self.block.extend(UNKNOWN_SECTION_LENGTH.to_le_bytes());
+        if self.has_ways {
+            self.push_option(pcapng::OPTION_APPLICATION, super::WAYS_APPLICATION.as_bytes());
+            self.push_option(pcapng::OPTION_END, &[]);
+        }
         self.write_block(pcapng::BLOCK_SECTION_HEADER)
     }
 

@@ -53,6 +53,9 @@ impl FromStr for Time {
     type Err = QuantityError;
 
     fn from_str(text: &str) -> Result<Time, QuantityError> {
+        if text.trim() == "0" {
+            return Ok(Time(0));
+        }
         parse(text, TIMES_NS, "a time, such as 500us, 100ms or 2s").map(Time)
     }
 }
