@@ -42,6 +42,7 @@ use packet::{DropReason, FlowHasher, Packet, Parser, Pool};
 use crate::flows::Flows;
 use crate::fragments::Fragments;
 use crate::gathering::{Apart, Gathering, OtherCourses};
+use crate::ingresses::Ingresses;
 use crate::joining::Joining;
 use crate::observer::Observer;
 use crate::program::Course;
@@ -66,6 +67,10 @@ pub struct Chain {
     stages: Vec<Box<dyn Stage>>,
     options: Options,
     parser: Parser,
+    /// A command may have changed what passes unjudged.
+    is_commanded: bool,
+    /// By which ports flows came in, if that matters.
+    ingresses: Option<Ingresses>,
     /// The flows.
     flows: Flows,
     layout: Layout,
@@ -199,9 +204,14 @@ impl Chain {
             parser: Parser {
                 hasher,
                 inner: options.inner,
+                tunnel_ports: options.tunnel_ports,
+                offloaded: options.offloaded,
+                sanity: options.guards.sanity(!passes_unjudged(&stages)),
                 verify_ipv4_checksum: options.verify_ipv4_checksum,
                 ignore_vlans: options.ignore_vlans,
             },
+            is_commanded: false,
+            ingresses: options.remembers_ports.then(|| Ingresses::new(flows_max)),
             fingerprint: moving::fingerprint(&stages, &layout),
             lead_len,
             other_versions: Vec::new(),
@@ -435,8 +445,14 @@ impl Chain {
         &self.stages
     }
 
+    /// Packets come from captures: an IPv4 total length of 0 is that of a segment that the capturing host's card was to cut.
+    pub fn expect_offloaded(&mut self) {
+        (self.options.offloaded, self.parser.offloaded) = (true, true);
+    }
+
     /// A function, to be commanded.
     pub fn stage_mut(&mut self, stage: usize) -> Option<&mut (dyn Stage + 'static)> {
+        self.is_commanded = true;
         self.flows.rules.iter_mut().for_each(Rules::raise_version);
         self.apart = None;
         self.stages.get_mut(stage).map(|stage| &mut **stage)
@@ -485,6 +501,11 @@ impl Chain {
     pub fn records(&self) -> &Records {
         &self.flows.records
     }
+}
+
+/// Whether packets that functions cannot judge may pass all of these.
+fn passes_unjudged(stages: &[Box<dyn Stage>]) -> bool {
+    stages.iter().all(|stage| stage.passes_unjudged())
 }
 
 /// What goes along with packets on their way through.

@@ -2,7 +2,7 @@
 
 use nf::stage::OnPanic;
 use nf::{Connection, EndReason, KEEP_MS_MAX};
-use packet::DropReason;
+use packet::{DropReason, Sanity, TunnelKind, TunnelPorts};
 use packet::parse::protocol;
 
 use crate::classes::{FlowClass, Shares};
@@ -23,6 +23,14 @@ pub struct Options {
     pub not_ip: NotIp,
     /// Whether a flow is that of the innermost IP header (see [`packet::Parser::inner`]).
     pub inner: bool,
+    /// The UDP ports by which tunnels are known.
+    pub tunnel_ports: TunnelPorts,
+    /// Whether an IPv4 total length of 0 stands for the rest of the frame (see [`packet::Parser::offloaded`]).
+    pub offloaded: bool,
+    /// Which well-formed packets are dropped that nobody may send.
+    pub guards: Guards,
+    /// Whether packets of a flow leave by the port that those of its other direction came in by: where a side has several ports.
+    pub remembers_ports: bool,
     /// Whether packets with a wrong IPv4 header checksum are dropped.
     pub verify_ipv4_checksum: bool,
     /// Whether flows are the same whatever VLANs their packets come in.
@@ -50,8 +58,12 @@ impl Default for Options {
             when_full: WhenFull::EvictOldest,
             shares: Shares::default(),
             timeouts: Timeouts::default(),
-            not_ip: NotIp::Pass,
+            not_ip: NotIp::AsFunctions,
             inner: false,
+            tunnel_ports: TunnelPorts::DEFAULT,
+            offloaded: false,
+            guards: Guards::default(),
+            remembers_ports: false,
             verify_ipv4_checksum: false,
             ignore_vlans: false,
             fragments_max: 1024,
@@ -74,9 +86,41 @@ pub enum WhenFull {
     EvictOldest,
 }
 
+/// Which well-formed packets are dropped that nobody may send: those of a kind are, or are not; or, where nothing is said, if a function
+/// of the chain drops what it cannot judge ([`nf::NetworkFunction::passes_unjudged`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Guards {
+    /// See [`Sanity::martians`].
+    pub martians: Option<bool>,
+    /// See [`Sanity::land`].
+    pub land: Option<bool>,
+    /// See [`Sanity::source_routes`].
+    pub source_routes: Option<bool>,
+    /// See [`Sanity::ttl_zero`].
+    pub ttl_zero: Option<bool>,
+    /// See [`Sanity::encapsulated`].
+    pub encapsulated: Option<bool>,
+}
+
+impl Guards {
+    /// What they come to.
+    pub(crate) fn sanity(&self, by_default: bool) -> Sanity {
+        Sanity {
+            martians: self.martians.unwrap_or(by_default),
+            land: self.land.unwrap_or(by_default),
+            source_routes: self.source_routes.unwrap_or(by_default),
+            ttl_zero: self.ttl_zero.unwrap_or(by_default),
+            encapsulated: self.encapsulated.unwrap_or(by_default),
+        }
+    }
+}
+
 /// What happens to frames that are not IP, such as ARP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotIp {
+    /// They pass, unless a function of the chain drops what it cannot judge ([`nf::NetworkFunction::passes_unjudged`]); what a link needs
+    /// passes anyhow.
+    AsFunctions,
     /// They pass to the other side untouched, as through a wire.
     Pass,
     /// They are dropped ([`DropReason::NotIp`]).
@@ -204,6 +248,10 @@ pub struct Counters {
     pub not_ip_passed: u64,
     /// How often the chain's own code panicked: then all flows ended, and it started over.
     pub restarts: u64,
+    /// Of these, those that a link needs: ARP, LLDP, spanning tree.
+    pub link_control_passed: u64,
+    /// Flows that began and are tunnels that were not looked into, by [`TunnelKind`].
+    pub tunnels: [u64; TunnelKind::COUNT],
     /// What was counted of TCP streams; zeros if no function wants them.
     pub streams: StreamCounters,
 }
@@ -231,6 +279,8 @@ impl Default for Counters {
             fragments_displaced_by_source: 0,
             not_ip_passed: 0,
             restarts: 0,
+            link_control_passed: 0,
+            tunnels: [0; TunnelKind::COUNT],
             streams: StreamCounters::default(),
         }
     }

@@ -1,14 +1,16 @@
 //! What happens to frames that arrive, and to packets that depart.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use nf::PacketView;
 use nf::answer::{self, IcmpError};
 use packet::checksum;
+use packet::sanity;
 use packet::parse::protocol;
 use packet::wire::{EtherType, MacAddress, arp as wire_arp, ethernet, ipv4, ipv6};
-use packet::{Addr, FlowHasher, LinkType, Packet, Parser};
+use packet::{Addr, DropReason, FlowHasher, LinkType, Packet, Parser};
 
+use crate::announce::{Announcements, announcement};
 use crate::neighbours::{Found, Neighbours};
 use crate::network::Network;
 use crate::solicit::Message;
@@ -36,6 +38,10 @@ pub struct Config {
     pub gateways: Vec<IpAddr>,
     /// Addresses that functions own, from the first to the last: neighbours are told that they are here.
     pub owned: Vec<(Addr, Addr)>,
+    /// Addresses of all the router's ports: nobody else may send from them.
+    pub router: Vec<Addr>,
+    /// Whether packets are refused that come from addresses that nobody may send from, or go to such that must not be on a link.
+    pub refuses_martians: bool,
     /// Which host of the port it is, and how many there are, each with a part of what arrives: the first one tells neighbours of the
     /// port, and each sends its part of the errors.
     pub part: (usize, usize),
@@ -56,6 +62,8 @@ pub enum Arrival {
     Through,
     /// It was for the host itself, or for nobody here.
     Kept,
+    /// It is dropped, for this reason.
+    Refused(DropReason),
 }
 
 /// What becomes of a packet that is to leave.
@@ -85,6 +93,10 @@ pub struct Counters {
     pub too_big: u64,
     /// Packets whose time to live was over.
     pub expired: u64,
+    /// Announcements of functions' addresses.
+    pub announced: u64,
+    /// Addresses of functions that are not announced, as there are too many: see [`crate::ANNOUNCED_MAX`].
+    pub unannounced: u64,
 }
 
 /// A router's side of one port.
@@ -92,6 +104,7 @@ pub struct Host {
     config: Config,
     /// Its link-local address, if it has IPv6.
     link_local: Option<Network>,
+    announcements: Announcements,
     neighbours: Neighbours,
     parser: Parser,
     /// Frames that are to be sent.
@@ -135,6 +148,7 @@ impl Host {
     pub fn new(config: Config) -> Host {
         let mut host = Host {
             link_local: config.link_local(),
+            announcements: Announcements::new(&config.owned),
             config,
             neighbours: Neighbours::default(),
             parser: Parser::new(FlowHasher::new(0)),
@@ -165,6 +179,7 @@ impl Host {
     pub fn come_up(&mut self, now_ns: u64) {
         self.neighbours.doubt(now_ns);
         self.announce();
+        self.announcements.restart();
     }
 
     /// Tells neighbours the host's own addresses (RFC 5227 2.3, RFC 4861 7.2.6).
@@ -173,12 +188,25 @@ impl Host {
             return;
         }
         let mac = self.config.mac;
-        let told = self.networks().map(|network| match network.address.ip() {
-            IpAddr::V4(own) => arp::request((mac, own), own),
-            IpAddr::V6(own) => solicit::advertisement((mac, own), None),
-        });
-        let told: Vec<_> = told.collect();
+        let told: Vec<_> = self.networks().map(|network| announcement(mac, network.address)).collect();
         self.frames.extend(told);
+    }
+
+    /// Announces the addresses of functions, in turn, and the host's own once more.
+    fn announce_owned(&mut self, now_ns: u64) {
+        if self.config.part.0 > 0 {
+            return;
+        }
+        let (due, again) = self.announcements.due(now_ns);
+        if again {
+            self.announce();
+        }
+        for address in due {
+            if !self.is_own(address) {
+                self.counters.announced += 1;
+                self.frames.push(announcement(self.config.mac, address));
+            }
+        }
     }
 
     /// Whether the host itself has the address.
@@ -211,10 +239,11 @@ impl Host {
             }
             return Arrival::Kept;
         }
-        let Some((source, destination, ttl)) = Ip::of(frame).map(|ip| (ip.source, ip.destination, ip.ttl))
-        else {
-            return Arrival::Kept;
-        };
+        let Some(ip) = Ip::of(frame) else { return Arrival::Kept };
+        let (source, destination, ttl) = (ip.source, ip.destination, ip.ttl);
+        if self.config.refuses_martians && self.is_martian(&ip) {
+            return Arrival::Refused(DropReason::Martian);
+        }
         let is_to_link = |address: Addr| match address.ip() {
             IpAddr::V4(v4) => {
                 v4.is_multicast() || v4.is_broadcast() || v4.is_unspecified() || v4.is_link_local()
@@ -235,6 +264,19 @@ impl Host {
             return Arrival::Kept;
         }
         Arrival::Through
+    }
+
+    /// Whether the packet comes from an address that nobody may send from, or goes to one that must not be on a link (RFC 1812 5.3.7).
+    fn is_martian(&self, ip: &Ip) -> bool {
+        let (from, to) = (ip.source.ip(), ip.destination.ip());
+        let is_mapped = ip.is_v6 && (ip.source.is_v4() || ip.destination.is_v4());
+        // Hosts without an address ask for one, or whether one is free.
+        let asks = from.is_unspecified() && (to.is_multicast() || to == IpAddr::V4(Ipv4Addr::BROADCAST));
+        is_mapped
+            || sanity::is_martian_source(from) && !asks
+            || sanity::is_martian_destination(to)
+            || self.is_own(ip.source)
+            || self.config.router.contains(&ip.source)
     }
 
     /// A frame that tells of a neighbour has arrived at another host of the port ([`Host::take_told`]), which answers, if there is to
@@ -517,6 +559,7 @@ impl Host {
 
     /// Time has come so far: neighbours that have not answered are asked again, or given up.
     pub fn pass_time(&mut self, now_ns: u64) {
+        self.announce_owned(now_ns);
         let (mut ask, mut lost) = (Vec::new(), Vec::new());
         self.neighbours.overdue(now_ns, &mut ask, &mut lost);
         for address in ask {
@@ -546,7 +589,7 @@ impl Host {
 
     /// What it has done so far.
     pub fn counters(&self) -> Counters {
-        self.counters
+        Counters { unannounced: self.announcements.left_out(), ..self.counters }
     }
 
     /// Packets that wait for a neighbour's address now.
@@ -556,17 +599,18 @@ impl Host {
 }
 
 /// What a frame's IP header says, that a router asks for.
-struct Ip {
-    source: Addr,
-    destination: Addr,
+pub(crate) struct Ip {
+    pub source: Addr,
+    pub destination: Addr,
     ttl: u8,
     /// Bytes of the IP packet.
     len: usize,
+    is_v6: bool,
 }
 
 impl Ip {
     /// None for a frame that has no IP packet right behind its Ethernet header.
-    fn of(frame: &[u8]) -> Option<Ip> {
+    pub fn of(frame: &[u8]) -> Option<Ip> {
         let link = ethernet::Frame::new_checked(frame).ok()?;
         let packet = &frame[ethernet::HEADER_LEN..];
         let of = |source: IpAddr, destination: IpAddr| (Addr::from(source), Addr::from(destination));
@@ -583,7 +627,7 @@ impl Ip {
             }
             _ => return None,
         };
-        Some(Ip { source, destination, ttl, len })
+        Some(Ip { source, destination, ttl, len, is_v6: packet[0] >> 4 == 6 })
     }
 }
 
@@ -605,7 +649,7 @@ fn take_hop(frame: &mut [u8]) {
 }
 
 /// The link-local address that an Ethernet address makes (RFC 4291 2.5.6, appendix A).
-fn link_local(MacAddress([a, b, c, d, e, f]): MacAddress) -> Addr {
+pub(crate) fn link_local(MacAddress([a, b, c, d, e, f]): MacAddress) -> Addr {
     let v6 = Ipv6Addr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f]);
     Addr::from(IpAddr::V6(v6))
 }

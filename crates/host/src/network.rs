@@ -51,6 +51,11 @@ impl Network {
         Network { address, length }
     }
 
+    /// Bits of its prefix; those of IPv4 count 96 more.
+    pub fn prefix_len(&self) -> u8 {
+        self.length
+    }
+
     /// Whether the address is in the network, of the same IP version.
     pub fn contains(&self, address: Addr) -> bool {
         let differ = address.to_u128() ^ self.address.to_u128();

@@ -1,13 +1,13 @@
 //! A host by what it says: frames are built and read by another implementation.
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use etherparse::{
     ArpOperation, ArpPacket, Icmpv4Type, Icmpv6Type, NetHeaders, NetSlice, PacketBuilder, PacketHeaders,
     SlicedPacket, TransportHeader,
 };
-use host::{Arrival, Config, Departure, Host, NEIGHBOURS_MAX, QUEUE_MAX};
+use host::{Arrival, Config, Departure, Host, NEIGHBOURS_MAX, Proxy, ProxyConfig, QUEUE_MAX};
 use packet::Addr;
 use packet::wire::MacAddress;
 use proptest::prelude::*;
@@ -27,6 +27,8 @@ fn config() -> Config {
         networks: vec!["10.0.0.254/24".parse().unwrap(), "fd00::fe/64".parse().unwrap()],
         gateways: vec![IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1))],
         owned: vec![(addr("10.0.0.100"), addr("10.0.0.103"))],
+        router: Vec::new(),
+        refuses_martians: true,
         part: (0, 1),
     }
 }
@@ -34,6 +36,9 @@ fn config() -> Config {
 fn host() -> Host {
     let mut host = Host::new(config());
     assert_eq!(host.take_frames().len(), 3, "it tells its addresses, and its link-local one");
+    // And those of functions, twice.
+    [0, 2, 4].into_iter().for_each(|second| host.pass_time(second * SECOND));
+    assert_eq!(host.take_frames().len(), 2 * 4 + 3);
     host
 }
 
@@ -124,6 +129,8 @@ fn who_solicits_an_ipv6_address_is_told() {
         networks: vec!["fd00::1/64".parse().unwrap()],
         gateways: Vec::new(),
         owned: Vec::new(),
+        router: Vec::new(),
+        refuses_martians: true,
         part: (0, 1),
     });
     other.take_frames();
@@ -306,6 +313,8 @@ fn queues_and_tables_are_bounded() {
         networks: vec!["10.0.0.0/8".parse().unwrap()],
         gateways: Vec::new(),
         owned: Vec::new(),
+        router: Vec::new(),
+        refuses_martians: true,
         part: (0, 1),
     });
     for i in 1..=2 * NEIGHBOURS_MAX as u32 {
@@ -335,6 +344,8 @@ proptest! {
             networks: vec!["10.0.0.254/24".parse().unwrap()],
             gateways: Vec::new(),
             owned: Vec::new(),
+            router: Vec::new(),
+            refuses_martians: true,
             part: (0, 1),
         });
         host.arrive(&arp(ArpOperation::REQUEST, (CLIENT, [10, 0, 0, 1]), [10, 0, 0, 254]), 0);
@@ -405,4 +416,150 @@ fn priority_tagged_frames_are_of_the_untagged_network() {
     for frame in [plain.clone(), with(&[[0x81, 0, 0, 7]]), plain[..13].to_vec(), vec![]] {
         assert!(!host::untag(&frame, &mut untagged));
     }
+}
+
+/// The addresses that frames announce: by ARP that asks for the sender's own, or by an advertisement to all.
+fn announced(frames: &[Vec<u8>]) -> Vec<IpAddr> {
+    let of = |frame: &Vec<u8>| {
+        let sliced = SlicedPacket::from_ethernet(frame).unwrap();
+        match sliced.net.unwrap() {
+            NetSlice::Arp(arp) if arp.sender_protocol_addr() == arp.target_protocol_addr() => {
+                assert_eq!((arp.operation(), &frame[..6]), (ArpOperation::REQUEST, &[0xff; 6][..]));
+                Some(IpAddr::from(<[u8; 4]>::try_from(arp.target_protocol_addr()).unwrap()))
+            }
+            NetSlice::Ipv6(ip) if ip.header().destination_addr() == "ff02::1".parse::<Ipv6Addr>().unwrap() => {
+                Some(IpAddr::V6(ip.header().source_addr()))
+            }
+            _ => None,
+        }
+    };
+    frames.iter().filter_map(of).collect()
+}
+
+#[test]
+fn addresses_of_functions_are_announced_at_the_start_and_when_the_link_is_back() {
+    let owned = vec![(addr("10.0.0.100"), addr("10.0.0.103")), (addr("fd00::80"), addr("fd00::80"))];
+    let expected = ["10.0.0.100", "10.0.0.101", "10.0.0.102", "10.0.0.103", "fd00::80"].map(ip);
+    let mut host = Host::new(Config { owned, ..config() });
+    host.take_frames();
+    let mut round = |at_ns: u64| {
+        let frames: Vec<_> = (0..10).flat_map(|ms| {
+            host.pass_time(at_ns + ms * 1_000_000);
+            host.take_frames()
+        }).collect();
+        announced(&frames)
+    };
+    assert_eq!(round(SECOND), expected);
+    assert!(round(2 * SECOND).is_empty());
+    let own = ["10.0.0.254", "fd00::fe", "fe80::ff:fe00:fe"].map(ip);
+    assert_eq!(round(3 * SECOND), [&own[..], &expected].concat(), "once more");
+    assert!(round(6 * SECOND).is_empty());
+    host.come_up(9 * SECOND);
+    assert_eq!(announced(&host.take_frames()), own);
+    host.pass_time(9 * SECOND);
+    assert_eq!(announced(&host.take_frames()), expected);
+    assert_eq!(host.counters().announced, 15);
+    let mut second = Host::new(Config { part: (1, 2), ..config() });
+    second.pass_time(SECOND);
+    assert!(second.take_frames().is_empty(), "one of a port's hosts announces");
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+#[test]
+fn martians_are_refused_for_a_reason() {
+    let router = vec![addr("10.0.0.254"), addr("203.0.113.1")];
+    let mut host = Host::new(Config { router: router.clone(), ..config() });
+    for (source, destination) in [
+        ("127.0.0.1", "192.0.2.1"),
+        ("0.1.2.3", "192.0.2.1"),
+        ("240.0.0.1", "192.0.2.1"),
+        ("224.0.0.1", "192.0.2.1"),
+        ("255.255.255.255", "192.0.2.1"),
+        ("10.0.0.254", "192.0.2.1"),
+        ("203.0.113.1", "192.0.2.1"),
+        ("203.0.113.1", "10.0.0.254"),
+        ("10.0.0.5", "127.0.0.1"),
+        ("10.0.0.5", "240.0.0.1"),
+        ("10.0.0.5", "0.0.0.0"),
+        ("::1", "2001:db8::1"),
+        ("::", "2001:db8::1"),
+        ("fd00::5", "::1"),
+        ("ff02::1", "2001:db8::1"),
+        ("::ffff:10.0.0.5", "2001:db8::1"),
+    ] {
+        let frame = udp(OWN, source, destination, 9, 10);
+        let arrival = host.arrive(&frame, 0);
+        assert_eq!(arrival, Arrival::Refused(packet::DropReason::Martian), "{source} > {destination}");
+    }
+    assert_eq!(host.arrive(&udp(OWN, "10.0.0.5", "192.0.2.1", 9, 10), 0), Arrival::Through);
+    assert_eq!(host.arrive(&udp([0xff; 6], "0.0.0.0", "255.255.255.255", 9, 10), 0), Arrival::Kept);
+    assert_eq!(host.counters().kept, 1);
+    let mut lenient = Host::new(Config { router, refuses_martians: false, ..config() });
+    assert_eq!(lenient.arrive(&udp(OWN, "240.0.0.1", "192.0.2.1", 9, 10), 0), Arrival::Through);
+}
+
+/// The cards of a wire.
+const OUTSIDE: [u8; 6] = [2, 0, 0, 0, 0, 0xa0];
+const INSIDE: [u8; 6] = [2, 0, 0, 0, 0, 0xa1];
+
+/// The two ends of a wire with a NAT, which owns addresses outside.
+fn wire() -> [Proxy; 2] {
+    let wire = vec![MacAddress(INSIDE), MacAddress(OUTSIDE)];
+    let owned = vec![(addr("203.0.113.1"), addr("203.0.113.4")), (addr("2001:db8::1"), addr("2001:db8::1"))];
+    let proxy = |mac, owned| Proxy::new(ProxyConfig { mac: MacAddress(mac), wire: wire.clone(), owned, part: (0, 1) });
+    [proxy(INSIDE, Vec::new()), proxy(OUTSIDE, owned)]
+}
+
+#[test]
+fn a_wire_answers_for_addresses_of_functions_alone() {
+    let [mut inside, mut outside] = wire();
+    let asks = |target| arp(ArpOperation::REQUEST, (CLIENT, [203, 0, 113, 254]), target);
+    assert_eq!(outside.arrive(&asks([203, 0, 113, 4]), 0), Arrival::Kept);
+    let frames = outside.take_frames();
+    let sliced = SlicedPacket::from_ethernet(&frames[0]).unwrap();
+    let Some(NetSlice::Arp(told)) = sliced.net else { panic!("{frames:?}") };
+    assert_eq!((told.operation(), told.sender_protocol_addr()), (ArpOperation::REPLY, &[203, 0, 113, 4][..]));
+    assert_eq!((told.sender_hw_addr(), told.target_hw_addr()), (&OUTSIDE[..], &CLIENT[..]));
+    assert_eq!(outside.arrive(&asks([203, 0, 113, 5]), 0), Arrival::Through, "it is somebody else's");
+    assert_eq!(inside.arrive(&asks([203, 0, 113, 4]), 0), Arrival::Through, "that of the other end");
+    outside.pass_time(0);
+    let expected = ["203.0.113.1", "203.0.113.2", "203.0.113.3", "203.0.113.4", "2001:db8::1"].map(ip);
+    assert_eq!(announced(&outside.take_frames()), expected);
+    inside.pass_time(0);
+    assert!(inside.take_frames().is_empty());
+}
+
+#[test]
+fn packets_to_addresses_of_functions_get_to_who_they_are_for() {
+    let [mut inside, _outside] = wire();
+    // Not addressed to the wire: they pass as they are, and their senders are remembered.
+    let forth = udp([9; 6], "10.0.0.5", "192.0.2.1", 9, 10);
+    assert_eq!(inside.arrive(&forth, 0), Arrival::Through);
+    let mut other = udp([9; 6], "192.0.2.1", "10.0.0.5", 9, 10);
+    assert_eq!(inside.depart(&mut other, 0), Departure::Leaves);
+    assert_eq!(other[..6], [9; 6]);
+    // What came to the wire's card has been translated: it goes to the sender's card.
+    let mut answer = udp(OUTSIDE, "192.0.2.1", "10.0.0.5", 9, 10);
+    assert_eq!(inside.depart(&mut answer, 0), Departure::Leaves);
+    assert_eq!((&answer[..6], &answer[6..12]), (&CLIENT[..], &INSIDE[..]));
+    // Whoever has not spoken is asked for.
+    let mut early = udp(OUTSIDE, "192.0.2.1", "10.0.0.9", 9, 10);
+    assert_eq!((inside.depart(&mut early, 0), inside.waiting()), (Departure::Kept, 1));
+    let asked = inside.take_frames();
+    let sliced = SlicedPacket::from_ethernet(&asked[0]).unwrap();
+    let Some(NetSlice::Arp(probe)) = sliced.net else { panic!("{asked:?}") };
+    assert_eq!((probe.sender_protocol_addr(), probe.target_protocol_addr()), (&[0; 4][..], &[10, 0, 0, 9][..]));
+    let mut reply = arp(ArpOperation::REPLY, (CLIENT, [10, 0, 0, 9]), [0; 4]);
+    reply[..6].copy_from_slice(&INSIDE);
+    assert_eq!(inside.arrive(&reply, 0), Arrival::Kept);
+    let sent = inside.take_frames();
+    assert_eq!((sent.len(), &sent[0][..6], inside.waiting()), (1, &CLIENT[..], 0));
+    // Nobody answers: it is lost, and counted.
+    let mut late = udp(OUTSIDE, "192.0.2.1", "10.0.0.77", 9, 10);
+    inside.depart(&mut late, 0);
+    (0..5).for_each(|second| inside.pass_time(second * SECOND));
+    assert_eq!((inside.counters().unreachable, inside.waiting()), (1, 0));
 }

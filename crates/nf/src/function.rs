@@ -111,6 +111,12 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
         crate::Answers::NONE
     }
 
+    /// Whether packets may pass that it cannot judge: those that are not IP, and those that nobody may send. A filter that denies what its
+    /// rules do not allow says no. It is asked again after each command.
+    fn passes_unjudged(&self) -> bool {
+        true
+    }
+
     /// Carries out an operator's command, such as `server web1 down`; the words are the function's own.
     fn control(&mut self, command: &str) -> Result<(), ControlError> {
         Err(ControlError(format!("`{}` takes no commands, got `{command}`", Self::DESCRIPTOR.name)))
@@ -218,6 +224,9 @@ pub struct Setup {
     pub flows_max: u32,
     /// Whether a packet in a tunnel belongs to the flow of the innermost IP header; else to that of the outermost.
     pub inner: bool,
+    /// Whether packets pass filters that the link between two wire's ports needs: neighbour discovery, DHCP
+    /// ([`packet::sanity::is_link_control_packet`]).
+    pub link_control: bool,
     pub(crate) pools: Vec<u32>,
     pub(crate) counters: Vec<Vec<String>>,
     pub(crate) meters: Vec<u32>,
@@ -237,6 +246,7 @@ impl Setup {
             seed,
             flows_max,
             inner: false,
+            link_control: false,
             pools: Vec::new(),
             counters: Vec::new(),
             meters: Vec::new(),

@@ -248,6 +248,9 @@ pub trait Stage: Send {
     /// Which packets of known flows the function may answer.
     fn answers(&self) -> Answers;
 
+    /// Whether packets may pass that it cannot judge, see [`NetworkFunction::passes_unjudged`].
+    fn passes_unjudged(&self) -> bool;
+
     /// Carries out an operator's command.
     fn control(&mut self, command: &str) -> Result<(), ControlError>;
 
@@ -927,6 +930,10 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
 
     fn answers(&self) -> Answers {
         self.panics.contain(|| self.function.answers()).unwrap_or(Answers::ALL)
+    }
+
+    fn passes_unjudged(&self) -> bool {
+        self.panics.contain(|| self.function.passes_unjudged()).unwrap_or(false)
     }
 
     fn control(&mut self, command: &str) -> Result<(), ControlError> {

@@ -9,7 +9,7 @@ use packet::Side;
 use policy::{Diagnostic, Direction, Filter, Node, Policy, Value};
 
 use crate::ports::{Port, PortConfig, Ports};
-use crate::settings::Settings;
+use crate::settings::{LinkControlSetting, Settings};
 
 /// A policy ready to run on this machine.
 pub struct Assembly {
@@ -66,6 +66,9 @@ pub fn assemble_part(
     let settings: Settings = read(policy, &policy.settings, &mut wrong).unwrap_or_default();
     let options = Options { cycles, ..settings.options(seed) };
     let line = line(policy).map_err(|diagnostic| vec![*diagnostic])?;
+    let ports = ports(policy, &line, &mut wrong);
+    let options = Options { remembers_ports: ports.has_choice(), ..options };
+    let has_addresses = ports.all().iter().any(|port| !port.networks.is_empty());
     let mut stages = Vec::new();
     for &nf in &line.nfs {
         let instance = &policy.nfs[nf];
@@ -80,6 +83,7 @@ pub fn assemble_part(
         };
         let mut setup = Setup::new(options.seed, options.flows_max);
         setup.inner = options.inner;
+        setup.link_control = settings.link_control == LinkControlSetting::Pass && !has_addresses;
         match entry.make(&instance.config, setup) {
             Ok(stage) => stages.push(stage),
             Err(MakeError::Form(fault)) => wrong.push(policy.fault(fault, instance.config.span)),
@@ -89,7 +93,6 @@ pub fn assemble_part(
             Err(MakeError::Load(error)) => wrong.push(Diagnostic::error(error, instance.span)),
         }
     }
-    let ports = ports(policy, &line, &mut wrong);
     if !wrong.is_empty() {
         return Err(wrong);
     }
@@ -97,7 +100,7 @@ pub fn assemble_part(
     let warnings = stages.iter().zip(&names).flat_map(|(stage, name)| {
         stage.shared().warnings.iter().map(|warning| (name.clone(), warning.clone()))
     });
-    let warnings = warnings.collect();
+    let warnings = warnings.chain(ports.warning().map(|warning| ("ports".to_owned(), warning))).collect();
     // What functions share is that of all parts: the functions were told of all flows.
     let flows_max = options.flows_max.div_ceil(parts.max(1));
     let chain = Chain::new(stages, Options { flows_max, ..options })

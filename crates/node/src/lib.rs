@@ -22,6 +22,6 @@ pub use assembly::{Assembly, assemble, assemble_part};
 pub use beside::{Bound, TwoCores};
 pub use live::{Change, Intake, Live, POLL_SLEEP_MAX_NS, POLL_SLEEP_MIN_NS};
 pub use ports::{NotAPrefix, Port, PortConfig, Ports, Prefix};
-pub use report::Report;
+pub use report::{Report, TimeJumps};
 pub use runner::{BATCH, Frame, From, Output, Runner};
 pub use settings::{FLOWS_MAX, STREAM_MEMORY_MAX, Settings};

@@ -4,11 +4,11 @@ use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use host::{Arrival, Departure, Host};
+use host::{Arrival, Departure, Host, Proxy};
 use io::port::{Interface, Link, LinkNews, Outbox};
-use nf::{Alert, Event, FlowReport};
+use nf::{Alert, Event, FlowReport, Owned};
 use packet::wire::MacAddress;
-use packet::{LinkType, Packet, Side};
+use packet::{LinkType, Packet};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::panics::{Processing, RESTARTS_MAX};
@@ -103,8 +103,18 @@ struct Attached {
 struct Outlet {
     port: u16,
     outbox: Outbox,
-    /// Who finds the next hop, if it is a router's port.
-    host: Option<Host>,
+    /// What stands between it and the chain.
+    end: End,
+}
+
+/// What stands between a port and the chain.
+enum End {
+    /// Nothing: all frames go through.
+    Wire,
+    /// Who answers for addresses of functions on a wire.
+    Proxy(Box<Proxy>),
+    /// A router's port, which has addresses.
+    Host(Box<Host>),
 }
 
 /// What became of an interface.
@@ -126,10 +136,12 @@ impl Live {
     /// # Errors
     /// If an interface does not tell what its link is like, which the host of a router's port has to know.
     pub fn new(runner: Runner, interfaces: Vec<(u16, Interface)>) -> std::io::Result<Live> {
-        let outlet = |&(port, ref interface): &(u16, Interface)| {
-            let link = interface.link()?;
-            let host = runner.assembly().ports.number(port).and_then(|port| host(port, link, &runner));
-            Ok(Outlet { port, outbox: Outbox::default(), host })
+        let wire = addresses(interfaces.iter().map(|(_, interface)| interface));
+        let outlet = |&(number, ref interface): &(u16, Interface)| {
+            let (link, port) = (interface.link()?, number);
+            let port = runner.assembly().ports.number(port);
+            let end = port.map_or(End::Wire, |port| end(port, link, &wire, &runner));
+            Ok(Outlet { port: number, outbox: Outbox::default(), end })
         };
         let outlets = interfaces.iter().map(outlet).collect::<std::io::Result<_>>()?;
         let attach = |(port, interface)| Attached { port, is_up: is_up(&interface), interface };
@@ -207,10 +219,7 @@ impl Live {
         }
         if now_ns >= self.ticked_ns + TICK_NS {
             self.ticked_ns = now_ns;
-            wire.outlets
-                .iter_mut()
-                .filter_map(|outlet| outlet.host.as_mut())
-                .for_each(|host| host.pass_time(now_ns));
+            wire.outlets.iter_mut().for_each(|outlet| outlet.pass_time(now_ns));
             self.runner.pass_time(now_ns, &mut wire)?;
         } else {
             self.runner.flush(&mut wire)?;
@@ -240,14 +249,13 @@ impl Live {
         }
         self.polling.link_news += u64::from(has_news);
         self.looked_ns = now_ns;
-        let each = self.attached.iter_mut().zip(&mut self.outlets);
-        each.filter_map(|(attached, outlet)| {
-            let (change, is_another) = attached.look();
-            if let (Some(host), Ok(link)) = (&mut outlet.host, attached.interface.link()) {
-                host.set_link(mac(link), link.mtu);
-                if is_another || change.as_ref().is_some_and(|change| change.is_up) {
-                    host.come_up(now_ns);
-                }
+        let looks: Vec<_> = self.attached.iter_mut().map(Attached::look).collect();
+        let wire = addresses(self.attached.iter().map(|attached| &attached.interface));
+        let each = looks.into_iter().zip(&self.attached).zip(&mut self.outlets);
+        each.filter_map(|(((change, is_another), attached), outlet)| {
+            let is_back = is_another || change.as_ref().is_some_and(|change| change.is_up);
+            if let Ok(link) = attached.interface.link() {
+                outlet.set_link(link, &wire, is_back, now_ns);
             }
             change
         })
@@ -298,7 +306,7 @@ impl Live {
         for (attached, outlet) in self.attached.iter_mut().zip(&self.outlets) {
             let port = self.runner.assembly().ports.number(attached.port);
             let name = port.map_or_else(String::new, |port| port.name.clone());
-            report.interfaces.insert(name, attached.report(outlet.host.as_ref()));
+            report.interfaces.insert(name, attached.report(outlet.host_report()));
         }
         report.timing.polling = Some(self.polling);
         report
@@ -357,8 +365,12 @@ impl Attached {
             has_come = true;
             let is_tagged = wire.outlets[at].host.is_some() && host::untag(data, &mut untagged);
             let data = if is_tagged { &untagged[..] } else { data };
-            if result.is_ok() && wire.outlets[at].arrive(data, wire.now_ns) == Arrival::Through {
-                result = wire.take_in(intake, runner, self.port, data);
+            if result.is_ok() {
+                match wire.outlets[at].arrive(data, wire.now_ns) {
+                    Arrival::Through => result = wire.take_in(intake, runner, self.port, data),
+                    Arrival::Refused(reason) => runner.refuse(self.port, data.len(), reason),
+                    Arrival::Kept => {}
+                }
             }
         });
         result?;
@@ -385,7 +397,7 @@ impl Attached {
         (change, is_another)
     }
 
-    fn report(&mut self, host: Option<&Host>) -> InterfaceReport {
+    fn report(&mut self, host: Option<HostReport>) -> InterfaceReport {
         let counted = self.interface.counters();
         InterfaceReport {
             name: self.interface.name().to_owned(),
@@ -398,7 +410,7 @@ impl Attached {
             too_long: counted.too_long,
             no_room: counted.no_room,
             down: counted.down,
-            host: host.map(HostReport::of),
+            host,
         }
     }
 }
@@ -413,33 +425,62 @@ fn is_up(interface: &Interface) -> bool {
     interface.link().is_ok_and(|link| link.is_up)
 }
 
-/// The host of a port that has addresses; none if it is a wire's.
-fn host(port: &Port, link: Link, runner: &Runner) -> Option<Host> {
+/// What stands between a port and the chain. On a wire with these cards, functions that own addresses on one side have nobody else to
+/// answer for those; what is owned on both sides, as a load balancer's, hosts of the wire may have.
+fn end(port: &Port, link: Link, wire: &[MacAddress], runner: &Runner) -> End {
+    let (assembly, part) = (runner.assembly(), runner.shard().map_or((0, 1), Shard::place));
+    let all_owned = assembly.chain.stages().iter().flat_map(|stage| &stage.shared().owned);
+    let range = |owned: &Owned| (owned.first, owned.last);
     if port.networks.is_empty() {
-        return None;
+        let mut on_a_side = all_owned.filter(|owned| owned.side.is_some()).peekable();
+        if on_a_side.peek().is_none() || link.address.is_none() {
+            return End::Wire;
+        }
+        let here = on_a_side.filter(|owned| owned.side == Some(port.side));
+        let (owned, wire) = (here.map(range).collect(), wire.to_vec());
+        return End::Proxy(Box::new(Proxy::new(host::ProxyConfig { mac: mac(link), wire, owned, part })));
     }
-    let is_at = |side: Option<Side>| side.is_none_or(|side| side == port.side);
-    let stages = runner.assembly().chain.stages().iter();
-    let owned = stages.flat_map(|stage| stage.shared().owned.iter().filter(|owned| is_at(owned.side)));
-    Some(Host::new(host::Config {
+    let router = assembly.ports.all().iter().flat_map(|port| &port.networks);
+    End::Host(Box::new(Host::new(host::Config {
         mac: mac(link),
         mtu: link.mtu,
         networks: port.networks.clone(),
         gateways: port.gateways.clone(),
-        owned: owned.map(|owned| (owned.first, owned.last)).collect(),
-        part: runner.shard().map_or((0, 1), Shard::place),
-    }))
+        owned: all_owned.filter(|owned| owned.side.is_none_or(|side| side == port.side)).map(range).collect(),
+        router: router.map(|network| network.address).collect(),
+        refuses_martians: assembly.chain.options().guards.martians != Some(false),
+        part,
+    })))
+}
+
+/// The Ethernet addresses of these interfaces.
+fn addresses<'a>(interfaces: impl Iterator<Item = &'a Interface>) -> Vec<MacAddress> {
+    interfaces.filter_map(|interface| interface.link().ok()?.address.map(MacAddress)).collect()
 }
 
 fn mac(link: Link) -> MacAddress {
     MacAddress(link.address.unwrap_or_default())
 }
 
+impl End {
+    /// A packet is to leave by the port.
+    fn depart(&mut self, frame: &mut [u8], now_ns: u64) -> Departure {
+        match self {
+            End::Wire => Departure::Leaves,
+            End::Proxy(proxy) => proxy.depart(frame, now_ns),
+            End::Host(host) => host.depart(frame, now_ns),
+        }
+    }
+}
+
 impl Outlet {
     /// A frame has arrived at the port: on a wire, all go through.
     fn arrive(&mut self, frame: &[u8], now_ns: u64) -> Arrival {
-        let Some(host) = &mut self.host else { return Arrival::Through };
-        let arrival = host.arrive(frame, now_ns);
+        let arrival = match &mut self.end {
+            End::Wire => return Arrival::Through,
+            End::Proxy(proxy) => proxy.arrive(frame, now_ns),
+            End::Host(host) => host.arrive(frame, now_ns),
+        };
         if arrival == Arrival::Kept {
             // Packets that waited for what this frame told leave before others.
             self.collect();
@@ -449,15 +490,73 @@ impl Outlet {
 
     /// Another worker's part of the port has heard this of a neighbour.
     fn overhear(&mut self, frame: &[u8], now_ns: u64) {
-        if let Some(host) = &mut self.host {
-            host.overhear(frame, now_ns);
-            self.collect();
+        match &mut self.end {
+            End::Wire => return,
+            End::Proxy(proxy) => proxy.overhear(frame, now_ns),
+            End::Host(host) => host.overhear(frame, now_ns),
+        }
+        self.collect();
+    }
+
+    fn pass_time(&mut self, now_ns: u64) {
+        match &mut self.end {
+            End::Wire => {}
+            End::Proxy(proxy) => proxy.pass_time(now_ns),
+            End::Host(host) => host.pass_time(now_ns),
+        }
+    }
+
+    /// The link is like that now, on a wire with these cards; `is_back`: it was down, or its interface is another one.
+    fn set_link(&mut self, link: Link, wire: &[MacAddress], is_back: bool, now_ns: u64) {
+        match &mut self.end {
+            End::Wire => {}
+            End::Proxy(proxy) => {
+                proxy.set_link(mac(link), wire);
+                if is_back {
+                    proxy.come_up(now_ns);
+                }
+            }
+            End::Host(host) => {
+                host.set_link(mac(link), link.mtu);
+                if is_back {
+                    host.come_up(now_ns);
+                }
+            }
+        }
+    }
+
+    /// Frames that told of neighbours, for the port's other parts.
+    fn take_told(&mut self) -> Vec<Vec<u8>> {
+        match &mut self.end {
+            End::Wire => Vec::new(),
+            End::Proxy(proxy) => proxy.take_told(),
+            End::Host(host) => host.take_told(),
+        }
+    }
+
+    /// Frames that go through the chain as if they had arrived here.
+    fn take_returned(&mut self) -> Vec<Vec<u8>> {
+        match &mut self.end {
+            End::Wire | End::Proxy(_) => Vec::new(),
+            End::Host(host) => host.take_returned(),
+        }
+    }
+
+    fn host_report(&self) -> Option<HostReport> {
+        match &self.end {
+            End::Wire => None,
+            End::Proxy(proxy) => Some(HostReport::of(proxy.counters(), proxy.waiting())),
+            End::Host(host) => Some(HostReport::of(host.counters(), host.waiting())),
         }
     }
 
     /// Takes what the host has to say.
     fn collect(&mut self) {
-        let frames = self.host.as_mut().map(Host::take_frames).unwrap_or_default();
+        let frames = match &mut self.end {
+            End::Wire => return,
+            End::Proxy(proxy) => proxy.take_frames(),
+            End::Host(host) => host.take_frames(),
+        };
         for frame in frames {
             self.outbox.push(&frame);
         }
@@ -494,8 +593,7 @@ impl<O: Output> Wire<'_, O> {
             }
         }
         for outlet in self.outlets.iter_mut() {
-            let told = outlet.host.as_mut().map(Host::take_told).unwrap_or_default();
-            told.iter().for_each(|frame| shard.tell(outlet.port, frame));
+            outlet.take_told().iter().for_each(|frame| shard.tell(outlet.port, frame));
         }
     }
 
@@ -503,8 +601,7 @@ impl<O: Output> Wire<'_, O> {
     fn return_all<I: Intake>(&mut self, intake: &mut I, runner: &mut Runner) -> Result<(), O::Error> {
         loop {
             let returned = |outlet: &mut Outlet| {
-                let frames = outlet.host.as_mut().map(Host::take_returned).unwrap_or_default();
-                frames.into_iter().map(|frame| (outlet.port, frame)).collect::<Vec<_>>()
+                outlet.take_returned().into_iter().map(|frame| (outlet.port, frame)).collect::<Vec<_>>()
             };
             let returned: Vec<_> = self.outlets.iter_mut().flat_map(returned).collect();
             if returned.is_empty() {
@@ -524,8 +621,7 @@ impl<O: Output> Output for Wire<'_, O> {
     fn packet(&mut self, port: u16, packet: &Packet) -> Result<(), O::Error> {
         if let Some(outlet) = self.outlets.iter_mut().find(|outlet| outlet.port == port) {
             let frame = outlet.outbox.push(packet.data());
-            let host = outlet.host.as_mut();
-            if host.is_some_and(|host| host.depart(frame, self.now_ns) == Departure::Kept) {
+            if outlet.end.depart(frame, self.now_ns) == Departure::Kept {
                 outlet.outbox.pop();
             }
         }

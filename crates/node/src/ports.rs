@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use host::Network;
-use packet::{Addr, Packet, Side};
+use packet::{Addr, Class, Packet, Side, parse};
 use serde::{Deserialize, Deserializer};
 
 /// The configuration of a port in a policy.
@@ -155,12 +155,7 @@ impl Ports {
     /// The port that a packet of a capture came in by: the one with the longest prefix that holds its source, else the
     /// one whose number is the capture's interface, if it claims no prefixes of its own; else the first such port.
     pub fn of_captured(&self, interface: u32, source: Option<Addr>) -> Option<&Port> {
-        let by_source = source.and_then(|source| {
-            let held =
-                self.ports.iter().flat_map(|port| port.prefixes.iter().map(move |prefix| (prefix, port)));
-            held.filter(|(prefix, _)| prefix.contains(source)).max_by_key(|(prefix, _)| prefix.length)
-        });
-        if let Some((_, port)) = by_source {
+        if let Some(port) = source.and_then(|source| self.by_prefix(source, |_| true)) {
             return Some(port);
         }
         let by_number = u16::try_from(interface).ok().and_then(|number| self.number(number));
@@ -171,18 +166,81 @@ impl Ports {
         }
     }
 
-    /// The port that a packet leaves by: on its side, the one that stands opposite the one it came in by.
+    /// The port that a packet leaves by. Of several on its side: of a router's, the one whose network its destination is in; the one
+    /// that packets of its flow's other direction came in by; the one whose prefixes hold its destination; a router's with a gateway; if it
+    /// was turned back, the one that it came in by, else the one that stands opposite that.
     pub fn egress(&self, packet: &Packet) -> u16 {
-        let meta = packet.meta();
-        if self.number(meta.transit.ingress).is_some_and(|port| port.side == meta.transit.side) {
-            return meta.transit.ingress; // It was turned back.
+        let transit = &packet.meta().transit;
+        let (side, ingress) = (transit.side, transit.ingress);
+        let mut here = self.on(side);
+        match (here.next(), here.next()) {
+            (None, _) => ingress,
+            (Some(only), None) => only.number,
+            _ => self.chosen(packet).unwrap_or_else(|| self.opposite(ingress, side)),
         }
-        let place = self
-            .on(meta.transit.side.other())
-            .position(|port| port.number == meta.transit.ingress)
-            .unwrap_or(0);
-        let count = self.on(meta.transit.side).count().max(1);
-        self.on(meta.transit.side).nth(place % count).map_or(meta.transit.ingress, |port| port.number)
+    }
+
+    /// Of several ports on the packet's side, the one that its addresses or its flow say.
+    fn chosen(&self, packet: &Packet) -> Option<u16> {
+        let (meta, side) = (packet.meta(), packet.meta().transit.side);
+        let destination = (meta.class != Class::NotIp).then(|| parse::ends(packet).1.addr);
+        let by_network = destination.and_then(|address| {
+            let networks = self.on(side).flat_map(|port| port.networks.iter().map(move |of| (of, port)));
+            networks.filter(|(network, _)| network.contains(address)).max_by_key(|(network, _)| network.prefix_len())
+        });
+        if let Some((_, port)) = by_network {
+            return Some(port.number);
+        }
+        let is_here = |number: u16| self.number(number).is_some_and(|port| port.side == side);
+        if is_here(meta.transit.egress) {
+            return Some(meta.transit.egress);
+        }
+        let by_prefix = destination.and_then(|address| self.by_prefix(address, |port| port.side == side));
+        let with_gateway = || {
+            let is_of_version = |gateway: &IpAddr| destination.is_some_and(|to| to.is_v4() == gateway.is_ipv4());
+            self.on(side).find(|port| port.gateways.iter().any(is_of_version))
+        };
+        // One that was turned back, and goes to nobody who is known.
+        let back = || self.number(meta.transit.ingress).filter(|port| port.side == side);
+        by_prefix.or_else(with_gateway).or_else(back).map(|port| port.number)
+    }
+
+    /// Of these ports, the one with the longest prefix that holds the address.
+    fn by_prefix(&self, address: Addr, of: impl Fn(&Port) -> bool) -> Option<&Port> {
+        let ports = self.ports.iter().filter(|port| of(port));
+        let held = ports.flat_map(|port| port.prefixes.iter().map(move |prefix| (prefix, port)));
+        let held = held.filter(|(prefix, _)| prefix.contains(address));
+        held.max_by_key(|(prefix, _)| prefix.length).map(|(_, port)| port)
+    }
+
+    /// The port on this side that stands opposite another one.
+    fn opposite(&self, ingress: u16, side: Side) -> u16 {
+        let place = self.on(side.other()).position(|port| port.number == ingress).unwrap_or(0);
+        let count = self.on(side).count().max(1);
+        self.on(side).nth(place % count).map_or(ingress, |port| port.number)
+    }
+
+    /// Whether there are several ports on a side.
+    pub(crate) fn has_choice(&self) -> bool {
+        [Side::Inside, Side::Outside].into_iter().any(|side| self.on(side).count() > 1)
+    }
+
+    /// What is to be said of ports that only their position tells apart, if the sides do not have as many.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let count = |side| self.on(side).count();
+        let is_told_apart = |port: &Port| !port.prefixes.is_empty() || !port.networks.is_empty();
+        let by_position = |side: Side| self.on(side).filter(|port| !is_told_apart(port)).count() > 1;
+        let side = [Side::Inside, Side::Outside].into_iter().find(|&side| count(side) > 1 && by_position(side))?;
+        (count(Side::Inside) != count(Side::Outside)).then(|| {
+            let names: Vec<_> = self.on(side).map(|port| port.name.as_str()).collect();
+            let first = self.on(side).next().map_or("", |port| port.name.as_str());
+            format!(
+                "answers leave by the port that their flow came in by; but packets that begin flows towards {}, and frames \
+                 that are not IP, leave by {first} if it cannot be told where their destination is: give these ports `prefixes`, \
+                 or `address` for a router",
+                names.join(", ")
+            )
+        })
     }
 
     fn on(&self, side: Side) -> impl Iterator<Item = &Port> {

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use chain::{Chain, Counters, FastPath, FlowClass};
 use hdrhistogram::Histogram;
-use host::Host;
 use nf::{Connection, EndReason, Shared};
-use packet::DropReason;
+use packet::{DropReason, TunnelKind};
 use serde::Serialize;
 
 use crate::shards::Counters as WorkerCounters;
@@ -42,6 +41,11 @@ pub struct Report {
     /// batch. Absent if it never did.
     #[serde(skip_serializing_if = "is_zero")]
     pub restarts: u64,
+    /// Of these, those that a link needs, such as ARP, LLDP and spanning tree.
+    pub link_control_passed: u64,
+    /// Flows that are tunnels which were not looked into, by kind; kinds without flows are left out.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub tunnels_not_looked_into: BTreeMap<&'static str, u64>,
     /// What became of flows.
     pub flows: FlowsReport,
     /// Fragmented datagrams that were forgotten before their time: because the `table` was full, or their `source` had its
@@ -86,8 +90,44 @@ pub struct Report {
     pub first_packet_ns: Option<u64>,
     /// See `first_packet_ns`.
     pub last_packet_ns: Option<u64>,
+    /// Stamps of captures that were missing, broken, or jumped; absent without any.
+    #[serde(skip_serializing_if = "TimeJumps::is_none")]
+    pub time_jumps: TimeJumps,
     /// What depends on the machine: everything else is the same for the same input and seed.
     pub timing: Timing,
+}
+
+/// Stamps of captures that were missing, broken, or jumped by more than a minute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct TimeJumps {
+    /// How often time jumped ahead, and stayed there: it has passed.
+    pub ahead: u64,
+    /// How often time jumped back, and stayed there: it went on from the time before.
+    pub back: u64,
+    /// Packets whose stamp alone was elsewhere: they came with the packet before them.
+    pub broken: u64,
+    /// Packets without a time: they came with the packet before them, the first ones with the one behind them.
+    pub without_time: u64,
+}
+
+impl TimeJumps {
+    /// Whether there were none.
+    pub fn is_none(&self) -> bool {
+        *self == TimeJumps::default()
+    }
+}
+
+impl std::ops::Add for TimeJumps {
+    type Output = TimeJumps;
+
+    fn add(self, other: TimeJumps) -> TimeJumps {
+        TimeJumps {
+            ahead: self.ahead + other.ahead,
+            back: self.back + other.back,
+            broken: self.broken + other.broken,
+            without_time: self.without_time + other.without_time,
+        }
+    }
 }
 
 /// What became of flows.
@@ -240,7 +280,7 @@ pub struct InterfaceReport {
     pub no_room: u64,
     /// Frames not sent, as the interface was down or gone.
     pub down: u64,
-    /// What the port's host has done; absent if the port has no addresses.
+    /// What the port's host has done; absent if the port has no addresses, and no function has addresses that it answers for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<HostReport>,
 }
@@ -270,6 +310,7 @@ impl InterfaceReport {
             host.too_big += other.too_big;
             host.expired += other.expired;
             host.waiting += other.waiting;
+            host.announced += other.announced;
         }
     }
 }
@@ -293,11 +334,14 @@ pub struct HostReport {
     pub expired: u64,
     /// Packets that wait for a neighbour's address.
     pub waiting: u64,
+    /// Announcements of functions' addresses, that neighbours did not ask for.
+    pub announced: u64,
+    /// Addresses of functions that are not announced, as they are too many.
+    pub unannounced: u64,
 }
 
 impl HostReport {
-    pub(crate) fn of(host: &Host) -> HostReport {
-        let counted = host.counters();
+    pub(crate) fn of(counted: host::Counters, waiting: u64) -> HostReport {
         HostReport {
             kept: counted.kept,
             made: counted.made,
@@ -306,7 +350,9 @@ impl HostReport {
             unreachable: counted.unreachable,
             too_big: counted.too_big,
             expired: counted.expired,
-            waiting: host.waiting(),
+            waiting,
+            announced: counted.announced,
+            unannounced: counted.unannounced,
         }
     }
 }
@@ -461,6 +507,8 @@ impl Report {
             bytes_out: counters.bytes_out,
             not_ip_passed: counters.not_ip_passed,
             restarts: counters.restarts,
+            link_control_passed: counters.link_control_passed,
+            tunnels_not_looked_into: tunnels(&counters),
             flows: flows(&counters, chain),
             fragments_displaced: fragments_displaced(&counters),
             streams: chain.has_streams().then(|| counters.streams.by_name().into_iter().collect()),
@@ -479,6 +527,7 @@ impl Report {
             commands: None,
             first_packet_ns: None,
             last_packet_ns: None,
+            time_jumps: TimeJumps::default(),
             timing,
         }
     }
@@ -494,6 +543,8 @@ impl Report {
         self.bytes_out += other.bytes_out;
         self.not_ip_passed += other.not_ip_passed;
         self.restarts += other.restarts;
+        self.link_control_passed += other.link_control_passed;
+        add(&mut self.tunnels_not_looked_into, other.tunnels_not_looked_into);
         self.flows.started += other.flows.started;
         self.flows.live += other.flows.live;
         self.flows.size += other.flows.size;
@@ -604,6 +655,11 @@ fn is_zero(count: &u64) -> bool {
 
 fn drops(counters: &Counters) -> BTreeMap<&'static str, u64> {
     let counted = DropReason::ALL.iter().map(|reason| (reason.name(), counters.drops[reason.index()]));
+    counted.filter(|&(_, count)| count > 0).collect()
+}
+
+fn tunnels(counters: &Counters) -> BTreeMap<&'static str, u64> {
+    let counted = TunnelKind::ALL.iter().map(|&kind| (kind.name(), counters.tunnels[kind as usize]));
     counted.filter(|&(_, count)| count > 0).collect()
 }
 

@@ -1,5 +1,6 @@
 //! The runner: frames in, packets out; run to completion on one thread, or with units on threads of their own.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use hdrhistogram::Histogram;
@@ -111,6 +112,8 @@ struct Refused {
     too_big: u64,
     no_buffer: u64,
     one_way: u64,
+    /// By a router's port, by reason.
+    by_port: BTreeMap<DropReason, u64>,
     bytes: u64,
 }
 
@@ -278,6 +281,15 @@ impl Runner {
         Some(packet)
     }
 
+    /// A frame of this length came in by the port, which drops it.
+    pub(crate) fn refuse(&mut self, port: u16, len: usize, reason: DropReason) {
+        let counted = port_report(&mut self.ports, port);
+        counted.packets_in += 1;
+        counted.bytes_in += len as u64;
+        self.refused.bytes += len as u64;
+        *self.refused.by_port.entry(reason).or_default() += 1;
+    }
+
     /// Processes what was received, and hands out what comes of it.
     pub fn flush<O: Output>(&mut self, output: &mut O) -> Result<(), O::Error> {
         let processing = Processing::begin();
@@ -416,7 +428,8 @@ impl Runner {
             (DropReason::NoBuffer, self.refused.no_buffer),
             (DropReason::Policy, self.refused.one_way),
         ];
-        for (reason, count) in refused.into_iter().filter(|&(_, count)| count > 0) {
+        let by_port = self.refused.by_port.iter().map(|(&reason, &count)| (reason, count));
+        for (reason, count) in refused.into_iter().chain(by_port).filter(|&(_, count)| count > 0) {
             report.packets_in += count;
             *report.drops.entry(reason.name()).or_default() += count;
         }

@@ -1,9 +1,10 @@
 //! The `settings` of a policy: options of the run.
 
 use chain::streams::{HostPolicy, StreamOptions};
-use chain::{NotIp, Options, Shares, Timeouts, WhenFull};
+use chain::{Guards, NotIp, Options, Shares, Timeouts, WhenFull};
 use nf::config::{ByteCount, Nanos};
 use nf::stage::OnPanic;
+use packet::{TunnelPorts, VXLAN_PORTS_MAX};
 use serde::{Deserialize, Deserializer};
 
 /// Flows that a policy may ask for at most: their records and indices are reserved at the start, some 20 GB for these.
@@ -24,6 +25,12 @@ pub struct Settings {
     pub key: KeySetting,
     /// What happens to frames that are not IP.
     pub not_ip: NotIpSetting,
+    /// What happens to packets of a wire that its link needs, at filters.
+    pub link_control: LinkControlSetting,
+    /// What happens to well-formed packets that nobody may send.
+    pub sanity: SanitySettings,
+    /// The UDP ports by which tunnels are known.
+    pub tunnels: TunnelSettings,
     /// Whether packets with a wrong IPv4 header checksum are dropped.
     pub verify_ipv4_checksum: bool,
     /// Whether VLANs are part of flows' keys.
@@ -88,10 +95,85 @@ pub enum KeySetting {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum NotIpSetting {
+    /// They pass untouched, unless a firewall denies what its rules do not allow; what a link needs passes anyhow.
+    Auto,
     /// They pass untouched.
     Pass,
     /// They are dropped.
     Drop,
+}
+
+/// `link_control`.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum LinkControlSetting {
+    /// They pass filters, whose rules do not matter to them.
+    Pass,
+    /// Filters' rules decide.
+    Rules,
+}
+
+/// `sanity`.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SanitySettings {
+    /// From or to addresses that must not be on a link.
+    pub martians: SanitySetting,
+    /// From an address to itself.
+    pub land: SanitySetting,
+    /// With a source route.
+    pub source_routes: SanitySetting,
+    /// With a time to live of 0.
+    pub ttl_zero: SanitySetting,
+    /// IP in MPLS, PPPoE or LLC/SNAP.
+    pub encapsulated: SanitySetting,
+}
+
+/// A key of `sanity`.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum SanitySetting {
+    /// They are dropped if a firewall denies what its rules do not allow.
+    #[default]
+    Auto,
+    /// They are dropped.
+    Drop,
+    /// They go through the functions like others.
+    Pass,
+}
+
+impl SanitySetting {
+    fn choice(self) -> Option<bool> {
+        match self {
+            SanitySetting::Auto => None,
+            SanitySetting::Drop => Some(true),
+            SanitySetting::Pass => Some(false),
+        }
+    }
+}
+
+/// `tunnels`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TunnelSettings {
+    /// UDP ports of VXLAN, up to [`VXLAN_PORTS_MAX`].
+    #[serde(deserialize_with = "vxlan_ports")]
+    pub vxlan: Vec<u16>,
+}
+
+impl Default for TunnelSettings {
+    fn default() -> TunnelSettings {
+        let ports = TunnelPorts::DEFAULT.vxlan.into_iter().filter(|&port| port != 0);
+        TunnelSettings { vxlan: ports.collect() }
+    }
+}
+
+impl TunnelSettings {
+    fn ports(&self) -> TunnelPorts {
+        let mut vxlan = [0; VXLAN_PORTS_MAX];
+        vxlan.iter_mut().zip(&self.vxlan).for_each(|(to, &port)| *to = port);
+        TunnelPorts { vxlan }
+    }
 }
 
 /// `timeouts`.
@@ -237,7 +319,10 @@ impl Default for Settings {
             when_full: WhenFullSetting::EvictOldest,
             shares: ShareSettings::default(),
             key: KeySetting::Outer,
-            not_ip: NotIpSetting::Pass,
+            not_ip: NotIpSetting::Auto,
+            link_control: LinkControlSetting::Pass,
+            sanity: SanitySettings::default(),
+            tunnels: TunnelSettings::default(),
             verify_ipv4_checksum: false,
             vlan: VlanSetting::Key,
             fragments: options.fragments_max as u32,
@@ -278,10 +363,21 @@ impl Settings {
                 other_ms: ms(t.other),
             },
             not_ip: match self.not_ip {
+                NotIpSetting::Auto => NotIp::AsFunctions,
                 NotIpSetting::Pass => NotIp::Pass,
                 NotIpSetting::Drop => NotIp::Drop,
             },
             inner: self.key == KeySetting::Inner,
+            tunnel_ports: self.tunnels.ports(),
+            offloaded: false,
+            remembers_ports: false,
+            guards: Guards {
+                martians: self.sanity.martians.choice(),
+                land: self.sanity.land.choice(),
+                source_routes: self.sanity.source_routes.choice(),
+                ttl_zero: self.sanity.ttl_zero.choice(),
+                encapsulated: self.sanity.encapsulated.choice(),
+            },
             verify_ipv4_checksum: self.verify_ipv4_checksum,
             ignore_vlans: self.vlan == VlanSetting::Ignore,
             fragments_max: self.fragments as usize,
@@ -295,6 +391,14 @@ impl Settings {
             seed: self.seed.unwrap_or(seed),
             cycles: None,
         }
+    }
+}
+
+fn vxlan_ports<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u16>, D::Error> {
+    let ports: Vec<u16> = Vec::deserialize(deserializer)?;
+    match ports.len() {
+        0..=VXLAN_PORTS_MAX if !ports.contains(&0) => Ok(ports),
+        _ => Err(serde::de::Error::custom(format!("expected up to {VXLAN_PORTS_MAX} UDP ports, 1 to 65535"))),
     }
 }
 

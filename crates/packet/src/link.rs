@@ -18,7 +18,7 @@ pub enum LinkType {
     LinuxSll,
     /// Linux "cooked" capture, version 2 (276).
     LinuxSll2,
-    /// Anything else, by its number: carried through, never looked into.
+    /// Anything else, by its number: carried through as it is. `docs/link-types.md` lists those in which IP is found.
     Other(u16),
 }
 

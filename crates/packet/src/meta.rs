@@ -70,6 +70,9 @@ pub enum Class {
     IcmpError,
 }
 
+/// The number of no port.
+pub const NO_PORT: u16 = u16::MAX;
+
 /// Where a packet is on its way: when it came, in which flow it goes, and what was decided on the way. Copied in few pieces.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
@@ -96,7 +99,7 @@ pub struct Transit {
     pub realias: bool,
     /// The port that the packet came in by.
     pub ingress: u16,
-    /// The port that it is to leave by.
+    /// The port that it is to leave by, as far as its flow says it; else [`NO_PORT`].
     pub egress: u16,
 }
 
@@ -150,7 +153,7 @@ impl Meta {
         self.wire_len = wire_len;
         self.link = LinkType::Ethernet;
         let transit = &mut self.transit;
-        (transit.ingress, transit.egress) = (0, 0);
+        (transit.ingress, transit.egress) = (0, NO_PORT);
         (transit.direction, transit.side) = (Direction::Original, Side::Inside);
         (transit.phase, transit.realias) = (0, false);
         (self.reversed, self.protocol, self.tcp_flags, self.version) = (false, 0, 0, 0);

@@ -5,23 +5,25 @@
 //! a [`DropReason`]. A packet that a capture cut (`wire_len` above what is there, and the IP packet not here as a whole) is
 //! accepted as long as its addresses and ports were captured.
 
-use crate::{Addr, Class, DropReason, Endpoint, FlowHasher, FlowKey, LinkType, Meta, Packet, Scope};
-use extension::is_extension;
+use crate::{Addr, Class, DropReason, Endpoint, FlowHasher, FlowKey, LinkType, Meta, Packet, Sanity, Scope};
 use network::Whole;
 
 mod common;
 mod embedded;
 mod extension;
 mod link;
+mod link_types;
 mod network;
 mod transport;
 mod tunnel;
 
 pub use embedded::{Embedded, embedded};
+pub use link_types::LINK_TYPES;
 pub use transport::{is_error, is_query};
+pub use tunnel::{TunnelKind, TunnelPorts, VXLAN_PORTS_MAX};
 
-pub(crate) use extension::{AUTHENTICATION, FRAGMENT, ROUTING};
-pub(crate) use link::family;
+pub(crate) use extension::{AUTHENTICATION, FRAGMENT, ROUTING, is_extension};
+pub(crate) use link::{LENGTH_MAX, family};
 pub(crate) use tunnel::{GENEVE, GRE_IN_UDP, GUE, VXLAN};
 
 /// IP protocol numbers that the parser treats (IANA).
@@ -65,8 +67,14 @@ const OFFSET_MAX: usize = u16::MAX as usize - crate::HEADROOM - 64;
 pub struct Parser {
     /// The hash of flow keys.
     pub hasher: FlowHasher,
-    /// Whether a flow is that of the innermost IP header (IP in IP, GRE, VXLAN, Geneve, GTP-U, GUE), not of the outermost.
+    /// Whether a flow is that of the innermost IP header ([`TunnelKind`] lists the tunnels), not of the outermost.
     pub inner: bool,
+    /// The UDP ports by which tunnels are known.
+    pub tunnel_ports: TunnelPorts,
+    /// Whether an IPv4 total length of 0 stands for the rest of the frame, as in captures of sending hosts, whose cards cut segments.
+    pub offloaded: bool,
+    /// Which well-formed packets are refused; those with wrong addresses are for whoever knows that they begin a flow.
+    pub sanity: Sanity,
     /// Whether a wrong IPv4 header checksum is a reason to drop (RFC 1812 5.2.2).
     pub verify_ipv4_checksum: bool,
     /// Whether VLAN tags are no part of flows' keys: a mirror may tag both directions differently.
@@ -76,7 +84,15 @@ pub struct Parser {
 impl Parser {
     /// A parser of outermost headers that leaves checksums to the hosts.
     pub fn new(hasher: FlowHasher) -> Parser {
-        Parser { hasher, inner: false, verify_ipv4_checksum: false, ignore_vlans: false }
+        Parser {
+            hasher,
+            inner: false,
+            tunnel_ports: TunnelPorts::DEFAULT,
+            offloaded: false,
+            sanity: Sanity::default(),
+            verify_ipv4_checksum: false,
+            ignore_vlans: false,
+        }
     }
 
     /// Fills in the packet's metadata. `wire_len`, `link`, `key.tenant`, and when and where the packet came in (`transit`), are
@@ -101,6 +117,17 @@ impl Parser {
         (key, reversed)
     }
 
+    /// The kind of tunnel that the flow's packet is, if it is one: it was not looked into.
+    pub fn tunnel_kind(&self, packet: &Packet) -> Option<TunnelKind> {
+        let meta = packet.meta();
+        match meta.class {
+            Class::Whole | Class::FirstFragment => {
+                tunnel::kind(packet.data(), usize::from(meta.l4), meta.protocol, self.tunnel_ports)
+            }
+            Class::NotIp | Class::LaterFragment | Class::IcmpError => None,
+        }
+    }
+
     /// Parses any frame.
     #[inline(never)]
     fn parse_any(&self, data: &[u8], meta: &mut Meta) -> Result<(), DropReason> {
@@ -112,7 +139,8 @@ impl Parser {
     }
 
     fn parse_layers(&self, data: &[u8], meta: &mut Meta) -> Result<(), DropReason> {
-        let whole = Whole { complete: meta.wire_len as usize <= data.len() };
+        let whole =
+            Whole { complete: meta.wire_len as usize <= data.len(), offloaded: self.offloaded };
         let tenant = meta.key.tenant;
         let mut scope = Scope::default();
         meta.class = Class::NotIp;
@@ -126,15 +154,21 @@ impl Parser {
             meta.hash = 0;
             return Ok(());
         };
+        if self.sanity.encapsulated && link::is_encapsulated(data, meta.link) {
+            return Err(DropReason::LinkEncapsulated);
+        }
         let mut found = network::parse(data, l3, version, whole)?;
+        if self.sanity.ttl_zero | self.sanity.source_routes {
+            network::check_sanity(data, &found, self.sanity)?;
+        }
         let mut outer_udp = 0;
         if self.verify_ipv4_checksum && found.version == 4 {
-            network::verify_ipv4(data, l3)?;
+            network::verify_ipv4(data, l3, self.offloaded)?;
         }
         if self.inner {
             for _ in 0..TUNNEL_MAX {
                 let mut inner_scope = scope;
-                let Some(inner) = tunnel::enter(data, &found, &mut inner_scope) else { break };
+                let Some(inner) = tunnel::enter(data, &found, &mut inner_scope, self.tunnel_ports) else { break };
                 let Ok(within) = network::parse(data, inner.l3, inner.version, found.whole) else { break };
                 outer_udp = inner.checksummed_udp.unwrap_or(outer_udp);
                 scope = inner_scope;
@@ -270,11 +304,11 @@ pub fn current_key(packet: &Packet) -> (FlowKey, bool) {
 fn current_scope(packet: &Packet) -> Option<Scope> {
     let (data, meta) = (packet.data(), packet.meta());
     let (mut scope, l3) = (Scope::default(), usize::from(meta.l3));
-    let whole = Whole { complete: meta.wire_len as usize <= data.len() };
+    let whole = Whole { complete: meta.wire_len as usize <= data.len(), offloaded: false };
     let (mut at, mut version) = link::parse(data, meta.link, &mut scope).ok()??;
     while at < l3 {
         let found = network::parse(data, at, version, whole).ok()?;
-        let inner = tunnel::enter(data, &found, &mut scope)?;
+        let inner = tunnel::enter(data, &found, &mut scope, TunnelPorts::DEFAULT)?;
         (at, version) = (inner.l3, inner.version);
     }
     (at == l3).then_some(scope)
@@ -294,9 +328,9 @@ pub(crate) struct Tunnel {
 pub(crate) fn outermost(packet: &Packet) -> Option<Tunnel> {
     let (data, meta) = (packet.data(), packet.meta());
     let (l3, version) = link::version_nibble(data, usize::from(meta.outer_l3)).ok()?;
-    let found =
-        network::parse(data, l3, version, Whole { complete: meta.wire_len as usize <= data.len() }).ok()?;
-    let inner = tunnel::enter(data, &found, &mut Scope::default())?;
+    let whole = Whole { complete: meta.wire_len as usize <= data.len(), offloaded: false };
+    let found = network::parse(data, l3, version, whole).ok()?;
+    let inner = tunnel::enter(data, &found, &mut Scope::default(), TunnelPorts::DEFAULT)?;
     Some(Tunnel { protocol: found.protocol, at: found.l4, l3: inner.l3 })
 }
 

@@ -38,6 +38,8 @@ reasons! {
     LinkTags = "link-tags",
     /// Not IP, and the policy says to drop such frames.
     NotIp = "not-ip",
+    /// IP behind MPLS labels, PPPoE or LLC/SNAP, which a firewall's default of deny covers unless the policy has it looked into.
+    LinkEncapsulated = "link-encapsulated",
     /// The IP version is neither 4 nor 6, or not what the link layer announced.
     IpVersion = "ip-version",
     /// The IPv4 header is cut.
@@ -56,6 +58,15 @@ reasons! {
     Ipv6Extension = "ipv6-extension",
     /// More IPv6 extension headers than we look through.
     Ipv6ExtensionChain = "ipv6-extension-chain",
+    /// A source address that no host may send from, or a destination that must not be on a link: loopback, unspecified, reserved,
+    /// a group or the broadcast address as the source, or the router's own address as the source (RFC 1812 5.3.7, RFC 1122 3.2.1.3, RFC 6890).
+    Martian = "martian",
+    /// Source and destination, address and port, are the same (a "LAND" packet, RFC 6274 3.14).
+    Land = "land",
+    /// A source route: the IPv4 options LSRR and SSRR (RFC 7126 4.3, 4.4), or an IPv6 routing header of type 0 (RFC 5095).
+    SourceRoute = "source-route",
+    /// The time to live, or hop limit, was 0 when the packet came: nobody may send such packets (RFC 1122 3.2.1.7).
+    TtlZero = "ttl-zero",
     /// The TCP header is cut.
     TcpTruncated = "tcp-truncated",
     /// The TCP data offset is below 5 or beyond the packet (RFC 9293 3.1).
@@ -182,6 +193,8 @@ reasons! {
     VpnDummy = "vpn-dummy",
     /// VPN: the tunnel was congested, and the packet's transport would not learn it (RFC 6040 4.2).
     VpnCongestion = "vpn-congestion",
+    /// VPN: an ICMP error in the clear that quotes, or goes between, what a tunnel protects (RFC 4301 6.2).
+    VpnError = "vpn-error",
     /// VPN: it goes through no tunnel, and the policy says to drop such packets.
     VpnOther = "vpn-other",
     /// Tunnel: it comes from another address than the other end's.

@@ -499,7 +499,8 @@ fn inside_checksummed_tunnel(
     Ok(())
 }
 
-/// Tells the link layer that what it carries has become `by` bytes longer: the length in a PPPoE header (RFC 2516 4).
+/// Tells the link layer that what it carries has become `by` bytes longer: the length in a PPPoE header (RFC 2516 4), or in that of
+/// an IEEE 802.3 frame.
 pub fn grow_link(data: &mut [u8], link: LinkType, by: i32) {
     let mut at = match link {
         LinkType::Ethernet => 12,
@@ -511,6 +512,7 @@ pub fn grow_link(data: &mut [u8], link: LinkType, by: i32) {
             0x8100 | 0x88a8 | 0x9100 => at += 4,
             // Version and type, code, session, length.
             0x8864 => return put(data, at + 6, (i32::from(word(data, at + 6)) + by) as u16),
+            len @ 1..=parse::LENGTH_MAX => return put(data, at, (i32::from(len) + by) as u16),
             _ => return,
         }
     }

@@ -37,7 +37,7 @@ fn count(path: &Path) -> Counted {
     let mut counted = Counted::default();
     let hasher = FlowHasher::new(1);
     let parser = Parser::new(hasher);
-    let inner = Parser { inner: true, verify_ipv4_checksum: true, ignore_vlans: false, hasher };
+    let inner = Parser { inner: true, verify_ipv4_checksum: true, ..Parser::new(hasher) };
     let Ok(mut reader) = Reader::open(path) else { return counted };
     while let Ok(Some(record)) = reader.next() {
         counted.packets += 1;

@@ -366,6 +366,9 @@ impl Chain {
         meta.transit.clock = to.transit.clock;
         meta.transit.phase = to.transit.phase;
         meta.transit.tags = to.transit.tags;
+        if let Some(ingresses) = &self.ingresses {
+            ingresses.place_made(meta);
+        }
         let mut verdict = Verdict::Forward;
         let (slice, verdicts) = (std::slice::from_mut(&mut packet), std::slice::from_mut(&mut verdict));
         if let Some(stage) = self.cross_behind(made.stage as usize, slice, verdicts, Traveller::Made, run) {

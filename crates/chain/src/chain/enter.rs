@@ -3,9 +3,9 @@
 use nf::record::Header;
 use nf::stage::{Env, Load};
 use nf::{EndReason, Verdict};
-use packet::{Class, Direction, DropReason, FlowKey, Meta, Packet, Pool, parse};
+use packet::{Class, Direction, DropReason, FlowKey, Meta, Packet, Pool, parse, sanity};
 
-use super::{Chain, Change, GROUP_MAX, Run};
+use super::{Chain, Change, GROUP_MAX, Run, passes_unjudged};
 use crate::flows::Flows;
 use crate::fragments::{Datagram, First, Refused};
 use crate::gathering::FlowCourses;
@@ -94,6 +94,10 @@ impl Chain {
     #[inline(always)]
     pub(super) fn parse(&mut self, batch: &mut [Packet], then: impl Fn(&Flows, &Meta)) -> u64 {
         let (first, mut bytes) = (self.counters.packets_in, 0);
+        if self.is_commanded {
+            self.is_commanded = false;
+            self.parser.sanity = self.options.guards.sanity(!passes_unjudged(&self.stages));
+        }
         // A copy, which nothing that is written meanwhile can change.
         let (parser, flows) = (self.parser, &self.flows);
         self.refused.clear();
@@ -240,6 +244,9 @@ impl Chain {
             if self.joining.join_whole(meta, header, connection, wish_ms) {
                 self.flows.classes.follow(meta.transit.flow, header);
             }
+            if let Some(ingresses) = &mut self.ingresses {
+                ingresses.join(meta);
+            }
             if RULES {
                 self.flows.records.prefetch_states(meta.transit.flow, lines);
             }
@@ -272,13 +279,18 @@ impl Chain {
     }
 
     fn not_ip(&mut self, packet: Packet, run: &mut Run<'_, '_>) {
-        match self.options.not_ip {
-            NotIp::Pass => {
-                self.counters.not_ip_passed += 1;
-                self.send(packet, run);
-            }
-            NotIp::Drop => self.drop_packet(packet, DropReason::NotIp, run),
+        let is_needed = sanity::is_link_control_frame(&packet);
+        let passes = match self.options.not_ip {
+            NotIp::AsFunctions => is_needed || passes_unjudged(&self.stages),
+            NotIp::Pass => true,
+            NotIp::Drop => false,
+        };
+        if !passes {
+            return self.drop_packet(packet, DropReason::NotIp, run);
         }
+        self.counters.not_ip_passed += 1;
+        self.counters.link_control_passed += u64::from(is_needed);
+        self.send(packet, run);
     }
 
     /// An ICMP error goes with the flow that it speaks of; if there is none, it is a flow of its own.
@@ -376,10 +388,21 @@ impl Chain {
         meta.transit.flow = record;
         meta.transit.direction = direction;
         self.flows.join(&self.joining, meta);
+        if let Some(ingresses) = &mut self.ingresses {
+            if begins {
+                ingresses.forget(record);
+            }
+            ingresses.join(meta);
+        }
         if begins && !self.start_flow(&packet, run.pool) {
             self.drop_packet(packet, DropReason::FunctionPanic, run);
             self.end_flow(record, EndReason::Rejected, run.pool);
             return false;
+        }
+        if (begins || packet.meta().class == Class::IcmpError)
+            && let Err(reason) = self.parser.sanity.check_addresses(&packet)
+        {
+            return self.settle(packet, Verdict::Drop(reason), run);
         }
         let is_observed = run.observer.is_some();
         // Many flows are over before a rule would be of use: one that begins is not recorded, unless somebody looks.
@@ -452,6 +475,9 @@ impl Chain {
     /// Tells functions that the flow of this packet begins; false if one of them panicked.
     fn start_flow(&mut self, packet: &Packet, pool: &mut Pool) -> bool {
         self.counters.flows_started += 1;
+        if let Some(kind) = self.parser.tunnel_kind(packet) {
+            self.counters.tunnels[kind as usize] += 1;
+        }
         self.counters.flows_peak = self.counters.flows_peak.max(self.live());
         let mut env = Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: pool };
         // All of them, as each will be told of its end.

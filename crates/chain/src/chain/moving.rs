@@ -133,6 +133,9 @@ impl Chain {
             }
         }
         let record = self.flows.take_over(bytes)?;
+        if let Some(ingresses) = &mut self.ingresses {
+            ingresses.forget(record);
+        }
         let mut restored = self.restore_beside(record, beside, saved_streams);
         let mut second_record = None;
         if let (Ok(()), Some(second)) = (&restored, &second) {

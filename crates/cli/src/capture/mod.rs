@@ -103,9 +103,10 @@ fn of_captures(
     args: &Args,
     format: Format,
     selection: Selection,
-    assembly: Assembly,
+    mut assembly: Assembly,
 ) -> anyhow::Result<ExitCode> {
     let signals = Signals::of_batch().context("cannot take signals")?;
+    assembly.chain.expect_offloaded();
     let mut sources = Sources::open(&args.read, &assembly.ports)?;
     let capture = Capture::with_ways(&args.write, format, &assembly.ports, false)?.begin(None)?;
     let mut trace = Trace::new(capture, selection, args.count);

@@ -8,6 +8,7 @@ mod balanced;
 mod captured;
 #[cfg(feature = "dpdk")]
 mod dpdk;
+mod duties;
 mod functions;
 mod interfaces;
 mod joined;

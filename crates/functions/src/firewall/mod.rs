@@ -20,6 +20,7 @@ use nf::{
     StateFunction, Verdict,
 };
 use packet::parse::protocol;
+use packet::sanity::is_link_control_packet;
 use packet::{Class, Direction, DropReason, Packet};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -37,6 +38,8 @@ pub struct Firewall {
     stateful: bool,
     strict: bool,
     picks_up: bool,
+    /// Whether what the link needs passes whatever the rules say.
+    link_control: bool,
     /// Counts changes of the rules, from 1: what was judged under another version is judged again.
     version: u32,
     /// Flows whose [`State::quick`] is this need no further look; [`NO_QUICK_WAY`] if all do.
@@ -80,6 +83,7 @@ const COUNT_DEFAULT: usize = 2;
 const COUNT_INVALID: usize = 3;
 const COUNT_ANSWERED: usize = 4;
 const COUNT_UNANSWERED: usize = 5;
+const COUNT_LINK_CONTROL: usize = 6;
 
 /// Set: sources that got answers.
 const ANSWERED_SOURCES: usize = 0;
@@ -122,6 +126,7 @@ impl NetworkFunction for Firewall {
             Shared::Counter("invalid"),
             Shared::Counter("answered"),
             Shared::Counter("unanswered"),
+            Shared::Counter("link-control"),
             Shared::Set { name: "answered-sources", capacity: SOURCES_MAX },
             Shared::Set { name: "answered", capacity: 1 },
         ],
@@ -139,7 +144,7 @@ impl NetworkFunction for Firewall {
     type State = State;
     const HOT_BYTES: usize = offset_of!(State, ends);
 
-    fn new(config: Config, _setup: &mut Setup) -> Result<Firewall, ConfigError> {
+    fn new(config: Config, setup: &mut Setup) -> Result<Firewall, ConfigError> {
         if config.tcp == Tcp::Strict && !config.stateful {
             return Err(ConfigError::new("`tcp: strict` needs `stateful: true`"));
         }
@@ -155,6 +160,7 @@ impl NetworkFunction for Firewall {
             stateful: config.stateful,
             strict: config.tcp == Tcp::Strict,
             picks_up: config.pickup == Pickup::Allow,
+            link_control: setup.link_control,
             version: 0,
             quick: NO_QUICK_WAY,
         };
@@ -205,6 +211,10 @@ impl NetworkFunction for Firewall {
         Answers { all, openings: rejects, ..Answers::NONE }
     }
 
+    fn passes_unjudged(&self) -> bool {
+        self.default == Action::Allow
+    }
+
     /// `default allow|deny|reject`, `rule N|NAME enable|disable`.
     fn control(&mut self, command: &str) -> Result<(), ControlError> {
         match self.parse_command(command)? {
@@ -232,6 +242,10 @@ impl Firewall {
     /// A packet that does not pass at once. With state the first of a flow is judged, and the others follow it.
     #[inline(never)]
     fn look(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
+        if self.link_control && is_link_control_packet(packet) {
+            context.count(COUNT_LINK_CONTROL, 1);
+            return Verdict::Forward;
+        }
         if !self.stateful {
             return self.process_alone(packet, context);
         }

@@ -13,6 +13,7 @@ mod firewall_cost;
 mod firewall_flows;
 mod firewall_rejects;
 mod firewall_rules;
+mod firewall_sanity;
 mod hairpins;
 mod http;
 mod http_properties;

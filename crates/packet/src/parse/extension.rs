@@ -13,7 +13,7 @@ const DESTINATION: u8 = 60;
 
 /// Whether an extension header follows, not the transport's (IANA).
 #[inline]
-pub(super) fn is_extension(next_header: u8) -> bool {
+pub(crate) fn is_extension(next_header: u8) -> bool {
     matches!(next_header, HOP_BY_HOP | ROUTING | FRAGMENT | AUTHENTICATION | DESTINATION | 135 | 139 | 140)
 }
 

@@ -1,7 +1,7 @@
 //! The link layer: from the first byte of a frame past its Ethernet, PPP, Linux or BSD header and past the VLAN tags,
-//! MPLS labels and PPPoE behind that, to where IP begins.
+//! MPLS labels, PPPoE and LLC/SNAP behind that, to where IP begins.
 
-use super::{SHIM_MAX, be16, be32};
+use super::{SHIM_MAX, be16, be32, link_types};
 use crate::{DropReason, LinkType, Scope};
 
 /// Finds the network header behind the link layer's: its offset and IP version, or none if the frame is not IP.
@@ -25,7 +25,7 @@ pub(super) fn parse(
         },
         LinkType::Null | LinkType::Loop if data.len() < 4 => return Err(LinkTruncated),
         LinkType::Null | LinkType::Loop => return Ok(family(data).map(|version| (4, version))),
-        LinkType::Other(_) => return Err(DropReason::LinkUnknown),
+        LinkType::Other(number) => return link_types::parse(data, number, scope),
     };
     match ether_type {
         0x0800 => Ok(Some((at, 4))),
@@ -57,10 +57,46 @@ pub(super) fn shims(
                 ether_type = ppp_ether_type(be16(data, at + 6).ok_or(LinkTruncated)?);
                 at += 8;
             }
+            1..=LENGTH_MAX => {
+                let Some(found) = llc(data, at) else { return Ok(None) };
+                (ether_type, at) = (found, at + LLC_SNAP_LEN);
+            }
             _ => return Ok(None),
         }
     }
     Err(DropReason::LinkTooDeep)
+}
+
+/// The longest payload of an IEEE 802.3 frame: where an EtherType stands, what is not above it is a length.
+pub(crate) const LENGTH_MAX: u16 = 1500;
+
+/// Bytes of an LLC header with SNAP.
+pub(super) const LLC_SNAP_LEN: usize = 8;
+
+/// The EtherType that LLC with SNAP names (RFC 1042; OUI 00-00-F8 is that of bridges, IEEE 802.1H); none for other protocols of LLC.
+pub(super) fn llc(data: &[u8], at: usize) -> Option<u16> {
+    match data.get(at..at + LLC_SNAP_LEN)? {
+        &[0xaa, 0xaa, 0x03, 0, 0, 0 | 0xf8, high, low] => Some(u16::from_be_bytes([high, low])),
+        _ => None,
+    }
+}
+
+/// Whether something but VLAN tags stands between the link layer's header and IP: MPLS, PPPoE or LLC.
+#[cold]
+pub(super) fn is_encapsulated(data: &[u8], link: LinkType) -> bool {
+    let mut at = match link {
+        LinkType::Ethernet => 12,
+        LinkType::LinuxSll => 14,
+        _ => return false,
+    };
+    for _ in 0..=SHIM_MAX {
+        match be16(data, at) {
+            Some(0x8100 | 0x88a8 | 0x9100) => at += 4,
+            Some(0x0800 | 0x86dd) | None => return false,
+            Some(_) => return true,
+        }
+    }
+    true
 }
 
 /// Where an IP packet begins of which only the first nibble tells the version.
@@ -83,7 +119,7 @@ pub(crate) fn family(data: &[u8]) -> Option<u8> {
 }
 
 /// Skips an MPLS label stack (RFC 3032); what follows is IP if its first nibble says so (RFC 4928).
-fn labels(data: &[u8], mut at: usize) -> Result<Option<(usize, u8)>, DropReason> {
+pub(super) fn labels(data: &[u8], mut at: usize) -> Result<Option<(usize, u8)>, DropReason> {
     for _ in 0..SHIM_MAX {
         let entry = be32(data, at).ok_or(DropReason::LinkTruncated)?;
         at += 4;
@@ -97,7 +133,7 @@ fn labels(data: &[u8], mut at: usize) -> Result<Option<(usize, u8)>, DropReason>
     Err(DropReason::LinkTooDeep)
 }
 
-fn ppp_ether_type(ppp_protocol: u16) -> u16 {
+pub(super) fn ppp_ether_type(ppp_protocol: u16) -> u16 {
     match ppp_protocol {
         0x0021 => 0x0800,
         0x0057 => 0x86dd,

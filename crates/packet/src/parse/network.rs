@@ -2,6 +2,7 @@
 //! the packet is, and how much of it a capture left.
 
 use super::{extension, protocol};
+use crate::sanity::{Sanity, has_source_route};
 use crate::{Addr, Class, DropReason};
 
 /// An IP header that was found, on the way down.
@@ -24,6 +25,8 @@ pub(super) struct Found {
 #[derive(Clone, Copy)]
 pub(super) struct Whole {
     pub complete: bool,
+    /// Whether a total length of 0 stands for what there is: the sending host captured the packet before its card cut it.
+    pub offloaded: bool,
 }
 
 impl Whole {
@@ -37,7 +40,7 @@ impl Whole {
     #[inline]
     fn at_least(self, there: bool, reason: DropReason) -> Result<Whole, DropReason> {
         self.check(there, reason)?;
-        Ok(Whole { complete: there })
+        Ok(Whole { complete: there, ..self })
     }
 }
 
@@ -66,13 +69,28 @@ pub(super) fn addresses(data: &[u8], l3: usize, version: u8) -> (Addr, Addr) {
     }
 }
 
-/// Refuses an IPv4 header whose checksum is wrong (RFC 1812 5.2.2).
-pub(super) fn verify_ipv4(data: &[u8], l3: usize) -> Result<(), DropReason> {
+/// Refuses an IPv4 header whose checksum is wrong (RFC 1812 5.2.2). `offloaded`: one of 0 was to be completed by a card.
+pub(super) fn verify_ipv4(data: &[u8], l3: usize, offloaded: bool) -> Result<(), DropReason> {
     let header_len = usize::from(data.get(l3).map_or(0, |byte| byte & 0xf)) * 4;
     match data.get(l3..l3 + header_len) {
         Some(header) if crate::checksum::verify(crate::checksum::sum(header)) => Ok(()),
+        Some(&[_, _, _, _, _, _, _, _, _, _, 0, 0, ..]) if offloaded => Ok(()),
         _ => Err(DropReason::Ipv4Checksum),
     }
+}
+
+/// Refuses what well-formed headers must not say: source routes, and a time to live of 0.
+#[cold]
+pub(super) fn check_sanity(data: &[u8], found: &Found, sanity: Sanity) -> Result<(), DropReason> {
+    let header = data.get(found.l3..found.l4).unwrap_or_default();
+    let ttl_at = if found.version == 4 { 8 } else { 7 };
+    if sanity.ttl_zero && header.get(ttl_at) == Some(&0) {
+        return Err(DropReason::TtlZero);
+    }
+    if sanity.source_routes && header.len() > ttl_at && has_source_route(header, found.version) {
+        return Err(DropReason::SourceRoute);
+    }
+    Ok(())
 }
 
 /// What kind of fragment it is; one that would overwrite a TCP header's flags is refused (RFC 1858 3.2.1).
@@ -100,14 +118,15 @@ fn ipv4(data: &[u8], l3: usize, whole: Whole) -> Result<Found, DropReason> {
     if header_len < 20 || header_len > rest.len() {
         return Err(DropReason::Ipv4HeaderLength);
     }
-    let mut total_len = usize::from(u16::from_be_bytes([header[2], header[3]]));
-    if total_len == 0 && rest.len() > 0xffff {
-        total_len = rest.len(); // An aggregate larger than the field can say (Linux "BIG TCP").
-    }
-    if total_len < header_len {
+    let total_len = usize::from(u16::from_be_bytes([header[2], header[3]]));
+    // An aggregate larger than the field can say (Linux "BIG TCP"), or one that a host captured before it was cut.
+    let (total_len, whole) = if total_len == 0 && (rest.len() > 0xffff || whole.offloaded) {
+        (rest.len(), whole)
+    } else if total_len < header_len {
         return Err(DropReason::Ipv4TotalLength);
-    }
-    let whole = whole.at_least(total_len <= rest.len(), DropReason::Ipv4TotalLength)?;
+    } else {
+        (total_len, whole.at_least(total_len <= rest.len(), DropReason::Ipv4TotalLength)?)
+    };
     let fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff;
     let protocol = header[9];
     let class = fragment_class(fragment & 0x1fff, fragment & 0x2000 != 0, protocol)?;

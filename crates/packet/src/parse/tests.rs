@@ -3,6 +3,8 @@
 use super::*;
 use crate::{LinkType, Side};
 
+mod captures;
+
 /// 10.1.2.3:1000 -> 192.0.2.1:53 over UDP, with 4 bytes of payload and right checksums.
 const UDP4: [u8; 32] = [
     0x45, 0, 0, 32, 0, 1, 0x40, 0, 64, 17, 0x6c, 0xc7, 10, 1, 2, 3, 192, 0, 2, 1, //
@@ -339,7 +341,7 @@ fn every_fault_has_its_reason() {
         (LinkType::RawIp, vec![], LinkTruncated),
         (LinkType::Ethernet, ethernet(0x8100, &[0, 1, 0x81, 0].repeat(SHIM_MAX + 1)), LinkTooDeep),
         (LinkType::Ethernet, ethernet(0x8847, &label.repeat(SHIM_MAX + 1)), LinkTooDeep),
-        (LinkType::Other(105), UDP4.to_vec(), LinkUnknown),
+        (LinkType::Other(147), UDP4.to_vec(), LinkUnknown),
         (LinkType::RawIp, v4(|p| p[0] = 0x55), IpVersion),
         (LinkType::Ethernet, ethernet(0x0800, &udp6()), IpVersion),
         (LinkType::Ethernet, ethernet(0x86dd, &[0x45; 40]), IpVersion),

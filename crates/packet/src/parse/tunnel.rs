@@ -1,6 +1,6 @@
 //! Looking into tunnels: where the next IP header inwards begins, if the packet carries one.
 
-use super::link::{shims, version_nibble};
+use super::link::{labels, shims, version_nibble};
 use super::network::Found;
 use super::{EXTENSION_MAX, be16, be32, protocol};
 use crate::{Class, Scope};
@@ -10,8 +10,126 @@ pub(crate) const VXLAN: u16 = 4789;
 pub(crate) const GENEVE: u16 = 6081;
 pub(crate) const GUE: u16 = 6080;
 pub(crate) const GRE_IN_UDP: u16 = 4754;
+/// The port of VXLAN of Linux's first versions, and of those that were made to talk to them.
+const VXLAN_OF_LINUX: u16 = 8472;
+const VXLAN_GPE: u16 = 4790;
 const GTP_U: u16 = 2152;
 const TEREDO: u16 = 3544;
+const MPLS_IN_UDP: u16 = 6635;
+const L2TP: u16 = 1701;
+const TZSP: u16 = 37008;
+
+/// Protocol numbers of tunnels (IANA).
+const ETHER_IP: u8 = 97;
+const L2TP_V3: u8 = 115;
+const MPLS_IN_IP: u8 = 137;
+
+/// EtherTypes of what is in GRE.
+const ERSPAN: u16 = 0x88be;
+const ERSPAN_3: u16 = 0x22eb;
+const PPP: u16 = 0x880b;
+
+/// UDP ports at most by which VXLAN is known.
+pub const VXLAN_PORTS_MAX: usize = 4;
+
+/// The UDP ports by which tunnels are known, where these may be others than IANA's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TunnelPorts {
+    /// VXLAN's; 0: none.
+    pub vxlan: [u16; VXLAN_PORTS_MAX],
+}
+
+impl TunnelPorts {
+    /// IANA's, and VXLAN's of Linux.
+    pub const DEFAULT: TunnelPorts = TunnelPorts { vxlan: [VXLAN, VXLAN_OF_LINUX, 0, 0] };
+}
+
+macro_rules! kinds {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)+) => {
+        /// Kinds of tunnels that are told apart.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum TunnelKind { $($(#[doc = $doc])+ $variant,)+ }
+
+        impl TunnelKind {
+            /// All of them, in order of their numbers.
+            pub const ALL: &'static [TunnelKind] = &[$(TunnelKind::$variant,)+];
+
+            /// How many there are.
+            pub const COUNT: usize = TunnelKind::ALL.len();
+
+            /// The name in reports.
+            pub const fn name(self) -> &'static str {
+                match self { $(TunnelKind::$variant => $name,)+ }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// GRE (RFC 2784) with IP, Ethernet or MPLS.
+    Gre = "gre",
+    /// ERSPAN of types I, II and III: mirrored Ethernet in GRE.
+    Erspan = "erspan",
+    /// PPTP: PPP in GRE, never looked into.
+    Pptp = "pptp",
+    /// IPv4 or IPv6 in IP.
+    IpInIp = "ip-in-ip",
+    /// Ethernet in IP (RFC 3378).
+    EtherIp = "etherip",
+    /// MPLS in IP or UDP (RFC 4023, RFC 7510).
+    Mpls = "mpls",
+    /// VXLAN (RFC 7348), also with its generic protocol extension.
+    Vxlan = "vxlan",
+    /// Geneve (RFC 8926).
+    Geneve = "geneve",
+    /// GTP-U (3GPP TS 29.281).
+    GtpU = "gtp-u",
+    /// Generic UDP encapsulation.
+    Gue = "gue",
+    /// Teredo (RFC 4380).
+    Teredo = "teredo",
+    /// L2TP, of version 2 by UDP and of version 3 by IP, never looked into.
+    L2tp = "l2tp",
+    /// TaZmen's sniffer protocol, by which wireless probes and routers mirror.
+    Tzsp = "tzsp",
+}
+
+/// The kind of tunnel whose header begins at `l4`, behind an IP header with this protocol.
+pub(super) fn kind(data: &[u8], l4: usize, protocol: u8, ports: TunnelPorts) -> Option<TunnelKind> {
+    use TunnelKind::{EtherIp, Erspan, Geneve, Gre, GtpU, Gue, IpInIp, L2tp, Mpls, Pptp, Teredo, Tzsp, Vxlan};
+    match protocol {
+        protocol::IPV4 | protocol::IPV6 => Some(IpInIp),
+        ETHER_IP => Some(EtherIp),
+        L2TP_V3 => Some(L2tp),
+        MPLS_IN_IP => Some(Mpls),
+        protocol::GRE => match be16(data, l4 + 2)? {
+            ERSPAN | ERSPAN_3 => Some(Erspan),
+            PPP => Some(Pptp),
+            _ => Some(Gre),
+        },
+        protocol::UDP => {
+            let (source, destination) = (be16(data, l4)?, be16(data, l4 + 2)?);
+            let first = be32(data, l4 + 8)?;
+            // Ports are anybody's: the header has to look like it.
+            match destination {
+                port if ports.vxlan.contains(&port) || port == VXLAN_GPE => {
+                    (first & 0x0800_0000 != 0).then_some(Vxlan)
+                }
+                GENEVE => (first >> 30 == 0).then_some(Geneve),
+                GTP_U => (first >> 28 == 0b0011 && first >> 16 & 0xff == 255).then_some(GtpU),
+                GUE => Some(Gue),
+                GRE_IN_UDP => Some(Gre),
+                MPLS_IN_UDP => Some(Mpls),
+                L2TP => (first >> 16 & 0xf == 2).then_some(L2tp),
+                TZSP => (first >> 24 == 1).then_some(Tzsp),
+                _ if source == TEREDO || destination == TEREDO => Some(Teredo),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
 
 /// An inner IP header.
 pub(super) struct Inner {
@@ -22,7 +140,12 @@ pub(super) struct Inner {
 }
 
 /// Goes one tunnel inwards; none if the packet is not one that we know.
-pub(super) fn enter(data: &[u8], outer: &Found, scope: &mut Scope) -> Option<Inner> {
+pub(super) fn enter(
+    data: &[u8],
+    outer: &Found,
+    scope: &mut Scope,
+    ports: TunnelPorts,
+) -> Option<Inner> {
     if outer.class != Class::Whole {
         return None; // A fragment of a tunnel packet: its inner packet is not here as a whole.
     }
@@ -31,11 +154,17 @@ pub(super) fn enter(data: &[u8], outer: &Found, scope: &mut Scope) -> Option<Inn
         protocol::IPV4 => Some(Inner { l3: outer.l4, version: 4, checksummed_udp: None }),
         protocol::IPV6 => Some(Inner { l3: outer.l4, version: 6, checksummed_udp: None }),
         protocol::GRE => gre(data, outer.l4, scope),
+        // RFC 3378 3.
+        ETHER_IP if data.get(outer.l4)? >> 4 == 3 => by_ether_type(data, ETHERNET, outer.l4 + 2, scope),
+        MPLS_IN_IP => mpls(data, outer.l4),
         protocol::UDP => {
             let (source, destination) = (be16(data, outer.l4)?, be16(data, outer.l4 + 2)?);
             let at = outer.l4 + 8;
             let mut inner = match destination {
-                VXLAN => vxlan(data, at, scope),
+                port if ports.vxlan.contains(&port) && port != 0 => vxlan(data, at, scope),
+                VXLAN_GPE => vxlan_gpe(data, at, scope),
+                MPLS_IN_UDP => mpls(data, at),
+                TZSP => tzsp(data, at, scope),
                 GENEVE => geneve(data, at, scope),
                 GTP_U => gtp_u(data, at),
                 GUE => gue(data, at),
@@ -52,6 +181,14 @@ pub(super) fn enter(data: &[u8], outer: &Found, scope: &mut Scope) -> Option<Inn
     }
 }
 
+/// The EtherType of Ethernet within (RFC 1701).
+const ETHERNET: u16 = 0x6558;
+
+fn mpls(data: &[u8], at: usize) -> Option<Inner> {
+    let (l3, version) = labels(data, at).ok()??;
+    Some(Inner { l3, version, checksummed_udp: None })
+}
+
 fn ip(data: &[u8], at: usize) -> Option<Inner> {
     let (l3, version) = version_nibble(data, at).ok()?;
     Some(Inner { l3, version, checksummed_udp: None })
@@ -61,7 +198,7 @@ fn by_ether_type(data: &[u8], ether_type: u16, at: usize, scope: &mut Scope) -> 
     let (l3, version) = match ether_type {
         0x0800 => (at, 4),
         0x86dd => (at, 6),
-        0x6558 => ethernet(data, at, scope)?,
+        ETHERNET => ethernet(data, at, scope)?,
         _ => shims(data, ether_type, at, scope).ok()??,
     };
     Some(Inner { l3, version, checksummed_udp: None })
@@ -86,7 +223,45 @@ fn gre(data: &[u8], at: usize, scope: &mut Scope) -> Option<Inner> {
     if flags & 0x1000 != 0 {
         next += 4;
     }
-    by_ether_type(data, be16(data, at + 2)?, next, scope)
+    match be16(data, at + 2)? {
+        // Type I has neither sequence numbers nor a header of its own.
+        ERSPAN if flags & 0x1000 == 0 => by_ether_type(data, ETHERNET, next, scope),
+        ERSPAN => erspan(data, next, scope),
+        ERSPAN_3 => erspan(data, next, scope),
+        ether_type => by_ether_type(data, ether_type, next, scope),
+    }
+}
+
+/// draft-foschiano-erspan: type II has 8 bytes, III 12, or 20 with a subheader of the platform. VLAN and session are not part of the
+/// flow's key: the mirrored frame's own tags are.
+fn erspan(data: &[u8], at: usize, scope: &mut Scope) -> Option<Inner> {
+    let header_len = match data.get(at)? >> 4 {
+        1 => 8,
+        2 if data.get(at + 11)? & 1 != 0 => 20,
+        2 => 12,
+        _ => return None,
+    };
+    by_ether_type(data, ETHERNET, at + header_len, scope)
+}
+
+/// Version 1, a packet received or sent, of Ethernet; fields up to the one that says that there are no more.
+fn tzsp(data: &[u8], at: usize, scope: &mut Scope) -> Option<Inner> {
+    const FIELDS_MAX: usize = 32;
+    const OF_ETHERNET: u16 = 1;
+    const PADDING: u8 = 0;
+    const END: u8 = 1;
+    if *data.get(at)? != 1 || be16(data, at + 2)? != OF_ETHERNET {
+        return None;
+    }
+    let mut next = at + 4;
+    for _ in 0..FIELDS_MAX {
+        next += match *data.get(next)? {
+            END => return by_ether_type(data, ETHERNET, next + 1, scope),
+            PADDING => 1,
+            _ => 2 + usize::from(*data.get(next + 1)?),
+        };
+    }
+    None
 }
 
 /// RFC 7348 5.
@@ -95,7 +270,20 @@ fn vxlan(data: &[u8], at: usize, scope: &mut Scope) -> Option<Inner> {
         return None;
     }
     *scope = scope.with_network(be32(data, at + 4)? >> 8);
-    by_ether_type(data, 0x6558, at + 8, scope)
+    by_ether_type(data, ETHERNET, at + 8, scope)
+}
+
+/// draft-ietf-nvo3-vxlan-gpe 3: a header that says what follows.
+fn vxlan_gpe(data: &[u8], at: usize, scope: &mut Scope) -> Option<Inner> {
+    let word = be32(data, at)?;
+    let ether_type = match (word & 0x3c00_0000 == 0x0c00_0000, word as u8) {
+        (true, 1) => 0x0800,
+        (true, 2) => 0x86dd,
+        (true, 3) => ETHERNET,
+        _ => return None,
+    };
+    *scope = scope.with_network(be32(data, at + 4)? >> 8);
+    by_ether_type(data, ether_type, at + 8, scope)
 }
 
 /// RFC 8926 3.4.

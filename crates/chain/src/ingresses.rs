@@ -1,0 +1,40 @@
+//! The ports that flows came in by: answers leave by them.
+//!
+//! Beside the flows' records, as most chains have one port on each side and need nothing of this.
+
+use packet::{Meta, NO_PORT};
+
+/// By record and direction, the port that a flow's packets last came in by.
+pub(crate) struct Ingresses {
+    of: Vec<[u16; 2]>,
+}
+
+impl Ingresses {
+    /// For so many records.
+    pub fn new(records: u32) -> Ingresses {
+        Ingresses { of: vec![[NO_PORT; 2]; records as usize] }
+    }
+
+    /// The record is another flow's now.
+    pub fn forget(&mut self, record: u32) {
+        if let Some(ports) = self.of.get_mut(record as usize) {
+            *ports = [NO_PORT; 2];
+        }
+    }
+
+    /// A packet has joined its flow: its port is noted, and it is to leave by that of the other direction, if one is known.
+    #[inline]
+    pub fn join(&mut self, meta: &mut Meta) {
+        if let Some(ports) = self.of.get_mut(meta.transit.flow as usize) {
+            let direction = meta.transit.direction;
+            ports[direction.index()] = meta.transit.ingress;
+            meta.transit.egress = ports[direction.other().index()];
+        }
+    }
+
+    /// The port that a packet of the flow, which a function made, is to leave by.
+    pub fn place_made(&self, meta: &mut Meta) {
+        let ports = self.of.get(meta.transit.flow as usize);
+        meta.transit.egress = ports.map_or(NO_PORT, |ports| ports[meta.transit.direction.other().index()]);
+    }
+}

@@ -1,0 +1,276 @@
+//! Well-formed packets that nobody may send, and those that a link cannot do without.
+//!
+//! Neither is for the parser to decide: a sensor wants to see them. [`Sanity`] says which ones are dropped.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::parse::{self, is_extension, protocol};
+use crate::{Class, DropReason, LinkType, Packet};
+
+/// The well-formed packets that are dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sanity {
+    /// From or to addresses that must not be on a link ([`DropReason::Martian`]).
+    pub martians: bool,
+    /// From an address to itself ([`DropReason::Land`]).
+    pub land: bool,
+    /// With a source route ([`DropReason::SourceRoute`]).
+    pub source_routes: bool,
+    /// With a time to live of 0 ([`DropReason::TtlZero`]).
+    pub ttl_zero: bool,
+    /// IP in MPLS, PPPoE or LLC/SNAP ([`DropReason::LinkEncapsulated`]).
+    pub encapsulated: bool,
+}
+
+impl Sanity {
+    /// All of them.
+    pub const STRICT: Sanity =
+        Sanity { martians: true, land: true, source_routes: true, ttl_zero: true, encapsulated: true };
+
+    /// Checks the addresses that a parsed packet came with.
+    ///
+    /// # Errors
+    /// [`DropReason::Martian`], [`DropReason::Land`].
+    pub fn check_addresses(self, packet: &Packet) -> Result<(), DropReason> {
+        if !(self.martians || self.land) || packet.meta().class == Class::NotIp {
+            return Ok(());
+        }
+        let (source, destination) = parse::ends(packet);
+        let (from, to) = (source.addr.ip(), destination.addr.ip());
+        // A host that has no address yet asks for one (RFC 2131), or whether one is free (RFC 4862 5.4).
+        let has_none = from.is_unspecified() && (to.is_multicast() || is_broadcast(to));
+        let is_mapped = packet.meta().version == 6 && (source.addr.is_v4() || destination.addr.is_v4());
+        if self.martians && (is_mapped || is_martian_source(from) && !has_none || is_martian_destination(to)) {
+            return Err(DropReason::Martian);
+        }
+        if self.land && from == to {
+            return Err(DropReason::Land);
+        }
+        Ok(())
+    }
+}
+
+/// Whether no packet on a link may come from this address (RFC 1122 3.2.1.3, RFC 6890). IPv4 addresses mapped to IPv6, which no packet may
+/// have, look like IPv4's here.
+pub fn is_martian_source(address: IpAddr) -> bool {
+    address.is_multicast() || is_broadcast(address) || address.is_unspecified() || is_never_on_a_link(address)
+}
+
+/// Whether no packet on a link may go to this address.
+pub fn is_martian_destination(address: IpAddr) -> bool {
+    address.is_unspecified() || is_never_on_a_link(address) && !is_broadcast(address)
+}
+
+fn is_broadcast(address: IpAddr) -> bool {
+    address == IpAddr::V4(Ipv4Addr::BROADCAST)
+}
+
+/// "This network", loopback and reserved addresses.
+fn is_never_on_a_link(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => matches!(v4.octets()[0], 0 | 127 | 240..),
+        IpAddr::V6(v6) => v6 == Ipv6Addr::LOCALHOST,
+    }
+}
+
+/// Whether an IP header with its options or extension headers has a source route.
+pub(crate) fn has_source_route(header: &[u8], version: u8) -> bool {
+    if version == 4 { has_route_option(header.get(20..).unwrap_or_default()) } else { has_route_header(header) }
+}
+
+/// RFC 791 3.1: LSRR and SSRR.
+fn has_route_option(mut options: &[u8]) -> bool {
+    const END: u8 = 0;
+    const NO_OPERATION: u8 = 1;
+    const LOOSE: u8 = 0x83;
+    const STRICT: u8 = 0x89;
+    while let Some(&kind) = options.first() {
+        let len = match (kind, options.get(1)) {
+            (LOOSE | STRICT, _) => return true,
+            (END, _) => return false,
+            (NO_OPERATION, _) => 1,
+            (_, Some(&len @ 2..)) => usize::from(len),
+            _ => return false,
+        };
+        options = options.get(len..).unwrap_or_default();
+    }
+    false
+}
+
+/// RFC 8200 4.4, RFC 5095: a routing header of type 0.
+fn has_route_header(header: &[u8]) -> bool {
+    routing_headers(header).any(|[_, _, kind, _]| kind == 0)
+}
+
+/// The first bytes of an IPv6 packet's routing headers: next header, length, type, segments left.
+fn routing_headers(packet: &[u8]) -> impl Iterator<Item = [u8; 4]> {
+    let (mut next, mut at) = (packet.get(6).copied().unwrap_or(0), 40);
+    let headers = std::iter::from_fn(move || {
+        let header: [u8; 4] = *packet.get(at..)?.first_chunk()?;
+        let (kind, units) = (next, usize::from(header[1]));
+        if !is_extension(kind) {
+            return None;
+        }
+        at += match kind {
+            parse::FRAGMENT => 8,
+            parse::AUTHENTICATION => 4 * (units + 2),
+            _ => 8 * (units + 1),
+        };
+        next = header[0];
+        Some((kind, header))
+    });
+    headers.take(parse::EXTENSION_MAX).filter(|&(kind, _)| kind == parse::ROUTING).map(|(_, header)| header)
+}
+
+/// Whether the IP packet at the beginning of `network` has a route to go on by once it is where its header sends it: an IPv4 source
+/// route, or a routing header of any type, that is not used up.
+pub fn is_routed_elsewhere(network: &[u8]) -> bool {
+    match network.first().map(|first| first >> 4) {
+        Some(4) => {
+            let len = network.first().map_or(0, |first| usize::from(first & 0xf) * 4);
+            network.get(..len).is_some_and(|header| has_source_route(header, 4))
+        }
+        Some(6) => routing_headers(network).any(|[_, _, _, left]| left > 0),
+        _ => false,
+    }
+}
+
+/// Groups of bridges' and link-layer protocols (IEEE 802.1Q tables 8-1 to 8-3), and Cisco's.
+const BRIDGE_GROUPS: [u8; 5] = [0x01, 0x80, 0xc2, 0x00, 0x00];
+const BRIDGE_GROUP_LAST: u8 = 0x2f;
+const CISCO_GROUPS: [u8; 5] = [0x01, 0x00, 0x0c, 0xcc, 0xcc];
+
+/// Whether a frame that is not IP is one that a link needs: ARP, RARP, LLDP, LACP, 802.1X, CFM; spanning tree and other protocols of
+/// bridges.
+pub fn is_link_control_frame(packet: &Packet) -> bool {
+    let data = packet.data();
+    let type_at = match packet.meta().link {
+        LinkType::Ethernet => 12,
+        LinkType::LinuxSll => 14,
+        LinkType::LinuxSll2 => 0,
+        _ => return false,
+    };
+    let is_to_bridges = type_at == 12
+        && matches!(data, [group @ .., _] if group.starts_with(&BRIDGE_GROUPS) || group.starts_with(&CISCO_GROUPS))
+        && data.get(5).is_some_and(|&last| data[0..5] == CISCO_GROUPS || last <= BRIDGE_GROUP_LAST);
+    is_to_bridges || is_control_type(data, type_at)
+}
+
+/// The EtherTypes of those protocols, behind VLAN tags, too.
+fn is_control_type(data: &[u8], mut at: usize) -> bool {
+    for _ in 0..=parse::SHIM_MAX {
+        match data.get(at..).and_then(|rest| rest.first_chunk()).map(|&bytes| u16::from_be_bytes(bytes)) {
+            Some(0x8100 | 0x88a8 | 0x9100) => at += 4,
+            Some(0x0806 | 0x8035 | 0x88cc | 0x8809 | 0x888e | 0x8902) => return true,
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// Whether an IP packet is one that its link needs and that goes no further: neighbour discovery and group membership of IPv6 (RFC 4890
+/// 4.4.1), and DHCP between client and server.
+pub fn is_link_control_packet(packet: &Packet) -> bool {
+    let meta = packet.meta();
+    if meta.class != Class::Whole {
+        return false;
+    }
+    let (source, destination) = parse::ends(packet);
+    let is_on_link = |address: IpAddr| match address {
+        IpAddr::V6(v6) => v6.is_unspecified() || v6.is_unicast_link_local(),
+        IpAddr::V4(_) => false,
+    };
+    match meta.protocol {
+        protocol::ICMPV6 => {
+            let hop_limit = packet.network().get(7).copied();
+            match packet.transport().first() {
+                // RFC 4861 7.1, RFC 3122, RFC 3971: nobody has taken a hop away.
+                Some(133..=136 | 141 | 142 | 148 | 149) => hop_limit == Some(255),
+                // RFC 2710, RFC 3810, RFC 4286.
+                Some(130..=132 | 143 | 151..=153) => hop_limit == Some(1) && is_on_link(source.addr.ip()),
+                _ => false,
+            }
+        }
+        protocol::UDP if meta.version == 4 => matches!((source.port, destination.port), (67, 68) | (68, 67)),
+        protocol::UDP => {
+            matches!((source.port, destination.port), (546, 547) | (547, 546)) && is_on_link(source.addr.ip())
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn source_routes_are_found_behind_other_options() {
+        let header = |options: &[u8]| [&[0; 20], options].concat();
+        for (options, is_route) in [
+            (&[0x83, 7, 4, 10, 0, 0, 1, 0][..], true),
+            (&[1, 1, 0x89, 7, 4, 10, 0, 0, 1, 0, 0, 0], true),
+            (&[7, 7, 4, 0, 0, 0, 0, 0x83, 3, 4, 0, 0], true),
+            (&[7, 7, 4, 0, 0, 0, 0, 0], false),
+            (&[0, 0x83, 7, 4], false),
+            (&[7, 0, 0x83, 7], false),
+            (&[0x94, 4, 0, 0], false),
+            (&[], false),
+        ] {
+            assert_eq!(has_source_route(&header(options), 4), is_route, "{options:?}");
+        }
+        let mut six = vec![0; 40];
+        six[6] = 0;
+        six.extend([43, 0, 1, 4, 0, 0, 0, 0]);
+        six.extend([6, 2, 0, 1].iter().chain(&[0; 20]));
+        assert!(has_source_route(&six, 6));
+        six[50] = 4;
+        assert!(!has_source_route(&six, 6), "a segment routing header is none");
+    }
+
+    #[test]
+    fn martians_are_those_that_no_router_forwards() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        for (text, source, destination) in [
+            ("127.0.0.1", true, true),
+            ("0.0.0.0", true, true),
+            ("0.1.2.3", true, true),
+            ("240.0.0.1", true, true),
+            ("255.255.255.255", true, false),
+            ("224.0.0.1", true, false),
+            ("169.254.1.1", false, false),
+            ("192.0.2.1", false, false),
+            ("10.0.0.1", false, false),
+            ("::1", true, true),
+            ("::", true, true),
+            ("ff02::1", true, false),
+            ("fe80::1", false, false),
+            ("2001:db8::1", false, false),
+        ] {
+            let found = (is_martian_source(ip(text)), is_martian_destination(ip(text)));
+            assert_eq!(found, (source, destination), "{text}");
+        }
+    }
+
+    #[test]
+    fn links_need_arp_lldp_and_spanning_tree() {
+        let frame = |destination: [u8; 6], behind: &[u8]| {
+            let mut packet = Packet::from_bytes(&[&destination[..], &[2, 0, 0, 0, 0, 1], behind, &[0; 46]].concat());
+            packet.meta_mut().link = LinkType::Ethernet;
+            packet
+        };
+        let bridges = [0x01, 0x80, 0xc2, 0, 0, 0];
+        let host = [2, 0, 0, 0, 0, 2];
+        for (destination, behind, needed) in [
+            ([0xff; 6], &[8, 6][..], true),
+            (host, &[0x81, 0, 0, 7, 8, 6], true),
+            (bridges, &[0, 38, 0x42, 0x42, 3], true),
+            ([0x01, 0x80, 0xc2, 0, 0, 0x0e], &[0x88, 0xcc], true),
+            ([0x01, 0x00, 0x0c, 0xcc, 0xcc, 0xcd], &[0, 50, 0xaa, 0xaa, 3], true),
+            ([0x01, 0x80, 0xc2, 0, 0, 0x30], &[0x12, 0x34], false),
+            (host, &[0x12, 0x34], false),
+            (host, &[0, 38, 0xaa, 0xaa, 3], false),
+        ] {
+            assert_eq!(is_link_control_frame(&frame(destination, behind)), needed, "{behind:?}");
+        }
+    }
+}
