@@ -1,12 +1,14 @@
 //! Packets from outside: out of their tunnel, or on (RFC 4301 5.2).
 
 use nf::{Context, PacketView, Verdict};
+use packet::sanity::is_routed_elsewhere;
 use packet::wire::IpProtocol;
 use packet::{Addr, DropReason};
 
 use super::config::Others;
 use super::frame::{AH, ESP};
 use super::numbers::Seen;
+use super::quoted::Quoted;
 use super::tunnels::Inbound;
 use super::{METERS, Vpn, of_tunnel};
 use crate::headers::{self, Carried, Inner};
@@ -46,7 +48,13 @@ impl Vpn {
             _ if self.tunnels.between(header.destination, header.source).is_some() => {
                 Verdict::Drop(DropReason::VpnClear)
             }
-            _ => self.other(context),
+            // No router on the way has seen such a packet, and what it quotes is nobody's to tell in the clear.
+            _ if Quoted::of(packet.outermost())
+                .is_some_and(|quoted| quoted.protected_by(&self.tunnels).is_some()) =>
+            {
+                Verdict::Drop(DropReason::VpnError)
+            }
+            _ => self.other(packet, context),
         }
     }
 
@@ -92,7 +100,11 @@ impl Vpn {
             return Err(DropReason::VpnMalformed);
         }
         let tunnel = self.tunnels.get(association.tunnel).ok_or(DropReason::VpnNoSa)?;
-        if !tunnel.lets_out(found.source, found.destination) {
+        let comes_out = match Quoted::of(within) {
+            Some(quoted) => quoted.comes_out(tunnel, found.destination),
+            None => tunnel.lets_out(found.source, found.destination),
+        };
+        if !comes_out {
             return Err(DropReason::VpnSelector);
         }
         if found.ttl <= 1 {
@@ -107,7 +119,11 @@ impl Vpn {
     }
 
     /// What becomes of a packet that goes through no tunnel.
-    pub(super) fn other(&self, context: &mut Context<'_>) -> Verdict {
+    pub(super) fn other(&self, packet: &PacketView<'_>, context: &mut Context<'_>) -> Verdict {
+        // Where it goes in the end is in its route: perhaps where a tunnel leads.
+        if is_routed_elsewhere(packet.outermost()) {
+            return Verdict::Drop(DropReason::SourceRoute);
+        }
         context.count(super::counter::OTHERS, 1);
         match self.others {
             Others::Pass => Verdict::Forward,

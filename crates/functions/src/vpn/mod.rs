@@ -9,6 +9,7 @@ mod frame;
 mod inwards;
 mod numbers;
 mod outwards;
+mod quoted;
 mod suite;
 mod tunnels;
 
@@ -129,6 +130,11 @@ impl NetworkFunction for Vpn {
             gateway4: config.gateway4.map(|addr| Addr::from_v4_bytes(addr.octets())),
             gateway6: config.gateway6.map(|addr| Addr::from_bytes(addr.octets())),
         })
+    }
+
+    /// Where only tunnels are to pass, so are frames of which it cannot see that they are not IP.
+    fn passes_unjudged(&self) -> bool {
+        self.others == Others::Pass
     }
 
     fn process(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {

@@ -5,6 +5,7 @@ use nf::{Context, PacketView, Verdict};
 use packet::{Addr, DropReason};
 
 use super::numbers::Stamp;
+use super::quoted::Quoted;
 use super::tunnels::Tunnel;
 use super::{METERS, State, Vpn, counter, of_tunnel};
 use crate::headers::{self, Inner};
@@ -23,8 +24,14 @@ impl Vpn {
         let Some(inner) = Inner::of(packet.outermost()) else {
             return Verdict::Drop(DropReason::VpnMalformed);
         };
-        let Some((number, tunnel)) = self.tunnels.between(inner.source, inner.destination) else {
-            return self.other(context);
+        let chosen = match Quoted::of(packet.outermost()) {
+            Some(quoted) => quoted.tunnel_for(&inner, &self.tunnels),
+            None => Ok(self.tunnels.between(inner.source, inner.destination)),
+        };
+        let (number, tunnel) = match chosen {
+            Ok(Some(chosen)) => chosen,
+            Ok(None) => return self.other(packet, context),
+            Err(reason) => return Verdict::Drop(reason),
         };
         let version = tunnel.outer.source.version();
         if tunnel.transform.enclosed_len(inner.len, version) > tunnel.mtu {

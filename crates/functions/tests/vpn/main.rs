@@ -3,6 +3,7 @@
 
 mod behaviour;
 mod config;
+mod errors;
 mod known;
 mod pair;
 mod properties;
