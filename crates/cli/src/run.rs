@@ -82,7 +82,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             .chain(args.alerts.as_deref())
             .chain(args.ipfix.as_ref().and_then(Destination::file)),
     )?;
-    let (assembly, maker) = args.units.load(&args.policy, args.seed)?;
+    let (mut assembly, maker) = args.units.load(&args.policy, args.seed)?;
+    assembly.chain.expect_offloaded();
     let mut controls = match &args.control {
         Some(path) => crate::control::Script::read(path, &assembly)?,
         None => crate::control::Script::default(),
@@ -123,6 +124,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     let mut report = runner.finish(&mut sinks)?;
+    report.time_jumps = sources.time_jumps();
     sinks.stats(&report, report.last_packet_ns.unwrap_or_default())?;
     let ended = sinks.finish(report.last_packet_ns.unwrap_or(0))?;
     bar.finish_and_clear();

@@ -1,11 +1,12 @@
 //! Captures as a source of frames: one or several, in order of time.
 
+use std::collections::VecDeque;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use ::io::capture::{ReadError, Reader, Way};
 use anyhow::{Context, bail};
-use node::{Frame, From, Ports};
+use node::{Frame, From, Ports, TimeJumps};
 use packet::LinkType;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -14,6 +15,10 @@ use crate::signals;
 
 /// How often it is looked whether a signal asks for the end while standard input is waited for.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+
+use timeline::Timeline;
+
+mod timeline;
 
 /// `--read [PORT=]FILE`: a capture, and the port that all its packets come in by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,22 +54,33 @@ struct Source {
     path: PathBuf,
     from: Option<u16>,
     reader: Reader,
-    /// The next frame, read ahead, to know which source is to be next; its bytes are in `data`.
-    next: Option<Next>,
-    data: Vec<u8>,
+    /// Frames read ahead, to know which source is to be next, and what time the next ones have.
+    ahead: VecDeque<Ahead>,
+    /// When the first of them came.
+    next_ns: Option<u64>,
+    /// Room for frames that is reused.
+    spare: Vec<Vec<u8>>,
+    timeline: Timeline,
     /// What ended the source early.
     broken: Option<ReadError>,
     /// Packets that had left already, see [`Sources::passed_over`].
     passed_over: u64,
 }
 
-#[derive(Clone, Copy)]
-struct Next {
-    timestamp_ns: u64,
+/// A frame that was read ahead.
+struct Ahead {
+    stamp_ns: Option<u64>,
     interface: u32,
     link: LinkType,
     wire_len: u32,
+    data: Vec<u8>,
 }
+
+/// Stamps behind the next frame's that are looked at.
+const STAMPS_AHEAD: usize = 2;
+
+/// Frames that are read ahead at most, to find one with a time.
+const AHEAD_MAX: usize = 1_024;
 
 impl Sources {
     /// Opens the captures.
@@ -84,12 +100,14 @@ impl Sources {
                 path: file.path.clone(),
                 from,
                 reader,
-                next: None,
-                data: Vec::new(),
+                ahead: VecDeque::new(),
+                next_ns: None,
+                spare: Vec::new(),
+                timeline: Timeline::default(),
                 broken: None,
                 passed_over: 0,
             };
-            source.advance();
+            source.place_next();
             sources.push(source);
         }
         Ok(Sources { sources, taken: None })
@@ -100,13 +118,18 @@ impl Sources {
         if let Some(taken) = self.taken.take() {
             self.sources[taken].advance();
         }
-        let times = self.sources.iter().enumerate().filter_map(|(i, s)| Some((s.next?.timestamp_ns, i)));
-        let (_, at) = times.min()?;
+        let times = self.sources.iter().enumerate().filter_map(|(i, s)| Some((s.next_ns?, i)));
+        let (timestamp_ns, at) = times.min()?;
         self.taken = Some(at);
         let source = &self.sources[at];
-        let Next { timestamp_ns, interface, link, wire_len } = source.next?;
+        let Ahead { interface, link, wire_len, ref data, .. } = *source.ahead.front()?;
         let from = source.from.map_or(From::Interface(interface), From::Port);
-        Some((Frame { timestamp_ns, link, wire_len, data: &source.data }, from))
+        Some((Frame { timestamp_ns, link, wire_len, data }, from))
+    }
+
+    /// What was found of missing, broken and jumping stamps.
+    pub fn time_jumps(&self) -> TimeJumps {
+        self.sources.iter().fold(TimeJumps::default(), |sum, source| sum + source.timeline.jumps)
     }
 
     /// Bytes read of all captures so far, as stored in them.
@@ -159,36 +182,49 @@ impl Read for WatchedStdin {
 }
 
 impl Source {
-    /// Reads the next frame ahead; an error ends the source, and what was read before it counts.
+    /// The next frame is done with.
     fn advance(&mut self) {
-        self.next = None;
-        while self.advance_by_one() {}
+        self.spare.extend(self.ahead.pop_front().map(|ahead| ahead.data));
+        self.place_next();
     }
 
-    /// Reads a record; whether it was passed over.
-    fn advance_by_one(&mut self) -> bool {
-        let record = match self.reader.next() {
-            Ok(Some(record)) => record,
-            Ok(None) => return false,
+    /// Reads ahead, and finds the next frame's time. That of the packets behind it is known by then, as far as it matters.
+    fn place_next(&mut self) {
+        let is_enough = |ahead: &VecDeque<Ahead>| {
+            ahead.iter().skip(1).filter(|ahead| ahead.stamp_ns.is_some()).count() >= STAMPS_AHEAD
+        };
+        while !is_enough(&self.ahead) && self.ahead.len() < AHEAD_MAX && self.read_ahead() {}
+        let stamps = self.ahead.iter().skip(1).filter_map(|ahead| ahead.stamp_ns);
+        let mut following = [0; STAMPS_AHEAD];
+        let count = following.iter_mut().zip(stamps).map(|(to, stamp)| *to = stamp).count();
+        let timeline = &mut self.timeline;
+        self.next_ns = self.ahead.front().map(|next| timeline.at(next.stamp_ns, &following[..count]));
+    }
+
+    /// Reads a frame ahead, if there is one; an error ends the source, and what was read before it counts.
+    fn read_ahead(&mut self) -> bool {
+        match self.reader.next() {
+            Ok(Some(record)) => {
+                let mut data = self.spare.pop().unwrap_or_default();
+                data.clear();
+                data.extend_from_slice(record.data);
+                let (interface, link, wire_len) = (record.interface, record.link_type, record.wire_len);
+                let timestamp_ns = record.timestamp_ns;
+                let stamp_ns = self.reader.has_time().then_some(timestamp_ns);
+                if self.reader.way() == Some(Way::Out) {
+                    self.passed_over += 1;
+                    self.spare.push(data);
+                    return true;
+                }
+                self.ahead.push_back(Ahead { stamp_ns, interface, link, wire_len, data });
+                true
+            }
+            Ok(None) => false,
             Err(error) => {
                 self.broken = Some(error);
-                return false;
+                false
             }
-        };
-        self.data.clear();
-        self.data.extend_from_slice(record.data);
-        let next = Next {
-            timestamp_ns: record.timestamp_ns,
-            interface: record.interface,
-            link: record.link_type,
-            wire_len: record.wire_len,
-        };
-        if self.reader.way() == Some(Way::Out) {
-            self.passed_over += 1;
-            return true;
         }
-        self.next = Some(next);
-        false
     }
 }
 

@@ -119,6 +119,24 @@ pub fn of(report: &Report) -> String {
         let (done, refused) = (thousands(commands.carried_out), thousands(commands.refused));
         text += &format!("commands: {done} carried out, {refused} refused\n");
     }
+    if !report.tunnels_not_looked_into.is_empty() {
+        let kinds = report.tunnels_not_looked_into.iter();
+        let kinds: Vec<_> = kinds.map(|(kind, &flows)| format!("{kind} {}", thousands(flows))).collect();
+        text += &format!(
+            "tunnels not looked into: {} flows; `settings {{ key: inner }}` looks into those that are known\n",
+            kinds.join(", ")
+        );
+    }
+    for (what, count) in [
+        ("time jumped ahead, and went on from there", report.time_jumps.ahead),
+        ("time jumped back, and went on from before", report.time_jumps.back),
+        ("packets with a broken stamp, which came with the one before", report.time_jumps.broken),
+        ("packets without a time, which came with their neighbours", report.time_jumps.without_time),
+    ] {
+        if count > 0 {
+            text += &format!("{what}: {}\n", thousands(count));
+        }
+    }
     if let Some(path) = &report.timing.fast_path {
         let share = 100.0 * path.packets as f64 / report.packets_in.max(1) as f64;
         let cycles = path

@@ -10,6 +10,7 @@ mod manuals;
 mod run;
 mod sim;
 mod texts;
+mod times;
 mod traffic;
 mod up;
 

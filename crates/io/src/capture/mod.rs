@@ -68,7 +68,7 @@ pub const WAYS_APPLICATION: &str = "rivulet capture";
 /// One captured packet, borrowed from the reader that found it or the caller that writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// Nanoseconds since 1970-01-01 00:00 UTC; 0 where the file has no time for it (simple packet blocks).
+    /// Nanoseconds since 1970-01-01 00:00 UTC; 0 where the file has no time for it (simple packet blocks), see [`Reader::has_time`].
     pub timestamp_ns: u64,
     /// Index into [`Reader::interfaces`]; always 0 in pcap.
     pub interface: u32,

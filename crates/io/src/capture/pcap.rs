@@ -96,7 +96,7 @@ impl Parser {
         let Variant { order, fraction_ns, record_header_bytes } = self.variant;
         require(source, record_header_bytes, "a record header")?;
         let header = source.bytes();
-        let timestamp_ns = time::from_parts(order.u32(header, 0), order.u32(header, 4), fraction_ns);
+        let timestamp_ns = Some(time::from_parts(order.u32(header, 0), order.u32(header, 4), fraction_ns));
         let (captured, wire_len) = self.lengths(order.u32(header, 8), order.u32(header, 12));
         if captured > MAX_RECORD_BYTES {
             return Err(ReadError::TooLarge {

@@ -285,7 +285,7 @@ impl Parser {
         let captured = wire_len.min(limit).min((body.len() - FIXED) as u32);
         let packet = PacketFields { interface: 0, ticks: 0, captured, wire_len };
         let found = self.found(packet, FIXED, body.len(), block, offset, interfaces)?;
-        Ok(Found { timestamp_ns: 0, ..found })
+        Ok(Found { timestamp_ns: None, ..found })
     }
 
     fn found(
@@ -317,7 +317,7 @@ impl Parser {
         }
         debug_assert!(self.first_interface + number < interfaces.len());
         Ok(Found {
-            timestamp_ns: scale.nanoseconds(packet.ticks),
+            timestamp_ns: Some(scale.nanoseconds(packet.ticks)),
             // Within MAX_INTERFACES.
             interface: (self.first_interface + number) as u32,
             wire_len: packet.wire_len,

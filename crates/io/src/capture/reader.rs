@@ -24,6 +24,8 @@ pub struct Reader {
     lent: usize,
     failed: bool,
     way: Option<Way>,
+    /// Whether the file has a time for the last record.
+    has_time: bool,
 }
 
 #[derive(Debug)]
@@ -34,7 +36,8 @@ enum Dialect {
 
 /// Where a record lies in the source's window, and what its header says.
 pub(super) struct Found {
-    pub timestamp_ns: u64,
+    /// None: the file has no time for it.
+    pub timestamp_ns: Option<u64>,
     pub interface: u32,
     pub wire_len: u32,
     /// The captured bytes, in the window.
@@ -75,7 +78,7 @@ impl Reader {
         } else {
             return Err(ReadError::NotACapture { found: magic });
         };
-        Ok(Reader { source, dialect, interfaces, lent: 0, failed: false, way: None })
+        Ok(Reader { source, dialect, interfaces, lent: 0, failed: false, way: None, has_time: false })
     }
 
     /// The next record, or `None` at the end. After an error there are no more records.
@@ -97,8 +100,9 @@ impl Reader {
         };
         self.lent = found.total;
         self.way = found.way;
+        self.has_time = found.timestamp_ns.is_some();
         Ok(Some(Record {
-            timestamp_ns: found.timestamp_ns,
+            timestamp_ns: found.timestamp_ns.unwrap_or(0),
             interface: found.interface,
             link_type: self.interfaces[found.interface as usize].link_type,
             wire_len: found.wire_len,
@@ -109,6 +113,11 @@ impl Reader {
     /// Which way the last record's packet went, in a section of [`super::WAYS_APPLICATION`].
     pub fn way(&self) -> Option<Way> {
         self.way
+    }
+
+    /// Whether the file has a time for the last record: not for simple packet blocks of pcapng.
+    pub fn has_time(&self) -> bool {
+        self.has_time
     }
 
     /// The interfaces met so far: in pcap always one; in pcapng they come with the records, numbered over the whole

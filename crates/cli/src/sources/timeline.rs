@@ -1,0 +1,154 @@
+//! The time of a capture's packets, where its stamps are missing, broken, or of several clocks.
+//!
+//! Stamps are taken as they are as long as they go on by steps of up to [`STEP_MAX_NS`] ahead, and are no later than that. One that
+//! jumps, while the next one goes on from before, is broken: its packet comes now. Time that jumps ahead and stays there has passed:
+//! flows that were idle meanwhile end. Time that jumps back and stays there is that of another clock, as of a section or a file that was
+//! appended: it goes on from now, so that flows neither live for ever nor end at once.
+
+use node::TimeJumps;
+
+/// How far stamps may be ahead of the latest one, or behind it, before they count as jumping.
+pub const STEP_MAX_NS: u64 = 60_000_000_000;
+
+/// Clocks that are remembered, to be gone back to.
+const CLOCKS_MAX: usize = 4;
+
+/// What stamps have come to.
+#[derive(Debug, Default)]
+pub struct Timeline {
+    latest_ns: Option<u64>,
+    /// What is added to stamps of the clock that is in force, and of those before it.
+    offset_ns: i128,
+    others_ns: Vec<i128>,
+    /// What was found.
+    pub jumps: TimeJumps,
+}
+
+impl Timeline {
+    /// The time of a packet with this stamp, if it has one. `following`: the next stamps behind it, as far as they are known.
+    pub fn at(&mut self, stamp_ns: Option<u64>, following: &[u64]) -> u64 {
+        let Some(stamp_ns) = stamp_ns else {
+            self.jumps.without_time += 1;
+            // That of the one before, else of the one behind.
+            return self.latest_ns.or_else(|| following.first().copied()).unwrap_or(0);
+        };
+        let Some(latest_ns) = self.latest_ns else {
+            let first_ns = match following {
+                &[one, other] if !is_near(stamp_ns, one) && is_near(one, other) => {
+                    self.jumps.broken += 1;
+                    one
+                }
+                _ => stamp_ns,
+            };
+            self.latest_ns = Some(first_ns);
+            return first_ns;
+        };
+        if !self.goes_on(stamp_ns, latest_ns) && !self.goes_back_to_a_clock(stamp_ns, latest_ns) {
+            if following.first().is_some_and(|&next| self.goes_on(next, latest_ns)) {
+                self.jumps.broken += 1;
+                return latest_ns;
+            }
+            if i128::from(stamp_ns) + self.offset_ns > i128::from(latest_ns) {
+                self.jumps.ahead += 1;
+            } else {
+                self.jumps.back += 1;
+                self.others_ns.truncate(CLOCKS_MAX - 1);
+                self.others_ns.insert(0, self.offset_ns);
+                self.offset_ns = i128::from(latest_ns) - i128::from(stamp_ns);
+            }
+        }
+        let at_ns = self.placed(stamp_ns, self.offset_ns);
+        self.latest_ns = Some(latest_ns.max(at_ns));
+        at_ns
+    }
+
+    fn placed(&self, stamp_ns: u64, offset_ns: i128) -> u64 {
+        (i128::from(stamp_ns) + offset_ns).clamp(0, u64::MAX.into()) as u64
+    }
+
+    fn goes_on(&self, stamp_ns: u64, latest_ns: u64) -> bool {
+        is_near(self.placed(stamp_ns, self.offset_ns), latest_ns)
+    }
+
+    /// Whether the stamp goes on with one of the clocks before, which is in force again then.
+    fn goes_back_to_a_clock(&mut self, stamp_ns: u64, latest_ns: u64) -> bool {
+        let known = self.others_ns.iter().position(|&offset| is_near(self.placed(stamp_ns, offset), latest_ns));
+        if let Some(other) = known.and_then(|at| self.others_ns.get_mut(at)) {
+            std::mem::swap(other, &mut self.offset_ns);
+        }
+        known.is_some()
+    }
+}
+
+fn is_near(one_ns: u64, other_ns: u64) -> bool {
+    one_ns.abs_diff(other_ns) <= STEP_MAX_NS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const YEAR_S: u64 = 31_536_000;
+
+    /// The times, in seconds, of packets with these stamps.
+    fn times(stamps: &[Option<u64>]) -> (Vec<u64>, TimeJumps) {
+        let ns = |s: &Option<u64>| s.map(|s| s * 1_000_000_000);
+        let mut timeline = Timeline::default();
+        let times = (0..stamps.len()).map(|i| {
+            let following: Vec<u64> = stamps[i + 1..].iter().filter_map(ns).take(2).collect();
+            timeline.at(ns(&stamps[i]), &following) / 1_000_000_000
+        });
+        (times.collect(), timeline.jumps)
+    }
+
+    fn stamped(stamps: &[u64]) -> (Vec<u64>, TimeJumps) {
+        times(&stamps.iter().copied().map(Some).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn stamps_that_go_on_are_taken_as_they_are() {
+        let stamps = [YEAR_S, YEAR_S + 1, YEAR_S, YEAR_S + 50, YEAR_S + 3, YEAR_S + 100];
+        assert_eq!(stamped(&stamps), (stamps.to_vec(), TimeJumps::default()));
+    }
+
+    #[test]
+    fn packets_without_a_time_take_their_neighbours() {
+        let (found, jumps) = times(&[None, None, Some(YEAR_S), None, Some(YEAR_S + 2)]);
+        assert_eq!(found, [YEAR_S, YEAR_S, YEAR_S, YEAR_S, YEAR_S + 2]);
+        assert_eq!(jumps, TimeJumps { without_time: 3, ..TimeJumps::default() });
+        assert_eq!(times(&[None, None]).0, [0, 0]);
+    }
+
+    #[test]
+    fn one_broken_stamp_changes_nothing() {
+        for broken in [0, 40 * YEAR_S, 2 * YEAR_S] {
+            let found = stamped(&[YEAR_S, YEAR_S + 1, broken, YEAR_S + 2, YEAR_S + 3]);
+            let expected = [YEAR_S, YEAR_S + 1, YEAR_S + 1, YEAR_S + 2, YEAR_S + 3];
+            assert_eq!(found, (expected.to_vec(), TimeJumps { broken: 1, ..TimeJumps::default() }), "{broken}");
+            assert_eq!(stamped(&[broken, YEAR_S, YEAR_S + 1]).0, [YEAR_S, YEAR_S, YEAR_S + 1]);
+        }
+    }
+
+    #[test]
+    fn time_that_jumps_ahead_and_stays_has_passed() {
+        let stamps = [YEAR_S, 2 * YEAR_S, 2 * YEAR_S + 1];
+        assert_eq!(stamped(&stamps), (stamps.to_vec(), TimeJumps { ahead: 1, ..TimeJumps::default() }));
+    }
+
+    #[test]
+    fn time_that_jumps_back_goes_on_from_now() {
+        let (found, jumps) = stamped(&[9 * YEAR_S, YEAR_S, YEAR_S + 7, YEAR_S + 9]);
+        assert_eq!(found, [9 * YEAR_S, 9 * YEAR_S, 9 * YEAR_S + 7, 9 * YEAR_S + 9]);
+        assert_eq!(jumps, TimeJumps { back: 1, ..TimeJumps::default() });
+    }
+
+    /// Two interfaces whose clocks are a year apart: neither makes the other's flows end.
+    #[test]
+    fn clocks_that_take_turns_are_told_apart() {
+        let (one, other) = (9 * YEAR_S, 8 * YEAR_S);
+        let (found, jumps) = stamped(&[one, one + 1, other, other + 1, one + 3, one + 4, other + 5, other + 6]);
+        assert_eq!(found.last().map(|last| last - one), Some(7), "{found:?}");
+        assert!(found.is_sorted());
+        assert_eq!(jumps, TimeJumps { back: 1, ..TimeJumps::default() });
+    }
+}
