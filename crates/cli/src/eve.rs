@@ -63,15 +63,29 @@ struct EveSignature<'a> {
     metadata: Option<Metadata<'a>>,
 }
 
-/// A rule's metadata: of each key, all its values.
-struct Metadata<'a>(&'a [(String, String)]);
+/// A rule's metadata, of each key all its values; and where the rule is written, as one more key.
+struct Metadata<'a> {
+    rule: &'a [(String, String)],
+    place: Option<&'a str>,
+}
+
+impl<'a> Metadata<'a> {
+    /// None if nothing is known.
+    fn of(rule: Option<&'a [(String, String)]>, place: Option<&'a str>) -> Option<Metadata<'a>> {
+        let rule = rule.unwrap_or_default();
+        (!rule.is_empty() || place.is_some()).then_some(Metadata { rule, place })
+    }
+}
 
 impl Serialize for Metadata<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut object = serializer.serialize_map(None)?;
-        for (at, (key, _)) in self.0.iter().enumerate() {
-            if self.0[..at].iter().all(|(before, _)| before != key) {
-                let values = self.0.iter().filter(|(other, _)| other == key).map(|(_, value)| value);
+        if let Some(place) = self.place {
+            object.serialize_entry("place", &[place])?;
+        }
+        for (at, (key, _)) in self.rule.iter().enumerate() {
+            if self.rule[..at].iter().all(|(before, _)| before != key) {
+                let values = self.rule.iter().filter(|(other, _)| other == key).map(|(_, value)| value);
                 object.serialize_entry(key, &values.collect::<Vec<_>>())?;
             }
         }
@@ -216,7 +230,10 @@ impl<'a> EveAlert<'a> {
                 signature: alert.signature.as_ref(),
                 category: &alert.category,
                 severity: alert.severity,
-                metadata: detail.and_then(|detail| detail.metadata.as_deref()).map(Metadata),
+                metadata: Metadata::of(
+                    detail.and_then(|detail| detail.metadata.as_deref()),
+                    alert.place.as_deref(),
+                ),
             },
             tx_id: detail.and_then(|detail| detail.transaction),
             message: detail.and_then(|detail| detail.message.as_ref()).map(Message),

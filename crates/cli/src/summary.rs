@@ -3,9 +3,19 @@
 use std::collections::BTreeMap;
 
 use node::Report;
-use node::report::WorkerReport;
+use node::report::{RuleReport, WorkerReport};
 
 use crate::output::{Table, duration, thousands};
+
+/// Rules of a function that are shown: those that decided about most packets.
+const RULES_SHOWN: usize = 10;
+
+fn most_hit(rules: &[RuleReport]) -> Vec<&RuleReport> {
+    let mut hit: Vec<_> = rules.iter().filter(|rule| rule.flows + rule.packets > 0).collect();
+    hit.sort_by_key(|rule| std::cmp::Reverse(rule.packets));
+    hit.truncate(RULES_SHOWN);
+    hit
+}
 
 /// The report, for people.
 pub fn of(report: &Report) -> String {
@@ -50,6 +60,17 @@ pub fn of(report: &Report) -> String {
         if !counters.is_empty() {
             let shown = counters.iter().map(|(name, count)| format!("{name} {}", thousands(**count)));
             text += &format!("\n{}: {}", function.name, shown.collect::<Vec<_>>().join(", "));
+        }
+        for rule in most_hit(&function.rules) {
+            let bytes = rule.bytes.map_or(String::new(), |bytes| format!(", bytes {}", thousands(bytes)));
+            let place = if rule.place.is_empty() { String::new() } else { format!(" ({})", rule.place) };
+            text += &format!(
+                "\n{}: {}{place}: flows {}, packets {}{bytes}",
+                function.name,
+                rule.name,
+                thousands(rule.flows),
+                thousands(rule.packets)
+            );
         }
         for (name, pool) in &function.pools {
             let (in_use, peak, size) =

@@ -14,6 +14,7 @@ mod networks;
 mod numbers;
 pub mod policer;
 mod ports;
+mod quoted;
 mod rabin;
 pub mod re;
 pub mod redundancy;

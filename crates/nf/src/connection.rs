@@ -128,6 +128,10 @@ impl Connection {
                 // A new connection may reuse the ports of one that is over (RFC 9293 3.6.1; RFC 6191).
                 (C::NEW | C::CLOSED | C::RESET, Direction::Original, false) => C::SYN_SENT,
                 (C::SYN_SENT, Direction::Reply, _) => C::SYN_RECEIVED,
+                // The peer gave up its half of the connection, and accepts a new one (RFC 9293 3.5.1).
+                (C::FIN_ORIGINAL | C::FIN_REPLY, Direction::Reply, true) => C::ESTABLISHED,
+                // The other end opened the next one.
+                (C::CLOSED | C::RESET, Direction::Original, true) => C::PICKED_UP,
                 (C::NEW, _, _) => C::PICKED_UP,
                 _ => self,
             };
@@ -191,5 +195,26 @@ mod tests {
         assert_eq!(run(&[(O, 0x02), (R, 0x02), (O, 0x12), (O, 0x10)]), Connection::ESTABLISHED);
         assert_eq!(run(&[(O, 0x10)]), Connection::PICKED_UP);
         assert_eq!(run(&[(O, 0x10), (R, 0x10)]), Connection::ESTABLISHED);
+    }
+
+    #[test]
+    fn ports_are_used_again_before_both_ends_have_closed() {
+        use Direction::{Original as O, Reply as R};
+        let open = [(O, 0x02), (R, 0x12), (O, 0x10)];
+        // The server closed and forgot, the client crashed: a new connection, not the rest of one.
+        for fin in [(O, 0x11), (R, 0x11)] {
+            let steps = [&open[..], &[fin, (O, 0x02), (R, 0x12), (O, 0x10)]].concat();
+            assert_eq!(run(&steps), Connection::ESTABLISHED);
+        }
+        // The last FIN of the old connection comes again while the new one is opened.
+        let closed = [&open[..], &[(O, 0x11), (R, 0x11)]].concat();
+        let steps = [&closed[..], &[(O, 0x02), (R, 0x11), (R, 0x12), (O, 0x10)]].concat();
+        assert_eq!(run(&steps), Connection::ESTABLISHED);
+        // The other end opens it.
+        let steps = [&closed[..], &[(R, 0x02), (O, 0x12), (R, 0x10)]].concat();
+        assert_eq!(run(&steps), Connection::ESTABLISHED);
+        // Half-open: a challenge ACK and the reset that answers it (RFC 9293, figure 10; RFC 5961 4).
+        let steps = [(O, 0x02), (R, 0x10), (O, 0x04), (O, 0x02), (R, 0x12), (O, 0x10)];
+        assert_eq!(run(&steps), Connection::ESTABLISHED);
     }
 }

@@ -13,6 +13,7 @@ use crate::map::StateMap;
 use crate::meters::Meters;
 use crate::pool::Pool;
 use crate::record::Header;
+use crate::rule_counters::{RuleCounters, RuleLabel};
 use crate::set::Set;
 use crate::{Connection, PacketView};
 
@@ -36,6 +37,8 @@ pub struct SharedState {
     pub contents: Vec<Contents>,
     /// The growing buffers of flows, if the descriptor wants some.
     pub buffers: Option<Buffers>,
+    /// The function's rules, if it has some that operators write.
+    pub rules: Vec<RuleCounters>,
     /// What the function told the operator about its configuration.
     pub warnings: Vec<String>,
     /// Addresses that the function owns.
@@ -330,6 +333,17 @@ impl Context<'_> {
         self.instance.shared.groups.get_mut(group).map_or(&mut [], |group| &mut group.values)
     }
 
+    /// The counters of the rule with this place in [`crate::Setup::rules`].
+    #[inline]
+    pub fn rule(&mut self, rule: usize) -> Option<&mut RuleCounters> {
+        self.instance.shared.rules.get_mut(rule)
+    }
+
+    /// When the last packet came that keeps the flow.
+    pub fn last_seen_ns(&self) -> u64 {
+        self.header.last_seen_ns
+    }
+
     /// The set with this number in the descriptor.
     ///
     /// # Panics
@@ -396,7 +410,7 @@ impl Context<'_> {
         category: impl Into<Text>,
         severity: Severity,
     ) {
-        self.raise(signature_id, signature.into(), category.into(), severity, None);
+        self.raise(signature_id, signature.into(), category.into(), severity, None, None);
     }
 
     /// Raises an alert about this packet, with what was found where.
@@ -408,7 +422,14 @@ impl Context<'_> {
         severity: Severity,
         detail: AlertDetail,
     ) {
-        self.raise(signature_id, signature.into(), category.into(), severity, Some(Box::new(detail)));
+        let detail = Some(Box::new(detail));
+        self.raise(signature_id, signature.into(), category.into(), severity, detail, None);
+    }
+
+    /// Raises an alert about this packet by one of the function's [rules](crate::Setup::rules).
+    pub fn alert_by_rule(&mut self, rule: &RuleLabel, category: impl Into<Text>, severity: Severity) {
+        let place = (!rule.place.is_empty()).then(|| Text::from(&rule.place));
+        self.raise(rule.number, Text::from(&rule.name), category.into(), severity, None, place);
     }
 
     fn raise(
@@ -418,6 +439,7 @@ impl Context<'_> {
         category: Text,
         severity: Severity,
         detail: Option<Box<AlertDetail>>,
+        place: Option<Text>,
     ) {
         let flow = self.flow();
         self.effects.alert(Alert {
@@ -434,6 +456,7 @@ impl Context<'_> {
             // As for events: the first packet's is noted when its group is through.
             has_packet: flow.sequence > 0,
             ingress: self.transit.ingress,
+            place,
             detail,
         });
     }

@@ -41,6 +41,8 @@ pub struct Alert {
     pub has_packet: bool,
     /// The port that the packet came in by; 0 without a packet.
     pub ingress: u16,
+    /// Where the rule is written that raised it, such as `x.rules:12`, if one did and that is known.
+    pub place: Option<Text>,
     /// What functions know that look into payloads.
     pub detail: Option<Box<AlertDetail>>,
 }

@@ -8,7 +8,9 @@ use packet::{Addr, Packet, Side};
 
 use crate::config::ConfigError;
 use crate::record::{Header, Records};
-use crate::{Connection, Context, Descriptor, EndReason, Owned, PacketView, Verdict};
+use crate::{
+    Connection, Context, Descriptor, EndReason, Owned, PacketView, RuleCounters, RuleLabel, Verdict,
+};
 
 /// A network function: what one writes to get scaling, migration, fault tolerance and billing (DESIGN 4).
 ///
@@ -237,6 +239,7 @@ pub struct Setup {
     pub(crate) buffer_memory: Option<usize>,
     pub(crate) warnings: Vec<String>,
     pub(crate) owned: Vec<Owned>,
+    pub(crate) rules: Vec<RuleCounters>,
 }
 
 impl Setup {
@@ -255,6 +258,7 @@ impl Setup {
             buffer_memory: None,
             warnings: Vec::new(),
             owned: Vec::new(),
+            rules: Vec::new(),
         }
     }
 
@@ -293,6 +297,11 @@ impl Setup {
     /// Says that the function owns the addresses from `first` to `last`, for neighbours on this side, or on both.
     pub fn owns(&mut self, side: Option<Side>, first: Addr, last: Addr) {
         self.owned.push(Owned { side, first, last });
+    }
+
+    /// Says which rules operators wrote; what each decides about is counted by [`crate::Context::rule`], its bytes too where `counts_bytes`.
+    pub fn rules(&mut self, rules: impl IntoIterator<Item = RuleLabel>, counts_bytes: bool) {
+        self.rules.extend(rules.into_iter().map(|label| RuleCounters::new(label, counts_bytes)));
     }
 
     /// Names the counters of the next group that the descriptor declares; to be called once for each, in order. As many

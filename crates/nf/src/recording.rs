@@ -105,6 +105,8 @@ pub struct Recording {
     pub varies: bool,
     /// How long it wants the flow to be kept, in milliseconds; 0: it did not say.
     pub keep_ms: u32,
+    /// The place in [`crate::Setup::rules`] of the rule that decided about the packet, for those who explain.
+    pub rule: Option<u32>,
     /// Whether it is of no use once the packet differs from others.
     for_rules: bool,
 }
@@ -129,6 +131,7 @@ impl Recording {
         self.functions.clear();
         self.events.clear();
         (self.lost, self.differs, self.varies, self.keep_ms) = (0, false, false, 0);
+        self.rule = None;
     }
 
     pub(crate) fn action(&mut self, action: HeaderAction) {

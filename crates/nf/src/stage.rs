@@ -376,6 +376,7 @@ pub fn load<N: NetworkFunction>(config: N::Config, mut setup: Setup) -> Result<B
     shared.buffers = descriptor.buffers.as_ref().map(|spec| Buffers::new(spec, setup.buffer_memory));
     shared.warnings = setup.warnings;
     shared.owned = setup.owned;
+    shared.rules = setup.rules;
     if shared.pools.len() != setup.pools.len() {
         let (declared, sized) = (shared.pools.len(), setup.pools.len());
         return Err(LoadError::Pools { function: descriptor.name, declared, sized });

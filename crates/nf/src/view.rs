@@ -218,6 +218,18 @@ impl<'a> PacketView<'a> {
         }
     }
 
+    /// Says which of the function's [rules](crate::Setup::rules) decided about the packet.
+    pub fn note_rule(&mut self, rule: u32) {
+        if let Some(recording) = &mut self.recording {
+            recording.rule = Some(rule);
+        }
+    }
+
+    /// The rule that was [noted](PacketView::note_rule).
+    pub fn noted_rule(&self) -> Option<u32> {
+        self.recording.as_ref().and_then(|recording| recording.rule)
+    }
+
     /// Says that what is done to this packet tells nothing about the flow's next ones: no rule is made of it.
     #[inline]
     pub fn differs(&mut self) {

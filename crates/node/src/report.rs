@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use chain::{Chain, Counters, FastPath, FlowClass};
 use hdrhistogram::Histogram;
-use nf::{Connection, EndReason, Shared};
+use nf::{Connection, EndReason, RuleCounters, Shared};
 use packet::{DropReason, TunnelKind};
 use serde::Serialize;
 
@@ -175,6 +175,9 @@ pub struct FunctionReport {
     pub last_panic: Option<String>,
     /// Its own counters.
     pub counters: BTreeMap<String, u64>,
+    /// What each of its rules has decided about; left out where it has none that operators write.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<RuleReport>,
     /// Its pools.
     pub pools: BTreeMap<&'static str, PoolReport>,
     /// Its tables of meters; left out where it has none.
@@ -192,6 +195,52 @@ pub struct FunctionReport {
     /// Processor cycles per packet that it processed itself, where they can be counted; in JSON it stands in [`Timing::cycles_per_packet`].
     #[serde(skip)]
     pub cycles_per_packet: Option<f64>,
+}
+
+/// A rule of a function.
+#[derive(Clone, Debug, Serialize)]
+pub struct RuleReport {
+    /// Its number, from 1; 0: what holds where no rule matches.
+    pub number: u32,
+    /// Its name.
+    pub name: String,
+    /// Where it is written, such as `x.rules:12`; empty if that is not known.
+    pub place: String,
+    /// Flows that it decided about.
+    pub flows: u64,
+    /// Packets that it decided about.
+    pub packets: u64,
+    /// Their bytes, where they are counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// The time of the last one; none if there was none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_hit_ns: Option<u64>,
+}
+
+impl RuleReport {
+    fn of(counters: &RuleCounters) -> RuleReport {
+        let RuleCounters { label, flows, packets, bytes, last_hit_ns } = counters;
+        RuleReport {
+            number: label.number,
+            name: label.name.to_string(),
+            place: label.place.to_string(),
+            flows: *flows,
+            packets: *packets,
+            bytes: *bytes,
+            last_hit_ns: (*last_hit_ns > 0).then_some(*last_hit_ns),
+        }
+    }
+
+    /// Adds what the same rule decided about elsewhere.
+    fn add(&mut self, other: &RuleReport) {
+        self.flows += other.flows;
+        self.packets += other.packets;
+        if let (Some(bytes), Some(others)) = (&mut self.bytes, other.bytes) {
+            *bytes += others;
+        }
+        self.last_hit_ns = self.last_hit_ns.max(other.last_hit_ns);
+    }
 }
 
 /// A pool of items that flows take.
@@ -571,6 +620,7 @@ impl Report {
             function.panics += other.panics;
             function.last_panic = function.last_panic.take().or(other.last_panic);
             add(&mut function.counters, other.counters);
+            function.rules.iter_mut().zip(&other.rules).for_each(|(rule, other)| rule.add(other));
             if let (Some(buffers), Some(others)) = (&mut function.buffers, other.buffers) {
                 buffers.used_bytes += others.used_bytes;
                 buffers.refused_bytes += others.refused_bytes;
@@ -737,6 +787,7 @@ fn functions(chain: &Chain, names: &[String]) -> Vec<FunctionReport> {
                 panics: counted.panics,
                 last_panic: stage.last_panic(),
                 counters: names.zip(shared.counters.iter().copied()).chain(grouped).collect(),
+                rules: shared.rules.iter().map(RuleReport::of).collect(),
                 pools: pools.collect(),
                 meters: meters.collect(),
                 contents: contents.collect(),

@@ -4,7 +4,7 @@ use nf::{Alert, Connection, Verdict};
 use node::Runner;
 use packet::Direction;
 
-use crate::explain::{Outcome, Passage};
+use crate::explain::{Outcome, Passage, deciding_rule};
 
 /// `nat: forward; firewall: drop (firewall-default) | dropped (firewall-default) | flow 2, original direction, its packet 1,
 /// connection unreplied | packet 3`; behind it the alerts that it raised.
@@ -15,9 +15,10 @@ pub fn of(passage: &Passage, alerts: &[(String, Alert)], runner: &Runner) -> Str
         .iter()
         .map(|step| {
             let name = runner.assembly().names.get(step.stage).map_or("", String::as_str);
+            let by = deciding_rule(step, runner).map_or(String::new(), |rule| format!(", by {rule}"));
             match step.verdict {
-                Verdict::Forward => format!("{name}: forward"),
-                Verdict::Drop(reason) => format!("{name}: drop ({})", reason.name()),
+                Verdict::Forward => format!("{name}: forward{by}"),
+                Verdict::Drop(reason) => format!("{name}: drop ({}){by}", reason.name()),
                 Verdict::TurnBack => format!("{name}: turn back"),
             }
         })

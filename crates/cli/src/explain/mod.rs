@@ -21,6 +21,7 @@ use story::Story;
 use witness::Collected;
 
 pub use select::Selection;
+pub(crate) use story::deciding_rule;
 pub use witness::{Outcome, Passage, Witness};
 
 /// Runs a policy over captures and tells, packet by packet, what each function did.

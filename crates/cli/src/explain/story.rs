@@ -3,7 +3,7 @@
 use std::fmt;
 
 use nf::record::Header;
-use nf::{Access, Connection, HeaderAction, Verdict};
+use nf::{Access, Connection, HeaderAction, RuleLabel, Verdict};
 use node::Runner;
 use packet::{Direction, DropReason, End, Side, TagKind};
 use serde::Serialize;
@@ -62,6 +62,9 @@ struct StepStory {
     reason: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     meaning: Option<&'static str>,
+    /// The rule of the function that decided so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    decided_by: Option<DecidingRule>,
     changes: Vec<Change>,
     attributes: Vec<Attribute>,
     actions: Vec<String>,
@@ -69,6 +72,16 @@ struct StepStory {
     events: Vec<EventStory>,
     /// Recorded entries beyond the limit.
     lost: u32,
+}
+
+/// A rule that an operator wrote.
+#[derive(Serialize)]
+struct DecidingRule {
+    number: u32,
+    name: String,
+    place: String,
+    #[serde(skip)]
+    label: String,
 }
 
 #[derive(Serialize)]
@@ -216,6 +229,12 @@ impl StepStory {
             },
             reason: reason.map(DropReason::name),
             meaning: reason.map(DropReason::meaning),
+            decided_by: deciding_rule(step, runner).map(|label| DecidingRule {
+                number: label.number,
+                name: label.name.to_string(),
+                place: label.place.to_string(),
+                label: label.to_string(),
+            }),
             changes: changes.map(|(field, before, after)| Change { field, before, after }).collect(),
             attributes: attributes(step, runner),
             actions: recording.actions.iter().map(action).collect(),
@@ -232,6 +251,12 @@ impl StepStory {
             lost: recording.lost,
         }
     }
+}
+
+/// The rule of the function that decided about the packet, if it has such.
+pub(crate) fn deciding_rule<'r>(step: &Step, runner: &'r Runner) -> Option<&'r RuleLabel> {
+    let stage = runner.assembly().chain.stages().get(step.stage)?;
+    Some(&stage.shared().rules.get(step.recording.rule? as usize)?.label)
 }
 
 /// The attributes that the function changed.
@@ -340,6 +365,9 @@ impl StepStory {
         write!(f, "  {} ({}): {}", self.function, self.kind, self.verdict)?;
         for text in [self.reason, self.meaning].into_iter().flatten() {
             write!(f, ": {text}")?;
+        }
+        if let Some(rule) = &self.decided_by {
+            write!(f, ", by {}", rule.label)?;
         }
         writeln!(f)?;
         for Change { field, before, after } in &self.changes {

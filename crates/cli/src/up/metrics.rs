@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use node::Report;
+use node::report::RuleReport;
 use node::shards::Counters;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
@@ -217,6 +218,37 @@ fn workers(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
     tell.gauge("worker_asleep_share", "The share of the time that a worker has slept", asleep)
 }
 
+/// Rules of a function that have metrics; those after them are in the report.
+const RULES_MAX: usize = 1_000;
+
+fn rules(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
+    let numbers: Vec<_> = (0..=RULES_MAX).map(|number| number.to_string()).collect();
+    let each = || {
+        report.functions.iter().flat_map(|function| {
+            let of = function.name.as_str();
+            let shown = function.rules.iter().filter(|rule| rule.number as usize <= RULES_MAX);
+            shown.map(move |rule| (of, rule))
+        })
+    };
+    let counted = |value: fn(&RuleReport) -> Option<u64>| {
+        let numbers = &numbers;
+        each().filter_map(move |(of, rule)| {
+            let labels: Labels<'_, 4> = [
+                ("function", of),
+                ("rule", numbers.get(rule.number as usize)?.as_str()),
+                ("name", rule.name.as_str()),
+                ("place", rule.place.as_str()),
+            ];
+            Some((labels, value(rule)?))
+        })
+    };
+    tell.counter("rule_flows", "Flows that a rule decided about", counted(|rule| Some(rule.flows)))?;
+    tell.counter("rule_packets", "Packets that a rule decided about", counted(|rule| Some(rule.packets)))?;
+    tell.counter("rule_bytes", "Their bytes, where the function counts them", counted(|rule| rule.bytes))?;
+    let hits = counted(|rule| rule.last_hit_ns).map(|(labels, ns)| (labels, ns as f64 / 1e9));
+    tell.gauge("rule_last_hit_timestamp_seconds", "Time of the last packet that a rule decided about", hits)
+}
+
 fn functions(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
     let each = |value: fn(&node::report::FunctionReport) -> u64| {
         report.functions.iter().map(move |function| {
@@ -235,6 +267,7 @@ fn functions(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
             .map(move |(name, &count)| ([("function", of), ("counter", name.as_str())], count))
     });
     tell.counter("function_events", "What functions count themselves; their manuals say what", counters)?;
+    rules(report, tell)?;
     let cycles = report
         .functions
         .iter()

@@ -20,6 +20,7 @@ mod programs;
 mod routed;
 mod sites;
 mod tap;
+mod tracked;
 mod traffic;
 mod tunnels;
 mod workers;

@@ -19,6 +19,8 @@ pub struct Config {
     pub tcp: Tcp,
     /// Whether a TCP connection may begin in the middle.
     pub pickup: Pickup,
+    /// What is counted of each rule.
+    pub count: Count,
     /// Names for tags, 1 to 255, that rules may use.
     pub tags: BTreeMap<String, u8>,
 }
@@ -31,6 +33,7 @@ impl Default for Config {
             stateful: true,
             tcp: Tcp::Loose,
             pickup: Pickup::Allow,
+            count: Count::Flows,
             tags: BTreeMap::new(),
         }
     }
@@ -44,6 +47,16 @@ pub enum Tcp {
     Loose,
     /// By their sequence numbers: a segment outside its window is dropped.
     Strict,
+}
+
+/// What is counted of each rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Count {
+    /// Flows and, when a flow is over, its packets: known flows cost nothing more.
+    Flows,
+    /// Every packet and its bytes, as it passes.
+    Packets,
 }
 
 /// What a TCP flow is that does not open with a SYN.

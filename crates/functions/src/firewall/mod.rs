@@ -5,6 +5,7 @@
 
 pub mod classify;
 mod config;
+mod counting;
 mod facts;
 pub mod parse;
 mod reject;
@@ -15,20 +16,22 @@ use std::mem::offset_of;
 
 use nf::config::ConfigError;
 use nf::{
-    Access, Affinity, Answers, Attribute, Cause, Connection, Context, ControlError, Descriptor,
+    Access, Affinity, Answers, Attribute, Cause, Connection, Context, ControlError, Descriptor, EndReason,
     EventCondition, Field, Foresight, Maturity, NetworkFunction, PacketView, Scaling, Setup, Shared,
-    StateFunction, Verdict,
+    StateFunction, UpgradeError, Verdict,
 };
 use packet::parse::protocol;
 use packet::sanity::is_link_control_packet;
-use packet::{Class, Direction, DropReason, Packet};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use packet::{Class, Direction, DropReason, Endpoint, Packet};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use classify::Classifier;
-pub use config::{Config, Pickup, Tcp};
+pub use config::{Config, Count, Pickup, Tcp};
 use facts::{Opening, answer_type, detail, flags_fit, is_answer, is_related, is_syn, way};
 pub use reject::{ANSWERS_BURST, ANSWERS_PER_S, SOURCE_ANSWERS_BURST, SOURCE_ANSWERS_PER_S, SOURCES_MAX};
 use rule::{Action, FlowState, Headers, Rule, Way, has_ports, is_icmp};
+
+use crate::quoted::Quoted;
 
 /// The firewall.
 pub struct Firewall {
@@ -40,6 +43,8 @@ pub struct Firewall {
     picks_up: bool,
     /// Whether what the link needs passes whatever the rules say.
     link_control: bool,
+    /// Whether every packet is counted for its rule.
+    counts: bool,
     /// Counts changes of the rules, from 1: what was judged under another version is judged again.
     version: u32,
     /// Flows whose [`State::quick`] is this need no further look; [`NO_QUICK_WAY`] if all do.
@@ -62,9 +67,14 @@ pub struct State {
     opening_detail: u8,
     /// What is done with its packets: 1 and the [`Action`]'s number.
     action: u8,
-    spare: [u8; 3],
+    /// Whether its TCP connection is over: a SYN begins another one.
+    over: u8,
+    spare: [u8; 2],
+    /// Packets of the flow that are counted already, or were judged for themselves.
+    counted: u64,
     /// With `tcp: strict`: how far the connection has come.
     ends: track::Ends,
+    padding: [u8; 4],
 }
 
 const NO_QUICK_WAY: u32 = u32::MAX;
@@ -96,13 +106,19 @@ const RULES_CHANGED: u16 = 1;
 /// The state function that counts a packet of a flow that is denied.
 const REFUSED: StateFunction = StateFunction { id: 1, access: Access::Ignore, reads: &[] };
 
+/// The state function that counts a packet of a flow that passes, where every packet is counted.
+const PASSED: StateFunction = StateFunction { id: 2, access: Access::Ignore, reads: &[] };
+
+/// TCP flags of packets that begin or end a connection: FIN, SYN, RST.
+const CHANGING: u8 = 7;
+
 impl NetworkFunction for Firewall {
     const DESCRIPTOR: &'static Descriptor = &Descriptor {
         name: "firewall",
         aliases: &["fw", "ipfilter"],
         summary: "Stateful packet filter: an ordered list of rules decides which flows pass",
         maturity: Maturity::Production,
-        state_version: 1,
+        state_version: 2,
         attributes: &[
             Attribute { name: "safe", bits: 1, meaning: "a rule allows the flow" },
             Attribute { name: "tag", bits: 8, meaning: "the `tag` of the rule that matched; 0: none" },
@@ -142,7 +158,7 @@ impl NetworkFunction for Firewall {
 
     type Config = Config;
     type State = State;
-    const HOT_BYTES: usize = offset_of!(State, ends);
+    const HOT_BYTES: usize = offset_of!(State, counted);
 
     fn new(config: Config, setup: &mut Setup) -> Result<Firewall, ConfigError> {
         if config.tcp == Tcp::Strict && !config.stateful {
@@ -161,17 +177,19 @@ impl NetworkFunction for Firewall {
             strict: config.tcp == Tcp::Strict,
             picks_up: config.pickup == Pickup::Allow,
             link_control: setup.link_control,
+            counts: config.count == Count::Packets || !config.stateful,
             version: 0,
             quick: NO_QUICK_WAY,
         };
         firewall.raise_version();
+        setup.rules(counting::labels(&firewall.rules), firewall.counts);
         Ok(firewall)
     }
 
     #[inline]
     fn process(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
-        // A SYN may open the connection anew, from the other end.
-        let verdict = if state.quick == self.quick && !is_syn(packet.meta().tcp_flags) {
+        let verdict = if state.quick == self.quick && packet.meta().tcp_flags & CHANGING == 0 {
+            self.count(packet, state, context);
             Verdict::Forward
         } else {
             self.look(packet, state, context)
@@ -182,14 +200,22 @@ impl NetworkFunction for Firewall {
         verdict
     }
 
-    fn state_function(&self, id: u16, _packet: &Packet, state: &mut State, context: &mut Context<'_>) {
+    fn state_function(&self, id: u16, packet: &Packet, state: &mut State, context: &mut Context<'_>) {
         if id == REFUSED.id {
             context.count(if state.rule == 0 { COUNT_DEFAULT } else { COUNT_DENIED }, 1);
         }
+        self.count(packet, state, context);
+    }
+
+    fn flow_end(&self, state: &mut State, _reason: EndReason, context: &mut Context<'_>) {
+        self.count_flow(state, 0, context);
     }
 
     #[inline]
-    fn foresee(&self, state: &State, _packets: &mut Foresight<'_>) -> bool {
+    fn foresee(&self, state: &State, packets: &mut Foresight<'_>) -> bool {
+        if self.counts {
+            packets.note_function(PASSED);
+        }
         state.quick == self.quick
     }
 
@@ -228,6 +254,18 @@ impl NetworkFunction for Firewall {
     fn check_command(&self, command: &str) -> Result<(), ControlError> {
         self.parse_command(command).map(drop)
     }
+
+    fn upgrade(from_version: u16, old: &[u8]) -> Result<State, UpgradeError> {
+        let of_1 = old.split_at_checked(offset_of!(State, counted));
+        let (1, Some((head, ends))) = (from_version, of_1) else {
+            return Err(UpgradeError { from_version, to_version: Self::DESCRIPTOR.state_version });
+        };
+        let mut state = State::new_zeroed();
+        state.as_mut_bytes()[..head.len()].copy_from_slice(head);
+        state.over = 0;
+        state.ends = track::Ends::of_version_1(ends);
+        Ok(state)
+    }
 }
 
 /// An operator's command.
@@ -241,26 +279,26 @@ enum Command {
 impl Firewall {
     /// A packet that does not pass at once. With state the first of a flow is judged, and the others follow it.
     #[inline(never)]
-    fn look(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
+    fn look(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
         if self.link_control && is_link_control_packet(packet) {
             context.count(COUNT_LINK_CONTROL, 1);
             return Verdict::Forward;
         }
         if !self.stateful {
-            return self.process_alone(packet, context);
+            return self.process_alone(packet, state, context);
         }
-        let opening = Opening(state.opening);
+        let known = Opening(state.opening).is_set();
+        let flags = packet.meta().tcp_flags;
         match packet.meta().class {
             // It speaks of a flow that never came by here.
-            Class::IcmpError if is_related(context) && !opening.is_set() => {
-                self.process_alone(packet, context)
-            }
-            Class::LaterFragment if !opening.is_set() => invalid(context),
+            Class::IcmpError if is_related(context) && !known => self.process_alone(packet, state, context),
+            Class::LaterFragment if !known => invalid(context),
             // These have no ports to be judged by: they follow what is known of their flow.
-            Class::IcmpError if is_related(context) => self.enforce(packet, state, context),
+            Class::IcmpError if is_related(context) => self.follow_quoted(packet, state, context),
             Class::LaterFragment => self.enforce(packet, state, context),
-            _ if opening.is_set() && !self.is_of_kind(packet, state, context) => {
-                match self.process_alone(packet, context) {
+            _ if known && state.over != 0 && is_syn(flags) => self.reopen(packet, state, context),
+            _ if known && !self.is_of_kind(packet, state, context) => {
+                match self.process_alone(packet, state, context) {
                     Verdict::Forward => self.follow(packet, state, context),
                     refused => refused,
                 }
@@ -294,28 +332,85 @@ impl Firewall {
             state.opening = Opening::new(context, self.state_of(packet, context)).0;
             state.opening_detail = detail(packet);
         }
-        let opening = Opening(state.opening);
-        let mut headers = self.headers(packet, state.opening_detail, opening.way(), opening.state());
-        if opening.direction() != context.direction() && !is_icmp(headers.protocol) {
-            std::mem::swap(&mut headers.source_port, &mut headers.destination_port);
+        let (opening, protocol) = (Opening(state.opening), packet.meta().protocol);
+        let ends = packet.ends();
+        let ends = if opening.direction() == context.direction() { ends } else { (ends.1, ends.0) };
+        let headers = headers(
+            packet.meta().version,
+            protocol,
+            ends,
+            state.opening_detail,
+            opening.way(),
+            opening.state(),
+        );
+        let decided = self.decide(&headers);
+        self.adopt(decided, protocol, state, context);
+        self.enforce(packet, state, context)
+    }
+
+    /// An ICMP error about a known flow shares its fate. If the rules have changed since, the flow is judged by the packet that is quoted.
+    fn follow_quoted(
+        &self,
+        packet: &PacketView<'_>,
+        state: &mut State,
+        context: &mut Context<'_>,
+    ) -> Verdict {
+        if state.judged != self.version
+            && let Some(quoted) = Quoted::of(packet)
+        {
+            // The error goes the other way than what it quotes.
+            let opening = Opening(state.opening);
+            let ends = if opening.direction() == context.direction() {
+                (quoted.destination, quoted.source)
+            } else {
+                (quoted.source, quoted.destination)
+            };
+            let version = packet.meta().version;
+            let headers =
+                headers(version, quoted.protocol, ends, state.opening_detail, opening.way(), opening.state());
+            let decided = self.decide(&headers);
+            self.adopt(decided, quoted.protocol, state, context);
         }
-        if opening.direction() != context.direction() {
-            std::mem::swap(&mut headers.source, &mut headers.destination);
+        self.enforce(packet, state, context)
+    }
+
+    /// A SYN on the ports of a connection that is over: what the rules say of a new one. Unless they let it in, nothing changes for what
+    /// is still on its way of the old one.
+    fn reopen(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
+        let opening = Opening::new(context, FlowState::New);
+        let (meta, ends) = (packet.meta(), packet.ends());
+        let headers =
+            headers(meta.version, meta.protocol, ends, detail(packet), opening.way(), opening.state());
+        let decided = self.decide(&headers);
+        if decided.0 != Action::Allow {
+            return self.carry_out(decided, FlowState::New, packet, state, context);
         }
-        let (action, rule) = self.decide(&headers);
+        (state.opening, state.opening_detail, state.over) = (opening.0, detail(packet), 0);
+        self.adopt(decided, packet.meta().protocol, state, context);
+        self.enforce(packet, state, context)
+    }
+
+    /// This was decided about the flow.
+    fn adopt(&self, (action, rule): Decided, protocol: u8, state: &mut State, context: &mut Context<'_>) {
+        self.count_flow(state, 1, context);
         state.judged = self.version;
-        state.quick = if action == Action::Allow && !is_icmp(headers.protocol) { self.version } else { 0 };
+        state.quick = if action == Action::Allow && !is_icmp(protocol) { self.version } else { 0 };
         state.action = 1 + action as u8;
         state.rule = rule.map_or(0, |rule| rule as u16 + 1);
         let rule = rule.map(|rule| &self.rules[rule]);
         context.tag_flow(SAFE, u16::from(action == Action::Allow && rule.is_some()));
         context.tag_flow(TAG, rule.and_then(|rule| rule.tag).map_or(0, u16::from));
+        let now_ns = context.now_ns();
+        if let Some(counters) = context.rule(self.counted_as(state)) {
+            counters.flows += 1;
+            counters.hit(0, 0, now_ns);
+        }
         self.report(action, state.rule, context);
-        self.enforce(packet, state, context)
     }
 
     /// Does what was decided about the packet's flow.
     fn enforce(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
+        self.count(packet, state, context);
         if state.action == 1 + Action::Allow as u8 {
             return self.follow(packet, state, context);
         }
@@ -328,27 +423,70 @@ impl Firewall {
     /// A packet of a flow that passes.
     fn follow(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
         let meta = packet.meta();
-        // A fragment's length is not that of its segment, so that it cannot be followed.
-        if !self.strict || meta.protocol != protocol::TCP || meta.class != Class::Whole {
+        if meta.protocol != protocol::TCP {
             return Verdict::Forward;
         }
-        let fits = |segment: track::Segment| {
-            flags_fit(segment.flags) && state.ends.follow(&segment, context.direction())
-        };
-        if track::Segment::read(packet).is_none_or(fits) { Verdict::Forward } else { invalid(context) }
+        let fits = !self.strict || self.fits(packet, state, context);
+        if !fits {
+            return invalid(context);
+        }
+        if meta.tcp_flags & CHANGING != 0 && !is_syn(meta.tcp_flags) {
+            let over = if self.strict { state.ends.is_over() } else { context.connection().is_over() };
+            state.over = u8::from(over);
+        }
+        Verdict::Forward
+    }
+
+    /// Whether the segment fits its connection. A fragment's length is not that of its segment, so that it cannot be checked.
+    fn fits(&self, packet: &PacketView<'_>, state: &mut State, context: &Context<'_>) -> bool {
+        let Some(segment) = track::Segment::read(packet) else { return true };
+        match packet.meta().class {
+            Class::Whole => flags_fit(segment.flags) && state.ends.follow(&segment, context.direction()),
+            Class::FirstFragment => {
+                state.ends.follow_fragment(&segment, context.direction());
+                true
+            }
+            _ => true,
+        }
     }
 
     /// Judges this packet for itself.
-    fn process_alone(&self, packet: &PacketView<'_>, context: &mut Context<'_>) -> Verdict {
-        let state = self.state_of(packet, context);
-        let mut headers = self.headers(packet, detail(packet), way(context.side()), state);
-        if packet.meta().class == Class::LaterFragment && has_ports(headers.protocol) {
+    fn process_alone(
+        &self,
+        packet: &mut PacketView<'_>,
+        state: &mut State,
+        context: &mut Context<'_>,
+    ) -> Verdict {
+        let flow_state = self.state_of(packet, context);
+        let meta = packet.meta();
+        let (mut source, mut destination) = packet.ends();
+        if meta.class == Class::LaterFragment && has_ports(meta.protocol) {
             let flow = context.flow();
             let (from, to) = flow.key.ends(flow.reversed ^ (flow.direction == Direction::Reply));
-            (headers.source_port, headers.destination_port) = (from.port, to.port);
+            (source.port, destination.port) = (from.port, to.port);
         }
-        let (action, rule) = self.decide(&headers);
+        let headers = headers(
+            meta.version,
+            meta.protocol,
+            (source, destination),
+            detail(packet),
+            way(context.side()),
+            flow_state,
+        );
+        self.carry_out(self.decide(&headers), flow_state, packet, state, context)
+    }
+
+    /// Does what was decided about this packet alone.
+    fn carry_out(
+        &self,
+        (action, rule): Decided,
+        flow_state: FlowState,
+        packet: &mut PacketView<'_>,
+        state: &mut State,
+        context: &mut Context<'_>,
+    ) -> Verdict {
         let number = rule.map_or(0, |rule| rule as u16 + 1);
+        self.count_alone(number, flow_state, packet, state, context);
         let rule = rule.map(|rule| &self.rules[rule]);
         context.tag_packet(SAFE, u16::from(action == Action::Allow && rule.is_some()));
         if let Some(tag) = rule.and_then(|rule| rule.tag) {
@@ -357,13 +495,13 @@ impl Firewall {
         self.report(action, number, context);
         match action {
             Action::Allow => Verdict::Forward,
-            _ if rule.is_none() && state == FlowState::Invalid => invalid(context),
+            _ if rule.is_none() && flow_state == FlowState::Invalid => invalid(context),
             _ => refuse(packet, context, action == Action::Reject, rule.is_none()),
         }
     }
 
     /// What is done with such a packet, and the rule that says so; none: the default. Invalid packets pass by rule only.
-    fn decide(&self, headers: &Headers) -> (Action, Option<usize>) {
+    fn decide(&self, headers: &Headers) -> Decided {
         match self.classifier.first_match(headers) {
             Some(rule) => (self.rules[rule].action, Some(rule)),
             None if headers.state == FlowState::Invalid => (Action::Deny, None),
@@ -375,34 +513,15 @@ impl Firewall {
     fn report(&self, action: Action, number: u16, context: &mut Context<'_>) {
         context.count(COUNT_JUDGED, 1);
         let rule = number.checked_sub(1).and_then(|index| self.rules.get(usize::from(index)));
-        if let Some(rule) = rule.filter(|rule| rule.log) {
+        if rule.is_some_and(|rule| rule.log) {
             let (category, severity) = match action {
                 Action::Allow => ("firewall-allow", 3),
                 Action::Deny => ("firewall-deny", 2),
                 Action::Reject => ("firewall-reject", 2),
             };
-            context.alert(u32::from(number), &rule.name, category, severity);
-        }
-    }
-
-    fn headers(&self, packet: &PacketView<'_>, detail: u8, way: Way, state: FlowState) -> Headers {
-        let meta = packet.meta();
-        let (source, destination) = packet.ends();
-        let ports = has_ports(meta.protocol);
-        Headers {
-            version: meta.version,
-            protocol: meta.protocol,
-            source: source.addr,
-            destination: destination.addr,
-            source_port: if ports { source.port } else { 0 },
-            destination_port: match meta.protocol {
-                number if is_icmp(number) => u16::from(detail),
-                _ if ports => destination.port,
-                _ => 0,
-            },
-            tcp_flags: if meta.protocol == protocol::TCP { detail } else { 0 },
-            way,
-            state,
+            if let Some(label) = context.rule(usize::from(number)).map(|rule| rule.label.clone()) {
+                context.alert_by_rule(&label, category, severity);
+            }
         }
     }
 
@@ -435,9 +554,16 @@ impl Firewall {
     #[cold]
     fn note(&self, packet: &mut PacketView<'_>, state: &State, verdict: Verdict) {
         packet.note_event(self.validity());
+        if packet.noted_rule().is_none() && state.action != 0 {
+            packet.note_rule(self.counted_as(state) as u32);
+        }
         let denied = state.action == 1 + Action::Deny as u8;
         match verdict {
-            Verdict::Forward if state.quick == self.quick => {}
+            Verdict::Forward if state.quick == self.quick => {
+                if self.counts {
+                    packet.note_function(PASSED);
+                }
+            }
             Verdict::Drop(DropReason::FirewallDenied | DropReason::FirewallDefault)
                 if denied && !is_icmp(packet.meta().protocol) =>
             {
@@ -481,6 +607,36 @@ impl Firewall {
             Err(_) => self.rules.iter().position(|rule| *rule.name == *name),
         }
         .ok_or_else(|| ControlError(format!("there is no rule `{name}`, of {}", self.rules.len())))
+    }
+}
+
+/// What rules say, and the one that says so; none: the default.
+type Decided = (Action, Option<usize>);
+
+/// What a rule looks at, of a packet from the first of these ends to the second.
+fn headers(
+    version: u8,
+    number: u8,
+    (source, destination): (Endpoint, Endpoint),
+    detail: u8,
+    way: Way,
+    state: FlowState,
+) -> Headers {
+    let ports = has_ports(number);
+    Headers {
+        version,
+        protocol: number,
+        source: source.addr,
+        destination: destination.addr,
+        source_port: if ports { source.port } else { 0 },
+        destination_port: match number {
+            _ if is_icmp(number) => u16::from(detail),
+            _ if ports => destination.port,
+            _ => 0,
+        },
+        tcp_flags: if number == protocol::TCP { detail } else { 0 },
+        way,
+        state,
     }
 }
 

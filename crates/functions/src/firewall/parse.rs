@@ -17,6 +17,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use nf::config::{ConfigError, Located};
 use packet::parse::protocol;
@@ -47,12 +48,13 @@ pub fn rules(texts: &[Located], tags: &BTreeMap<String, u8>) -> Result<Vec<Rule>
     let mut names = BTreeSet::new();
     let mut errors = Vec::new();
     for text in texts {
-        let mut start = 0;
+        let (mut start, mut places) = (0, Places::of(text));
         for line in text.split_inclusive('\n') {
             if errors.len() == ERRORS_MAX {
                 return Err(together(errors));
             }
-            match rule(text, start..start + line.len(), tags, rules.len() + 1) {
+            let parsed = rule(text, start..start + line.len(), tags, rules.len() + 1);
+            match parsed.map(|rule| rule.map(|rule| Rule { place: places.here(), ..rule })) {
                 Ok(Some(rule)) if !names.insert(rule.name.clone()) => {
                     errors.push(text.error(
                         start..start + line.trim_end().len(),
@@ -68,9 +70,38 @@ pub fn rules(texts: &[Located], tags: &BTreeMap<String, u8>) -> Result<Vec<Rule>
                 Err(error) => errors.push(error),
             }
             start += line.len();
+            places.pass(line, start);
         }
     }
     if errors.is_empty() { Ok(rules) } else { Err(together(errors)) }
+}
+
+/// Where the lines of a text stand in its source.
+struct Places<'t> {
+    text: &'t Located,
+    line: u32,
+}
+
+impl Places<'_> {
+    fn of(text: &Located) -> Places<'_> {
+        Places { text, line: text.origin().map_or(1, |origin| origin.line) }
+    }
+
+    /// A line of the text ends at this offset.
+    fn pass(&mut self, line: &str, end: usize) {
+        // A line break that is written as an escape sequence does not begin another line of the source.
+        let is_escaped = self.text.origin().is_some_and(|origin| {
+            origin.escapes.binary_search_by_key(&(end - 1), |&(at, _)| at as usize).is_ok()
+        });
+        self.line += u32::from(line.ends_with('\n') && !is_escaped);
+    }
+
+    fn here(&self) -> Arc<str> {
+        match self.text.origin() {
+            Some(origin) => format!("{}:{}", origin.source, self.line).into(),
+            None => format!("line {}", self.line).into(),
+        }
+    }
 }
 
 /// Several errors as one: a configuration error has one position.
@@ -142,6 +173,7 @@ impl<'t> RuleParser<'t> {
             tag: None,
             log: false,
             name: format!("rule {number}").into(),
+            place: Arc::default(),
         };
         if let Some(word) = to_word
             && (rule.sources.v4.is_empty() || rule.destinations.v4.is_empty())

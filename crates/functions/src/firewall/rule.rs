@@ -34,6 +34,8 @@ pub struct Rule {
     pub log: bool,
     /// Its name in alerts and for `control`: what `as` says, or `rule N`.
     pub name: Arc<str>,
+    /// Where it is written, such as `x.rules:12`, or `line 12`.
+    pub place: Arc<str>,
 }
 
 /// What is done with a packet.

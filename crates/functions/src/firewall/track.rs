@@ -3,25 +3,40 @@
 //!
 //! Of each end it is known how far it has sent and how far its peer's acknowledgements and windows let it send. A segment
 //! must lie in between, and must acknowledge what the peer has sent; a reset must lie in the window proper (RFC 5961 3.2).
+//!
+//! Beside the connection that is followed, one *attempt* is remembered: the last SYN of an end that did not open this
+//! connection. A host whose peer crashed, or waits in TIME-WAIT, answers such a SYN with an acknowledgement of the old
+//! connection, with a reset, or with a SYN of its own (RFC 9293 3.5.1 and 3.10.7.4, RFC 5961 4, RFC 6191). Only the answer
+//! says which: until a SYN-ACK acknowledges the attempt, the old connection's numbers hold.
+//!
+//! [`Ends::follow`] checks the segments of an open connection; [`opening`] has all others.
 
-use nf::PacketView;
 use packet::Direction;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Both ends of a connection, by direction. All zeros: nothing seen.
+mod opening;
+mod segment;
+
+pub use segment::Segment;
+use segment::{FIN, RST, SYN};
+
+/// Both ends of a connection, by direction, and an attempt at another one. All zeros: nothing seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
-#[repr(transparent)]
-pub struct Ends([Sender; 2]);
+#[repr(C)]
+pub struct Ends {
+    ends: [Sender; 2],
+    attempt: Attempt,
+}
 
 /// What is known of one end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-struct Sender {
-    /// Behind the last sequence number that it sent.
+pub struct Sender {
+    /// After the last sequence number that it sent.
     end: u32,
-    /// Behind the last one that its peer lets it send.
+    /// After the last one that its peer lets it send.
     limit: u32,
-    /// Behind the last one of its peer that it acknowledged.
+    /// After the last one of its peer that it acknowledged.
     acked: u32,
     /// The largest window that it offered, in bytes.
     window: u32,
@@ -30,6 +45,21 @@ struct Sender {
     /// See [`SEEN`] and the following.
     flags: u8,
     spare: [u8; 2],
+    /// Its initial sequence number, if `OPENED`.
+    iss: u32,
+}
+
+/// A SYN of an end that did not open the connection that is followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct Attempt {
+    iss: u32,
+    /// After its SYN and the data in it.
+    end: u32,
+    window: u16,
+    scale: u8,
+    /// [`SEEN`], and perhaps `SCALES`, `BY_REPLY`.
+    flags: u8,
 }
 
 /// A segment was seen.
@@ -42,9 +72,20 @@ const FINISHED: u8 = 4;
 const RESET: u8 = 8;
 /// It acknowledged something.
 const ACKED: u8 = 16;
+/// Its SYN was seen.
+const OPENED: u8 = 32;
+/// A fragment of it was seen, so that it may have sent more than is known.
+const CUT: u8 = 64;
+/// It has not opened this connection, but sent a segment of another one: `acked` and `end` are that segment's.
+const ELSEWHERE: u8 = 128;
+/// An attempt of the reply direction's end.
+const BY_REPLY: u8 = 4;
 
 /// How far back an acknowledgement may be at least: a window without scaling and a segment.
 const ACK_BACK: u32 = 66_000;
+
+/// The most that one datagram in fragments carries.
+const CUT_MAX: u32 = 65_535;
 
 /// The largest shift (RFC 7323 2.3).
 const SCALE_MAX: u8 = 14;
@@ -52,160 +93,82 @@ const SCALE_MAX: u8 = 14;
 /// The window taken for granted in a connection whose beginning was not seen: the largest there is.
 const WINDOW_MAX: u32 = 0xffff << SCALE_MAX;
 
-/// What matters here of a TCP segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment {
-    /// Its sequence number.
-    pub seq: u32,
-    /// How many numbers it takes: bytes, SYN and FIN.
-    pub len: u32,
-    /// What it acknowledges, if it does.
-    pub ack: Option<u32>,
-    /// Its window field.
-    pub window: u16,
-    /// Its flags.
-    pub flags: u8,
-    /// The shift that it offers, if it does.
-    pub scale: Option<u8>,
-}
-
-const FIN: u8 = 1;
-const SYN: u8 = 2;
-const RST: u8 = 4;
-const ACK: u8 = 16;
-
-impl Segment {
-    /// Reads a whole TCP packet; none if its header was not captured.
-    pub fn read(packet: &PacketView<'_>) -> Option<Segment> {
-        let bytes = packet.transport();
-        let header = bytes.first_chunk::<20>()?;
-        let word =
-            |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-        let header_len = usize::from(header[12] >> 4) * 4;
-        let flags = header[13];
-        let before = usize::from(packet.meta().l4 - packet.meta().l3) + header_len;
-        let payload = network_len(packet).saturating_sub(before) as u32;
-        let options = bytes.get(20..header_len).unwrap_or_default();
-        Some(Segment {
-            seq: word(4),
-            len: payload + u32::from(flags & SYN != 0) + u32::from(flags & FIN != 0),
-            ack: (flags & ACK != 0).then(|| word(8)),
-            window: u16::from_be_bytes([header[14], header[15]]),
-            flags,
-            scale: if flags & SYN != 0 { window_scale(options) } else { None },
-        })
-    }
-
-    fn has(&self, flag: u8) -> bool {
-        self.flags & flag != 0
-    }
-
-    fn end(&self) -> u32 {
-        self.seq.wrapping_add(self.len)
-    }
-}
-
 impl Ends {
     /// Takes a segment into account if it fits the connection; whether it does.
     pub fn follow(&mut self, segment: &Segment, direction: Direction) -> bool {
-        let opens = segment.has(SYN) && segment.ack.is_none();
-        if opens && self.is_over() {
-            *self = Ends::default(); // The ports are used again (RFC 9293 3.6.1).
+        let [mut sender, mut receiver] = self.seen_from(direction);
+        if sender.flags & receiver.flags & SEEN == 0 || segment.has(SYN | RST) {
+            return self.follow_opening(segment, direction);
         }
-        let [mut sender, mut receiver] = [self.0[direction.index()], self.0[direction.other().index()]];
-        let fits = follow(&mut sender, &mut receiver, segment);
-        if fits {
-            (self.0[direction.index()], self.0[direction.other().index()]) = (sender, receiver);
+        if !is_in_window(&sender, &receiver, segment) {
+            return false;
         }
-        fits
+        note(&mut sender, &mut receiver, segment);
+        self.set(direction, sender, receiver);
+        // An end that goes on with the connection makes no attempt at another one.
+        if self.attempt.is_by(direction) {
+            self.attempt = Attempt::default();
+        }
+        true
     }
 
-    fn is_over(&self) -> bool {
-        let [a, b] = self.0;
-        (a.flags | b.flags) & RESET != 0 || a.flags & b.flags & FINISHED != 0
+    /// Takes the first fragment of a segment into account. Its length is unknown, so it cannot be checked.
+    pub fn follow_fragment(&mut self, segment: &Segment, direction: Direction) {
+        let [sender, _] = self.seen_from(direction);
+        if sender.flags & SEEN != 0 && !is_after(segment.seq, sender.limit) {
+            self.ends[direction.index()].flags |= CUT;
+        }
+    }
+
+    fn seen_from(&self, direction: Direction) -> [Sender; 2] {
+        [self.ends[direction.index()], self.ends[direction.other().index()]]
+    }
+
+    fn set(&mut self, direction: Direction, sender: Sender, receiver: Sender) {
+        self.ends[direction.index()] = sender;
+        self.ends[direction.other().index()] = receiver;
     }
 }
 
-fn follow(sender: &mut Sender, receiver: &mut Sender, segment: &Segment) -> bool {
-    if segment.has(RST) {
-        let fits = reset_fits(sender, receiver, segment);
-        sender.flags |= RESET;
-        return fits;
+impl Attempt {
+    fn is_by(&self, direction: Direction) -> bool {
+        self.flags & SEEN != 0 && (self.flags & BY_REPLY != 0) == (direction == Direction::Reply)
     }
-    let (seen, peer_seen) = (sender.flags & SEEN != 0, receiver.flags & SEEN != 0);
-    if !seen && !peer_seen && segment.ack.is_some() {
-        pick_up(sender, receiver, segment);
-    } else if segment.has(SYN) && !(seen && peer_seen) {
-        return open(sender, receiver, segment);
-    } else if !(seen && peer_seen && is_in_window(sender, receiver, segment)) {
-        return false; // Out of window; or data before the peer's SYN.
+
+    /// Whether this acknowledges its SYN, and perhaps data in it.
+    fn is_answered_by(&self, ack: u32) -> bool {
+        acknowledges_opening(ack, self.iss, self.end)
     }
-    note(sender, receiver, segment);
-    true
 }
 
-/// A SYN of an end whose peer, or itself, was not seen yet: the first one, its repetition, a simultaneous one or the answer.
-fn open(sender: &mut Sender, receiver: &mut Sender, segment: &Segment) -> bool {
-    let answers = receiver.flags & SEEN != 0;
-    if answers && segment.ack.is_some_and(|ack| ack != receiver.end) {
-        return false;
+impl Sender {
+    /// Whether this acknowledges its SYN, and perhaps data in it.
+    fn is_answered_by(&self, ack: u32) -> bool {
+        self.flags & OPENED != 0 && acknowledges_opening(ack, self.iss, self.end)
     }
-    let offers = if segment.scale.is_some() { SCALES } else { 0 };
-    *sender = Sender {
-        end: segment.end(),
-        limit: segment.end().wrapping_add(receiver.window),
-        acked: 0,
-        window: 0,
-        scale: segment.scale.unwrap_or(0).min(SCALE_MAX),
-        flags: SEEN | offers,
-        spare: [0; 2],
-    };
-    if answers && sender.flags & receiver.flags & SCALES == 0 {
-        // Only if both offer it (RFC 7323 2.2).
-        (sender.scale, receiver.scale) = (0, 0);
-    }
-    note(sender, receiver, segment);
-    true
 }
 
-/// The first segment seen is in the middle of the connection: its numbers are believed, windows taken for the largest.
-fn pick_up(sender: &mut Sender, receiver: &mut Sender, segment: &Segment) {
-    let known = |end: u32| Sender {
-        end,
-        limit: end.wrapping_add(WINDOW_MAX),
-        window: WINDOW_MAX,
-        scale: SCALE_MAX,
-        flags: SEEN,
-        ..Sender::default()
-    };
-    *sender = known(segment.end());
-    *receiver = known(segment.ack.unwrap_or(0));
+/// RFC 9293 3.10.7.3: ISS < SEG.ACK =< SND.NXT, so the SYN alone or with all or part of its data (RFC 7413 4.2).
+fn acknowledges_opening(ack: u32, iss: u32, end: u32) -> bool {
+    is_after(ack, iss) && !is_after(ack, end)
 }
 
 fn is_in_window(sender: &Sender, receiver: &Sender, segment: &Segment) -> bool {
+    // A closed window is probed from one number further back (RFC 9293 3.8.4, 3.8.6.1).
+    let begins = !is_after(segment.seq, sender.limit);
+    let is_recent = !is_after(sender.end.wrapping_sub(receiver.window.max(1)), segment.end());
+    begins && is_recent && segment.ack.is_none_or(|ack| ack_fits(sender, receiver, ack))
+}
+
+/// RFC 5961 5.2: SND.UNA - MAX.SND.WND =< SEG.ACK =< SND.NXT.
+fn ack_fits(sender: &Sender, receiver: &Sender, ack: u32) -> bool {
     let back = ACK_BACK.max(sender.window);
-    let acknowledges = segment
-        .ack
-        .is_none_or(|ack| !is_after(ack, receiver.end) && !is_after(receiver.end.wrapping_sub(back), ack));
-    !is_after(segment.seq, sender.limit)
-        && !is_after(sender.end.wrapping_sub(receiver.window), segment.end())
-        && acknowledges
+    let unacknowledged = if sender.flags & ACKED != 0 { sender.acked } else { receiver.end };
+    let more = if receiver.flags & CUT != 0 { CUT_MAX } else { 0 };
+    !is_after(ack, receiver.end.wrapping_add(more)) && !is_after(unacknowledged.wrapping_sub(back), ack)
 }
 
-/// RFC 5961 3.2: the reset lies in the receiver's window, as far as we know it; RFC 9293 3.10.7.3: it acknowledges the SYN.
-fn reset_fits(sender: &Sender, receiver: &Sender, segment: &Segment) -> bool {
-    match (sender.flags & SEEN != 0, receiver.flags & SEEN != 0) {
-        (false, true) => segment.ack == Some(receiver.end),
-        (true, false) => segment.seq == sender.end,
-        (true, true) if receiver.flags & ACKED == 0 => {
-            !is_after(segment.seq, sender.limit) && !is_after(sender.end.wrapping_sub(1), segment.seq)
-        }
-        (true, true) => !is_after(segment.seq, sender.limit) && !is_after(receiver.acked, segment.seq),
-        (false, false) => true, // Judged as the first packet of a flow.
-    }
-}
-
-/// What a valid segment tells.
+/// Notes what a valid segment says.
 fn note(sender: &mut Sender, receiver: &mut Sender, segment: &Segment) {
     let scale = if segment.has(SYN) { 0 } else { sender.scale };
     let window = u32::from(segment.window) << scale;
@@ -221,6 +184,9 @@ fn note(sender: &mut Sender, receiver: &mut Sender, segment: &Segment) {
             sender.acked = ack;
         }
         sender.flags |= ACKED;
+        if receiver.flags & CUT != 0 && is_after(ack, receiver.end) {
+            receiver.end = ack;
+        }
         // A closed window may be probed with a byte (RFC 9293 3.8.6.1).
         let limit = ack.wrapping_add(window.max(1));
         if receiver.flags & SEEN != 0 && is_after(limit, receiver.limit) {
@@ -232,30 +198,6 @@ fn note(sender: &mut Sender, receiver: &mut Sender, segment: &Segment) {
 /// Whether one sequence number is after another (RFC 9293 3.4).
 fn is_after(a: u32, b: u32) -> bool {
     a.wrapping_sub(b) as i32 > 0
-}
-
-/// Length of the flow's own IP packet, in a tunnel or not.
-fn network_len(packet: &PacketView<'_>) -> usize {
-    let network = packet.network();
-    match network {
-        [first, _, high, low, ..] if first >> 4 == 4 => usize::from(u16::from_be_bytes([*high, *low])),
-        [_, _, _, _, 0, 0, ..] => network.len(), // A jumbogram (RFC 2675).
-        [_, _, _, _, high, low, ..] => 40 + usize::from(u16::from_be_bytes([*high, *low])),
-        _ => network.len(),
-    }
-}
-
-/// The window scale option of a SYN (RFC 7323 2.2).
-fn window_scale(mut options: &[u8]) -> Option<u8> {
-    loop {
-        match options {
-            [0, ..] | [] => return None,
-            [1, rest @ ..] => options = rest,
-            [3, 3, scale, ..] => return Some(*scale),
-            [_, len, ..] if *len >= 2 => options = options.get(usize::from(*len)..)?,
-            _ => return None,
-        }
-    }
 }
 
 #[cfg(test)]

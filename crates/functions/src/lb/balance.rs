@@ -4,11 +4,12 @@ use nf::{Context, PacketView, answer};
 use packet::parse::protocol;
 use packet::{Class, Direction, DropReason, Endpoint};
 
-use super::carry::Quoted;
-use super::config::{Mode, OnDown, Strays};
+use super::config::{Affinity, Mode, OnDown, Strays};
+use super::quic;
 use super::service::{Service, Status};
-use super::state::{Role, State};
+use super::state::{ANNOUNCE, LEARN, Role, State};
 use super::{Done, LoadBalancer, count_server, counter, echo, of_server};
+use crate::quoted::Quoted;
 
 /// A flow's sender is told of a lost server, or a packet too big, once in this time at most, in milliseconds.
 pub const TELL_INTERVAL_MS: u32 = 100;
@@ -17,8 +18,10 @@ pub const TELL_INTERVAL_MS: u32 = 100;
 enum Standing {
     /// It is up.
     Usable,
-    /// It is there for flows that it has.
+    /// It is there for flows that it has: it drains, or has no weight.
     Kept,
+    /// It is down, and flows that it has may end there.
+    Finishing,
     /// It is down, or no longer a server of the service.
     Lost(OnDown),
 }
@@ -109,7 +112,12 @@ impl LoadBalancer {
             return Err(DropReason::LbNoFlow);
         }
         let hash = self.services.hash(service, client, vip, packet.meta().protocol);
-        let number = service.pick(hash).ok_or(DropReason::LbNoServer)?;
+        let number = match self.quic_server(service, packet, context) {
+            None => service.pick(hash),
+            Some(quic::Route::Key { words, .. }) => service.pick(self.services.hash_words(&words)),
+            Some(quic::Route::Server(number)) => Some(number),
+        };
+        let number = number.ok_or(DropReason::LbNoServer)?;
         let server = self.services.server(number).ok_or(DropReason::Internal)?;
         state.set_server(number, Endpoint::new(server.addr, server.port.unwrap_or(vip.port)));
         state.set_vip(vip);
@@ -117,8 +125,35 @@ impl LoadBalancer {
         state.set_role(towards.other(), back);
         state.entropy = (hash >> 32) as u32;
         state.generation = self.generation;
+        state.awaiting = if service.affinity == Affinity::Quic && role == Role::REWRITE { LEARN } else { 0 };
         count_server(context, number, of_server::CONNECTIONS, 1);
         Ok(())
+    }
+
+    /// Where a QUIC packet goes that begins a flow: to the server that gave its connection ID, unless that is gone.
+    fn quic_server(
+        &self,
+        service: &Service,
+        packet: &PacketView<'_>,
+        context: &mut Context<'_>,
+    ) -> Option<quic::Route> {
+        let is_quic = service.affinity == Affinity::Quic && packet.meta().protocol == protocol::UDP;
+        if !is_quic || !packet.meta().has_transport() {
+            return None;
+        }
+        let route = quic::route(packet.payload(), service.number, &service.quic_ids, context)?;
+        match route {
+            quic::Route::Server(number) => {
+                let server = self.services.server(number)?;
+                if server.status == Status::Down && service.on_down != OnDown::Finish {
+                    return None;
+                }
+                context.count(counter::QUIC_FOLLOWED, 1);
+            }
+            quic::Route::Key { goes_on: true, .. } => context.count(counter::QUIC_UNKNOWN, 1),
+            quic::Route::Key { .. } => {}
+        }
+        Some(route)
     }
 
     /// Servers have changed since the flow's last packet: is its own still there?
@@ -138,7 +173,9 @@ impl LoadBalancer {
         // Only a packet with ports can take the flow to another server; what belongs to earlier ones follows them.
         let may_move =
             role.is_to_server() && matches!(packet.meta().class, Class::Whole | Class::FirstFragment);
-        if may_move && opens_anew(state, context) {
+        let is_down = matches!(standing, Standing::Finishing | Standing::Lost(OnDown::Reset));
+        let is_new = opens_anew(state, context) || is_down && is_unanswered(packet, context);
+        if may_move && is_new {
             self.repick(packet, state, context)?;
             return self.carry(state.role(context.direction()), packet, state, context);
         }
@@ -166,7 +203,9 @@ impl LoadBalancer {
         let before = state.number;
         self.begin(service.ok_or(DropReason::LbServerDown)?, client, vip, packet, state, context)?;
         count_server(context, before, of_server::ENDED, 1);
-        state.announcing = u8::from(state.role(context.direction()) == Role::REWRITE);
+        if state.role(context.direction()) == Role::REWRITE {
+            state.awaiting |= ANNOUNCE;
+        }
         Ok(())
     }
 
@@ -175,8 +214,9 @@ impl LoadBalancer {
         let Some(server) = server else { return Standing::Lost(OnDown::Move) };
         let on_down = self.services.service(server.service).map_or(OnDown::Move, |service| service.on_down);
         match (server.status, on_down) {
-            (Status::Up, _) => Standing::Usable,
-            (Status::Draining, _) | (Status::Down, OnDown::Finish) => Standing::Kept,
+            (Status::Up, _) if server.weight > 0 => Standing::Usable,
+            (Status::Up | Status::Draining, _) => Standing::Kept,
+            (Status::Down, OnDown::Finish) => Standing::Finishing,
             (Status::Down, on_down) => Standing::Lost(on_down),
         }
     }
@@ -209,6 +249,11 @@ fn ends(packet: &PacketView<'_>, context: &Context<'_>) -> (Endpoint, Endpoint) 
 /// Whether a client opens a new TCP connection with the ports of one that is over, which any server can take.
 fn opens_anew(state: &State, context: &Context<'_>) -> bool {
     state.over != 0 && context.connection() == nf::Connection::SYN_SENT
+}
+
+/// Whether a client sends the SYN again of a connection that no server has answered.
+fn is_unanswered(packet: &PacketView<'_>, context: &Context<'_>) -> bool {
+    packet.meta().tcp_flags & 0x12 == 2 && context.connection() == nf::Connection::SYN_SENT
 }
 
 /// Tells a TCP client that its connection is over.

@@ -2,12 +2,12 @@
 
 use nf::answer::{self, IcmpError};
 use nf::{Context, PacketView};
-use packet::parse::{is_query, protocol};
-use packet::{Addr, Class, DropReason, End, Endpoint};
+use packet::{Class, DropReason, End, Endpoint};
 
 use super::balance::TELL_INTERVAL_MS;
 use super::config::Mode;
-use super::state::{Role, State};
+use super::quic;
+use super::state::{ANNOUNCE, LEARN, Role, State};
 use super::tunnel::{Route, WrapError, reason};
 use super::{Done, LoadBalancer, count_packet, counter, of_server};
 
@@ -25,13 +25,13 @@ impl LoadBalancer {
         match role {
             Role::REWRITE => {
                 count_packet(context, state.number, of_server::PACKETS, bytes);
-                if state.announcing != 0 {
+                if state.awaiting & ANNOUNCE != 0 {
                     context.rewrites_changed();
                 }
                 rewrite(packet, End::Destination, state.server())
             }
             Role::RESTORE => {
-                if state.announcing != 0 && !is_answer(packet, state) {
+                if state.awaiting != 0 && !self.is_awaited(packet, state, context) {
                     return self.stray();
                 }
                 count_packet(context, state.number, of_server::REPLY_PACKETS, bytes);
@@ -43,6 +43,21 @@ impl LoadBalancer {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether a packet from a server belongs to a flow that waits for one.
+    #[cold]
+    fn is_awaited(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> bool {
+        if state.awaiting & ANNOUNCE != 0 && !is_answer(packet, state) {
+            return false;
+        }
+        if state.awaiting & LEARN != 0 && packet.meta().class == Class::Whole {
+            let service = self.services.server(state.number).map_or(0, |server| server.service);
+            if !quic::learn(packet.payload(), service, state.number, context) {
+                state.awaiting &= !LEARN;
+            }
+        }
+        true
     }
 
     /// An ICMP error on its way to a server, of a connection without state.
@@ -104,7 +119,7 @@ fn is_answer(packet: &PacketView<'_>, state: &mut State) -> bool {
     if source.addr != server.addr || !same_port {
         return false;
     }
-    state.announcing = 0;
+    state.awaiting &= !ANNOUNCE;
     true
 }
 
@@ -133,44 +148,5 @@ fn tell_too_big(packet: &PacketView<'_>, mtu: u16, state: &mut State, context: &
         && context.answer(packet, message).is_ok()
     {
         context.count(counter::TOLD, 1);
-    }
-}
-
-/// The ends of the packet that an ICMP error quotes.
-pub struct Quoted {
-    /// Where it came from.
-    pub source: Endpoint,
-    /// Where it went to.
-    pub destination: Endpoint,
-    /// Its protocol's number.
-    pub protocol: u8,
-}
-
-impl Quoted {
-    /// None if the packet quotes none, or not as far as its ports.
-    pub fn of(packet: &PacketView<'_>) -> Option<Quoted> {
-        let quoted = packet.embedded().filter(|quoted| quoted.has_transport)?;
-        let data = packet.data();
-        let header = data.get(quoted.l3..)?;
-        let (source, destination) = if quoted.version == 4 {
-            let at = |at| Some(Addr::from_v4_bytes(*header.get(at..)?.first_chunk()?));
-            (at(12)?, at(16)?)
-        } else {
-            let at = |at| Some(Addr::from_bytes(*header.get(at..)?.first_chunk()?));
-            (at(8)?, at(24)?)
-        };
-        let word = |at| Some(u16::from_be_bytes(*data.get(quoted.l4 + at..)?.first_chunk()?));
-        let (source_port, destination_port) = match quoted.protocol {
-            number @ (protocol::ICMP | protocol::ICMPV6) if is_query(number, *data.get(quoted.l4)?) => {
-                (word(4)?, word(4)?)
-            }
-            protocol::ICMP | protocol::ICMPV6 => (0, 0),
-            _ => (word(0)?, word(2)?),
-        };
-        Some(Quoted {
-            source: Endpoint::new(source, source_port),
-            destination: Endpoint::new(destination, destination_port),
-            protocol: quoted.protocol,
-        })
     }
 }

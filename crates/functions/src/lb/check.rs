@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use nf::config::{ConfigError, Located};
 use packet::Addr;
 
-use super::config::{Config, Mode, Ports, Scheduler, ServerConfig, ServiceConfig};
+use super::config::{Affinity, Config, Mode, Ports, Scheduler, ServerConfig, ServiceConfig};
+use super::directory::Protocol;
 use super::maglev::{SLOTS_MAX, WEIGHT_MAX};
 use super::tunnel::Tunnel;
 
@@ -74,8 +75,33 @@ fn check_service(service: &ServiceConfig, tunnel: &Tunnel) -> Result<(), ConfigE
             return wrong(format!("{size} slots are too few for {} servers", service.servers.len()));
         }
     }
+    if let Err(message) = check_quic(service) {
+        return wrong(message);
+    }
     check_names("server", service.servers.iter().map(|server| server.name.clone()))?;
     service.servers.iter().try_for_each(|server| check_server(server, service, tunnel))
+}
+
+fn check_quic(service: &ServiceConfig) -> Result<(), String> {
+    let quic = service.affinity == Affinity::Quic;
+    if quic && service.protocol != Protocol::Udp {
+        return Err("`affinity: quic` is for `udp` services".into());
+    }
+    let ids: Vec<_> = service.servers.iter().filter_map(|server| server.quic_id.as_ref()).collect();
+    if !quic && !ids.is_empty() {
+        return Err("a server has a `quic_id` only where the service has `affinity: quic`".into());
+    }
+    if ids.iter().any(|id| id.0.len() != ids[0].0.len()) {
+        return Err("all `quic_id` of a service have one length".into());
+    }
+    let distinct: BTreeSet<_> = ids.iter().map(|id| &id.0).collect();
+    if distinct.len() != ids.len() {
+        return Err("two servers have the same `quic_id`".into());
+    }
+    if !ids.is_empty() && ids.len() != service.servers.len() {
+        return Err("all servers of a service have a `quic_id`, or none has".into());
+    }
+    Ok(())
 }
 
 fn check_server(server: &ServerConfig, service: &ServiceConfig, tunnel: &Tunnel) -> Result<(), ConfigError> {

@@ -8,6 +8,7 @@ use packet::Addr;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
 use super::directory::Protocol;
+use super::quic::SERVER_ID_MAX;
 
 /// What a policy says of a load balancer.
 #[derive(Clone, Debug, serde::Deserialize)]
@@ -87,6 +88,30 @@ pub struct ServerConfig {
     /// Whether it is down from the start.
     #[serde(default)]
     pub down: bool,
+    /// Its number in the QUIC connection IDs that it gives, for `affinity: quic`.
+    #[serde(default)]
+    pub quic_id: Option<ServerId>,
+}
+
+/// A server's number in connection IDs, written as hexadecimal digits, two for a byte.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerId(pub Box<[u8]>);
+
+impl<'de> Deserialize<'de> for ServerId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ServerId, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+        let bytes: Option<Box<[u8]>> = text.as_bytes().chunks(2).map(byte).collect();
+        let is_hex = text.len().is_multiple_of(2) && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+        bytes.filter(|bytes| is_hex && (1..=SERVER_ID_MAX).contains(&bytes.len())).map(ServerId).ok_or_else(
+            || {
+                de::Error::custom(format!(
+                    "`quic_id` is 2 to {} hexadecimal digits, two for a byte, not `{text}`",
+                    2 * SERVER_ID_MAX
+                ))
+            },
+        )
+    }
 }
 
 /// How packets are wrapped.
@@ -159,6 +184,8 @@ choice!(
         Connection,
         /// The client's address alone: all its connections have one server.
         Source,
+        /// The QUIC connection ID, also when the client's address or port changes; for `udp` services.
+        Quic,
     }
 );
 

@@ -11,20 +11,22 @@ pub mod config;
 mod directory;
 mod echo;
 pub mod maglev;
+pub mod quic;
 mod service;
 mod state;
 mod tunnel;
 
 use nf::config::ConfigError;
 use nf::{
-    Access, Affinity, Cause, Context, ControlError, Descriptor, EndReason, EventCondition, Field, Foresight,
-    Maturity, NetworkFunction, PacketView, Scaling, Setup, Shared, StateFunction, Verdict,
+    Access, Cause, Context, ControlError, Descriptor, EndReason, EventCondition, Field, Foresight, Maturity,
+    NetworkFunction, PacketView, Scaling, Setup, Shared, StateFunction, Verdict,
 };
 use packet::{Addr, DropReason, End, Packet};
 
 use carry::route;
 pub use config::Config;
-use config::Strays;
+use config::{Affinity, ServiceConfig, Strays};
+use directory::Protocol;
 use service::Services;
 use state::Role;
 pub use state::State;
@@ -49,6 +51,8 @@ mod counter {
     pub const PINGS: usize = 1;
     pub const TOLD: usize = 2;
     pub const OVERSIZE: usize = 3;
+    pub const QUIC_FOLLOWED: usize = 4;
+    pub const QUIC_UNKNOWN: usize = 5;
 }
 
 /// What is counted of each server, in this order.
@@ -91,14 +95,17 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Field::Encapsulation,
     ],
     payload: Access::Ignore,
-    affinity: Affinity::Flow,
+    affinity: nf::Affinity::Flow,
     scaling: Scaling::Servers,
     shared: &[
         Shared::Counter("flows-moved"),
         Shared::Counter("pings-answered"),
         Shared::Counter("errors-sent"),
         Shared::Counter("packets-oversize"),
+        Shared::Counter("quic-followed"),
+        Shared::Counter("quic-unknown"),
         Shared::Counters("servers"),
+        Shared::Meters("quic-connections"),
     ],
     map: None,
     buffers: None,
@@ -123,6 +130,9 @@ impl NetworkFunction for LoadBalancer {
         }
         let counters = |server: String| OF_SERVER.map(|what| format!("{server}.{what}"));
         setup.counters(services.server_names().flat_map(counters));
+        let follows_quic = quic::is_wanted(config.services.iter().map(|service| service.affinity));
+        setup.meters(if follows_quic { quic::CONNECTIONS_MAX } else { 0 });
+        config.services.iter().filter_map(warning).for_each(|warning| setup.warn(warning));
         Ok(LoadBalancer {
             services,
             tunnel,
@@ -145,7 +155,7 @@ impl NetworkFunction for LoadBalancer {
         };
         state.over = u8::from(context.connection().is_over());
         if packet.is_recording() {
-            let settled = state.role(context.direction()) != Role::OPEN && state.announcing == 0;
+            let settled = state.role(context.direction()) != Role::OPEN && state.awaiting == 0;
             note(packet, state, settled && done.is_ok());
         }
         match done {
@@ -187,7 +197,7 @@ impl NetworkFunction for LoadBalancer {
     #[inline]
     fn foresee(&self, state: &State, packets: &mut Foresight<'_>) -> bool {
         let role = state.role(packets.direction);
-        if state.announcing != 0 || (role != Role::PASS && !self.stays(state)) {
+        if state.awaiting != 0 || (role != Role::PASS && !self.stays(state)) {
             return false;
         }
         if role == Role::REWRITE {
@@ -201,9 +211,9 @@ impl NetworkFunction for LoadBalancer {
         true
     }
 
-    /// A flow whose service rewrites addresses keeps its server. What is wrapped, and answers to pings, depends on payloads.
+    /// A flow whose service rewrites addresses keeps its server. What is wrapped, answers to pings, and QUIC depend on payloads.
     fn recomputes(&self) -> bool {
-        !self.answer_ping && self.services.all_rewrite()
+        !self.answer_ping && self.services.all_rewrite() && !self.services.any_quic()
     }
 
     fn event_holds(&self, event: EventCondition, state: &State) -> bool {
@@ -243,6 +253,17 @@ impl LoadBalancer {
         packets.wrap(outer, len_max);
         true
     }
+}
+
+/// A service that takes QUIC, and does not follow its connections.
+fn warning(service: &ServiceConfig) -> Option<String> {
+    let takes_quic = service.protocol == Protocol::Udp && service.port.single() == Some(443);
+    (takes_quic && service.affinity == Affinity::Connection).then(|| {
+        format!(
+            "service `{}`: a QUIC client whose port changes goes to another server; `affinity: quic` follows the connection",
+            &*service.title()
+        )
+    })
 }
 
 /// Records what the flow's packets have in common beside their header actions, if this one is `like_others`.

@@ -11,6 +11,7 @@ use super::check;
 use super::config::{Affinity, Config, Mode, OnDown, Ports, Scheduler};
 use super::directory::{Directory, Entry};
 use super::maglev::{Candidate, Table, WEIGHT_MAX};
+use super::quic::{self, ServerIds};
 use super::tunnel::Tunnel;
 
 /// Servers that an error names, so that it stays readable.
@@ -24,7 +25,12 @@ pub struct Service {
     pub mode: Mode,
     /// What becomes of a server's flows when it goes down.
     pub on_down: OnDown,
-    affinity: Affinity,
+    /// What a server is picked by.
+    pub affinity: Affinity,
+    /// Its number.
+    pub number: u16,
+    /// Its servers' numbers in QUIC connection IDs.
+    pub quic_ids: ServerIds,
     scheduler: Scheduler,
     table_size: u32,
     table: Table,
@@ -44,7 +50,8 @@ pub struct Server {
     pub port: Option<u16>,
     /// Whether it is there.
     pub status: Status,
-    weight: u16,
+    /// Its share of new flows; 0: none.
+    pub weight: u16,
 }
 
 /// Whether a server is there.
@@ -80,6 +87,16 @@ impl Services {
     /// Whether clients of a server that is down are sent resets.
     pub fn may_reset(&self) -> bool {
         self.services.iter().any(|service| service.on_down == OnDown::Reset)
+    }
+
+    /// Whether any service follows QUIC connection IDs.
+    pub fn any_quic(&self) -> bool {
+        quic::is_wanted(self.services.iter().map(|service| service.affinity))
+    }
+
+    /// The hash of a QUIC connection that is to go by these words.
+    pub fn hash_words(&self, &[a, b, c]: &[u64; 3]) -> u64 {
+        self.hasher.hash_words(&[a, b, c, 0, 0, 0])
     }
 
     /// Checks a configuration and makes the tables.
@@ -118,6 +135,8 @@ impl Services {
                 mode: service.mode,
                 on_down: service.on_down,
                 affinity: service.affinity,
+                number: target,
+                quic_ids: ServerIds::of(&service.servers, first),
                 scheduler: service.scheduler,
                 table_size: service.table_size,
                 table: Table::default(),
@@ -176,7 +195,9 @@ impl Services {
     pub fn hash(&self, service: &Service, client: Endpoint, vip: Endpoint, protocol: u8) -> u64 {
         let version = client.addr.version();
         let (key, _) = match service.affinity {
-            Affinity::Connection => FlowKey::new(client, vip, protocol, version, Scope::default(), 0),
+            Affinity::Connection | Affinity::Quic => {
+                FlowKey::new(client, vip, protocol, version, Scope::default(), 0)
+            }
             Affinity::Source => {
                 let client = Endpoint::new(client.addr, 0);
                 FlowKey::new(client, Endpoint::default(), 0, version, Scope::default(), 0)

@@ -23,12 +23,17 @@ pub struct State {
     pub entropy: u32,
     /// When the sender was last told something by an answer, in milliseconds; 0: never.
     pub told_ms: u32,
-    /// Whether the chain is still to learn the server that the flow was moved to.
-    pub announcing: u8,
+    /// What the next packet from the server is awaited for: [`ANNOUNCE`], [`LEARN`].
+    pub awaiting: u8,
     /// Whether the connection was over after the last packet.
     pub over: u8,
     padding: [u8; 2],
 }
+
+/// The chain does not yet know the server that the flow was moved to.
+pub const ANNOUNCE: u8 = 1;
+/// The QUIC connection ID that the server gives is not yet known.
+pub const LEARN: u8 = 2;
 
 /// What is done with the packets of one direction of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]

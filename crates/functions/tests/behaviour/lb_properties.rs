@@ -1,6 +1,6 @@
 //! The load balancer under arbitrary traffic and arbitrary changes of its servers, against a model of a few lines.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::lb_support::*;
 use packet::Side::{self, Inside, Outside};
@@ -52,6 +52,8 @@ fn client(i: u16) -> String {
 struct Model {
     status: BTreeMap<u8, &'static str>,
     server: BTreeMap<u16, u8>,
+    /// Clients whose connection began with a SYN that no server has acknowledged: answers here have none.
+    unanswered: BTreeSet<u16>,
 }
 
 impl Model {
@@ -98,8 +100,11 @@ proptest! {
                     let out = bench.batch(&[(Inside, tcp(&client(i), VIP, flags, &payload).frame())]);
                     let sent = out.iter().find(|(side, _)| *side == Outside).map(|(_, frame)| frame);
                     let had = model.server.get(&i).copied();
-                    let keeps = had.filter(|&s| model.status(s) != "down" || on_down == "finish");
-                    let ended = had.is_some_and(|s| model.status(s) == "down") && on_down == "reset";
+                    let begins = flags == SYN && model.unanswered.contains(&i);
+                    let keeps =
+                        had.filter(|&s| model.status(s) != "down" || on_down == "finish" && !begins);
+                    let ended =
+                        had.is_some_and(|s| model.status(s) == "down") && on_down == "reset" && !begins;
                     let Some(frame) = sent else {
                         prop_assert!(ended || (keeps.is_none() && !model.any_up()));
                         continue;
@@ -110,6 +115,9 @@ proptest! {
                     prop_assert!(keeps.is_some() || model.status(server) == "up");
                     let wanted = tcp(&client(i), &format!("10.0.0.{server}:8443"), flags, &payload);
                     prop_assert_eq!(frame, &wanted.frame());
+                    if had.is_none() && flags == SYN {
+                        model.unanswered.insert(i);
+                    }
                     model.server.insert(i, server);
                 }
             }

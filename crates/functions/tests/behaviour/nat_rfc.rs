@@ -751,3 +751,20 @@ fn a_drained_address_gets_no_new_mappings() {
     assert_eq!(bench.udp_out(HOST, "192.0.2.1:1"), external);
     assert_ne!(bench.udp_out("10.0.0.5:5001", SERVER).0, external.0);
 }
+
+/// What a drained address means for flows in each state: a mapping lives on as long as a flow holds it, whatever the flow's connection has come
+/// to, and flows that come to it meanwhile get it, too (RFC 4787 REQ-1).
+#[test]
+fn a_drained_address_keeps_its_mappings_until_they_are_over() {
+    let mut bench = Bench::new(PLAIN);
+    let external = bench.udp_out(HOST, SERVER);
+    let drain = format!("drain {}", external.0);
+    bench.chain.stage_mut(0).unwrap().control(&drain).unwrap();
+    assert_eq!(bench.udp_out(HOST, SERVER), external, "a known flow");
+    assert_eq!(bench.udp_out(HOST, "192.0.2.9:9"), external, "a new flow of the same inside endpoint");
+    bench.now_ns += 301_000_000_000; // Its five minutes are over (RFC 4787 REQ-5).
+    let next = bench.udp_out(HOST, SERVER);
+    assert_ne!(next.0, external.0, "the same ports again");
+    bench.chain.stage_mut(0).unwrap().control(&format!("resume {}", external.0)).unwrap();
+    assert_eq!(bench.udp_out(HOST, SERVER), next);
+}

@@ -45,6 +45,7 @@ fn any_rule() -> Rule {
         tag: None,
         log: false,
         name: "rule".into(),
+        place: "".into(),
     }
 }
 

@@ -40,6 +40,7 @@ fn every_part_of_a_rule_is_read() {
             tag: Some(1),
             log: true,
             name: "no web".into(),
+            place: "x.rules:1".into(),
         }
     );
 }
@@ -165,4 +166,22 @@ proptest! {
     ]), 0..30)) {
         let _ = read(&words.join(" "));
     }
+}
+
+#[test]
+fn rules_know_their_lines() {
+    let places = |text: &Located| -> Vec<String> {
+        rules(std::slice::from_ref(text), &BTreeMap::new())
+            .unwrap()
+            .iter()
+            .map(|rule| rule.place.to_string())
+            .collect()
+    };
+    let text = "# head\nallow in\r\n\n  deny out # why\nreject";
+    let origin = |escapes| Origin { source: "p.rvl".to_owned(), line: 7, column: 3, escapes };
+    assert_eq!(places(&Located::with_origin(text, origin(Vec::new()))), ["p.rvl:8", "p.rvl:10", "p.rvl:11"]);
+    assert_eq!(places(&text.into()), ["line 2", "line 4", "line 5"]);
+    // As one string of a policy with `\n` in it.
+    let escaped = text.char_indices().filter(|(_, c)| *c == '\n').map(|(at, _)| (at as u32, 2)).collect();
+    assert_eq!(places(&Located::with_origin(text, origin(escaped))), ["p.rvl:7"; 3]);
 }

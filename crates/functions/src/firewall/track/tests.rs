@@ -1,6 +1,7 @@
 use packet::Direction::{Original as O, Reply as R};
 use proptest::prelude::*;
 
+use super::segment::{ACK, window_scale};
 use super::*;
 
 fn segment(seq: u32, len: u32, ack: Option<u32>, window: u16, flags: u8) -> Segment {
@@ -102,18 +103,197 @@ fn both_ends_may_open_at_once() {
     assert!(ends.follow(&segment(101, 500, Some(301), 8000, 0), O));
 }
 
+/// Segments in order, and whether each passes.
+fn follow_all(ends: &mut Ends, what: &str, rows: &[(Segment, packet::Direction, bool)]) {
+    for (number, (segment, direction, want)) in rows.iter().enumerate() {
+        assert_eq!(ends.follow(segment, *direction), *want, "{what}: segment {number}: {segment:?} {ends:?}");
+    }
+}
+
+fn finish(ends: &mut Ends) {
+    let rows = [
+        (segment(1001, 0, Some(5001), 8000, FIN), O, true),
+        (segment(5001, 0, Some(1002), 8000, FIN), R, true),
+        (segment(1002, 0, Some(5002), 8000, 0), O, true),
+    ];
+    follow_all(ends, "close", &rows);
+}
+
+// RFC 9293 3.10.7.3: ISS < SEG.ACK =< SND.NXT; RFC 7413 3 and 4.2.
 #[test]
-fn ports_are_used_again_once_the_connection_is_over() {
+fn a_syn_with_data_is_acknowledged_in_part_or_as_a_whole() {
+    let syn = segment(1000, 100, None, 8000, SYN);
+    for (ack, want) in [(1000, false), (1001, true), (1050, true), (1101, true), (1102, false), (77, false)] {
+        let mut ends = Ends::default();
+        assert!(ends.follow(&syn, O));
+        assert_eq!(ends.follow(&segment(5000, 0, Some(ack), 4000, SYN), R), want, "{ack}");
+        let mut ends = Ends::default();
+        assert!(ends.follow(&syn, O));
+        assert_eq!(ends.follow(&segment(0, 0, Some(ack), 0, RST), R), want, "refused with {ack}");
+    }
+    let rows = [
+        (syn, O, true),
+        // Again without data, as after a loss (RFC 7413 4.1.3.1); the answer is to the first.
+        (segment(1000, 0, None, 8000, SYN), O, true),
+        (segment(5000, 20, Some(1101), 4000, SYN), R, true),
+        (segment(5021, 500, Some(1101), 4000, 0), R, true),
+        (segment(1000, 0, None, 8000, SYN), O, true),
+        (segment(1101, 10, Some(5521), 8000, 0), O, true),
+    ];
+    follow_all(&mut Ends::default(), "the cookie is taken", &rows);
+    let rows = [
+        (syn, O, true),
+        (segment(5000, 0, Some(1001), 40, SYN), R, true),
+        (segment(1001, 100, Some(5001), 8000, 0), O, true),
+        (segment(5001, 0, Some(1101), 4000, 0), R, true),
+    ];
+    follow_all(&mut Ends::default(), "the cookie is not taken", &rows);
+}
+
+#[test]
+fn the_server_may_forget_its_first_answer() {
+    let rows = [
+        (segment(1000, 0, None, 8000, SYN), O, true),
+        (segment(5000, 0, Some(1001), 4000, SYN), R, true),
+        (segment(1000, 0, None, 8000, SYN), O, true),
+        (segment(7000, 0, Some(1001), 4000, SYN), R, true),
+        (segment(1001, 0, Some(7001), 8000, 0), O, true),
+        (segment(7000, 0, Some(1001), 4000, SYN), R, true),
+        (segment(9000, 0, Some(1001), 4000, SYN), R, false),
+    ];
+    follow_all(&mut Ends::default(), "SYN cookies", &rows);
+}
+
+// RFC 9293 figures 9 to 12.
+#[test]
+fn hosts_that_disagree_recover() {
+    let rows = [
+        (segment(100, 0, None, 8000, SYN), O, true),
+        (segment(90, 0, None, 8000, SYN), O, true),
+        (segment(300, 0, Some(91), 4000, SYN), R, true),
+        (segment(91, 0, None, 0, RST), O, true),
+        (segment(400, 0, Some(101), 4000, SYN), R, true),
+        (segment(101, 10, Some(401), 8000, 0), O, true),
+    ];
+    follow_all(&mut Ends::default(), "an old SYN again", &rows);
+    let rows = [
+        (segment(400, 0, None, 8000, SYN), O, true),
+        (segment(300, 0, Some(100), 4000, 0), R, true),
+        (segment(101, 0, None, 0, RST), O, false),
+        (segment(100, 0, None, 0, RST), O, true),
+        (segment(400, 0, None, 8000, SYN), O, true),
+        (segment(7000, 0, Some(401), 4000, SYN), R, true),
+        (segment(401, 10, Some(7001), 8000, 0), O, true),
+    ];
+    follow_all(&mut Ends::default(), "the server has an old connection", &rows);
+    let rows = [
+        (segment(70_000_000, 0, None, 8000, SYN), O, true),
+        (segment(5001, 0, Some(1001), 4000, 0), R, true),
+        (segment(1001, 0, None, 0, RST), O, true),
+        (segment(70_000_000, 0, None, 8000, SYN), O, true),
+        (segment(9000, 0, Some(70_000_001), 4000, SYN), R, true),
+        (segment(70_000_001, 10, Some(9001), 8000, 0), O, true),
+        (segment(5001, 10, Some(1001), 4000, 0), R, false),
+    ];
+    follow_all(&mut opened(), "the client crashed", &rows);
+    let rows = [
+        (segment(70_000_000, 0, None, 8000, SYN), O, true),
+        (segment(0, 0, Some(70_000_001), 0, RST), R, true),
+    ];
+    follow_all(&mut opened(), "both crashed, and nobody listens", &rows);
+    let rows = [
+        (segment(70_000_000, 0, None, 8000, SYN), O, true),
+        (segment(1001, 10, Some(5001), 8000, 0), O, true),
+        (segment(9000, 0, Some(70_000_001), 4000, SYN), R, false),
+    ];
+    follow_all(&mut opened(), "an old SYN, and the connection goes on", &rows);
+}
+
+// RFC 9293 3.6.1, RFC 6191.
+#[test]
+fn ports_are_used_again_in_time_wait() {
     let again = segment(70_000_000, 0, None, 8000, SYN);
-    assert!(!opened().follow(&again, O));
+    let rows = [
+        (again, O, true),
+        (segment(9000, 0, Some(70_000_001), 4000, SYN), R, true),
+        (segment(70_000_001, 10, Some(9001), 8000, 0), O, true),
+    ];
     let mut ends = opened();
-    assert!(ends.follow(&segment(1001, 0, Some(5001), 8000, FIN), O));
-    assert!(!ends.follow(&again, O));
-    assert!(ends.follow(&segment(5001, 0, Some(1002), 8000, FIN), R));
-    assert!(ends.follow(&segment(1002, 0, Some(5002), 8000, 0), O));
-    assert!(ends.follow(&again, O));
+    finish(&mut ends);
+    follow_all(&mut ends, "accepted", &rows);
+    let challenged = [
+        (again, O, true),
+        (segment(5002, 0, Some(1002), 4000, 0), R, true),
+        (segment(1002, 0, None, 0, RST), O, true),
+    ];
     let mut ends = opened();
-    assert!(ends.follow(&segment(1001, 0, None, 0, RST), O) && ends.follow(&again, O));
+    finish(&mut ends);
+    follow_all(&mut ends, "challenged", &challenged);
+    follow_all(&mut ends, "and then accepted", &rows);
+    let mut ends = opened();
+    finish(&mut ends);
+    let refused = [(again, O, true), (segment(0, 0, Some(70_000_001), 0, RST), R, true)];
+    follow_all(&mut ends, "refused", &refused);
+    let mut ends = opened();
+    assert!(ends.follow(&segment(1001, 0, None, 0, RST), O));
+    follow_all(&mut ends, "after a reset", &rows);
+    // From the other end, and from both at once.
+    let mut ends = opened();
+    finish(&mut ends);
+    let rows = [
+        (segment(90_000_000, 0, None, 4000, SYN), R, true),
+        (segment(7, 0, Some(90_000_001), 8000, SYN), O, true),
+        (segment(90_000_001, 10, Some(8), 4000, 0), R, true),
+    ];
+    follow_all(&mut ends, "by the other end", &rows);
+    let mut ends = opened();
+    finish(&mut ends);
+    let rows = [
+        (again, O, true),
+        (segment(90_000_000, 0, None, 4000, SYN), R, true),
+        (segment(70_000_000, 0, Some(90_000_001), 8000, SYN), O, true),
+        (segment(90_000_000, 0, Some(70_000_001), 4000, SYN), R, true),
+        (segment(70_000_001, 10, Some(90_000_001), 8000, 0), O, true),
+    ];
+    follow_all(&mut ends, "by both", &rows);
+}
+
+#[test]
+fn a_closed_window_is_probed() {
+    let rows = [
+        (segment(1000, 0, None, 8000, SYN), O, true),
+        (segment(5000, 0, Some(1001), 0, SYN), R, true),
+        (segment(1001, 0, Some(5001), 8000, 0), O, true),
+        (segment(1000, 0, Some(5001), 8000, 0), O, true),
+        (segment(1001, 1, Some(5001), 8000, 0), O, true),
+        (segment(1001, 1, Some(5001), 8000, 0), O, true),
+        (segment(1003, 1, Some(5001), 8000, 0), O, false),
+    ];
+    follow_all(&mut Ends::default(), "a window of nothing", &rows);
+}
+
+#[test]
+fn what_fragments_carry_may_be_acknowledged() {
+    let mut ends = opened();
+    let acknowledged = segment(5001, 0, Some(3001), 4000, 0);
+    assert!(!ends.follow(&acknowledged, R));
+    ends.follow_fragment(&segment(900_000, 0, Some(5001), 8000, 0), O);
+    assert!(!ends.follow(&acknowledged, R), "the fragment is far away");
+    ends.follow_fragment(&segment(1001, 1000, Some(5001), 8000, 0), O);
+    assert!(ends.follow(&acknowledged, R));
+    assert!(!ends.follow(&segment(5001, 0, Some(3001 + 66_000), 4000, 0), R));
+    assert!(ends.follow(&segment(3001, 100, Some(5001), 8000, 0), O));
+}
+
+#[test]
+fn data_may_overtake_the_answer() {
+    let rows = [
+        (segment(1000, 50, None, 8000, SYN), O, true),
+        (segment(5001, 300, Some(1051), 4000, 0), R, true),
+        (segment(5000, 0, Some(1051), 4000, SYN), R, true),
+        (segment(1051, 0, Some(5301), 8000, 0), O, true),
+    ];
+    follow_all(&mut Ends::default(), "overtaken", &rows);
 }
 
 #[test]

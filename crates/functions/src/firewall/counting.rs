@@ -1,0 +1,86 @@
+//! What is counted of each rule.
+//!
+//! A packet of a known flow costs nothing here: the chain numbers the packets of a flow, and what came since the flow was judged is added to
+//! its rule when it is judged again, or over. With `count: packets` each packet is counted as it passes, and its bytes.
+
+use std::sync::Arc;
+
+use nf::{Context, PacketView, RuleLabel};
+use packet::Packet;
+
+use super::facts::Opening;
+use super::rule::{FlowState, Rule};
+use super::{Firewall, State};
+
+/// The rules as operators know them: the default, all in order, and what no rule names of invalid packets.
+pub(super) fn labels(rules: &[Rule]) -> Vec<RuleLabel> {
+    let unwritten = |name: &str| RuleLabel { number: 0, name: name.into(), place: Arc::default() };
+    let written = rules.iter().zip(1..).map(|(rule, number)| RuleLabel {
+        number,
+        name: Arc::clone(&rule.name),
+        place: Arc::clone(&rule.place),
+    });
+    [unwritten("default")].into_iter().chain(written).chain([unwritten("invalid")]).collect()
+}
+
+impl Firewall {
+    /// The place in [`labels`] of what decided about the flow.
+    pub(super) fn counted_as(&self, state: &State) -> usize {
+        self.place_of(state.rule, Opening(state.opening).state())
+    }
+
+    fn place_of(&self, rule: u16, flow_state: FlowState) -> usize {
+        match (rule, flow_state) {
+            (0, FlowState::Invalid) => self.rules.len() + 1,
+            (number, _) => usize::from(number),
+        }
+    }
+
+    /// Counts a packet of a flow that was judged, if every packet is counted.
+    #[inline]
+    pub(super) fn count(&self, packet: &Packet, state: &State, context: &mut Context<'_>) {
+        if self.counts {
+            self.count_one(packet, state, context);
+        }
+    }
+
+    #[inline(never)]
+    fn count_one(&self, packet: &Packet, state: &State, context: &mut Context<'_>) {
+        let now_ns = context.now_ns();
+        if let Some(counters) = context.rule(self.counted_as(state)) {
+            counters.hit(1, packet.ip_len(), now_ns);
+        }
+    }
+
+    /// Counts a packet that was judged for itself, by this rule.
+    pub(super) fn count_alone(
+        &self,
+        rule: u16,
+        flow_state: FlowState,
+        packet: &mut PacketView<'_>,
+        state: &mut State,
+        context: &mut Context<'_>,
+    ) {
+        let place = self.place_of(rule, flow_state);
+        packet.note_rule(place as u32);
+        state.counted = state.counted.wrapping_add(1);
+        let now_ns = context.now_ns();
+        if let Some(counters) = context.rule(place) {
+            counters.hit(1, packet.ip_len(), now_ns);
+        }
+    }
+
+    /// Counts the flow's packets for the rule that decided about them: all but the last `but`.
+    pub(super) fn count_flow(&self, state: &mut State, but: u64, context: &mut Context<'_>) {
+        let clock = context.flow().clock.wrapping_sub(but);
+        let packets = clock.wrapping_sub(state.counted);
+        state.counted = clock;
+        if self.counts || state.action == 0 {
+            return;
+        }
+        let last_seen_ns = context.last_seen_ns();
+        if let Some(counters) = context.rule(self.counted_as(state)) {
+            counters.hit(packets, 0, last_seen_ns);
+        }
+    }
+}

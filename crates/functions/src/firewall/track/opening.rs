@@ -1,0 +1,263 @@
+//! Segments that open, refuse or abort a connection, and those of hosts that do not agree whether there is one.
+
+use packet::Direction;
+use zerocopy::IntoBytes;
+
+use super::segment::{RST, SYN, Segment};
+use super::{
+    ACKED, Attempt, BY_REPLY, CUT, ELSEWHERE, Ends, FINISHED, OPENED, RESET, SCALE_MAX, SCALES, SEEN, Sender,
+    WINDOW_MAX, ack_fits, is_after, is_in_window, note,
+};
+
+impl Ends {
+    /// Whether the connection was reset, or closed by both ends.
+    pub fn is_over(&self) -> bool {
+        let [a, b] = self.ends;
+        (a.flags | b.flags) & RESET != 0 || a.flags & b.flags & FINISHED != 0
+    }
+
+    /// What was kept of a connection by version 1 of the firewall's state: of each end five words, without what its SYN said.
+    pub fn of_version_1(bytes: &[u8]) -> Ends {
+        let mut ends = Ends::default();
+        for (end, words) in ends.ends.iter_mut().zip(bytes.chunks_exact(20)) {
+            *end.as_mut_bytes().first_chunk_mut::<20>().unwrap_or(&mut [0; 20]) =
+                words.try_into().unwrap_or([0; 20]);
+        }
+        // Of one that nobody answered yet, it follows from how far it has sent.
+        let answered = ends.ends.iter().all(|end| end.flags & SEEN != 0);
+        for end in ends.ends.iter_mut().filter(|end| !answered && end.flags & SEEN != 0) {
+            (end.iss, end.flags) = (end.end.wrapping_sub(1), end.flags | OPENED);
+        }
+        ends
+    }
+
+    /// A segment with SYN or RST, or of a connection of which not both ends were seen.
+    #[cold]
+    pub(super) fn follow_opening(&mut self, segment: &Segment, direction: Direction) -> bool {
+        if segment.has(RST) {
+            return self.reset(segment, direction);
+        }
+        match (segment.has(SYN), segment.ack) {
+            (true, None) => self.syn(segment, direction),
+            (true, Some(ack)) => self.syn_ack(segment, ack, direction),
+            (false, _) => self.early(segment, direction),
+        }
+    }
+
+    /// A SYN: the first one, its repetition, a simultaneous one (RFC 9293 3.5), or an attempt at another connection.
+    fn syn(&mut self, segment: &Segment, direction: Direction) -> bool {
+        let [mut sender, mut receiver] = self.seen_from(direction);
+        let peer_seen = receiver.flags & SEEN != 0;
+        if sender.flags & OPENED != 0 && segment.seq == sender.iss {
+            if !peer_seen {
+                sender.repeat(segment);
+                self.set(direction, sender, receiver);
+            }
+            return true;
+        }
+        match (sender.flags & SEEN != 0, peer_seen) {
+            (true, true) => self.attempt = Attempt::new(segment, direction),
+            (sent, _) => {
+                if sent {
+                    // Another try. The first one may still be answered (RFC 9293, figure 9).
+                    self.attempt = Attempt::of(&sender, direction);
+                    receiver = Sender::default();
+                }
+                open(&mut sender, &mut receiver, segment);
+                self.set(direction, sender, receiver);
+            }
+        }
+        true
+    }
+
+    fn syn_ack(&mut self, segment: &Segment, ack: u32, direction: Direction) -> bool {
+        let [mut sender, mut receiver] = self.seen_from(direction);
+        let is_repeated = sender.flags & OPENED != 0 && segment.seq == sender.iss;
+        let answers = receiver.is_answered_by(ack);
+        let fits = match (sender.flags & SEEN != 0, receiver.flags & SEEN != 0) {
+            (false, false) => {
+                pick_up(&mut sender, &mut receiver, segment);
+                true
+            }
+            (true, false) => false, // The peer did not ask.
+            (false, true) if answers => {
+                open(&mut sender, &mut receiver, segment);
+                true
+            }
+            (false, true) => false,
+            (true, true) if is_repeated && ack_fits(&sender, &receiver, ack) => {
+                note(&mut sender, &mut receiver, segment);
+                true
+            }
+            // The peer has not seen the first one, whose sender forgot it, as with SYN cookies.
+            (true, true) if answers && receiver.flags & ACKED == 0 => {
+                open(&mut sender, &mut receiver, segment);
+                true
+            }
+            // Began in the middle: whether it is repeated is not known.
+            (true, true) if sender.flags & OPENED == 0 && is_in_window(&sender, &receiver, segment) => {
+                note(&mut sender, &mut receiver, segment);
+                true
+            }
+            (true, true) => false,
+        };
+        if fits {
+            self.set(direction, sender, receiver);
+        }
+        fits || self.answer_attempt(segment, ack, direction)
+    }
+
+    /// Begins the connection that was attempted, if this SYN-ACK answers it. The one before stays as an attempt.
+    fn answer_attempt(&mut self, segment: &Segment, ack: u32, direction: Direction) -> bool {
+        if !self.attempt.is_by(direction.other()) || !self.attempt.is_answered_by(ack) {
+            return false;
+        }
+        let before = self.ends[direction.other().index()];
+        let (mut sender, mut receiver) = (Sender::default(), Sender::of(&self.attempt));
+        open(&mut sender, &mut receiver, segment);
+        self.set(direction, sender, receiver);
+        self.attempt = Attempt::of(&before, direction.other());
+        true
+    }
+
+    /// A segment without SYN before both ends were seen.
+    fn early(&mut self, segment: &Segment, direction: Direction) -> bool {
+        let [mut sender, mut receiver] = self.seen_from(direction);
+        match (sender.flags & SEEN != 0, receiver.flags & SEEN != 0) {
+            (false, false) => pick_up(&mut sender, &mut receiver, segment),
+            // Data before the peer's SYN.
+            (true, _) => return false,
+            // The peer opens a connection, and this end has an old one: the peer resets it (RFC 9293 3.5.1, figures 10 and 11).
+            (false, true) => {
+                (sender.acked, sender.end) = (segment.ack.unwrap_or(0), segment.end());
+                sender.flags |= ELSEWHERE;
+            }
+        }
+        self.set(direction, sender, receiver);
+        true
+    }
+
+    /// RFC 9293 3.10.7.3: a reset that refuses a connection acknowledges its SYN. RFC 5961 3.2: any other one lies in the receiver's
+    /// window, as far as that is known. One in answer to a segment has the number that the segment acknowledged.
+    fn reset(&mut self, segment: &Segment, direction: Direction) -> bool {
+        let [sender, receiver] = self.seen_from(direction);
+        let refuses_attempt = self.attempt.is_by(direction.other())
+            && segment.ack.is_some_and(|ack| self.attempt.is_answered_by(ack));
+        let aborts_attempt = self.attempt.is_by(direction) && self.attempt.is_answered_by(segment.seq);
+        let fits = match (sender.flags & SEEN != 0, receiver.flags & SEEN != 0) {
+            (false, false) => true, // Judged as the first packet of a flow.
+            (false, true) => segment.ack.is_some_and(|ack| receiver.is_answered_by(ack)),
+            (true, false) => {
+                let answers = receiver.flags & ELSEWHERE != 0 && segment.seq == receiver.acked;
+                answers || sender.is_answered_by(segment.seq)
+            }
+            (true, true) => {
+                let first =
+                    if receiver.flags & ACKED != 0 { receiver.acked } else { sender.end.wrapping_sub(1) };
+                !is_after(segment.seq, sender.limit) && !is_after(first, segment.seq)
+            }
+        };
+        if fits || refuses_attempt {
+            self.ends[direction.index()].flags |= RESET;
+        }
+        fits || refuses_attempt || aborts_attempt
+    }
+}
+
+impl Sender {
+    /// Takes a repeated SYN into account: with or without the data, the options and the window of the first.
+    fn repeat(&mut self, segment: &Segment) {
+        if is_after(segment.end(), self.end) {
+            (self.end, self.limit) = (segment.end(), segment.end());
+        }
+        if let Some(scale) = segment.scale {
+            self.scale = self.scale.max(scale.min(SCALE_MAX));
+            self.flags |= SCALES;
+        }
+        self.window = self.window.max(segment.window.into());
+    }
+
+    /// An end whose attempt was answered.
+    fn of(attempt: &Attempt) -> Sender {
+        Sender {
+            end: attempt.end,
+            limit: attempt.end,
+            window: attempt.window.into(),
+            scale: attempt.scale,
+            flags: SEEN | OPENED | attempt.flags & SCALES,
+            iss: attempt.iss,
+            ..Sender::default()
+        }
+    }
+}
+
+impl Attempt {
+    fn new(segment: &Segment, direction: Direction) -> Attempt {
+        let scales = if segment.scale.is_some() { SCALES } else { 0 };
+        Attempt {
+            iss: segment.seq,
+            end: segment.end(),
+            window: segment.window,
+            scale: segment.scale.unwrap_or(0).min(SCALE_MAX),
+            flags: SEEN | scales | by(direction),
+        }
+    }
+
+    /// The attempt by which this end opened its connection; none if that was not seen.
+    fn of(end: &Sender, direction: Direction) -> Attempt {
+        if end.flags & OPENED == 0 {
+            return Attempt::default();
+        }
+        // Up to 64 KiB of data are in a SYN; what was sent since does not count.
+        let len = end.end.wrapping_sub(end.iss);
+        Attempt {
+            iss: end.iss,
+            end: if len <= super::CUT_MAX { end.end } else { end.iss.wrapping_add(1) },
+            window: end.window.min(u16::MAX.into()) as u16,
+            scale: end.scale,
+            flags: SEEN | end.flags & SCALES | by(direction),
+        }
+    }
+}
+
+fn by(direction: Direction) -> u8 {
+    if direction == Direction::Reply { BY_REPLY } else { 0 }
+}
+
+/// An end sends its SYN: the first one, or the answer to the peer's.
+fn open(sender: &mut Sender, receiver: &mut Sender, segment: &Segment) {
+    let answers = receiver.flags & SEEN != 0;
+    let offers = if segment.scale.is_some() { SCALES } else { 0 };
+    // Data that overtook the answer.
+    let ahead = sender.end.wrapping_sub(segment.end());
+    let overtaken =
+        sender.flags & ELSEWHERE != 0 && receiver.is_answered_by(sender.acked) && ahead <= receiver.window;
+    *sender = Sender {
+        end: if overtaken { sender.end } else { segment.end() },
+        limit: segment.end().wrapping_add(receiver.window),
+        scale: segment.scale.unwrap_or(0).min(SCALE_MAX),
+        flags: SEEN | OPENED | offers | sender.flags & CUT,
+        iss: segment.seq,
+        ..Sender::default()
+    };
+    if answers && sender.flags & receiver.flags & SCALES == 0 {
+        // Only if both offer it (RFC 7323 2.2).
+        (sender.scale, receiver.scale) = (0, 0);
+    }
+    note(sender, receiver, segment);
+}
+
+/// The first segment seen is in the middle of the connection: its numbers are believed, windows taken for the largest.
+fn pick_up(sender: &mut Sender, receiver: &mut Sender, segment: &Segment) {
+    let known = |end: u32| Sender {
+        end,
+        limit: end.wrapping_add(WINDOW_MAX),
+        window: WINDOW_MAX,
+        scale: SCALE_MAX,
+        flags: SEEN,
+        ..Sender::default()
+    };
+    *sender = known(segment.end());
+    *receiver = known(segment.ack.unwrap_or(0));
+    note(sender, receiver, segment);
+}

@@ -1,0 +1,206 @@
+//! QUIC: following a connection ID to the server that gave it (RFC 8999, RFC 9000 5.1 and 17, draft-ietf-quic-load-balancers).
+//!
+//! A client's address and port may change in the middle of a connection; its packets then seem to begin another flow. Its server is found by
+//! the connection ID that they go to: by the server's own number in it, where servers write one, or because the server's first answers,
+//! which said it in the clear, came by here. A client that moves on purpose takes a connection ID that was agreed on under encryption: only
+//! numbers help there.
+
+use nf::{Context, Meters};
+
+use super::config::{Affinity, ServerConfig};
+
+/// The longest connection ID of versions 1 and 2 (RFC 9000 17.2).
+pub const CID_MAX: usize = 20;
+
+/// The longest server number in a connection ID, in bytes (draft-ietf-quic-load-balancers 5.2).
+pub const SERVER_ID_MAX: usize = 15;
+
+/// Connections whose ID is remembered; the one that came first of those unused for [`FORGET_NS`] gives way to the next.
+pub const CONNECTIONS_MAX: u32 = 65_536;
+
+/// A connection ID may be forgotten once it was not asked for so long, in nanoseconds.
+pub const FORGET_NS: u64 = 600_000_000_000;
+
+/// How much of a short header's connection ID is hashed, where no server has said how long its own are.
+const CID_LEN: usize = 8;
+
+/// The number of the table of meters in the descriptor.
+const CONNECTIONS: usize = 0;
+
+/// What is in the clear of a QUIC packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packet<'p> {
+    /// With a long header: while the connection is set up.
+    Long {
+        /// Where it goes to.
+        destination: &'p [u8],
+        /// Where it comes from.
+        source: &'p [u8],
+    },
+    /// With a short header: where it goes to, whose length only the server knows, and what is after it.
+    Short(&'p [u8]),
+}
+
+impl<'p> Packet<'p> {
+    /// Reads a UDP payload; none if it cannot be QUIC.
+    pub fn read(payload: &'p [u8]) -> Option<Packet<'p>> {
+        let (&first, rest) = payload.split_first()?;
+        if first & 0x80 == 0 {
+            return (!rest.is_empty()).then_some(Packet::Short(rest));
+        }
+        let (_version, rest) = rest.split_at_checked(4)?;
+        let (destination, rest) = connection_id(rest)?;
+        let (source, _) = connection_id(rest)?;
+        Some(Packet::Long { destination, source })
+    }
+}
+
+fn connection_id(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (&len, rest) = bytes.split_first()?;
+    (usize::from(len) <= CID_MAX).then(|| rest.split_at_checked(len.into())).flatten()
+}
+
+/// The servers of a service by their numbers in connection IDs.
+#[derive(Clone, Debug, Default)]
+pub struct ServerIds {
+    len: usize,
+    /// In order of the numbers.
+    servers: Vec<(Box<[u8]>, u16)>,
+}
+
+impl ServerIds {
+    /// Those of the servers of a service, which count from `first`.
+    pub fn of(servers: &[ServerConfig], first: usize) -> ServerIds {
+        let mut servers: Vec<(Box<[u8]>, u16)> = (first..)
+            .zip(servers)
+            .filter_map(|(number, server)| Some((server.quic_id.as_ref()?.0.clone(), number as u16)))
+            .collect();
+        servers.sort_unstable();
+        ServerIds { len: servers.first().map_or(0, |(id, _)| id.len()), servers }
+    }
+
+    /// The server that gave this connection ID, written in the clear after the first byte.
+    fn find(&self, cid: &[u8]) -> Option<u16> {
+        // 0b111: the server could not write its number (draft 3.2).
+        if self.len == 0 || cid.first()? >> 5 == 0b111 {
+            return None;
+        }
+        let id = cid.get(1..=self.len)?;
+        let at = self.servers.binary_search_by(|(own, _)| (**own).cmp(id)).ok()?;
+        Some(self.servers[at].1)
+    }
+}
+
+/// What a flow's first packet says of its server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// It goes on with a connection of this server.
+    Server(u16),
+    /// It begins a connection, or goes on with one that is not known: by this instead of its ports.
+    Key {
+        /// Of the connection ID.
+        words: [u64; 3],
+        /// Whether it goes on with a connection.
+        goes_on: bool,
+    },
+}
+
+/// Where a client's packet belongs to, to a service with this number; none if it is not QUIC.
+pub fn route(payload: &[u8], service: u16, ids: &ServerIds, context: &mut Context<'_>) -> Option<Route> {
+    let (cid, goes_on) = match Packet::read(payload)? {
+        Packet::Long { destination, .. } => (destination, false),
+        Packet::Short(rest) => (rest, true),
+    };
+    if let Some(server) = ids.find(cid) {
+        return Some(Route::Server(server));
+    }
+    let now_ns = context.now_ns();
+    let known = context.meters(CONNECTIONS);
+    let lens = if goes_on { lens(known, service) } else { 1 << cid.len() };
+    let lens = (1..=CID_MAX).filter(|len| lens >> len & 1 == 1);
+    let found =
+        lens.clone().filter_map(|len| cid.get(..len)).find_map(|cid| find(known, service, cid, now_ns));
+    if let Some(server) = found {
+        return Some(Route::Server(server));
+    }
+    let len = if goes_on { lens.min().unwrap_or(CID_LEN).min(cid.len()) } else { cid.len() };
+    Some(Route::Key { words: words(&cid[..len]), goes_on })
+}
+
+/// Learns the connection ID that a server gives in this packet of its own. False once there is nothing more to be learned.
+pub fn learn(payload: &[u8], service: u16, server: u16, context: &mut Context<'_>) -> bool {
+    let Some(Packet::Long { source, .. }) = Packet::read(payload) else { return false };
+    if source.is_empty() {
+        return true;
+    }
+    let now_ns = context.now_ns();
+    let known = context.meters(CONNECTIONS);
+    if let Some(lens) = known.of(&lens_key(service), now_ns, u64::MAX) {
+        lens[0] |= 1 << source.len();
+    }
+    if let Some(value) = known.of(&key(service, source), now_ns, FORGET_NS) {
+        value[0] = u64::from(server) + 1;
+    }
+    true
+}
+
+fn find(known: &mut Meters, service: u16, cid: &[u8], now_ns: u64) -> Option<u16> {
+    let key = key(service, cid);
+    known.get(&key)?;
+    // It is used: others are forgotten first.
+    let &mut [server, ..] = known.of(&key, now_ns, FORGET_NS)?;
+    server.checked_sub(1).map(|server| server as u16)
+}
+
+/// The lengths of the connection IDs that the service's servers gave, a bit each.
+fn lens(known: &Meters, service: u16) -> u64 {
+    known.get(&lens_key(service)).map_or(0, |&[lens, ..]| lens)
+}
+
+fn lens_key(service: u16) -> [u64; 4] {
+    [u64::from(service) | 1 << 32, 0, 0, 0]
+}
+
+fn key(service: u16, cid: &[u8]) -> [u64; 4] {
+    let [a, b, c] = words(cid);
+    [u64::from(service) | (cid.len() as u64) << 16, a, b, c]
+}
+
+fn words(cid: &[u8]) -> [u64; 3] {
+    let mut bytes = [0; 24];
+    bytes[..cid.len()].copy_from_slice(cid); // Up to 20: callers have cut it.
+    let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+    [word(0), word(8), word(16)]
+}
+
+/// Whether any service follows connection IDs.
+pub fn is_wanted(affinities: impl IntoIterator<Item = Affinity>) -> bool {
+    affinities.into_iter().any(|affinity| affinity == Affinity::Quic)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_read_as_far_as_they_are_in_the_clear() {
+        let initial = [&[0xc3, 0, 0, 0, 1, 4, 1, 2, 3, 4, 2, 8, 9][..], &[0; 40]].concat();
+        let want = Packet::Long { destination: &[1, 2, 3, 4], source: &[8, 9] };
+        assert_eq!(Packet::read(&initial), Some(want));
+        assert_eq!(Packet::read(&[0x40, 7, 7]), Some(Packet::Short(&[7, 7])));
+        for short in 0..13 {
+            let cut = Packet::read(&initial[..short]);
+            assert!(cut.is_none(), "{short}: {cut:?}");
+        }
+        let long_id = [&[0xc3, 0, 0, 0, 1, 21][..], &[0; 60]].concat();
+        assert_eq!(Packet::read(&long_id), None);
+        assert_eq!((Packet::read(&[]), Packet::read(&[0x40])), (None, None));
+    }
+
+    #[test]
+    fn words_tell_connection_ids_apart() {
+        let of = |len: usize| key(1, &[7; CID_MAX][..len]);
+        let all: std::collections::BTreeSet<_> = (0..=CID_MAX).map(of).chain([lens_key(1)]).collect();
+        assert_eq!(all.len(), CID_MAX + 2);
+    }
+}

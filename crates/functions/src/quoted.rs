@@ -1,0 +1,44 @@
+//! The packet that an ICMP error quotes.
+
+use nf::PacketView;
+use packet::parse::{is_query, protocol};
+use packet::{Addr, Endpoint};
+
+/// The ends of the packet that an ICMP error quotes.
+pub struct Quoted {
+    /// Where it came from.
+    pub source: Endpoint,
+    /// Where it went to.
+    pub destination: Endpoint,
+    /// Its protocol's number.
+    pub protocol: u8,
+}
+
+impl Quoted {
+    /// None if the packet quotes none, or not as far as its ports.
+    pub fn of(packet: &PacketView<'_>) -> Option<Quoted> {
+        let quoted = packet.embedded().filter(|quoted| quoted.has_transport)?;
+        let data = packet.data();
+        let header = data.get(quoted.l3..)?;
+        let (source, destination) = if quoted.version == 4 {
+            let at = |at| Some(Addr::from_v4_bytes(*header.get(at..)?.first_chunk()?));
+            (at(12)?, at(16)?)
+        } else {
+            let at = |at| Some(Addr::from_bytes(*header.get(at..)?.first_chunk()?));
+            (at(8)?, at(24)?)
+        };
+        let word = |at| Some(u16::from_be_bytes(*data.get(quoted.l4 + at..)?.first_chunk()?));
+        let (source_port, destination_port) = match quoted.protocol {
+            number @ (protocol::ICMP | protocol::ICMPV6) if is_query(number, *data.get(quoted.l4)?) => {
+                (word(4)?, word(4)?)
+            }
+            protocol::ICMP | protocol::ICMPV6 => (0, 0),
+            _ => (word(0)?, word(2)?),
+        };
+        Some(Quoted {
+            source: Endpoint::new(source, source_port),
+            destination: Endpoint::new(destination, destination_port),
+            protocol: quoted.protocol,
+        })
+    }
+}
