@@ -6,12 +6,13 @@
 //! no memory to wait longer.
 //!
 //! Sequence numbers are positions modulo 2^32 (RFC 9293 3.4): whatever is more than [`WINDOW_MAX`] away from where a stream
-//! stands belongs to no window and is ignored. Segments in fragments are put together first, and come
-//! with the fragment that completes them.
+//! stands belongs to no window and is ignored. Datagrams in fragments, of whatever protocol, are put together first, and come
+//! with the fragment that completes them: as they are, and as the segment that is in them.
 
 use nf::stream::{Deliveries, Piece, What};
 use packet::memory::OutOfMemory;
-use packet::{Direction, Packet};
+use packet::parse::protocol;
+use packet::{Class, Direction, DropReason, Packet};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 mod counters;
@@ -205,37 +206,56 @@ impl Reassembler {
         for block in self.delivered.drain(..) {
             self.held.release(block);
         }
+        self.datagrams.begin_group();
     }
 
-    /// The next packet of the group: what it brings to its flow's streams is noted.
-    pub fn take(&mut self, packet: &Packet, streams: &mut Streams) {
+    /// The next packet of the group: what it brings to its flow's streams is noted. The answer is why it must not pass, if so.
+    pub fn take(&mut self, packet: &Packet, streams: &mut Streams) -> Option<DropReason> {
+        let mut refused = None;
         if let Some(mut segment) = Segment::of(packet) {
             if streams.halves[segment.direction.index()].judges(&segment) {
                 segment.intact = Segment::check(packet);
             }
             self.segment(&segment, streams);
-        } else if Segment::is_fragment(packet) {
-            self.fragment(packet, streams);
+        } else if matches!(packet.meta().class, Class::FirstFragment | Class::LaterFragment) {
+            refused = self.fragment(packet, streams);
         }
         self.skip();
+        refused
     }
 
-    /// A fragment of a datagram with a segment in it, which is read once all of it is here.
+    /// A function dropped the only packet of a group.
+    pub fn dropped(&mut self, packet: &Packet) {
+        self.datagrams.condemn(packet);
+    }
+
+    /// A fragment of a datagram, which is read once all of it is here.
     #[cold]
-    fn fragment(&mut self, packet: &Packet, streams: &mut Streams) {
-        let direction = packet.meta().transit.direction;
+    fn fragment(&mut self, packet: &Packet, streams: &mut Streams) -> Option<DropReason> {
+        let meta = packet.meta();
+        let direction = meta.transit.direction;
         self.counters.fragments += 1;
-        if streams.halves[direction.index()].has(Half::INTACT) && !Segment::has_right_header(packet) {
+        // Who leaves checksums to hardware leaves it those of segments and of headers both.
+        let judges = meta.protocol != protocol::TCP || streams.halves[direction.index()].has(Half::INTACT);
+        if judges && !Segment::has_right_header(packet) {
             self.counters.damaged += 1;
-            return;
+            return None;
         }
         match self.datagrams.add(packet, &mut self.counters.fragments_lost) {
             Added::Waits => {}
             Added::Lost => self.counters.fragments_lost += 1,
-            Added::Whole { slot, from, until } => {
+            Added::Condemned => return Some(DropReason::FragmentOfDropped),
+            Added::Full => return Some(DropReason::FragmentTableFull),
+            Added::Whole { slot, from, until, protocol: number } => {
+                let len = until.saturating_sub(from);
+                let start = Datagrams::place(slot) + from;
+                self.note(direction, 0, What::Datagram { start, len: len as u32, protocol: number });
+                if number != protocol::TCP {
+                    return None;
+                }
                 let mut whole = std::mem::take(&mut self.whole);
                 whole.clear();
-                whole.extend_from_slice(self.datagrams.bytes(slot, from, until));
+                whole.extend_from_slice(self.datagrams.memory().get(start..start + len).unwrap_or_default());
                 if let Some(mut segment) = Segment::read(&whole, whole.len(), direction) {
                     segment.apart = true;
                     segment.intact = Segment::check_bytes(packet, &whole);
@@ -244,6 +264,7 @@ impl Reassembler {
                 self.whole = whole;
             }
         }
+        None
     }
 
     /// The next packet of the group brings nothing.
@@ -253,7 +274,12 @@ impl Reassembler {
 
     /// What the group's packets brought.
     pub fn deliveries(&self) -> Deliveries<'_> {
-        Deliveries { pieces: &self.pieces, ends: &self.ends, held: self.held.memory() }
+        Deliveries {
+            pieces: &self.pieces,
+            ends: &self.ends,
+            held: self.held.memory(),
+            datagrams: self.datagrams.memory(),
+        }
     }
 
     /// The flow is over: what still waits is forgotten.

@@ -32,12 +32,22 @@ pub enum StreamEventKind<'a> {
     Reset,
 }
 
+/// A datagram that came in fragments, put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WholeDatagram<'a> {
+    /// From the transport header on.
+    pub transport: &'a [u8],
+    /// The transport protocol.
+    pub protocol: u8,
+}
+
 /// What a packet brought to its flow's streams, in order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stream<'a> {
     pieces: &'a [Piece],
     payload: &'a [u8],
     held: &'a [u8],
+    datagrams: &'a [u8],
 }
 
 impl<'a> Stream<'a> {
@@ -45,6 +55,17 @@ impl<'a> Stream<'a> {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
+    }
+
+    /// The datagram that the packet, a fragment, was the last missing part of.
+    pub fn datagram(&self) -> Option<WholeDatagram<'a>> {
+        match self.pieces.first()?.what {
+            What::Datagram { start, len, protocol } => {
+                let transport = self.datagrams.get(start..start + len as usize)?;
+                Some(WholeDatagram { transport, protocol })
+            }
+            _ => None,
+        }
     }
 }
 
@@ -65,6 +86,8 @@ impl<'a> Iterator for Stream<'a> {
             What::Gap { len } => StreamEventKind::Gap(len),
             What::Finished => StreamEventKind::Finished,
             What::Reset => StreamEventKind::Reset,
+            // It comes first; see [`Stream::datagram`].
+            What::Datagram { .. } => return self.next(),
         };
         Some(StreamEvent { direction: piece.direction, offset: piece.offset, kind })
     }
@@ -109,6 +132,15 @@ pub enum What {
     Finished,
     /// See [`StreamEventKind::Reset`].
     Reset,
+    /// See [`Stream::datagram`].
+    Datagram {
+        /// Where in the memory of datagrams its transport header begins.
+        start: usize,
+        /// Its bytes from there.
+        len: u32,
+        /// The transport protocol.
+        protocol: u8,
+    },
 }
 
 /// What each packet of a group brought to its streams.
@@ -120,6 +152,8 @@ pub struct Deliveries<'a> {
     pub ends: &'a [u32],
     /// The memory of what waits.
     pub held: &'a [u8],
+    /// The memory of datagrams that came in fragments.
+    pub datagrams: &'a [u8],
 }
 
 impl<'a> Deliveries<'a> {
@@ -128,6 +162,11 @@ impl<'a> Deliveries<'a> {
     pub fn of(&self, number: usize, payload: &'a [u8]) -> Stream<'a> {
         let end = |number: usize| self.ends.get(number).map_or(0, |&end| end as usize);
         let start = if number == 0 { 0 } else { end(number - 1) };
-        Stream { pieces: self.pieces.get(start..end(number)).unwrap_or_default(), payload, held: self.held }
+        Stream {
+            pieces: self.pieces.get(start..end(number)).unwrap_or_default(),
+            payload,
+            held: self.held,
+            datagrams: self.datagrams,
+        }
     }
 }

@@ -41,18 +41,32 @@ impl Subscribed {
         self.first[side as usize]
     }
 
-    /// Puts what those packets of a group that entered by `side` bring, and that are to be forwarded, in its place.
-    pub fn assemble(&mut self, side: Side, packets: &[Packet], verdicts: &[Verdict], records: &mut Records) {
+    /// Puts what those packets of a group that entered by `side` bring, and that are to be forwarded, in its place. Fragments that
+    /// must not pass are dropped.
+    pub fn assemble(
+        &mut self,
+        side: Side,
+        packets: &[Packet],
+        verdicts: &mut [Verdict],
+        records: &mut Records,
+    ) {
         self.reassembler.begin_group();
-        for (packet, &verdict) in packets.iter().zip(verdicts) {
+        for (packet, verdict) in packets.iter().zip(verdicts) {
             let meta = packet.meta();
             match records.state_mut(meta.transit.flow, self.part) {
-                Some(streams) if verdict == Verdict::Forward && meta.transit.side == side => {
-                    self.reassembler.take(packet, streams);
+                Some(streams) if *verdict == Verdict::Forward && meta.transit.side == side => {
+                    if let Some(reason) = self.reassembler.take(packet, streams) {
+                        *verdict = Verdict::Drop(reason);
+                    }
                 }
                 _ => self.reassembler.skip(),
             }
         }
+    }
+
+    /// A function dropped a packet that was alone in its group.
+    pub fn dropped(&mut self, packet: &Packet) {
+        self.reassembler.dropped(packet);
     }
 
     /// What the group's packets brought.

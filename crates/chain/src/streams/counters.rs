@@ -28,10 +28,10 @@ pub struct StreamCounters {
     pub doubtful: u64,
     /// Times that such bytes were forgotten for lack of memory.
     pub doubtful_lost: u64,
-    /// Fragments with TCP in them.
+    /// Fragments of datagrams.
     pub fragments: u64,
-    /// Datagrams that could not be put together from them: they overlap, or contradict each other; or they took too long, or were
-    /// too many. Their bytes are a gap.
+    /// Datagrams that could not be put together from them: they overlap, or contradict each other; or they took too long. Bytes of a
+    /// stream that were in them are a gap.
     pub fragments_lost: u64,
 }
 

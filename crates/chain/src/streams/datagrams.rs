@@ -1,4 +1,6 @@
-//! Segments that came in IP fragments, put together before they are read (RFC 791 3.2, RFC 8200 4.5).
+//! Datagrams that came in IP fragments, put together before they are read (RFC 791 3.2, RFC 8200 4.5).
+
+use std::collections::HashMap;
 
 use packet::memory::{OutOfMemory, Zeroed};
 use packet::parse::FragmentPart;
@@ -6,8 +8,9 @@ use packet::{Packet, parse};
 
 use crate::fragments::Datagram;
 
-/// Datagrams with segments in them that may be under way at once; for another one, the oldest is given up.
-pub const DATAGRAMS_MAX: usize = 64;
+/// Datagrams that may be under way at once, as many as a chain keeps track of: fragments of further ones are dropped, as nobody
+/// could tell what their host makes of them.
+pub const DATAGRAMS_MAX: usize = 1024;
 
 /// How long a datagram is waited for: as long as Linux does.
 pub const DATAGRAM_TIMEOUT_NS: u64 = 30_000_000_000;
@@ -18,27 +21,43 @@ pub(super) const DATAGRAM_MAX: usize = DATAGRAM_ROOM - 1;
 
 /// Fragments begin at multiples of this.
 const UNIT: usize = 8;
+/// Words of a bitmap with a bit for each unit of a datagram.
+const WORDS: usize = DATAGRAM_ROOM / UNIT / 64;
+
+/// [`Datagrams::until_ns`] of a free slot, and of one whose bytes are in use until the group is over.
+const FREE: u64 = 0;
+const DELIVERED: u64 = u64::MAX;
 
 /// The datagrams that are under way. Where fragments overlap that are not the same, all of them are forgotten (RFC 5722, and Linux in
 /// IPv4, too).
 pub(super) struct Datagrams {
     slots: Vec<Slot>,
     bytes: Zeroed<u8>,
+    /// Which units of each slot are here.
+    here: Zeroed<u64>,
+    /// When each slot's datagram is given up.
+    until_ns: Vec<u64>,
+    /// No datagram is given up before.
+    due_ns: u64,
+    by_datagram: HashMap<Datagram, u32>,
+    free: Vec<u32>,
+    /// Slots whose bytes are in use until the group is over.
+    delivered: Vec<u32>,
 }
 
 /// A place for a datagram.
-#[derive(Clone)]
+#[derive(Clone, Copy, Default)]
 struct Slot {
-    /// Free, if none.
     datagram: Option<Datagram>,
-    until_ns: u64,
+    /// It was whole, and a function dropped the fragment that made it so: so are all that follow, or its host would have it.
+    condemned: bool,
     /// Its length, once its last fragment is here.
     len: Option<usize>,
-    /// Where its transport header begins.
+    /// Where its transport header begins, and of which protocol that is.
     l4: usize,
-    /// How many units are here, and which.
+    protocol: u8,
+    /// How many units are here.
     units: usize,
-    here: Box<[u64]>,
 }
 
 /// What came of a fragment.
@@ -46,83 +65,146 @@ struct Slot {
 pub(super) enum Added {
     /// Others are missing.
     Waits,
-    /// It was the last one: all are in this slot, from here to there, until another fragment comes.
-    Whole { slot: usize, from: usize, until: usize },
+    /// It was the last one: all are in this slot, from here to there, until the group is over.
+    Whole { slot: usize, from: usize, until: usize, protocol: u8 },
     /// The datagram is given up.
     Lost,
+    /// It belongs to a datagram that was dropped.
+    Condemned,
+    /// Too many are under way.
+    Full,
 }
 
 impl Datagrams {
     pub fn new() -> Result<Datagrams, OutOfMemory> {
-        let units = DATAGRAM_ROOM / UNIT;
-        let free = Slot {
-            datagram: None,
-            until_ns: 0,
-            len: None,
-            l4: 0,
-            units: 0,
-            here: vec![0; units / 64].into(),
-        };
-        Ok(Datagrams { slots: vec![free; DATAGRAMS_MAX], bytes: Zeroed::new(DATAGRAMS_MAX * DATAGRAM_ROOM)? })
+        Ok(Datagrams {
+            slots: vec![Slot::default(); DATAGRAMS_MAX],
+            bytes: Zeroed::new(DATAGRAMS_MAX * DATAGRAM_ROOM)?,
+            here: Zeroed::new(DATAGRAMS_MAX * WORDS)?,
+            until_ns: vec![FREE; DATAGRAMS_MAX],
+            due_ns: u64::MAX,
+            by_datagram: HashMap::with_capacity(DATAGRAMS_MAX),
+            free: (0..DATAGRAMS_MAX as u32).rev().collect(),
+            delivered: Vec::with_capacity(crate::GROUP_MAX),
+        })
     }
 
-    /// Adds a fragment. `lost` is how many datagrams were given up for it.
+    /// A group of packets begins: bytes of datagrams that were whole are gone.
+    pub fn begin_group(&mut self) {
+        while let Some(slot) = self.delivered.pop() {
+            self.release(slot);
+        }
+    }
+
+    /// Adds a fragment. `lost` is how many datagrams ran out of time.
     pub fn add(&mut self, packet: &Packet, lost: &mut u64) -> Added {
         let (meta, datagram) = (packet.meta(), Datagram::of(packet));
+        let now_ns = meta.transit.timestamp_ns;
+        if self.due_ns <= now_ns {
+            self.expire(now_ns, lost);
+        }
         let part = parse::fragment_part(packet);
         let bytes = part.and_then(|part| packet.data().get(part.at..packet.flow_end()));
         let (Some(part), Some(bytes)) = (part, bytes) else { return Added::Lost };
-        let slot = self.slot(datagram, meta.transit.timestamp_ns, lost);
-        if part.offset == 0 {
-            self.slots[slot].l4 = usize::from(meta.l4).saturating_sub(part.at);
+        let Some(number) = self.slot(datagram, now_ns) else { return Added::Full };
+        let slot = &mut self.slots[number];
+        if slot.condemned {
+            return Added::Condemned;
         }
-        let added = self.put(slot, part, bytes);
-        if added != Added::Waits {
-            self.slots[slot].datagram = None;
+        if part.offset == 0 {
+            slot.l4 = usize::from(meta.l4).saturating_sub(part.at);
+            slot.protocol = meta.protocol;
+        }
+        let added = self.put(number, part, bytes);
+        match added {
+            Added::Lost => self.release(number as u32),
+            Added::Whole { .. } => {
+                self.by_datagram.remove(&datagram);
+                self.slots[number].datagram = None;
+                self.until_ns[number] = DELIVERED;
+                self.delivered.push(number as u32);
+            }
+            _ => {}
         }
         added
     }
 
-    /// The bytes of a datagram that is whole.
-    pub fn bytes(&self, slot: usize, from: usize, until: usize) -> &[u8] {
-        &self.bytes[slot * DATAGRAM_ROOM..][from..until]
+    /// A function dropped this fragment: if its datagram was whole with it, no more of that may pass. If not, its host waits for this
+    /// one in vain, whatever else comes.
+    pub fn condemn(&mut self, packet: &Packet) {
+        if self.delivered.is_empty() {
+            return;
+        }
+        self.begin_group();
+        if let Some(slot) = self.slot(Datagram::of(packet), packet.meta().transit.timestamp_ns) {
+            self.slots[slot].condemned = true;
+        }
     }
 
-    /// The slot of a datagram; if it has none, a free one, or that of the oldest.
-    fn slot(&mut self, datagram: Datagram, now_ns: u64, lost: &mut u64) -> usize {
-        for slot in &mut self.slots {
-            if slot.datagram.is_some() && slot.until_ns <= now_ns {
-                slot.datagram = None;
-                *lost += 1;
+    /// The bytes of all datagrams, one slot after the other.
+    pub fn memory(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Where in them those of a slot begin.
+    pub fn place(slot: usize) -> usize {
+        slot * DATAGRAM_ROOM
+    }
+
+    fn expire(&mut self, now_ns: u64, lost: &mut u64) {
+        self.due_ns = u64::MAX;
+        for number in 0..DATAGRAMS_MAX {
+            match self.until_ns[number] {
+                FREE | DELIVERED => {}
+                until_ns if until_ns <= now_ns => {
+                    *lost += u64::from(!self.slots[number].condemned);
+                    self.release(number as u32);
+                }
+                until_ns => self.due_ns = self.due_ns.min(until_ns),
             }
         }
-        if let Some(known) = self.slots.iter().position(|slot| slot.datagram == Some(datagram)) {
-            return known;
+    }
+
+    fn release(&mut self, number: u32) {
+        let slot = &mut self.slots[number as usize];
+        if let Some(datagram) = slot.datagram.take() {
+            self.by_datagram.remove(&datagram);
         }
-        let age = |slot: &Slot| if slot.datagram.is_some() { slot.until_ns } else { 0 };
-        let oldest = (0..DATAGRAMS_MAX).min_by_key(|slot| age(&self.slots[*slot])).unwrap_or(0);
-        let slot = &mut self.slots[oldest];
-        *lost += u64::from(slot.datagram.is_some());
-        (slot.datagram, slot.until_ns) = (Some(datagram), now_ns.saturating_add(DATAGRAM_TIMEOUT_NS));
-        (slot.len, slot.l4, slot.units) = (None, 0, 0);
-        slot.here.fill(0);
-        oldest
+        self.until_ns[number as usize] = FREE;
+        self.free.push(number);
+    }
+
+    /// The slot of a datagram; if it has none, a free one.
+    fn slot(&mut self, datagram: Datagram, now_ns: u64) -> Option<usize> {
+        if let Some(&known) = self.by_datagram.get(&datagram) {
+            return Some(known as usize);
+        }
+        let number = self.free.pop()?;
+        let at = number as usize;
+        let until_ns = now_ns.saturating_add(DATAGRAM_TIMEOUT_NS).min(DELIVERED - 1);
+        self.slots[at] = Slot { datagram: Some(datagram), ..Slot::default() };
+        self.here[at * WORDS..][..WORDS].fill(0);
+        self.until_ns[at] = until_ns;
+        self.due_ns = self.due_ns.min(until_ns);
+        self.by_datagram.insert(datagram, number);
+        Some(at)
     }
 
     fn put(&mut self, number: usize, part: FragmentPart, bytes: &[u8]) -> Added {
         let slot = &mut self.slots[number];
+        let here = &mut self.here[number * WORDS..][..WORDS];
         let start = usize::from(part.offset);
         // What goes on, goes on at a whole unit.
         let len = if part.more { bytes.len() & !(UNIT - 1) } else { bytes.len() };
         let end = start + len;
         let units = start / UNIT..end.div_ceil(UNIT);
-        let is_here = |unit: &usize| slot.here[unit / 64] & 1 << (unit % 64) != 0;
+        let is_here = |unit: &usize| here[unit / 64] & 1 << (unit % 64) != 0;
         if len == 0 || end > DATAGRAM_MAX {
             return Added::Lost;
         }
         let known = units.clone().filter(is_here).count();
-        let last = slot.here.iter().rposition(|word| *word != 0);
-        let before = last.map_or(0, |word| word * 64 + 64 - slot.here[word].leading_zeros() as usize);
+        let last = here.iter().rposition(|word| *word != 0);
+        let before = last.map_or(0, |word| word * 64 + 64 - here[word].leading_zeros() as usize);
         let contradicts = match slot.len {
             Some(len) => end > len || !part.more && end != len,
             None => !part.more && before > units.end,
@@ -131,7 +213,7 @@ impl Datagrams {
             return Added::Lost;
         }
         if known == 0 {
-            units.for_each(|unit| slot.here[unit / 64] |= 1 << (unit % 64));
+            units.for_each(|unit| here[unit / 64] |= 1 << (unit % 64));
             slot.units += end.div_ceil(UNIT) - start / UNIT;
             self.bytes[number * DATAGRAM_ROOM..][start..end].copy_from_slice(&bytes[..len]);
         }
@@ -140,7 +222,7 @@ impl Datagrams {
         }
         match slot.len {
             Some(until) if slot.units == until.div_ceil(UNIT) => {
-                Added::Whole { slot: number, from: slot.l4, until }
+                Added::Whole { slot: number, from: slot.l4, until, protocol: slot.protocol }
             }
             _ => Added::Waits,
         }

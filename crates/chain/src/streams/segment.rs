@@ -95,12 +95,6 @@ impl<'a> Segment<'a> {
         meta.version != 4 || verify(sum(header))
     }
 
-    /// Whether the packet has a part of a segment in it, and is a fragment.
-    pub(super) fn is_fragment(packet: &Packet) -> bool {
-        let meta = packet.meta();
-        meta.protocol == protocol::TCP && matches!(meta.class, Class::FirstFragment | Class::LaterFragment)
-    }
-
     pub(super) fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }

@@ -140,7 +140,11 @@ fn segments_in_fragments_are_put_together_within_bounds() {
     let listener = || {
         Bench::new(
             vec![stage::<Listener>(8)],
-            Options { fragment_timeout_ns: 60 * SECOND, ..Options::default() },
+            Options {
+                fragment_timeout_ns: 60 * SECOND,
+                fragments_max: 4 * DATAGRAMS_MAX,
+                ..Options::default()
+            },
         )
     };
     let streams = |bench: &Bench| {
@@ -155,13 +159,17 @@ fn segments_in_fragments_are_put_together_within_bounds() {
             .iter()
             .for_each(|piece| drop(bench.one(T + u64::from(id), Side::Inside, piece)));
     }
-    let before = 3 * (DATAGRAMS_MAX as u64 + 1);
-    assert_eq!(streams(&bench), (0, before, 1));
+    let before = 3 * DATAGRAMS_MAX as u64 + 1;
+    // What cannot be put together does not pass.
+    let drops = [("fragment-table-full", 1), ("fragment-of-dropped", 2)];
+    assert_eq!((streams(&bench), bench.drops()), ((0, before, 0), drops.to_vec()));
     bench.one(T + SECOND, Side::Inside, segment_in_pieces(1).last().unwrap());
-    assert_eq!(streams(&bench), (60, before + 1, 1));
-    // The one that had to go begins anew with its last piece, where the one was that came to its end.
-    bench.one(T + SECOND, Side::Inside, segment_in_pieces(0).last().unwrap());
-    assert_eq!(streams(&bench), (60, before + 2, 1));
+    assert_eq!(streams(&bench), (60, before + 1, 0));
+    // There is room again.
+    let pieces = segment_in_pieces(DATAGRAMS_MAX as u16);
+    pieces.iter().for_each(|piece| drop(bench.one(T + SECOND, Side::Inside, piece)));
+    assert_eq!(streams(&bench).1, before + 1 + pieces.len() as u64);
+    assert_eq!(bench.drops(), drops);
 
     // So long, even if the chain remembers whose fragments they are.
     for (late, outcome) in [(0, (60, 4, 0)), (1, (0, 4, 1))] {

@@ -12,7 +12,7 @@ const TCP: u8 = 6;
 /// That of the header of IPv6 fragments.
 const FRAGMENT: u8 = 44;
 /// Datagrams that are put together at a time, and for how long each.
-const DATAGRAMS_MAX: usize = 64;
+const DATAGRAMS_MAX: usize = 1024;
 const DATAGRAM_NS: u64 = 30_000_000_000;
 
 /// A segment.
@@ -168,9 +168,7 @@ impl Datagrams {
         self.0.retain(|_, datagram| now_ns < datagram.since_ns + DATAGRAM_NS);
         let key = (carried.ends.to_vec(), part.identification);
         if self.0.len() == DATAGRAMS_MAX && !self.0.contains_key(&key) {
-            let oldest = self.0.iter().min_by_key(|(_, datagram)| datagram.since_ns);
-            let oldest = oldest.map(|(key, _)| key.clone())?;
-            self.0.remove(&oldest);
+            return None; // It does not pass.
         }
         let fresh = || Datagram { since_ns: now_ns, ..Datagram::default() };
         let datagram = self.0.entry(key.clone()).or_insert_with(fresh);
