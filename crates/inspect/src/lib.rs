@@ -11,8 +11,8 @@
 //!
 //! let mut scratch = Scratch::new();
 //! scratch.begin();
-//! assert!(inspection.buffer(0).holds(b"len\x03ab!", &mut scratch));
-//! assert!(!inspection.buffer(0).holds(b"len\x04ab!", &mut scratch));
+//! assert!(inspection.buffer(0).holds(b"len\x03abc!", &mut scratch));
+//! assert!(!inspection.buffer(0).holds(b"len\x04abc!", &mut scratch));
 //! # Ok::<(), inspect::Unsupported>(())
 //! ```
 

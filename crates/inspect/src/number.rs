@@ -11,7 +11,7 @@ use crate::view::View;
 const MAX_NUMBER_BYTES: u8 = 8;
 const MAX_TEXT_BYTES: u8 = 23;
 
-/// A number and where it ends.
+/// A number, and where its bytes, or its digits, end.
 struct Found {
     value: u64,
     end: i64,
@@ -34,7 +34,7 @@ impl View<'_> {
         holds != test.negated
     }
 
-    /// Where a `byte_jump` leads. The end of the buffer is a place to go to, before its beginning is none.
+    /// Where a `byte_jump` leads. The end of the buffer is a place to go to; a jump to before its beginning leads there.
     pub fn byte_jump(&self, jump: &ByteJump, cursor: i64, values: &Values) -> Option<i64> {
         let Found { value, end } = self.number(&jump.number, cursor, values)?;
         let origin = match jump.origin {
@@ -46,33 +46,35 @@ impl View<'_> {
         let product = i128::from(value) * i128::from(jump.multiplier);
         let bytes = if jump.align { (product + 3) & !3 } else { product };
         let place = i128::from(origin) + bytes + i128::from(values.resolve(jump.post_offset)?);
-        let place = i64::try_from(place).ok()?;
-        (self.beginning..=self.end()).contains(&place).then_some(place)
+        let place = i64::try_from(place.max(i128::from(self.beginning))).ok()?;
+        (place <= self.end()).then_some(place.max(self.beginning))
     }
 
-    /// The value that a `byte_extract` gives its variable.
-    pub fn byte_extract(&self, extract: &ByteExtract, cursor: i64, values: &Values) -> Option<u64> {
-        let Found { value, .. } = self.number(&extract.number, cursor, values)?;
+    /// The value that a `byte_extract` gives its variable, and where the cursor is behind it.
+    pub fn byte_extract(&self, extract: &ByteExtract, cursor: i64, values: &Values) -> Option<(u64, i64)> {
+        let Found { value, end } = self.number(&extract.number, cursor, values)?;
         let product = value.wrapping_mul(u64::from(extract.multiplier));
-        match extract.align {
-            Some(align) => product.checked_next_multiple_of(u64::from(align)),
-            None => Some(product),
-        }
+        let value = match extract.align {
+            Some(align) => product.checked_next_multiple_of(u64::from(align))?,
+            None => product,
+        };
+        Some((value, end))
     }
 
-    /// The value that a `byte_math` gives its variable, in 64 bits: what is above them is lost.
-    pub fn byte_math(&self, math: &ByteMath, cursor: i64, values: &Values) -> Option<u64> {
-        let Found { value, .. } = self.number(&math.number, cursor, values)?;
+    /// The value that a `byte_math` gives its variable, in 64 bits: what is above them is lost. And where the cursor is behind it.
+    pub fn byte_math(&self, math: &ByteMath, cursor: i64, values: &Values) -> Option<(u64, i64)> {
+        let Found { value, end } = self.number(&math.number, cursor, values)?;
         let right = values.resolve(math.value)?;
         let wide = u64::from(right);
-        match math.operator {
-            MathOperator::Add => Some(value.wrapping_add(wide)),
-            MathOperator::Subtract => Some(value.wrapping_sub(wide)),
-            MathOperator::Multiply => Some(value.wrapping_mul(wide)),
-            MathOperator::Divide => value.checked_div(wide),
-            MathOperator::ShiftLeft => Some(value.checked_shl(right).unwrap_or(0)),
-            MathOperator::ShiftRight => Some(value.checked_shr(right).unwrap_or(0)),
-        }
+        let value = match math.operator {
+            MathOperator::Add => value.wrapping_add(wide),
+            MathOperator::Subtract => value.wrapping_sub(wide),
+            MathOperator::Multiply => value.wrapping_mul(wide),
+            MathOperator::Divide => value.checked_div(wide)?,
+            MathOperator::ShiftLeft => value.checked_shl(right).unwrap_or(0),
+            MathOperator::ShiftRight => value.checked_shr(right).unwrap_or(0),
+        };
+        Some((value, end))
     }
 
     fn number(&self, number: &Number, cursor: i64, values: &Values) -> Option<Found> {
@@ -83,10 +85,13 @@ impl View<'_> {
             return Some(Found { value: 0, end });
         }
         let bytes = self.get(place, usize::from(count))?;
-        let value = match number.format {
+        let whole = usize::from(count);
+        let (value, len) = match number.format {
             NumberFormat::Big | NumberFormat::Little if count > MAX_NUMBER_BYTES => return None,
-            NumberFormat::Big => bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)),
-            NumberFormat::Little => bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)),
+            NumberFormat::Big => (bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)), whole),
+            NumberFormat::Little => {
+                (bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)), whole)
+            }
             // Refused before: the order is not known.
             NumberFormat::Dce => return None,
             _ if count > MAX_TEXT_BYTES => return None,
@@ -99,13 +104,13 @@ impl View<'_> {
             Some(mask) => (value & u64::from(mask)) >> mask.trailing_zeros(),
             None => value,
         };
-        Some(Found { value, end })
+        Some(Found { value, end: place + len as i64 })
     }
 }
 
 /// The digits at the beginning, behind white space and a `+`; what follows them does not count. None if there are none,
-/// or if they are more than 64 bits hold.
-fn text(bytes: &[u8], base: Option<u32>) -> Option<u64> {
+/// or if they are more than 64 bits hold. And where they end.
+fn text(bytes: &[u8], base: Option<u32>) -> Option<(u64, usize)> {
     let digits = bytes.trim_ascii_start();
     let digits = digits.strip_prefix(b"+").unwrap_or(digits);
     // `0x` stands before digits of base 16, and is a 0 and something else if there are none.
@@ -121,7 +126,10 @@ fn text(bytes: &[u8], base: Option<u32>) -> Option<u64> {
     };
     let mut values = digits.iter().map_while(|byte| char::from(*byte).to_digit(base)).map(u64::from);
     let first = values.next()?;
-    values.try_fold(first, |value, digit| value.checked_mul(u64::from(base))?.checked_add(digit))
+    let (value, count) = values.try_fold((first, 1), |(value, count), digit| {
+        Some((value.checked_mul(u64::from(base))?.checked_add(digit)?, count + 1))
+    })?;
+    Some((value, bytes.len() - digits.len() + count))
 }
 
 #[cfg(test)]
@@ -149,7 +157,11 @@ mod tests {
             ("18446744073709551615", Some(10), Some(u64::MAX)),
             ("18446744073709551616", Some(10), None),
         ] {
-            assert_eq!(text(bytes.as_bytes(), base), expected, "{bytes} of base {base:?}");
+            assert_eq!(
+                text(bytes.as_bytes(), base).map(|(value, _)| value),
+                expected,
+                "{bytes} of base {base:?}"
+            );
         }
     }
 }

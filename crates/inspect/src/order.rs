@@ -73,7 +73,7 @@ fn moves_cursor(one: &Match) -> bool {
     match one {
         Match::Content(content) => !content.negated,
         Match::Pcre(pcre) => !pcre.negated,
-        Match::ByteJump(_) => true,
+        Match::ByteJump(_) | Match::ByteExtract(_) | Match::ByteMath(_) => true,
         _ => false,
     }
 }

@@ -66,12 +66,12 @@ impl Search<'_, '_> {
             Test::ByteTest(test) => view.byte_test(test, cursor, values),
             Test::ByteJump(jump) => return view.byte_jump(jump, cursor, values),
             Test::ByteExtract(extract) => {
-                let value = view.byte_extract(extract, cursor, values)?;
-                values.set(extract.result, value)
+                let (value, end) = view.byte_extract(extract, cursor, values)?;
+                return values.set(extract.result, value).then_some(end);
             }
             Test::ByteMath(math) => {
-                let value = view.byte_math(math, cursor, values)?;
-                values.set(math.result, value)
+                let (value, end) = view.byte_math(math, cursor, values)?;
+                return values.set(math.result, value).then_some(end);
             }
             Test::Decode(decode) => self.decode(decode, cursor),
         };

@@ -96,12 +96,12 @@ fn other_places_are_tried() {
         (r#"content:"a"; isdataat:!1,relative;"#, b"aba", true),
         (
             r#"content:"a"; byte_extract:1,0,n,relative; content:"b"; distance:n; within:1;"#,
-            b"a\x02a\x02b",
+            b"a\x02a\x02_b",
             false,
         ),
         (
             r#"content:"a"; byte_extract:1,0,n,relative; content:"b"; distance:n; within:1;"#,
-            b"a\x02a\x01b",
+            b"a\x02a\x01_b",
             true,
         ),
     ]);
@@ -198,7 +198,13 @@ fn byte_jump() {
         (r#"byte_jump:2,0,string,dec; content:"x"; within:1;"#, b"02__x", true),
         ("byte_jump:1,0;", b"\x02__", true),
         ("byte_jump:1,0;", b"\x03__", false),
-        ("byte_jump:1,0,post_offset -2;", b"\x00", false),
+        // To before the beginning is to the beginning.
+        (r#"byte_jump:1,0,post_offset -2; content:"a"; within:1;"#, b"\x00a", false),
+        (r#"byte_jump:1,1,post_offset -9; content:"a"; within:1;"#, b"a\x00", true),
+        (r#"content:"bc"; byte_jump:0,0,relative,post_offset -100; content:"a"; within:1;"#, b"a_bc", true),
+        // From behind the digits, however many might have been.
+        (r#"byte_jump:4,0,string,dec; content:"x"; within:1;"#, b"02____x", false),
+        (r#"byte_jump:4,0,string,dec; content:"x"; within:1;"#, b"02__x", true),
         ("byte_jump:1,1;", b"\x00", false),
         ("byte_jump:1,0; isdataat:!1,relative;", b"\x01_", true),
         ("byte_jump:8,0,multiplier 65535;", &[0xff; 8], false),
@@ -221,7 +227,21 @@ fn byte_extract_and_byte_math() {
         (r#"byte_extract:1,0,n,align 4; content:"x"; offset:n; depth:1;"#, b"\x04___x", true),
         ("byte_extract:2,0,n;", b"\x01", false),
         (r#"content:"a"; byte_extract:1,0,n,relative; content:"x"; within:n;"#, b"a\x02x", true),
-        (r#"content:"a"; byte_extract:1,0,n,relative; content:"x"; within:n;"#, b"a\x01x", false),
+        (r#"content:"a"; byte_extract:1,0,n,relative; content:"x"; within:n;"#, b"a\x01x", true),
+        (r#"content:"a"; byte_extract:1,0,n,relative; content:"x"; within:n;"#, b"a\x01_x", false),
+        // Both leave the cursor behind what they read, relative or not.
+        (r#"content:"a"; byte_extract:1,0,n,relative; content:"x"; within:1;"#, b"a\x03x", true),
+        (r#"content:"ab"; byte_extract:1,0,n; content:"b"; within:1;"#, b"ab", true),
+        (r#"content:"ab"; byte_extract:1,0,n; content:"c"; within:1;"#, b"abc", false),
+        (r#"content:"a"; byte_extract:1,0,n,relative; byte_test:1,=,9,0,relative;"#, b"a\x03\x09", true),
+        (r#"content:"a"; byte_extract:4,0,n,relative,string,dec; content:"x"; within:1;"#, b"a12x__", true),
+        (
+            r#"content:"a"; byte_math:bytes 2, offset 0, oper +, rvalue 0, result n, relative; content:"x"; within:1;"#,
+            b"a__x",
+            true,
+        ),
+        (r#"content:"a"; byte_extract:1,0,n,relative; pcre:"/^x/R";"#, b"a_x", true),
+        (r#"content:"a"; byte_extract:1,0,n,relative; isdataat:!1,relative;"#, b"a_", true),
         ("byte_math:bytes 1, offset 0, oper +, rvalue 2, result n; byte_test:1,=,n,1;", b"\x01\x03", true),
         ("byte_math:bytes 1, offset 0, oper -, rvalue 2, result n; byte_test:1,=,n,1;", b"\x03\x01", true),
         ("byte_math:bytes 1, offset 0, oper -, rvalue 2, result n; byte_test:1,<,n,1;", b"\x01\x01", true),

@@ -255,15 +255,22 @@ impl Search<'_> {
             JumpOrigin::End => self.bytes.len() as i64,
         };
         let place = origin.checked_add(by)?.checked_add(i64::from(value(jump.post_offset)?))?;
-        usize::try_from(place).ok().filter(|place| *place <= self.bytes.len())
+        // Before the beginning is the beginning; what of the stream is not here, nobody can go to.
+        usize::try_from(place.max(-self.start)).ok().filter(|place| *place <= self.bytes.len())
     }
 
-    /// A number, and where it ends.
+    /// A number, and where its bytes or digits end.
     fn number(&self, number: &Number, cursor: usize) -> Option<(u64, usize)> {
         let origin = if number.relative { cursor as i64 } else { -self.start };
         let from = usize::try_from(origin + i64::from(value(number.offset)?)).ok()?;
         let count = usize::from(value(number.bytes)?);
         let bytes = self.bytes.get(from..)?.get(..count)?;
+        let mut len = count;
+        let mut digits = |text: &[u8], radix| {
+            let (value, taken) = digits(text, radix)?;
+            len = bytes.len() - text.len() + taken;
+            Some(value)
+        };
         let read = match number.format {
             NumberFormat::Big => bytes.iter().fold(0u64, |all, byte| all << 8 | u64::from(*byte)),
             NumberFormat::Little => bytes.iter().rev().fold(0u64, |all, byte| all << 8 | u64::from(*byte)),
@@ -281,15 +288,16 @@ impl Search<'_> {
             Some(mask) => (read & u64::from(mask)) >> mask.trailing_zeros(),
             None => read,
         };
-        Some((read, from + count))
+        Some((read, from + len))
     }
 }
 
-/// The number that the digits at the beginning make, if there is any.
-fn digits(text: &[u8], radix: u32) -> Option<u64> {
-    let text = text.trim_ascii_start();
+/// The number that the digits at the beginning make, if there is any, and where they end.
+fn digits(whole: &[u8], radix: u32) -> Option<(u64, usize)> {
+    let text = whole.trim_ascii_start();
     let len = text.iter().take_while(|byte| (**byte as char).is_digit(radix)).count();
-    u64::from_str_radix(std::str::from_utf8(&text[..len]).ok()?, radix).ok()
+    let value = u64::from_str_radix(std::str::from_utf8(&text[..len]).ok()?, radix).ok()?;
+    Some((value, whole.len() - text.len() + len))
 }
 
 /// The number; none of a variable, which rules with variables are refused for.

@@ -112,13 +112,15 @@ impl<'a> Oracle<'a> {
                     JumpOrigin::End => end,
                 };
                 let to = from + bytes + i128::from(post);
-                if to < 0 || to > end {
+                if to > end {
                     return Ok(None);
                 }
-                return self.rest_holds(at + 1, to, state);
+                return self.rest_holds(at + 1, to.max(0), state);
             }
             Match::ByteExtract(extract) => {
-                let Some((value, _)) = self.number(&extract.number, cursor, &state) else { return Ok(None) };
+                let Some((value, behind)) = self.number(&extract.number, cursor, &state) else {
+                    return Ok(None);
+                };
                 let mut value = value.wrapping_mul(extract.multiplier.into());
                 if let Some(align) = extract.align {
                     while value % u64::from(align) != 0 {
@@ -127,11 +129,11 @@ impl<'a> Oracle<'a> {
                     }
                 }
                 state.variables[usize::from(extract.result.0)] = value;
-                true
+                return self.rest_holds(at + 1, behind, state);
             }
             Match::ByteMath(math) => {
                 let number = self.number(&math.number, cursor, &state);
-                let Some(((value, _), right)) = number.zip(resolve(math.value, &state)) else {
+                let Some(((value, behind), right)) = number.zip(resolve(math.value, &state)) else {
                     return Ok(None);
                 };
                 let (left, right) = (i128::from(value), i128::from(right));
@@ -147,7 +149,7 @@ impl<'a> Oracle<'a> {
                 };
                 // The lower 64 bits.
                 state.variables[usize::from(math.result.0)] = result as u64;
-                true
+                return self.rest_holds(at + 1, behind, state);
             }
             Match::Base64Decode(decode) => {
                 let place = if decode.relative { cursor } else { 0 } + i128::from(decode.offset);
@@ -226,7 +228,7 @@ impl<'a> Oracle<'a> {
         ends
     }
 
-    /// A number and where it ends.
+    /// A number, and where its bytes or digits end.
     fn number(&self, number: &Number, cursor: i128, state: &State) -> Option<(u64, i128)> {
         let count = resolve(number.bytes, state)?;
         let base = if number.relative { cursor } else { 0 };
@@ -241,10 +243,15 @@ impl<'a> Oracle<'a> {
         if count > if binary { 8 } else { 23 } {
             return None;
         }
+        let mut end = end;
         let mut value = match number.format {
             NumberFormat::Big => bytes.iter().fold(0, |value, byte| value * 256 + u64::from(*byte)),
             NumberFormat::Little => bytes.iter().rfold(0, |value, byte| value * 256 + u64::from(*byte)),
-            format => digits(bytes, format)?,
+            format => {
+                let (value, len) = digits(bytes, format)?;
+                end = place + len as i128;
+                value
+            }
         };
         if let Some(mask) = number.bitmask {
             value &= u64::from(mask);
@@ -267,13 +274,15 @@ fn resolve<N: Copy + TryFrom<u64>>(operand: Operand<N>, state: &State) -> Option
     }
 }
 
-fn digits(bytes: &[u8], format: NumberFormat) -> Option<u64> {
+/// The number, and how many bytes it takes.
+fn digits(bytes: &[u8], format: NumberFormat) -> Option<(u64, usize)> {
     let text: String = bytes.iter().map(|byte| char::from(*byte)).collect();
     let text = text.trim_start_matches([' ', '\t', '\n', '\r', '\x0c']);
     let text = text.strip_prefix('+').unwrap_or(text);
     let of_base = |text: &str, base: u32| {
         let length = text.find(|digit: char| !digit.is_digit(base)).unwrap_or(text.len());
-        u64::from_str_radix(&text[..length], base).ok()
+        let value = u64::from_str_radix(&text[..length], base).ok()?;
+        Some((value, bytes.len() - text[length..].chars().count()))
     };
     let prefixed = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
     let prefixed = prefixed.filter(|rest| rest.starts_with(|digit: char| digit.is_ascii_hexdigit()));
