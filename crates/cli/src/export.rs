@@ -61,7 +61,7 @@ pub struct Export {
 /// Where messages go.
 enum Place {
     /// The file or socket, until it is known who writes.
-    Opened(Pen),
+    Opened(Box<Pen>),
     Begun(Spool),
 }
 
@@ -93,7 +93,7 @@ impl Export {
             name,
             exporter,
             messages: Chunk::default(),
-            place: Place::Opened(pen),
+            place: Place::Opened(Box::new(pen)),
             gathered,
             now_s: 0,
         })
@@ -103,9 +103,9 @@ impl Export {
     pub fn begin(self, console: Option<&Console>) -> anyhow::Result<Export> {
         let place = match (self.place, console) {
             (Place::Opened(pen), Some(console)) => {
-                Place::Begun(Spool::queued(self.name.clone(), pen, console.clone())?)
+                Place::Begun(Spool::queued(self.name.clone(), *pen, console.clone())?)
             }
-            (Place::Opened(pen), None) => Place::Begun(Spool::direct(self.name.clone(), pen)),
+            (Place::Opened(pen), None) => Place::Begun(Spool::direct(self.name.clone(), *pen)),
             (begun @ Place::Begun(_), _) => begun,
         };
         Ok(Export { place, ..self })

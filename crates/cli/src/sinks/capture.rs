@@ -33,7 +33,7 @@ pub struct Capture {
 /// Where it goes.
 enum Place {
     /// The file, until it is known who writes.
-    Opened(Pen),
+    Opened(Box<Pen>),
     Begun(Spool),
 }
 
@@ -94,7 +94,7 @@ impl Capture {
         let repeats = format.kind == FormatKind::Pcapng;
         let target = Target { path: path.to_owned(), keeps: false, gzip, preamble, repeats };
         let pen = Pen::open(target).with_context(|| format!("cannot write {name}"))?;
-        let place = Place::Opened(pen);
+        let place = Place::Opened(Box::new(pen));
         Ok(Capture { name, port: None, writer, tape, interfaces, names, place, failed: None })
     }
 
@@ -102,9 +102,9 @@ impl Capture {
     pub fn begin(self, console: Option<&Console>) -> io::Result<Capture> {
         let place = match (self.place, console) {
             (Place::Opened(pen), Some(console)) => {
-                Place::Begun(Spool::queued(self.name.clone(), pen, console.clone())?)
+                Place::Begun(Spool::queued(self.name.clone(), *pen, console.clone())?)
             }
-            (Place::Opened(pen), None) => Place::Begun(Spool::direct(self.name.clone(), pen)),
+            (Place::Opened(pen), None) => Place::Begun(Spool::direct(self.name.clone(), *pen)),
             (begun @ Place::Begun(_), _) => begun,
         };
         Ok(Capture { place, ..self })

@@ -35,7 +35,7 @@ impl Figures {
         pulls: &Histogram<u64>,
     ) -> Box<Figures> {
         let names = vec![String::new(); chain.stages().len()];
-        let report = Report::of("", 0, chain, &names);
+        let report = Report::of("", None, chain, &names);
         Box::new(Figures { report, counters: *counters, states_lost, pulls: pulls.clone() })
     }
 }
