@@ -363,7 +363,8 @@ impl Attached {
         let mut untagged = Vec::new();
         let received = self.interface.receive(|data| {
             has_come = true;
-            let is_tagged = wire.outlets[at].host.is_some() && host::untag(data, &mut untagged);
+            let is_router = matches!(wire.outlets[at].end, End::Host(_));
+            let is_tagged = is_router && host::untag(data, &mut untagged);
             let data = if is_tagged { &untagged[..] } else { data };
             if result.is_ok() {
                 match wire.outlets[at].arrive(data, wire.now_ns) {
