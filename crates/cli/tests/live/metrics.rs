@@ -81,6 +81,7 @@ fn prometheus_reads_the_metrics_and_knows_all_that_dashboard_and_alerts_ask_for(
     let rules = fs::read_to_string(ops("prometheus/rivulet.rules.yml")).unwrap();
     expressions.extend(rules.lines().filter_map(|line| Some(line.trim().strip_prefix("expr: ")?.to_owned())));
     assert!(expressions.len() > 15);
+    network.middle.run(&format!("promtool check rules {}", ops("prometheus/rivulet.rules.yml").display()));
     let mut told: Vec<String> = query("count by (__name__) ({job=\"rivulet\"})")
         .iter()
         .map(|series| series["metric"]["__name__"].as_str().unwrap().to_owned())
