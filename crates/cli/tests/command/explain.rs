@@ -57,6 +57,10 @@ fn what_is_behind_a_drop_is_not_told() {
         assert_eq!(last["verdict"], "drop", "{story}");
         assert_eq!(last["reason"], story["outcome"]["reason"]);
         assert!(before.iter().all(|step| step["verdict"] == "forward"));
+        if last["function"] == "f" {
+            let by = &last["decided_by"];
+            assert_eq!((&by["number"], by["name"].as_str()), (&0.into(), Some("default")), "{story}");
+        }
         by_nat += usize::from(steps.len() == 1);
     }
     assert!(by_nat > 0 && by_nat < stories.len());
@@ -216,4 +220,25 @@ fn no_rule_is_told_of_packets_that_walk() {
     assert!(opening.inspect(|story| assert!(story["rule"].is_null(), "{story:#}")).count() > 50);
     place.write("p.rvl", POLICY.replace("pipelet", "settings { consolidate: false };\npipelet"));
     assert!(place.explain("--limit 5000").iter().all(|story| story["rule"].is_null()));
+}
+
+#[test]
+fn the_rule_that_decided_is_named() {
+    let place = place();
+    let stories = place.explain("--limit 5000");
+    let passed = stories.iter().filter(|story| story["outcome"]["what"] == "sent");
+    let rules: Vec<_> = passed.map(|story| &story["steps"][1]["decided_by"]).collect();
+    assert!(!rules.is_empty());
+    for rule in rules {
+        assert_eq!(rule["number"], 1);
+        assert_eq!(rule["name"], "rule 1");
+        assert!(rule["place"].as_str().unwrap().ends_with("p.rvl:5"), "{rule}");
+    }
+    let text = place.stdout("explain p.rvl --read in.pcapng --seed 1 --packet 1");
+    assert!(text.contains("f (firewall): forward, by rule 1 (") || text.contains("by default"), "{text}");
+    let report = place.json("run p.rvl --read in.pcapng --seed 1 -o json");
+    let firewall = &report["functions"][1];
+    let rules = firewall["rules"].as_array().unwrap();
+    let packets: u64 = rules.iter().map(|rule| rule["packets"].as_u64().unwrap()).sum();
+    assert_eq!(packets, firewall["packets"].as_u64().unwrap(), "{firewall}");
 }

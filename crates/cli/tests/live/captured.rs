@@ -35,8 +35,9 @@ fn packets_are_written_with_what_was_decided(io: Io) {
     // A connection's first packet, as it came and as it left.
     let first = read("tcp.flags.syn == 1 && tcp.flags.ack == 0 && tcp.dstport == 8080");
     assert_eq!(first.len(), 2, "{first:?}");
-    assert!(first[0].starts_with("inside\t10.7.0.1\t203.0.113.2\ttranslate: forward; gate: forward |"));
-    assert!(first[1].starts_with("outside\t203.0.113.1\t203.0.113.2\ttranslate: forward; gate: forward |"));
+    let passed = "translate: forward; gate: forward, by rule 1 (policy.rvl:5) |";
+    assert!(first[0].starts_with(&format!("inside\t10.7.0.1\t203.0.113.2\t{passed}")), "{first:?}");
+    assert!(first[1].starts_with(&format!("outside\t203.0.113.1\t203.0.113.2\t{passed}")), "{first:?}");
     assert!(first.iter().all(|line| line.contains("| sent by outside | flow ")), "{first:?}");
     // Its answer goes the other way, in the same flow.
     let answer = read("tcp.flags.syn == 1 && tcp.flags.ack == 1 && tcp.srcport == 8080");
@@ -51,7 +52,7 @@ fn packets_are_written_with_what_was_decided(io: Io) {
     assert!(!denied.is_empty());
     for line in denied {
         assert!(line.starts_with("inside\t10.7.0.1\t"), "{line}");
-        assert!(line.contains("gate: drop (firewall-") && line.contains("| dropped (firewall-"), "{line}");
+        assert!(line.contains("gate: drop (firewall-default), by default") && line.contains("| dropped (firewall-"), "{line}");
     }
     assert_eq!(read("icmp").len(), 8);
 }

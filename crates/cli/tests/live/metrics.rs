@@ -62,6 +62,14 @@ fn prometheus_reads_the_metrics_and_knows_all_that_dashboard_and_alerts_ask_for(
     wait_until("drops are there", || value(&query("sum(rivulet_packets_dropped_total)")) > 0.0);
     assert_eq!(value(&query("rivulet_port_packets_received_total{port=\"outside\"}")), 5.0);
     assert_eq!(query("rivulet_function_packets_total").len(), 2);
+    let rule = |what: &str, number: u32| {
+        query(&format!("rivulet_rule_{what}{{function=\"gate\",rule=\"{number}\"}}"))
+    };
+    assert_eq!(value(&rule("flows_total", 1)), 1.0);
+    assert!(value(&rule("last_hit_timestamp_seconds", 1)) > 1.7e9);
+    assert!(rule("packets_total", 0).iter().any(|series| {
+        series["metric"]["name"] == "default" && value(std::slice::from_ref(series)) > 0.0
+    }));
 
     // Whoever does not ask for OpenMetrics gets what `promtool` has nothing to say of.
     let check = network

@@ -297,6 +297,22 @@ fn data_may_overtake_the_answer() {
 }
 
 #[test]
+fn connections_of_an_older_version_go_on() {
+    let end = |end: u32, limit: u32, acked: u32, flags: u8| {
+        let words = [end, limit, acked, 8000].into_iter().flat_map(u32::to_ne_bytes);
+        words.chain([0, flags, 0, 0]).collect::<Vec<u8>>()
+    };
+    let mut half = Ends::of_version_1(&[end(1001, 1001, 0, SEEN), vec![0; 20]].concat());
+    assert!(!half.follow(&segment(5000, 0, Some(1000), 4000, SYN), R));
+    assert!(half.follow(&segment(5000, 0, Some(1001), 4000, SYN), R));
+    let both = [end(1001, 5001, 5001, SEEN | ACKED), end(5001, 9001, 1001, SEEN | ACKED)].concat();
+    let mut open = Ends::of_version_1(&both);
+    assert!(!open.follow(&segment(900_000, 1, Some(5001), 8000, 0), O));
+    assert!(open.follow(&segment(1001, 100, Some(5001), 8000, 0), O));
+    assert!(open.follow(&segment(5001, 0, Some(1101), 4000, 0), R));
+}
+
+#[test]
 fn the_middle_of_a_connection_is_believed() {
     let mut ends = Ends::default();
     assert!(ends.follow(&segment(4_000_000_000, 1000, Some(7), 100, 0), O));
