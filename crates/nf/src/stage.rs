@@ -421,6 +421,10 @@ struct Loaded<N: NetworkFunction> {
     panics: Panics,
 }
 
+fn failed_command(function: &str, command: &str) -> ControlError {
+    ControlError(format!("`{function}` failed on `{command}`: it panicked"))
+}
+
 /// How often a function panicked, and what it said last.
 #[derive(Default)]
 struct Panics {
@@ -942,13 +946,14 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
             Ok(done) => done,
             Err(payload) => {
                 self.panics.note(payload);
-                Err(ControlError(format!("`{}` failed on `{command}`: it panicked", N::DESCRIPTOR.name)))
+                Err(failed_command(N::DESCRIPTOR.name, command))
             }
         }
     }
 
     fn check_command(&self, command: &str) -> Result<(), ControlError> {
-        self.function.check_command(command)
+        let checked = self.panics.contain(|| self.function.check_command(command));
+        checked.unwrap_or_else(|| Err(failed_command(N::DESCRIPTOR.name, command)))
     }
 
     fn counters(&self) -> StageCounters {

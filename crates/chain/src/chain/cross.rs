@@ -205,8 +205,8 @@ impl Chain {
         if self.run_stage(stage, side, load, packets, verdicts, crossing.assembled, run) {
             return;
         }
-        for i in 0..packets.len() {
-            if verdicts[i] == Verdict::TurnBack && !self.turned.iter().any(|&(of, _)| of == i) {
+        for (i, verdict) in verdicts.iter().enumerate() {
+            if *verdict == Verdict::TurnBack && !self.turned.iter().any(|&(of, _)| of == i) {
                 self.turned.push((i, stage));
             }
         }

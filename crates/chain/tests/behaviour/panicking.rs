@@ -1,4 +1,5 @@
 //! Panics, of functions and of the chain's own code, stay where they are.
+#![allow(clippy::panic, reason = "what is tested")]
 
 use std::cell::Cell;
 use std::panic::AssertUnwindSafe;
