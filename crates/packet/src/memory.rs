@@ -178,7 +178,7 @@ mod tests {
         let first = memory.map.as_ptr().addr() / PAGE;
         let is_here = |page: usize| {
             let mut entry = [0; 8];
-            pages.read_exact_at(&mut entry, (page * entry.len()) as u64).unwrap();
+            pages.read_exact_at(&mut entry, (page * size_of::<u64>()) as u64).unwrap();
             u64::from_ne_bytes(entry) >> 63 == 1
         };
         (first..first + memory.map.len().div_ceil(PAGE)).filter(|&page| is_here(page)).count()
