@@ -227,13 +227,22 @@ impl Classes {
         let next = |&record: &u32| self.places.get(record as usize).map(|place| place.next);
         let queue = std::iter::successors(Some(first), next).take_while(|&record| record != NONE);
         let sample = queue.take(SAMPLE as usize);
-        let usefulness = |record: u32| {
+        let (any_over, mut least) = (self.sources.is_any_over(), None);
+        for record in sample {
             let header = records.header(record);
-            let over_source = self.sources.is_over(source(header));
-            (!over_source, header.clock > FEW_PACKETS, header.last_seen_ns)
-        };
-        let (within, record) = sample.map(|record| (usefulness(record), record)).min()?;
-        Some(Victim { record, class, over_source: !within.0 })
+            let over_source = any_over && self.sources.is_over(source(header));
+            let few = header.clock <= FEW_PACKETS;
+            if few && !any_over && class != FlowClass::TcpEstablished {
+                // Of those with few packets, the first in the queue is about the one silent longest.
+                return Some(Victim { record, class, over_source });
+            }
+            let usefulness = (!over_source, !few, header.last_seen_ns);
+            if least.is_none_or(|(least, _)| usefulness < least) {
+                least = Some((usefulness, record));
+            }
+        }
+        let ((within, ..), record) = least?;
+        Some(Victim { record, class, over_source: !within })
     }
 
     /// Moves the flows of a sample that come before this one to the end of their class; all if it is not among them.

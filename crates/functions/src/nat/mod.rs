@@ -61,6 +61,8 @@ pub struct Nat {
     /// Where ports of the privileged range are taken, and where the others.
     low_ports: Option<PortRange>,
     high_ports: PortRange,
+    /// With fewer ports in use than this, no range of them can be full.
+    full_from: u32,
     /// Blocks of each external address.
     blocks_per_address: u32,
 }
@@ -156,6 +158,9 @@ impl NetworkFunction for Nat {
         let low_ports = config.ports.overlap(low);
         // Without ports of one range, the other serves both.
         let high_ports = config.ports.overlap(high).unwrap_or(config.ports);
+        let smallest = low_ports.map_or(u32::MAX, |low| low.count()).min(high_ports.count());
+        let is_whole = config.forwards.is_empty() && config.one_to_one.is_empty();
+        let full_from = if is_whole { smallest } else { 0 };
         let blocks_per_address =
             config.blocks.map_or(0, |blocks| high_ports.count() / u32::from(blocks.size));
         let addresses = space.addresses().len() as u32;
@@ -184,6 +189,7 @@ impl NetworkFunction for Nat {
             prefixes,
             low_ports,
             high_ports,
+            full_from,
             blocks_per_address,
             config,
         })

@@ -67,7 +67,7 @@ impl Nat {
 
     /// A range that the flow's port could come from, if there are any and all their ports are taken.
     fn full_range(&self, class: Class, internal: Endpoint, context: &mut Context<'_>) -> Option<Choice> {
-        if class == Class::Other {
+        if class == Class::Other || context.pool(pool::PORTS).in_use() < self.full_from {
             return None;
         }
         let within = self.range_for(class, internal.port);
