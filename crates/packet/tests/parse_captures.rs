@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use io::capture::Reader;
-use packet::{Class, FlowHasher, Packet, Parser, parse};
+use packet::{Class, FlowHasher, LinkType, Packet, Parser, parse};
 
 /// Where the captures are; none if they are not here, which only the build's own machines must not say.
 fn captures() -> Option<PathBuf> {
@@ -50,6 +50,8 @@ fn count(path: &Path) -> Counted {
         packet.meta_mut().key.tenant = 0;
         if parser.parse(&mut packet).is_err() {
             counted.refused += 1;
+        } else if is_unknown_to_the_manifest(&packet) {
+            counted.refused += 1;
         } else if packet.meta().class != Class::NotIp {
             // The manifest knows no tags, no identifiers of queries, and of an ICMP error only its own addresses.
             let (mut a, mut b) = parse::ends(&packet);
@@ -63,6 +65,16 @@ fn count(path: &Path) -> Counted {
         }
     }
     counted
+}
+
+/// Whether the manifest's program does not find the IP packet: behind rarer link types, and LLC in Ethernet.
+fn is_unknown_to_the_manifest(packet: &Packet) -> bool {
+    let is_length = |data: &[u8]| data.get(12..14).is_some_and(|word| word[0] < 6);
+    match packet.meta().link {
+        LinkType::Other(_) => true,
+        LinkType::Ethernet => is_length(packet.data()),
+        _ => false,
+    }
 }
 
 /// The two count alike but for packets that we refuse and the manifest's program does not (headers that are cut or lie

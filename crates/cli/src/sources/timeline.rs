@@ -34,7 +34,7 @@ impl Timeline {
         };
         let Some(latest_ns) = self.latest_ns else {
             let first_ns = match following {
-                &[one, other] if !is_near(stamp_ns, one) && is_near(one, other) => {
+                &[one, other] if is_near(one, other) && is_too_far(stamp_ns, one) => {
                     self.jumps.broken += 1;
                     one
                 }
@@ -78,6 +78,12 @@ impl Timeline {
         }
         known.is_some()
     }
+}
+
+/// Whether the first stamp is not of the same clock as those behind it: later, or so much earlier that no capture waits so long.
+fn is_too_far(first_ns: u64, second_ns: u64) -> bool {
+    const WAIT_MAX_NS: u64 = 30 * 24 * 3_600_000_000_000;
+    first_ns > second_ns.saturating_add(STEP_MAX_NS) || first_ns.saturating_add(WAIT_MAX_NS) < second_ns
 }
 
 fn is_near(one_ns: u64, other_ns: u64) -> bool {
@@ -131,14 +137,15 @@ mod tests {
 
     #[test]
     fn time_that_jumps_ahead_and_stays_has_passed() {
-        let stamps = [YEAR_S, 2 * YEAR_S, 2 * YEAR_S + 1];
-        assert_eq!(stamped(&stamps), (stamps.to_vec(), TimeJumps { ahead: 1, ..TimeJumps::default() }));
+        for stamps in [[YEAR_S, YEAR_S + 1, 2 * YEAR_S, 2 * YEAR_S + 1], [0, 1_000, 1_001, 1_002]] {
+            assert_eq!(stamped(&stamps), (stamps.to_vec(), TimeJumps { ahead: 1, ..TimeJumps::default() }));
+        }
     }
 
     #[test]
     fn time_that_jumps_back_goes_on_from_now() {
-        let (found, jumps) = stamped(&[9 * YEAR_S, YEAR_S, YEAR_S + 7, YEAR_S + 9]);
-        assert_eq!(found, [9 * YEAR_S, 9 * YEAR_S, 9 * YEAR_S + 7, 9 * YEAR_S + 9]);
+        let (found, jumps) = stamped(&[9 * YEAR_S, 9 * YEAR_S, YEAR_S, YEAR_S + 7, YEAR_S + 9]);
+        assert_eq!(found, [9 * YEAR_S, 9 * YEAR_S, 9 * YEAR_S, 9 * YEAR_S + 7, 9 * YEAR_S + 9]);
         assert_eq!(jumps, TimeJumps { back: 1, ..TimeJumps::default() });
     }
 

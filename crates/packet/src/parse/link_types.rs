@@ -34,7 +34,10 @@ pub const LINK_TYPES: &[Known] = &[
     known(102, "SLIP_BSDOS", |data, _| Some(by_nibble(data, 24))),
     known(104, "C_HDLC", cisco_hdlc),
     known(105, "IEEE802_11", |data, scope| wireless(data, 0, scope)),
-    known(106, "ATM_CLIP", |data, scope| by_llc(data, 0, scope)),
+    known(106, "ATM_CLIP", |data, scope| match by_llc(data, 0, scope) {
+        Some(None) => Some(by_nibble(data, 0)),
+        found => found,
+    }),
     known(107, "FRELAY", frame_relay),
     known(109, "ENC", |data, _| Some(by_nibble(data, 12))),
     known(117, "PFLOG", |data, _| Some(by_nibble(data, usize::from(*data.first()?).next_multiple_of(4)))),
@@ -82,7 +85,7 @@ fn by_nibble(data: &[u8], at: usize) -> At {
 
 /// By the EtherType at `type_at`, of what begins at `at`.
 fn by_type(data: &[u8], type_at: usize, at: usize, scope: &mut Scope) -> Option<At> {
-    Some(shims(data, be16(data, type_at)?, at, scope).ok()?)
+    shims(data, be16(data, type_at)?, at, scope).ok()
 }
 
 /// An Ethernet frame.
@@ -96,7 +99,7 @@ fn by_llc(data: &[u8], at: usize, scope: &mut Scope) -> Option<At> {
         return Some(by_nlpid(data, nlpid, at + 4));
     }
     match llc(data, at) {
-        Some(ether_type) => Some(shims(data, ether_type, at + LLC_SNAP_LEN, scope).ok()?),
+        Some(ether_type) => shims(data, ether_type, at + LLC_SNAP_LEN, scope).ok(),
         None => Some(None),
     }
 }
@@ -114,7 +117,7 @@ fn by_ppp_number(data: &[u8], number_at: usize, scope: &mut Scope) -> Option<At>
     match data.get(number_at)? {
         // One byte, compressed (RFC 1661 6.5).
         0x21 | 0x57 => Some(by_nibble(data, number_at + 1)),
-        _ => Some(shims(data, ppp_ether_type(be16(data, number_at)?), number_at + 2, scope).ok()?),
+        _ => shims(data, ppp_ether_type(be16(data, number_at)?), number_at + 2, scope).ok(),
     }
 }
 

@@ -45,6 +45,7 @@ fn link_types_of_captures_lead_to_ip() {
         (105, data_frame(false)),
         (105, data_frame(true)),
         (106, snap(0x0800)),
+        (106, vec![]),
         (107, vec![0x18, 0x41, 0x03, 0xcc]),
         (107, vec![0x18, 0x41, 0x03, 0x00, 0x80, 0, 0, 0, 0x08, 0x00]),
         (107, vec![0x18, 0x41, 0x08, 0x00]),
