@@ -203,6 +203,9 @@ mod tests {
             key,
             reversed,
             blocked: true,
+            has_packet: true,
+            ingress: 0,
+            place: None,
             detail: None,
         }
     }
