@@ -102,24 +102,28 @@ fn undo(
     if let Some(data) = gzip_data(bytes) {
         return gzip(raw, data, room, out) && coding == Coding::Gzip;
     }
-    let mut ended = false;
+    let mut whole = None;
     if is_zlib(bytes) {
         zlib.reset(true);
-        ended = inflate(zlib, bytes, room, out).is_some();
+        whole = inflate(zlib, bytes, room, out);
     }
     if out.is_empty() {
         // Some senders leave the zlib format away (RFC 9110 8.4.1.2).
         raw.reset(false);
-        ended = inflate(raw, bytes, room, out).is_some();
+        whole = inflate(raw, bytes, room, out);
+        if coding == Coding::Gzip && !whole.is_some_and(|whole| whole.has_ended) {
+            // Nearly any bytes begin like this format.
+            out.clear();
+        }
     }
-    ended && coding == Coding::Deflate
+    whole.is_some() && coding == Coding::Deflate
 }
 
 /// Undoes gzip members behind the first one's header (RFC 1952 2.2); whether the last one came to its end.
 fn gzip(raw: &mut Decompress, mut data: &[u8], room: usize, out: &mut Vec<u8>) -> bool {
     loop {
         raw.reset(false);
-        let Some(used) = inflate(raw, data, room, out) else { return false };
+        let Some(Inflated { used, .. }) = inflate(raw, data, room, out) else { return false };
         // Behind the data: a checksum and the length.
         match data.get(used + 8..).and_then(gzip_data) {
             Some(next) if out.len() < room => data = next,
@@ -133,9 +137,18 @@ fn is_zlib(bytes: &[u8]) -> bool {
     bytes.first_chunk().is_some_and(|head| head[0] & 0xf == 8 && u16::from_be_bytes(*head) % 31 == 0)
 }
 
-/// Appends what the bytes hold; how many of them that took, if it came to its end.
-fn inflate(with: &mut Decompress, bytes: &[u8], room: usize, out: &mut Vec<u8>) -> Option<usize> {
-    let (mut rest, mut ended) = (bytes, false);
+/// Data that were undone without an error.
+#[derive(Clone, Copy)]
+struct Inflated {
+    /// Bytes that they took.
+    used: usize,
+    /// They came to their end.
+    has_ended: bool,
+}
+
+/// Appends what the bytes hold; none if there is an error in them.
+fn inflate(with: &mut Decompress, bytes: &[u8], room: usize, out: &mut Vec<u8>) -> Option<Inflated> {
+    let (mut rest, mut ended, mut failed) = (bytes, false, false);
     while out.len() < room {
         if out.len() == out.capacity() {
             out.reserve(room.min(out.len().max(1 << 12)));
@@ -145,15 +158,15 @@ fn inflate(with: &mut Decompress, bytes: &[u8], room: usize, out: &mut Vec<u8>) 
         let used = (with.total_in() - before.0) as usize;
         rest = &rest[used.min(rest.len())..];
         let stalled = used == 0 && out.len() == before.1 && out.len() < out.capacity();
-        ended = matches!(status, Ok(Status::StreamEnd));
+        (ended, failed) = (matches!(status, Ok(Status::StreamEnd)), status.is_err());
         if stalled || !matches!(status, Ok(Status::Ok | Status::BufError)) {
             break;
         }
     }
     out.truncate(room);
     // Where it is cut, by who sent it or by how much is looked at, what is there is read by everybody alike.
-    let is_cut = rest.is_empty() && !ended || out.len() == room;
-    (ended || is_cut).then(|| bytes.len() - rest.len())
+    let is_cut = rest.is_empty() && !failed || out.len() == room;
+    (ended || is_cut).then(|| Inflated { used: bytes.len() - rest.len(), has_ended: ended })
 }
 
 /// What is behind a gzip header (RFC 1952 2.3).
@@ -216,8 +229,9 @@ mod tests {
             assert_eq!(decoded(codings, &body), odd, "{codings}");
         }
         assert!(decoded("gzip", &body[..body.len() - 10]).unwrap().1, "it is cut");
-        let broken = [&body[..12], b"\xff\xff\xff\xff"].concat();
-        assert!(decoded("gzip", &broken).is_none_or(|(_, is_plain)| !is_plain));
+        // A block as it is, and then one of a kind that there is not.
+        let broken = [&body[..10], b"\0\x05\0\xfa\xffplain\x07"].concat();
+        assert_eq!(decoded("gzip", &broken), odd);
         assert_eq!(decoded("gzip", b"sent as it is"), None);
         assert_eq!(decoded("gzip", b""), None);
     }

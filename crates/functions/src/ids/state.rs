@@ -164,6 +164,6 @@ mod tests {
 
     #[test]
     fn its_size_is_what_the_manual_says() {
-        assert_eq!(size_of::<State>(), 416);
+        assert_eq!(size_of::<State>(), 424);
     }
 }

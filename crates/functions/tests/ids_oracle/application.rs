@@ -67,7 +67,10 @@ impl Detection {
 
     /// Whether these bytes of the client's may begin another protocol, which is not followed here.
     pub fn may_change(&self, bytes: &[u8]) -> bool {
-        let may = self.failed || matches!(self.known, None | Some(Spoken::Smtp | Spoken::Ftp));
+        let may = match self.known {
+            None => self.failed || bytes.len() >= 6,
+            Some(known) => matches!(known, Spoken::Smtp | Spoken::Ftp),
+        };
         may && self.heads[0].seen > 0 && record(&bytes[..bytes.len().min(6)], 1) != Guess::No
     }
 

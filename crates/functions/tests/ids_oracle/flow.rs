@@ -40,8 +40,9 @@ struct Tcp {
     detection: Detection,
     halves: [Half; 2],
     messages: Messages,
-    /// What follows HTTP.
-    again: Detection,
+    /// The protocol before this one, and whether there was one, known or not.
+    outer: Option<Spoken>,
+    is_again: bool,
     /// What came before the protocol was known.
     before: Vec<Brought>,
 }
@@ -88,6 +89,18 @@ struct Looking<'a> {
     reported: Vec<usize>,
     /// A rule said that no other is to look.
     passed: bool,
+}
+
+impl Tcp {
+    /// Another protocol follows.
+    fn change(&mut self) {
+        self.outer = self.detection.known().or(self.outer);
+        self.is_again = true;
+        self.detection = Detection::default();
+        self.messages = Messages::default();
+        self.before.clear();
+        self.halves.iter_mut().for_each(|half| half.handshake = Handshake::default());
+    }
 }
 
 impl FlowState {
@@ -152,17 +165,22 @@ impl FlowState {
 
     fn brought(&mut self, brought: &Brought, looking: &mut Looking<'_>, ports: (u16, u16)) {
         let direction = brought.direction;
+        if let What::Data(bytes) = &brought.what {
+            let connection = &self.connection;
+            let may_change = direction == Direction::Original && connection.detection.may_change(bytes);
+            if may_change || connection.messages.is_switched() {
+                self.connection.change();
+                // Less tells nothing of a hello yet: what is done meanwhile is not said.
+                self.is_vague_if(may_change && bytes.len() < 6, looking.packet);
+            }
+        }
         let known_before = self.connection.detection.known();
         if let What::Data(bytes) = &brought.what {
-            let may_change = direction == Direction::Original && self.connection.detection.may_change(bytes);
-            let connection = &mut self.connection;
-            if connection.messages.is_switched() {
-                connection.again.next(direction, bytes, ports);
+            let Tcp { detection, is_again, .. } = &mut self.connection;
+            match is_again {
+                true => detection.next(direction, bytes, ports),
+                false => detection.stream(direction, brought.offset, bytes, ports),
             }
-            // What another protocol brings is not followed.
-            let is_other = connection.again.known().is_some();
-            self.is_vague_if(may_change || is_other, looking.packet);
-            self.connection.detection.stream(direction, brought.offset, bytes, ports);
             self.piece(direction, brought.offset, bytes, looking);
         }
         if known_before.is_none() && brought.what != What::Reset {
@@ -209,7 +227,7 @@ impl FlowState {
         half.bytes.extend(bytes);
         let window = half.window(offset);
         let end = offset + bytes.len() as u64;
-        let is_open = self.connection.detection.is_open();
+        let is_open = self.connection.detection.is_open() && self.connection.outer.is_none();
         let may_wait = |rule: &Prepared| super::header::may_wait(&rule.rule, &place, is_open);
         for (at, rule) in looking.rules.iter().enumerate().filter(|(_, rule)| rule.occasions.pieces) {
             let Some((anchor, nocase)) = &rule.anchor else { continue };
@@ -376,7 +394,7 @@ impl FlowState {
             ends: if forward { (source, destination) } else { (destination, source) },
             direction,
             established: self.opening.opened && !self.opening.reset,
-            spoken: self.connection.detection.known(),
+            spoken: self.connection.detection.known().or(self.connection.outer),
             assembled,
         }
     }

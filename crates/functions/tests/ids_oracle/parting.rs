@@ -113,6 +113,8 @@ impl Parting {
         let line = without_end(&raw);
         self.vague |= half.announces && half.state == State::Start;
         match half.state {
+            // What stands where a chunk's size is to be is a body at last.
+            State::ChunkSize if side == Side::Response => parts.push(Part::Body(raw)),
             State::Head if line.is_empty() => {
                 parts.push(Part::HeadEnd);
                 self.end_head(side, parts);
@@ -286,7 +288,7 @@ impl Parting {
         let length = lengths.iter().find(|value| is_length(value));
         let length = length.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
         let bodiless = status / 100 == 1 || status == 204 || status == 304 || asked == b"HEAD";
-        let announces = is_response && bodiless && asked != b"HEAD";
+        let announces = is_response && bodiless && (asked != b"HEAD" || status / 100 == 1);
         half.state = match length {
             _ if is_response && bodiless => State::Sized(0),
             _ if codings == [b"chunked"] => State::ChunkSize,

@@ -79,7 +79,9 @@ impl Watch<'_, '_> {
         let mut gathered = Gathered::new(self.context.take_buffer(line));
         let side = side(event.direction);
         match (event.kind, side) {
-            (StreamEventKind::Finished, _) if self.packet.is_none() && !messages.has_news() => {}
+            // All that came was looked at.
+            (StreamEventKind::Finished, _)
+                if self.packet.is_none() && !messages.has_news() && gathered.0.as_slice().is_empty() => {}
             (StreamEventKind::Data(bytes), Side::Request) => {
                 state.exchange.request(bytes, &mut gathered, &mut messages);
             }
