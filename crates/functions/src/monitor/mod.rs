@@ -82,7 +82,8 @@ mod end_reason {
 }
 
 /// The state function that counts a packet: all that a monitor does.
-const SEE: StateFunction = StateFunction { id: 1, access: Access::Ignore, reads: &[Field::TcpFlags] };
+const SEE: StateFunction =
+    StateFunction { id: 1, access: Access::Ignore, reads: &[Field::TcpFlags, Field::Dscp] };
 
 static DESCRIPTOR: Descriptor = Descriptor {
     name: "monitor",
