@@ -2,8 +2,8 @@
 
 use nf::stage::OnPanic;
 use nf::{Connection, EndReason, KEEP_MS_MAX};
-use packet::{DropReason, Sanity, TunnelKind, TunnelPorts};
 use packet::parse::protocol;
+use packet::{DropReason, Sanity, TunnelKind, TunnelPorts};
 
 use crate::classes::{FlowClass, Shares};
 use crate::streams::{StreamCounters, StreamOptions};

@@ -18,23 +18,26 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 mod counters;
 mod datagrams;
 mod held;
+mod network;
 mod opening;
 mod options;
 mod saved;
 mod segment;
+mod sent;
 
 pub use counters::StreamCounters;
 use datagrams::{Added, Datagrams};
 pub use datagrams::{DATAGRAM_TIMEOUT_NS, DATAGRAMS_MAX};
-use held::{Block, Held, Link, New};
-pub use options::{HostPolicy, StreamOptions};
+use held::{Block, Held, Link, New, Span};
+pub use options::{HostPolicy, StreamOptions, TTL_MIN, TTL_MIN_INLINE, Urgent, WhenFull};
 pub use saved::RestoreError;
-pub use segment::Segment;
+pub use segment::{Segment, SegmentOptions};
+pub use sent::{SENT_MAX, SENT_MEMORY};
 
 /// How far from where a stream stands a segment may be, in bytes: the largest window that TCP has (RFC 7323 2.3).
 pub const WINDOW_MAX: i64 = 1 << 30;
 
-/// Where both streams of a flow stand: part of the flow's record. One cache line.
+/// Where both streams of a flow stand: part of the flow's record. Two cache lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Streams {
@@ -49,7 +52,7 @@ pub struct Half {
     next: u64,
     /// The sequence number of offset 0.
     base: u32,
-    /// That of the FIN, if one was seen; else the one behind all of the segments that a capture cut.
+    /// The one after all of the segments that a capture cut.
     fin: u32,
     /// Up to which sequence number the receiver has everything, if more than we have.
     acknowledged: u32,
@@ -59,19 +62,47 @@ pub struct Half {
     held_bytes: u32,
     /// See the constants.
     flags: u32,
+    /// The receiver has offered to take what comes before this sequence number.
+    edge: u32,
+    /// The last timestamp that the receiver has taken from a segment in order (RFC 7323 4.3).
+    timestamp: u32,
+    /// The sequence number of the byte that is urgent.
+    urgent: u32,
+    /// By how many bits the sender's windows are shifted.
+    scale: u16,
+    /// Urgent bytes that were taken out of the stream.
+    taken: u16,
+    /// The receiver has acknowledged what comes before this sequence number.
+    has: u32,
+    /// In line, the list of blocks with what was sent and is not acknowledged, as [`Link`]: its first and last one, and bytes in it.
+    sent: u32,
+    sent_last: u32,
+    sent_bytes: u32,
 }
 
-const _: () = assert!(size_of::<Streams>() == 64);
+const _: () = assert!(size_of::<Streams>() == 128);
+
+/// How doubtful it is that a host takes a segment: of two for the same place, the less doubtful one counts.
+pub mod doubt {
+    /// It does.
+    pub const NONE: u8 = 0;
+    /// It does, unless the connection is over.
+    pub const UNSURE: u8 = 1;
+    /// Few do.
+    pub const UNLIKELY: u8 = 2;
+    /// It does not.
+    pub const IGNORED: u8 = 3;
+}
 
 impl Half {
     /// Its first byte's sequence number is known.
     const BEGUN: u32 = 1;
-    /// Nothing more comes.
+    /// A FIN was in order. Should the receiver acknowledge what is after it, then it was not taken.
     const ENDED: u32 = 2;
-    /// The connection was reset. Should bytes come all the same, then the hosts did not heed the reset: it was forged.
+    /// The connection was reset. Should bytes be acknowledged all the same, then the hosts did not heed it: it was forged.
     const RESET: u32 = 4;
-    /// A FIN was seen.
-    const FIN: u32 = 8;
+    /// A reset or a SYN was refused before anything else came, which may have ended the connection.
+    const SUSPECT: u32 = 8;
     /// The receiver has more than we have.
     const ACKNOWLEDGED: u32 = 16;
     /// The receiver has acknowledged its beginning: no SYN begins it anew.
@@ -84,29 +115,43 @@ impl Half {
     const OPENED: u32 = 256;
     /// Not begun, but somebody has acknowledged that it begins with the number that stands for the first one.
     const CLAIMED: u32 = 512;
-    /// A FIN was seen that counts only once it is acknowledged.
-    const DOUBTFUL_FIN: u32 = 1024;
+    /// One byte is urgent.
+    const URGENT: u32 = 1024;
     /// A reset was announced, and nothing came since.
     const HUSHED: u32 = 2048;
     /// Behind a reset or an end, its sender has sent another SYN, which nobody has answered yet.
     const ATTEMPT: u32 = 4096;
     /// No FIN was seen, but segments that a capture cut.
     const CUT: u32 = 8192;
+    /// Its sender's segments have timestamps, from the first one on.
+    const STAMPED: u32 = 1 << 14;
+    /// Its SYN had a signature.
+    const SIGNED: u32 = 1 << 15;
+    /// Its SYN has said by how much its windows are shifted.
+    const SCALED: u32 = 1 << 16;
+    /// What the receiver offers is known.
+    const OFFERED: u32 = 1 << 17;
+    /// What a SYN said of the connection.
+    const AGREED: u32 = Half::STAMPED | Half::SIGNED | Half::SCALED;
 
     /// Whether any of these flags is set.
     fn has(&self, flag: u32) -> bool {
         self.flags & flag != 0
     }
 
-    /// Whether bytes are wanted.
+    /// Whether its end was not reached.
     fn is_open(&self) -> bool {
         self.flags & (Half::BEGUN | Half::ENDED) == Half::BEGUN
     }
 
+    /// The sequence number of the next byte.
+    fn next_sequence(&self) -> u32 {
+        self.base.wrapping_add(self.next as u32)
+    }
+
     /// How far the sequence number is from the next byte's; none if it is in no window.
     fn distance(&self, sequence: u32) -> Option<i64> {
-        let next = self.base.wrapping_add(self.next as u32);
-        let distance = i64::from(sequence.wrapping_sub(next).cast_signed());
+        let distance = i64::from(sequence.wrapping_sub(self.next_sequence()).cast_signed());
         (distance.abs() <= WINDOW_MAX).then_some(distance)
     }
 
@@ -123,17 +168,11 @@ impl Half {
     /// A segment up to here was cut by a capture: its sender has sent all of it.
     #[cold]
     fn cut(&mut self, until: u32) {
-        let is_known = self.has(Half::FIN | Half::DOUBTFUL_FIN)
-            || self.has(Half::CUT) && self.offset(self.fin) >= self.offset(until);
+        let is_known = self.has(Half::CUT) && self.offset(self.fin) >= self.offset(until);
         if !is_known && self.distance(until) > Some(0) {
             self.fin = until;
             self.flags |= Half::CUT;
         }
-    }
-
-    /// Where the stream ends; as far as possible, if that is not known.
-    fn end(&self) -> u64 {
-        if self.has(Half::FIN) { self.offset(self.fin) } else { u64::MAX }
     }
 
     /// The stream begins with this sequence number, in a segment whose checksum is known to be right, or wrong, or else is as
@@ -144,14 +183,36 @@ impl Half {
             Some(false) => Half::DAMAGED,
             None => self.flags & (Half::INTACT | Half::DAMAGED),
         };
-        let flags = Half::BEGUN | checksum | self.flags & Half::OPENED;
-        *self = Half { base: sequence, flags, ..Half::default() };
+        let flags = Half::BEGUN | checksum | self.flags & (Half::OPENED | Half::AGREED);
+        let Half { timestamp, scale, .. } = *self;
+        *self = Half { base: sequence, flags, timestamp, scale, has: sequence, ..Half::default() };
     }
 
     /// The same with a SYN.
-    fn open(&mut self, first: u32, intact: Option<bool>) {
-        self.begin(first, intact);
+    fn open(&mut self, segment: &Segment<'_>) {
+        self.flags &= !Half::AGREED;
+        self.begin(segment.first(), segment.intact);
         self.flags |= Half::OPENED;
+        self.agree(segment);
+    }
+
+    /// What the first segment says of the connection.
+    fn agree(&mut self, segment: &Segment<'_>) {
+        let options = &segment.options;
+        if let Some(timestamp) = options.timestamp {
+            self.timestamp = timestamp;
+            self.flags |= Half::STAMPED;
+        }
+        if segment.has(Segment::SYN) {
+            self.scale = u16::from(options.scale.unwrap_or(0));
+            self.flags |= if options.scale.is_some() { Half::SCALED } else { 0 };
+            self.flags |= if options.signed || options.authenticated { Half::SIGNED } else { 0 };
+        }
+    }
+
+    /// Whether the receiver takes a timestamp for old (RFC 7323 5.3); Linux does not if it has taken none but 0.
+    fn is_old(&self, timestamp: u32) -> bool {
+        self.timestamp != 0 && timestamp.wrapping_sub(self.timestamp).cast_signed() < 0
     }
 
     /// Whether it matters if the segment's checksum is right: who once leaves it to hardware does so always.
@@ -164,6 +225,11 @@ impl Half {
 pub struct Reassembler {
     options: StreamOptions,
     held: Held,
+    /// In line, what was sent and is not acknowledged.
+    sent: Held,
+    /// Why the packet at hand is not to pass.
+    fate: Option<DropReason>,
+    ttl_min: u8,
     datagrams: Datagrams,
     /// The one of them that is being read.
     whole: Vec<u8>,
@@ -179,7 +245,10 @@ impl Reassembler {
     pub fn new(options: StreamOptions) -> Result<Reassembler, OutOfMemory> {
         Ok(Reassembler {
             held: Held::new(options.memory)?,
-            datagrams: Datagrams::new()?,
+            sent: Held::new(if options.inline { SENT_MEMORY } else { 0 })?,
+            fate: None,
+            ttl_min: options.ttl_min.unwrap_or(if options.inline { TTL_MIN_INLINE } else { TTL_MIN }),
+            datagrams: Datagrams::new(options.inline)?,
             whole: Vec::with_capacity(datagrams::DATAGRAM_MAX),
             options,
             counters: StreamCounters::default(),
@@ -209,19 +278,28 @@ impl Reassembler {
         self.datagrams.begin_group();
     }
 
-    /// The next packet of the group: what it brings to its flow's streams is noted. The answer is why it must not pass, if so.
+    /// The next packet of the group: what it brings to its flow's streams is noted. In line, why it is not to pass, if it is not.
     pub fn take(&mut self, packet: &Packet, streams: &mut Streams) -> Option<DropReason> {
-        let mut refused = None;
+        self.fate = None;
         if let Some(mut segment) = Segment::of(packet) {
             if streams.halves[segment.direction.index()].judges(&segment) {
                 segment.intact = Segment::check(packet);
             }
+            segment.ignored = Segment::is_ignored(packet, self.ttl_min);
             self.segment(&segment, streams);
         } else if matches!(packet.meta().class, Class::FirstFragment | Class::LaterFragment) {
-            refused = self.fragment(packet, streams);
+            let refused = self.fragment(packet, streams);
+            self.fate = refused.or(self.fate);
         }
         self.skip();
-        refused
+        self.fate
+    }
+
+    /// In line, the packet at hand is not to pass.
+    fn keep_out(&mut self, reason: DropReason) {
+        if self.options.inline {
+            self.fate = Some(reason);
+        }
     }
 
     /// A function dropped the only packet of a group.
@@ -239,11 +317,20 @@ impl Reassembler {
         let judges = meta.protocol != protocol::TCP || streams.halves[direction.index()].has(Half::INTACT);
         if judges && !Segment::has_right_header(packet) {
             self.counters.damaged += 1;
+            self.keep_out(DropReason::StreamIgnored);
+            return None;
+        }
+        if Segment::is_ignored(packet, self.ttl_min) {
+            self.counters.ignored += 1;
+            self.keep_out(DropReason::StreamIgnored);
             return None;
         }
         match self.datagrams.add(packet, &mut self.counters.fragments_lost) {
             Added::Waits => {}
-            Added::Lost => self.counters.fragments_lost += 1,
+            Added::Lost => {
+                self.counters.fragments_lost += 1;
+                self.keep_out(DropReason::StreamIgnored);
+            }
             Added::Condemned => return Some(DropReason::FragmentOfDropped),
             Added::Full => return Some(DropReason::FragmentTableFull),
             Added::Whole { slot, from, until, protocol: number } => {
@@ -260,6 +347,9 @@ impl Reassembler {
                     segment.apart = true;
                     segment.intact = Segment::check_bytes(packet, &whole);
                     self.segment(&segment, streams);
+                    if self.fate.is_some() {
+                        self.datagrams.keep_out(packet);
+                    }
                 }
                 self.whole = whole;
             }
@@ -295,43 +385,153 @@ impl Reassembler {
         let from = direction.index();
         if segment.flags & (Segment::SYN | Segment::RST | Segment::ACK) == 0 {
             self.counters.refused += 1; // Hosts drop what acknowledges nothing (RFC 9293 3.10.7.4).
-            return;
+            return self.keep_out(DropReason::StreamIgnored);
         }
         let damaged = segment.intact == Some(false) && streams.halves[from].has(Half::INTACT);
         if damaged {
             self.counters.damaged += 1;
-            if segment.flags & (Segment::SYN | Segment::RST) != 0 {
+        } else if segment.ignored {
+            self.counters.ignored += 1;
+        }
+        if damaged || segment.ignored {
+            self.keep_out(DropReason::StreamIgnored);
+            if segment.flags & (Segment::SYN | Segment::RST) != 0 || self.options.inline {
                 return;
             }
         }
-        if segment.has(Segment::SYN) && !self.open(segment, streams) {
+        let is_syn = segment.has(Segment::SYN) && !segment.has(Segment::RST);
+        if is_syn && !self.open(segment, streams) {
+            if segment.len > 0 {
+                self.keep_out(DropReason::StreamIgnored);
+            }
             return;
         }
         // Of a reset, hosts take nothing but that.
         let brings = (segment.len > 0 || segment.has(Segment::FIN)) && !segment.has(Segment::RST);
-        // Hosts drop what is damaged, unless it was so only before hardware put the checksum in, or behind it; what acknowledges
-        // what they never sent (RFC 9293 3.10.7.4); and most drop the bytes of a SYN (RFC 7413).
-        let mut doubtful = damaged || segment.has(Segment::SYN);
-        if let Some(acknowledged) = segment.acknowledged()
-            && !damaged
-        {
-            let other = &mut streams.halves[1 - from];
-            if self.has_sent(other, acknowledged) {
-                self.acknowledge(direction.other(), acknowledged, other);
-            } else {
-                doubtful = true;
-            }
-        }
-        let is_first_said = brings && !doubtful && Reassembler::go_on(segment, streams);
+        let mut doubt = if damaged { doubt::IGNORED } else { self.doubt(segment, streams) };
         if segment.has(Segment::RST) {
-            return self.reset(segment, streams);
+            return if doubt == doubt::IGNORED {
+                self.keep_out(DropReason::StreamIgnored);
+            } else {
+                self.reset(segment, streams);
+            };
+        }
+        let acknowledged = segment.acknowledged().filter(|_| doubt < doubt::IGNORED);
+        if acknowledged.is_some_and(|number| !self.has_sent(&streams.halves[1 - from], number)) {
+            doubt = doubt::IGNORED;
+        }
+        if self.options.inline && brings && doubt > doubt::NONE {
+            return self.keep_out(DropReason::StreamIgnored);
+        }
+        let is_first_said = brings && doubt == doubt::NONE && Reassembler::go_on(segment, streams);
+        if self.options.inline && brings && !self.compare(segment, &mut streams.halves[from]) {
+            return;
+        }
+        if let Some(acknowledged) = acknowledged
+            && doubt < doubt::IGNORED
+        {
+            self.acknowledge(direction.other(), acknowledged, &mut streams.halves[1 - from]);
+            let scale = streams.halves[from].scale;
+            Reassembler::offer(segment, scale, streams);
         }
         let half = &mut streams.halves[from];
-        if half.is_open() && brings {
-            self.receive(segment, doubtful, half);
+        if doubt == doubt::NONE {
+            self.note_options(segment, half);
+        }
+        if half.has(Half::BEGUN) && brings {
+            self.receive(segment, doubt, half);
         }
         if is_first_said {
             self.trust(direction, &mut streams.halves[from]);
+        }
+    }
+
+    /// How doubtful it is that the receiver takes a segment, apart from its checksum and what it acknowledges.
+    fn doubt(&mut self, segment: &Segment<'_>, streams: &Streams) -> u8 {
+        let from = segment.direction.index();
+        let (half, other) = (&streams.halves[from], &streams.halves[1 - from]);
+        let options = &segment.options;
+        let is_syn = segment.has(Segment::SYN);
+        if segment.ignored {
+            return doubt::IGNORED;
+        }
+        // Signatures are agreed on if both SYNs had one.
+        let agreed = half.has(Half::SIGNED) && other.has(Half::SIGNED);
+        if !is_syn
+            && other.has(Half::OPENED)
+            && if options.signed { !other.has(Half::SIGNED) } else { agreed }
+        {
+            self.counters.ignored += 1;
+            return doubt::IGNORED;
+        }
+        let is_stamped = half.has(Half::STAMPED) && other.has(Half::STAMPED);
+        if let Some(timestamp) = options.timestamp
+            && is_stamped
+            && !segment.has(Segment::RST | Segment::SYN)
+            && half.is_old(timestamp)
+        {
+            self.counters.old += 1;
+            return doubt::IGNORED;
+        }
+        // Most hosts drop the bytes of a SYN (RFC 7413), and some what is authenticated without their asking.
+        if is_syn || options.authenticated && !segment.has(Segment::RST) && !other.has(Half::SIGNED) {
+            return doubt::UNLIKELY;
+        }
+        if segment.has(Segment::RST) {
+            return doubt::NONE;
+        }
+        if half.has(Half::OFFERED)
+            && let Some(distance) = half.distance(half.edge)
+            && let Some(first) = half.distance(segment.first())
+            && first + i64::from(segment.len) > distance.max(0)
+            && segment.len > 0
+        {
+            self.counters.beyond_window += 1;
+            return if first >= distance.max(0) { doubt::IGNORED } else { doubt::UNLIKELY };
+        }
+        // Where nobody acknowledges, a reset would hide what follows.
+        let is_over = half.has(Half::RESET | Half::SUSPECT) && half.has(Half::ANSWERED);
+        let is_unsure = half.has(Half::ENDED) || is_over;
+        if is_unsure { doubt::UNSURE } else { doubt::NONE }
+    }
+
+    /// The segment's sender offers to take more of the other direction's stream.
+    fn offer(segment: &Segment<'_>, scale: u16, streams: &mut Streams) {
+        let from = segment.direction.index();
+        let is_syn = segment.has(Segment::SYN);
+        let [own, other] = [from, 1 - from].map(|index| streams.halves[index]);
+        // Without both SYNs nobody knows what a window means.
+        if !other.has(Half::OPENED) || !own.has(Half::OPENED) {
+            return;
+        }
+        let is_scaled = !is_syn && own.has(Half::SCALED) && other.has(Half::SCALED);
+        let window = u32::from(segment.window) << if is_scaled { scale } else { 0 };
+        let edge = segment.acknowledgment.wrapping_add(window);
+        let half = &mut streams.halves[1 - from];
+        if !half.has(Half::OFFERED) || edge.wrapping_sub(half.edge).cast_signed() > 0 {
+            half.edge = edge;
+            half.flags |= Half::OFFERED;
+        }
+    }
+
+    /// What the receiver takes from a segment that it does not ignore.
+    fn note_options(&mut self, segment: &Segment<'_>, half: &mut Half) {
+        if let Some(timestamp) = segment.options.timestamp
+            && half.has(Half::STAMPED)
+            && timestamp != half.timestamp
+            && half.distance(segment.first()).is_some_and(|distance| distance <= 0)
+            && !half.is_old(timestamp)
+        {
+            half.timestamp = timestamp;
+        }
+        if segment.has(Segment::URG) && self.options.urgent == Urgent::OutOfBand && half.taken < u16::MAX {
+            // It points to the byte after the urgent one (RFC 6093).
+            let urgent = segment.sequence.wrapping_add(u32::from(segment.urgent.saturating_sub(1)));
+            let is_later = !half.has(Half::URGENT) || half.offset(urgent) > half.offset(half.urgent);
+            if half.distance(urgent) >= Some(0) && is_later {
+                half.urgent = urgent;
+                half.flags |= Half::URGENT;
+            }
         }
     }
 
@@ -340,6 +540,7 @@ impl Reassembler {
         let from = segment.direction.index();
         if !streams.halves[from].has(Half::BEGUN) {
             streams.halves[from].begin(segment.sequence, segment.intact); // The connection's opening was not seen.
+            streams.halves[from].agree(segment);
         }
         let other = &mut streams.halves[1 - from];
         let is_first_said = !other.has(Half::BEGUN | Half::CLAIMED);
@@ -355,7 +556,7 @@ impl Reassembler {
     #[cold]
     fn trust(&mut self, direction: Direction, half: &mut Half) {
         if half.is_open() {
-            self.held.trust(Link(half.held));
+            self.held.trust(Link(half.held), doubt::IGNORED);
             self.deliver_held(direction, half);
             self.skip_acknowledged(direction, half);
         }
@@ -379,30 +580,25 @@ impl Reassembler {
     /// Where what its sender has sent ends, as far as it was seen; an end counts as one byte.
     #[cold]
     fn sent(&self, half: &Half) -> u64 {
-        let bytes = self.held.end(Link(half.held)).unwrap_or(0).max(half.next);
-        if half.has(Half::FIN | Half::DOUBTFUL_FIN) {
-            bytes.max(half.offset(half.fin) + 1)
-        } else if half.has(Half::CUT) {
-            bytes.max(half.offset(half.fin))
-        } else {
-            bytes
-        }
+        let next = half.next + u64::from(half.has(Half::ENDED));
+        let bytes = self.held.end(Link(half.held)).unwrap_or(0).max(next);
+        if half.has(Half::CUT) { bytes.max(half.offset(half.fin)) } else { bytes }
     }
 
     /// The receiver has everything up to here. What of it we have not seen when bytes behind it wait, we never shall; as long
     /// as none wait, it may still come: a capture may have the acknowledgement before the bytes.
     fn acknowledge(&mut self, direction: Direction, sequence: u32, half: &mut Half) {
-        if !half.is_open() {
+        if !half.has(Half::BEGUN) {
             return;
         }
+        self.forget_sent(sequence, half);
         let Some(distance @ 0..) = half.distance(sequence) else { return };
         half.flags |= Half::ANSWERED;
-        if distance == 0 {
+        // If it is no more than the end, it is that.
+        if distance <= i64::from(half.has(Half::ENDED)) {
             return;
         }
-        if half.has(Half::DOUBTFUL_FIN) && half.fin.wrapping_add(1) == sequence {
-            half.flags ^= Half::DOUBTFUL_FIN | Half::FIN;
-        }
+        half.flags &= !(Half::ENDED | Half::RESET | Half::SUSPECT);
         if half.offset(half.acknowledged) < half.offset(sequence) || !half.has(Half::ACKNOWLEDGED) {
             half.acknowledged = sequence;
             half.flags |= Half::ACKNOWLEDGED;
@@ -419,7 +615,7 @@ impl Reassembler {
             return;
         }
         let until = half.acknowledged();
-        let is_behind = |block: &Block| block.offset < until || block.offset == until && !block.doubtful;
+        let is_behind = |block: &Block| block.offset < until || block.offset == until && block.doubt == 0;
         while self.held.front(Link(half.held)).is_some_and(is_behind) && half.is_open() {
             self.skip_hole(direction, until, half);
         }
@@ -428,12 +624,12 @@ impl Reassembler {
         }
     }
 
-    /// Bytes, or a FIN, of an open stream.
-    fn receive(&mut self, segment: &Segment<'_>, doubtful: bool, half: &mut Half) {
+    /// Bytes, or a FIN, of a stream that has begun.
+    fn receive(&mut self, segment: &Segment<'_>, doubt: u8, half: &mut Half) {
         let direction = segment.direction;
         let Some(distance) = half.distance(segment.first()) else {
             self.counters.out_of_window += 1;
-            return;
+            return self.keep_out(DropReason::StreamIgnored);
         };
         if half.has(Half::CUT) && half.distance(half.fin) <= Some(0) {
             half.flags ^= Half::CUT; // We are there.
@@ -443,34 +639,61 @@ impl Reassembler {
         let start = if distance < 0 { half.next } else { half.next + distance as u64 };
         let skip = before.min(segment.payload.len() as u64);
         self.counters.bytes_again += skip;
-        let mut bytes = &segment.payload[skip as usize..];
+        let bytes = &segment.payload[skip as usize..];
         let fin = segment.first().wrapping_add(segment.len);
-        // A FIN that stands before what was received already is not heeded.
-        if segment.has(Segment::FIN) && !half.has(Half::FIN) && half.distance(fin) >= Some(0) {
-            half.fin = fin;
-            half.flags &= !(Half::DOUBTFUL_FIN | Half::CUT);
-            half.flags |= if doubtful { Half::DOUBTFUL_FIN } else { Half::FIN };
-        } else if segment.payload.len() < segment.len as usize {
+        // A FIN that stands before what was received already is not heeded; nor is one twice, or one of a SYN.
+        let ends = segment.has(Segment::FIN)
+            && !segment.has(Segment::SYN)
+            && half.distance(fin) >= Some(i64::from(half.has(Half::ENDED)));
+        if !ends && segment.payload.len() < segment.len as usize {
             half.cut(fin);
         }
-        // Behind the end there is nothing.
-        let most = half.end().saturating_sub(start).min(bytes.len() as u64);
-        bytes = &bytes[..most as usize];
         let end = start + bytes.len() as u64;
         let follows = self.held.front(Link(half.held)).is_none_or(|block| end <= block.offset);
-        let new = New { offset: start, bytes, origin: start.saturating_sub(before), doubtful };
-        if doubtful {
-            self.counters.doubtful += 1;
-            self.counters.doubtful_lost += u64::from(!self.insert(new, half));
+        let span = if doubt > doubt::NONE && start == half.next {
+            Span::AT_ONCE
+        } else {
+            let until = half.offset(fin) + u64::from(ends);
+            Span { from: start.saturating_sub(before), until }
+        };
+        let new = New { offset: start, bytes, span, doubt, fin: false };
+        let is_plain = doubt == doubt::NONE && !segment.apart;
+        if is_plain && start == half.next && follows && !half.has(Half::URGENT) {
+            self.deliver_packet(direction, skip as u32, bytes.len() as u32, half);
+        } else if doubt > doubt::NONE {
+            self.hold_doubtful(new, half);
         } else if segment.apart {
             self.hold_apart(new, half);
-        } else if start == half.next && follows {
-            self.deliver_packet(direction, skip as u32, bytes.len() as u32, half);
         } else {
             self.hold(direction, new, skip as u32, half);
         }
+        if ends {
+            let offset = half.offset(fin);
+            if is_plain && offset == half.next {
+                self.finish(direction, half);
+            } else {
+                let fin = New { offset, bytes: &[0], span, doubt, fin: true };
+                self.counters.gave_up += u64::from(!self.insert(fin, half));
+            }
+        }
         self.deliver_held(direction, half);
         self.skip_acknowledged(direction, half);
+    }
+
+    /// Keeps bytes that are doubtful; without room, those that may count are taken as they are.
+    #[cold]
+    fn hold_doubtful(&mut self, new: New<'_>, half: &mut Half) {
+        self.counters.doubtful += 1;
+        if self.insert(new, half) {
+            return;
+        }
+        if new.doubt == doubt::IGNORED {
+            self.counters.doubtful_lost += 1;
+            return;
+        }
+        self.held.trust(Link(half.held), doubt::UNLIKELY);
+        half.flags &= !(Half::RESET | Half::SUSPECT | Half::ENDED);
+        self.hold_apart(New { doubt: doubt::NONE, ..new }, half);
     }
 
     /// Keeps bytes that do not stand in the packet at hand, even if they are next. Without room, they are lost.
@@ -494,26 +717,31 @@ impl Reassembler {
             // Without room to wait, what is missing is given up, until these bytes have room, or are next.
             self.counters.gave_up += 1;
             self.skip_hole(direction, new.offset, half);
-            while (new.offset..end).contains(&half.next) {
+            while half.is_open() && (new.offset..end).contains(&half.next) {
                 let until = self.held.front(Link(half.held)).map_or(end, |block| end.min(block.offset));
                 let start = in_payload + (half.next - new.offset) as u32;
                 self.deliver_packet(direction, start, (until - half.next) as u32, half);
                 self.deliver_held(direction, half);
             }
-            if half.next >= end {
+            if half.next >= end || !half.is_open() {
                 return;
             }
         }
     }
 
-    /// Gives up what is doubtful; whether anything was.
+    /// Gives up what is most doubtful; whether anything was.
     fn drop_doubtful(&mut self, half: &mut Half) -> bool {
-        let mut list = Link(half.held);
-        let bytes = self.held.release_doubtful(&mut list);
-        half.held = list.0;
-        half.held_bytes -= bytes;
-        self.counters.doubtful_lost += u64::from(bytes > 0);
-        bytes > 0
+        for doubt in [doubt::IGNORED, doubt::UNLIKELY, doubt::UNSURE] {
+            let mut list = Link(half.held);
+            let bytes = self.held.release_doubtful(&mut list, doubt);
+            half.held = list.0;
+            half.held_bytes -= bytes;
+            if bytes > 0 {
+                self.counters.doubtful_lost += 1;
+                return true;
+            }
+        }
+        false
     }
 
     /// Adds bytes to those that wait; false if there was no room for all of them.
@@ -531,10 +759,8 @@ impl Reassembler {
         inserted.whole
     }
 
-    /// Gives up what is missing up to the bytes that wait, at most up to `until` and the stream's end; delivers what then is
-    /// next.
+    /// Gives up what is missing up to the bytes that wait, at most up to `until`; delivers what then is next.
     fn skip_hole(&mut self, direction: Direction, until: u64, half: &mut Half) {
-        let until = until.min(half.end());
         let hole = self.held.front(Link(half.held)).map_or(until, |block| until.min(block.offset));
         if hole > half.next {
             let len = hole - half.next;
@@ -558,25 +784,41 @@ impl Reassembler {
 
     /// Delivers what waits and now is next, and the stream's end if that is next.
     fn deliver_held(&mut self, direction: Direction, half: &mut Half) {
-        let mut list = Link(half.held);
-        // Behind the end there is nothing, whatever came of it before the end was known.
-        let last = half.end();
-        while let Some(&block) = self.held.front(list)
+        while half.is_open()
+            && let Some(&block) = self.held.front(Link(half.held))
             && block.offset <= half.next
-            && half.next < last
         {
-            if block.doubtful {
+            if block.doubt > doubt::NONE {
                 let until = half.acknowledged();
-                if until <= half.next {
+                if until <= half.next && block.end() > half.next {
                     break;
                 }
-                half.held_bytes -= self.held.part_front(list, until);
+                if block.fin && until != half.next + 1 && block.end() > half.next {
+                    // Bytes stand in its place.
+                    self.pop(half);
+                    continue;
+                }
+                half.held_bytes -= self.held.part_front(Link(half.held), until.max(half.next));
             }
-            let Some((number, block)) = self.held.pop(&mut list) else { break };
+            if half.has(Half::URGENT) && block.end() > half.next && !block.fin {
+                let urgent = half.offset(half.urgent);
+                if urgent == half.next {
+                    self.take_out(half);
+                    continue;
+                }
+                half.held_bytes -= self.held.part_front(Link(half.held), urgent);
+            }
+            let Some((number, block)) = self.pop_kept(half) else { break };
+            if block.fin {
+                self.held.release(number);
+                if block.offset == half.next {
+                    self.finish(direction, half);
+                }
+                continue;
+            }
             self.delivered.push(number);
-            half.held_bytes -= block.len;
             let skip = half.next - block.offset;
-            if let Some(len @ 1..) = block.end().min(last).checked_sub(half.next) {
+            if let Some(len @ 1..) = block.end().checked_sub(half.next) {
                 let start = self.held.place(number) + skip as usize;
                 self.note(direction, half.next, What::Held { start, len: len as u32 });
                 self.counters.bytes += len;
@@ -584,12 +826,45 @@ impl Reassembler {
                 half.flags &= !Half::HUSHED;
             }
         }
+    }
+
+    /// Takes the block at the front off the list; its bytes are still needed.
+    fn pop_kept(&mut self, half: &mut Half) -> Option<(u32, Block)> {
+        let mut list = Link(half.held);
+        let (number, block) = self.held.pop(&mut list)?;
         half.held = list.0;
-        if half.next >= last {
-            self.note(direction, half.next, What::Finished);
-            self.release(half);
-            half.flags |= Half::ENDED;
+        half.held_bytes -= block.len;
+        Some((number, block))
+    }
+
+    /// Takes the block at the front off the list, and forgets it.
+    fn pop(&mut self, half: &mut Half) {
+        if let Some((number, _)) = self.pop_kept(half) {
+            self.held.release(number);
         }
+    }
+
+    /// The next byte, which is at the front of what waits, is urgent: the host reads it beside the stream.
+    #[cold]
+    fn take_out(&mut self, half: &mut Half) {
+        let before = self.held.front(Link(half.held)).map_or(0, |block| block.len);
+        let is_empty = self.held.take_out(Link(half.held), half.next);
+        let after = self.held.front(Link(half.held)).map_or(0, |block| block.len);
+        half.held_bytes -= before - after;
+        half.base = half.base.wrapping_add(1);
+        half.taken += 1;
+        half.flags &= !Half::URGENT;
+        self.counters.urgent += 1;
+        if is_empty {
+            self.pop(half);
+        }
+    }
+
+    /// The stream's end is next. Hosts forget what waits behind it; should they not have taken it, that counts.
+    fn finish(&mut self, direction: Direction, half: &mut Half) {
+        self.note(direction, half.next, What::Finished);
+        self.held.suspect(Link(half.held), doubt::UNSURE);
+        half.flags |= Half::ENDED;
     }
 
     /// Gives back what waits.
@@ -597,6 +872,7 @@ impl Reassembler {
         let mut list = Link(half.held);
         self.held.release_all(&mut list);
         (half.held, half.held_bytes) = (0, 0);
+        self.release_sent(half);
     }
 
     fn note(&mut self, direction: Direction, offset: u64, what: What) {

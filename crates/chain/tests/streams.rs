@@ -3,11 +3,11 @@
 #[path = "stream_model/mod.rs"]
 mod stream_model;
 
-use chain::streams::{HostPolicy, Reassembler, StreamOptions};
+use chain::streams::{HostPolicy, Reassembler, StreamOptions, Urgent};
 use packet::Direction;
 use proptest::prelude::*;
 
-use stream_model::{ACK, Bench, FIN, Model, RST, SYN, Seen};
+use stream_model::{ACK, Bench, FIN, Model, RST, SYN, Seen, URG};
 
 const POLICIES: [HostPolicy; 4] = [HostPolicy::First, HostPolicy::Last, HostPolicy::Bsd, HostPolicy::Linux];
 
@@ -74,6 +74,9 @@ fn a_gap_ends_where_the_stream_does() {
     bench.segment(Direction::Original, FIN | ACK, 103, 901, b"");
     bench.server_acknowledges(120);
     assert_eq!(bench.seen[0], [Seen::Gap(0, 3), Seen::Finished(3)]);
+    // What is behind it waits for a host that has not taken the end.
+    assert_eq!(bench.reassembler.memory_used(), 1536);
+    bench.reassembler.forget(&mut bench.streams);
     assert_eq!(bench.reassembler.memory_used(), 0);
 }
 
@@ -132,6 +135,8 @@ fn a_reset_counts_only_where_a_host_would_heed_it() {
     assert_eq!(bench.seen[1], [Seen::Reset(0)]);
     // Who forges a reset does not get us to look away.
     bench.client(104, b"goes on");
+    assert_eq!(bench.seen[0].len(), 2, "it may have been heeded");
+    bench.server_acknowledges(111);
     bench.segment(Direction::Reply, RST | ACK, 901, 111, b"");
     assert_eq!(bench.seen[0][2..], [data(4, b"goes on"), Seen::Reset(11)]);
     bench.segment(Direction::Reply, RST | ACK, 901, 111, b"");
@@ -162,6 +167,7 @@ fn the_bytes_of_a_reset_are_nobodys() {
     }
     bench.open(99);
     bench.client(100, b"request");
+    bench.server_acknowledges(107);
     assert_eq!(bench.seen, [vec![data(0, b"request")], vec![]]);
 }
 
@@ -193,6 +199,7 @@ fn behind_a_reset_that_hosts_do_not_heed_no_syn_counts_that_they_do_not_answer()
     bench.segment(Direction::Original, SYN | ACK, 7000, 901, b"");
     bench.client(102, b"cd");
     bench.segment(Direction::Reply, ACK, 901, 104, b"response");
+    bench.segment(Direction::Original, ACK, 104, 909, b"");
     assert_eq!(bench.seen[0], [data(0, b"ab"), Seen::Reset(2), data(2, b"cd")]);
     assert_eq!(bench.seen[1], [Seen::Reset(0), data(0, b"response")]);
     // Then it is answered.
@@ -269,6 +276,8 @@ fn a_syn_in_an_open_connection_changes_nothing() {
     bench.segment(Direction::Reply, SYN, 5000, 0, b"");
     bench.client(100, b"request");
     bench.segment(Direction::Reply, ACK, 901, 107, b"response");
+    // Had it not been established, it would have ended: so bytes count once they are acknowledged.
+    bench.segment(Direction::Original, ACK, 107, 909, b"");
     assert_eq!(bench.seen, [[data(0, b"request")], [data(0, b"response")]]);
     assert_eq!(bench.reassembler.counters().refused, 4);
 }
@@ -486,6 +495,7 @@ fn of_several_attempts_to_open_the_one_that_is_answered_counts() {
         bench.segment(Direction::Reply, SYN | ACK, 5000, answered + 1, b"");
         bench.client(answered + 1, b"request");
         bench.segment(Direction::Reply, ACK, 901, answered + 8, b"response");
+        bench.segment(Direction::Original, ACK, answered + 8, 909, b"");
         assert_eq!(bench.seen, [[data(0, b"request")], [data(0, b"response")]], "{answered}");
     }
     // A host that keeps nothing of attempts (RFC 4987 3.6) answers a second one as it did the first.
@@ -496,6 +506,7 @@ fn of_several_attempts_to_open_the_one_that_is_answered_counts() {
     }
     bench.client(7001, b"request");
     bench.segment(Direction::Reply, ACK, 901, 7008, b"response");
+    bench.segment(Direction::Original, ACK, 7008, 909, b"");
     assert_eq!(bench.seen, [[data(0, b"request")], [data(0, b"response")]]);
 }
 
@@ -518,7 +529,84 @@ fn policies_differ_in_what_overlaps() {
     assert_eq!(outcome(HostPolicy::First), [data(0, b"01111223333765555")]);
     assert_eq!(outcome(HostPolicy::Last), [data(0, b"01122224433766655")]);
     assert_eq!(outcome(HostPolicy::Bsd), [data(0, b"01111223333766655")]);
-    assert_eq!(outcome(HostPolicy::Linux), [data(0, b"01111224433766655")]);
+    assert_eq!(outcome(HostPolicy::Linux), [data(0, b"01111223333766655")]);
+}
+
+#[test]
+fn linux_takes_of_two_at_the_same_place_the_longer_one() {
+    let outcome = |segments: &[(u32, &[u8], u8)]| {
+        let mut bench = Bench::with_policy(HostPolicy::Linux);
+        bench.open(99);
+        for &(sequence, bytes, flags) in segments {
+            bench.segment(Direction::Original, flags | ACK, sequence, 901, bytes);
+        }
+        bench.client(100, b"0");
+        bench.seen[0].clone()
+    };
+    assert_eq!(outcome(&[(101, b"11", 0), (101, b"22", 0)]), [data(0, b"011")]);
+    assert_eq!(outcome(&[(101, b"11", 0), (101, b"222", 0)]), [data(0, b"0222")]);
+    // A FIN counts as a byte, and gives way as one.
+    assert_eq!(outcome(&[(101, b"11", 0), (101, b"22", FIN)]), [data(0, b"022"), Seen::Finished(3)]);
+    assert_eq!(outcome(&[(102, b"1", FIN), (101, b"222", 0)]), [data(0, b"0222")]);
+    // Two that follow each other are one.
+    assert_eq!(outcome(&[(101, b"11", 0), (103, b"22", 0), (102, b"33", 0)]), [data(0, b"01122")]);
+}
+
+/// A segment with a timestamp, of a connection that has agreed on them.
+fn stamped(bench: &mut Bench, timestamp: u32, sequence: u32, payload: &[u8]) {
+    bench.options.timestamp = Some(timestamp);
+    bench.client(sequence, payload);
+    bench.options.timestamp = None;
+}
+
+#[test]
+fn old_timestamps_signatures_and_bytes_beyond_the_window_are_ignored() {
+    let mut bench = Bench::with_policy(HostPolicy::Linux);
+    bench.options.timestamp = Some(5_000);
+    bench.open(99);
+    stamped(&mut bench, 4_999, 100, b"decoys!");
+    stamped(&mut bench, 5_000, 100, b"req");
+    stamped(&mut bench, 6_000, 103, b"u");
+    stamped(&mut bench, 5_999, 104, b"dec");
+    bench.options.signed = true;
+    bench.client(104, b"dec");
+    bench.options.signed = false;
+    bench.client(104 + (1 << 30), b"far away");
+    bench.client(104, b"est");
+    assert_eq!(bench.seen[0], [data(0, b"request")]);
+    let counters = bench.reassembler.counters();
+    assert_eq!((counters.old, counters.ignored, counters.beyond_window), (2, 1, 1));
+    // If its receiver takes it all the same, it counts.
+    stamped(&mut bench, 1, 107, b", and more");
+    bench.server_acknowledges(117);
+    assert_eq!(bench.seen[0], [data(0, b"request, and more")]);
+}
+
+#[test]
+fn urgent_bytes_are_beside_the_stream() {
+    for (urgent, seen) in [(Urgent::OutOfBand, &b"abdef"[..]), (Urgent::Inline, b"abcdef")] {
+        let mut bench = Bench::new(StreamOptions { urgent, ..StreamOptions::default() });
+        bench.open(99);
+        bench.urgent = 3;
+        bench.segment(Direction::Original, ACK | URG, 100, 901, b"abcd");
+        bench.client(104, b"ef");
+        assert_eq!(bench.seen[0], [data(0, seen)]);
+        assert_eq!(bench.reassembler.memory_used(), 0);
+    }
+}
+
+#[test]
+fn an_end_that_its_receiver_has_not_taken_is_none() {
+    let mut bench = Bench::with_policy(HostPolicy::Linux);
+    bench.open(99);
+    bench.segment(Direction::Original, FIN | ACK, 100, 901, b"req");
+    bench.client(103, b"uest");
+    bench.server_acknowledges(104);
+    assert_eq!(bench.seen[0], [data(0, b"req"), Seen::Finished(3)]);
+    bench.server_acknowledges(107);
+    assert_eq!(bench.seen[0][2..], [data(3, b"uest")]);
+    bench.client(107, b"!");
+    assert_eq!(bench.seen[0][2..], [data(3, b"uest!")]);
 }
 
 #[test]

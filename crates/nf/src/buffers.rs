@@ -13,6 +13,8 @@ pub struct FlowBuffer {
     len_max: usize,
     /// Bytes that found no room.
     refused: u64,
+    /// Whether the memory for all is what bounds it.
+    is_short: bool,
 }
 
 impl FlowBuffer {
@@ -86,6 +88,8 @@ pub struct Buffers {
     /// Bytes that `kept` may still grow by.
     room: usize,
     refused: u64,
+    /// Of these, bytes that the memory for all had no room for.
+    starved: u64,
 }
 
 /// Buffers in flow records, at the end of a function's part: four bytes each.
@@ -107,7 +111,7 @@ impl Buffers {
     pub(crate) fn new(spec: &'static BufferSpec, memory: Option<usize>) -> Buffers {
         let (kept, free, spare) = (Vec::new(), Vec::new(), vec![Vec::new(); spec.count]);
         let memory = memory.unwrap_or(spec.memory);
-        Buffers { spec, kept, free, spare, spare_bytes: 0, memory, room: memory, refused: 0 }
+        Buffers { spec, kept, free, spare, spare_bytes: 0, memory, room: memory, refused: 0, starved: 0 }
     }
 
     /// Bytes that flows hold in buffers.
@@ -118,6 +122,11 @@ impl Buffers {
     /// Bytes that found no room, in their own buffer or in the memory for all.
     pub fn refused_bytes(&self) -> u64 {
         self.refused
+    }
+
+    /// Bytes that the memory for all had no room for.
+    pub fn starved_bytes(&self) -> u64 {
+        self.starved
     }
 
     /// The bytes of the buffer whose number stands here.
@@ -157,14 +166,16 @@ impl Buffers {
         self.room += bytes.len();
         // Nobody else can take from what is left while this one is out, but for its own flow's other buffers: their
         // share is kept back.
-        let len_max = self.spec.len_max.min(self.room / self.spec.count.max(1)).max(bytes.len());
-        FlowBuffer { bytes, len_max, refused: 0 }
+        let share = self.room / self.spec.count.max(1);
+        let len_max = self.spec.len_max.min(share).max(bytes.len());
+        FlowBuffer { bytes, len_max, refused: 0, is_short: share < self.spec.len_max }
     }
 
     /// Puts bytes in the place of that buffer.
     pub(crate) fn give(&mut self, numbers: &mut [u8], buffer: usize, bytes: FlowBuffer) {
-        let FlowBuffer { bytes, refused, .. } = bytes;
+        let FlowBuffer { bytes, refused, is_short, .. } = bytes;
         self.refused += refused;
+        self.starved += if is_short { refused } else { 0 };
         let number = number_of(numbers, buffer);
         let at = self.index(number);
         // Of a buffer that was taken, nothing is there any more; of one that was not, what is given takes the place.

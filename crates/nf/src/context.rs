@@ -43,6 +43,8 @@ pub struct SharedState {
     pub warnings: Vec<String>,
     /// Addresses that the function owns.
     pub owned: Vec<Owned>,
+    /// Whether it keeps bytes of TCP streams from their receivers.
+    pub prevents: bool,
 }
 
 /// Addresses that a function owns, as a NAT its external ones: whoever runs the chain between networks tells neighbours that they
@@ -291,6 +293,11 @@ impl Context<'_> {
         }
     }
 
+    /// Bytes of all flows that found no room in the memory for growing buffers, as far as that is what kept them out.
+    pub fn starved_bytes(&self) -> u64 {
+        self.instance.shared.buffers.as_ref().map_or(0, Buffers::starved_bytes)
+    }
+
     /// Whether the flow's buffer holds anything.
     pub fn has_buffer(&mut self, buffer: usize) -> bool {
         number_of(self.map.behind(), buffer).iter().any(|&byte| byte != 0)
@@ -313,6 +320,12 @@ impl Context<'_> {
         if let Some(counter) = self.instance.shared.counters.get_mut(counter) {
             *counter = counter.wrapping_add(by);
         }
+    }
+
+    /// What the counter with this number in the descriptor has come to.
+    #[inline]
+    pub fn counted(&self, counter: usize) -> u64 {
+        self.instance.shared.counters.get(counter).copied().unwrap_or(0)
     }
 
     /// Adds to a counter of the group with this number in the descriptor: the counter's number is its name's in

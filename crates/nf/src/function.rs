@@ -240,6 +240,7 @@ pub struct Setup {
     pub(crate) warnings: Vec<String>,
     pub(crate) owned: Vec<Owned>,
     pub(crate) rules: Vec<RuleCounters>,
+    pub(crate) prevents: bool,
 }
 
 impl Setup {
@@ -259,6 +260,7 @@ impl Setup {
             warnings: Vec::new(),
             owned: Vec::new(),
             rules: Vec::new(),
+            prevents: false,
         }
     }
 
@@ -292,6 +294,12 @@ impl Setup {
     /// Tells the operator something about the configuration that is no error.
     pub fn warn(&mut self, warning: impl Into<String>) {
         self.warnings.push(warning.into());
+    }
+
+    /// Says that the function keeps bytes of TCP streams from their receivers: what these may take otherwise than the streams have it must
+    /// not pass.
+    pub fn prevents(&mut self) {
+        self.prevents = true;
     }
 
     /// Says that the function owns the addresses from `first` to `last`, for neighbours on this side, or on both.

@@ -377,6 +377,7 @@ pub fn load<N: NetworkFunction>(config: N::Config, mut setup: Setup) -> Result<B
     shared.warnings = setup.warnings;
     shared.owned = setup.owned;
     shared.rules = setup.rules;
+    shared.prevents = setup.prevents;
     if shared.pools.len() != setup.pools.len() {
         let (declared, sized) = (shared.pools.len(), setup.pools.len());
         return Err(LoadError::Pools { function: descriptor.name, declared, sized });

@@ -186,7 +186,9 @@ impl Ports {
         let destination = (meta.class != Class::NotIp).then(|| parse::ends(packet).1.addr);
         let by_network = destination.and_then(|address| {
             let networks = self.on(side).flat_map(|port| port.networks.iter().map(move |of| (of, port)));
-            networks.filter(|(network, _)| network.contains(address)).max_by_key(|(network, _)| network.prefix_len())
+            networks
+                .filter(|(network, _)| network.contains(address))
+                .max_by_key(|(network, _)| network.prefix_len())
         });
         if let Some((_, port)) = by_network {
             return Some(port.number);
@@ -197,7 +199,8 @@ impl Ports {
         }
         let by_prefix = destination.and_then(|address| self.by_prefix(address, |port| port.side == side));
         let with_gateway = || {
-            let is_of_version = |gateway: &IpAddr| destination.is_some_and(|to| to.is_v4() == gateway.is_ipv4());
+            let is_of_version =
+                |gateway: &IpAddr| destination.is_some_and(|to| to.is_v4() == gateway.is_ipv4());
             self.on(side).find(|port| port.gateways.iter().any(is_of_version))
         };
         // One that was turned back, and goes to nobody who is known.
@@ -230,7 +233,8 @@ impl Ports {
         let count = |side| self.on(side).count();
         let is_told_apart = |port: &Port| !port.prefixes.is_empty() || !port.networks.is_empty();
         let by_position = |side: Side| self.on(side).filter(|port| !is_told_apart(port)).count() > 1;
-        let side = [Side::Inside, Side::Outside].into_iter().find(|&side| count(side) > 1 && by_position(side))?;
+        let side =
+            [Side::Inside, Side::Outside].into_iter().find(|&side| count(side) > 1 && by_position(side))?;
         (count(Side::Inside) != count(Side::Outside)).then(|| {
             let names: Vec<_> = self.on(side).map(|port| port.name.as_str()).collect();
             let first = self.on(side).next().map_or("", |port| port.name.as_str());

@@ -1,6 +1,6 @@
 //! The `settings` of a policy: options of the run.
 
-use chain::streams::{HostPolicy, StreamOptions};
+use chain::streams::{HostPolicy, StreamOptions, Urgent, WhenFull as WhenMemoryFull};
 use chain::{Guards, NotIp, Options, Shares, Timeouts, WhenFull};
 use nf::config::{ByteCount, Nanos};
 use nf::stage::OnPanic;
@@ -251,6 +251,34 @@ pub struct StreamSettings {
     /// The same for one direction of a flow.
     #[serde(deserialize_with = "stream_memory")]
     pub memory_per_stream: ByteCount,
+    /// Where hosts read urgent bytes.
+    pub urgent: UrgentSetting,
+    /// Packets with a time to live below this may end before they reach their host.
+    pub ttl_min: Option<u8>,
+    /// Whether packets pass only if hosts take them as they are inspected, where a function prevents attacks.
+    pub normalize: bool,
+    /// What becomes of bytes that there is no memory to keep track of, where a function prevents attacks.
+    pub when_full: StreamWhenFull,
+}
+
+/// `streams.when_full`.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum StreamWhenFull {
+    /// They pass.
+    Pass,
+    /// They are dropped.
+    Drop,
+}
+
+/// `streams.urgent`.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum UrgentSetting {
+    /// Beside the stream.
+    OutOfBand,
+    /// In the stream.
+    Inline,
 }
 
 /// Memory that a policy may ask for segments that came too early.
@@ -277,6 +305,10 @@ impl Default for StreamSettings {
             policy: HostPolicySetting::Linux,
             memory: ByteCount(options.memory as u64),
             memory_per_stream: ByteCount(u64::from(options.memory_per_stream)),
+            urgent: UrgentSetting::OutOfBand,
+            ttl_min: options.ttl_min,
+            normalize: options.normalize,
+            when_full: StreamWhenFull::Drop,
         }
     }
 }
@@ -292,6 +324,17 @@ impl StreamSettings {
             },
             memory: usize::try_from(self.memory.0).unwrap_or(usize::MAX),
             memory_per_stream: u32::try_from(self.memory_per_stream.0).unwrap_or(u32::MAX),
+            urgent: match self.urgent {
+                UrgentSetting::OutOfBand => Urgent::OutOfBand,
+                UrgentSetting::Inline => Urgent::Inline,
+            },
+            ttl_min: self.ttl_min,
+            normalize: self.normalize,
+            inline: false,
+            when_full: match self.when_full {
+                StreamWhenFull::Pass => WhenMemoryFull::Pass,
+                StreamWhenFull::Drop => WhenMemoryFull::Drop,
+            },
         }
     }
 }

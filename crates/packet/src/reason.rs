@@ -223,6 +223,15 @@ reasons! {
     ReClash = "re-clash",
     /// Redundancy elimination: a report of the other end, which goes no further.
     ReReport = "re-report",
+    /// Streams: hosts may ignore it, or take it otherwise than it was inspected, and the policy prevents attacks: a wrong checksum, an old
+    /// timestamp, a time to live that ends before the host, what is beyond the window, and the like.
+    StreamIgnored = "stream-ignored",
+    /// Streams: its bytes differ from those that were sent before for the same place, and the policy prevents attacks.
+    StreamDiffers = "stream-differs",
+    /// Streams: there is no memory to keep track of its bytes, and the policy says to drop them then.
+    StreamMemory = "stream-memory",
+    /// Intrusion detection: there is no memory to keep what is looked at, and the policy says to drop the flow then.
+    IdsMemory = "ids-memory",
     /// A function's own decision, for functions outside this list.
     Function = "function",
     /// A broken invariant of ours: a bug. Never expected.

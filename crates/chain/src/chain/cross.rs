@@ -195,13 +195,16 @@ impl Chain {
         verdicts: &mut [Verdict],
         run: &mut Run<'_, '_>,
     ) {
-        let &mut Crossing { side, load, .. } = crossing;
+        let side = crossing.side;
         if let Some(subscribed) = &mut self.subscribed
             && subscribed.first(side) == stage
         {
-            subscribed.assemble(side, packets, verdicts, &mut self.flows.records);
+            if subscribed.assemble(side, packets, verdicts, &mut self.flows.records) {
+                crossing.load = Load::by_side(packets, verdicts)[side as usize];
+            }
             crossing.assembled = true;
         }
+        let load = crossing.load;
         if self.run_stage(stage, side, load, packets, verdicts, crossing.assembled, run) {
             return;
         }

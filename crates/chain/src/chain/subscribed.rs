@@ -32,7 +32,8 @@ impl Subscribed {
         let Some(part) = Part::at(layout.add(len, len).0) else {
             return Ok(None);
         };
-        let reassembler = Reassembler::new(options)?;
+        let inline = options.normalize && stages.iter().any(|stage| stage.shared().prevents);
+        let reassembler = Reassembler::new(StreamOptions { inline, ..options })?;
         Ok(Some(Subscribed { reassembler, part, first: [inside, outside] }))
     }
 
@@ -41,27 +42,30 @@ impl Subscribed {
         self.first[side as usize]
     }
 
-    /// Puts what those packets of a group that entered by `side` bring, and that are to be forwarded, in its place. Fragments that
-    /// must not pass are dropped.
+    /// Puts what those packets of a group that entered by `side` bring, and that are to be forwarded, in its place; whether some of them
+    /// are not to pass.
     pub fn assemble(
         &mut self,
         side: Side,
         packets: &[Packet],
         verdicts: &mut [Verdict],
         records: &mut Records,
-    ) {
+    ) -> bool {
         self.reassembler.begin_group();
+        let mut drops = false;
         for (packet, verdict) in packets.iter().zip(verdicts) {
             let meta = packet.meta();
             match records.state_mut(meta.transit.flow, self.part) {
                 Some(streams) if *verdict == Verdict::Forward && meta.transit.side == side => {
                     if let Some(reason) = self.reassembler.take(packet, streams) {
                         *verdict = Verdict::Drop(reason);
+                        drops = true;
                     }
                 }
                 _ => self.reassembler.skip(),
             }
         }
+        drops
     }
 
     /// A function dropped a packet that was alone in its group.

@@ -23,6 +23,17 @@ pub struct StreamCounters {
     pub refused: u64,
     /// Segments with a wrong checksum, in a direction that began with a right one.
     pub damaged: u64,
+    /// Segments that hosts ignore for their IP header, a time to live that ends before the host, or an MD5 signature that was not agreed
+    /// on.
+    pub ignored: u64,
+    /// Segments with a timestamp that is too old (RFC 7323 5).
+    pub old: u64,
+    /// Segments beyond the window that their receiver has offered.
+    pub beyond_window: u64,
+    /// In line, segments that there was no memory to remember.
+    pub unrecorded: u64,
+    /// Urgent bytes, which hosts read beside the stream.
+    pub urgent: u64,
     /// Segments with bytes or an end that count only once they are acknowledged: a SYN's, those of damaged segments, and of those
     /// that acknowledge what was not sent.
     pub doubtful: u64,
@@ -37,7 +48,7 @@ pub struct StreamCounters {
 
 impl StreamCounters {
     /// All of them, by the names that reports use.
-    pub fn by_name(&self) -> [(&'static str, u64); 14] {
+    pub fn by_name(&self) -> [(&'static str, u64); 19] {
         [
             ("bytes", self.bytes),
             ("bytes_early", self.bytes_early),
@@ -49,6 +60,11 @@ impl StreamCounters {
             ("out_of_window", self.out_of_window),
             ("refused", self.refused),
             ("damaged", self.damaged),
+            ("ignored", self.ignored),
+            ("old", self.old),
+            ("beyond_window", self.beyond_window),
+            ("unrecorded", self.unrecorded),
+            ("urgent", self.urgent),
             ("doubtful", self.doubtful),
             ("doubtful_lost", self.doubtful_lost),
             ("fragments", self.fragments),

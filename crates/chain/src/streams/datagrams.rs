@@ -12,8 +12,10 @@ use crate::fragments::Datagram;
 /// could tell what their host makes of them.
 pub const DATAGRAMS_MAX: usize = 1024;
 
-/// How long a datagram is waited for: as long as Linux does.
+/// How long a datagram of IPv4 is waited for: as long as Linux does.
 pub const DATAGRAM_TIMEOUT_NS: u64 = 30_000_000_000;
+/// The same of IPv6 (RFC 8200 4.5).
+pub const DATAGRAM_TIMEOUT_V6_NS: u64 = 60_000_000_000;
 
 /// Bytes of the longest datagram, and room for it.
 const DATAGRAM_ROOM: usize = 1 << 16;
@@ -35,6 +37,10 @@ pub(super) struct Datagrams {
     bytes: Zeroed<u8>,
     /// Which units of each slot are here.
     here: Zeroed<u64>,
+    /// With which units runs begin: fragments that came one after the other, in order.
+    begins: Zeroed<u64>,
+    /// Whether fragments that are lost do not reach their host: then nothing of their datagram is forgotten.
+    inline: bool,
     /// When each slot's datagram is given up.
     until_ns: Vec<u64>,
     /// No datagram is given up before.
@@ -58,6 +64,8 @@ struct Slot {
     protocol: u8,
     /// How many units are here.
     units: usize,
+    /// Congestion marks that were seen, a bit for each (RFC 3168 5.3).
+    marks: u8,
 }
 
 /// What came of a fragment.
@@ -76,11 +84,13 @@ pub(super) enum Added {
 }
 
 impl Datagrams {
-    pub fn new() -> Result<Datagrams, OutOfMemory> {
+    pub fn new(inline: bool) -> Result<Datagrams, OutOfMemory> {
         Ok(Datagrams {
             slots: vec![Slot::default(); DATAGRAMS_MAX],
             bytes: Zeroed::new(DATAGRAMS_MAX * DATAGRAM_ROOM)?,
             here: Zeroed::new(DATAGRAMS_MAX * WORDS)?,
+            begins: Zeroed::new(DATAGRAMS_MAX * WORDS)?,
+            inline,
             until_ns: vec![FREE; DATAGRAMS_MAX],
             due_ns: u64::MAX,
             by_datagram: HashMap::with_capacity(DATAGRAMS_MAX),
@@ -106,17 +116,23 @@ impl Datagrams {
         let part = parse::fragment_part(packet);
         let bytes = part.and_then(|part| packet.data().get(part.at..packet.flow_end()));
         let (Some(part), Some(bytes)) = (part, bytes) else { return Added::Lost };
-        let Some(number) = self.slot(datagram, now_ns) else { return Added::Full };
+        if meta.version == 6 && part.more && bytes.len() % UNIT != 0 {
+            // Hosts say that this is wrong, and wait on.
+            return if self.inline { Added::Condemned } else { Added::Waits };
+        }
+        let Some(number) = self.slot(packet, now_ns) else { return Added::Full };
         let slot = &mut self.slots[number];
         if slot.condemned {
             return Added::Condemned;
         }
+        slot.marks |= 1 << congestion(packet);
         if part.offset == 0 {
             slot.l4 = usize::from(meta.l4).saturating_sub(part.at);
             slot.protocol = meta.protocol;
         }
         let added = self.put(number, part, bytes);
         match added {
+            Added::Lost if self.inline => {}
             Added::Lost => self.release(number as u32),
             Added::Whole { .. } => {
                 self.by_datagram.remove(&datagram);
@@ -136,7 +152,14 @@ impl Datagrams {
             return;
         }
         self.begin_group();
-        if let Some(slot) = self.slot(Datagram::of(packet), packet.meta().transit.timestamp_ns) {
+        if let Some(slot) = self.slot(packet, packet.meta().transit.timestamp_ns) {
+            self.slots[slot].condemned = true;
+        }
+    }
+
+    /// The same of one that does not pass while its group is under way.
+    pub fn keep_out(&mut self, packet: &Packet) {
+        if let Some(slot) = self.slot(packet, packet.meta().transit.timestamp_ns) {
             self.slots[slot].condemned = true;
         }
     }
@@ -175,15 +198,19 @@ impl Datagrams {
     }
 
     /// The slot of a datagram; if it has none, a free one.
-    fn slot(&mut self, datagram: Datagram, now_ns: u64) -> Option<usize> {
+    fn slot(&mut self, packet: &Packet, now_ns: u64) -> Option<usize> {
+        let datagram = Datagram::of(packet);
         if let Some(&known) = self.by_datagram.get(&datagram) {
             return Some(known as usize);
         }
         let number = self.free.pop()?;
         let at = number as usize;
-        let until_ns = now_ns.saturating_add(DATAGRAM_TIMEOUT_NS).min(DELIVERED - 1);
+        let is_v4 = packet.meta().version == 4;
+        let timeout_ns = if is_v4 { DATAGRAM_TIMEOUT_NS } else { DATAGRAM_TIMEOUT_V6_NS };
+        let until_ns = now_ns.saturating_add(timeout_ns).min(DELIVERED - 1);
         self.slots[at] = Slot { datagram: Some(datagram), ..Slot::default() };
         self.here[at * WORDS..][..WORDS].fill(0);
+        self.begins[at * WORDS..][..WORDS].fill(0);
         self.until_ns[at] = until_ns;
         self.due_ns = self.due_ns.min(until_ns);
         self.by_datagram.insert(datagram, number);
@@ -193,6 +220,7 @@ impl Datagrams {
     fn put(&mut self, number: usize, part: FragmentPart, bytes: &[u8]) -> Added {
         let slot = &mut self.slots[number];
         let here = &mut self.here[number * WORDS..][..WORDS];
+        let begins = &mut self.begins[number * WORDS..][..WORDS];
         let start = usize::from(part.offset);
         // What goes on, goes on at a whole unit.
         let len = if part.more { bytes.len() & !(UNIT - 1) } else { bytes.len() };
@@ -209,10 +237,16 @@ impl Datagrams {
             Some(len) => end > len || !part.more && end != len,
             None => !part.more && before > units.end,
         };
-        if contradicts || (1..units.len()).contains(&known) {
+        // What is there already is ignored, if it lies within one run.
+        let begins_run = |unit: usize| begins[unit / 64] & 1 << (unit % 64) != 0;
+        let is_across = known > 0 && units.clone().skip(1).any(begins_run);
+        if contradicts || (1..units.len()).contains(&known) || is_across {
             return Added::Lost;
         }
         if known == 0 {
+            if before != units.start || before == 0 {
+                begins[units.start / 64] |= 1 << (units.start % 64);
+            }
             units.for_each(|unit| here[unit / 64] |= 1 << (unit % 64));
             slot.units += end.div_ceil(UNIT) - start / UNIT;
             self.bytes[number * DATAGRAM_ROOM..][start..end].copy_from_slice(&bytes[..len]);
@@ -221,10 +255,24 @@ impl Datagrams {
             slot.len = Some(end);
         }
         match slot.len {
+            Some(until) if slot.units == until.div_ceil(UNIT) && is_mixture(slot.marks) => Added::Lost,
             Some(until) if slot.units == until.div_ceil(UNIT) => {
                 Added::Whole { slot: number, from: slot.l4, until, protocol: slot.protocol }
             }
             _ => Added::Waits,
         }
     }
+}
+
+/// The congestion mark of a packet.
+fn congestion(packet: &Packet) -> u8 {
+    let (meta, data) = (packet.meta(), packet.data());
+    let byte = data.get(usize::from(meta.l3) + 1).copied().unwrap_or(0);
+    if meta.version == 4 { byte & 3 } else { byte >> 4 & 3 }
+}
+
+/// Whether fragments with these marks are of no datagram that hosts put together: some are capable of marks, and some are not (RFC 3168
+/// 5.3, and Linux).
+fn is_mixture(marks: u8) -> bool {
+    marks & 1 != 0 && marks != 1
 }

@@ -1,5 +1,7 @@
 //! Segments that came before their turn: kept in blocks, a list for each stream, ascending and without overlap.
 
+use std::cmp::Ordering;
+
 use packet::memory::{OutOfMemory, Zeroed};
 
 use super::HostPolicy;
@@ -32,10 +34,12 @@ pub(super) struct Block {
     pub len: u32,
     /// Where in the stream they stand.
     pub offset: u64,
-    /// Where in the stream the segment began that they came in.
-    origin: u64,
-    /// See [`New::doubtful`].
-    pub doubtful: bool,
+    /// The segment that they came in.
+    span: Span,
+    /// See [`New::doubt`].
+    pub doubt: u8,
+    /// See [`New::fin`].
+    pub fin: bool,
 }
 
 impl Block {
@@ -64,10 +68,24 @@ impl Link {
 pub(super) struct New<'a> {
     pub offset: u64,
     pub bytes: &'a [u8],
-    /// Where their segment began.
-    pub origin: u64,
-    /// Whether they count only once the receiver acknowledges them, and no others come for their place.
-    pub doubtful: bool,
+    /// Their segment.
+    pub span: Span,
+    /// Doubtful bytes count only once the receiver acknowledges them, and give way to less doubtful ones.
+    pub doubt: u8,
+    /// Whether this is a FIN, which stands for one byte.
+    pub fin: bool,
+}
+
+/// Where in the stream a segment begins and ends; its FIN counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Span {
+    pub from: u64,
+    pub until: u64,
+}
+
+impl Span {
+    /// The span of what a host takes at once if it takes it at all: nothing replaces it.
+    pub const AT_ONCE: Span = Span { from: 0, until: u64::MAX };
 }
 
 /// What came of an insertion.
@@ -139,11 +157,11 @@ impl Held {
         bytes
     }
 
-    /// Gives the doubtful blocks of a list back; returns how many bytes they held.
-    pub fn release_doubtful(&mut self, list: &mut Link) -> u32 {
+    /// Gives the blocks of a list back that are at least so doubtful; returns how many bytes they held.
+    pub fn release_doubtful(&mut self, list: &mut Link, doubt: u8) -> u32 {
         let (mut bytes, mut kept, mut last) = (0, Link::default(), None);
         while let Some((block, content)) = self.pop(list) {
-            if content.doubtful {
+            if content.doubt >= doubt {
                 bytes += content.len;
                 self.release(block);
                 continue;
@@ -171,13 +189,58 @@ impl Held {
         lost
     }
 
-    /// Nothing in a list is doubtful any more.
-    pub fn trust(&mut self, list: Link) {
+    /// What is no more doubtful than that is not doubtful any more.
+    pub fn trust(&mut self, list: Link, doubt: u8) {
+        self.each(list, |block| block.doubt = if block.doubt <= doubt { 0 } else { block.doubt });
+    }
+
+    /// All of a list is at least so doubtful.
+    pub fn suspect(&mut self, list: Link, doubt: u8) {
+        self.each(list, |block| block.doubt = block.doubt.max(doubt));
+    }
+
+    fn each(&mut self, list: Link, mut change: impl FnMut(&mut Block)) {
         let mut link = list;
         while let Some(block) = link.block() {
-            self.blocks[block as usize].doubtful = false;
+            change(&mut self.blocks[block as usize]);
             link = self.next(link);
         }
+    }
+
+    /// Takes the byte at `at` out of the stream, which the block at the front has: what follows moves up by one. True if the block has
+    /// no other bytes from there on.
+    pub fn take_out(&mut self, list: Link, at: u64) -> bool {
+        self.each(list, |block| {
+            block.offset -= u64::from(block.offset > at);
+            block.span.from -= u64::from(block.span.from > at);
+            block.span.until -= u64::from(block.span.until > at && block.span.until < u64::MAX);
+        });
+        let Some(front) = list.block() else { return false };
+        let place = self.place(front);
+        let block = &mut self.blocks[front as usize];
+        let skip = (at + 1 - block.offset) as usize;
+        self.bytes.copy_within(place + skip..place + block.len as usize, place);
+        block.len -= skip as u32;
+        block.offset = at;
+        block.len == 0
+    }
+
+    /// A segment that follows another one that waits becomes one with it, as in Linux's queue: where they then begin and end.
+    fn join(&mut self, list: Link, new: &New<'_>) -> Span {
+        // Linux looks at the last one, and at the last one that begins before.
+        let spans =
+            || self.list(list).filter(|block| block.doubt == new.doubt && !block.fin).map(|block| block.span);
+        let last = spans().max_by_key(|span| span.from);
+        let before = spans().filter(|span| span.from <= new.span.from).max_by_key(|span| span.from);
+        let follows = |span: &Span| span.until == new.span.from;
+        let Some(before) = last.filter(follows).or(before.filter(follows)) else { return new.span };
+        let joined = Span { from: before.from, until: new.span.until };
+        self.each(list, |block| {
+            if block.span == before {
+                block.span = joined;
+            }
+        });
+        joined
     }
 
     /// Where the bytes of a list end.
@@ -193,13 +256,17 @@ impl Held {
             let content = self.blocks[block as usize];
             link = content.next;
             let bytes = &self.bytes[self.place(block)..][..content.len as usize];
-            Some(New { offset: content.offset, bytes, origin: content.origin, doubtful: content.doubtful })
+            let Block { offset, span, doubt, fin, .. } = content;
+            Some(New { offset, bytes, span, doubt, fin })
         })
     }
 
     /// Adds bytes to a list. Where they overlap others, the policy says which stay.
-    pub fn insert(&mut self, list: &mut Link, new: New<'_>, policy: HostPolicy) -> Inserted {
+    pub fn insert(&mut self, list: &mut Link, mut new: New<'_>, policy: HostPolicy) -> Inserted {
         let mut inserted = Inserted::default();
+        if policy == HostPolicy::Linux && !new.fin {
+            new.span = self.join(*list, &new);
+        }
         let mut at = new.offset;
         let end = new.offset + new.bytes.len() as u64;
         // The block behind which `at` stands.
@@ -212,11 +279,11 @@ impl Held {
                 Some(block) if block.end() <= at => before = link,
                 Some(block) if block.offset <= at => {
                     let until = end.min(block.end());
-                    inserted.differ |= self.part(link, at, until) != part(until);
-                    let preferred = match (new.doubtful, block.doubtful) {
-                        (false, true) => true,
-                        (true, false) => false,
-                        _ => policy.prefers_new(new.origin, block.origin),
+                    inserted.differ |= block.fin != new.fin || self.part(link, at, until) != part(until);
+                    let preferred = match new.doubt.cmp(&block.doubt) {
+                        Ordering::Less => true,
+                        Ordering::Greater => false,
+                        Ordering::Equal => policy.prefers_new(new.span, block.span),
                     };
                     if preferred && !self.replace(link, at, New { bytes: part(until), ..new }) {
                         return inserted;
@@ -238,6 +305,29 @@ impl Held {
         }
         inserted.whole = true;
         inserted
+    }
+
+    /// Adds bytes after the last block of a list; none if they do not stand behind it, or there are not blocks enough.
+    pub fn append(&mut self, list: &mut Link, last: &mut Link, new: New<'_>) -> Option<u32> {
+        let end = last.block().map_or(0, |block| self.blocks[block as usize].end());
+        if new.offset < end || self.waiting + new.bytes.len().div_ceil(BLOCK_LEN) > self.waiting_max {
+            return None;
+        }
+        let mut offset = new.offset;
+        for bytes in new.bytes.chunks(BLOCK_LEN) {
+            *last = self.place_behind(list, *last, New { offset, bytes, ..new })?;
+            offset += bytes.len() as u64;
+        }
+        Some(new.bytes.len() as u32)
+    }
+
+    /// The last block of a list.
+    pub fn last(&self, list: Link) -> Link {
+        let mut last = list;
+        while self.next(last) != Link::default() {
+            last = self.next(last);
+        }
+        last
     }
 
     /// A free block, if one more may wait.
@@ -262,7 +352,8 @@ impl Held {
     }
 
     /// Overwrites bytes of a block. They become a block of their own, so that it is known for each byte where its segment
-    /// began; if there is no block for that, they keep the old segment's. False if that one is doubtful: then nothing is overwritten.
+    /// began; if there is no block for that, they keep the old segment's. False if that one is more doubtful, or one of both is a FIN: then
+    /// nothing is overwritten.
     fn replace(&mut self, link: Link, at: u64, new: New<'_>) -> bool {
         let mut link = link;
         let mut own = true;
@@ -277,14 +368,15 @@ impl Held {
             own = self.cut(link, end).is_some();
         }
         let Some(block) = link.block() else { return true };
-        if !own && self.blocks[block as usize].doubtful != new.doubtful {
+        let old = self.blocks[block as usize];
+        if !own && (old.doubt, old.fin) != (new.doubt, new.fin) {
             return false;
         }
         let start = self.place(block) + (at - self.blocks[block as usize].offset) as usize;
         self.bytes[start..start + new.bytes.len()].copy_from_slice(new.bytes);
         if own {
             let block = &mut self.blocks[block as usize];
-            (block.origin, block.doubtful) = (new.origin, new.doubtful);
+            (block.span, block.doubt, block.fin) = (new.span, new.doubt, new.fin);
         }
         true
     }
@@ -305,7 +397,7 @@ impl Held {
     /// Puts bytes, no more than a block's, behind a block of the list, or first.
     fn place_behind(&mut self, list: &mut Link, before: Link, new: New<'_>) -> Option<Link> {
         let block = self.take()?;
-        let New { offset, bytes, origin, doubtful } = new;
+        let New { offset, bytes, span, doubt, fin } = new;
         let start = self.place(block);
         self.bytes[start..start + bytes.len()].copy_from_slice(bytes);
         let link = Link::to(block);
@@ -313,7 +405,7 @@ impl Held {
             Some(before) => std::mem::replace(&mut self.blocks[before as usize].next, link),
             None => std::mem::replace(list, link),
         };
-        self.blocks[block as usize] = Block { next, len: bytes.len() as u32, offset, origin, doubtful };
+        self.blocks[block as usize] = Block { next, len: bytes.len() as u32, offset, span, doubt, fin };
         Some(link)
     }
 }

@@ -1,6 +1,7 @@
 //! Where connections begin and break off: which SYNs hosts heed, which of several attempts to open they take, and which resets.
 
 use nf::stream::What;
+use packet::DropReason;
 
 use super::held::Link;
 use super::{Half, Reassembler, Segment, Streams};
@@ -13,7 +14,7 @@ impl Reassembler {
         let [original, reply] = streams.halves;
         let half = streams.halves[from];
         if !half.has(Half::BEGUN) {
-            streams.halves[from].open(first, segment.intact);
+            streams.halves[from].open(segment);
             let in_vain = half.has(Half::CLAIMED) && half.base != first;
             self.choose(segment, in_vain, streams);
             return true;
@@ -25,17 +26,18 @@ impl Reassembler {
         }
         let other = &streams.halves[1 - from];
         // Which of its SYNs is answered, nobody asks: were one remembered, another would hide the one that a host took.
-        if other.has(Half::ATTEMPT) && segment.acknowledged().is_some_and(|number| number != other.base) {
+        let is_of_another = |number| number != other.base || half.base != first;
+        if other.has(Half::ATTEMPT) && segment.acknowledged().is_some_and(is_of_another) {
             self.restart(segment, streams);
             return true;
         }
-        if half.base == first {
+        let over = original.has(Half::ENDED | Half::RESET) || reply.has(Half::ENDED | Half::RESET);
+        if half.base == first && !(over && half.next > 0) {
             self.choose(segment, false, streams);
             return true; // The same one again.
         }
         // Nobody answered yet, so it is another attempt; or all is over, and the ports are used again (RFC 9293 3.6.1). To any
         // other one, hosts answer by what they have, and go on (RFC 5961 4.2); of two answers to one SYN, the first counts.
-        let over = original.has(Half::ENDED | Half::RESET) || reply.has(Half::ENDED | Half::RESET);
         let is_closed = original.has(Half::ENDED) && reply.has(Half::ENDED);
         if over && !is_closed && other.has(Half::BEGUN) {
             // A reset may be forged, behind one end the other half goes on, and this may be forged, too: another connection begins
@@ -51,13 +53,14 @@ impl Reassembler {
         let is_attempt = self.is_empty(&half) && !half.has(Half::ANSWERED) && !is_second;
         if !over && !is_attempt {
             self.counters.refused += 1;
+            self.suspect(from, streams);
             return false;
         }
         if over {
             self.restart(segment, streams);
         } else {
             self.release(&mut streams.halves[from]);
-            streams.halves[from].open(first, segment.intact);
+            streams.halves[from].open(segment);
             self.choose(segment, false, streams);
         }
         true
@@ -85,11 +88,11 @@ impl Reassembler {
 
     /// All that came is of no connection, or of one that is over: another one begins with this SYN.
     fn restart(&mut self, segment: &Segment<'_>, streams: &mut Streams) {
-        let (from, first) = (segment.direction.index(), segment.first());
+        let from = segment.direction.index();
         self.forget(streams);
         let other = std::mem::take(&mut streams.halves[1 - from]);
         streams.halves[from] = Half::default();
-        streams.halves[from].open(first, segment.intact);
+        streams.halves[from].open(segment);
         match segment.acknowledged() {
             Some(acknowledged) => {
                 if other.has(Half::BEGUN) {
@@ -102,19 +105,22 @@ impl Reassembler {
         }
     }
 
-    /// A reset, if it is where a host would heed it: exactly at the next byte (RFC 5961 3.2), or in answer to a SYN, which it
-    /// acknowledges (RFC 9293 3.10.7.3).
+    /// A reset, if it is where a host would heed it: exactly at the next byte, or after all that waits (RFC 5961 3.2, and Linux), or in
+    /// answer to a SYN, which it acknowledges (RFC 9293 3.10.7.3). Whatever it is, from then on bytes count once they are acknowledged.
     pub(super) fn reset(&mut self, segment: &Segment<'_>, streams: &mut Streams) {
         let from = segment.direction.index();
         let (half, other) = (&streams.halves[from], &streams.halves[1 - from]);
         let heeded = if half.has(Half::BEGUN) {
-            half.distance(segment.sequence) == Some(0)
+            let after = self.held.end(Link(half.held)).map(|end| end - half.next);
+            half.distance(segment.sequence)
+                .is_some_and(|distance| distance == 0 || distance > 0 && after == Some(distance as u64))
         } else {
             !other.has(Half::BEGUN)
                 || segment.acknowledged().is_some_and(|sequence| other.distance(sequence) == Some(0))
         };
         if !heeded {
             self.counters.refused += 1;
+            self.suspect(from, streams);
             return;
         }
         for direction in [segment.direction, segment.direction.other()] {
@@ -126,9 +132,22 @@ impl Reassembler {
         }
     }
 
+    /// A SYN or a reset was refused. Before its sender has sent anything else, such a one may end a connection that is not established
+    /// yet: then bytes count once they are acknowledged.
+    fn suspect(&mut self, from: usize, streams: &mut Streams) {
+        if self.is_empty(&streams.halves[from]) {
+            if self.options.inline {
+                return self.keep_out(DropReason::StreamIgnored);
+            }
+            for half in &mut streams.halves {
+                half.flags |= Half::SUSPECT;
+            }
+        }
+    }
+
     /// Whether nothing of it came yet, but for what is doubtful.
     fn is_empty(&self, half: &Half) -> bool {
-        let has_come = Half::FIN | Half::ENDED | Half::ACKNOWLEDGED;
-        half.next == 0 && !half.has(has_come) && self.held.list(Link(half.held)).all(|block| block.doubtful)
+        let has_come = Half::ENDED | Half::ACKNOWLEDGED;
+        half.next == 0 && !half.has(has_come) && self.held.list(Link(half.held)).all(|block| block.doubt > 0)
     }
 }

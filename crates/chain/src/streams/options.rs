@@ -1,5 +1,7 @@
 //! How streams are put together.
 
+use super::held::Span;
+
 /// How streams are put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamOptions {
@@ -10,11 +12,46 @@ pub struct StreamOptions {
     pub memory: usize,
     /// The same for one direction of one flow.
     pub memory_per_stream: u32,
+    /// Where hosts read urgent bytes.
+    pub urgent: Urgent,
+    /// Packets with a time to live below this may end before they reach their host; if none is said, [`TTL_MIN`], or in line
+    /// [`TTL_MIN_INLINE`].
+    pub ttl_min: Option<u8>,
+    /// Whether packets pass only if hosts take them as they are inspected, where a function prevents attacks.
+    pub normalize: bool,
+    /// Whether a function prevents attacks: the chain sets it.
+    pub inline: bool,
+    /// What becomes of bytes that there is no memory to keep track of, in line.
+    pub when_full: WhenFull,
+}
+
+/// What [`StreamOptions::ttl_min`] is where packets are only looked at: hosts are on the other side of a router at most.
+pub const TTL_MIN: u8 = 2;
+/// The same where packets are dropped that end before their host: only what explores the way has less.
+pub const TTL_MIN_INLINE: u8 = 5;
+
+/// What becomes of what cannot be inspected for lack of memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum WhenFull {
+    /// It passes.
+    Pass,
+    /// It is dropped.
+    #[default]
+    Drop,
 }
 
 impl Default for StreamOptions {
     fn default() -> StreamOptions {
-        StreamOptions { policy: HostPolicy::Linux, memory: 32 << 20, memory_per_stream: 256 << 10 }
+        StreamOptions {
+            policy: HostPolicy::Linux,
+            memory: 32 << 20,
+            memory_per_stream: 256 << 10,
+            urgent: Urgent::OutOfBand,
+            ttl_min: None,
+            normalize: true,
+            inline: false,
+            when_full: WhenFull::Drop,
+        }
     }
 }
 
@@ -28,19 +65,30 @@ pub enum HostPolicy {
     Last,
     /// Those that came first, unless the later segment begins before theirs (BSD, Windows).
     Bsd,
-    /// Those that came first, unless the later segment begins before theirs or at the same place.
+    /// Those that came first, unless the later segment begins before theirs, or at the same place and ends after theirs. A segment that
+    /// follows another one that waits is one with it (`tcp_data_queue_ofo`).
     #[default]
     Linux,
 }
 
 impl HostPolicy {
-    /// Whether bytes of a segment that begins at `new` replace those of an earlier one that begins at `old`.
-    pub(super) fn prefers_new(self, new: u64, old: u64) -> bool {
+    /// Whether bytes of a new segment replace those of an old one.
+    pub(super) fn prefers_new(self, new: Span, old: Span) -> bool {
         match self {
             HostPolicy::First => false,
             HostPolicy::Last => true,
-            HostPolicy::Bsd => new < old,
-            HostPolicy::Linux => new <= old,
+            HostPolicy::Bsd => new.from < old.from,
+            HostPolicy::Linux => new.from < old.from || new.from == old.from && new.until > old.until,
         }
     }
+}
+
+/// Where a host reads urgent bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Urgent {
+    /// Beside the stream, which goes on without them: what sockets do unless their program asks for something else.
+    #[default]
+    OutOfBand,
+    /// In the stream (`SO_OOBINLINE`).
+    Inline,
 }

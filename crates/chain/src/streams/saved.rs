@@ -2,8 +2,8 @@
 
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::held::{Link, New};
-use super::{HostPolicy, Reassembler, Streams};
+use super::held::{Link, New, Span};
+use super::{Half, HostPolicy, Reassembler, Streams};
 
 /// Saved streams could not be taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -16,25 +16,24 @@ pub enum RestoreError {
     NoMemory,
 }
 
-/// The bit of a length that says whether its bytes are doubtful.
-const DOUBTFUL: u32 = 1 << 31;
-
 impl Reassembler {
     /// Adds the streams with all that waits to `out`: they can go on from there elsewhere.
     pub fn save(&self, streams: &Streams, out: &mut Vec<u8>) {
         let mut fixed = *streams;
         for half in &mut fixed.halves {
             (half.held, half.held_bytes) = (0, 0);
+            (half.sent, half.sent_last, half.sent_bytes) = (0, 0, 0);
         }
         out.extend_from_slice(fixed.as_bytes());
         for half in &streams.halves {
             let waiting = || self.held.list(Link(half.held));
             out.extend_from_slice(&(waiting().count() as u32).to_le_bytes());
-            for New { offset, bytes, origin, doubtful } in waiting() {
+            for New { offset, bytes, span, doubt, fin } in waiting() {
                 out.extend_from_slice(&offset.to_le_bytes());
-                out.extend_from_slice(&origin.to_le_bytes());
-                let len = bytes.len() as u32 | if doubtful { DOUBTFUL } else { 0 };
-                out.extend_from_slice(&len.to_le_bytes());
+                out.extend_from_slice(&span.from.to_le_bytes());
+                out.extend_from_slice(&span.until.to_le_bytes());
+                out.extend_from_slice(&[doubt, u8::from(fin)]);
+                out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
                 out.extend_from_slice(bytes);
             }
         }
@@ -47,6 +46,7 @@ impl Reassembler {
         let mut streams = Streams::read_from_bytes(fixed).map_err(|_| RestoreError::Damaged(0))?;
         for half in &mut streams.halves {
             (half.held, half.held_bytes) = (0, 0);
+            (half.sent, half.sent_last, half.sent_bytes) = (0, 0, 0);
         }
         let restored = self.restore_held(&mut rest, &mut streams);
         if restored.is_err() {
@@ -61,16 +61,22 @@ impl Reassembler {
             let mut from = half.next;
             for _ in 0..u32::from_le_bytes(rest.array()?) {
                 let at = rest.at;
-                let (offset, origin) = (u64::from_le_bytes(rest.array()?), u64::from_le_bytes(rest.array()?));
+                let offset = u64::from_le_bytes(rest.array()?);
+                let span = Span {
+                    from: u64::from_le_bytes(rest.array()?),
+                    until: u64::from_le_bytes(rest.array()?),
+                };
+                let [doubt, fin] = rest.array()?;
+                let fin = fin != 0;
                 let len = u32::from_le_bytes(rest.array()?);
-                let (len, doubtful) = (len & !DOUBTFUL, len & DOUBTFUL != 0);
                 let bytes = rest.take(len as usize)?;
                 // What waits though it is next, is in doubt.
                 if offset < from
-                    || offset == half.next && !doubtful
+                    || offset == half.next && doubt == 0
                     || len == 0
+                    || fin && len != 1
                     || offset.checked_add(u64::from(len)).is_none()
-                    || !half.is_open()
+                    || !half.has(Half::BEGUN)
                 {
                     return Err(RestoreError::Damaged(at));
                 }
@@ -78,7 +84,7 @@ impl Reassembler {
                     return Err(RestoreError::NoMemory);
                 }
                 let mut list = Link(half.held);
-                let new = New { offset, bytes, origin, doubtful };
+                let new = New { offset, bytes, span, doubt, fin };
                 let inserted = self.held.insert(&mut list, new, HostPolicy::First);
                 half.held = list.0;
                 half.held_bytes += inserted.added;

@@ -4,8 +4,10 @@ use packet::checksum::{sum, verify};
 use packet::parse::protocol;
 use packet::{Class, Direction, Packet};
 
+use super::network;
+
 /// A segment: its header's numbers, and its payload as far as it was captured.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Segment<'a> {
     /// Which way it goes in its flow.
     pub direction: Direction,
@@ -15,6 +17,14 @@ pub struct Segment<'a> {
     pub acknowledgment: u32,
     /// The flags, as in the header's 14th byte.
     pub flags: u8,
+    /// The window that its sender offers, not scaled.
+    pub window: u16,
+    /// The urgent pointer; without meaning unless the URG flag is set.
+    pub urgent: u16,
+    /// What its options say.
+    pub options: SegmentOptions,
+    /// Whether hosts ignore it for what its IP header says, or it ends before it reaches one.
+    pub ignored: bool,
     /// Bytes of payload on the wire.
     pub len: u32,
     /// Those that are here: fewer where a capture cut the packet.
@@ -25,11 +35,68 @@ pub struct Segment<'a> {
     pub apart: bool,
 }
 
+/// What of a segment's options matters to whether its receiver takes it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SegmentOptions {
+    /// The value of its timestamp (RFC 7323 3).
+    pub timestamp: Option<u32>,
+    /// By how many bits its sender's windows are shifted; of a SYN (RFC 7323 2).
+    pub scale: Option<u8>,
+    /// Whether it has an MD5 signature (RFC 2385).
+    pub signed: bool,
+    /// Whether it has the Authentication Option (RFC 5925).
+    pub authenticated: bool,
+}
+
+impl SegmentOptions {
+    /// Reads them as Linux does: up to the first one that is malformed, and the last one of a kind counts.
+    #[inline]
+    pub fn read(options: &[u8]) -> SegmentOptions {
+        match options {
+            [] => SegmentOptions::default(),
+            [1, 1, 8, 10, a, b, c, d, _, _, _, _] => SegmentOptions {
+                timestamp: Some(u32::from_be_bytes([*a, *b, *c, *d])),
+                ..SegmentOptions::default()
+            },
+            _ => SegmentOptions::read_any(options),
+        }
+    }
+
+    fn read_any(mut options: &[u8]) -> SegmentOptions {
+        let mut read = SegmentOptions::default();
+        while let [kind, rest @ ..] = options {
+            options = match kind {
+                0 => break,
+                1 => rest,
+                _ => {
+                    let Some(len @ 2..) = rest.first().map(|len| usize::from(*len)) else { break };
+                    let Some((option, rest)) = options.split_at_checked(len) else { break };
+                    match option {
+                        [3, _, scale] => read.scale = Some((*scale).min(SCALE_MAX)),
+                        [8, _, a, b, c, d, _, _, _, _] => {
+                            read.timestamp = Some(u32::from_be_bytes([*a, *b, *c, *d]));
+                        }
+                        [19, 18, ..] => read.signed = true,
+                        [29, ..] => read.authenticated = true,
+                        _ => {}
+                    }
+                    rest
+                }
+            };
+        }
+        read
+    }
+}
+
+/// By how many bits a window is shifted at most (RFC 7323 2.3).
+const SCALE_MAX: u8 = 14;
+
 impl<'a> Segment<'a> {
     pub(super) const FIN: u8 = 1;
     pub(super) const SYN: u8 = 2;
     pub(super) const RST: u8 = 4;
     pub(super) const ACK: u8 = 16;
+    pub(super) const URG: u8 = 32;
 
     /// The segment in a packet whose flow was found; none if it is no whole TCP packet, or its header was not captured.
     #[inline]
@@ -52,11 +119,16 @@ impl<'a> Segment<'a> {
         let header_len = usize::from(header[12] >> 4) * 4;
         let len = len.checked_sub(header_len)?;
         let rest = bytes.get(header_len..).unwrap_or_default();
+        let short = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
         Some(Segment {
             direction,
             sequence: number(4),
             acknowledgment: number(8),
             flags: header[13],
+            window: short(14),
+            urgent: short(18),
+            options: SegmentOptions::read(bytes.get(20..header_len).unwrap_or_default()),
+            ignored: false,
             len: len as u32,
             payload: &rest[..len.min(rest.len())],
             intact: None,
@@ -93,6 +165,16 @@ impl<'a> Segment<'a> {
         let (meta, data) = (packet.meta(), packet.data());
         let header = data.get(usize::from(meta.l3)..usize::from(meta.l4)).unwrap_or_default();
         meta.version != 4 || verify(sum(header))
+    }
+
+    /// Whether hosts ignore a packet for what its IP header says, or it ends before it reaches one that is so far away.
+    #[inline]
+    pub(super) fn is_ignored(packet: &Packet, ttl_min: u8) -> bool {
+        let (meta, data) = (packet.meta(), packet.data());
+        let (l3, l4) = (usize::from(meta.l3), usize::from(meta.l4));
+        let (ttl_at, plain) = if meta.version == 4 { (8, 20) } else { (7, 40) };
+        let ttl = data.get(l3 + ttl_at).copied().unwrap_or(u8::MAX);
+        ttl < ttl_min || l4 > l3 + plain && network::is_ignored(&data[l3..l4.min(data.len())])
     }
 
     pub(super) fn has(&self, flag: u8) -> bool {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use chain::streams::{HostPolicy, Reassembler, Segment, StreamOptions, Streams};
+use chain::streams::{HostPolicy, Reassembler, Segment, SegmentOptions, StreamOptions, Streams};
 use nf::stream::StreamEventKind;
 use packet::Direction;
 
@@ -11,6 +11,7 @@ pub const FIN: u8 = 1;
 pub const SYN: u8 = 2;
 pub const RST: u8 = 4;
 pub const ACK: u8 = 16;
+pub const URG: u8 = 32;
 
 /// What happened to a stream, bytes put together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,12 +30,23 @@ pub struct Bench {
     pub seen: [Vec<Seen>; 2],
     /// Whether the next segments' checksums are right, if anybody looks.
     pub intact: Option<bool>,
+    /// What their options say.
+    pub options: SegmentOptions,
+    /// Their urgent pointer.
+    pub urgent: u16,
 }
 
 impl Bench {
     pub fn new(options: StreamOptions) -> Bench {
         let reassembler = Reassembler::new(options).unwrap();
-        Bench { reassembler, streams: Streams::default(), seen: [Vec::new(), Vec::new()], intact: None }
+        Bench {
+            reassembler,
+            streams: Streams::default(),
+            seen: [Vec::new(), Vec::new()],
+            intact: None,
+            options: SegmentOptions::default(),
+            urgent: 0,
+        }
     }
 
     pub fn with_policy(policy: HostPolicy) -> Bench {
@@ -69,8 +81,12 @@ impl Bench {
             flags,
             len: payload.len() as u32,
             payload: &payload[..captured],
+            // As large a window as there is.
+            window: u16::MAX,
+            options: SegmentOptions { scale: (flags & SYN != 0).then_some(14), ..self.options },
+            urgent: self.urgent,
             intact: self.intact,
-            apart: false,
+            ..Segment::default()
         };
         self.reassembler.begin_group();
         self.reassembler.segment(&segment, &mut self.streams);
@@ -108,67 +124,124 @@ impl Bench {
     }
 }
 
-/// A byte that waits.
+/// A byte, or an end, that waits.
 #[derive(Clone, Copy)]
 struct Waiting {
     byte: u8,
-    /// Where its segment began.
-    origin: u64,
-    doubtful: bool,
+    /// Where its segment begins and ends.
+    span: (u64, u64),
+    doubt: u8,
+    fin: bool,
 }
 
-/// One direction's stream, byte by byte.
+/// One direction's stream, byte by byte. Its receiver has answered.
 #[derive(Default)]
 pub struct Model {
     next: u64,
     waiting: BTreeMap<u64, Waiting>,
-    fin: Option<u64>,
-    doubtful_fin: Option<u64>,
     ended: bool,
     acknowledged: u64,
     pub seen: Vec<Seen>,
 }
 
+/// What acknowledges what was not sent, and what may come after an end.
+const IGNORED: u8 = 3;
+const UNSURE: u8 = 1;
+
 impl Model {
     /// A segment; a `doubtful` one acknowledges what was not sent.
     pub fn receive(&mut self, start: u64, bytes: &[u8], fin: bool, doubtful: bool, policy: HostPolicy) {
-        if self.ended {
-            return;
-        }
         let end = start + bytes.len() as u64;
-        if fin && self.fin.is_none() && end >= self.next {
-            (self.fin, self.doubtful_fin) = if doubtful { (None, Some(end)) } else { (Some(end), None) };
+        let fin = fin && end >= self.next + u64::from(self.ended);
+        let doubt = match doubtful {
+            true => IGNORED,
+            false => u8::from(self.ended && !bytes.is_empty() || self.ended && fin) * UNSURE,
+        };
+        let from = start.max(self.next);
+        // What a host takes at once if it takes it at all, nothing replaces.
+        let at_once = doubt > 0 && from == self.next;
+        let own = if at_once { (0, u64::MAX) } else { (start, end.max(self.next) + u64::from(fin)) };
+        let is_next = doubt == 0 && from == self.next;
+        // If it needs no room, it is with no other.
+        let mut span = own;
+        let is_plain = is_next && self.waiting.keys().next().is_none_or(|first| end <= *first);
+        if policy == HostPolicy::Linux && !is_plain {
+            span = self.join(own, doubt);
         }
-        for (offset, &byte) in (start..).zip(bytes) {
-            if offset < self.next || self.fin.is_some_and(|fin| offset >= fin) {
-                continue;
-            }
-            let new = Waiting { byte, origin: start, doubtful };
-            let kept = self.waiting.entry(offset).or_insert(new);
-            let replaces = match policy {
-                _ if doubtful != kept.doubtful => kept.doubtful,
-                HostPolicy::First => false,
-                HostPolicy::Last => true,
-                HostPolicy::Bsd => start < kept.origin,
-                HostPolicy::Linux => start <= kept.origin,
-            };
-            if replaces {
-                *kept = new;
+        let next = self.next;
+        for (offset, &byte) in (start..).zip(bytes).filter(|(offset, _)| *offset >= next) {
+            self.wait(offset, Waiting { byte, span, doubt, fin: false }, policy);
+        }
+        if is_plain {
+            self.deliver_until(end);
+        }
+        if fin {
+            if is_next && end == self.next {
+                self.end();
+            } else {
+                self.wait(end, Waiting { byte: 0, span: own, doubt, fin: true }, policy);
             }
         }
         self.deliver();
         self.skip_acknowledged();
     }
 
-    fn deliver(&mut self) {
-        if self.ended {
-            return;
+    /// A segment that follows the last one that waits, or the last one that begins before it, is one with that.
+    fn join(&mut self, new: (u64, u64), doubt: u8) -> (u64, u64) {
+        let of_kind = |one: &&Waiting| one.doubt == doubt && !one.fin;
+        let spans: Vec<_> = self.waiting.values().filter(of_kind).map(|one| one.span).collect();
+        let last = spans.iter().copied().max_by_key(|span| span.0).filter(|span| span.1 == new.0);
+        let before = spans.iter().copied().filter(|span| span.0 <= new.0).max_by_key(|span| span.0);
+        let Some(old) = last.or(before.filter(|span| span.1 == new.0)) else { return new };
+        for one in self.waiting.values_mut().filter(|one| one.span == old) {
+            one.span = (old.0, new.1);
         }
-        while self.fin.is_none_or(|fin| self.next < fin)
-            && let Some(&Waiting { byte, doubtful, .. }) = self.waiting.get(&self.next)
-            && (!doubtful || self.next < self.acknowledged)
+        (old.0, new.1)
+    }
+
+    fn wait(&mut self, offset: u64, new: Waiting, policy: HostPolicy) {
+        let kept = self.waiting.entry(offset).or_insert(new);
+        let (from, old_from) = (new.span.0, kept.span.0);
+        let replaces = match policy {
+            _ if new.doubt != kept.doubt => new.doubt < kept.doubt,
+            HostPolicy::First => false,
+            HostPolicy::Last => true,
+            HostPolicy::Bsd => from < old_from,
+            HostPolicy::Linux => from < old_from || from == old_from && new.span.1 > kept.span.1,
+        };
+        if replaces {
+            *kept = new;
+        }
+    }
+
+    fn end(&mut self) {
+        self.seen.push(Seen::Finished(self.next));
+        self.ended = true;
+        for one in self.waiting.values_mut() {
+            one.doubt = one.doubt.max(UNSURE);
+        }
+    }
+
+    fn deliver(&mut self) {
+        self.deliver_until(u64::MAX);
+    }
+
+    fn deliver_until(&mut self, end: u64) {
+        while !self.ended
+            && self.next < end
+            && let Some(&Waiting { byte, doubt, fin, .. }) = self.waiting.get(&self.next)
         {
+            if doubt > 0 && self.next >= self.acknowledged {
+                return;
+            }
             self.waiting.remove(&self.next);
+            if fin && doubt > 0 && self.acknowledged != self.next + 1 {
+                continue;
+            }
+            if fin {
+                self.end();
+                return;
+            }
             match self.seen.last_mut() {
                 Some(Seen::Data(offset, bytes)) if *offset + bytes.len() as u64 == self.next => {
                     bytes.push(byte)
@@ -177,21 +250,15 @@ impl Model {
             }
             self.next += 1;
         }
-        if self.fin.is_some_and(|fin| self.next >= fin) {
-            self.seen.push(Seen::Finished(self.next));
-            self.ended = true;
-        }
     }
 
     pub fn acknowledged(&mut self, until: u64) {
         let waiting = self.waiting.last_key_value().map_or(0, |(last, _)| last + 1);
-        let fin = self.fin.or(self.doubtful_fin).map_or(0, |fin| fin + 1);
-        if self.ended || until > self.next.max(waiting).max(fin) {
-            return; // Nobody has sent that.
+        let end = self.next + u64::from(self.ended);
+        if until > end.max(waiting) || until <= end {
+            return; // Nobody has sent that, or it is known.
         }
-        if self.doubtful_fin.is_some_and(|fin| fin + 1 == until) && until > self.next {
-            self.fin = self.doubtful_fin.take();
-        }
+        self.ended = false;
         self.acknowledged = self.acknowledged.max(until);
         self.deliver();
         self.skip_acknowledged();
@@ -199,12 +266,13 @@ impl Model {
 
     fn skip_acknowledged(&mut self) {
         while let Some((&first, waiting)) = self.waiting.first_key_value()
-            && first + u64::from(waiting.doubtful) <= self.acknowledged
+            && first + u64::from(waiting.doubt > 0) <= self.acknowledged
             && !self.ended
         {
-            let until = self.fin.map_or(first, |fin| first.min(fin));
-            self.seen.push(Seen::Gap(self.next, until - self.next));
-            self.next = until;
+            if first > self.next {
+                self.seen.push(Seen::Gap(self.next, first - self.next));
+                self.next = first;
+            }
             self.deliver();
         }
     }

@@ -72,7 +72,8 @@ impl Timeline {
 
     /// Whether the stamp goes on with one of the clocks before, which is in force again then.
     fn goes_back_to_a_clock(&mut self, stamp_ns: u64, latest_ns: u64) -> bool {
-        let known = self.others_ns.iter().position(|&offset| is_near(self.placed(stamp_ns, offset), latest_ns));
+        let known =
+            self.others_ns.iter().position(|&offset| is_near(self.placed(stamp_ns, offset), latest_ns));
         if let Some(other) = known.and_then(|at| self.others_ns.get_mut(at)) {
             std::mem::swap(other, &mut self.offset_ns);
         }
@@ -130,7 +131,11 @@ mod tests {
         for broken in [0, 40 * YEAR_S, 2 * YEAR_S] {
             let found = stamped(&[YEAR_S, YEAR_S + 1, broken, YEAR_S + 2, YEAR_S + 3]);
             let expected = [YEAR_S, YEAR_S + 1, YEAR_S + 1, YEAR_S + 2, YEAR_S + 3];
-            assert_eq!(found, (expected.to_vec(), TimeJumps { broken: 1, ..TimeJumps::default() }), "{broken}");
+            assert_eq!(
+                found,
+                (expected.to_vec(), TimeJumps { broken: 1, ..TimeJumps::default() }),
+                "{broken}"
+            );
             assert_eq!(stamped(&[broken, YEAR_S, YEAR_S + 1]).0, [YEAR_S, YEAR_S, YEAR_S + 1]);
         }
     }
@@ -153,7 +158,8 @@ mod tests {
     #[test]
     fn clocks_that_take_turns_are_told_apart() {
         let (one, other) = (9 * YEAR_S, 8 * YEAR_S);
-        let (found, jumps) = stamped(&[one, one + 1, other, other + 1, one + 3, one + 4, other + 5, other + 6]);
+        let (found, jumps) =
+            stamped(&[one, one + 1, other, other + 1, one + 3, one + 4, other + 5, other + 6]);
         assert_eq!(found.last().map(|last| last - one), Some(7), "{found:?}");
         assert!(found.is_sorted());
         assert_eq!(jumps, TimeJumps { back: 1, ..TimeJumps::default() });

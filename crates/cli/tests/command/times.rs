@@ -67,7 +67,8 @@ impl Blocks {
 fn run(packets: &[(Option<u64>, bool)]) -> (serde_json::Value, Vec<u64>) {
     let place = Place::new();
     place.write("p.rvl", POLICY);
-    let blocks = packets.iter().fold(Blocks::new(), |blocks, &(at, forth)| blocks.packet(at, &datagram(forth)));
+    let blocks =
+        packets.iter().fold(Blocks::new(), |blocks, &(at, forth)| blocks.packet(at, &datagram(forth)));
     place.write("in.pcapng", blocks.0);
     let report = place.json("run p.rvl --read in.pcapng --write out.pcapng --seed 1 -o json");
     let mut reader = Reader::open(place.path("out.pcapng")).unwrap();
@@ -95,7 +96,10 @@ fn one_broken_stamp_neither_ends_flows_nor_stops_their_timeouts() {
         let (report, times) = run(&packets);
         // The flow ends twice, as nothing came for more than 30 seconds: what the server says then, nobody asked for.
         assert_eq!(times, [T, T + 1, T + 1, T + 2, T + 60, T + 61], "{broken}");
-        assert_eq!((&report["drops"]["firewall-default"], &report["flows"]["ended"]["idle"]), (&2.into(), &2.into()));
+        assert_eq!(
+            (&report["drops"]["firewall-default"], &report["flows"]["ended"]["idle"]),
+            (&2.into(), &2.into())
+        );
         assert_eq!(report["time_jumps"]["broken"], 1);
     }
 }
@@ -103,7 +107,8 @@ fn one_broken_stamp_neither_ends_flows_nor_stops_their_timeouts() {
 #[test]
 fn time_that_jumps_back_goes_on_from_now() {
     let later = |seconds| Some(T - 10_000_000 + seconds);
-    let packets = [(Some(T), true), (Some(T + 1), false), (later(0), false), (later(5), true), (later(50), false)];
+    let packets =
+        [(Some(T), true), (Some(T + 1), false), (later(0), false), (later(5), true), (later(50), false)];
     let (report, times) = run(&packets);
     assert_eq!(times, [T, T + 1, T + 1, T + 6], "the flow goes on, and ends in its time");
     assert_eq!((&report["drops"]["firewall-default"], &report["time_jumps"]["back"]), (&1.into(), &1.into()));
@@ -136,7 +141,11 @@ fn segments_that_a_card_was_to_cut_are_as_long_as_their_frames() {
     writer.finish().unwrap();
     for options in ["", "--units-max 3"] {
         let report = place.json(&format!("run p.rvl --read in.pcap --seed 1 -o json {options}"));
-        assert_eq!((&report["packets_out"], &report["drops"]), (&1.into(), &serde_json::json!({})), "{options}");
+        assert_eq!(
+            (&report["packets_out"], &report["drops"]),
+            (&1.into(), &serde_json::json!({})),
+            "{options}"
+        );
         assert_eq!(report["flows"]["started"], 1);
     }
 }
@@ -168,7 +177,11 @@ fn answers_leave_by_the_port_that_their_flow_came_in_by() {
         let line = "run p.rvl --read 0=0.pcapng --read 1=1.pcapng --read 2=2.pcapng --write 0=w0.pcap --write 1=w1.pcap \
                     --seed 1 -o json";
         let output = place.run(&format!("{line} {units}"));
-        assert!(stderr(&output).contains("inside#0, inside#1"), "a warning names the ports: {}", stderr(&output));
+        assert!(
+            stderr(&output).contains("inside#0, inside#1"),
+            "a warning names the ports: {}",
+            stderr(&output)
+        );
         for (number, host) in [(0, 5), (1, 6)] {
             let mut reader = Reader::open(place.path(&format!("w{number}.pcap"))).unwrap();
             let record = reader.next().unwrap().unwrap();

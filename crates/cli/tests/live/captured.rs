@@ -52,7 +52,11 @@ fn packets_are_written_with_what_was_decided(io: Io) {
     assert!(!denied.is_empty());
     for line in denied {
         assert!(line.starts_with("inside\t10.7.0.1\t"), "{line}");
-        assert!(line.contains("gate: drop (firewall-default), by default") && line.contains("| dropped (firewall-"), "{line}");
+        assert!(
+            line.contains("gate: drop (firewall-default), by default")
+                && line.contains("| dropped (firewall-"),
+            "{line}"
+        );
     }
     assert_eq!(read("icmp").len(), 8);
 }

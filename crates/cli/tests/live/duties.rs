@@ -52,7 +52,8 @@ fn the_first_example_of_the_readme_works(io: Io) {
     let report = rivulet.end();
     let host = &report["interfaces"]["outside"]["host"];
     assert!(host["announced"].as_u64().unwrap() >= 4 && host["kept"].as_u64().unwrap() > 0, "{host}");
-    let firewall = report["functions"].as_array().unwrap().iter().find(|of| of["type"] == "firewall").unwrap();
+    let firewall =
+        report["functions"].as_array().unwrap().iter().find(|of| of["type"] == "firewall").unwrap();
     assert!(firewall["counters"]["link-control"].as_u64().unwrap() > 0, "{firewall}");
 }
 
@@ -92,7 +93,9 @@ fn addresses_of_functions_are_announced(io: Io) {
     );
     let forget = || {
         for address in addresses {
-            network.outside.ip(&format!("neigh replace {address} lladdr 02:de:ad:00:00:01 dev eth0 nud reachable"));
+            network
+                .outside
+                .ip(&format!("neigh replace {address} lladdr 02:de:ad:00:00:01 dev eth0 nud reachable"));
         }
     };
     let all_are_known = || {

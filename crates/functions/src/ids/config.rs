@@ -28,6 +28,8 @@ pub struct Config {
     pub mode: Mode,
     /// What is told as events, whether rules hold or not.
     pub events: Vec<Told>,
+    /// What becomes of a flow of which something is not kept for lack of memory, if packets are dropped.
+    pub when_full: WhenFull,
 }
 
 /// The most that `body` may say, in bytes.
@@ -46,6 +48,7 @@ impl Default for Config {
             trackers: 65_536,
             mode: Mode::Prevent,
             events: Vec::new(),
+            when_full: WhenFull::Pass,
         }
     }
 }
@@ -78,4 +81,14 @@ pub enum Mode {
     Detect,
     /// What the rule says.
     Prevent,
+}
+
+/// What becomes of what cannot be looked at for lack of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WhenFull {
+    /// It passes.
+    Pass,
+    /// Its flow is dropped.
+    Drop,
 }

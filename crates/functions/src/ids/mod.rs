@@ -22,14 +22,14 @@ mod window;
 
 use nf::config::ConfigError;
 use nf::{
-    Access, Affinity, BufferSpec, Context, Descriptor, EndReason, Field, Maturity, NetworkFunction,
-    PacketView, Scaling, Setup, Shared, Verdict,
+    Access, Affinity, AlertDetail, BufferSpec, Context, Descriptor, EndReason, Field, Maturity,
+    NetworkFunction, PacketView, Scaling, Setup, Shared, Verdict,
 };
 use packet::DropReason;
 
 pub use about::{ENTRIES_MAX, TEXT_BYTES};
 pub use candidates::CANDIDATES_MAX;
-pub use config::{BODY_MAX, Config, Mode, Told, Unsupported};
+pub use config::{BODY_MAX, Config, Mode, Told, Unsupported, WhenFull};
 pub use decoder::CODINGS_MAX;
 pub use load::{Problem, Rules, Sources};
 pub use marks::FLOWBITS_MAX;
@@ -51,6 +51,7 @@ pub struct Ids {
     body_max: usize,
     prevents: bool,
     tells: Tells,
+    drops_when_full: bool,
 }
 
 /// What is told as events, beside alerts.
@@ -77,6 +78,7 @@ mod counter {
     pub const SEARCH_BYTES: usize = 12;
     pub const DETECTED_AGAIN: usize = 13;
     pub const HTTP2_UNREAD: usize = 14;
+    pub const MEMORY_FULL: usize = 15;
 }
 
 /// Memory for what is kept of streams and messages of all flows, unless the configuration says otherwise, in bytes.
@@ -119,6 +121,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Shared::Counter("search_memory_bytes"),
         Shared::Counter("protocol_changes"),
         Shared::Counter("http2_unread"),
+        Shared::Counter("memory_full"),
         Shared::Meters("trackers"),
     ],
     map: None,
@@ -130,6 +133,37 @@ static DESCRIPTOR: Descriptor = Descriptor {
     consolidates: false,
     cycles_per_packet: 3000,
 };
+
+/// The rule number of the alert that memory is full, in the group of what is no rule's.
+const MEMORY_FULL_ID: u32 = 1;
+/// Its group: that of Suricata's stream engine is 1, and groups from here on are ours.
+const MEMORY_FULL_GROUP: u32 = 900;
+/// Flows that pass without being looked at whole, or are dropped, for each alert that says so.
+const MEMORY_FULL_EVERY: u64 = 10_000;
+
+impl Ids {
+    /// Something of the packet was not kept for lack of memory.
+    #[cold]
+    fn memory_is_full(&self, state: &mut State, context: &mut Context<'_>, verdict: Verdict) -> Verdict {
+        let drops = self.prevents && self.drops_when_full;
+        context.count(counter::MEMORY_FULL, 1);
+        if context.counted(counter::MEMORY_FULL) % MEMORY_FULL_EVERY == 1 {
+            let message = match drops {
+                true => "ids: memory for streams and messages is full, flows are dropped",
+                false => "ids: memory for streams and messages is full, flows are not looked at whole",
+            };
+            let detail = AlertDetail { group: MEMORY_FULL_GROUP, ..AlertDetail::default() };
+            context.alert_in_detail(MEMORY_FULL_ID, message, "Not Suspicious Traffic", 3, detail);
+        }
+        match verdict {
+            Verdict::Forward if drops => {
+                state.is_dropped = 1;
+                Verdict::Drop(DropReason::IdsMemory)
+            }
+            other => other,
+        }
+    }
+}
 
 impl NetworkFunction for Ids {
     const DESCRIPTOR: &'static Descriptor = &DESCRIPTOR;
@@ -175,12 +209,16 @@ impl NetworkFunction for Ids {
         let counts = signatures.iter().any(|one| one.threshold.is_some() || one.filter.is_some());
         setup.meters(if counts { config.trackers } else { 0 });
         setup.buffer_memory(config.memory.0 as usize);
+        if config.mode == Mode::Prevent {
+            setup.prevents();
+        }
         Ok(Ids {
             signatures,
             searches,
             body_max: config.body.0 as usize,
             prevents: config.mode == Mode::Prevent,
             tells: Tells { dns: config.events.contains(&Told::Dns), tls: config.events.contains(&Told::Tls) },
+            drops_when_full: config.when_full == WhenFull::Drop,
         })
     }
 
@@ -190,9 +228,14 @@ impl NetworkFunction for Ids {
             return Verdict::Drop(DropReason::IdsFlow);
         }
         let mut work = context.take_scratch::<Work>();
+        let starved = context.starved_bytes();
         let verdict = Watch::new(self, packet, context, &mut work).packet(state);
         context.give_scratch(work);
-        verdict
+        if context.starved_bytes() == starved {
+            verdict
+        } else {
+            self.memory_is_full(state, context, verdict)
+        }
     }
 
     fn flow_end(&self, state: &mut State, _reason: EndReason, context: &mut Context<'_>) {

@@ -157,7 +157,13 @@ impl<'a, 'c> Watch<'a, 'c> {
     pub fn packet(mut self, state: &mut State) -> Verdict {
         let Some(packet) = self.packet else { return Verdict::Forward };
         let own = PacketFacts::of(packet);
-        let (source, destination) = packet.ends();
+        let (mut source, mut destination) = packet.ends();
+        if own.class == packet::Class::LaterFragment && own.protocol == protocol::TCP {
+            // What it brings to streams is of the ports that its datagram's first fragment names.
+            let meta = packet.meta();
+            let (from, to) = meta.key.ends(meta.reversed);
+            (source.port, destination.port) = (from.port, to.port);
+        }
         let direction = self.context.direction();
         let was_established = state.standing.is_established();
         state.standing.packet(packet, direction);

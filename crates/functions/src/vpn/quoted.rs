@@ -48,7 +48,9 @@ impl Quoted {
     ) -> Result<Option<(u16, &'t Tunnel)>, DropReason> {
         let protected = self.protected_by(tunnels);
         match tunnels.between(error.source, error.destination) {
-            Some((number, tunnel)) if protected.is_none_or(|other| other == number) => Ok(Some((number, tunnel))),
+            Some((number, tunnel)) if protected.is_none_or(|other| other == number) => {
+                Ok(Some((number, tunnel)))
+            }
             None if protected.is_none() => Ok(None),
             None if error.destination == self.source => {
                 let back = tunnels.between(self.destination, self.source);

@@ -100,7 +100,11 @@ fn the_settings_say_otherwise() {
     let mut bench = with_options(json!({ "rules": WEB }), true, options);
     for (reason, frame) in tricks() {
         let passes = matches!(reason, DropReason::Martian | DropReason::LinkEncapsulated | DropReason::NotIp);
-        assert_eq!(bench.send(Outside, &frame), if passes { Passed } else { Dropped(reason) }, "{frame:02x?}");
+        assert_eq!(
+            bench.send(Outside, &frame),
+            if passes { Passed } else { Dropped(reason) },
+            "{frame:02x?}"
+        );
     }
     // What is looked into, rules judge.
     let elsewhere = tcp((OUT, 4_000), (IN, 81), SYN, 1, 0, 0);
@@ -131,7 +135,8 @@ fn link_control() -> Vec<Vec<u8>> {
 
 #[test]
 fn what_a_wire_needs_passes_whatever_rules_say_and_is_counted() {
-    for config in [json!({ "rules": "deny in\ndeny out" }), json!({ "rules": "deny in", "stateful": false })] {
+    for config in [json!({ "rules": "deny in\ndeny out" }), json!({ "rules": "deny in", "stateful": false })]
+    {
         let mut bench = with_options(config, true, small());
         let mut count = 0;
         for round in 0..4 {
@@ -141,7 +146,8 @@ fn what_a_wire_needs_passes_whatever_rules_say_and_is_counted() {
             }
         }
         assert_eq!((bench.counter("link-control"), bench.counter("denied")), (count, 0));
-        let stp = [&[0x01, 0x80, 0xc2, 0, 0, 0, 2, 0, 0, 0, 0, 2, 0, 38, 0x42, 0x42, 3][..], &[0; 35]].concat();
+        let stp =
+            [&[0x01, 0x80, 0xc2, 0, 0, 0, 2, 0, 0, 0, 0, 2, 0, 38, 0x42, 0x42, 3][..], &[0; 35]].concat();
         for frame in [frame(0x0806, &[1; 28]), frame(0x88cc, &[2; 30]), stp] {
             assert_eq!(bench.send(Outside, &frame), Passed);
         }
@@ -179,7 +185,8 @@ fn other_links_are_judged_alike() {
     let header = [0x18, 0x41, 0x03, 0xcc];
     for (port, fate) in [(80, 1), (81, 0)] {
         let frame = tcp((OUT, 4_000), (IN, port), SYN, 1, 0, 0);
-        let mut packet = packet_of(&mut bench.pool, Outside, &[&header, &frame[14..]].concat(), 2_000_000_000);
+        let mut packet =
+            packet_of(&mut bench.pool, Outside, &[&header, &frame[14..]].concat(), 2_000_000_000);
         packet.meta_mut().link = LinkType::from_number(107);
         let mut out = Vec::new();
         bench.chain.process(&mut vec![packet], &mut out, &mut bench.pool);

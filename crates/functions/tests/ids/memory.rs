@@ -52,6 +52,18 @@ const GET: &str = "GET /good HTTP/1.1\r\nHost: x\r\n\r\n";
 const EVIL: &str = "GET /evil HTTP/1.1\r\nHost: x\r\n\r\n";
 
 #[test]
+fn that_memory_is_full_is_said_and_flows_may_be_dropped() {
+    for (when_full, drops) in [("pass", false), ("drop", true)] {
+        let more = json!({ "memory": "4096B", "when_full": when_full });
+        let seen = watch_with(RULES, more, &segments(connections()));
+        let is_own =
+            |alert: &&nf::Alert| alert.detail.as_ref().is_some_and(|detail| detail.group == OWN_GROUP);
+        assert_eq!(seen.bench.alerts.iter().filter(is_own).count(), 1, "once for many packets");
+        assert_eq!(seen.drops.iter().any(|(reason, _)| *reason == "ids-memory"), drops, "{:?}", seen.drops);
+    }
+}
+
+#[test]
 fn without_memory_pieces_are_looked_at_alone() {
     let packets = segments(connections());
     let seen = watch_with(RULES, json!({ "memory": "4096B" }), &packets);

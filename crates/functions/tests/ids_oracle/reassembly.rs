@@ -34,32 +34,47 @@ struct Half {
     next: u64,
     /// Bytes that wait, each at its place.
     waiting: BTreeMap<u64, Waiting>,
-    /// Up to where its sender was seen to send.
-    sent: u64,
-    /// Where the stream ends, and whether that is doubtful.
-    end: Option<(u64, bool)>,
+    /// Up to where segments that were cut go.
+    cut: u64,
     /// Up to where the receiver has all.
     acknowledged: u64,
     /// The receiver acknowledged something.
     answered: bool,
     /// Not seen yet: where it begins, by what was sent to it.
     claimed: Option<u32>,
+    /// Its end was next. Should more be acknowledged, the receiver has not taken it.
     over: bool,
+    /// It was reset, or may have been. Should more be acknowledged, it was not.
     reset: bool,
+    suspect: bool,
+    /// Up to which sequence number its receiver offers to take bytes.
+    edge: Option<u32>,
+    /// The last timestamp that its receiver took, if all segments have some.
+    timestamp: Option<u32>,
+    /// What its SYN said.
+    scale: Option<u8>,
+    signed: bool,
     /// A reset was told, and no byte since.
     hushed: bool,
     /// Behind a reset or an end, its sender sent another SYN.
     attempted: bool,
 }
 
-/// A byte that waits.
+/// A byte, or an end, that waits.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     byte: u8,
-    /// Where its segment begins.
-    first: i64,
-    doubtful: bool,
+    /// Where its segment begins and ends.
+    span: (i64, i64),
+    /// How doubtful it is that the receiver takes it.
+    doubt: u8,
+    fin: bool,
 }
+
+/// It takes it unless the connection is over; few receivers take it; none does.
+const UNSURE: u8 = 1;
+const UNLIKELY: u8 = 2;
+const IGNORED: u8 = 3;
 
 /// What two lists of packets bring, the same or not.
 #[derive(Debug, Default)]
@@ -157,38 +172,98 @@ fn take(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &m
         return;
     }
     let is_damaged = segment.intact == Some(false) && halves[own].intact == Some(true);
-    if is_damaged && segment.has(SYN | RST) || segment.has(SYN) && !opens(halves, direction, segment, out) {
+    let is_syn = segment.has(SYN) && !segment.has(RST);
+    if is_damaged && segment.has(SYN | RST) || is_syn && !opens(halves, direction, segment, out) {
         return;
     }
-    let mut is_doubtful = is_damaged || segment.has(SYN);
-    if segment.has(ACK) && !is_damaged {
+    let mut doubt = if is_damaged { IGNORED } else { doubt(&halves[own], &halves[other], segment) };
+    if segment.has(RST) {
+        if doubt < IGNORED {
+            reset(halves, direction, segment, out);
+        }
+        return;
+    }
+    if segment.has(ACK) && doubt < IGNORED {
         if halves[other].has_sent(segment.acknowledged) {
             halves[other].acknowledge(segment.acknowledged, direction.other(), out);
+            offer(halves, own, other, segment);
         } else {
-            is_doubtful = true;
+            doubt = IGNORED;
         }
     }
     let says = segment.len > 0 || segment.has(FIN);
     let other_is_unknown = halves[other].base.is_none() && halves[other].claimed.is_none();
-    if segment.has(RST) {
-        return reset(halves, direction, segment, out);
-    }
-    if halves[own].base.is_none() && says && !is_doubtful {
+    if halves[own].base.is_none() && says && doubt == 0 {
         // The opening was not seen.
         let intact = segment.intact.or(halves[own].intact);
-        halves[own] = Half { base: Some(segment.first()), intact, ..Half::default() };
+        let timestamp = segment.timestamp;
+        halves[own] = Half { base: Some(segment.first()), intact, timestamp, ..Half::default() };
     }
-    if !says || halves[own].base.is_none() || halves[own].over {
+    if doubt == 0 {
+        halves[own].take_timestamp(segment);
+    }
+    if !says || halves[own].base.is_none() {
         return;
     }
-    let counts_early = !is_doubtful && other_is_unknown;
-    halves[own].receive(segment, is_doubtful, direction, out);
+    let counts_early = doubt == 0 && other_is_unknown;
+    halves[own].receive(segment, doubt, direction, out);
     if counts_early {
         // Nobody may be seen to acknowledge what it sent before.
         halves[other].claimed = Some(segment.acknowledged);
-        halves[own].waiting.values_mut().for_each(|waiting| waiting.doubtful = false);
-        halves[own].bring(direction, out);
-        halves[own].give_up(direction, out);
+        if !halves[own].over {
+            halves[own].waiting.values_mut().for_each(|waiting| waiting.doubt = 0);
+            halves[own].bring(direction, out);
+            halves[own].give_up(direction, out);
+        }
+    }
+}
+
+/// How doubtful it is that a receiver takes a segment.
+fn doubt(own: &Half, other: &Half, segment: &Segment) -> u8 {
+    let is_syn = segment.has(SYN);
+    let is_wrongly_signed = if segment.signed { !other.signed } else { own.signed && other.signed };
+    if !is_syn && other.opened && is_wrongly_signed {
+        return IGNORED;
+    }
+    if let (Some(timestamp), Some(last), Some(_)) = (segment.timestamp, own.timestamp, other.timestamp)
+        && !segment.has(SYN | RST)
+        && last != 0
+        && (timestamp.wrapping_sub(last) as i32) < 0
+    {
+        return IGNORED;
+    }
+    if is_syn {
+        return UNLIKELY;
+    }
+    if segment.has(RST) {
+        return 0;
+    }
+    if let (Some(edge), Some(first)) = (own.edge.and_then(|edge| own.place(edge)), own.place(segment.first()))
+        && segment.len > 0
+    {
+        let edge = edge.max(own.next as i64);
+        match first {
+            first if first >= edge => return IGNORED,
+            first if first + i64::from(segment.len) > edge => return UNLIKELY,
+            _ => {}
+        }
+    }
+    u8::from(own.over || (own.reset || own.suspect) && own.answered) * UNSURE
+}
+
+/// The sender of a segment offers to take more of the other one's stream.
+fn offer(halves: &mut [Half; 2], own: usize, other: usize, segment: &Segment) {
+    if !halves[own].opened || !halves[other].opened {
+        return;
+    }
+    let scale = match (halves[own].scale, halves[other].scale, segment.has(SYN)) {
+        (Some(scale), Some(_), false) => scale,
+        _ => 0,
+    };
+    let edge = segment.acknowledged.wrapping_add(u32::from(segment.window) << scale);
+    let half = &mut halves[other];
+    if half.edge.is_none_or(|before| edge.wrapping_sub(before) as i32 > 0) {
+        half.edge = Some(edge);
     }
 }
 
@@ -198,9 +273,9 @@ fn opens(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &
     let (own, other) = (&halves[direction.index()], &halves[direction.other().index()]);
     let answers = |number| segment.has(ACK) && segment.acknowledged == number;
     // Of several SYNs, any one may be answered.
-    let is_other_answer = other.attempted && segment.has(ACK) && !other.base.is_some_and(answers);
-    let fresh =
-        Half { base: Some(first), opened: true, intact: segment.intact.or(own.intact), ..Half::default() };
+    let is_same = own.base == Some(first) && other.base.is_some_and(answers);
+    let is_other_answer = other.attempted && segment.has(ACK) && !is_same;
+    let fresh = Half { intact: segment.intact.or(own.intact), ..Half::opened_by(segment) };
     let Some(base) = own.base else {
         let in_vain = own.claimed.is_some_and(|claimed| claimed != first);
         halves[direction.index()] = fresh;
@@ -212,8 +287,8 @@ fn opens(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &
         restart(halves, direction, segment, out);
         return true;
     }
-    if base != first {
-        let is_over = halves.iter().any(|half| half.reset || half.over);
+    let is_over = halves.iter().any(|half| half.reset || half.over);
+    if base != first || is_over && own.next > 0 {
         let is_closed = halves.iter().all(|half| half.over);
         if is_over && !is_closed && other.base.is_some() {
             // The reset may be forged, behind one end the other half goes on, and this may be forged, too.
@@ -228,6 +303,7 @@ fn opens(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &
         // Another attempt, as long as nobody answered; but no second answer.
         let is_second = other.answered && other.base.is_some_and(answers);
         if !own.is_empty() || own.answered || is_second {
+            suspect(halves, direction);
             return false;
         }
         halves[direction.index()] = fresh;
@@ -252,22 +328,20 @@ fn chooses(
             restart(halves, direction, segment, out);
         }
     } else if !fits {
-        let intact = its.intact;
-        halves[direction.other().index()] =
-            Half { base: Some(segment.acknowledged), opened: its.opened, intact, ..Half::default() };
+        let fresh = its.again(segment.acknowledged);
+        halves[direction.other().index()] = fresh;
     }
 }
 
 /// Another connection begins with this SYN.
 fn restart(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &mut Vec<Brought>) {
-    let intact = segment.intact;
-    let own = Half { base: Some(segment.first()), opened: true, intact, ..Half::default() };
+    let own = Half::opened_by(segment);
     let (mut other, mut of) = (Half::default(), direction);
     if segment.has(ACK) {
         let its = &halves[direction.other().index()];
         // Who was not seen before is not seen now.
         if its.base.is_some() {
-            (other.base, other.opened, other.intact) = (Some(segment.acknowledged), its.opened, its.intact);
+            other = its.again(segment.acknowledged);
         }
         of = direction.other();
     }
@@ -280,11 +354,18 @@ fn restart(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out:
 fn reset(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &mut Vec<Brought>) {
     let (own, other) = (&halves[direction.index()], &halves[direction.other().index()]);
     let is_heeded = match (own.base, other.base) {
-        (Some(_), _) => own.place(segment.sequence) == Some(own.next as i64),
+        (Some(_), _) => {
+            let after = own.waiting.keys().next_back().map(|last| *last as i64 + 1);
+            let place = own.place(segment.sequence);
+            place.is_some() && (place == Some(own.next as i64) || place == after)
+        }
         (None, Some(_)) => segment.has(ACK) && other.place(segment.acknowledged) == Some(other.next as i64),
         (None, None) => true,
     };
-    for direction in [direction, direction.other()].into_iter().filter(|_| is_heeded) {
+    if !is_heeded {
+        return suspect(halves, direction);
+    }
+    for direction in [direction, direction.other()] {
         let half = &mut halves[direction.index()];
         if !half.over && !half.hushed {
             out.push(Brought { direction, offset: half.next, what: What::Reset });
@@ -293,7 +374,36 @@ fn reset(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &
     }
 }
 
+/// Before anything else came, a reset or a SYN that is not heeded may end what is not established yet.
+fn suspect(halves: &mut [Half; 2], direction: Direction) {
+    if halves[direction.index()].is_empty() {
+        halves.iter_mut().for_each(|half| half.suspect = true);
+    }
+}
+
 impl Half {
+    /// As a SYN begins it.
+    fn opened_by(segment: &Segment) -> Half {
+        let &Segment { intact, timestamp, scale, signed, .. } = segment;
+        let base = Some(segment.first());
+        Half { base, opened: true, intact, timestamp, scale, signed, ..Half::default() }
+    }
+
+    /// It begins again, with this number; what was agreed on stays.
+    fn again(&self, base: u32) -> Half {
+        let &Half { opened, intact, timestamp, scale, signed, .. } = self;
+        Half { base: Some(base), opened, intact, timestamp, scale, signed, ..Half::default() }
+    }
+
+    fn take_timestamp(&mut self, segment: &Segment) {
+        if let (Some(timestamp), Some(last)) = (segment.timestamp, self.timestamp)
+            && self.place(segment.first()).is_some_and(|place| place <= self.next as i64)
+            && (last == 0 || timestamp.wrapping_sub(last) as i32 >= 0)
+        {
+            self.timestamp = Some(timestamp);
+        }
+    }
+
     /// Where a sequence number stands in the stream; none if it is too far away.
     fn place(&self, sequence: u32) -> Option<i64> {
         let next = self.base?.wrapping_add(self.next as u32);
@@ -305,81 +415,127 @@ impl Half {
     fn has_sent(&self, sequence: u32) -> bool {
         // Who was not seen to begin may have sent anything before.
         let least = if self.opened { 0 } else { i64::MIN };
-        let end = self.end.map_or(0, |(end, _)| end + 1);
-        let most = if self.over { end } else { end.max(self.sent) } as i64;
+        let end = self.next + u64::from(self.over);
+        let waiting = self.waiting.keys().next_back().map_or(0, |last| last + 1);
+        let most = end.max(waiting).max(self.cut) as i64;
         self.base.is_none() || self.place(sequence).is_some_and(|place| (least..=most).contains(&place))
     }
 
     /// Whether nothing came of it but what is doubtful.
     fn is_empty(&self) -> bool {
-        let is_doubtful = self.waiting.values().all(|waiting| waiting.doubtful);
-        self.next == 0 && self.acknowledged == 0 && self.sure_end().is_none() && is_doubtful
-    }
-
-    fn sure_end(&self) -> Option<u64> {
-        self.end.filter(|(_, doubtful)| !doubtful).map(|(end, _)| end)
+        let is_doubtful = self.waiting.values().all(|waiting| waiting.doubt > 0);
+        self.next == 0 && self.acknowledged == 0 && !self.over && is_doubtful
     }
 
     fn acknowledge(&mut self, sequence: u32, direction: Direction, out: &mut Vec<Brought>) {
-        let Some(place) = self.place(sequence).filter(|place| *place >= self.next as i64 && !self.over)
-        else {
-            return;
-        };
+        let Some(place) = self.place(sequence).filter(|place| *place >= self.next as i64) else { return };
         self.answered = true;
-        self.acknowledged = self.acknowledged.max(place as u64);
-        // A byte that is brought, or acknowledged behind it, stands where the end would.
-        if let Some((end, doubtful)) = &mut self.end
-            && *end >= self.next
-            && *end + 1 == place as u64
-        {
-            *doubtful = false;
+        if place as u64 <= self.next + u64::from(self.over) {
+            return;
         }
+        (self.over, self.reset, self.suspect) = (false, false, false);
+        self.acknowledged = self.acknowledged.max(place as u64);
         self.bring(direction, out);
         self.give_up(direction, out);
     }
 
-    fn receive(&mut self, segment: &Segment, doubtful: bool, direction: Direction, out: &mut Vec<Brought>) {
+    fn receive(&mut self, segment: &Segment, doubt: u8, direction: Direction, out: &mut Vec<Brought>) {
         let Some(first) = self.place(segment.first()) else { return };
-        let fin = first + i64::from(segment.len);
-        if segment.has(FIN) && self.sure_end().is_none() && fin >= self.next as i64 {
-            self.end = Some((fin as u64, doubtful));
+        let (next, fin) = (self.next as i64, first + i64::from(segment.len));
+        let ends = segment.has(FIN) && !segment.has(SYN) && fin >= next + i64::from(self.over);
+        if !ends && segment.payload.len() < segment.len as usize {
+            self.cut = self.cut.max(fin.max(0) as u64);
         }
-        let end = self.sure_end().unwrap_or(u64::MAX);
-        self.sent = self.sent.max(end.min(fin.max(0) as u64));
-        for (place, byte) in (first..).zip(&segment.payload) {
-            if place >= self.next as i64 && (place as u64) < end {
-                let new = Waiting { byte: *byte, first, doubtful };
-                let waits = self.waiting.entry(place as u64).or_insert(new);
-                // What is doubtful gives way. Else like Linux: of two bytes in one place the later one counts, unless its
-                // segment begins behind the other's.
-                if waits.doubtful && !doubtful || waits.doubtful == doubtful && first <= waits.first {
-                    *waits = new;
-                }
+        let here = first + segment.payload.len() as i64;
+        let is_next = first <= next;
+        // What a host takes at once, if it takes it at all, nothing replaces.
+        let own = if doubt > 0 && is_next {
+            (0, i64::MAX)
+        } else {
+            (first.max(0), fin.max(next) + i64::from(ends))
+        };
+        // Nothing waits that it touches.
+        let is_plain = doubt == 0
+            && is_next
+            && self.waiting.keys().next().is_none_or(|first| here.max(next) <= *first as i64);
+        let span = if is_plain { own } else { self.joined(own, doubt) };
+        for (place, byte) in (first..).zip(&segment.payload).filter(|(place, _)| *place >= next) {
+            self.wait(place as u64, Waiting { byte: *byte, span, doubt, fin: false });
+        }
+        if is_plain {
+            self.bring_until(here.max(next) as u64, direction, out);
+        }
+        if ends {
+            if doubt == 0 && is_next && fin as u64 == self.next {
+                self.end(direction, out);
+            } else {
+                self.wait(fin as u64, Waiting { byte: 0, span: own, doubt, fin: true });
             }
         }
         self.bring(direction, out);
         self.give_up(direction, out);
     }
 
+    /// As in Linux's queue, a segment that follows the last one, or the last one that begins before it, is one with that.
+    fn joined(&mut self, new: (i64, i64), doubt: u8) -> (i64, i64) {
+        let alike: Vec<_> =
+            self.waiting.values().filter(|one| one.doubt == doubt && !one.fin).map(|one| one.span).collect();
+        let last = alike.iter().max_by_key(|span| span.0).filter(|span| span.1 == new.0);
+        let before = alike.iter().filter(|span| span.0 <= new.0).max_by_key(|span| span.0);
+        let Some(&old) = last.or(before.filter(|span| span.1 == new.0)) else { return new };
+        for one in self.waiting.values_mut().filter(|one| one.span == old) {
+            one.span = (old.0, new.1);
+        }
+        (old.0, new.1)
+    }
+
+    /// What is more doubtful gives way. Else as in Linux's queue: that of the segment that begins first counts; of two that begin at the
+    /// same place, that of the longer one, or of the first one.
+    fn wait(&mut self, place: u64, new: Waiting) {
+        let kept = self.waiting.entry(place).or_insert(new);
+        let is_before = new.span.0 < kept.span.0 || new.span.0 == kept.span.0 && new.span.1 > kept.span.1;
+        if new.doubt < kept.doubt || new.doubt == kept.doubt && is_before {
+            *kept = new;
+        }
+    }
+
+    fn end(&mut self, direction: Direction, out: &mut Vec<Brought>) {
+        out.push(Brought { direction, offset: self.next, what: What::Finished });
+        self.over = true;
+        self.waiting.values_mut().for_each(|one| one.doubt = one.doubt.max(UNSURE));
+    }
+
     /// Brings what is next.
     fn bring(&mut self, direction: Direction, out: &mut Vec<Brought>) {
-        let (offset, mut bytes) = (self.next, Vec::new());
-        while self.sure_end().is_none_or(|end| self.next < end)
-            && let Some(entry) = self.waiting.first_entry()
-            && *entry.key() == self.next
-            && (!entry.get().doubtful || self.next < self.acknowledged)
+        self.bring_until(u64::MAX, direction, out);
+    }
+
+    fn bring_until(&mut self, end: u64, direction: Direction, out: &mut Vec<Brought>) {
+        let (offset, mut bytes, mut ends) = (self.next, Vec::new(), false);
+        while !self.over
+            && self.next < end
+            && let Some(&Waiting { byte, doubt, fin, .. }) = self.waiting.get(&self.next)
         {
-            bytes.push(entry.remove().byte);
+            if doubt > 0 && self.next >= self.acknowledged {
+                break;
+            }
+            self.waiting.remove(&self.next);
+            if fin && doubt > 0 && self.acknowledged != self.next + 1 {
+                continue;
+            }
+            if fin {
+                ends = true;
+                break;
+            }
+            bytes.push(byte);
             self.next += 1;
         }
         if !bytes.is_empty() {
             self.hushed = false;
             out.push(Brought { direction, offset, what: What::Data(bytes) });
         }
-        if self.sure_end().is_some_and(|end| self.next >= end) && !self.over {
-            out.push(Brought { direction, offset: self.next, what: What::Finished });
-            self.over = true;
-            self.waiting.clear();
+        if ends {
+            self.end(direction, out);
         }
     }
 
@@ -388,13 +544,12 @@ impl Half {
         while !self.over
             && let Some((place, waits)) = self.waiting.first_key_value()
             && let place = *place
-            && self.next < place
-            && place + u64::from(waits.doubtful) <= self.acknowledged
+            && place + u64::from(waits.doubt > 0) <= self.acknowledged
         {
-            // Behind the end there is nothing.
-            let place = self.sure_end().map_or(place, |end| place.min(end));
-            out.push(Brought { direction, offset: self.next, what: What::Gap(place - self.next) });
-            self.next = place;
+            if self.next < place {
+                out.push(Brought { direction, offset: self.next, what: What::Gap(place - self.next) });
+                self.next = place;
+            }
             self.bring(direction, out);
         }
     }

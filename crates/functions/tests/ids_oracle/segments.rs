@@ -21,6 +21,11 @@ pub struct Segment {
     pub sequence: u32,
     pub acknowledged: u32,
     pub flags: u8,
+    pub window: u16,
+    /// Its options: a timestamp, a shift of windows, and whether it is signed.
+    pub timestamp: Option<u32>,
+    pub scale: Option<u8>,
+    pub signed: bool,
     /// Bytes of payload that were sent, of which not all may be here.
     pub len: u32,
     pub payload: Vec<u8>,
@@ -71,7 +76,24 @@ impl Segment {
         let (tcp, len) = (&carried.bytes[at..], carried.len.checked_sub(at)?);
         let number = |at: usize| Some(u32::from_be_bytes(*tcp.get(at..)?.first_chunk()?));
         let header = usize::from(tcp.get(..20)?[12] >> 4) * 4;
+        let (mut timestamp, mut scale, mut signed) = (None, None, false);
+        let mut options = tcp.get(20..header).unwrap_or_default();
+        while let Some(&kind) = options.first().filter(|kind| **kind != 0) {
+            let len = if kind == 1 { 1 } else { options.get(1).map_or(0, |len| usize::from(*len)) };
+            let Some(option) = options.get(..len).filter(|_| len > usize::from(kind != 1)) else { break };
+            match (kind, len) {
+                (3, 3) => scale = Some(option[2].min(14)),
+                (8, 10) => timestamp = Some(u32::from_be_bytes(*option[2..].first_chunk()?)),
+                (19, 18) => signed = true,
+                _ => {}
+            }
+            options = &options[len..];
+        }
         Some(Segment {
+            window: u16::from_be_bytes(*tcp[14..].first_chunk()?),
+            timestamp,
+            scale,
+            signed,
             sequence: number(4)?,
             acknowledged: number(8)?,
             flags: tcp[13],

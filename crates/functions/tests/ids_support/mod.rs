@@ -10,6 +10,9 @@ pub use crate::http_support::{
     bench, checksums_are_right, conversations, counter, moving, tcp, udp, v4, v6,
 };
 
+/// The group of alerts that are no rule's.
+pub const OWN_GROUP: u32 = 900;
+
 /// What came of a run.
 pub struct Seen {
     /// The numbers of packets, from 1, or 0 for a flow's end, and those of the rules that they were told of, in order.
@@ -55,7 +58,9 @@ pub fn end(mut bench: Bench) -> Seen {
     assert_eq!(buffers.used_bytes(), 0, "bytes of flows that are over");
     let refused_bytes = buffers.refused_bytes();
     let packet = |alert: &nf::Alert| if alert.has_packet { alert.sequence + 1 } else { 0 };
-    let told = bench.alerts.iter().map(|alert| (packet(alert), alert.signature_id)).collect();
+    let is_rules = |alert: &&nf::Alert| alert.detail.as_ref().is_none_or(|detail| detail.group != OWN_GROUP);
+    let told = bench.alerts.iter().filter(is_rules);
+    let told = told.map(|alert| (packet(alert), alert.signature_id)).collect();
     Seen { told, sent, drops: bench.drops(), refused_bytes, bench }
 }
 

@@ -108,7 +108,8 @@ fn errors_about_other_packets_are_others() {
 fn what_comes_out_of_a_tunnel_quotes_what_went_in() {
     for version in [4, 6] {
         // The other end sends all that it is given: its networks are wider.
-        let all = json!({ "remote_networks": ["0.0.0.0/0", "::/0"], "local_networks": ["0.0.0.0/0", "::/0"] });
+        let all =
+            json!({ "remote_networks": ["0.0.0.0/0", "::/0"], "local_networks": ["0.0.0.0/0", "::/0"] });
         let (mut wide, mut one) = (gateway("esp", 4, 2, &all), gateway("esp", 4, 1, &json!({})));
         let here = host(version, 1, 5_000);
         for (from, quoted, comes_out) in [
