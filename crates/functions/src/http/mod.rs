@@ -276,10 +276,11 @@ impl Http {
         if state.notes.start(direction) != Start::Open {
             self.begin_in_the_midst(direction, bytes, state, context);
         }
-        if state.exchange.is_switched() && state.notes.is_behind_http == 0 {
-            if self.waits_behind_http(direction, bytes, state, context) {
-                return;
-            }
+        if state.exchange.is_switched()
+            && state.notes.is_behind_http == 0
+            && self.waits_behind_http(direction, bytes, state, context)
+        {
+            return;
         }
         self.with_parser(direction, state, context, |exchange, line, watch| match watch.side {
             Side::Request => exchange.request(bytes, line, watch),

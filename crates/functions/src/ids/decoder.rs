@@ -248,7 +248,7 @@ mod tests {
         for _ in 0..CODINGS_MAX + 1 {
             body = gzipped(&body);
         }
-        let codings = vec!["gzip"; CODINGS_MAX + 1].join(",");
+        let codings = ["gzip"; CODINGS_MAX + 1].join(",");
         assert_eq!(decoded(&codings, &body), Some((gzipped(b"x"), false)));
         let large = gzipped(&vec![0; 1 << 20]);
         let (bytes, is_plain) = decoded("gzip", &large).unwrap();

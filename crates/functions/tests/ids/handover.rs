@@ -101,7 +101,8 @@ fn behind_starttls_the_protocol_is_found_again() {
 #[test]
 fn tls_within_protocols_that_are_not_known_is_found() {
     let hello = hello();
-    let cases: [(&str, u16, &[(Who, &[u8])]); 6] = [
+    type Said<'a> = &'a [(Who, &'a [u8])];
+    let cases: [(&str, u16, Said<'_>); 6] = [
         ("POP3", 110, &[(Server, b"+OK ready\r\n"), (Client, b"STLS\r\n"), (Server, b"+OK go on\r\n")]),
         ("IMAP", 143, &[(Server, b"* OK ready\r\n"), (Client, b"a STARTTLS\r\n"), (Server, b"a OK go on\r\n")]),
         ("XMPP", 5222, &[
