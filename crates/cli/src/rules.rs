@@ -22,6 +22,9 @@ pub struct Args {
     /// Class types, their descriptions and priorities: a classification.config
     #[arg(long, value_name = "FILE")]
     pub classification: Option<PathBuf>,
+    /// What operators say of rules: a threshold.config
+    #[arg(long, value_name = "FILE")]
+    pub thresholds: Option<PathBuf>,
     /// What the answer looks like
     #[arg(short, long, value_enum, default_value = "table")]
     pub output: Format,
@@ -49,10 +52,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let texts: Vec<Located> = args.files.iter().map(read).collect::<anyhow::Result<_>>()?;
     let variables = args.variables.as_ref().map(read).transpose()?;
     let classification = args.classification.as_ref().map(read).transpose()?;
+    let thresholds = args.thresholds.as_ref().map(read).transpose()?;
     let rules = Rules::read(&Sources {
         rules: &texts,
         variables: variables.as_ref(),
         classification: classification.as_ref(),
+        thresholds: thresholds.as_ref(),
         home: &[],
     });
     let unsupported = rules.problems.iter().filter(|problem| problem.is_unsupported).count();

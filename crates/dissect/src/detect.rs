@@ -102,7 +102,8 @@ pub struct Detector {
     heads: [Head; 2],
     /// 0, [`FAILED`], or the application plus [`FIRST`].
     verdict: u8,
-    reserved: u8,
+    /// 1: the flow's beginning was not seen, so that a direction may begin within a message.
+    picked_up: u8,
 }
 
 const FAILED: u8 = 1;
@@ -120,7 +121,12 @@ impl Detector {
         head.keep(offset, bytes);
         let clues = [Side::Request, Side::Response].map(|side| self.heads[side as usize].clue(side, ports));
         self.conclude(clues);
-        if self.verdict == 0 && self.heads.iter().any(|head| head.seen > DETECTION_LIMIT_BYTES) {
+        let is_over = |head: &Head| head.seen > DETECTION_LIMIT_BYTES;
+        let given_up = match self.picked_up {
+            0 => self.heads.iter().any(is_over),
+            _ => self.heads.iter().all(is_over),
+        };
+        if self.verdict == 0 && given_up {
             self.verdict = FAILED;
         }
         self.verdict()
@@ -136,6 +142,34 @@ impl Detector {
     pub fn lose(&mut self, side: Side) {
         let head = &mut self.heads[side as usize];
         head.lost |= u8::from(!head.is_done());
+    }
+
+    /// The flow's beginning was not seen: what one direction says is waited for even if the other one begins within a message.
+    pub fn pick_up(&mut self) {
+        self.picked_up = 1;
+    }
+
+    /// Whether no bytes were given.
+    pub fn is_fresh(&self) -> bool {
+        self.heads.iter().all(|head| head.seen == 0)
+    }
+
+    /// The same with client and server exchanged, so far as nothing is known.
+    pub fn turned(self) -> Detector {
+        let [first, second] = self.heads;
+        Detector { heads: [second, first], ..self }
+    }
+
+    /// The same with client and server exchanged, if their first words say so; `ports` are those of the exchanged ones.
+    pub fn turned_by_words(self, ports: Ports) -> Option<Detector> {
+        let mut turned = self.turned();
+        let before = std::mem::replace(&mut turned.verdict, 0);
+        if !matches!(before, 0 | FAILED) {
+            return None;
+        }
+        let clues = [Side::Request, Side::Response].map(|side| turned.heads[side as usize].clue(side, ports));
+        turned.conclude(clues);
+        matches!(turned.verdict(), Verdict::Known(_)).then_some(turned)
     }
 
     /// Takes a datagram: DNS is looked for at port 53 of either side.

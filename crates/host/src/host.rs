@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use nf::PacketView;
 use nf::answer::{self, IcmpError};
 use packet::checksum;
-use packet::sanity;
 use packet::parse::protocol;
+use packet::sanity;
 use packet::wire::{EtherType, MacAddress, arp as wire_arp, ethernet, ipv4, ipv6};
 use packet::{Addr, DropReason, FlowHasher, LinkType, Packet, Parser};
 

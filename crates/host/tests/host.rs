@@ -404,7 +404,8 @@ fn priority_tagged_frames_are_of_the_untagged_network() {
     let plain = udp(OWN, "10.0.0.1", "192.0.2.1", 64, 30);
     let with = |tags: &[[u8; 4]]| [&plain[..12], &tags.concat(), &plain[12..]].concat();
     let mut untagged = Vec::new();
-    for tags in [&[[0x81, 0, 0, 0]][..], &[[0x81, 0, 0xf0, 0]], &[[0x88, 0xa8, 0xe0, 0], [0x81, 0, 0x20, 0]]] {
+    for tags in [&[[0x81, 0, 0, 0]][..], &[[0x81, 0, 0xf0, 0]], &[[0x88, 0xa8, 0xe0, 0], [0x81, 0, 0x20, 0]]]
+    {
         let frame = with(tags);
         assert_eq!(host().arrive(&frame, 0), Arrival::Kept, "nobody looks behind the tag");
         assert!(host::untag(&frame, &mut untagged));
@@ -428,7 +429,9 @@ fn announced(frames: &[Vec<u8>]) -> Vec<IpAddr> {
                 assert_eq!((arp.operation(), &frame[..6]), (ArpOperation::REQUEST, &[0xff; 6][..]));
                 Some(IpAddr::from(<[u8; 4]>::try_from(arp.target_protocol_addr()).unwrap()))
             }
-            NetSlice::Ipv6(ip) if ip.header().destination_addr() == "ff02::1".parse::<Ipv6Addr>().unwrap() => {
+            NetSlice::Ipv6(ip)
+                if ip.header().destination_addr() == "ff02::1".parse::<Ipv6Addr>().unwrap() =>
+            {
                 Some(IpAddr::V6(ip.header().source_addr()))
             }
             _ => None,
@@ -444,10 +447,12 @@ fn addresses_of_functions_are_announced_at_the_start_and_when_the_link_is_back()
     let mut host = Host::new(Config { owned, ..config() });
     host.take_frames();
     let mut round = |at_ns: u64| {
-        let frames: Vec<_> = (0..10).flat_map(|ms| {
-            host.pass_time(at_ns + ms * 1_000_000);
-            host.take_frames()
-        }).collect();
+        let frames: Vec<_> = (0..10)
+            .flat_map(|ms| {
+                host.pass_time(at_ns + ms * 1_000_000);
+                host.take_frames()
+            })
+            .collect();
         announced(&frames)
     };
     assert_eq!(round(SECOND), expected);
@@ -510,7 +515,9 @@ const INSIDE: [u8; 6] = [2, 0, 0, 0, 0, 0xa1];
 fn wire() -> [Proxy; 2] {
     let wire = vec![MacAddress(INSIDE), MacAddress(OUTSIDE)];
     let owned = vec![(addr("203.0.113.1"), addr("203.0.113.4")), (addr("2001:db8::1"), addr("2001:db8::1"))];
-    let proxy = |mac, owned| Proxy::new(ProxyConfig { mac: MacAddress(mac), wire: wire.clone(), owned, part: (0, 1) });
+    let proxy = |mac, owned| {
+        Proxy::new(ProxyConfig { mac: MacAddress(mac), wire: wire.clone(), owned, part: (0, 1) })
+    };
     [proxy(INSIDE, Vec::new()), proxy(OUTSIDE, owned)]
 }
 
@@ -552,7 +559,10 @@ fn packets_to_addresses_of_functions_get_to_who_they_are_for() {
     let asked = inside.take_frames();
     let sliced = SlicedPacket::from_ethernet(&asked[0]).unwrap();
     let Some(NetSlice::Arp(probe)) = sliced.net else { panic!("{asked:?}") };
-    assert_eq!((probe.sender_protocol_addr(), probe.target_protocol_addr()), (&[0; 4][..], &[10, 0, 0, 9][..]));
+    assert_eq!(
+        (probe.sender_protocol_addr(), probe.target_protocol_addr()),
+        (&[0; 4][..], &[10, 0, 0, 9][..])
+    );
     let mut reply = arp(ArpOperation::REPLY, (CLIENT, [10, 0, 0, 9]), [0; 4]);
     reply[..6].copy_from_slice(&INSIDE);
     assert_eq!(inside.arrive(&reply, 0), Arrival::Kept);

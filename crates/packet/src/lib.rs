@@ -21,8 +21,8 @@ pub use link::LinkType;
 pub use meta::{Class, Direction, Meta, NO_PORT, Side, Transit};
 pub use parse::{Parser, TunnelKind, TunnelPorts, VXLAN_PORTS_MAX};
 pub use reason::DropReason;
-pub use sanity::Sanity;
 pub use rewrite::{
     COVER_LEN_MAX, Cover, Covers, End, EndsDraft, NewEnds, OUTER_LEN_MAX, Outer, RewriteError, SHIM_LEN_MAX,
     TAG_LEN, TRAILER_MAX, Tag, TagKind, TagRoom, class_behind, grow_link,
 };
+pub use sanity::Sanity;

@@ -139,8 +139,7 @@ impl Parser {
     }
 
     fn parse_layers(&self, data: &[u8], meta: &mut Meta) -> Result<(), DropReason> {
-        let whole =
-            Whole { complete: meta.wire_len as usize <= data.len(), offloaded: self.offloaded };
+        let whole = Whole { complete: meta.wire_len as usize <= data.len(), offloaded: self.offloaded };
         let tenant = meta.key.tenant;
         let mut scope = Scope::default();
         meta.class = Class::NotIp;
@@ -168,7 +167,9 @@ impl Parser {
         if self.inner {
             for _ in 0..TUNNEL_MAX {
                 let mut inner_scope = scope;
-                let Some(inner) = tunnel::enter(data, &found, &mut inner_scope, self.tunnel_ports) else { break };
+                let Some(inner) = tunnel::enter(data, &found, &mut inner_scope, self.tunnel_ports) else {
+                    break;
+                };
                 let Ok(within) = network::parse(data, inner.l3, inner.version, found.whole) else { break };
                 outer_udp = inner.checksummed_udp.unwrap_or(outer_udp);
                 scope = inner_scope;

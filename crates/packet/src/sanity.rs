@@ -40,7 +40,8 @@ impl Sanity {
         // A host that has no address yet asks for one (RFC 2131), or whether one is free (RFC 4862 5.4).
         let has_none = from.is_unspecified() && (to.is_multicast() || is_broadcast(to));
         let is_mapped = packet.meta().version == 6 && (source.addr.is_v4() || destination.addr.is_v4());
-        if self.martians && (is_mapped || is_martian_source(from) && !has_none || is_martian_destination(to)) {
+        if self.martians && (is_mapped || is_martian_source(from) && !has_none || is_martian_destination(to))
+        {
             return Err(DropReason::Martian);
         }
         if self.land && from == to {
@@ -75,7 +76,11 @@ fn is_never_on_a_link(address: IpAddr) -> bool {
 
 /// Whether an IP header with its options or extension headers has a source route.
 pub(crate) fn has_source_route(header: &[u8], version: u8) -> bool {
-    if version == 4 { has_route_option(header.get(20..).unwrap_or_default()) } else { has_route_header(header) }
+    if version == 4 {
+        has_route_option(header.get(20..).unwrap_or_default())
+    } else {
+        has_route_header(header)
+    }
 }
 
 /// RFC 791 3.1: LSRR and SSRR.
@@ -254,7 +259,8 @@ mod tests {
     #[test]
     fn links_need_arp_lldp_and_spanning_tree() {
         let frame = |destination: [u8; 6], behind: &[u8]| {
-            let mut packet = Packet::from_bytes(&[&destination[..], &[2, 0, 0, 0, 0, 1], behind, &[0; 46]].concat());
+            let mut packet =
+                Packet::from_bytes(&[&destination[..], &[2, 0, 0, 0, 0, 1], behind, &[0; 46]].concat());
             packet.meta_mut().link = LinkType::Ethernet;
             packet
         };

@@ -45,6 +45,7 @@ mod reader;
 mod rule;
 mod ruleset;
 mod text;
+mod thresholds;
 mod transform;
 mod variables;
 
@@ -76,5 +77,6 @@ pub use protocol::{
 };
 pub use rule::{Action, DEFAULT_GID, DEFAULT_PRIORITY, Direction, Reference, Rejected, Rule, Target};
 pub use ruleset::{Loaded, MAX_RULES, Replaced, Report, Ruleset};
+pub use thresholds::{Limit, LimitKind, MAX_THRESHOLDS, RateFilter, Suppress, SuppressEnd, Thresholds};
 pub use transform::{Base64Mode, Transform};
 pub use variables::{DEFAULTS, MAX_VARIABLES_DEFINED, Variables};

@@ -120,9 +120,11 @@ fn whole(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
         report.flows.live_by_class.iter().map(|(&class, &count)| ([("class", class)], count as f64));
     tell.gauge("flows_by_class", "Flows in the table, by class", by_class)?;
     // Each class from the start: a rate needs the 0 before the first.
-    let evicted = report.flows.live_by_class.keys().map(|&class| {
-        ([("class", class)], report.flows.evicted.get(class).copied().unwrap_or(0))
-    });
+    let evicted = report
+        .flows
+        .live_by_class
+        .keys()
+        .map(|&class| ([("class", class)], report.flows.evicted.get(class).copied().unwrap_or(0)));
     tell.counter("flows_evicted", "Flows that gave way to others in a full table, by class", evicted)?;
     let over_source = [([], report.flows.evicted_over_source)];
     tell.counter("flows_evicted_over_source", "Of those, flows of sources above their share", over_source)?;

@@ -30,6 +30,10 @@ pub struct Config {
     pub events: Vec<Told>,
     /// What becomes of a flow of which something is not kept for lack of memory, if packets are dropped.
     pub when_full: WhenFull,
+    /// Whether a connection of which one direction alone is seen counts as established.
+    pub async_oneside: bool,
+    /// A `threshold.config`.
+    pub thresholds: Located,
 }
 
 /// The most that `body` may say, in bytes.
@@ -49,6 +53,8 @@ impl Default for Config {
             mode: Mode::Prevent,
             events: Vec::new(),
             when_full: WhenFull::Pass,
+            async_oneside: false,
+            thresholds: Located::default(),
         }
     }
 }

@@ -3,6 +3,7 @@
 use dissect::detect::{Application, Verdict};
 use dissect::dns;
 use nf::PacketView;
+use nf::stream::WholeDatagram;
 use packet::parse::protocol;
 use packet::{Class, Endpoint};
 use rules::{Bits, IpOption, PacketTest};
@@ -18,8 +19,12 @@ pub struct Facts<'a> {
     pub protocol: u8,
     /// IP version.
     pub version: u8,
-    /// Whether it goes the way of the flow's first packet.
+    /// Whether it goes to the server.
     pub to_server: bool,
+    /// Whether it is the first packet that goes this way.
+    pub is_first: bool,
+    /// Whether it is the first packet that goes this way since the protocol is known.
+    pub is_first_known: bool,
     /// Whether the connection is established.
     pub established: bool,
     /// The application protocol.
@@ -32,11 +37,11 @@ pub struct Facts<'a> {
 
 /// A packet's own bytes.
 pub struct PacketFacts<'a> {
-    /// From the IP header on.
+    /// From the IP header on; of a datagram that came in fragments, only the header.
     pub network: &'a [u8],
-    /// From the transport header on; empty in later fragments.
+    /// From the transport header on; empty in fragments.
     pub transport: &'a [u8],
-    /// Behind it.
+    /// Behind it; empty in fragments.
     pub payload: &'a [u8],
     /// From the link layer on.
     pub frame: &'a [u8],
@@ -46,6 +51,10 @@ pub struct PacketFacts<'a> {
     pub protocol: u8,
     /// How it relates to its flow.
     pub class: Class,
+    /// Whether it came in fragments, and was put together.
+    pub is_assembled: bool,
+    /// Bytes of the IP header, with its extensions.
+    header_len: usize,
 }
 
 /// What rules ask of a DNS message's header and records.
@@ -88,15 +97,15 @@ impl<'a> PacketFacts<'a> {
     /// Of this packet.
     pub fn of(packet: &'a PacketView<'_>) -> PacketFacts<'a> {
         let meta = packet.meta();
-        let has_header = meta.class != Class::LaterFragment;
+        let is_fragment = matches!(meta.class, Class::FirstFragment | Class::LaterFragment);
         let is_error = meta.class == Class::IcmpError;
         PacketFacts {
             network: packet.network(),
-            transport: if has_header { packet.transport() } else { &[] },
-            payload: if is_error {
-                packet.transport().get(8..).unwrap_or_default()
-            } else {
-                packet.payload()
+            transport: if is_fragment { &[] } else { packet.transport() },
+            payload: match () {
+                () if is_fragment => &[],
+                () if is_error => packet.transport().get(8..).unwrap_or_default(),
+                () => packet.payload(),
             },
             frame: packet.data(),
             version: meta.version,
@@ -106,7 +115,47 @@ impl<'a> PacketFacts<'a> {
                 (false, _) => meta.protocol,
             },
             class: meta.class,
+            is_assembled: false,
+            header_len: usize::from(meta.l4).saturating_sub(usize::from(meta.l3)),
         }
+    }
+
+    /// Of the datagram that this packet, a fragment, completes.
+    pub fn assembled(packet: &'a PacketView<'_>, datagram: WholeDatagram<'a>) -> PacketFacts<'a> {
+        let (meta, transport) = (packet.meta(), datagram.transport);
+        let header_len = usize::from(meta.l4).saturating_sub(usize::from(meta.l3));
+        let transport_len = match datagram.protocol {
+            protocol::TCP => transport.get(12).map_or(0, |byte| usize::from(byte >> 4) * 4),
+            protocol::UDP | protocol::ICMP | protocol::ICMPV6 => 8,
+            _ => 0,
+        };
+        PacketFacts {
+            network: packet.network().get(..header_len).unwrap_or_default(),
+            transport,
+            payload: transport.get(transport_len..).unwrap_or_default(),
+            frame: packet.data(),
+            version: meta.version,
+            protocol: datagram.protocol,
+            class: Class::Whole,
+            is_assembled: true,
+            header_len,
+        }
+    }
+
+    /// Whether it is a fragment.
+    pub fn is_fragment(&self) -> bool {
+        matches!(self.class, Class::FirstFragment | Class::LaterFragment)
+    }
+
+    /// The IP header, with its extensions.
+    pub fn ip_header(&self) -> &'a [u8] {
+        self.network.get(..self.header_len).filter(|header| !header.is_empty()).unwrap_or(self.network)
+    }
+
+    /// The ports in the transport header.
+    pub fn ports(&self) -> Option<(u16, u16)> {
+        let has = matches!(self.protocol, protocol::TCP | protocol::UDP);
+        has.then_some((self.u16(self.transport, 0)?, self.u16(self.transport, 2)?))
     }
 
     /// The length of the transport header; 0 if there is none.
@@ -204,6 +253,8 @@ impl<'a> PacketFacts<'a> {
     fn value(&self, test: &PacketTest, source: Endpoint, destination: Endpoint) -> Option<bool> {
         let net = self.network;
         Some(match *test {
+            PacketTest::PayloadBytes(_) if self.is_fragment() => return None,
+            PacketTest::FragmentBits(_) | PacketTest::FragmentOffset(_) if self.is_assembled => return None,
             PacketTest::PayloadBytes(wanted) => {
                 wanted.holds(u16::try_from(self.payload.len()).unwrap_or(u16::MAX))
             }

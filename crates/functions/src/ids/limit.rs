@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use nf::{Context, MeterKey, MeterValue};
 use packet::Endpoint;
-use rules::{DetectionFilter, Threshold, ThresholdKind, Track};
+use rules::{DetectionFilter, RateFilter, Threshold, ThresholdKind, Track};
 
 /// The table of trackers in the descriptor.
 pub const TRACKERS: usize = 0;
@@ -22,6 +22,7 @@ pub struct Tracked {
 /// What is counted in a meter, apart from each other.
 const FILTER: u64 = 1;
 const THRESHOLD: u64 = 2;
+const RATE: u64 = 3;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -38,8 +39,8 @@ impl Tracked {
         *count > u64::from(filter.count)
     }
 
-    /// Whether this match is told.
-    pub fn is_told(&self, threshold: &Threshold, context: &mut Context<'_>) -> bool {
+    /// What becomes of this match.
+    pub fn limited(&self, threshold: &Threshold, context: &mut Context<'_>) -> Limited {
         let now_ns = context.now_ns();
         let span_ns = match threshold.kind {
             ThresholdKind::Limit { seconds }
@@ -51,7 +52,19 @@ impl Tracked {
         let key = self.key(THRESHOLD, threshold.track);
         match context.meters(TRACKERS).of(&key, now_ns, span_ns + 1) {
             Some(value) => tells(value, threshold, now_ns, span_ns),
-            None => true,
+            None => Limited::Told,
+        }
+    }
+
+    /// Whether the rule does something else for this match, as there were so many.
+    pub fn is_too_often(&self, rate: &RateFilter, context: &mut Context<'_>) -> bool {
+        let now_ns = context.now_ns();
+        let (span_ns, timeout_ns) =
+            (u64::from(rate.seconds) * SECOND_NS, u64::from(rate.timeout_seconds) * SECOND_NS);
+        let key = self.key(RATE, rate.track);
+        match context.meters(TRACKERS).of(&key, now_ns, span_ns.max(timeout_ns) + 1) {
+            Some(value) => is_too_often(value, rate.count, now_ns, (span_ns, timeout_ns)),
+            None => false,
         }
     }
 
@@ -82,28 +95,71 @@ fn begin_anew(value: &mut MeterValue, now_ns: u64, span_ns: u64) {
     }
 }
 
-fn tells(value: &mut MeterValue, threshold: &Threshold, now_ns: u64, span_ns: u64) -> bool {
+/// Counts a match. What is counted has three words: when counting started, what was counted, which is 0 before all, and until
+/// when the rule does something else.
+fn is_too_often(value: &mut MeterValue, most: u32, now_ns: u64, (span_ns, timeout_ns): (u64, u64)) -> bool {
+    let [start_ns, count, until_ns] = value;
+    if *until_ns != 0 {
+        if now_ns <= *until_ns {
+            return true;
+        }
+        *value = [now_ns, 1, 0];
+    } else if *count == 0 || now_ns.saturating_sub(*start_ns) >= span_ns {
+        *value = [now_ns, 1, 0];
+    } else {
+        *count += 1;
+        if *count > u64::from(most) {
+            *until_ns = now_ns.saturating_add(timeout_ns);
+            return true;
+        }
+    }
+    false
+}
+
+/// What becomes of a match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limited {
+    /// It counts as none.
+    Nothing,
+    /// The rule does what it says, without an alert.
+    Silent,
+    /// The rule does what it says.
+    Told,
+}
+
+impl Limited {
+    fn alert(told: bool) -> Limited {
+        if told { Limited::Told } else { Limited::Silent }
+    }
+
+    fn whole(told: bool) -> Limited {
+        if told { Limited::Told } else { Limited::Nothing }
+    }
+}
+
+fn tells(value: &mut MeterValue, threshold: &Threshold, now_ns: u64, span_ns: u64) -> Limited {
     begin_anew(value, now_ns, span_ns);
     let [_, count, next] = value;
     let wanted = u64::from(threshold.count);
     *count += 1;
     match threshold.kind {
-        ThresholdKind::Limit { .. } => *count <= wanted,
+        ThresholdKind::Limit { .. } => Limited::alert(*count <= wanted),
         ThresholdKind::Each { .. } => {
             let told = *count >= wanted;
             if told {
                 *count = 0;
             }
-            told
+            Limited::whole(told)
         }
-        ThresholdKind::Once { .. } => *count == wanted,
+        ThresholdKind::Once { .. } if *count > wanted => Limited::Silent,
+        ThresholdKind::Once { .. } => Limited::whole(*count == wanted),
         ThresholdKind::Backoff { multiplier } => {
             *next = (*next).max(wanted);
             let told = *count >= *next;
             if told {
                 *next = next.saturating_mul(u64::from(multiplier).max(2));
             }
-            told
+            Limited::alert(told)
         }
     }
 }
@@ -122,7 +178,7 @@ mod tests {
         let mut value = MeterValue::default();
         let told =
             seconds.iter().map(|second| tells(&mut value, &threshold, second * SECOND_NS, span * SECOND_NS));
-        (1..).zip(told).filter(|(_, told)| *told).map(|(number, _)| number).collect()
+        (1..).zip(told).filter(|(_, told)| *told == Limited::Told).map(|(number, _)| number).collect()
     }
 
     #[test]
@@ -139,6 +195,17 @@ mod tests {
         let for_ever = 1 << 32;
         assert_eq!(told(ThresholdKind::Backoff { multiplier: 2 }, 1, &at, for_ever), [1, 2, 4, 8, 16]);
         assert_eq!(told(ThresholdKind::Backoff { multiplier: 3 }, 2, &at, for_ever), [2, 6, 18]);
+    }
+
+    #[test]
+    fn a_rate_changes_what_a_rule_does_for_a_while() {
+        let mut value = MeterValue::default();
+        let mut often =
+            |second: u64| is_too_often(&mut value, 2, second * SECOND_NS, (10 * SECOND_NS, 5 * SECOND_NS));
+        let at = [0, 1, 2, 7, 8, 9, 10, 30, 41, 42, 43];
+        let found = at.map(&mut often);
+        let expected = [false, false, true, true, false, false, true, false, false, false, true];
+        assert_eq!(found, expected);
     }
 
     #[test]

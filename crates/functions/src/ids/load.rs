@@ -5,8 +5,8 @@ use std::fmt;
 use inspect::Inspection;
 use nf::config::{ConfigError, Located, Position};
 use rules::{
-    Action, Application, Buffer, Capability, Classifications, Fault, Loaded, Only, Rejected, Ruleset,
-    Transport, Variables,
+    Action, Application, Buffer, Capability, Classifications, Fault, Loaded, Rejected, RuleError, Ruleset,
+    Thresholds, Transport, Variables,
 };
 
 use super::marks::{FLOWBITS_MAX, Names};
@@ -72,6 +72,8 @@ pub struct Sources<'a> {
     pub variables: Option<&'a Located>,
     /// Class types.
     pub classification: Option<&'a Located>,
+    /// A `threshold.config`.
+    pub thresholds: Option<&'a Located>,
     /// Prefixes of `HOME_NET`.
     pub home: &'a [String],
 }
@@ -106,11 +108,30 @@ impl Rules {
         let mut loaded = report.ruleset.into_rules();
         // Stable: what is equal stays in the order of the files.
         loaded.sort_by_key(rank);
+        let given = sources.thresholds.unwrap_or(&none);
+        let (thresholds, faults) = Thresholds::read(&name(given, "thresholds"), given, &variables);
+        add(faults, given);
+        for limit in thresholds.iter().filter(|limit| limit.is_of_one()) {
+            if !loaded.iter().any(|one| limit.is_about(one.rule.gid, one.rule.sid)) {
+                let first = given.origin().map_or(1, |origin| origin.line);
+                problems.push(Problem {
+                    file: limit.place.file.to_string(),
+                    line: limit.place.line + first - 1,
+                    column: 1,
+                    sid: Some(limit.sid),
+                    what: format!("no rule has gen_id {} and sig_id {}", limit.gid, limit.sid),
+                    is_unsupported: false,
+                });
+            }
+        }
         let mut names = Names::default();
         let mut signatures = Vec::new();
         for one in loaded {
             match ready(&one, &classes, &mut names) {
-                Ok((signature, occasions)) => signatures.push((signature, occasions, one)),
+                Ok((mut signature, occasions)) => {
+                    signature.limit(&thresholds);
+                    signatures.push((signature, occasions, one));
+                }
                 Err(what) => problems.push(Problem {
                     file: one.place.file.to_string(),
                     line: one.place.line,
@@ -150,7 +171,10 @@ fn problem(fault: &Fault, text: &Located) -> Problem {
         column: fault.column,
         sid: fault.sid,
         what: fault.error.to_string(),
-        is_unsupported: false,
+        is_unsupported: matches!(
+            fault.error,
+            RuleError::UnsupportedKeyword { .. } | RuleError::Unsupported { .. }
+        ),
     }
 }
 
@@ -169,9 +193,6 @@ fn ready(
             Capability::Expression(feature) => format!("`pcre`: {feature:?} is not supported"),
             other => format!("{other:?} is not supported"),
         });
-    }
-    if rule.flow.fragments == Some(Only::Assembled) {
-        return Err("`flow:only_frag` is not supported: fragments are not put together".to_owned());
     }
     if let Action::Reject(Rejected::Destination | Rejected::Both) = rule.action {
         return Err("`rejectdst` and `rejectboth` are not supported: answers go to senders".to_owned());

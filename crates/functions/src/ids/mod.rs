@@ -21,6 +21,7 @@ mod watch;
 mod window;
 
 use nf::config::ConfigError;
+use nf::stream::StreamEventKind;
 use nf::{
     Access, Affinity, AlertDetail, BufferSpec, Context, Descriptor, EndReason, Field, Maturity,
     NetworkFunction, PacketView, Scaling, Setup, Shared, Verdict,
@@ -36,6 +37,7 @@ pub use marks::FLOWBITS_MAX;
 pub use message::{HEAD_BYTES, REPEATED_MAX};
 use searches::Searches;
 use signature::Signature;
+use state::Flags;
 pub use state::State;
 use watch::{Watch, Work};
 
@@ -50,6 +52,7 @@ pub struct Ids {
     searches: Searches,
     body_max: usize,
     prevents: bool,
+    async_oneside: bool,
     tells: Tells,
     drops_when_full: bool,
 }
@@ -79,6 +82,7 @@ mod counter {
     pub const DETECTED_AGAIN: usize = 13;
     pub const HTTP2_UNREAD: usize = 14;
     pub const MEMORY_FULL: usize = 15;
+    pub const ONE_SIDED: usize = 16;
 }
 
 /// Memory for what is kept of streams and messages of all flows, unless the configuration says otherwise, in bytes.
@@ -89,7 +93,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
     aliases: &["Snort", "Suricata", "IPS"],
     summary: "Looks for attacks in packets, streams and messages by Suricata's rules; alerts, drops, rejects",
     maturity: Maturity::Preview,
-    state_version: 1,
+    state_version: 2,
     attributes: &[],
     reads: &[
         Field::SourceAddress,
@@ -122,6 +126,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Shared::Counter("protocol_changes"),
         Shared::Counter("http2_unread"),
         Shared::Counter("memory_full"),
+        Shared::Counter("one_sided_connections"),
         Shared::Meters("trackers"),
     ],
     map: None,
@@ -157,7 +162,7 @@ impl Ids {
         }
         match verdict {
             Verdict::Forward if drops => {
-                state.is_dropped = 1;
+                state.flags.set(Flags::DROPPED);
                 Verdict::Drop(DropReason::IdsMemory)
             }
             other => other,
@@ -197,6 +202,7 @@ impl NetworkFunction for Ids {
             rules: &config.rules.0,
             variables: Some(&config.variables),
             classification: Some(&config.classification),
+            thresholds: Some(&config.thresholds),
             home: &config.home,
         });
         if let (Unsupported::Refuse, Some(problem)) = (config.unsupported, rules.problems.first()) {
@@ -206,7 +212,7 @@ impl NetworkFunction for Ids {
         let searches = Searches::new(&rules).map_err(ConfigError::new)?;
         let signatures: Vec<Signature> =
             rules.signatures.into_iter().map(|(signature, ..)| signature).collect();
-        let counts = signatures.iter().any(|one| one.threshold.is_some() || one.filter.is_some());
+        let counts = signatures.iter().any(|one| one.counts());
         setup.meters(if counts { config.trackers } else { 0 });
         setup.buffer_memory(config.memory.0 as usize);
         if config.mode == Mode::Prevent {
@@ -219,13 +225,21 @@ impl NetworkFunction for Ids {
             prevents: config.mode == Mode::Prevent,
             tells: Tells { dns: config.events.contains(&Told::Dns), tls: config.events.contains(&Told::Tls) },
             drops_when_full: config.when_full == WhenFull::Drop,
+            async_oneside: config.async_oneside,
         })
     }
 
     // S25
     fn process(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
-        if state.is_dropped != 0 {
-            return Verdict::Drop(DropReason::IdsFlow);
+        if state.flags.has(Flags::DROPPED | Flags::PASSED) {
+            if state.flags.has(Flags::DROPPED) {
+                return Verdict::Drop(DropReason::IdsFlow);
+            }
+            if !packet.stream().any(|event| event.kind == StreamEventKind::Restart) {
+                context.count(counter::PASSED, 1);
+                return Verdict::Forward;
+            }
+            state.flags.unset(Flags::PASSED);
         }
         let mut work = context.take_scratch::<Work>();
         let starved = context.starved_bytes();
@@ -239,7 +253,7 @@ impl NetworkFunction for Ids {
     }
 
     fn flow_end(&self, state: &mut State, _reason: EndReason, context: &mut Context<'_>) {
-        if state.is_dropped != 0 {
+        if state.flags.has(Flags::DROPPED | Flags::PASSED) {
             return;
         }
         let mut work = context.take_scratch::<Work>();

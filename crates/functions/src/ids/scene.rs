@@ -116,10 +116,7 @@ impl View<'_> {
     fn header(&self, wanted: Buffer) -> Option<&[u8]> {
         let packet = self.packet?;
         let l4 = packet.transport.len();
-        let ip = |version: u8| {
-            let header = packet.network.len().checked_sub(l4).filter(|_| l4 > 0);
-            (packet.version == version).then(|| &packet.network[..header.unwrap_or(packet.network.len())])
-        };
+        let ip = |version: u8| (packet.version == version).then(|| packet.ip_header());
         let transport = |number: u8| {
             (packet.protocol == number && l4 > 0).then(|| &packet.transport[..packet.transport_len()])
         };

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use dissect::detect::Verdict;
 use inspect::Inspection;
-use packet::Class;
+use packet::Endpoint;
 use packet::parse::protocol;
 use rules::{
-    Action, Addresses, Classifications, DetectionFilter, Direction, Flow, Flowbit, Loaded, Only, PacketTest,
-    Ports, Protocol, ProtocolTest, State, Threshold, Transport, Way,
+    Action, Addresses, Buffer, Classifications, DetectionFilter, Direction, Flow, Flowbit, LimitKind, Loaded,
+    Only, PacketTest, Ports, Protocol, ProtocolTest, RateFilter, Rule, State, Suppress, Threshold,
+    Thresholds, Transport, Way,
 };
 
 use super::facts::{Facts, is_application};
@@ -29,6 +30,8 @@ pub struct Signature {
     pub metadata: Option<Arc<[(String, String)]>>,
     /// What it does.
     pub action: Action,
+    /// Whether it does that to the flow, even if it holds on a packet.
+    pub on_flow: bool,
     /// Whether it is told.
     pub alerts: bool,
     /// What it asks of buffers.
@@ -36,12 +39,67 @@ pub struct Signature {
     /// When it acts, and what of it is told.
     pub filter: Option<DetectionFilter>,
     pub threshold: Option<Threshold>,
+    /// What it does instead from so many matches on.
+    pub rate: Option<RateFilter>,
+    /// Between whom it does not alert.
+    suppressed: Vec<Suppress>,
     header: Header,
     flow: Flow,
     packet: Vec<PacketTest>,
     application: Vec<ProtocolTest>,
     tests: Vec<Test>,
     changes: Vec<Change>,
+    once: Once,
+    /// Whether it asks for something that fragments do not have.
+    needs_whole: bool,
+}
+
+/// Whether a rule that asks for nothing of single packets is looked at on one only, each way.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Once {
+    /// It is looked at on all.
+    No,
+    /// On the flow's first one.
+    First,
+    /// On the first one since the protocol is known.
+    Known,
+}
+
+impl Once {
+    fn of(rule: &Rule) -> Once {
+        let asks_state =
+            rule.flow.state.is_some() || rule.flow.stream.is_some() || rule.flow.fragments.is_some();
+        if !rule.buffers.is_empty() || asks_state || !matches!(rule.protocol, Protocol::Transport(_)) {
+            return Once::No;
+        }
+        let of_protocol = |test: &ProtocolTest| matches!(test, ProtocolTest::Is { .. });
+        let of_address = |test: &PacketTest| matches!(test, PacketTest::IpProtocol(_));
+        if !rule.application.is_empty() {
+            let only = rule.application.iter().all(of_protocol) && rule.packet.is_empty();
+            return if only && rule.flowbits.is_empty() { Once::Known } else { Once::No };
+        }
+        let sets = rule.flowbits.iter().all(|bit| matches!(bit, Flowbit::Set(_)));
+        let only = rule.packet.iter().all(of_address) && rule.flow.direction.is_none();
+        if only && sets { Once::First } else { Once::No }
+    }
+}
+
+/// Whether a rule is about connections, or messages of a protocol, and not about packets: what it says then holds for the flow.
+fn is_about_flow(rule: &Rule, once: Once) -> bool {
+    let of_message = |one: &rules::BufferMatches| {
+        ["http", "dns", "tls", "ssh", "ja3", "ja4", "file"]
+            .iter()
+            .any(|name| one.buffer.name().split(['.', '_']).next() == Some(name))
+    };
+    if !rule.packet.is_empty() && once != Once::First {
+        return false;
+    }
+    if rule.buffers.iter().any(of_message) {
+        return true;
+    }
+    let asks_state = rule.flow.state.is_some() || rule.flow.stream.is_some() || rule.flow.fragments.is_some();
+    let of_application = matches!(rule.protocol, Protocol::Application(_)) || !rule.application.is_empty();
+    rule.buffers.is_empty() && !asks_state && (once != Once::No || of_application)
 }
 
 /// The rule's first words.
@@ -73,6 +131,15 @@ impl Signature {
                 Flowbit::Toggle(all) => changes.push(Change::Toggle(names.of(all)?)),
             }
         }
+        let once = Once::of(rule);
+        let of_headers = |one: &rules::BufferMatches| {
+            matches!(one.buffer, Buffer::Ipv4Header | Buffer::Ipv6Header | Buffer::EthernetHeader)
+        };
+        let asks_flow =
+            rule.flow.direction.is_some() || rule.flow.state.is_some() || rule.flow.stream.is_some();
+        let of_application =
+            matches!(rule.protocol, Protocol::Application(_)) || !rule.application.is_empty();
+        let needs_whole = asks_flow || of_application || !rule.buffers.iter().all(of_headers);
         let class = rule.classtype.as_deref();
         let category =
             class.and_then(|name| classes.get(name)).map_or(class.unwrap_or(""), |class| &class.description);
@@ -83,10 +150,15 @@ impl Signature {
             severity: rule.priority,
             metadata: (!rule.metadata.is_empty()).then(|| rule.metadata.as_slice().into()),
             action: rule.action,
+            on_flow: is_about_flow(rule, once),
+            once,
+            needs_whole,
             alerts: rule.alerts,
             inspection,
             filter: rule.detection_filter,
             threshold: rule.threshold,
+            rate: None,
+            suppressed: Vec::new(),
             header: Header {
                 protocol: rule.protocol,
                 direction: rule.direction,
@@ -105,13 +177,49 @@ impl Signature {
 
     /// Whether all holds but what is asked of buffers.
     pub fn applies(&self, facts: &Facts<'_>, marks: &Marks) -> bool {
-        self.flow_holds(facts)
+        let is_due = match self.once {
+            Once::No => true,
+            Once::First => facts.is_first,
+            Once::Known => facts.is_first_known,
+        };
+        is_due
+            && self.flow_holds(facts)
             && self.header.holds(facts)
             && self.tests.iter().all(|test| marks.holds(test))
             && self.packet.iter().all(|test| {
                 facts.packet.is_some_and(|packet| packet.holds(test, facts.source, facts.destination))
             })
             && self.application.iter().all(|test| application_holds(test, facts))
+    }
+
+    /// Takes over what operators say of the rule. As in Suricata, what is said of this one counts more than what it says itself, and
+    /// what is said of a group less.
+    pub fn limit(&mut self, thresholds: &Thresholds) {
+        let (gid, sid, _) = self.id;
+        let own = self.threshold.is_some() || self.filter.is_some();
+        let mut is_own = own;
+        for one in thresholds.iter().filter(|one| one.is_about(gid, sid)) {
+            match &one.kind {
+                LimitKind::Suppress(suppress) => self.suppressed.push(suppress.clone()),
+                LimitKind::Threshold(threshold) if one.is_of_one() || !is_own => {
+                    (self.threshold, self.filter) = (Some(*threshold), None);
+                    is_own |= one.is_of_one();
+                }
+                LimitKind::Rate(rate) if !own => self.rate = Some(*rate),
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether its alerts of packets between these ends are silenced.
+    pub fn is_suppressed(&self, (source, destination): (Endpoint, Endpoint)) -> bool {
+        let (source, destination) = (source.addr.ip(), destination.addr.ip());
+        self.suppressed.iter().any(|suppress| suppress.holds(source, destination))
+    }
+
+    /// Whether it counts its matches.
+    pub fn counts(&self) -> bool {
+        self.threshold.is_some() || self.filter.is_some() || self.rate.is_some()
     }
 
     /// Changes the flow's marks as the rule says.
@@ -125,9 +233,13 @@ impl Signature {
             Some(Way::ToClient) => !facts.to_server,
             None => true,
         };
-        let whole = facts.packet.is_none_or(|packet| packet.class == Class::Whole);
+        let fragments = facts.packet.is_none_or(|packet| match self.flow.fragments {
+            Some(Only::Plain) => !packet.is_assembled && !packet.is_fragment(),
+            Some(Only::Assembled) => packet.is_assembled,
+            None => !(self.needs_whole && packet.is_fragment()),
+        });
         direction
-            && (self.flow.fragments != Some(Only::Plain) || whole)
+            && fragments
             && match self.flow.state {
                 Some(State::Established) => facts.established,
                 Some(State::NotEstablished) => !facts.established,

@@ -15,16 +15,20 @@ pub struct Standing(u8);
 
 /// It was reset, and nothing came since.
 const RESET: u8 = 0x80;
+/// Its first packet was the server's SYN with ACK.
+const ANSWER_FIRST: u8 = 0x40;
 
 /// TCP flags (RFC 9293 3.1).
 const FIN: u8 = 1;
 const SYN: u8 = 2;
 const RST: u8 = 4;
+const ACK: u8 = 16;
 
 impl Standing {
-    /// A packet comes: its flags count but for those of an end, and what it brings to its streams. A reset that it brings counts
-    /// from the next packet on: see [`Standing::reset`].
-    pub fn packet(&mut self, packet: &PacketView<'_>, direction: Direction) {
+    /// A packet comes this way, to the server (original) or from it: its flags count but for those of an end, and what it brings to its
+    /// streams. A reset that it brings counts from the next packet on: see [`Standing::reset`]. `async_oneside`: who goes on after its
+    /// SYN was answered, though that was not seen.
+    pub fn packet(&mut self, packet: &PacketView<'_>, direction: Direction, async_oneside: bool) {
         let meta = packet.meta();
         if matches!(meta.class, Class::IcmpError | Class::LaterFragment) {
             return;
@@ -42,8 +46,23 @@ impl Standing {
                 *self = Standing::default();
             }
         }
-        let phase = self.phase().after_whole(meta.protocol, meta.tcp_flags & !FIN, direction).phase();
-        self.0 = phase | self.0 & RESET;
+        let before = self.phase();
+        let is_tcp = meta.protocol == protocol::TCP;
+        let is_syn = meta.tcp_flags & SYN != 0;
+        let phase = match before {
+            // The client's SYN was not seen, but this is what answers it.
+            Connection::NEW if is_tcp && is_syn && meta.tcp_flags & ACK != 0 => {
+                self.0 |= ANSWER_FIRST;
+                Connection::SYN_RECEIVED
+            }
+            // Its server goes on, so its client has acknowledged that.
+            Connection::SYN_RECEIVED if self.0 & ANSWER_FIRST != 0 && !is_syn => Connection::ESTABLISHED,
+            Connection::SYN_SENT if async_oneside && !is_syn && direction == Direction::Original => {
+                Connection::ESTABLISHED
+            }
+            before => before.after_whole(meta.protocol, meta.tcp_flags & !FIN, direction),
+        };
+        self.0 = phase.phase() | self.0 & (RESET | ANSWER_FIRST);
     }
 
     /// Its hosts heeded a reset.
@@ -55,11 +74,16 @@ impl Standing {
 
     /// Whether it counts as established.
     pub fn is_established(self) -> bool {
+        self.0 & RESET == 0 && self.was_established()
+    }
+
+    /// Whether it was established once, even if it was reset since.
+    pub fn was_established(self) -> bool {
         let phase = self.phase();
-        self.0 & RESET == 0 && (phase.is_established() || phase == Connection::PICKED_UP)
+        phase.is_established() || phase == Connection::PICKED_UP
     }
 
     fn phase(self) -> Connection {
-        Connection::from_phase(self.0 & !RESET)
+        Connection::from_phase(self.0 & !(RESET | ANSWER_FIRST))
     }
 }

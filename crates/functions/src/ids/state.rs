@@ -31,10 +31,10 @@ pub struct State {
     pub ssh: [ssh::Reader; 2],
     /// What the flow speaks.
     pub detector: Detector,
+    /// What is known of it beside.
+    pub flags: Flags,
     /// The protocol that the connection began with, if its detection began again.
     pub handover: Handover,
-    /// 1: a rule dropped the flow.
-    pub is_dropped: u8,
     /// Whether its connection is established.
     pub standing: Standing,
     reserved: [u8; PADDING],
@@ -93,8 +93,83 @@ impl Handover {
 
 /// Up to a multiple of eight bytes.
 const PADDING: usize =
-    (2 * (size_of::<tls::Stream>() + size_of::<ssh::Reader>()) + size_of::<Detector>() + 5).wrapping_neg()
+    (2 * (size_of::<tls::Stream>() + size_of::<ssh::Reader>()) + size_of::<Detector>() + 6).wrapping_neg()
         % 8;
+
+/// Facts of a flow, a bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(transparent)]
+pub struct Flags(u16);
+
+impl Flags {
+    /// A rule dropped the flow.
+    pub const DROPPED: u16 = 1;
+    /// A rule lets the flow pass.
+    pub const PASSED: u16 = 2;
+    /// Its first packet was the server's.
+    pub const TURNED: u16 = 4;
+    /// Its beginning was not seen: who is the server is a guess, until the protocol's words tell.
+    pub const PICKED_UP: u16 = 8;
+    /// Who is the server is known by a SYN.
+    pub const BY_SYN: u16 = 16;
+    /// Counted as a connection of which one direction alone is seen.
+    pub const ONE_SIDED: u16 = 32;
+    /// By direction: a packet came; ...
+    const SEEN: [u16; 2] = [64, 128];
+    /// ... one came since its protocol is known.
+    const KNOWN: [u16; 2] = [256, 512];
+    /// By direction: it had the last SYN without ACK.
+    const ASKED: [u16; 2] = [1024, 2048];
+    /// What is said of a connection, and not of the flow.
+    const OF_CONNECTION: u16 = 4 | 8 | 16 | 32 | 64 | 128 | 256 | 512;
+
+    /// Whether any of these is set.
+    pub fn has(self, flags: u16) -> bool {
+        self.0 & flags != 0
+    }
+
+    /// Sets these.
+    pub fn set(&mut self, flags: u16) {
+        self.0 |= flags;
+    }
+
+    /// Unsets these.
+    pub fn unset(&mut self, flags: u16) {
+        self.0 &= !flags;
+    }
+
+    /// Whether a packet of this direction came.
+    pub fn has_seen(self, direction: Direction) -> bool {
+        self.has(Flags::SEEN[direction.index()])
+    }
+
+    /// A SYN without ACK comes this way.
+    pub fn ask(&mut self, direction: Direction) {
+        self.set(Flags::ASKED[direction.index()]);
+        self.unset(Flags::ASKED[direction.other().index()]);
+    }
+
+    /// Whether the last SYN without ACK came this way.
+    pub fn has_asked(self, direction: Direction) -> bool {
+        self.has(Flags::ASKED[direction.index()])
+    }
+
+    /// A packet of this direction comes; whether it is the first.
+    pub fn see(&mut self, direction: Direction) -> bool {
+        !self.replace(Flags::SEEN[direction.index()])
+    }
+
+    /// A packet of this direction comes, and the protocol is known; whether it is the first such one.
+    pub fn see_known(&mut self, direction: Direction) -> bool {
+        !self.replace(Flags::KNOWN[direction.index()])
+    }
+
+    fn replace(&mut self, flag: u16) -> bool {
+        let was = self.has(flag);
+        self.set(flag);
+        was
+    }
+}
 
 // S25: what the search for patterns keeps of a direction.
 const _: () = assert!(size_of::<Cursor>() <= 64);
@@ -126,8 +201,41 @@ impl State {
 
     /// A new connection begins on the same ports.
     pub fn restart(&mut self) {
-        let State { marks, size, is_dropped, standing, .. } = *self;
-        *self = State { marks, size, is_dropped, standing, ..State::default() };
+        let State { marks, size, flags, standing, .. } = *self;
+        *self = State { marks, size, flags, standing, ..State::default() };
+    }
+
+    /// Whether what goes this way goes to the server.
+    pub fn is_to_server(&self, direction: Direction) -> bool {
+        (direction == Direction::Original) != self.flags.has(Flags::TURNED)
+    }
+
+    /// The way to the server (original) or from it (reply) that this direction of the flow is.
+    pub fn way(&self, direction: Direction) -> Direction {
+        if self.is_to_server(direction) { Direction::Original } else { Direction::Reply }
+    }
+
+    /// Client and server change places, as do their first words.
+    pub fn turn(&mut self) {
+        self.flags = Flags(self.flags.0 ^ Flags::TURNED);
+        self.detector = self.detector.turned();
+    }
+
+    /// The client is who sends in this direction, as a SYN says.
+    pub fn begin(&mut self, client: Direction) {
+        if !self.is_to_server(client) {
+            self.turn();
+        }
+        if self.detector.is_fresh() {
+            self.detector = Detector::default();
+        }
+        self.flags.unset(Flags::PICKED_UP);
+        self.flags.set(Flags::BY_SYN);
+    }
+
+    /// A new connection begins, of which nothing is known.
+    pub fn forget_connection(&mut self) {
+        self.flags.unset(Flags::OF_CONNECTION);
     }
 }
 

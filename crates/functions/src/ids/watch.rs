@@ -1,19 +1,19 @@
-//! What is done with one packet: the occasions that it brings, one after the other, and what rules do that hold.
-//! `streams` has the occasions of streams, `protocols` those of messages.
+//! What is done with one packet: the occasions that it brings, one after the other. `streams` has the occasions of streams,
+//! `protocols` those of messages, `facing` says who is the server, and `actions` what rules do that hold.
 
 use dissect::detect::{Application, Ports, Verdict as Found};
 use dissect::dns;
 use http::Side;
 use inspect::Scratch;
 use literals::Cursor;
-use nf::answer::{self, IcmpError};
 use nf::stream::StreamEventKind;
-use nf::{AlertDetail, Context, PacketView, Verdict};
+use nf::{Context, PacketView, Verdict};
+use packet::Direction;
 use packet::parse::protocol;
-use packet::{Direction, DropReason, split_mix};
-use rules::Action;
 
+mod actions;
 mod events;
+mod facing;
 mod protocols;
 mod streams;
 
@@ -22,13 +22,13 @@ use super::candidates::Candidates;
 use super::decoder::Decoder;
 use super::facts::{Facts, PacketFacts};
 use super::lane::{Search, Sought};
-use super::limit::Tracked;
 use super::marks::Marks;
 use super::message::Messages;
 use super::prefilter::Hit;
 use super::scene::{Scene, View};
-use super::state::{Size, State};
-use super::{EXCERPT_BYTES, Ids, counter};
+use super::state::{Flags, Size, State};
+use super::{Ids, counter};
+use actions::Matches;
 
 /// What is needed while a packet is looked at, and has no meaning afterwards.
 #[derive(Default)]
@@ -37,6 +37,8 @@ pub struct Work {
     may_hold: Vec<u32>,
     /// Rules that acted on this packet.
     acted: Vec<u32>,
+    /// What they are about.
+    matches: Matches,
     /// Rules without an anchor that acted, or all that acted, on a piece of a stream.
     acted_here: Vec<u32>,
     candidates: Candidates,
@@ -65,11 +67,6 @@ pub struct Watch<'a, 'c> {
     packet: Option<&'a PacketView<'a>>,
     context: &'a mut Context<'c>,
     work: &'a mut Work,
-    /// Why the packet is dropped.
-    drop: Option<DropReason>,
-    drops_flow: bool,
-    /// A rule says that nothing more of this packet is looked at.
-    is_passed: bool,
     /// The piece that the packet brings was searched with the packet.
     scanned: Option<Scanned<'a>>,
     /// What has come of the flow.
@@ -112,17 +109,8 @@ impl<'a, 'c> Watch<'a, 'c> {
     /// Begins with the end of a flow.
     pub fn at_end(ids: &'a Ids, context: &'a mut Context<'c>, work: &'a mut Work) -> Self {
         work.acted.clear();
-        Watch {
-            ids,
-            packet: None,
-            context,
-            work,
-            drop: None,
-            drops_flow: false,
-            is_passed: false,
-            scanned: None,
-            size: Size::default(),
-        }
+        work.matches.clear();
+        Watch { ids, packet: None, context, work, scanned: None, size: Size::default() }
     }
 
     /// The flow's time is over: what came of messages that have not ended is looked at.
@@ -138,7 +126,9 @@ impl<'a, 'c> Watch<'a, 'c> {
             destination,
             protocol: flow.key.protocol,
             version: flow.key.version,
-            to_server: true,
+            to_server: state.is_to_server(Direction::Original),
+            is_first: false,
+            is_first_known: false,
             established: state.standing.is_established(),
             application: state.detector.verdict(),
             packet: None,
@@ -148,8 +138,9 @@ impl<'a, 'c> Watch<'a, 'c> {
             let facts = if direction == Direction::Original { facts } else { turned(facts) };
             self.context.turn(direction);
             self.work.acted.clear();
-            self.is_passed = false;
+            self.work.matches.clear();
             self.http_over(direction, facts, state);
+            self.act(state);
         }
     }
 
@@ -157,76 +148,100 @@ impl<'a, 'c> Watch<'a, 'c> {
     pub fn packet(mut self, state: &mut State) -> Verdict {
         let Some(packet) = self.packet else { return Verdict::Forward };
         let own = PacketFacts::of(packet);
+        let direction = self.context.direction();
+        // What a new connection ends is of the one before, and so is its direction.
+        let restarts = restarts(packet, own.protocol);
+        let (was_turned, before) = (state.flags.has(Flags::TURNED), state.standing);
+        let is_first = self.face(packet, &own, direction, restarts, state);
+        let way = state.way(direction);
+        state.standing.packet(packet, way, self.ids.async_oneside);
+        state.size.packet(direction, self.context.now_ns(), packet.ip_len());
+        self.size = state.size;
+        let datagram = packet.stream().datagram();
+        let whole = datagram.map(|datagram| PacketFacts::assembled(packet, datagram));
         let (mut source, mut destination) = packet.ends();
-        if own.class == packet::Class::LaterFragment && own.protocol == protocol::TCP {
+        if let Some((from, to)) = whole.as_ref().and_then(PacketFacts::ports) {
+            (source.port, destination.port) = (from, to);
+        } else if own.class == packet::Class::LaterFragment && own.protocol == protocol::TCP {
             // What it brings to streams is of the ports that its datagram's first fragment names.
             let meta = packet.meta();
             let (from, to) = meta.key.ends(meta.reversed);
             (source.port, destination.port) = (from.port, to.port);
         }
-        let direction = self.context.direction();
-        let was_established = state.standing.is_established();
-        state.standing.packet(packet, direction);
-        state.size.packet(direction, self.context.now_ns(), packet.ip_len());
-        self.size = state.size;
-        let facts = Facts {
+        // Of later fragments, headers may not say what the datagram is of.
+        let number = whole.as_ref().map_or(own.protocol, |whole| whole.protocol);
+        let mut facts = Facts {
             source,
             destination,
-            protocol: own.protocol,
+            protocol: number,
             version: own.version,
-            to_server: direction == Direction::Original,
+            to_server: way == Direction::Original,
+            is_first,
+            is_first_known: false,
             established: state.standing.is_established(),
             application: state.application(),
             packet: None,
             dns: None,
         };
-        if own.protocol == protocol::UDP && own.class != packet::Class::LaterFragment {
-            let application = state.detector.datagram(side(direction), own.payload, ports(&facts));
-            let facts = Facts { application, packet: Some(&own), ..facts };
-            if application == Found::Known(Application::Dns) {
-                self.dns(own.payload, 0, facts, &mut state.marks, true);
-            } else {
-                self.on_packet(facts, &own, &mut state.marks);
-            }
-        } else {
-            if brings_its_payload(packet, direction, own.payload) {
-                self.scan(&facts, own.payload, &mut state.cursors[direction.index()]);
-            }
-            self.on_packet(Facts { packet: Some(&own), ..facts }, &own, &mut state.marks);
+        let is_tcp = number == protocol::TCP;
+        if is_tcp && facts.application == Found::Unknown && !state.handover.is_again() {
+            facts = self.listen(packet, facts, direction, state);
+        }
+        facts.is_first_known = facts.application != Found::Unknown && state.flags.see_known(direction);
+        let established = facts.established;
+        if is_tcp {
+            // Of a connection's packets, those after the one that establishes it.
+            facts.established &= before.was_established();
+        }
+        self.one_packet(packet, &own, facts, direction, state);
+        if let Some(whole) = &whole {
+            self.one_packet(packet, whole, facts, direction, state);
         }
         // Of a packet that passes as well: it is a part of its streams, and of the messages in these.
         for event in packet.stream() {
             let ends =
                 if event.direction == direction { (source, destination) } else { (destination, source) };
-            let to_server = event.direction == Direction::Original;
-            // What a new connection ends is of the one before.
-            let established =
-                if event.kind == StreamEventKind::Restart { was_established } else { facts.established };
+            let (turned, established) = match event.kind {
+                StreamEventKind::Restart => (was_turned, before.is_established()),
+                _ => (state.flags.has(Flags::TURNED), established),
+            };
+            let to_server = (event.direction == Direction::Original) != turned;
             let of_stream = Facts { source: ends.0, destination: ends.1, to_server, established, ..facts };
             self.stream(event, of_stream, state);
         }
         self.verdict(state)
     }
 
-    fn verdict(self, state: &mut State) -> Verdict {
-        let made_bytes = self.ids.searches.take_made_bytes();
-        if made_bytes > 0 {
-            self.context.count(counter::SEARCH_BYTES, made_bytes);
+    /// A packet, or the datagram that it completes.
+    fn one_packet(
+        &mut self,
+        packet: &'a PacketView<'a>,
+        own: &PacketFacts<'_>,
+        facts: Facts<'_>,
+        direction: Direction,
+        state: &mut State,
+    ) {
+        if own.protocol == protocol::UDP && !own.is_fragment() {
+            let facts = self.listen_to_datagram(own, facts, direction, state);
+            let facts = Facts { packet: Some(own), ..facts };
+            if facts.application == Found::Known(Application::Dns) {
+                self.dns(own.payload, 0, facts, &mut state.marks, true);
+            } else {
+                self.on_packet(facts, own, &mut state.marks);
+            }
+        } else {
+            if !own.is_assembled && brings_its_payload(packet, direction, own.payload) {
+                self.scan(&facts, packet.payload(), &mut state.cursors[direction.index()]);
+            }
+            self.on_packet(Facts { packet: Some(own), ..facts }, own, &mut state.marks);
         }
-        let Some(reason) = self.drop.filter(|_| self.ids.prevents) else { return Verdict::Forward };
-        if self.drops_flow {
-            state.is_dropped = 1;
-        }
-        let counter = if reason == DropReason::IdsRule { counter::DROPPED } else { counter::REJECTED };
-        self.context.count(counter, 1);
-        Verdict::Drop(reason)
     }
 
     /// The packet alone. What is to be found in its payload was found if that is a piece that was searched.
     fn on_packet(&mut self, facts: Facts<'_>, own: &PacketFacts<'_>, marks: &mut Marks) {
         let (protocol, port) = (own.protocol, ports(&facts).server);
         let searches = &self.ids.searches;
-        let scanned = self.scanned.as_ref().map(|scanned| scanned.search);
+        let scanned = self.scanned.as_ref().filter(|_| !own.is_assembled).map(|scanned| scanned.search);
         let made = || searches.packet(protocol, facts.to_server, port, facts.application);
         let Some(search) = scanned.or_else(made) else { return };
         let mut may_hold = std::mem::take(&mut self.work.may_hold);
@@ -243,17 +258,15 @@ impl<'a, 'c> Watch<'a, 'c> {
         self.work.may_hold = may_hold;
     }
 
-    /// Looks at rules on an occasion, in their order, and does what those say that hold; at none if the packet passes.
+    /// Looks at rules on an occasion, in their order, and notes which hold.
     fn look(&mut self, may_hold: &mut Vec<u32>, occasion: Occasion<'_>, marks: &mut Marks) {
-        if self.is_passed {
-            return;
-        }
         may_hold.sort_unstable();
         may_hold.dedup();
         let (mut looked_at, gave_up) = (0, self.work.scratch.exhausted());
         for &number in may_hold.iter() {
             let signature = &self.ids.signatures[number as usize];
-            if self.work.acted.contains(&number) {
+            let has_acted = self.work.acted.contains(&number);
+            if has_acted && !self.may_widen(number, &occasion) {
                 // It has acted on what this packet brings.
                 self.work.acted_here.push(number);
                 continue;
@@ -265,100 +278,23 @@ impl<'a, 'c> Watch<'a, 'c> {
             if !occasion.view.holds(&signature.inspection, &mut self.work.scratch) {
                 continue;
             }
-            let tracked = self.tracked(number, &occasion.facts);
             self.work.acted_here.push(number);
+            if has_acted {
+                self.widen(number);
+                continue;
+            }
+            let tracked = self.tracked(number, (occasion.facts.source, occasion.facts.destination));
             if signature.filter.is_some_and(|filter| !tracked.passes(&filter, self.context)) {
                 continue;
             }
             self.work.acted.push(number);
             signature.change(marks);
-            self.act(number, &tracked, &occasion);
-            if self.is_passed {
-                break;
-            }
+            self.hold(number, &occasion);
         }
         if looked_at > 0 {
             self.context.count(counter::LOOKED_AT, looked_at);
             self.context.count(counter::GAVE_UP, self.work.scratch.exhausted() - gave_up);
         }
-    }
-
-    fn act(&mut self, number: u32, tracked: &Tracked, occasion: &Occasion<'_>) {
-        let signature = &self.ids.signatures[number as usize];
-        match signature.action {
-            Action::Alert => {}
-            Action::Pass => {
-                self.is_passed = true;
-                self.context.count(counter::PASSED, 1);
-            }
-            Action::Drop => self.drop(DropReason::IdsRule, occasion),
-            Action::Reject(_) => {
-                // One answer will do.
-                let answers = self.ids.prevents && self.drop.is_none();
-                let reason = if answers { self.reject() } else { DropReason::IdsRule };
-                self.drop(reason, occasion);
-            }
-        }
-        if !signature.alerts {
-            return;
-        }
-        if signature.threshold.is_some_and(|threshold| !tracked.is_told(&threshold, self.context)) {
-            self.context.count(counter::SUPPRESSED, 1);
-            return;
-        }
-        self.context.count(counter::ALERTS, 1);
-        let (group, sid, revision) = signature.id;
-        let detail = AlertDetail {
-            group,
-            revision,
-            application: match occasion.facts.application {
-                Found::Known(Application::Http1) => Some("http"),
-                Found::Known(application) => Some(application.name()),
-                _ => None,
-            },
-            payload: occasion.excerpt[..occasion.excerpt.len().min(EXCERPT_BYTES)].to_vec(),
-            stream: occasion.is_stream,
-            metadata: signature.metadata.clone(),
-            flow: Some(self.size.told()),
-            to_server: occasion.facts.to_server,
-            transaction: occasion.about.transaction(),
-            message: occasion.about.message(),
-            translation: None,
-        };
-        self.context.alert_in_detail(
-            sid,
-            &signature.message,
-            &signature.category,
-            signature.severity,
-            detail,
-        );
-    }
-
-    fn drop(&mut self, reason: DropReason, occasion: &Occasion<'_>) {
-        self.drop = self.drop.or(Some(reason));
-        self.drops_flow |= occasion.is_stream;
-    }
-
-    /// Answers the packet, if it may be answered.
-    fn reject(&mut self) -> DropReason {
-        let Some(packet) = self.packet else { return DropReason::IdsRule };
-        let mut buffer = answer::buffer();
-        let network = if packet.meta().protocol == protocol::TCP {
-            answer::tcp_reset(packet, &mut buffer)
-        } else {
-            let from = packet.ends().1.addr;
-            answer::icmp_error(packet, IcmpError::AdminProhibited, from, &mut buffer)
-        };
-        match network.map(|network| self.context.answer(packet, network)) {
-            Ok(Ok(())) => DropReason::IdsRejected,
-            _ => DropReason::IdsRule,
-        }
-    }
-
-    fn tracked(&self, rule: u32, facts: &Facts<'_>) -> Tracked {
-        let flow =
-            self.context.flow().key.words().iter().fold(0, |mixed: u64, word| split_mix(&mut (mixed ^ word)));
-        Tracked { rule, ends: (facts.source, facts.destination), flow }
     }
 }
 
@@ -370,11 +306,16 @@ fn brings_its_payload(packet: &PacketView<'_>, direction: Direction, payload: &[
     })
 }
 
-fn side(direction: Direction) -> Side {
-    match direction {
-        Direction::Original => Side::Request,
-        Direction::Reply => Side::Response,
-    }
+/// Which side's words go this way.
+fn side(to_server: bool) -> Side {
+    if to_server { Side::Request } else { Side::Response }
+}
+
+/// Whether a new connection begins, on ports of one that is over.
+fn restarts(packet: &PacketView<'_>, number: u8) -> bool {
+    const SYN: u8 = 2;
+    let is_syn = number == protocol::TCP && packet.meta().tcp_flags & SYN != 0;
+    is_syn && packet.stream().any(|event| event.kind == StreamEventKind::Restart)
 }
 
 /// What is known of the other direction.

@@ -112,6 +112,15 @@ alert tcp any any -> any any (msg:"packet"; flow:established; flags:A; sid:6;)"#
                         .resets(Client);
                     talk.says(Client, "").reopen();
                     talk.says(Client, "evil").closes(Client).closes(Server).says(Client, "");
+                    if opens == 0 && (who == Server || flags & SYN == 0) {
+                        // What the client says may be read after its answer, and of a first packet without SYN, who sent it is a guess.
+                        assert_eq!(
+                            compared(EVIL, &talk).differing,
+                            [vec![], vec![]],
+                            "{flags} {others} {far}"
+                        );
+                        continue;
+                    }
                     assert!(same(EVIL, &talk) > 4, "{opens} {who:?} {flags} {away} {others} {far}");
                 }
             }

@@ -5,6 +5,8 @@
 mod actions;
 mod bodies;
 mod ends;
+mod facing;
+mod fragmented;
 mod handover;
 mod hidden;
 mod ids_oracle_selftest;
@@ -16,6 +18,7 @@ mod odd_messages;
 mod odd_segments;
 mod packets;
 mod streams;
+mod verdicts;
 
 #[path = "../ids_oracle/captures.rs"]
 mod captures;

@@ -9,6 +9,8 @@ const PACKETS_MAX: usize = 2000;
 /// The collection has some 600 reports that both must have; were there none, nothing would be compared.
 const REPORTS_MIN: usize = 500;
 
+/// The most that are of flows whose beginning a capture lacks: who is the server of those, words may tell.
+const PICKED_UP_MAX: usize = 85;
 /// Of a thousand packets, those that are fragments, or behind something in their flow that only good will could read.
 const VAGUE_MAX: usize = 6;
 
@@ -24,6 +26,7 @@ fn captures_are_reported_as_the_oracle_says() {
         sum.add(&name, both.compare(&frames));
     }
     // Captures of fragments are small.
-    let (reports_min, vague_max) = if all { (REPORTS_MIN, VAGUE_MAX) } else { (0, 4 * VAGUE_MAX) };
+    let (reports_min, vague_max) =
+        if all { (REPORTS_MIN, VAGUE_MAX + PICKED_UP_MAX) } else { (0, 4 * VAGUE_MAX + PICKED_UP_MAX) };
     sum.check(reports_min, vague_max);
 }

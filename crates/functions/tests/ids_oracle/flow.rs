@@ -27,7 +27,10 @@ const CANDIDATES_MAX: usize = 64;
 pub struct FlowState {
     connection: Tcp,
     opening: Opening,
+    /// Before the packet at hand.
+    opening_before: Opening,
     bits: BTreeSet<String>,
+    ends: Ends,
     /// All later packets are dropped.
     dropped: bool,
     /// The packet from which on what happens is not said well enough.
@@ -47,11 +50,28 @@ struct Tcp {
     before: Vec<Brought>,
 }
 
+/// Who is the client of a flow.
+#[derive(Default)]
+struct Ends {
+    /// Who did not send its first packet.
+    turned: bool,
+    /// A SYN said so.
+    by_syn: bool,
+    /// Who sent the last SYN without ACK.
+    asked: Option<Direction>,
+    /// Bytes came.
+    has_bytes: bool,
+    /// A packet came.
+    has_begun: bool,
+}
+
 /// How far a connection is, by its packets' flags and by what they bring to its streams.
 #[derive(Clone, Copy, Default)]
 struct Opening {
     /// The client's SYN, and the server's answer; of other protocols, packets either way.
     syns: [bool; 2],
+    /// The server's answer came first.
+    answered: bool,
     /// Its handshake is over, or was not seen.
     opened: bool,
     /// It was reset, and nothing came since.
@@ -115,8 +135,18 @@ impl FlowState {
         if self.dropped {
             return Vec::new();
         }
+        // By whose words such a flow is turned, is not looked for here.
+        let is_guess = match packet.protocol {
+            6 => packet.transport.get(13).is_some_and(|flags| flags & 2 == 0),
+            17 => packet.source.1 == 53,
+            _ => false,
+        };
+        self.is_vague_if(!self.ends.has_begun && is_guess && packet.class == Class::Whole, packet);
+        self.ends.packet(packet);
+        let packet = &if self.ends.turned { packet.turned() } else { packet.clone() };
         self.is_vague_if(matches!(packet.class, Class::FirstFragment | Class::LaterFragment), packet);
         let before = self.opening;
+        self.opening_before = before;
         self.opening.packet(packet);
         let ports = match packet.direction {
             Direction::Original => (packet.source.1, packet.destination.1),
@@ -393,7 +423,10 @@ impl FlowState {
             packet,
             ends: if forward { (source, destination) } else { (destination, source) },
             direction,
-            established: self.opening.opened && !self.opening.reset,
+            // A packet of TCP is after the one that opened its connection.
+            established: self.opening.opened
+                && !self.opening.reset
+                && (assembled || packet.protocol != 6 || self.opening_before.opened),
             spoken: self.connection.detection.known().or(self.connection.outer),
             assembled,
         }
@@ -421,6 +454,32 @@ impl FlowState {
     }
 }
 
+impl Ends {
+    /// Goes on with the next packet.
+    fn packet(&mut self, packet: &Observed) {
+        let flags = packet.transport.get(13).copied().unwrap_or(0);
+        let (is_syn, is_ack) = (flags & 2 != 0, flags & 16 != 0);
+        let is_whole = packet.protocol == 6 && packet.class == Class::Whole;
+        if is_whole && is_syn && !is_ack {
+            self.asked = Some(packet.direction);
+        }
+        if is_syn && packet.brings(|what| *what == What::Restart) {
+            if !is_ack || self.asked == Some(packet.direction.other()) {
+                self.turned = (packet.direction == Direction::Reply) != is_ack;
+            }
+            (self.by_syn, self.has_bytes) = (true, false);
+        } else if is_whole && is_syn && !self.by_syn && !self.has_bytes {
+            self.turned = (packet.direction == Direction::Reply) != is_ack;
+            self.by_syn = !is_ack;
+        }
+        if is_whole && !is_syn && !self.has_begun {
+            self.turned = packet.source.1 < 1024 && packet.destination.1 >= 1024;
+        }
+        self.has_begun |= packet.class != Class::IcmpError;
+        self.has_bytes |= packet.brings(|what| matches!(what, What::Data(_)));
+    }
+}
+
 impl Opening {
     /// Goes on with the next packet.
     fn packet(&mut self, packet: &Observed) {
@@ -442,6 +501,10 @@ impl Opening {
         let (is_syn, is_reset, is_ack) = (flags & 2 != 0, flags & 4 != 0, flags & 16 != 0);
         match packet.direction {
             _ if is_reset || self.opened => {}
+            _ if is_syn && is_ack && self.syns == [false; 2] => {
+                (self.syns, self.answered) = ([true; 2], true);
+            }
+            _ if self.answered && !is_syn => self.opened = true,
             Direction::Original if is_syn && (self.syns[0] || !is_ack) => self.syns[0] = true,
             Direction::Reply if is_syn && self.syns[0] => self.syns[1] = true,
             Direction::Original if self.syns == [true; 2] => self.opened = is_ack,

@@ -28,7 +28,7 @@ type Holds = ([(IpAddr, u16); 2], u32);
 const SEED: u64 = 7;
 
 /// Its configuration.
-const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ids_oracle/suricata.yaml");
+pub const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ids_oracle/suricata.yaml");
 
 /// Rules that only this project's function tells of somewhere, and why.
 const OURS_ALONE: [(u32, &str); 10] = [
@@ -256,7 +256,7 @@ fn between(ends: [(IpAddr, u16); 2], number: u8) -> [(IpAddr, u16); 2] {
 }
 
 /// Writes a capture of nanoseconds: all of the first frame's link type.
-fn write(path: &Path, frames: &[Frame]) {
+pub fn write(path: &Path, frames: &[Frame]) {
     const SECOND_NS: u64 = 1_000_000_000;
     let link = frames.first().map_or(LinkType::Ethernet, |frame| frame.link);
     let header = [0xa1b2_3c4d, 0x0004_0002, 0, 0, 0x4_0000, u32::from(link.number())];

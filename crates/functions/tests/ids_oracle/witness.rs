@@ -47,6 +47,16 @@ pub struct Observed {
     pub brought: Vec<Brought>,
 }
 
+impl Observed {
+    /// The same of a flow of which the other side is the client.
+    pub fn turned(&self) -> Observed {
+        let mut turned = self.clone();
+        turned.direction = turned.direction.other();
+        turned.brought.iter_mut().for_each(|one| one.direction = one.direction.other());
+        turned
+    }
+}
+
 /// Something that a packet brought to a stream.
 #[derive(Clone, Debug)]
 pub struct Brought {

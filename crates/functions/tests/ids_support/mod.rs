@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 pub use crate::http_support::{
     ACK, Arrival, Bench, Client, FIN, MS_NS, RST, SECOND_NS, SYN, Server, Talk, Who, batches_change_nothing,
-    bench, checksums_are_right, conversations, counter, moving, tcp, udp, v4, v6,
+    bench, checksums_are_right, conversations, counter, echo, moving, tcp, udp, v4, v6,
 };
 
 /// The group of alerts that are no rule's.

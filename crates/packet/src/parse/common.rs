@@ -27,7 +27,8 @@ pub(super) fn parse(data: &[u8], meta: &mut Meta) -> bool {
     let total_len = usize::from(be16(h, 16));
     let usual = meta.link == LinkType::Ethernet
         && u32::from_le_bytes(bytes(h, 12)) & ETHER_IPV4_MASK == ETHER_IPV4
-        && (u32::from_be_bytes(bytes(h, 20)) & FRAGMENT_TTL_MASK).wrapping_sub(TTL_LEAST) <= TTL_MOST - TTL_LEAST
+        && (u32::from_be_bytes(bytes(h, 20)) & FRAGMENT_TTL_MASK).wrapping_sub(TTL_LEAST)
+            <= TTL_MOST - TTL_LEAST
         && total_len + L3 <= data.len();
     if !usual {
         return false;

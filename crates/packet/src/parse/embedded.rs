@@ -21,7 +21,8 @@ pub struct Embedded {
 
 /// Finds the packet that an ICMP error quotes; none if it is too short to tell its flow.
 pub fn embedded(data: &[u8], icmp_l4: usize, version: u8) -> Option<Embedded> {
-    let found = network::parse(data, icmp_l4 + 8, version, Whole { complete: false, offloaded: true }).ok()?;
+    let found =
+        network::parse(data, icmp_l4 + 8, version, Whole { complete: false, offloaded: true }).ok()?;
     let has_transport = found.class != Class::LaterFragment;
     // The quotation holds at least 8 bytes of the transport header (RFC 792); the ports are in the first 4.
     if has_transport && data.len() < found.l4 + 4 {

@@ -97,7 +97,9 @@ kinds! {
 
 /// The kind of tunnel whose header begins at `l4`, behind an IP header with this protocol.
 pub(super) fn kind(data: &[u8], l4: usize, protocol: u8, ports: TunnelPorts) -> Option<TunnelKind> {
-    use TunnelKind::{EtherIp, Erspan, Geneve, Gre, GtpU, Gue, IpInIp, L2tp, Mpls, Pptp, Teredo, Tzsp, Vxlan};
+    use TunnelKind::{
+        Erspan, EtherIp, Geneve, Gre, GtpU, Gue, IpInIp, L2tp, Mpls, Pptp, Teredo, Tzsp, Vxlan,
+    };
     match protocol {
         protocol::IPV4 | protocol::IPV6 => Some(IpInIp),
         ETHER_IP => Some(EtherIp),
@@ -140,12 +142,7 @@ pub(super) struct Inner {
 }
 
 /// Goes one tunnel inwards; none if the packet is not one that we know.
-pub(super) fn enter(
-    data: &[u8],
-    outer: &Found,
-    scope: &mut Scope,
-    ports: TunnelPorts,
-) -> Option<Inner> {
+pub(super) fn enter(data: &[u8], outer: &Found, scope: &mut Scope, ports: TunnelPorts) -> Option<Inner> {
     if outer.class != Class::Whole {
         return None; // A fragment of a tunnel packet: its inner packet is not here as a whole.
     }

@@ -45,7 +45,7 @@ impl Watch<'_, '_> {
 
     /// Tells of a handshake, once the server's part of it that can be read is over. What the client said waits in a growing buffer.
     #[cold]
-    pub(super) fn tls_event(&mut self, handshake: Handshake, scenes: &[Scene]) {
+    pub(super) fn tls_event(&mut self, handshake: Handshake, scenes: &[Scene], client: Direction) {
         let kept = Kept::Text.of(Direction::Original);
         let first = |buffer| scenes.iter().find_map(|scene| scene.first(buffer));
         if handshake.is_client {
@@ -84,7 +84,7 @@ impl Watch<'_, '_> {
         // As Suricata writes it: without the space.
         let name = version.to_string().replace(' ', "");
         fields.extend((version.0 != 0).then(|| ("version", AlertValue::Text(name.into_bytes()))));
-        self.event("tls", Direction::Original, &fields);
+        self.event("tls", client, &fields);
     }
 
     fn event(&mut self, kind: &'static str, about: Direction, fields: &Fields) {

@@ -71,13 +71,13 @@ impl Watch<'_, '_> {
     fn http(&mut self, event: StreamEvent<'_>, facts: Facts<'_>, state: &mut State) {
         let [progress, text, line] =
             [Kept::Progress, Kept::Text, Kept::Line].map(|kept| kept.of(event.direction));
-        let begun = state.exchange.half(side(event.direction)).messages();
+        let begun = state.exchange.half(side(facts.to_server)).messages();
         let mut saved_progress = self.context.take_buffer(progress);
         let mut saved_text = self.context.take_buffer(text);
         let mut messages = std::mem::take(&mut self.work.messages);
         messages.begin(saved_progress.as_slice(), &mut saved_text, self.ids.body_max, begun);
         let mut gathered = Gathered::new(self.context.take_buffer(line));
-        let side = side(event.direction);
+        let side = side(facts.to_server);
         match (event.kind, side) {
             // All that came was looked at.
             (StreamEventKind::Finished, _)
@@ -187,7 +187,9 @@ impl Watch<'_, '_> {
         };
         self.context.count(counter::DNS_MESSAGES, 1);
         if self.ids.tells.dns {
-            let direction = if facts.to_server { Direction::Original } else { Direction::Reply };
+            let flow = self.context.flow();
+            let is_original = facts.source == flow.key.ends(flow.reversed).0;
+            let direction = if is_original { Direction::Original } else { Direction::Reply };
             self.dns_event(&message, direction);
         }
         let search = self.ids.searches.message(Family::Dns, facts.to_server);
@@ -279,9 +281,10 @@ impl Watch<'_, '_> {
         }
         self.context.give_buffer(kept, line.0);
         self.context.count(counter::TLS_HANDSHAKES, used as u64);
-        let is_told = handshake_told.is_client != (event.direction == Direction::Reply);
+        let is_told = handshake_told.is_client == facts.to_server;
         if self.ids.tells.tls && is_told {
-            self.tls_event(handshake_told, &scenes[..used]);
+            let client = if facts.to_server { event.direction } else { event.direction.other() };
+            self.tls_event(handshake_told, &scenes[..used], client);
         }
         for scene in &scenes[..used] {
             self.told(Family::Tls, scene, event, facts, state);
@@ -291,7 +294,7 @@ impl Watch<'_, '_> {
 
     /// Lines by which client and server agree that TLS follows.
     fn starttls(&mut self, application: Application, event: StreamEvent<'_>, state: &mut State) {
-        let (kept, is_client) = (Kept::Line.of(event.direction), side(event.direction) == Side::Request);
+        let (kept, is_client) = (Kept::Line.of(event.direction), state.is_to_server(event.direction));
         let StreamEventKind::Data(mut bytes) = event.kind else {
             state.handover.tls = 0;
             return self.clear(Kept::Line, event.direction);

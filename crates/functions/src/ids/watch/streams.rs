@@ -11,10 +11,10 @@ use crate::ids::about::About;
 use crate::ids::facts::Facts;
 use crate::ids::lane::Sought;
 use crate::ids::scene::View;
-use crate::ids::state::{Kept, State, TLS_AGREED};
+use crate::ids::state::{Flags, Kept, State, TLS_AGREED};
 use crate::ids::window::{Window, len_before};
 use crate::ids::{LOOKBACK_BYTES, counter};
-use http::{Line, Side};
+use http::Line;
 use literals::Cursor;
 
 impl Watch<'_, '_> {
@@ -35,7 +35,7 @@ impl Watch<'_, '_> {
                 self.clear(Kept::Candidates, event.direction);
                 state.cursors[event.direction.index()] = Default::default();
                 if state.handover.is_again() {
-                    state.detector.lose(side(event.direction));
+                    state.detector.lose(side(facts.to_server));
                 }
                 self.application(event, facts, state);
             }
@@ -50,7 +50,8 @@ impl Watch<'_, '_> {
 
     /// The next bytes of a stream.
     fn piece(&mut self, event: StreamEvent<'_>, piece: &[u8], facts: Facts<'_>, state: &mut State) {
-        if self.changes_here(event, piece, state) {
+        self.note_one_sided(event.direction, event.offset, state);
+        if self.changes_here(event, piece, &facts, state) {
             self.detect_again(state);
         }
         let was_known = state.detector.verdict();
@@ -72,7 +73,7 @@ impl Watch<'_, '_> {
         facts: &Facts<'_>,
         state: &mut State,
     ) -> Found {
-        let (side, ports) = (side(event.direction), ports(facts));
+        let (side, ports) = (side(facts.to_server), ports(facts));
         let was_known = state.detector.verdict();
         let found = match state.handover.is_again() {
             true => state.detector.next(side, bytes, ports),
@@ -86,8 +87,8 @@ impl Watch<'_, '_> {
 
     /// Whether the connection goes on with another protocol here: with TLS, as client and server agreed, or, of a protocol that is not
     /// known, as the client begins with it.
-    fn changes_here(&self, event: StreamEvent<'_>, piece: &[u8], state: &State) -> bool {
-        side(event.direction) == Side::Request
+    fn changes_here(&self, event: StreamEvent<'_>, piece: &[u8], facts: &Facts<'_>, state: &State) -> bool {
+        facts.to_server
             && match state.detector.verdict() {
                 Found::Failed => may_be_client_hello(piece),
                 // The server may have said too little to tell.
@@ -122,8 +123,13 @@ impl Watch<'_, '_> {
         match (was_known, found) {
             (Found::Unknown, Found::Unknown) => self.hold_back(event.direction, piece),
             // What came before the protocol was known is read now, the other direction's first.
-            (Found::Unknown, Found::Known(_)) => {
-                self.read_held(event.direction.other(), b"", turned(facts), state);
+            (Found::Unknown, Found::Known(application)) => {
+                let other = event.direction.other();
+                if state.detector.found(side(!facts.to_server)) == Some(application) {
+                    self.read_held(other, b"", turned(facts), state);
+                } else {
+                    self.skip_held(other, turned(facts), state);
+                }
                 if self.context.has_buffer(Kept::Line.of(event.direction)) {
                     self.read_held(event.direction, piece, facts, state);
                 } else {
@@ -135,7 +141,7 @@ impl Watch<'_, '_> {
                     self.clear(Kept::Line, direction);
                     self.clear(Kept::InBody, direction);
                 }
-                if side(event.direction) == Side::Request && may_be_client_hello(piece) {
+                if facts.to_server && may_be_client_hello(piece) {
                     self.next_protocol(event, piece, facts, state);
                 }
             }
@@ -145,10 +151,11 @@ impl Watch<'_, '_> {
 
     /// What follows HTTP behind a CONNECT or an upgrade.
     fn behind_http(&mut self, event: StreamEvent<'_>, piece: &[u8], facts: Facts<'_>, state: &mut State) {
-        let (direction, early) = (event.direction, Kept::Text.of(Direction::Original));
+        let direction = event.direction;
+        let early = Kept::Text.of(if facts.to_server { direction } else { direction.other() });
         if !state.exchange.is_switched() {
             // What a client sends before the answer waits for that.
-            if direction == Direction::Original && !self.work.messages.opaque.is_empty() {
+            if facts.to_server && !self.work.messages.opaque.is_empty() {
                 let mut kept = self.context.take_buffer(early);
                 let opaque = &self.work.messages.opaque;
                 kept.push(&opaque[..opaque.len().min(LINE_BYTES.saturating_sub(kept.as_slice().len()))]);
@@ -158,7 +165,7 @@ impl Watch<'_, '_> {
         }
         let mut tail = std::mem::take(&mut self.work.tail);
         tail.clear();
-        if direction == Direction::Reply && self.context.has_buffer(early) {
+        if !facts.to_server && self.context.has_buffer(early) {
             let mut kept = self.context.take_buffer(early);
             kept.exchange(&mut tail);
             self.context.give_buffer(early, kept);
@@ -219,6 +226,19 @@ impl Watch<'_, '_> {
         let kind = StreamEventKind::Data(&held);
         self.application(StreamEvent { direction, offset: 0, kind }, facts, state);
         self.work.held = held;
+    }
+
+    /// What was held back of a direction begins within something: its reader looks for what begins next.
+    fn skip_held(&mut self, direction: Direction, facts: Facts<'_>, state: &mut State) {
+        if !self.context.has_buffer(Kept::Line.of(direction)) {
+            return;
+        }
+        if !state.flags.has(Flags::PICKED_UP) {
+            return self.read_held(direction, b"", facts, state);
+        }
+        self.clear(Kept::Line, direction);
+        let kind = StreamEventKind::Gap(1);
+        self.application(StreamEvent { direction, offset: 0, kind }, facts, state);
     }
 
     /// Rules that look into streams.

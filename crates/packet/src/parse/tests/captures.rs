@@ -27,7 +27,8 @@ fn link_types_of_captures_lead_to_ip() {
         let attribute = |len: u16, kind: u16| [order(len), order(kind)].concat();
         [zeros(4), attribute(8, 1), zeros(4), attribute(9, 10), zeros(8), attribute(36, 9)].concat()
     };
-    let packet_tap = [&108_u32.to_le_bytes()[..], &[1, 0, 0, 0, 1, 0, 0, 0], &[0; 96], &link_header()].concat();
+    let packet_tap =
+        [&108_u32.to_le_bytes()[..], &[1, 0, 0, 0, 1, 0, 0, 0], &[0; 96], &link_header()].concat();
     let fixtures: Vec<(u16, Vec<u8>)> = vec![
         (6, [zeros(14), snap(0x0800)].concat()),
         (6, [&zeros(8)[..], &[0x80], &zeros(5), &[2, 0], &snap(0x0800)].concat()),
@@ -158,7 +159,8 @@ fn mirrored_traffic_is_looked_into() {
     let gre = |flags: u16, kind: u16, rest: &[u8]| {
         ipv4(47, &[&flags.to_be_bytes()[..], &kind.to_be_bytes(), rest, &mirrored()].concat())
     };
-    let by_udp = |port: u16, header: &[u8], within: &[u8]| ipv4(17, &udp(9, port, 0, &[header, within].concat()));
+    let by_udp =
+        |port: u16, header: &[u8], within: &[u8]| ipv4(17, &udp(9, port, 0, &[header, within].concat()));
     let label = [0, 1, 1, 64];
     let erspan_2 = [0, 0, 0, 1, 0x10, 7, 0, 0, 0, 0, 0, 0];
     let erspan_3 = [0, 0, 0, 1, 0x20, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -193,7 +195,8 @@ fn tunnels_that_are_not_looked_into_have_a_kind() {
         parser.parse(&mut packet).unwrap();
         parser.tunnel_kind(&packet)
     };
-    let vxlan = |port: u16| ipv4(17, &udp(9, port, 0, &[&[8, 0, 0, 0, 0, 0, 5, 0][..], &mirrored()].concat()));
+    let vxlan =
+        |port: u16| ipv4(17, &udp(9, port, 0, &[&[8, 0, 0, 0, 0, 0, 5, 0][..], &mirrored()].concat()));
     let strange = ipv4(47, &[&[0x10, 0, 0x88, 0xbe, 0, 0, 0, 1, 0x70, 7][..], &[0; 50]].concat());
     let port_5 = TunnelPorts { vxlan: [5, 0, 0, 0] };
     assert_eq!(kind(false, TunnelPorts::DEFAULT, &vxlan(4789)), Some(TunnelKind::Vxlan));
@@ -201,7 +204,11 @@ fn tunnels_that_are_not_looked_into_have_a_kind() {
     assert_eq!(kind(true, port_5, &vxlan(5)), None, "by the port that is configured");
     assert_eq!(kind(false, port_5, &vxlan(5)), Some(TunnelKind::Vxlan));
     assert_eq!(kind(true, port_5, &vxlan(4789)), None, "as it is no port of VXLAN");
-    assert_eq!(kind(true, TunnelPorts::DEFAULT, &strange), Some(TunnelKind::Erspan), "of a version unheard of");
+    assert_eq!(
+        kind(true, TunnelPorts::DEFAULT, &strange),
+        Some(TunnelKind::Erspan),
+        "of a version unheard of"
+    );
     assert_eq!(kind(false, TunnelPorts::DEFAULT, &ipv4(4, &UDP4)), Some(TunnelKind::IpInIp));
     assert_eq!(kind(false, TunnelPorts::DEFAULT, &UDP4), None);
 }
