@@ -11,7 +11,7 @@ use io::capture::{Format, FormatKind, Record, Writer};
 use io::ipfix::{Exporter, Options, UdpCollector};
 use nf::FlowReport;
 use nfcapd::Collector;
-use packet::{Addr, LinkType};
+use packet::{Addr, Endpoint, LinkType};
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -75,7 +75,12 @@ fn reports() -> Vec<FlowReport> {
             last_ns: [start_ns + 1_500_000_000, start_ns + 1_400_000_000],
             packets: [i + 1, if i.is_multiple_of(5) { 0 } else { 2 * i }],
             bytes: [100 * (i + 1), if i.is_multiple_of(5) { 0 } else { 3_000 * i }],
-            tos: (i % 64) as u8 * 4,
+            tos: [(i % 64) as u8 * 4, (i % 32) as u8 * 8],
+            // As a NAT gives them: records of another template.
+            translated: i.is_multiple_of(3).then(|| {
+                let end = |addr, port| Endpoint { addr, port };
+                (end(addr(3), 2048 + i as u16), end(addr(2), 80))
+            }),
             end_reason: (i % 5) as u8 + 1,
         }
     };
@@ -128,7 +133,7 @@ fn row(report: &FlowReport, d: usize) -> String {
         report.protocol,
         addrs[d],
         addrs[1 - d],
-        report.tos,
+        report.tos[d],
         report.vlan,
         report.packets[d],
         report.bytes[d],

@@ -301,6 +301,10 @@ impl Stage for Broken {
     fn answers(&self) -> nf::Answers {
         self.stage.answers()
     }
+    fn passes_unjudged(&self) -> bool {
+        true
+    }
+
     fn control(&mut self, command: &str) -> Result<(), ControlError> {
         self.stage.control(command)
     }
