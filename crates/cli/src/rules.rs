@@ -1,6 +1,6 @@
 //! `rivulet rules`: which detection rules load, and why others do not.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use functions::ids::{Problem, Rules, Sources};
@@ -49,10 +49,10 @@ struct Answer<'a> {
 
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let texts: Vec<Located> = args.files.iter().map(read).collect::<anyhow::Result<_>>()?;
-    let variables = args.variables.as_ref().map(read).transpose()?;
-    let classification = args.classification.as_ref().map(read).transpose()?;
-    let thresholds = args.thresholds.as_ref().map(read).transpose()?;
+    let texts: Vec<Located> = args.files.iter().map(|path| read(path)).collect::<anyhow::Result<_>>()?;
+    let variables = args.variables.as_deref().map(read).transpose()?;
+    let classification = args.classification.as_deref().map(read).transpose()?;
+    let thresholds = args.thresholds.as_deref().map(read).transpose()?;
     let rules = Rules::read(&Sources {
         rules: &texts,
         variables: variables.as_ref(),
@@ -78,7 +78,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(if rules.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn read(path: &PathBuf) -> anyhow::Result<Located> {
+fn read(path: &Path) -> anyhow::Result<Located> {
     let text = crate::texts::read(path)?;
     let origin = Origin { source: path.display().to_string(), line: 1, column: 1, escapes: Vec::new() };
     Ok(Located::with_origin(text, origin))

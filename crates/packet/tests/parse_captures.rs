@@ -48,9 +48,7 @@ fn count(path: &Path) -> Counted {
             parse::ends(&packet);
         }
         packet.meta_mut().key.tenant = 0;
-        if parser.parse(&mut packet).is_err() {
-            counted.refused += 1;
-        } else if is_unknown_to_the_manifest(&packet) {
+        if parser.parse(&mut packet).is_err() || is_unknown_to_the_manifest(&packet) {
             counted.refused += 1;
         } else if packet.meta().class != Class::NotIp {
             // The manifest knows no tags, no identifiers of queries, and of an ICMP error only its own addresses.

@@ -5,7 +5,7 @@
 #[cold]
 pub(super) fn is_ignored(header: &[u8]) -> bool {
     match header.first().map(|first| first >> 4) {
-        Some(4) => header.get(20..).is_some_and(|options| is_ignored_v4(options)),
+        Some(4) => header.get(20..).is_some_and(is_ignored_v4),
         Some(6) => header.get(6).is_some_and(|&next| is_ignored_v6(next, &header[40.min(header.len())..])),
         _ => false,
     }

@@ -155,7 +155,7 @@ impl Model {
         let fin = fin && end >= self.next + u64::from(self.ended);
         let doubt = match doubtful {
             true => IGNORED,
-            false => u8::from(self.ended && !bytes.is_empty() || self.ended && fin) * UNSURE,
+            false => u8::from(self.ended && (!bytes.is_empty() || fin)) * UNSURE,
         };
         let from = start.max(self.next);
         // What a host takes at once if it takes it at all, nothing replaces.

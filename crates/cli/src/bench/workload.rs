@@ -146,7 +146,7 @@ impl Workload {
         };
         let (flows_max, consolidate) = (flows.max(1), self == Workload::Chain4Consolidated);
         let mut text = format!(
-            "Port<0> inside;\nPort<1> outside;\nsettings {{ flows: {flows_max}, seed: 1, consolidate: {consolidate} }};\n\
+            "Port<0> inside;\nPort<1> outside;\nsettings {{ flows: {flows_max}, seed: 1, consolidate: {consolidate}, shares: {{ per_source: 100 }} }};\n\
              pipelet {{ {line}; }}\n"
         );
         if line.contains(" n ") {

@@ -23,7 +23,7 @@ pub enum Engine {
         /// What it drives.
         live: Box<Live>,
         /// Where what comes out goes.
-        sinks: Sinks,
+        sinks: Box<Sinks>,
     },
     /// Workers, each on a thread of its own.
     Several {
@@ -48,7 +48,7 @@ impl Engine {
     /// This thread drives a runner from these interfaces.
     pub fn one(runner: Runner, interfaces: Vec<(u16, Interface)>, sinks: Sinks) -> anyhow::Result<Engine> {
         let live = Live::new(runner, interfaces).context("cannot learn what the interfaces are like")?;
-        Ok(Engine::One { live: Box::new(live), sinks })
+        Ok(Engine::One { live: Box::new(live), sinks: Box::new(sinks) })
     }
 
     /// Workers drive parts, each from its part of the interfaces.

@@ -179,7 +179,7 @@ fn v4_header(ip: &Ip, body_len: usize) -> Vec<u8> {
     let header_len = 20 + options.len();
     let total = (header_len + body_len) as i32 + ip.len_off;
     let (id, offset, more) = ip.fragment.unwrap_or((0, 0, false));
-    let bits = offset / 8 | u16::from(more) << 13 | u16::from(ip.reserved) << 15;
+    let bits = (offset / 8) | (u16::from(more) << 13) | (u16::from(ip.reserved) << 15);
     let mut header = vec![ip.version.unwrap_or(4) << 4 | (header_len / 4) as u8, ip.tos];
     header.extend((total as u16).to_be_bytes());
     header.extend((id as u16).to_be_bytes());

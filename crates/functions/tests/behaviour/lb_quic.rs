@@ -139,7 +139,8 @@ fn wrong_configurations_are_refused() {
         change(&mut config["services"][0]);
         load_balancer(&config).err().unwrap()
     };
-    let rows: [(&dyn Fn(&mut Value), &str); 6] = [
+    type Row<'a> = (&'a dyn Fn(&mut Value), &'static str);
+    let rows: [Row<'_>; 6] = [
         (&|s| s["protocol"] = json!("tcp"), "`affinity: quic` is for `udp` services"),
         (&|s| s["affinity"] = json!("source"), "only where the service has `affinity: quic`"),
         (&|s| s["servers"][0]["quic_id"] = json!("a1"), "have one length"),

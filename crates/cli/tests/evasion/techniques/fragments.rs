@@ -194,7 +194,8 @@ pub fn all() -> Vec<Technique> {
         }
     }
     // Mixtures that keep the sum: what the host takes is seen by what it reads.
-    let mixed: [(&str, &'static [(usize, usize, &[u8], bool)]); 5] = [
+    type Fragment = (usize, usize, &'static [u8], bool);
+    let mixed: [(&str, &'static [Fragment]); 5] = [
         (
             "same place, other order",
             &[(0, 32, REAL, true), (32, 48, REAL, true), (32, 48, SWAPPED, true), (48, END, REAL, false)],

@@ -138,7 +138,7 @@ pub fn all() -> Vec<Technique> {
         new("window: nearly full, a decoy across its end", |talk| {
             talk.ports.1 = FULL;
             talk.open();
-            let window = talk.last.map_or(0, |last| i64::from(last.window)) << 0;
+            let window = talk.last.map_or(0, |last| i64::from(last.window));
             let edge = window.min(2_000_000);
             talk.say(0, &REAL[..8]);
             talk.say(edge - 4, &DECOY[8..16]);
