@@ -11,8 +11,13 @@ const LINKS: [u16; 8] = [1, 101, 0, 108, 9, 113, 276, 105];
 
 fuzz_target!(|data: &[u8]| {
     let [link, mode, cut, frame @ ..] = data else { return };
-    let parser =
-        Parser { hasher: FlowHasher::new(1), inner: mode & 1 != 0, verify_ipv4_checksum: mode & 2 != 0 };
+    let parser = Parser {
+        inner: mode & 1 != 0,
+        verify_ipv4_checksum: mode & 2 != 0,
+        ignore_vlans: mode & 4 != 0,
+        offloaded: mode & 8 != 0,
+        ..Parser::new(FlowHasher::new(1))
+    };
     let mut packet = Packet::from_bytes(frame);
     let meta = packet.meta_mut();
     meta.link = LinkType::from_number(LINKS[usize::from(*link) % LINKS.len()]);

@@ -298,11 +298,16 @@ impl Effects {
     pub fn put_reports_in_order(&mut self) {
         if !self.order.is_sorted() {
             let first = self.reports.len().saturating_sub(self.order.len());
-            let reports = self.reports.get(first..).unwrap_or_default();
-            let mut all: Vec<_> = self.order.iter().copied().zip(reports.iter().copied()).collect();
-            all.sort_by_key(|&(sequence, _)| sequence);
-            let sorted = all.into_iter().map(|(_, report)| report);
-            self.reports.iter_mut().skip(first).zip(sorted).for_each(|(report, sorted)| *report = sorted);
+            let reports = self.reports.get_mut(first..).unwrap_or_default();
+            // By insertion, which takes no memory: a group brings few, and each function's are in order.
+            for end in 1..reports.len().min(self.order.len()) {
+                let mut at = end;
+                while at > 0 && self.order[at - 1] > self.order[at] {
+                    self.order.swap(at - 1, at);
+                    reports.swap(at - 1, at);
+                    at -= 1;
+                }
+            }
         }
         self.order.clear();
     }

@@ -288,6 +288,9 @@ impl Runner {
         counted.bytes_in += len as u64;
         self.refused.bytes += len as u64;
         *self.refused.by_port.entry(reason).or_default() += 1;
+        if let On::Shard(shard) = &mut self.on {
+            shard.count_refused();
+        }
     }
 
     /// Processes what was received, and hands out what comes of it.

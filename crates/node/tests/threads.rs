@@ -82,9 +82,10 @@ fn check_all(name: &'static str, payload: Payload) {
     }
     let by_default = UnitsConfig { units_max: 4, capacity_bps: 20_000_000, ..UnitsConfig::default() };
     let units = check(name, &example(name), &frames, by_default).units.unwrap();
+    let (started, moved, flowlets) = (units.units_started, units.moved, units.flowlets);
     assert!(
-        units.units_started > 0 && (1..units.flowlets).contains(&units.moved),
-        "some stay, and some move"
+        started > 0 && (1..flowlets).contains(&moved),
+        "some stay, and some move: {started} units started, {moved} of {flowlets} flowlets moved"
     );
 }
 

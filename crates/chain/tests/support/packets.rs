@@ -101,6 +101,17 @@ pub fn tcp_segment(
     ip(source.addr, destination.addr, 6, &segment)
 }
 
+/// A SYN, maybe with other flags beside, that offers windows of up to a gigabyte from then on (RFC 7323 2).
+pub fn tcp_syn_scaled(source: Endpoint, destination: Endpoint, flags: u8, numbers: [u32; 2]) -> Vec<u8> {
+    let mut segment = vec![];
+    segment.extend(source.port.to_be_bytes());
+    segment.extend(destination.port.to_be_bytes());
+    segment.extend(numbers.into_iter().flat_map(u32::to_be_bytes));
+    segment.extend([0x60, flags, 0xff, 0xff, 0, 0, 0, 0, 3, 3, 14, 0]);
+    seal(source.addr, destination.addr, 6, &mut segment, 16);
+    ip(source.addr, destination.addr, 6, &segment)
+}
+
 /// An echo request, or its reply, with this identifier.
 pub fn echo(source: Addr, destination: Addr, id: u16, reply: bool, payload: &[u8]) -> Vec<u8> {
     let kind = match (source.is_v4(), reply) {

@@ -92,7 +92,7 @@ impl Engine {
     pub fn go_on(&mut self) -> anyhow::Result<Vec<Change>> {
         match self {
             Engine::One { live, sinks } => {
-                live.round(sinks)?;
+                live.round(&mut **sinks)?;
                 Ok(live.look())
             }
             Engine::Several { workers, .. } => Ok(workers.wait(PAUSE)?),
@@ -140,7 +140,7 @@ impl Engine {
         let now_ns = self.now_ns();
         let (mut report, ended) = match self {
             Engine::One { mut live, mut sinks } => {
-                let report = live.finish(&mut sinks)?;
+                let report = live.finish(&mut *sinks)?;
                 sinks.stats(&report, now_ns)?;
                 (report, sinks.finish(now_ns)?)
             }

@@ -222,8 +222,8 @@ fn nothing_in_nothing_out() {
 #[test]
 fn huge_settings() {
     let settings = [
-        "fragments: 4294967295, fragment_timeout: 18446744073709551615",
-        "timeouts: { udp: 18446744073709551615, tcp_established: 0, icmp: 0, udp_unreplied: 0 }",
+        "fragments: 4294967295, fragment_timeout: 18446744073709551615ns",
+        "timeouts: { udp: 18446744073709551615ns, tcp_established: 0, icmp: 0, udp_unreplied: 0 }",
         "flows: 1",
         "verify_ipv4_checksum: true, not_ip: drop, key: inner",
     ];

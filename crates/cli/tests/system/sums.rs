@@ -69,9 +69,26 @@ pub fn network(link: LinkType, data: &[u8]) -> Option<usize> {
             let at = if word(data, 0)? == 0xff03 { 2 } else { 0 };
             if matches!(word(data, at)?, 0x21 | 0x57) { at + 2 } else { return None }
         }
+        LinkType::Other(RADIOTAP) => wireless(data)?,
         LinkType::LinuxSll2 | LinkType::Other(_) => return None,
     };
     matches!(data.get(at)? >> 4, 4 | 6).then_some(at)
+}
+
+/// IEEE 802.11 after a radiotap header.
+const RADIOTAP: u16 = 127;
+
+/// Behind a radiotap header, which says its length, and those of a data frame and of LLC and SNAP.
+fn wireless(data: &[u8]) -> Option<usize> {
+    let frame = usize::from(u16::from_le_bytes([*data.get(2)?, *data.get(3)?]));
+    let (&kind, &flags) = (data.get(frame)?, data.get(frame + 1)?);
+    if kind & 0x0c != 0x08 || kind & 0x40 != 0 || flags & 0x40 != 0 {
+        return None; // No data frame, none with data, or encrypted.
+    }
+    let four_addresses = if flags & 3 == 3 { 6 } else { 0 };
+    let quality = if kind & 0x80 != 0 { 2 } else { 0 };
+    let llc = frame + 24 + four_addresses + quality;
+    matches!(data.get(llc..llc + 3)?, [0xaa, 0xaa, 3]).then(|| ether_type(data, llc + 6))?
 }
 
 /// Behind an EtherType at `at` and all that may follow it: VLAN tags, PPPoE, MPLS.

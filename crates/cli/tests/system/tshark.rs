@@ -44,13 +44,16 @@ fn write<'a>(path: &Path, frames: impl Iterator<Item = Shown<'a>>) {
 }
 
 /// Protocols that tshark is to look into: headers up to the transport's.
-const PROTOCOLS: [&str; 26] = [
+const PROTOCOLS: [&str; 29] = [
     "frame",
     "eth",
     "ethertype",
     "vlan",
     "ieee8021ad",
     "llc",
+    "radiotap",
+    "wlan_radio",
+    "wlan",
     "mpls",
     "pppoes",
     "ppp",

@@ -67,7 +67,7 @@ const FLOWS: usize = 3;
 /// Everything of all flows in packets. The second flow is opened from outside.
 fn arrivals(turns: &[Turn], way: &Way) -> Vec<Arrival> {
     let mut talks: Vec<Talk> = (0..FLOWS as u16)
-        .map(|flow| Talk::between(v4(10, 0, 0, 1, 40_000 + flow), v4(192, 0, 2, 1, 80)))
+        .map(|flow| Talk::between(v4(10, 0, 0, 1, 40_000 + flow), v4(192, 0, 2, 1, 80)).scaled())
         .collect();
     let (mut all, mut lens, mut random) = (vec![], way.lens.iter().cycle(), way.seed);
     let mut take = |flow: usize, talk: &mut Talk, reorders: bool| {
@@ -318,9 +318,16 @@ fn moving(config: &Value, arrivals: &[Arrival], every: usize) -> (Vec<u64>, Vec<
     over(benches.into())
 }
 
+/// A connection that is open, with windows for all that is said.
+fn opened() -> Talk {
+    let mut talk = Talk::midstream(80).scaled();
+    talk.handshake();
+    talk
+}
+
 /// What a page's download brings, in segments of this length.
 fn download(client: u16, page: &[u8], segment: usize) -> Talk {
-    let mut talk = Talk::between(v4(10, 0, 0, 1, client), v4(192, 0, 2, 1, 80));
+    let mut talk = Talk::between(v4(10, 0, 0, 1, client), v4(192, 0, 2, 1, 80)).scaled();
     talk.handshake();
     talk.says(Client, format!("GET /page HTTP/1.1\r\nHost: x\r\nCookie: {client}\r\n\r\n"));
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nAge: {client}\r\n\r\n", page.len());
@@ -350,7 +357,7 @@ fn what_is_fetched_twice_is_redundant_the_second_time() {
 #[test]
 fn each_way_has_a_cache_of_its_own() {
     let page = random_bytes(7, 50_000);
-    let mut echo = Talk::open(80);
+    let mut echo = opened();
     page.chunks(1_000).for_each(|part| echo.piece(Client, part));
     page.chunks(1_000).for_each(|part| echo.piece(Server, part));
     let bench = play(json!({}), &[echo]);
@@ -384,11 +391,11 @@ fn what_is_missing_is_between_two_chunks() {
 #[test]
 fn what_was_apart_was_never_there_together() {
     let (before, behind) = (random_bytes(7, 20), random_bytes(8, 10));
-    let mut apart = Talk::open(80);
+    let mut apart = opened();
     apart.says(Server, &before).loses(Server, 100).says(Server, &behind);
     apart.says(Client, "acknowledged").closes(Server).closes(Client);
     let again = |said: &[u8]| {
-        let mut talk = Talk::between(v4(10, 0, 0, 1, 50_000), v4(192, 0, 2, 1, 80));
+        let mut talk = Talk::between(v4(10, 0, 0, 1, 50_000), v4(192, 0, 2, 1, 80)).scaled();
         talk.handshake();
         talk.says(Server, said).closes(Server).closes(Client);
         talk

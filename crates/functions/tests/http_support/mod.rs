@@ -34,6 +34,8 @@ pub struct Talk {
     pub server: Endpoint,
     next: [u32; 2],
     at_ns: u64,
+    /// Whether its SYNs offer windows for all that is said; else 8 KiB may be under way.
+    is_scaled: bool,
     pub segments: Vec<Arrival>,
 }
 
@@ -52,7 +54,12 @@ impl Talk {
 
     /// The same between these ends.
     pub fn between(client: Endpoint, server: Endpoint) -> Talk {
-        Talk { client, server, next: FIRST, at_ns: SECOND_NS, segments: vec![] }
+        Talk { client, server, next: FIRST, at_ns: SECOND_NS, is_scaled: false, segments: vec![] }
+    }
+
+    /// The same with windows for all that is said.
+    pub fn scaled(self) -> Talk {
+        Talk { is_scaled: true, ..self }
     }
 
     pub fn handshake(&mut self) {
@@ -141,7 +148,10 @@ impl Talk {
             Server => (self.server, self.client, 1, Side::Outside),
         };
         let numbers = [self.next[mine], self.next[1 - mine]];
-        let network = tcp_segment(from, to, flags, numbers, bytes);
+        let network = match self.is_scaled && flags & SYN != 0 {
+            false => tcp_segment(from, to, flags, numbers, bytes),
+            true => tcp_syn_scaled(from, to, flags, numbers),
+        };
         self.segments.push(Arrival { at_ns: self.at_ns, side, network });
     }
 }

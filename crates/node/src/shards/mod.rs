@@ -138,6 +138,12 @@ impl Shard {
         self.counters
     }
 
+    /// Counts a packet that a port dropped before the chain.
+    pub(crate) fn count_refused(&mut self) {
+        self.counters.received += 1;
+        self.counters.processed += 1;
+    }
+
     /// Takes packets in that were received, and those that others have handed over, and processes those that are of its flows.
     pub(crate) fn process(
         &mut self,
