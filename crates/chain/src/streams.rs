@@ -379,6 +379,16 @@ impl Reassembler {
         }
     }
 
+    /// The flow with this record is over: its datagrams go on without it.
+    pub fn leave_datagrams(&mut self, flow: u32) {
+        self.datagrams.leave(flow);
+    }
+
+    /// The flow with this record is elsewhere, and so are its datagrams.
+    pub fn forget_datagrams(&mut self, flow: u32) {
+        self.datagrams.forget(flow);
+    }
+
     /// Notes what a segment brings.
     pub fn segment(&mut self, segment: &Segment<'_>, streams: &mut Streams) {
         let direction = segment.direction;

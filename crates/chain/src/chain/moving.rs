@@ -51,8 +51,8 @@ impl Chain {
         self.flows.find(hash, key, reversed).map(|(record, _)| record)
     }
 
-    /// Adds everything that a flow owns to `out`: the record, what its functions keep beside it, its TCP streams with all that
-    /// waits in them. It stays as it is.
+    /// Adds everything that a flow owns to `out`: the record, what its functions keep beside it, its TCP streams and
+    /// datagrams in fragments with all that waits in them. It stays as it is.
     ///
     /// # Panics
     /// If there is no such flow.
@@ -199,7 +199,7 @@ impl Chain {
                 stage.release_buffers(record, &mut self.flows.records);
             }
             if let Some(subscribed) = &mut self.subscribed {
-                subscribed.forget(record, &mut self.flows.records);
+                subscribed.release(record, &mut self.flows.records);
             }
         }
         self.flows.forget_second(record);

@@ -78,24 +78,35 @@ impl Subscribed {
         self.reassembler.deliveries()
     }
 
-    /// Adds the flow's streams, with all that waits, to `out`; see [`Reassembler::save`].
+    /// Adds the flow's streams and datagrams, with all that waits, to `out`; see [`Reassembler::save_flow`].
     pub fn save(&self, record: u32, records: &Records, out: &mut Vec<u8>) {
         if let Some(streams) = records.state(record, self.part) {
-            self.reassembler.save(streams, out);
+            self.reassembler.save_flow(record, streams, out);
         }
     }
 
     /// Takes over what [`Subscribed::save`] wrote elsewhere; on an error, the flow has no streams.
     pub fn restore(&mut self, record: u32, records: &mut Records, saved: &[u8]) -> Result<(), RestoreError> {
-        let restored = self.reassembler.restore(saved);
+        let restored = self.reassembler.restore_flow(record, saved);
         if let Some(streams) = records.state_mut(record, self.part) {
             *streams = restored.unwrap_or_default();
         }
         restored.map(|_| ())
     }
 
-    /// The flow is over, or is elsewhere.
+    /// The flow is over.
     pub fn forget(&mut self, record: u32, records: &mut Records) {
+        self.reassembler.leave_datagrams(record);
+        self.forget_streams(record, records);
+    }
+
+    /// The flow is elsewhere.
+    pub fn release(&mut self, record: u32, records: &mut Records) {
+        self.reassembler.forget_datagrams(record);
+        self.forget_streams(record, records);
+    }
+
+    fn forget_streams(&mut self, record: u32, records: &mut Records) {
         if let Some(streams) = records.state_mut(record, self.part) {
             self.reassembler.forget(streams);
         }

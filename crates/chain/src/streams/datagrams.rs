@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use packet::memory::{OutOfMemory, Zeroed};
 use packet::parse::FragmentPart;
-use packet::{Packet, parse};
+use packet::{FlowKey, Packet, parse};
+use zerocopy::{FromBytes, IntoBytes};
 
-use crate::fragments::Datagram;
+use super::saved::{Rest, RestoreError};
 
 /// Datagrams that may be under way at once, as many as a chain keeps track of: fragments of further ones are dropped, as nobody
 /// could tell what their host makes of them.
@@ -30,6 +31,27 @@ const WORDS: usize = DATAGRAM_ROOM / UNIT / 64;
 const FREE: u64 = 0;
 const DELIVERED: u64 = u64::MAX;
 
+/// The record in [`Datagrams::flows`] of a slot that is no flow's.
+const NO_FLOW: u32 = u32::MAX;
+
+/// Which datagram a fragment is of, as [`crate::fragments::Datagram`] has it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Datagram {
+    key: FlowKey,
+    reversed: bool,
+    id: u32,
+}
+
+impl Datagram {
+    fn of(packet: &Packet) -> Datagram {
+        let (mut key, reversed) = parse::portless_key(packet);
+        if key.version == 6 {
+            key.protocol = 0;
+        }
+        Datagram { key, reversed, id: parse::fragment_id(packet) }
+    }
+}
+
 /// The datagrams that are under way. Where fragments overlap that are not the same, all of them are forgotten (RFC 5722, and Linux in
 /// IPv4, too).
 pub(super) struct Datagrams {
@@ -43,6 +65,8 @@ pub(super) struct Datagrams {
     inline: bool,
     /// When each slot's datagram is given up.
     until_ns: Vec<u64>,
+    /// Whose each slot's datagram is: it goes with the flow, if that goes elsewhere.
+    flows: Vec<u32>,
     /// No datagram is given up before.
     due_ns: u64,
     by_datagram: HashMap<Datagram, u32>,
@@ -92,6 +116,7 @@ impl Datagrams {
             begins: Zeroed::new(DATAGRAMS_MAX * WORDS)?,
             inline,
             until_ns: vec![FREE; DATAGRAMS_MAX],
+            flows: vec![NO_FLOW; DATAGRAMS_MAX],
             due_ns: u64::MAX,
             by_datagram: HashMap::with_capacity(DATAGRAMS_MAX),
             free: (0..DATAGRAMS_MAX as u32).rev().collect(),
@@ -138,6 +163,7 @@ impl Datagrams {
                 self.by_datagram.remove(&datagram);
                 self.slots[number].datagram = None;
                 self.until_ns[number] = DELIVERED;
+                self.flows[number] = NO_FLOW;
                 self.delivered.push(number as u32);
             }
             _ => {}
@@ -194,27 +220,123 @@ impl Datagrams {
             self.by_datagram.remove(&datagram);
         }
         self.until_ns[number as usize] = FREE;
+        self.flows[number as usize] = NO_FLOW;
         self.free.push(number);
     }
 
-    /// The slot of a datagram; if it has none, a free one.
+    /// The slot of a datagram; if it has none, a free one. It is of this packet's flow now.
     fn slot(&mut self, packet: &Packet, now_ns: u64) -> Option<usize> {
         let datagram = Datagram::of(packet);
+        let flow = packet.meta().transit.flow;
         if let Some(&known) = self.by_datagram.get(&datagram) {
+            self.flows[known as usize] = flow;
             return Some(known as usize);
         }
-        let number = self.free.pop()?;
-        let at = number as usize;
         let is_v4 = packet.meta().version == 4;
         let timeout_ns = if is_v4 { DATAGRAM_TIMEOUT_NS } else { DATAGRAM_TIMEOUT_V6_NS };
         let until_ns = now_ns.saturating_add(timeout_ns).min(DELIVERED - 1);
+        self.occupy(datagram, until_ns, flow)
+    }
+
+    /// A free slot for a datagram that has none.
+    fn occupy(&mut self, datagram: Datagram, until_ns: u64, flow: u32) -> Option<usize> {
+        let number = self.free.pop()?;
+        let at = number as usize;
         self.slots[at] = Slot { datagram: Some(datagram), ..Slot::default() };
         self.here[at * WORDS..][..WORDS].fill(0);
         self.begins[at * WORDS..][..WORDS].fill(0);
         self.until_ns[at] = until_ns;
+        self.flows[at] = flow;
         self.due_ns = self.due_ns.min(until_ns);
         self.by_datagram.insert(datagram, number);
         Some(at)
+    }
+
+    /// Where to look for a flow's datagrams.
+    fn in_use(&self) -> std::ops::Range<usize> {
+        if self.by_datagram.is_empty() { 0..0 } else { 0..DATAGRAMS_MAX }
+    }
+
+    /// The flow is over. Its datagrams stay: their hosts wait on.
+    pub fn leave(&mut self, flow: u32) {
+        let in_use = self.in_use();
+        self.flows[in_use].iter_mut().filter(|of| **of == flow).for_each(|of| *of = NO_FLOW);
+    }
+
+    /// The flow is elsewhere, and so are its datagrams.
+    pub fn forget(&mut self, flow: u32) {
+        for at in self.in_use() {
+            if self.flows[at] == flow {
+                self.release(at as u32);
+            }
+        }
+    }
+
+    /// Adds a flow's datagrams to `out`.
+    pub fn save(&self, flow: u32, out: &mut Vec<u8>) {
+        for at in self.in_use().filter(|&at| self.flows[at] == flow) {
+            let slot = &self.slots[at];
+            let Some(datagram) = slot.datagram else { continue };
+            let here = &self.here[at * WORDS..][..WORDS];
+            let words = here.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
+            out.extend_from_slice(datagram.key.as_bytes());
+            out.extend_from_slice(&datagram.id.to_le_bytes());
+            out.extend_from_slice(&self.until_ns[at].to_le_bytes());
+            out.extend_from_slice(&(slot.len.unwrap_or(0) as u16).to_le_bytes());
+            out.extend_from_slice(&(slot.l4 as u16).to_le_bytes());
+            let flags = [u8::from(datagram.reversed), u8::from(slot.condemned)];
+            out.extend_from_slice(&[flags[0], flags[1], slot.protocol, slot.marks, words as u8]);
+            for words in [&here[..words], &self.begins[at * WORDS..][..words]] {
+                words.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+            }
+            let len = slot.len.unwrap_or(DATAGRAM_ROOM);
+            for unit in units_in(&here[..words]) {
+                let bytes = &self.bytes[at * DATAGRAM_ROOM..][unit * UNIT..len.min((unit + 1) * UNIT)];
+                out.extend_from_slice(bytes);
+                out.resize(out.len() + UNIT - bytes.len(), 0);
+            }
+        }
+    }
+
+    /// Takes over what [`Datagrams::save`] wrote of one datagram. `lost` is how many others are given up for it.
+    pub fn restore(&mut self, flow: u32, rest: &mut Rest<'_>, lost: &mut u64) -> Result<(), RestoreError> {
+        let damaged = RestoreError::Damaged(rest.at());
+        let key = FlowKey::read_from_bytes(rest.take(size_of::<FlowKey>())?).map_err(|_| damaged)?;
+        let id = u32::from_le_bytes(rest.array()?);
+        let until_ns = u64::from_le_bytes(rest.array()?);
+        let len = usize::from(u16::from_le_bytes(rest.array()?));
+        let l4 = usize::from(u16::from_le_bytes(rest.array()?));
+        let [reversed, condemned, protocol, marks, words] = rest.array()?;
+        let words = usize::from(words);
+        if until_ns == FREE || until_ns == DELIVERED || words > WORDS {
+            return Err(damaged);
+        }
+        let datagram = Datagram { key, reversed: reversed != 0, id };
+        let mut condemned = condemned != 0;
+        // Another flow's of the same name: this one's is going on.
+        if let Some(&other) = self.by_datagram.get(&datagram) {
+            let other_condemned = self.slots[other as usize].condemned;
+            *lost += u64::from(!other_condemned);
+            condemned |= other_condemned;
+            self.release(other);
+        }
+        let at = self.occupy(datagram, until_ns, flow).ok_or(RestoreError::NoMemory)?;
+        for words in [&mut self.here[at * WORDS..][..words], &mut self.begins[at * WORDS..][..words]] {
+            for word in words {
+                *word = u64::from_le_bytes(rest.array()?);
+            }
+        }
+        let here = &self.here[at * WORDS..][..words];
+        for unit in units_in(here) {
+            self.bytes[at * DATAGRAM_ROOM..][unit * UNIT..][..UNIT].copy_from_slice(rest.take(UNIT)?);
+        }
+        let (units, end) = (units_in(here).count(), units_in(here).last().map_or(0, |last| last + 1));
+        let len = (len > 0).then_some(len);
+        if len.is_some_and(|len| end > len.div_ceil(UNIT)) {
+            return Err(damaged);
+        }
+        self.slots[at] = Slot { datagram: Some(datagram), condemned, len, l4, protocol, units, marks };
+        Ok(())
     }
 
     fn put(&mut self, number: usize, part: FragmentPart, bytes: &[u8]) -> Added {
@@ -262,6 +384,11 @@ impl Datagrams {
             _ => Added::Waits,
         }
     }
+}
+
+/// Which units a bitmap has, in order.
+fn units_in(words: &[u64]) -> impl Iterator<Item = usize> + '_ {
+    (0..words.len() * 64).filter(|unit| words[unit / 64] & 1 << (unit % 64) != 0)
 }
 
 /// The congestion mark of a packet.

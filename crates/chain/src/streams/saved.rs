@@ -39,16 +39,46 @@ impl Reassembler {
         }
     }
 
+    /// The same, and the flow's datagrams that are under way.
+    pub fn save_flow(&self, flow: u32, streams: &Streams, out: &mut Vec<u8>) {
+        self.save(streams, out);
+        self.datagrams.save(flow, out);
+    }
+
     /// Takes over saved streams. On an error, nothing is kept.
     pub fn restore(&mut self, saved: &[u8]) -> Result<Streams, RestoreError> {
         let mut rest = Rest { saved, at: 0 };
+        let mut streams = self.restore_streams(&mut rest)?;
+        if rest.is_empty() {
+            return Ok(streams);
+        }
+        self.forget(&mut streams);
+        Err(RestoreError::Damaged(rest.at))
+    }
+
+    /// Takes over what [`Reassembler::save_flow`] wrote, for the flow that has this record here. On an error, nothing is kept.
+    pub fn restore_flow(&mut self, flow: u32, saved: &[u8]) -> Result<Streams, RestoreError> {
+        let mut rest = Rest { saved, at: 0 };
+        let mut streams = self.restore_streams(&mut rest)?;
+        while !rest.is_empty() {
+            let lost = &mut self.counters.fragments_lost;
+            if let Err(error) = self.datagrams.restore(flow, &mut rest, lost) {
+                self.datagrams.forget(flow);
+                self.forget(&mut streams);
+                return Err(error);
+            }
+        }
+        Ok(streams)
+    }
+
+    fn restore_streams(&mut self, rest: &mut Rest<'_>) -> Result<Streams, RestoreError> {
         let fixed = rest.take(size_of::<Streams>())?;
         let mut streams = Streams::read_from_bytes(fixed).map_err(|_| RestoreError::Damaged(0))?;
         for half in &mut streams.halves {
             (half.held, half.held_bytes) = (0, 0);
             (half.sent, half.sent_last, half.sent_bytes) = (0, 0, 0);
         }
-        let restored = self.restore_held(&mut rest, &mut streams);
+        let restored = self.restore_held(rest, &mut streams);
         if restored.is_err() {
             self.forget(&mut streams);
         }
@@ -94,25 +124,34 @@ impl Reassembler {
                 from = offset + u64::from(len);
             }
         }
-        if rest.at == rest.saved.len() { Ok(()) } else { Err(RestoreError::Damaged(rest.at)) }
+        Ok(())
     }
 }
 
 /// What of the saved bytes was not read yet.
-struct Rest<'a> {
+pub(super) struct Rest<'a> {
     saved: &'a [u8],
     at: usize,
 }
 
 impl<'a> Rest<'a> {
-    fn take(&mut self, len: usize) -> Result<&'a [u8], RestoreError> {
+    fn is_empty(&self) -> bool {
+        self.at == self.saved.len()
+    }
+
+    /// How many bytes were read.
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    pub fn take(&mut self, len: usize) -> Result<&'a [u8], RestoreError> {
         let taken = self.saved.get(self.at..).and_then(|rest| rest.get(..len));
         let taken = taken.ok_or(RestoreError::Damaged(self.at))?;
         self.at += len;
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], RestoreError> {
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], RestoreError> {
         let at = self.at;
         self.take(N)?.try_into().map_err(|_| RestoreError::Damaged(at))
     }
