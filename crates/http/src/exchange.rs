@@ -37,6 +37,21 @@ impl Exchange {
         self.reader(Side::Request, sink).take(bytes, line);
     }
 
+    /// Takes bytes that the client sent, up to where both directions are another protocol's ([`Exchange::is_switched`]), and says how
+    /// many those are.
+    pub fn request_until_switched(
+        &mut self,
+        bytes: &[u8],
+        line: &mut impl Line,
+        sink: &mut impl Sink,
+    ) -> usize {
+        let mut used = 0;
+        while used < bytes.len() && !self.is_switched() {
+            used += self.reader(Side::Request, sink).take_some(&bytes[used..], line);
+        }
+        used
+    }
+
     /// Takes bytes that the server sent.
     pub fn response(&mut self, bytes: &[u8], line: &mut impl Line, sink: &mut impl Sink) {
         self.reader(Side::Response, sink).take(bytes, line);
@@ -66,7 +81,7 @@ impl Exchange {
     pub fn is_switched(&self) -> bool {
         let client = match self.requests.phase() {
             Phase::Opaque => true,
-            Phase::Start => self.requests.has(flag::TO_ANY),
+            Phase::Start | Phase::Search => self.requests.has(flag::TO_ANY),
             _ => false,
         };
         client && self.responses.phase() == Phase::Opaque
@@ -403,6 +418,7 @@ impl Outstanding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Event, FixedLine};
 
     #[test]
     fn requests_are_answered_in_their_order() {
@@ -434,5 +450,33 @@ mod tests {
         queue.push(Asked::Head);
         queue.keep_newest();
         assert_eq!(queue.oldest(), Some((Asked::Head, false, 1)));
+    }
+
+    #[test]
+    fn a_client_is_followed_to_the_switch_and_no_further() {
+        let cases = [
+            ("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\na", "bPRI", 1),
+            ("GET / HTTP/1.1\r\nHost: x\r\n", "\r\nPRI", 2),
+            ("\n", "PRI", 0),
+        ];
+        for (begun, rest, used) in cases {
+            let mut exchange = Exchange::default();
+            let mut lines = [FixedLine::<99>::default(), FixedLine::default()];
+            let sink = &mut |_: Event<'_>| {};
+            exchange.request(begun.as_bytes(), &mut lines[0], sink);
+            exchange.response(b"HTTP/1.1 101 Up\r\n\r\n", &mut lines[1], sink);
+            assert_eq!(exchange.request_until_switched(rest.as_bytes(), &mut lines[0], sink), used);
+            assert!(exchange.is_switched());
+        }
+    }
+
+    #[test]
+    fn a_client_that_is_searched_for_a_start_line_switches_at_once() {
+        let mut exchange = Exchange::default();
+        let mut lines = [FixedLine::<99>::default(), FixedLine::default()];
+        let sink = &mut |_: Event<'_>| {};
+        exchange.gap(Side::Request, 1, &mut lines[0], sink);
+        exchange.response(b"HTTP/1.1 101 Up\r\n\r\n", &mut lines[1], sink);
+        assert!(exchange.is_switched());
     }
 }

@@ -19,19 +19,24 @@ pub(crate) struct Reader<'a, S> {
 impl<S: Sink> Reader<'_, S> {
     /// Takes the next bytes, all of them.
     pub(crate) fn take<L: Line>(&mut self, mut bytes: &[u8], line: &mut L) {
-        // Each turn takes a byte at least, or enters a phase that takes one.
         while !bytes.is_empty() {
-            let used = match self.half.phase() {
-                Phase::Headers | Phase::ChunkSize | Phase::ChunkEnd | Phase::Trailers => {
-                    self.take_line(bytes, line)
-                }
-                Phase::Start | Phase::Search => self.take_start(bytes, line),
-                Phase::Body | Phase::ChunkData => self.take_body(bytes),
-                Phase::BodyUntilClose => self.tell_all(bytes, Event::Body),
-                Phase::Opaque => self.take_opaque(bytes),
-                Phase::Closed => self.tell_all(bytes, Event::Skipped),
-            };
+            let used = self.take_some(bytes, line);
             bytes = &bytes[used..];
+        }
+    }
+
+    /// Takes a byte at least of those that come next, and says how many; or enters a phase that takes one.
+    #[inline(always)]
+    pub(crate) fn take_some<L: Line>(&mut self, bytes: &[u8], line: &mut L) -> usize {
+        match self.half.phase() {
+            Phase::Headers | Phase::ChunkSize | Phase::ChunkEnd | Phase::Trailers => {
+                self.take_line(bytes, line)
+            }
+            Phase::Start | Phase::Search => self.take_start(bytes, line),
+            Phase::Body | Phase::ChunkData => self.take_body(bytes),
+            Phase::BodyUntilClose => self.tell_all(bytes, Event::Body),
+            Phase::Opaque => self.take_opaque(bytes),
+            Phase::Closed => self.tell_all(bytes, Event::Skipped),
         }
     }
 

@@ -272,15 +272,12 @@ impl Http {
 
     /// Bytes of a connection that speaks HTTP.
     #[inline]
-    fn parse(&self, direction: Direction, bytes: &[u8], state: &mut State, context: &mut Context<'_>) {
+    fn parse(&self, direction: Direction, mut bytes: &[u8], state: &mut State, context: &mut Context<'_>) {
         if state.notes.start(direction) != Start::Open {
             self.begin_in_the_midst(direction, bytes, state, context);
         }
-        if state.exchange.is_switched()
-            && state.notes.is_behind_http == 0
-            && self.waits_behind_http(direction, bytes, state, context)
-        {
-            return;
+        if state.exchange.half(Side::Response).is_opaque() && state.notes.is_behind_http == 0 {
+            bytes = self.pass_switch(direction, bytes, state, context);
         }
         self.with_parser(direction, state, context, |exchange, line, watch| match watch.side {
             Side::Request => exchange.request(bytes, line, watch),
@@ -310,18 +307,19 @@ impl Http {
     }
 
     #[inline(always)]
-    fn with_parser(
+    fn with_parser<T>(
         &self,
         direction: Direction,
         state: &mut State,
         context: &mut Context<'_>,
-        work: impl FnOnce(&mut Exchange, &mut Kept, &mut Watch<'_, '_>),
-    ) {
+        work: impl FnOnce(&mut Exchange, &mut Kept, &mut Watch<'_, '_>) -> T,
+    ) -> T {
         let State { notes, exchange } = state;
         let mut line = Kept::new(context.take_buffer(direction.index()));
         let side = notes.side(direction);
-        work(exchange, &mut line, &mut Watch { http: self, notes, context, side });
+        let result = work(exchange, &mut line, &mut Watch { http: self, notes, context, side });
         context.give_buffer(direction.index(), line.0);
+        result
     }
 
     /// It is not HTTP, or nobody wants to know.

@@ -108,25 +108,32 @@ impl Http {
         }
     }
 
-    /// The next bytes of a direction where both are another protocol's, behind a CONNECT or an upgrade: HTTP again, or something else.
-    /// Whether more are needed to tell: then they wait.
+    /// The next bytes of a direction where the server's is another protocol's, behind a CONNECT or an upgrade. Where the client's comes
+    /// to that, too, HTTP may begin again, or something else. What is left of the bytes: none if more are needed to tell.
     #[cold]
-    pub(super) fn waits_behind_http(
+    pub(super) fn pass_switch<'b>(
         &self,
         direction: Direction,
-        bytes: &[u8],
+        bytes: &'b [u8],
         state: &mut State,
         context: &mut Context<'_>,
-    ) -> bool {
+    ) -> &'b [u8] {
         if direction != state.notes.client() {
-            return false;
+            return bytes;
         }
-        let mut kept = Beginning::take(direction, context);
-        let before_len = kept.len;
+        let used = self.with_parser(direction, state, context, |exchange, line, watch| {
+            exchange.request_until_switched(bytes, line, watch)
+        });
+        let bytes = &bytes[used..];
+        if bytes.is_empty() {
+            return bytes;
+        }
+        // A line may have been begun before the server switched.
+        let mut kept = Beginning::see(direction, context);
+        let kept_len = kept.len;
         let looked = look(kept.with(bytes));
-        let before = &kept.bytes[..before_len];
         match looked {
-            Look::Unclear if keep(direction, [before, bytes], context) => return true,
+            Look::Unclear if keep(direction, [bytes, &[]], context) => return &[],
             Look::Http(Side::Request) => {
                 Watch { http: self, notes: &mut state.notes, context, side: Side::Request }
                     .give_up_requests();
@@ -134,8 +141,12 @@ impl Http {
             }
             _ => state.notes.is_behind_http = 1,
         }
-        self.parse(direction, before, state, context);
-        false
+        // Of PROBE_MAX bytes or more there is no whole line among them: they are the parser's as they are.
+        if kept_len < PROBE_MAX {
+            clear(direction.index(), context);
+            self.parse(direction, &kept.bytes[..kept_len], state, context);
+        }
+        bytes
     }
 
     /// A direction's first bytes are those of this side of HTTP.
@@ -210,14 +221,22 @@ struct Beginning {
 impl Beginning {
     /// Takes what is kept of it.
     fn take(direction: Direction, context: &mut Context<'_>) -> Beginning {
+        let beginning = Beginning::see(direction, context);
+        if beginning.len > 0 {
+            clear(direction.index(), context);
+        }
+        beginning
+    }
+
+    /// What is kept of it, or the first bytes of that.
+    fn see(direction: Direction, context: &mut Context<'_>) -> Beginning {
         let mut beginning = Beginning { bytes: [0; PROBE_MAX], len: 0 };
         if !context.has_buffer(direction.index()) {
             return beginning;
         }
-        let mut kept = context.take_buffer(direction.index());
+        let kept = context.take_buffer(direction.index());
         beginning.len = kept.as_slice().len().min(PROBE_MAX);
         beginning.bytes[..beginning.len].copy_from_slice(&kept.as_slice()[..beginning.len]);
-        kept.clear();
         context.give_buffer(direction.index(), kept);
         beginning
     }

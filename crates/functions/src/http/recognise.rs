@@ -21,11 +21,12 @@ pub enum Look {
     Unclear,
 }
 
-/// Looks at all bytes of a direction so far.
+/// Looks at all bytes of a direction so far, up to [`PROBE_MAX`].
 ///
 /// A server's begin with `HTTP/` (RFC 9112 4). A client's begin with a token, and their first line has a version of HTTP behind it
 /// (RFC 9112 3), or they name a known method and a target alone, as in HTTP/0.9. Empty lines before do not count (RFC 9112 2.2).
 pub fn look(bytes: &[u8]) -> Look {
+    let bytes = &bytes[..bytes.len().min(PROBE_MAX)];
     let start = bytes.iter().position(|b| !matches!(b, b'\r' | b'\n')).unwrap_or(bytes.len());
     let text = &bytes[start..];
     let is_last = bytes.len() >= PROBE_MAX;
@@ -147,6 +148,12 @@ mod tests {
         assert_eq!(look(&long("FOO /")), Look::Other);
         assert_eq!(look(&long("")), Look::Other);
         assert_eq!(look(&[b'\n'; PROBE_MAX]), Look::Other);
+    }
+
+    #[test]
+    fn nothing_behind_the_last_byte_is_looked_at() {
+        let long = [b"GET /", &[b'a'; PROBE_MAX][..], b" SIP/2.0\r\n"].concat();
+        assert_eq!(look(&long), look(&long[..PROBE_MAX]));
     }
 
     /// What is decided stays so, whatever follows, and all of PROBE_MAX bytes are decided.
