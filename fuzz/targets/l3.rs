@@ -26,7 +26,7 @@ fuzz_target!(|data: &[u8]| {
         match what % 8 {
             0..=2 => {
                 let arrival = host.arrive(frame, now_ns);
-                assert!(matches!(arrival, Arrival::Through | Arrival::Kept));
+                assert!(matches!(arrival, Arrival::Through | Arrival::Kept | Arrival::Refused(_)));
             }
             3 | 4 => {
                 let mut frame = frame.to_vec();
@@ -70,5 +70,7 @@ fn config(choice: u8, mtu: u32) -> Config {
         gateways: if choice & 4 == 0 { vec![v4, v6] } else { Vec::new() },
         owned: vec![(owned("10.0.0.100"), owned("10.0.0.103")), (owned("fd00::100"), owned("fd00::1ff"))],
         part: if choice & 8 == 0 { (0, 1) } else { (1, 2) },
+        router: vec![owned("203.0.113.1")],
+        refuses_martians: choice & 16 == 0,
     }
 }
