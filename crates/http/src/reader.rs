@@ -5,7 +5,9 @@ use crate::event::{End, Event, Framing, Protocol, RequestLine, Sink, StatusLine,
 use crate::exchange::{Asked, Half, Outstanding, Phase, Side, flag};
 use crate::gather::{self, Next, Whole};
 use crate::token::{is_blank, without_line_end};
-use crate::{Anomalies, Anomaly, HEAD_LIMIT_BYTES, HEADER_LIMIT, Line, Method, head, opening, start};
+use crate::{
+    Anomalies, Anomaly, FixedLine, HEAD_LIMIT_BYTES, HEADER_LIMIT, Line, Method, head, opening, start,
+};
 
 /// One direction at work: its state, the other direction's, and who is told.
 pub(crate) struct Reader<'a, S> {
@@ -588,7 +590,11 @@ impl<S: Sink> Reader<'_, S> {
         if is_sized {
             self.pass_body(len as u64);
         }
+        // What was begun can be longer than the body: then it begins the next line. It is less than what status lines begin with.
+        let mut rest = FixedLine::<{ start::HTTP.len() }>::default();
+        rest.push(&begun[len..]);
         gather::forget(self.half, line);
+        line.push(rest.as_slice());
     }
 
     /// What is wrong with the line that ends a head.

@@ -249,6 +249,26 @@ fn a_body_that_may_not_be_there_ends_with_its_length() {
 }
 
 #[test]
+fn what_follows_a_body_that_may_not_be_there_is_kept_however_it_is_cut() {
+    let head = "HTTP/1.1 304 Not\r\nContent-Length: 2\r\n\r\n";
+    let cases = [
+        ("HTTX\r\n", "HT", "skipped TX\\r\\n\n! invalid-status-line"),
+        ("hTt!\r\n", "hT", "skipped t!\\r\\n\n! invalid-status-line"),
+        ("HTHTTP/1.1 200 OK\r\n", "HT", "response HTTP/1.1 200 OK to #1"),
+    ];
+    for (text, body, next) in cases {
+        for cut in 0..text.len() {
+            let mut c = Connection::default();
+            c.request("GET /0 HTTP/1.1\r\nHost: x\r\n\r\nGET /1 HTTP/1.1\r\nHost: x\r\n\r\n");
+            c.response(head).response(&text[..cut]).response(&text[cut..]);
+            let told = c.told(Response);
+            let expected = format!("! unexpected-body\nbody {body}\nend Complete\n{next}");
+            assert!(told.ends_with(&expected), "{text:?} cut at {cut}: {told}");
+        }
+    }
+}
+
+#[test]
 fn lines_behind_a_response_without_body_are_one_until_the_next() {
     let mut c = Connection::default();
     c.request("GET /0 HTTP/1.1\r\nHost: x\r\n\r\nGET /1 HTTP/1.1\r\nHost: x\r\n\r\n");

@@ -8,7 +8,7 @@ use support::Connection;
 use zerocopy::{FromBytes, IntoBytes};
 
 /// What messages are made of, right and wrong.
-const WORDS: [&str; 44] = [
+const WORDS: [&str; 46] = [
     "GET / HTTP/1.1\r\n",
     "HEAD /a HTTP/1.1\r\n",
     "POST http://x/ HTTP/1.1\r\n",
@@ -22,6 +22,7 @@ const WORDS: [&str; 44] = [
     "HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n",
     "Host: x\r\n",
     "Content-Length: 5\r\n",
+    "Content-Length: 1\r\n",
     "Content-Length: 5, 5\r\n",
     "Content-Length: 18446744073709551615\r\n",
     "Transfer-Encoding: chunked\r\n",
@@ -51,6 +52,7 @@ const WORDS: [&str; 44] = [
     "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz",
     "Long: abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz",
     "HTTP/1.1 ",
+    "HTT",
     "GET ",
     ": ",
 ];
