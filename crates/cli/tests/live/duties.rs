@@ -103,7 +103,7 @@ fn addresses_of_functions_are_announced(io: Io) {
         let is_known = |address: &&str| {
             neighbours.lines().any(|line| line.starts_with(&format!("{address} ")) && line.contains(&mac))
         };
-        addresses.iter().all(|address| is_known(address))
+        addresses.iter().all(is_known)
     };
     forget();
     let rivulet = network.up(policy, "");

@@ -23,7 +23,7 @@ pub struct State {
     pub entropy: u32,
     /// When the sender was last told something by an answer, in milliseconds; 0: never.
     pub told_ms: u32,
-    /// What the next packet from the server is awaited for: [`ANNOUNCE`], [`LEARN`].
+    /// What the next packet from the server is awaited for: `ANNOUNCE`, `LEARN`.
     pub awaiting: u8,
     /// Whether the connection was over after the last packet.
     pub over: u8,

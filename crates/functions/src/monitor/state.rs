@@ -79,14 +79,11 @@ impl State {
     }
 
     /// Counts a packet.
-    #[inline]
+    #[inline(always)]
     pub(super) fn count(&mut self, packet: &Packet, direction: Direction, now_ns: u64, bytes: u64) {
         let d = direction.index();
         if self.packets[d] == 0 {
-            self.first_ns[d] = now_ns;
-            self.last_ns[d] = now_ns;
-            self.marks[d] = icmp_type(packet);
-            self.tos[d] = type_of_service(packet);
+            self.begin(packet, d, now_ns);
         }
         self.packets[d] += 1;
         self.bytes[d] += bytes;
@@ -94,6 +91,16 @@ impl State {
         self.first_ns[d] = self.first_ns[d].min(now_ns);
         self.last_ns[d] = self.last_ns[d].max(now_ns);
         self.marks[d] |= u16::from(packet.meta().tcp_flags);
+    }
+
+    /// Notes what a report says of a direction's first packet.
+    #[cold]
+    #[inline(never)]
+    fn begin(&mut self, packet: &Packet, direction: usize, now_ns: u64) {
+        self.first_ns[direction] = now_ns;
+        self.last_ns[direction] = now_ns;
+        self.marks[direction] = icmp_type(packet);
+        self.tos[direction] = type_of_service(packet);
     }
 
     /// Whether anything was counted since the last report.
