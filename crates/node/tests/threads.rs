@@ -81,12 +81,12 @@ fn check_all(name: &'static str, payload: Payload) {
         check(name, &example(name), &frames, config);
     }
     let by_default = UnitsConfig { units_max: 4, capacity_bps: 20_000_000, ..UnitsConfig::default() };
-    let units = check(name, &example(name), &frames, by_default).units.unwrap();
-    let (started, moved, flowlets) = (units.units_started, units.moved, units.flowlets);
-    assert!(
-        started > 0 && (1..flowlets).contains(&moved),
-        "some stay, and some move: {started} units started, {moved} of {flowlets} flowlets moved"
-    );
+    // Some flowlets stay, and some move; on a busy machine all packets may be through before a second unit runs.
+    let some_move = |_| {
+        let units = check(name, &example(name), &frames, by_default).units.unwrap();
+        units.units_started > 0 && (1..units.flowlets).contains(&units.moved)
+    };
+    assert!((0..10).any(some_move), "no flowlet ever moved");
 }
 
 #[test]

@@ -87,15 +87,21 @@ fn units_have_threads_and_the_same_is_counted() {
     let run = "run nat.rvl --read in.pcapng --seed 7";
     let options = "--threads --mode packet --units-max 3 --unit-capacity 20Mbps";
     let plain = place.json(&format!("{run} -o json"));
-    let threads = place.json(&format!("{run} -o json {options}"));
-    assert_adds_up(&threads);
-    for what in ["packets_in", "packets_out", "drops", "bytes_out", "functions", "ports"] {
-        assert_eq!(plain[what], threads[what], "{what}");
-    }
-    let told = &threads["units"];
-    assert!(told["start_ns"].as_u64().unwrap() > 0 && told["pull_ns"]["p50"].as_u64().unwrap() > 0, "{told}");
-    let text = place.stdout(&format!("{run} {options}"));
-    assert!(text.contains("threads: units started in ") && text.contains("states came in "), "{text}");
+    let threads = || {
+        let threads = place.json(&format!("{run} -o json {options}"));
+        assert_adds_up(&threads);
+        for what in ["packets_in", "packets_out", "drops", "bytes_out", "functions", "ports"] {
+            assert_eq!(plain[what], threads[what], "{what}");
+        }
+        let told = &threads["units"];
+        assert!(told["start_ns"].as_u64().unwrap() > 0, "{told}");
+        told["pull_ns"]["p50"].as_u64().is_some_and(|pull_ns| pull_ns > 0)
+    };
+    // On a busy machine all packets may be through before a second unit runs.
+    assert!((0..20).any(|_| threads()), "no state was ever pulled");
+    let text = || place.stdout(&format!("{run} {options}"));
+    let says = |text: &str| text.contains("threads: units started in ") && text.contains("states came in ");
+    assert!((0..20).any(|_| says(&text())), "{}", text());
     let refused = place.run("run nat.rvl --read in.pcapng --threads --units-max 65");
     assert_eq!(refused.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("up to 64 units"), "{refused:?}");
