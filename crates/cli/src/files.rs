@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -55,12 +55,11 @@ pub fn keep_apart<'a>(
     Ok(())
 }
 
-/// Creates a file, or empties it, for its owner and group alone; with its name.
+/// Creates a file, or empties it, as [`io::files::create`] does; with its name.
 pub fn create(path: &Path) -> anyhow::Result<(String, fs::File)> {
     let name = path.display().to_string();
-    let mut options = fs::OpenOptions::new();
-    let file = options.write(true).create(true).truncate(true).mode(0o640).open(path);
-    Ok((name.clone(), file.with_context(|| format!("cannot write {name}"))?))
+    let file = io::files::create(path).with_context(|| format!("cannot write {name}"))?;
+    Ok((name, file))
 }
 
 /// Writes a value as JSON, in one go.

@@ -209,7 +209,7 @@ fn run_all(experiments: &[Experiment], options: &Options) -> anyhow::Result<Exit
         }
         outcomes.push(outcome);
         // Anew after each: an hour's work is not lost with the next one's.
-        std::fs::write(&path, markdown::page(&outcomes, &options.again()))
+        io::files::write(&path, markdown::page(&outcomes, &options.again()))
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     bar.finish_and_clear();
@@ -286,7 +286,7 @@ fn write_tuning(dir: &Path, tuning: &Tuning) -> anyhow::Result<()> {
 fn write_files(name: &Path, files: &[(&str, String)]) -> anyhow::Result<()> {
     for (extension, content) in files {
         let path = name.with_extension(extension);
-        std::fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;
+        io::files::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
 }

@@ -1,16 +1,13 @@
 //! The end of an output that touches the system: a file, standard output or a collector, and what to do when it fails.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::net::UdpSocket;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-
-/// Rights of files that are made: traffic is nobody else's business.
-const MODE: u32 = 0o640;
 
 /// Whole records, which are written together.
 #[derive(Debug, Default)]
@@ -299,7 +296,7 @@ impl Pen {
 
 /// Opens a file to append to, so that what is written after it was truncated stands at its beginning.
 fn open(path: &Path, empties: bool) -> io::Result<File> {
-    let file = OpenOptions::new().append(true).create(true).mode(MODE).open(path)?;
+    let file = ::io::files::append(path)?;
     if empties && file.metadata()?.is_file() {
         file.set_len(0)?;
     }
@@ -347,6 +344,22 @@ mod tests {
         let mut pen = Pen::open(target(&path, b"section\n", true)).unwrap();
         assert!(pen.begin(never) && pen.put(&chunk(&["seven\n"]), never));
         assert_eq!(read(&path), "head\nfour\nfive\nsix\nsection\nseven\n");
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_a_rotated_file_is_not_written_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, other) = (dir.path().join("a"), dir.path().join("other"));
+        std::fs::write(&other, "precious").unwrap();
+        let mut pen = Pen::open(target(&path, b"", false)).unwrap();
+        std::fs::rename(&path, dir.path().join("a.1")).unwrap();
+        std::os::unix::fs::symlink(&other, &path).unwrap();
+        let error = pen.reopen().unwrap_err().to_string();
+        assert!(error.contains("a symbolic link"), "{error}");
+        let never = &mut |_: &io::Error| false;
+        assert!(pen.put(&chunk(&["one\n"]), never), "it goes on in the file that it has");
+        let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
+        assert_eq!((read("a.1").as_str(), read("other").as_str()), ("one\n", "precious"));
     }
 
     #[test]

@@ -147,12 +147,12 @@ fn opens_to_read() -> std::result::Result<SeccompRule, seccompiler::BackendError
     SeccompRule::new(vec![SeccompCondition::new(FLAGS, SeccompCmpArgLen::Dword, reads, 0)?])
 }
 
-/// A file is appended to, and made if it is not there: what is in it stays.
+/// A file is appended to, and made if it is not there: what is in it stays. Links are not followed.
 fn opens_to_append() -> std::result::Result<SeccompRule, seccompiler::BackendError> {
     const FLAGS: u8 = 2;
-    let flags = (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND) as u64;
+    let flags = (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND | libc::O_NOFOLLOW) as u64;
     let appends = SeccompCmpOp::MaskedEq(flags);
-    let wanted = (libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND) as u64;
+    let wanted = (libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_NOFOLLOW) as u64;
     SeccompRule::new(vec![SeccompCondition::new(FLAGS, SeccompCmpArgLen::Dword, appends, wanted)?])
 }
 

@@ -28,6 +28,40 @@ fn a_wire_passes_everything_as_it_is() {
 }
 
 #[test]
+fn outputs_are_private_and_not_written_through_links() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let place = place_with_traffic("--packets 50");
+    place.write(
+        "monitor.rvl",
+        "Port<0> inside;\nPort<1> outside;\nMonitor m { };\npipelet { inside <-> m <-> outside; }\n",
+    );
+    let commands = [
+        ("run monitor.rvl --read in.pcapng --write", "o.pcapng"),
+        ("run monitor.rvl --read in.pcapng --write", "o.pcap.gz"),
+        ("run monitor.rvl --read in.pcapng --alerts", "eve.json"),
+        ("run monitor.rvl --read in.pcapng --ipfix", "flows.ipfix"),
+        ("run monitor.rvl --read in.pcapng --report", "report.json"),
+        ("capture monitor.rvl --read in.pcapng --write", "seen.pcapng"),
+        ("traffic --packets 5 --write", "t.pcapng"),
+    ];
+    for (command, name) in commands {
+        place.stdout(&format!("{command} {name}"));
+        let mode = std::fs::metadata(place.path(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o137, 0, "{name} has mode {mode:o}");
+        place.write("precious", "precious");
+        std::fs::remove_file(place.path(name)).unwrap();
+        symlink("precious", place.path(name)).unwrap();
+        let error = place.refused(1, &format!("{command} {name}"));
+        let expected = format!("{name}: it is a symbolic link to precious");
+        assert!(error.contains(&expected), "{command}: {error}");
+        assert_eq!(place.read("precious"), b"precious");
+    }
+    // What names an open file of the process is a link by nature.
+    let lines = place.stdout("run monitor.rvl --read in.pcapng -q --ipfix flows --report /dev/stdout");
+    assert!(lines.contains("\"packets_in\": 50"), "{lines}");
+}
+
+#[test]
 fn the_same_input_and_seed_give_the_same_output() {
     let place = place_with_traffic("--packets 3000 --preset attack");
     let mut runs = Vec::new();

@@ -1,6 +1,5 @@
 //! The writer: puts records into a pcap or pcapng file, plain or gzipped.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -8,6 +7,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use packet::LinkType;
 use thiserror::Error;
+
+use crate::files;
 
 use super::format::{Format, FormatKind};
 use super::time::NS_PER_SECOND;
@@ -35,7 +36,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Creates a file, or truncates it; `-` is standard output.
+    /// Creates a file, or truncates it, see [`files::create`]; `-` is standard output.
     ///
     /// # Errors
     /// [`WriteError::Create`].
@@ -45,7 +46,7 @@ impl Writer {
             return Ok(Writer::new(io::stdout(), format));
         }
         let file =
-            File::create(path).map_err(|source| WriteError::Create { path: path.to_owned(), source })?;
+            files::create(path).map_err(|source| WriteError::Create { path: path.to_owned(), source })?;
         Ok(Writer::new(file, format))
     }
 

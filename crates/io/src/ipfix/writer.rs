@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use nf::FlowReport;
 
+use crate::files;
+
 use super::{Exporter, MessageLimitError, Options};
 
 /// How long a message may wait for room in the socket's buffer before it is given up.
@@ -78,12 +80,12 @@ pub struct FileWriter<W: Write> {
 }
 
 impl FileWriter<BufWriter<File>> {
-    /// Creates the file, or empties it.
+    /// Creates the file, or empties it; see [`files::create`].
     ///
     /// # Errors
     /// If that fails, or the options are wrong ([`io::ErrorKind::InvalidInput`]).
     pub fn create(path: impl AsRef<Path>, options: Options) -> io::Result<Self> {
-        FileWriter::new(BufWriter::new(File::create(path)?), options)
+        FileWriter::new(BufWriter::new(files::create(path.as_ref())?), options)
     }
 }
 
