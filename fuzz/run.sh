@@ -19,18 +19,28 @@ echo "seed $seed, sanitizer $sanitizer, $seconds s a target"
 
 cargo +nightly fuzz build --fuzz-dir . --sanitizer "$sanitizer"
 
-# The output of a run is shown when it is over, so that it stands together.
+failed=$(mktemp)
+trap 'rm -f "$failed"' EXIT
+
+# One line for a run that found nothing; of one that crashed, all that it printed when it did, and what reproduces it.
 one='
-    target=$1 learned=learned/$1 log=$(mktemp) code=0
+    target=$1 learned=learned/$1 log=$(mktemp)
     mkdir -p "$learned"
-    echo "== $target" >"$log"
-    cargo +nightly fuzz run "$target" --fuzz-dir . --sanitizer "$4" "$learned" "corpus/$target" -- \
-        -max_total_time="$2" -timeout=30 -max_len=4096 -seed="$3" -print_final_stats=1 >>"$log" 2>&1 || code=1
-    cat "$log"
-    rm -f "$log"
-    exit $code'
+    seeds=corpus/$target
+    [ -d "$seeds" ] || seeds=
+    if cargo +nightly fuzz run "$target" --fuzz-dir . --sanitizer "$4" "$learned" $seeds -- \
+        -max_total_time="$2" -timeout=30 -max_len=4096 -seed="$3" >"$log" 2>&1; then
+        echo "$target: $(grep "^Done" "$log")"
+    else
+        echo "$target: FAILED"
+        grep -vE "^#[0-9]+[[:space:]]" "$log"
+        echo "$target" >>"$5"
+    fi
+    rm -f "$log"'
 if [ $# -gt 0 ]; then
     for target in "$@"; do echo "$target"; done
 else
     for source in targets/*.rs; do basename "$source" .rs; done
-fi | xargs -P "$(nproc)" -I TARGET sh -c "$one" sh TARGET "$seconds" "$seed" "$sanitizer"
+fi | xargs -P "$(nproc)" -I TARGET sh -c "$one" sh TARGET "$seconds" "$seed" "$sanitizer" "$failed"
+
+[ ! -s "$failed" ] || { echo "failed: $(sort "$failed" | tr '\n' ' ')"; exit 1; }

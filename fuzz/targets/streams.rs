@@ -25,8 +25,6 @@ struct End {
     /// Its SYN's number.
     isn: u32,
     model: Model,
-    /// What was seen before this connection.
-    seen_before: usize,
     /// Bytes up to the last one that was sent.
     sent: u64,
 }
@@ -35,36 +33,12 @@ impl End {
     /// A new connection begins.
     fn begin(&mut self, isn: u32) {
         let seen = std::mem::take(&mut self.model.seen);
-        *self = End { isn, seen_before: seen.len(), ..End::default() };
+        *self = End { isn, ..End::default() };
         self.model.seen = seen;
     }
 
     fn number(&self, offset: u64) -> u32 {
         self.isn.wrapping_add(1).wrapping_add(offset as u32)
-    }
-
-    /// What was seen of this connection.
-    fn seen(&self) -> &[Seen] {
-        self.model.seen.get(self.seen_before..).unwrap_or_default()
-    }
-
-    /// Where the stream stands.
-    fn next(&self) -> u64 {
-        let ends = self.seen().iter().filter_map(|seen| match seen {
-            Seen::Data(offset, bytes) => Some(offset + bytes.len() as u64),
-            Seen::Gap(offset, len) => Some(offset + len),
-            Seen::Finished(offset) | Seen::Reset(offset) => Some(*offset),
-            Seen::Restart => None,
-        });
-        ends.last().unwrap_or(0)
-    }
-
-    fn is_over(&self) -> bool {
-        self.seen().iter().any(|seen| matches!(seen, Seen::Finished(_) | Seen::Reset(_)))
-    }
-
-    fn has_ended(&self) -> bool {
-        self.seen().iter().any(|seen| matches!(seen, Seen::Finished(_)))
     }
 }
 
@@ -98,7 +72,7 @@ impl Connection {
     ) {
         let other = &self.ends[from.other().index()];
         let away = if let Some(Doubt::Acknowledges(away)) = doubt { away } else { 0 };
-        let acknowledgment = other.number(other.next()).wrapping_add(away);
+        let acknowledgment = other.number(other.model.next()).wrapping_add(away);
         self.bench.intact = Some(doubt != Some(Doubt::Damaged));
         self.bench.segment(from, flags, number, acknowledgment, payload);
         self.bench.intact = Some(true);
@@ -124,23 +98,28 @@ impl Connection {
     }
 
     fn is_over(&self) -> bool {
-        self.ends.iter().any(End::is_over)
+        self.ends.iter().any(|end| end.model.is_over())
     }
 
     fn is_closed(&self) -> bool {
-        self.ends.iter().all(End::has_ended)
+        self.ends.iter().all(|end| end.model.has_ended())
     }
 
-    /// A reset where hosts heed it; told once, until bytes come all the same.
-    fn reset(&mut self, from: Direction) {
+    /// A reset, which hosts heed where the stream stands and after all that waits; told once, until bytes come all the same.
+    fn reset(&mut self, from: Direction, offset: u64) {
         let end = &self.ends[from.index()];
-        let number = end.number(end.next());
-        self.send(from, RST | ACK, number, b"");
-        for end in self.ends.iter_mut().filter(|end| !end.has_ended()) {
-            let next = end.next();
-            if end.seen().last() != Some(&Seen::Reset(next)) {
-                end.model.seen.push(Seen::Reset(next));
-            }
+        let is_heeded = offset == end.model.next() || end.model.waits_until() == Some(offset);
+        self.send(from, RST | ACK, end.number(offset), b"");
+        if !is_heeded {
+            return self.suspect(from);
+        }
+        self.ends.iter_mut().for_each(|end| end.model.reset());
+    }
+
+    /// A reset or a SYN was refused: before anything else came of its sender, it may have ended the connection.
+    fn suspect(&mut self, from: Direction) {
+        if !self.ends[from.index()].model.has_come() {
+            self.ends.iter_mut().for_each(|end| end.model.suspect());
         }
     }
 }
@@ -163,7 +142,7 @@ fuzz_target!(|data: &[u8]| {
                 let until = offset.min(end.sent);
                 end.model.acknowledged(until);
                 let (acknowledged, other) = (end.number(until), &flow.ends[from.other().index()]);
-                let number = other.number(other.next());
+                let number = other.number(other.model.next());
                 flow.bench.segment(from.other(), ACK, number, acknowledged, b"");
             }
             1 => {
@@ -172,10 +151,9 @@ fuzz_target!(|data: &[u8]| {
                 bench.reassembler.forget(&mut bench.streams);
                 bench.streams = bench.reassembler.restore(&saved).expect("what was saved");
             }
-            2 if high % 2 == 0 => flow.reset(from),
             2 => {
-                let astray = end.number(end.next() + 1 + u64::from(start));
-                flow.send(from, RST | ACK, astray, b"");
+                let offset = end.model.next() + if high % 2 == 0 { 0 } else { 1 + u64::from(start) };
+                flow.reset(from, offset);
             }
             3 if is_over && high % 2 == 0 => {
                 end.model.seen.push(Seen::Restart);
@@ -191,6 +169,9 @@ fuzz_target!(|data: &[u8]| {
                     continue;
                 }
                 flow.send(from, if high % 2 == 0 { SYN } else { SYN | ACK }, astray, b"");
+                if !is_over {
+                    flow.suspect(from);
+                }
             }
             kind => {
                 let doubt = match step >> 5 {

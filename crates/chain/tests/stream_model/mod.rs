@@ -140,6 +140,12 @@ pub struct Model {
     next: u64,
     waiting: BTreeMap<u64, Waiting>,
     ended: bool,
+    /// The connection was reset: bytes count once they are acknowledged.
+    is_reset: bool,
+    /// The same, as what was refused may have ended it.
+    is_suspect: bool,
+    /// A reset was seen, and no byte since.
+    is_hushed: bool,
     acknowledged: u64,
     pub seen: Vec<Seen>,
 }
@@ -155,7 +161,7 @@ impl Model {
         let fin = fin && end >= self.next + u64::from(self.ended);
         let doubt = match doubtful {
             true => IGNORED,
-            false => u8::from(self.ended && (!bytes.is_empty() || fin)) * UNSURE,
+            false => u8::from(self.is_unsure() && (!bytes.is_empty() || fin)) * UNSURE,
         };
         let from = start.max(self.next);
         // What a host takes at once if it takes it at all, nothing replaces.
@@ -249,16 +255,61 @@ impl Model {
                 _ => self.seen.push(Seen::Data(self.next, vec![byte])),
             }
             self.next += 1;
+            self.is_hushed = false;
         }
     }
 
+    fn is_unsure(&self) -> bool {
+        self.is_over() || self.is_suspect
+    }
+
+    /// The connection is reset.
+    pub fn reset(&mut self) {
+        if !self.ended && !self.is_hushed {
+            self.seen.push(Seen::Reset(self.next));
+        }
+        (self.is_reset, self.is_hushed) = (true, true);
+    }
+
+    /// What was refused may have ended the connection.
+    pub fn suspect(&mut self) {
+        self.is_suspect = true;
+    }
+
+    /// Where the stream stands.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Whether its end came, and nothing after it was acknowledged.
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// The same, or a reset.
+    pub fn is_over(&self) -> bool {
+        self.ended || self.is_reset
+    }
+
+    /// Whether any of it came that hosts do not ignore.
+    pub fn has_come(&self) -> bool {
+        self.next > 0
+            || self.ended
+            || self.acknowledged > 0
+            || self.waiting.values().any(|waiting| waiting.doubt == 0)
+    }
+
+    /// Where all that waits ends.
+    pub fn waits_until(&self) -> Option<u64> {
+        self.waiting.last_key_value().map(|(last, _)| last + 1)
+    }
+
     pub fn acknowledged(&mut self, until: u64) {
-        let waiting = self.waiting.last_key_value().map_or(0, |(last, _)| last + 1);
         let end = self.next + u64::from(self.ended);
-        if until > end.max(waiting) || until <= end {
+        if until > end.max(self.waits_until().unwrap_or(0)) || until <= end {
             return; // Nobody has sent that, or it is known.
         }
-        self.ended = false;
+        (self.ended, self.is_reset, self.is_suspect) = (false, false, false);
         self.acknowledged = self.acknowledged.max(until);
         self.deliver();
         self.skip_acknowledged();
