@@ -9,7 +9,7 @@ use policy::{Colour, Policy, syntax};
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let mut files =
-        |name: &str| if name.len() % 2 == 0 { Ok(text.to_owned()) } else { Err("none".to_owned()) };
+        |name: &str| if name.len() % 2 == 0 { Ok(text.to_owned().into()) } else { Err("none".to_owned()) };
     match Policy::read("fuzz.rvl", text, &mut files) {
         Ok(policy) => drop(policy.report.render(Colour::Off)),
         Err(report) => assert!(!report.render(Colour::Off).is_empty()),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use node::Assembly;
 use node::threads::Maker;
-use policy::{Colour, Filter, Policy};
+use policy::{Colour, FileText, Filter, Policy};
 
 use crate::messages::{self, say};
 use crate::{output, texts};
@@ -122,7 +122,7 @@ fn warn(warnings: &[(String, String)]) {
     }
 }
 
-fn read_file(folder: &Path, file: &str) -> Result<String, String> {
+fn read_file(folder: &Path, file: &str) -> Result<FileText, String> {
     texts::read_named(folder, file).map_err(|error| error.to_string())
 }
 

@@ -2,12 +2,12 @@
 
 use std::fs::{self, File};
 use std::io::Read;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use anyhow::{Context, bail};
-use policy::{MAX_SOURCE_BYTES, decode_text};
+use policy::{FileAccess, FileText, MAX_SOURCE_BYTES, decode_text};
 
 /// Folders, besides the policy's own, that `file("...")` of a policy may read from.
 static INCLUDED: OnceLock<Vec<PathBuf>> = OnceLock::new();
@@ -33,7 +33,7 @@ pub fn read(path: &Path) -> anyhow::Result<String> {
 }
 
 /// Reads a file that a policy in `folder` names: a regular file in that folder, or in one that was included.
-pub fn read_named(folder: &Path, name: &str) -> anyhow::Result<String> {
+pub fn read_named(folder: &Path, name: &str) -> anyhow::Result<FileText> {
     // Nothing blocks, as a pipe without a writer would, until it is known what it is.
     const NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let path = folder.join(name).canonicalize()?;
@@ -44,10 +44,12 @@ pub fn read_named(folder: &Path, name: &str) -> anyhow::Result<String> {
         bail!("it is outside of the policy's folder; `--include DIR` allows another one");
     }
     let file = fs::OpenOptions::new().read(true).custom_flags(NONBLOCK).open(&path)?;
-    if !file.metadata()?.is_file() {
+    let found = file.metadata()?;
+    if !found.is_file() {
         bail!("it is not a regular file");
     }
-    bounded(file)
+    let access = FileAccess { path: path.display().to_string(), mode: found.permissions().mode() & 0o7777 };
+    Ok(FileText { text: bounded(file)?, access: Some(access) })
 }
 
 fn bounded(source: impl Read) -> anyhow::Result<String> {

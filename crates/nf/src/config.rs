@@ -17,6 +17,8 @@
 //! `kB`, `K`, `Kbps`, `Kpps` and `µs` are accepted as well. An amount must come to a whole number of the base
 //! unit (nanoseconds, bytes, bits per second, packets per second) that fits 64 bits: `1.5ns` is an error.
 
+mod secret;
+
 use std::fmt;
 use std::ops::{Deref, Range};
 use std::str::FromStr;
@@ -25,6 +27,8 @@ use std::sync::Arc;
 use serde::de::value::{MapAccessDeserializer, MapDeserializer};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
+
+pub use secret::Secret;
 
 /// An amount, in the base unit of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -11,8 +11,9 @@ pub use value::MAX_RESOLVED_BYTES;
 
 use crate::ast::{self, File, Item, Name};
 use crate::diagnostic::{Diagnostic, MAX_DIAGNOSTICS, Report};
+use crate::files::Files;
 use crate::filter::Filter;
-use crate::policy::{Files, MAX_PORT, Nf, Pipelet, Port};
+use crate::policy::{MAX_PORT, Nf, Pipelet, Port};
 use crate::source::Span;
 use crate::suggest::similar;
 use crate::value::Value;
@@ -68,7 +69,7 @@ struct Checker<'a, 'f> {
     report: &'a mut Report,
     files: &'a mut Files<'f>,
     /// Files that were loaded, by path.
-    texts: BTreeMap<String, value::FileText>,
+    texts: BTreeMap<String, value::LoadedFile>,
     /// Bytes that resolved values may still take.
     budget: usize,
     /// Values of the `let`s so far.

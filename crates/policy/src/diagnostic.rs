@@ -90,7 +90,8 @@ impl Diagnostic {
             Severity::Error => Level::ERROR,
             Severity::Warning => Level::WARNING,
         };
-        let main = level.primary_title(&self.message).elements(pieces(sources, &self.labels));
+        let message = self.shown_message(sources);
+        let main = level.primary_title(message).elements(pieces(sources, &self.labels));
         let help = self.help.as_ref().map(|help| Group::with_title(Level::HELP.secondary_title(help)));
         let groups: Vec<Group<'_>> = std::iter::once(main).chain(help).collect();
         let renderer = match colour {
@@ -111,9 +112,21 @@ impl Diagnostic {
             "{}{}: {}{}",
             place.unwrap_or_default(),
             self.severity,
-            self.message,
+            self.shown_message(sources),
             help.unwrap_or_default().replace('\n', " ")
         )
+    }
+
+    /// The message without the secret that it may be about.
+    fn shown_message(&self, sources: &Sources) -> String {
+        let mut message = self.message.clone();
+        for label in &self.labels {
+            let (span, written) = (label.span, sources.slice(label.span));
+            if !written.is_empty() && message.contains(written) {
+                message = message.replace(written, &sources.shown(span.source, span.range()));
+            }
+        }
+        message
     }
 
     fn new(severity: Severity, message: impl fmt::Display, span: Span) -> Self {
@@ -260,7 +273,7 @@ fn snippet<'a>(
         if label.text.is_empty() { annotation } else { annotation.label(&label.text) }
     });
     let line_start = labels.iter().map(line_of).min().unwrap_or(1);
-    Snippet::source(&sources.text(id)[window.clone()]).line_start(line_start).annotations(annotations)
+    Snippet::source(sources.shown(id, window.clone())).line_start(line_start).annotations(annotations)
 }
 
 /// The part of `line` within [`SHOWN_CHARS`] of `at`.

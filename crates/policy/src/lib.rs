@@ -31,6 +31,7 @@
 pub mod ast;
 mod check;
 mod diagnostic;
+mod files;
 mod filter;
 mod format;
 mod literal;
@@ -44,10 +45,11 @@ mod value;
 
 pub use check::{MAX_NODES, MAX_RESOLVED_BYTES};
 pub use diagnostic::{Colour, Diagnostic, Label, MAX_DIAGNOSTICS, Report, Severity};
+pub use files::{FileAccess, FileText, Files};
 pub use filter::{AddressSet, Fields, Filter, NumberField, NumberSet, Scalar};
 pub use literal::{Literal, Prefix};
 pub use parser::{MAX_DEPTH, RESERVED};
-pub use policy::{Direction, Edge, Files, MAX_PORT, Nf, Node, Pipelet, Policy, Port, syntax};
+pub use policy::{Direction, Edge, MAX_PORT, Nf, Node, Pipelet, Policy, Port, syntax};
 pub use source::{MAX_SOURCE_BYTES, SourceId, SourceTooLarge, Sources, Span};
 pub use text::{UNREADABLE, decode_text};
 pub use token::MAX_NAME_BYTES;

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use crate::ast::{self, File};
 use crate::check::check;
 use crate::diagnostic::{Diagnostic, Report};
+use crate::files::Files;
 use crate::filter::Filter;
 use crate::parser::{parse, parse_filter};
 use crate::source::{SourceId, Span};
@@ -15,9 +16,6 @@ use crate::value::{ConfigFault, Value};
 
 /// The largest number of a port.
 pub const MAX_PORT: u16 = u16::MAX;
-
-/// Gives the text of a file that a policy names with `file("...")`, or says why it cannot.
-pub type Files<'f> = dyn FnMut(&str) -> Result<String, String> + 'f;
 
 /// What an operator wants: which network functions there are, and which packets pass them in which order.
 /// Requirements E2, E3.
@@ -187,6 +185,10 @@ impl Policy {
         let span = error.position.as_ref().and_then(|position| self.locate(position, error.width));
         match span {
             Some(span) => Diagnostic::error(&error.message, span).label(default, "used here"),
+            // A place in a text of unknown origin is a place in nothing.
+            None if error.position.as_ref().is_some_and(|position| position.source.is_none()) => {
+                Diagnostic::error(&error.message, default)
+            }
             None => Diagnostic::error(error, default),
         }
     }

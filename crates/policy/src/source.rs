@@ -1,5 +1,8 @@
 //! The texts that a policy is made of, and places in them.
 
+mod redact;
+
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// Most bytes in one source, the policy itself or a file that it names. Larger ones are refused, not cut.
@@ -102,6 +105,17 @@ impl Sources {
         let end = source.lines.get(line).map_or(source.text.len(), |next| *next as usize - 1);
         let end = if source.text[start..end].ends_with('\r') { end - 1 } else { end };
         Some(start..end)
+    }
+
+    /// A part of a source as messages may show it: of a policy, without its secrets.
+    pub(crate) fn shown(&self, id: SourceId, window: Range<usize>) -> Cow<'_, str> {
+        // Files are the language of somebody else: their keys are not ours.
+        let is_policy = id == SourceId(0);
+        if is_policy {
+            redact::redacted(self.text(id), window)
+        } else {
+            Cow::Borrowed(&self.text(id)[window])
+        }
     }
 
     fn get(&self, id: SourceId) -> Option<&Source> {

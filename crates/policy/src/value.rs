@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use nf::config::Located;
 
+use crate::files::FileAccess;
 use crate::literal::Literal;
 use crate::source::Span;
 
@@ -25,8 +26,10 @@ pub struct Value {
 pub enum ValueKind {
     /// A literal of one word.
     Literal(Literal),
-    /// A string or the text of a file, with its origin.
+    /// A string, with its origin.
     Text(Arc<Located>),
+    /// The text of a file, with its origin, and who may use the file if that is known.
+    File(Arc<Located>, Option<Arc<FileAccess>>),
     /// A word that is not the name of a value; it means what the reader of the configuration takes it for.
     Word(String),
     /// Values in order.

@@ -51,8 +51,10 @@ impl Firewall {
 
 /// What is wrong with a policy and the configurations in it.
 fn report(name: &str, text: &str, folder: &Path) -> Report {
-    let mut files =
-        |path: &str| fs::read_to_string(folder.join(path)).map_err(|_| "there is no such file".to_owned());
+    let mut files = |path: &str| match fs::read_to_string(folder.join(path)) {
+        Ok(text) => Ok(text.into()),
+        Err(_) => Err("there is no such file".to_owned()),
+    };
     let policy = match Policy::read(name, text, &mut files) {
         Ok(policy) => policy,
         Err(report) => return *report,

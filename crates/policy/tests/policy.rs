@@ -119,7 +119,7 @@ NAT n {
 Port<0> inside;
 pipelet { inside <-> n <-> inside; }
 "#,
-        &mut |path| Ok(format!("# {path}\nallow tcp\n")),
+        &mut |path| Ok(format!("# {path}\nallow tcp\n").into()),
     );
     let config: Everything = policy.config(&policy.nfs[0].config).unwrap();
     assert_eq!(
@@ -221,6 +221,62 @@ fn settings_and_empty_policies() {
     assert_eq!(flows("settings { flows: 1M, seed: 7 };"), 1_000_000);
     assert_eq!(flows(""), 0);
     assert_eq!(flows("\u{feff}# nothing\r\n// at all\r\n;;"), 0);
+}
+
+#[derive(Debug, serde::Deserialize)]
+struct Locked {
+    key: nf::config::Secret,
+    #[serde(default, rename = "number")]
+    _number: u32,
+}
+
+#[test]
+fn secrets_come_from_files_that_are_private() {
+    let locked = |text: &str, mode: Option<u32>| {
+        let text = format!("N n {{ {text} }};");
+        let policy = read_with(&text, &mut |path| {
+            let access = mode.map(|mode| policy::FileAccess { path: format!("/etc/{path}"), mode });
+            Ok(policy::FileText { text: "c0ffee".to_owned(), access })
+        });
+        let wrong = |error: Box<policy::Diagnostic>| error.render(&policy.report.sources, Colour::Off);
+        policy.config::<Locked>(&policy.nfs[0].config).map_err(wrong)
+    };
+    for mode in [None, Some(0o600), Some(0o400), Some(0o711)] {
+        let key = locked(r#"key: file("a.key")"#, mode).unwrap().key;
+        assert_eq!(key.bytes().unwrap(), [0xc0, 0xff, 0xee]);
+    }
+    for mode in [0o640, 0o604, 0o644, 0o620, 0o602, 0o4640] {
+        let error = locked(r#"key: file("a.key")"#, Some(mode)).unwrap_err();
+        let said = [format!("`/etc/a.key` has mode {mode:04o}"), "chmod 600 /etc/a.key".to_owned()];
+        assert!(said.iter().all(|said| error.contains(said)), "{error}");
+        assert!(!error.contains("c0ffee"), "{error}");
+        // Those of other texts are nobody's business, and not shown where they are misplaced.
+        let error = locked(r#"key: "00", number: file("a.key")"#, Some(mode)).unwrap_err();
+        assert!(error.contains("found the text of a file") && !error.contains("c0ffee"), "{error}");
+    }
+}
+
+#[test]
+fn messages_show_no_secret() {
+    for text in [
+        r#"key: "c0ffee", number: x"#,
+        r#"key: "c0ffee" x"#,
+        r#"key: "c0ffee"#,
+        r#"number: x, "key": "c0ffee""#,
+        r#"key: 123456789012c0ffee"#,
+        r#"key: [1], number: 1, secret: "c0ffee""#,
+        "key: 1234567890123456789",
+    ] {
+        let said = match Policy::read("p.rvl", &format!("N n {{ {text} }};"), &mut |_| Err(String::new())) {
+            Err(report) => report.render(Colour::Off),
+            Ok(policy) => match policy.config::<Locked>(&policy.nfs[0].config) {
+                Err(error) => error.render(&policy.report.sources, Colour::Off),
+                Ok(config) => format!("{config:?}"),
+            },
+        };
+        assert!(!said.contains("c0ffee") && !said.contains("4567890"), "{text}: {said}");
+        assert!(said.contains("error"), "{text}: {said}");
+    }
 }
 
 #[test]

@@ -602,6 +602,11 @@ fn a_wrong_key_is_not_shown() {
     let place = Place::new();
     let short = "00112233445566778899aabbccddeeff";
     place.write("to.key", short);
+    let set_mode = |mode| {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(place.path("to.key"), mode).unwrap();
+    };
+    set_mode(0o600);
     for key in ["file(\"to.key\")".to_owned(), format!("\"{short}\"")] {
         place.write(
             "p.rvl",
@@ -615,5 +620,23 @@ fn a_wrong_key_is_not_shown() {
         let said = place.refused(1, "run p.rvl --read in.pcapng");
         assert!(said.contains("not 16 in all") && said.contains("branch"), "{said}");
         assert!(!said.contains("445566"), "{said}");
+        // What is wrong beside a key is shown with its line, without the key.
+        let policy = String::from_utf8(place.read("p.rvl")).unwrap();
+        for (name, from, to) in [("word.rvl", "256,\n", "word, "), ("syntax.rvl", "256,\n", "256 ! ")] {
+            place.write(name, policy.replace(from, to));
+            for command in ["run", "explain"] {
+                let said = place.refused(1, &format!("{command} {name} --read in.pcapng"));
+                assert!(said.contains("key: ") && !said.contains("445566"), "{said}");
+            }
+        }
+        // A key that others may read is refused before it is used.
+        if key.starts_with("file") {
+            set_mode(0o644);
+            for command in ["run", "explain"] {
+                let said = place.refused(1, &format!("{command} p.rvl --read in.pcapng"));
+                assert!(said.contains("to.key` has mode 0644") && said.contains("chmod 600 /"), "{said}");
+                assert!(!said.contains("445566"), "{said}");
+            }
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use nf::config::Located;
+use nf::config::{Located, Secret};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
 /// The gateway's configuration.
@@ -160,37 +160,6 @@ impl Visitor<'_> for SpiVisitor {
             Some(number) => self.visit_u64(number),
             None => Err(E::invalid_value(de::Unexpected::Str(text), &self)),
         }
-    }
-}
-
-/// A key: hexadecimal digits, of which no message tells any.
-#[derive(Clone, serde::Deserialize)]
-#[serde(transparent)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Its bytes.
-    ///
-    /// # Errors
-    /// It does not consist of pairs of hexadecimal digits, after `0x` if wanted, and of white space. What is said then has no place of
-    /// its own: whoever shows an error shows the text around it.
-    pub fn bytes(&self) -> Result<Vec<u8>, String> {
-        let text = self.0.strip_prefix("0x").unwrap_or(&self.0);
-        let digits: Option<Vec<u8>> = text
-            .chars()
-            .filter(|c| !c.is_whitespace())
-            .map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
-            .collect();
-        match digits.as_deref().map(<[u8]>::as_chunks::<2>) {
-            Some((pairs, [])) => Ok(pairs.iter().map(|[high, low]| high << 4 | low).collect()),
-            _ => Err("a key is written as pairs of hexadecimal digits".to_owned()),
-        }
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret")
     }
 }
 

@@ -21,9 +21,7 @@ use nf::{
 use packet::{Addr, Side};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-pub use config::{
-    Config, DontFragment, InboundConfig, Others, OutboundConfig, Protocol, Secret, Spi, TunnelConfig,
-};
+pub use config::{Config, DontFragment, InboundConfig, Others, OutboundConfig, Protocol, Spi, TunnelConfig};
 pub use numbers::REPLAY_WINDOW;
 pub use outwards::TELL_INTERVAL_NS;
 pub use tunnels::{INBOUND_MAX, MTU_MIN, NETWORKS_MAX, TUNNELS_MAX};

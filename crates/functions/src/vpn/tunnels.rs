@@ -3,10 +3,10 @@
 
 use std::collections::HashSet;
 
-use nf::config::{ConfigError, Located};
+use nf::config::{ConfigError, Located, Secret};
 use packet::Addr;
 
-use super::config::{Config, Protocol, Secret, TunnelConfig};
+use super::config::{Config, Protocol, TunnelConfig};
 use super::frame::{AH, ESP, OVERHEAD_MAX, Outer, Transform};
 use super::numbers::Name;
 use super::suite::{Gcm, HMAC_KEY_LEN, Hmac128};

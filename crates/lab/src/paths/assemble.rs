@@ -2,7 +2,7 @@
 
 use chain::{Chain, SideBySide};
 use node::Assembly;
-use policy::{Colour, Policy};
+use policy::{Colour, FileText, Policy};
 
 use super::{Path, Series, functions};
 
@@ -69,7 +69,7 @@ impl Functions {
     fn assembly(&self, consolidate: bool, cycles: Option<fn() -> u64>) -> Result<Assembly, String> {
         let text = self.policy(consolidate);
         let policy = Policy::read("lab", &text, &mut |file| {
-            std::fs::read_to_string(file).map_err(|error| error.to_string())
+            std::fs::read_to_string(file).map(FileText::from).map_err(|error| error.to_string())
         });
         let policy = policy.map_err(|report| report.render(Colour::Off))?;
         node::assemble(&policy, &functions::registry(), 1, cycles).map_err(|wrong| format!("{wrong:?}"))

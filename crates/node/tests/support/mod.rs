@@ -66,8 +66,10 @@ pub fn assembly(name: &str) -> Assembly {
 
 pub fn assembly_of(name: &str, text: &str) -> Assembly {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
-    let mut files =
-        |file: &str| std::fs::read_to_string(folder.join(file)).map_err(|error| error.to_string());
+    let mut files = |file: &str| match std::fs::read_to_string(folder.join(file)) {
+        Ok(text) => Ok(text.into()),
+        Err(error) => Err(error.to_string()),
+    };
     let policy = Policy::read(name, text, &mut files).map_err(|report| report.render(policy::Colour::Off));
     node::assemble(&policy.unwrap(), &functions::registry(), SEED, None)
         .map_err(|wrong| format!("{wrong:?}"))

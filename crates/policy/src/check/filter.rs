@@ -201,7 +201,7 @@ impl Checker<'_, '_> {
             ValueKind::Literal(Literal::Integer(n)) if let Ok(n) = u64::try_from(n) => Scalar::Number(n),
             ValueKind::Literal(Literal::Amount(amount, _)) => Scalar::Number(amount.value),
             ValueKind::Literal(Literal::Address(address)) => Scalar::Text(address.to_string()),
-            ValueKind::Text(text) => Scalar::Text(text.as_str().to_owned()),
+            ValueKind::Text(text) | ValueKind::File(text, _) => Scalar::Text(text.as_str().to_owned()),
             ValueKind::Word(word) => Scalar::Text(word),
             _ => return self.misfit(value.span, operand.span, "a number, a text or a word"),
         };

@@ -8,6 +8,7 @@ use nf::config::{Located, Origin};
 use super::{Checker, What};
 use crate::ast::{self, Spanned, Text};
 use crate::diagnostic::Diagnostic;
+use crate::files::{FileAccess, FileText};
 use crate::literal::Literal;
 use crate::source::Span;
 use crate::value::{Entry, Value, ValueKind};
@@ -16,8 +17,8 @@ use crate::value::{Entry, Value, ValueKind};
 /// cannot exhaust memory.
 pub const MAX_RESOLVED_BYTES: usize = 64 << 20;
 
-/// A file's text; `None` if it could not be loaded, which was reported.
-pub(super) type FileText = Option<Arc<Located>>;
+/// A file's text and who may use it; `None` if it could not be loaded, which was reported.
+pub(super) type LoadedFile = Option<(Arc<Located>, Option<Arc<FileAccess>>)>;
 
 impl Checker<'_, '_> {
     /// Resolves a value. What cannot be resolved is reported, and an empty object takes its place.
@@ -82,24 +83,24 @@ impl Checker<'_, '_> {
             self.texts.insert(path.node.text.clone(), text);
         }
         match self.texts.get(&path.node.text).cloned().flatten() {
-            Some(text) => Value { kind: ValueKind::Text(text), span },
+            Some((text, access)) => Value { kind: ValueKind::File(text, access), span },
             None => Value::empty(span),
         }
     }
 
-    fn load(&mut self, path: &Spanned<Text>) -> FileText {
+    fn load(&mut self, path: &Spanned<Text>) -> LoadedFile {
         let name = path.node.text.as_str();
         let loaded = (self.files)(name);
-        if loaded.as_ref().is_ok_and(|text| !self.spend(text.len(), path.span)) {
+        if loaded.as_ref().is_ok_and(|file| !self.spend(file.text.len(), path.span)) {
             return None;
         }
-        let loaded = loaded.and_then(|text| {
+        let loaded = loaded.and_then(|FileText { text, access }| {
             let located = located(&text, name);
             self.report.sources.add(name, text).map_err(|e| e.to_string())?;
-            Ok(located)
+            Ok((Arc::new(located), access.map(Arc::new)))
         });
         match loaded {
-            Ok(text) => Some(Arc::new(text)),
+            Ok(file) => Some(file),
             Err(why) => {
                 let error = Diagnostic::error(format!("cannot load the file `{name}`"), path.span);
                 self.report.push(error.remark(why));
@@ -146,7 +147,9 @@ fn size(value: &Value, most: usize) -> usize {
     let inner: &mut dyn Iterator<Item = (&Value, usize)> = match &value.kind {
         ValueKind::List(values) => &mut values.iter().map(|v| (v, 0)),
         ValueKind::Object(entries) => &mut entries.iter().map(|e| (&e.value, e.key.len() + 64)),
-        ValueKind::Literal(_) | ValueKind::Text(_) | ValueKind::Word(_) => &mut std::iter::empty(),
+        ValueKind::Literal(_) | ValueKind::Text(_) | ValueKind::File(..) | ValueKind::Word(_) => {
+            &mut std::iter::empty()
+        }
     };
     let mut total = own;
     for (value, extra) in inner {

@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-use nf::config::Located;
+use nf::config::{Located, Secret};
 use serde::de::value::StrDeserializer;
 use serde::de::{
     self, DeserializeSeed, Deserializer, EnumAccess, Expected, IntoDeserializer, MapAccess, SeqAccess,
@@ -19,6 +19,7 @@ use serde::forward_to_deserialize_any;
 
 use super::{Entry, Value, ValueKind};
 use crate::diagnostic::Diagnostic;
+use crate::files::FileAccess;
 use crate::literal::Literal;
 use crate::source::Span;
 use crate::suggest::similar;
@@ -44,6 +45,11 @@ impl Error {
     fn at(mut self, span: Span) -> Self {
         self.span.get_or_insert(span);
         self
+    }
+
+    /// The same error, without the text of a file: that may be long, or nobody's business.
+    fn without(self, text: &str) -> Self {
+        Self { message: self.message.replace(&format!("`{text}`"), "the text of a file"), ..self }
     }
 
     pub(crate) fn diagnostic(self, default: Span) -> Diagnostic {
@@ -136,6 +142,9 @@ impl<'de> Deserializer<'de> for &'de Value {
         let result = match &self.kind {
             ValueKind::Literal(literal) => visit_literal(literal, visitor),
             ValueKind::Text(text) => visitor.visit_borrowed_str(text.as_str()),
+            ValueKind::File(text, _) => {
+                visitor.visit_borrowed_str(text.as_str()).map_err(|error: Error| error.without(text))
+            }
             ValueKind::Word(word) => visitor.visit_borrowed_str(word),
             ValueKind::List(values) => visitor.visit_seq(Values(values.iter())),
             ValueKind::Object(entries) => visitor.visit_map(Entries { rest: entries.iter(), value: None }),
@@ -164,7 +173,8 @@ impl<'de> Deserializer<'de> for &'de Value {
         visitor: V,
     ) -> Result<V::Value, Error> {
         let result = match &self.kind {
-            ValueKind::Text(text) if name == Located::TOKEN => {
+            _ if name == Secret::TOKEN => self.secret(visitor),
+            ValueKind::Text(text) | ValueKind::File(text, _) if name == Located::TOKEN => {
                 Located::clone(text).into_map().and_then(|map| visitor.visit_map(map))
             }
             _ => visitor.visit_newtype_struct(self),
@@ -181,6 +191,10 @@ impl<'de> Deserializer<'de> for &'de Value {
         let result = match &self.kind {
             ValueKind::Word(word) => visitor.visit_enum(Variant { word, span: self.span, value: None }),
             ValueKind::Text(text) => visitor.visit_enum(Variant { word: text, span: self.span, value: None }),
+            ValueKind::File(text, _) => {
+                let variant = Variant { word: text, span: self.span, value: None };
+                visitor.visit_enum(variant).map_err(|error: Error| error.without(text))
+            }
             ValueKind::Object(entries) if entries.len() == 1 => visitor.visit_enum(Variant {
                 word: &entries[0].key,
                 span: entries[0].key_span,
@@ -198,6 +212,32 @@ impl<'de> Deserializer<'de> for &'de Value {
     forward_to_deserialize_any! {
         bool i128 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple tuple_struct map struct
         identifier
+    }
+}
+
+impl Value {
+    /// Gives a secret. An error shows nothing of it.
+    fn secret<'de, V: Visitor<'de>>(&'de self, visitor: V) -> Result<V::Value, Error> {
+        let text = match &self.kind {
+            ValueKind::Text(text) => text,
+            ValueKind::File(text, access) => {
+                if let Some(access) = access.as_ref().filter(|access| !access.is_private()) {
+                    let FileAccess { path, mode } = &**access;
+                    let message = format!(
+                        "the file of a secret must be its owner's alone: `{path}` has mode {mode:04o}, so its group or \
+                         others may read or write it"
+                    );
+                    return Err(Error::new(message, Some(format!("chmod 600 {path}"))));
+                }
+                text
+            }
+            _ => {
+                let message = "expected a secret, in quotes or as `file(\"...\")`".to_owned();
+                return Err(Error::new(message, None));
+            }
+        };
+        // What a visitor says of a text may have that text in it.
+        visitor.visit_borrowed_str(text.as_str()).map_err(|error: Error| error.without(text))
     }
 }
 
