@@ -271,9 +271,12 @@ impl Chain {
     /// Takes the packets of a queue through.
     fn run_queue(&mut self, queue: &mut Queue, run: &mut Run<'_, '_>) {
         while queue.rest_len() > 0 {
-            let Gathered { load, course, uniform } = match self.consolidation {
-                None => self.gather::<false>(queue.rest()),
-                Some(_) => self.gather::<true>(queue.rest()),
+            let may_be_apart = self.apart.is_some_and(|apart| apart.is_any);
+            let Gathered { load, course, uniform } = match (&self.consolidation, may_be_apart) {
+                (None, false) => self.gather::<false, false>(queue.rest()),
+                (None, true) => self.gather::<false, true>(queue.rest()),
+                (Some(_), false) => self.gather::<true, false>(queue.rest()),
+                (Some(_), true) => self.gather::<true, true>(queue.rest()),
             };
             let count = load.packets as usize;
             if count > 0 {

@@ -25,7 +25,7 @@ impl Apart {
     }
 
     /// Whether a whole packet is one.
-    #[inline(never)]
+    #[inline(always)]
     pub fn has(&self, meta: &Meta, len: usize) -> bool {
         const SYN: u8 = 2;
         let Answers { all, openings, longer_than } = self.answers;

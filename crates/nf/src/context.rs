@@ -305,11 +305,13 @@ impl Context<'_> {
 
     /// Takes the instance's working memory: whatever a function needs while it processes a packet and may lose
     /// afterwards. A new one, unless it was given back with [`Context::give_scratch`].
+    #[inline(always)]
     pub fn take_scratch<T: Any + Send + Default>(&mut self) -> Box<T> {
         self.instance.scratch.take().and_then(|scratch| scratch.downcast().ok()).unwrap_or_default()
     }
 
     /// Gives the working memory back for the next packet.
+    #[inline]
     pub fn give_scratch<T: Any + Send>(&mut self, scratch: Box<T>) {
         self.instance.scratch = Some(scratch);
     }

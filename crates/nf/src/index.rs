@@ -70,6 +70,34 @@ pub struct Index {
     len: usize,
 }
 
+/// Lookups that compare no keys: right for nearly all hashes in the index.
+#[derive(Clone, Copy)]
+pub struct Guesses<'a> {
+    index: &'a Index,
+    // Copies of the index's fields, so that stores between two lookups do not force a reload.
+    buckets: &'a [Bucket],
+    mask: usize,
+}
+
+impl Guesses<'_> {
+    /// Returns the first number under `hash`.
+    #[inline(always)]
+    pub fn guess(&self, hash: u64) -> Option<u32> {
+        let bucket = &self.buckets[hash as usize & self.mask];
+        if let Some(slot) = bucket.slots_with(tag(hash)).next() {
+            return Some(bucket.numbers[slot]);
+        }
+        if bucket.passed() == 0 { None } else { self.guess_farther(hash) }
+    }
+
+    /// Searches the buckets after the first one.
+    #[cold]
+    #[inline(never)]
+    fn guess_farther(&self, hash: u64) -> Option<u32> {
+        self.index.find(hash, |_| true)
+    }
+}
+
 /// The index is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the index is full")]
@@ -141,15 +169,16 @@ impl Index {
         PROBES_MAX
     }
 
-    /// The first number under `hash`, without a comparison: a guess, right for nearly all hashes that are there.
+    /// Returns the first number under `hash`, see [`Guesses`].
     #[inline]
     pub fn guess(&self, hash: u64) -> Option<u32> {
-        let tag = tag(hash);
-        let bucket = &self.buckets[self.home(hash)];
-        if let Some(slot) = bucket.slots_with(tag).next() {
-            return Some(bucket.numbers[slot]);
-        }
-        if bucket.passed() == 0 { None } else { self.find(hash, |_| true) }
+        self.guesses().guess(hash)
+    }
+
+    /// Returns the lookups for a batch of hashes.
+    #[inline(always)]
+    pub fn guesses(&self) -> Guesses<'_> {
+        Guesses { index: self, buckets: &self.buckets, mask: self.mask }
     }
 
     /// Enters `number` under `hash`. A number may stand in the index only once.

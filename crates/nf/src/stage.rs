@@ -469,14 +469,29 @@ impl Panics {
 
 /// Says where a loop over packets was when it was left, be it by a panic. It costs those that go on nothing.
 struct Progress<'a> {
-    number: usize,
+    /// One more than the current packet's number.
+    next: usize,
     left_at: &'a mut usize,
+}
+
+impl<'a> Progress<'a> {
+    #[inline(always)]
+    fn new(left_at: &'a mut usize) -> Progress<'a> {
+        Progress { next: *left_at, left_at }
+    }
+
+    /// Moves on to the next packet and returns its number.
+    #[inline(always)]
+    fn step(&mut self) -> usize {
+        self.next += 1;
+        self.next - 1
+    }
 }
 
 impl Drop for Progress<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        *self.left_at = self.number;
+        *self.left_at = self.next.saturating_sub(1);
     }
 }
 
@@ -579,13 +594,12 @@ impl<N: NetworkFunction> Loaded<N> {
         record_of: impl Fn(usize, u32) -> u32,
         left_at: &mut usize,
     ) {
-        let mut progress = Progress { number: *left_at, left_at };
-        let first = progress.number;
         let ReadGroup { packets, verdicts, side, records, effects, .. } = group;
-        let rest = packets.iter().zip(*verdicts).skip(first);
+        let (packets, verdicts) = (packets.get(*left_at..), verdicts.get(*left_at..));
+        let mut progress = Progress::new(left_at);
         let mut states = self.state.and_then(|part| records.states_mut(part));
-        for (number, (packet, verdict)) in (first..).zip(rest) {
-            progress.number = number;
+        for (packet, verdict) in packets.unwrap_or_default().iter().zip(verdicts.unwrap_or_default()) {
+            let number = progress.step();
             let transit = &packet.meta().transit;
             if *verdict != Verdict::Forward || transit.side != *side {
                 continue;
@@ -636,11 +650,15 @@ impl<N: NetworkFunction> Loaded<N> {
         }
     }
 
-    /// Processes the group's packets, and goes on after those at which the function panics.
+    /// Processes the group's packets with `process_all`, and continues after any packet at which the function panics.
     #[inline(always)]
-    fn process_contained(&mut self, group: &mut Group<'_>, recording: Option<&mut Recording>) {
+    fn process_contained(
+        &mut self,
+        group: &mut Group<'_>,
+        process_all: impl FnOnce(&mut Self, &mut Group<'_>, &mut usize),
+    ) {
         let mut at = 0;
-        let call = || self.process_all(group, recording, &mut at);
+        let call = || process_all(self, group, &mut at);
         if let Err(payload) = catch_unwind(AssertUnwindSafe(call)) {
             self.go_on_after(group, at, payload);
         }
@@ -692,14 +710,13 @@ impl<N: NetworkFunction> Loaded<N> {
         mut recording: Option<&mut Recording>,
         left_at: &mut usize,
     ) {
-        let mut progress = Progress { number: *left_at, left_at };
-        let first = progress.number;
         let Group { packets, verdicts, side, changed, env, deliveries, .. } = group;
-        let rest = packets.iter_mut().zip(verdicts.iter_mut()).skip(first);
+        let (packets, verdicts) = (packets.get_mut(*left_at..), verdicts.get_mut(*left_at..));
+        let mut progress = Progress::new(left_at);
         // If the records are not what the layout says, as `with_flow` has it, no packet finds its state.
         let mut states = self.state.and_then(|part| env.records.states_mut(part));
-        for (number, (packet, verdict)) in (first..).zip(rest) {
-            progress.number = number;
+        for (packet, verdict) in packets.unwrap_or_default().iter_mut().zip(verdicts.unwrap_or_default()) {
+            let number = progress.step();
             if *verdict != Verdict::Forward || packet.meta().transit.side != *side {
                 continue;
             }
@@ -769,10 +786,12 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
         self.pass(group.load, 0);
         // Twice the same code, once without all that recording needs.
         match group.recording.take() {
-            None => self.process_contained(group, None),
+            None => self.process_contained(group, |stage, group, at| stage.process_all(group, None, at)),
             Some(recording) => {
                 let before = self.panics.count.get();
-                self.process_contained(group, Some(recording));
+                self.process_contained(group, |stage, group, at| {
+                    stage.process_all(group, Some(recording), at);
+                });
                 if self.panics.count.get() != before {
                     recording.differs = true;
                 }
@@ -792,7 +811,7 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
     fn replay(&mut self, group: &mut Group<'_>) {
         self.uncounted.swap(&mut self.instance.shared);
         let drops = self.counters.drops;
-        self.process_contained(group, None);
+        self.process_contained(group, |stage, group, at| stage.process_all(group, None, at));
         self.counters.drops = drops;
         self.instance.close();
         self.uncounted.swap(&mut self.instance.shared);

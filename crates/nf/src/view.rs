@@ -200,11 +200,13 @@ impl<'a> PacketView<'a> {
 
     /// Adds a header action to the record (B21); the packet is not changed. What is written through this view, and a verdict to drop, are
     /// recorded anyhow.
+    #[inline]
     pub fn note_action(&mut self, action: HeaderAction) {
         self.note(|| action);
     }
 
     /// Adds a state function to the record (B22).
+    #[inline(always)]
     pub fn note_function(&mut self, function: StateFunction) {
         if let Some(recording) = &mut self.recording {
             recording.function(function);
@@ -212,6 +214,7 @@ impl<'a> PacketView<'a> {
     }
 
     /// Adds an event to the record (B23).
+    #[inline(always)]
     pub fn note_event(&mut self, event: EventCondition) {
         if let Some(recording) = &mut self.recording {
             recording.event(event);
@@ -219,6 +222,7 @@ impl<'a> PacketView<'a> {
     }
 
     /// Says which of the function's [rules](crate::Setup::rules) decided about the packet.
+    #[inline(always)]
     pub fn note_rule(&mut self, rule: u32) {
         if let Some(recording) = &mut self.recording {
             recording.rule = Some(rule);

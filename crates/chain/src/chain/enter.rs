@@ -1,5 +1,6 @@
 //! Coming in: parsing, finding the packet's flow or beginning it, and gathering packets of known flows into groups.
 
+use nf::index::Guesses;
 use nf::record::Header;
 use nf::stage::{Env, Load};
 use nf::{EndReason, Verdict};
@@ -59,13 +60,17 @@ impl Chain {
     /// Parses packets, and looks up which flow each probably belongs to. All asks for memory go out before any is used.
     pub(super) fn look_up(&mut self, batch: &mut [Packet]) {
         self.parse(batch, |flows, meta| flows.prefetch_index(meta.hash));
-        self.look_up_with(batch, |flows, _, meta| flows.prefetch_record(meta.hash, meta.reversed));
+        self.look_up_with(batch, |flows, guesses, _, meta| {
+            flows.prefetch_record(guesses, meta.hash, meta.reversed)
+        });
     }
 
     /// The same for packets that were parsed before.
     pub(super) fn look_up_parsed(&mut self, batch: &mut [Packet]) {
         batch.iter().for_each(|packet| self.flows.prefetch_index(packet.meta().hash));
-        self.look_up_with(batch, |flows, _, meta| flows.prefetch_record(meta.hash, meta.reversed));
+        self.look_up_with(batch, |flows, guesses, _, meta| {
+            flows.prefetch_record(guesses, meta.hash, meta.reversed)
+        });
     }
 
     /// The same for packets that were parsed before, of flows with these homes, one for each.
@@ -74,16 +79,21 @@ impl Chain {
         self.homes.clear();
         let sequences = batch.iter().map(|packet| packet.meta().transit.sequence);
         self.homes.extend(sequences.zip(homes.iter().copied()));
-        self.look_up_with(batch, |flows, number, _| flows.prefetch_home(*homes.get(number)?));
+        self.look_up_with(batch, |flows, _, number, _| flows.prefetch_home(*homes.get(number)?));
     }
 
     /// Looks up which flow each probably belongs to: as `record` says for the packet of this number.
     #[inline(always)]
-    fn look_up_with(&mut self, batch: &mut [Packet], record: impl Fn(&Flows, usize, &Meta) -> Option<u32>) {
+    fn look_up_with(
+        &mut self,
+        batch: &mut [Packet],
+        record: impl Fn(&Flows, Guesses<'_>, usize, &Meta) -> Option<u32>,
+    ) {
         let mut sides = [false; 2];
+        let guesses = self.flows.guesses();
         for (number, packet) in batch.iter_mut().enumerate() {
             let meta = packet.meta_mut();
-            meta.transit.flow = record(&self.flows, number, meta).unwrap_or(NO_RECORD);
+            meta.transit.flow = record(&self.flows, guesses, number, meta).unwrap_or(NO_RECORD);
             sides[meta.transit.side as usize] = true;
         }
         self.mixed = sides == [true; 2];
@@ -127,9 +137,12 @@ impl Chain {
 
     /// Joins packets from the front of `packets` to their flows, as many as form a group. The next one begins another group. If it
     /// would be the first, the course says whether it goes alone, or is to be reviewed and gathered again. `RULES`: whether there
-    /// are any.
+    /// are any. `APART`: whether functions may answer packets of known flows.
     #[inline(never)]
-    pub(super) fn gather<const RULES: bool>(&mut self, packets: &mut [Packet]) -> Gathered {
+    pub(super) fn gather<const RULES: bool, const APART: bool>(
+        &mut self,
+        packets: &mut [Packet],
+    ) -> Gathered {
         if self.mixed {
             self.gathering.clear();
         }
@@ -142,17 +155,10 @@ impl Chain {
         // The course of the last packet, if others may follow it, and what they touch.
         let (mut followed, mut lines) = (Course::RECORD, all);
         let most = packets.len().min(GROUP_MAX);
-        let apart = self.apart.filter(|apart| apart.is_any);
-        let mut is_apart = false;
         for packet in &mut packets[..most] {
-            if let Some(apart) = apart {
-                if is_apart {
-                    break;
-                }
-                is_apart = apart.has(packet.meta(), packet.len());
-                if is_apart && load.packets > 0 {
-                    break;
-                }
+            let is_apart = APART && self.apart.is_some_and(|apart| apart.has(packet.meta(), packet.len()));
+            if is_apart && load.packets > 0 {
+                break;
             }
             let mut meta = packet.meta_mut();
             if meta.class != Class::Whole {
@@ -244,15 +250,19 @@ impl Chain {
             if self.joining.join_whole(meta, header, connection, wish_ms) {
                 self.flows.classes.follow(meta.transit.flow, header);
             }
-            if let Some(ingresses) = &mut self.ingresses {
-                ingresses.join(meta);
-            }
             if RULES {
                 self.flows.records.prefetch_states(meta.transit.flow, lines);
             }
             load.add(packet.len());
+            if is_apart {
+                break;
+            }
         }
         self.now_ns = now_ns;
+        if let Some(ingresses) = &mut self.ingresses {
+            let joined = packets.iter_mut().take(load.packets as usize);
+            joined.for_each(|packet| ingresses.join(packet.meta_mut()));
+        }
         Gathered { load, course, uniform }
     }
 

@@ -87,9 +87,12 @@ impl State {
         }
         self.packets[d] += 1;
         self.bytes[d] += bytes;
-        // Packets of several captures, or queues, may come out of order.
-        self.first_ns[d] = self.first_ns[d].min(now_ns);
-        self.last_ns[d] = self.last_ns[d].max(now_ns);
+        if now_ns < self.last_ns[d] {
+            // Packets of several captures, or queues, may come out of order.
+            self.first_ns[d] = self.first_ns[d].min(now_ns);
+        } else {
+            self.last_ns[d] = now_ns;
+        }
         self.marks[d] |= u16::from(packet.meta().tcp_flags);
     }
 

@@ -9,11 +9,8 @@ use crate::{Class, FlowKey, LinkType, Meta};
 const ETHER_IPV4: u32 = u32::from_le_bytes([0x08, 0x00, 0x45, 0]);
 const ETHER_IPV4_MASK: u32 = u32::from_le_bytes([0xff, 0xff, 0xff, 0]);
 
-/// Of the words with flags, fragment offset, time to live and protocol: what is not zero in a fragment, and the time to live.
-const FRAGMENT_TTL_MASK: u32 = 0x3fff_ff00;
-/// A time to live of 1 in that word, and of 255, of a packet that is no fragment.
-const TTL_LEAST: u32 = 0x0100;
-const TTL_MOST: u32 = 0xff00;
+/// Of the word with flags and fragment offset, what is not zero in a fragment.
+const FRAGMENT_MASK: u16 = u16::from_le_bytes([0x3f, 0xff]);
 
 const L3: usize = 14;
 const L4: usize = 34;
@@ -27,8 +24,8 @@ pub(super) fn parse(data: &[u8], meta: &mut Meta) -> bool {
     let total_len = usize::from(be16(h, 16));
     let usual = meta.link == LinkType::Ethernet
         && u32::from_le_bytes(bytes(h, 12)) & ETHER_IPV4_MASK == ETHER_IPV4
-        && (u32::from_be_bytes(bytes(h, 20)) & FRAGMENT_TTL_MASK).wrapping_sub(TTL_LEAST)
-            <= TTL_MOST - TTL_LEAST
+        && u16::from_le_bytes(bytes(h, 20)) & FRAGMENT_MASK == 0
+        && h[22] != 0
         && total_len + L3 <= data.len();
     if !usual {
         return false;
