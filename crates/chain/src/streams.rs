@@ -17,6 +17,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 mod counters;
 mod datagrams;
+mod expected;
 mod held;
 mod network;
 mod opening;
@@ -215,6 +216,17 @@ impl Half {
         self.timestamp != 0 && timestamp.wrapping_sub(self.timestamp).cast_signed() < 0
     }
 
+    /// A segment of the other half offers to take more of this one.
+    #[inline]
+    fn offer(&mut self, segment: &Segment<'_>, scale: u16, is_scaled: bool) {
+        let window = u32::from(segment.window) << if is_scaled { scale } else { 0 };
+        let edge = segment.acknowledgment.wrapping_add(window);
+        if !self.has(Half::OFFERED) || edge.wrapping_sub(self.edge).cast_signed() > 0 {
+            self.edge = edge;
+            self.flags |= Half::OFFERED;
+        }
+    }
+
     /// Whether it matters if the segment's checksum is right: who once leaves it to hardware does so always.
     fn judges(&self, segment: &Segment<'_>) -> bool {
         self.has(Half::INTACT) || !self.has(Half::BEGUN) || segment.has(Segment::SYN)
@@ -391,6 +403,9 @@ impl Reassembler {
 
     /// Notes what a segment brings.
     pub fn segment(&mut self, segment: &Segment<'_>, streams: &mut Streams) {
+        if self.take_expected(segment, streams) {
+            return;
+        }
         let direction = segment.direction;
         let from = direction.index();
         if segment.flags & (Segment::SYN | Segment::RST | Segment::ACK) == 0 {
@@ -515,13 +530,7 @@ impl Reassembler {
             return;
         }
         let is_scaled = !is_syn && own.has(Half::SCALED) && other.has(Half::SCALED);
-        let window = u32::from(segment.window) << if is_scaled { scale } else { 0 };
-        let edge = segment.acknowledgment.wrapping_add(window);
-        let half = &mut streams.halves[1 - from];
-        if !half.has(Half::OFFERED) || edge.wrapping_sub(half.edge).cast_signed() > 0 {
-            half.edge = edge;
-            half.flags |= Half::OFFERED;
-        }
+        streams.halves[1 - from].offer(segment, scale, is_scaled);
     }
 
     /// What the receiver takes from a segment that it does not ignore.

@@ -99,7 +99,7 @@ impl<'a> Segment<'a> {
     pub(super) const URG: u8 = 32;
 
     /// The segment in a packet whose flow was found; none if it is no whole TCP packet, or its header was not captured.
-    #[inline]
+    #[inline(always)]
     pub fn of(packet: &'a Packet) -> Option<Segment<'a>> {
         let meta = packet.meta();
         if meta.protocol != protocol::TCP || meta.class != Class::Whole {
@@ -111,7 +111,7 @@ impl<'a> Segment<'a> {
     }
 
     /// The segment that these bytes begin with, which has so many on the wire.
-    #[inline]
+    #[inline(always)]
     pub(super) fn read(bytes: &'a [u8], len: usize, direction: Direction) -> Option<Segment<'a>> {
         let header: &[u8; 20] = bytes.first_chunk()?;
         let number =
