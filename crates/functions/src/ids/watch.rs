@@ -195,7 +195,7 @@ impl<'a, 'c> Watch<'a, 'c> {
         }
         self.one_packet(packet, &own, facts, direction, state);
         if let Some(whole) = &whole {
-            self.one_packet(packet, whole, facts, direction, state);
+            self.whole_datagram(packet, whole, facts, direction, state);
         }
         // Of a packet that passes as well: it is a part of its streams, and of the messages in these.
         for event in packet.stream() {
@@ -212,7 +212,22 @@ impl<'a, 'c> Watch<'a, 'c> {
         self.verdict(state)
     }
 
+    /// The datagram that a packet completes.
+    #[cold]
+    #[inline(never)]
+    fn whole_datagram(
+        &mut self,
+        packet: &'a PacketView<'a>,
+        own: &PacketFacts<'_>,
+        facts: Facts<'_>,
+        direction: Direction,
+        state: &mut State,
+    ) {
+        self.one_packet(packet, own, facts, direction, state);
+    }
+
     /// A packet, or the datagram that it completes.
+    #[inline(always)]
     fn one_packet(
         &mut self,
         packet: &'a PacketView<'a>,
@@ -299,6 +314,7 @@ impl<'a, 'c> Watch<'a, 'c> {
 }
 
 /// Whether the first thing that the packet brings to its streams is its own payload, as a piece of its own direction's.
+#[inline(always)]
 fn brings_its_payload(packet: &PacketView<'_>, direction: Direction, payload: &[u8]) -> bool {
     packet.stream().next().is_some_and(|event| match event.kind {
         StreamEventKind::Data(piece) => event.direction == direction && std::ptr::eq(piece, payload),

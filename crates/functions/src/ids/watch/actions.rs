@@ -96,10 +96,13 @@ impl Watch<'_, '_> {
     }
 
     /// Does what the rules say that hold; why the packet is dropped, if it is.
+    #[inline(always)]
     pub(super) fn act(&mut self, state: &mut State) -> Option<DropReason> {
-        if self.work.matches.rules.is_empty() {
-            return None;
-        }
+        if self.work.matches.rules.is_empty() { None } else { self.act_on_all(state) }
+    }
+
+    #[inline(never)]
+    fn act_on_all(&mut self, state: &mut State) -> Option<DropReason> {
         let mut matches = std::mem::take(&mut self.work.matches);
         matches.rules.sort_by_key(|one| one.rule);
         let drop = self.act_on(&mut matches, state);

@@ -112,6 +112,7 @@ impl Watch<'_, '_> {
     }
 
     /// Reads bytes, which made of what was known what was found.
+    #[inline(always)]
     fn read(
         &mut self,
         event: StreamEvent<'_>,
