@@ -339,8 +339,11 @@ impl Live {
             // Whether a frame, time, a bell, news or a signal has ended it, the next round finds out.
             let woken_by = poll(&mut waits, Some(&time));
             self.slept += began.elapsed();
-            // News is read at once: it would end every sleep until it is.
-            if self.news.is_some() && waits.last().is_some_and(|news| !news.revents().is_empty()) {
+            // News is read at once, and so is the state of a socket that reports an error: either would end every sleep until then. A
+            // TAP device that is being deleted reports one long before a read does.
+            let has_news = self.news.is_some() && waits.last().is_some_and(|news| !news.revents().is_empty());
+            let has_failed = waits.iter().any(|wait| wait.revents().intersects(FAILED));
+            if has_news || has_failed {
                 self.asked_ns = 0;
             }
             self.polling.sleeps += 1;
@@ -415,6 +418,9 @@ impl Attached {
         }
     }
 }
+
+/// What `poll` reports of a socket that has an error or no device any more.
+const FAILED: PollFlags = PollFlags::ERR.union(PollFlags::HUP).union(PollFlags::NVAL);
 
 /// How long to sleep after so long without a frame.
 fn poll_sleep(silence: Duration) -> Timespec {
