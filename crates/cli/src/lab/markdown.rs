@@ -1,25 +1,24 @@
-//! Outcomes as a page.
+//! Outcomes as pages: one per experiment, and an index.
 
 use ::lab::{Answer, Judged, Outcome, Verdict};
 
 use super::show;
 
-/// The verdicts at a glance, and then each experiment; `options` are those it was run with.
-pub fn page(outcomes: &[Outcome], options: &str) -> String {
+/// Returns the index: a table of verdicts that links each experiment's page.
+pub fn index(outcomes: &[Outcome]) -> String {
     let mut text = "| | experiment | match | beat |\n|---|---|---|---|\n".to_owned();
     for Outcome { id, title, matched, beaten, .. } in outcomes {
         let (matched, beaten) = (matched.answer.name(), beaten.answer.name());
-        text += &format!("| [{id}](#{}) | {title} | {matched} | {beaten} |\n", id.to_ascii_lowercase());
+        text += &format!("| [{id}]({id}.md) | {title} | {matched} | {beaten} |\n");
     }
-    outcomes.iter().for_each(|outcome| text += &section(outcome, options));
     text
 }
 
-fn section(outcome: &Outcome, options: &str) -> String {
+/// Returns the page of an experiment that was run with these options.
+pub fn page(outcome: &Outcome, options: &str) -> String {
     let Outcome { id, title, published, seeds, tables, matched, beaten, real, notes, .. } = outcome;
-    let mut text = format!(
-        "\n## {id}\n\n**{title}.** Published: {published}. Made by `rivulet lab run {id}{options}`.\n"
-    );
+    let mut text =
+        format!("# {id}: {title}\n\nPublished: {published}. Made by `rivulet lab run {id}{options}`.\n");
     for table in tables {
         let head = show::head(table);
         text += &format!("\n{}\n\n", show::caption(table, *seeds));

@@ -199,18 +199,17 @@ fn run_all(experiments: &[Experiment], options: &Options) -> anyhow::Result<Exit
     let mut lab = Lab::new(length, options.seeds.unwrap_or(length.seeds()), |step| say(&bar, step))
         .with_captures(options.captures.clone())
         .with_rules(options.rules());
-    let (mut outcomes, path) = (Vec::new(), out.join("figures.md"));
+    let mut outcomes = Vec::new();
     for experiment in experiments {
         bar.suspend(|| say!("rivulet: {}: {}", experiment.id, experiment.title));
         let outcome = experiment.run(&mut lab);
-        write(out, &outcome)?;
+        write(out, &outcome, &options.again())?;
         if !json {
             bar.suspend(|| output::print(&show::outcome(&outcome)))?;
         }
         outcomes.push(outcome);
-        // Anew after each: an hour's work is not lost with the next one's.
-        io::files::write(&path, markdown::page(&outcomes, &options.again()))
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        // After each experiment, so that a later failure does not lose an hour's work.
+        write_files(&out.join("README"), &[("md", markdown::index(&outcomes))])?;
     }
     bar.finish_and_clear();
     match (*json, &outcomes[..]) {
@@ -269,10 +268,11 @@ fn verdict(failures: usize) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Writes an outcome's files.
-fn write(dir: &Path, outcome: &Outcome) -> anyhow::Result<()> {
+/// Writes the files of an outcome of a run with these options.
+fn write(dir: &Path, outcome: &Outcome, options: &str) -> anyhow::Result<()> {
     let json = serde_json::to_string_pretty(outcome)? + "\n";
-    let files = [("csv", outcome.csv()), ("json", json), ("svg", outcome.svg()?)];
+    let page = markdown::page(outcome, options);
+    let files = [("csv", outcome.csv()), ("json", json), ("svg", outcome.svg()?), ("md", page)];
     write_files(&dir.join(outcome.id), &files)
 }
 

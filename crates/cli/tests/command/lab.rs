@@ -33,8 +33,10 @@ fn an_experiment_shows_its_figures_and_writes_its_files() {
         let name = format!("X4.{extension}");
         assert_eq!(place.read(&format!("here/{name}")), place.read(&format!("there/{name}")), "{name}");
     }
-    let page = String::from_utf8(place.read("here/figures.md")).unwrap();
-    assert!(page.contains("rivulet lab run X4 --smoke") && page.contains("| [X4](#x4) |"), "{page}");
+    let page = String::from_utf8(place.read("here/X4.md")).unwrap();
+    assert!(page.starts_with("# X4: ") && page.contains("rivulet lab run X4 --smoke"), "{page}");
+    let index = String::from_utf8(place.read("here/README.md")).unwrap();
+    assert!(index.contains("| [X4](X4.md) |"), "{index}");
     let scenario = json["rows"][0]["scenario"].as_str().unwrap();
     place.write("x4.toml", scenario);
     let report = place.json("sim x4.toml --seed 1 --json");
