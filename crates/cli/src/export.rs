@@ -1,11 +1,11 @@
-//! `--ipfix`: flow records to a file or a collector.
+//! `--ipfix`: flow records and NAT events to a file or a collector.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use io::ipfix::{Exporter, Options};
+use io::ipfix::{Exporter, NatRecord, Options};
 use nf::FlowReport;
 use node::report::OutputReport;
 
@@ -55,6 +55,7 @@ pub struct Export {
     messages: Chunk,
     place: Place,
     gathered: Vec<FlowReport>,
+    gathered_nat: Vec<NatRecord>,
     now_s: u32,
 }
 
@@ -95,6 +96,7 @@ impl Export {
             messages: Chunk::default(),
             place: Place::Opened(Box::new(pen)),
             gathered,
+            gathered_nat: Vec::new(),
             now_s: 0,
         })
     }
@@ -109,6 +111,14 @@ impl Export {
             (begun @ Place::Begun(_), _) => begun,
         };
         Ok(Export { place, ..self })
+    }
+
+    /// Takes a NAT event.
+    pub fn add_nat(&mut self, record: NatRecord) -> anyhow::Result<()> {
+        // As for flow records.
+        self.now_s = (record.time_ms / 1_000) as u32;
+        self.gathered_nat.push(record);
+        if self.gathered_nat.len() == GATHERED { self.send() } else { Ok(()) }
     }
 
     /// Takes a flow's report; `now_ns` is the time of the run.
@@ -126,6 +136,11 @@ impl Export {
             self.messages.push(message);
         }
         self.gathered.clear();
+        let mut events = &self.gathered_nat[..];
+        while let Some(message) = self.exporter.next_nat_message(&mut events, self.now_s) {
+            self.messages.push(message);
+        }
+        self.gathered_nat.clear();
         if let Place::Begun(spool) = &mut self.place {
             spool.records(&self.messages);
             spool.flush();

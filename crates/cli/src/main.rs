@@ -12,6 +12,7 @@ mod export;
 mod files;
 mod lab;
 mod messages;
+mod nat_record;
 mod output;
 mod picture;
 mod policies;

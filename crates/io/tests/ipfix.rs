@@ -5,7 +5,7 @@ mod ipfix_decoder;
 
 use std::net::UdpSocket;
 
-use io::ipfix::{Exporter, FileWriter, MESSAGE_MIN, MessageLimitError, Options, UdpCollector};
+use io::ipfix::{Exporter, FileWriter, MESSAGE_MIN, MessageLimitError, NatRecord, Options, UdpCollector};
 use ipfix_decoder::{Decoder, Message, Record, number};
 use nf::FlowReport;
 use packet::{Addr, Endpoint};
@@ -23,13 +23,13 @@ fn report() -> impl Strategy<Value = FlowReport> {
         any::<[u16; 2]>(),
         0..4096u16,
         any::<[u8; 2]>(),
-        (1..6u8, any::<Option<[u16; 2]>>()),
+        (1..6u8, any::<Option<[u16; 2]>>(), prop_oneof![8 => Just(1u32), 1 => Just(0), 1 => Just(100)]),
     );
     let protocol = prop_oneof![Just(6u8), Just(17), Just(1), Just(58), Just(47)];
     (ends, marks, protocol, packets, pair(), pair(), pair()).prop_map(
         |(
             (a, b, ports, v4),
-            (tcp_flags, icmp, vlan, tos, (end_reason, exit)),
+            (tcp_flags, icmp, vlan, tos, (end_reason, exit, sampling)),
             protocol,
             packets,
             bytes,
@@ -64,6 +64,7 @@ fn report() -> impl Strategy<Value = FlowReport> {
                     (end(addr(b), ports[0]), end(addr(a), ports[1]))
                 }),
                 end_reason,
+                sampling,
             }
         },
     )
@@ -153,10 +154,15 @@ proptest! {
             prop_assert!(!message.records.is_empty());
             prop_assert_eq!((message.sequence, message.domain), (sequence, observation_domain));
             prop_assert_eq!(message.export_time_s, export_time_s);
-            sequence += message.records.len() as u32;
+            sequence += (message.records.len() + message.options.len()) as u32;
         }
         let mut records = decoded.iter().flat_map(|message| &message.records);
+        let mut samplings = samplings(&decoded, observation_domain).into_iter();
         for report in &reports {
+            let directions = if biflow { usize::from(report.packets != [0, 0]) } else { report.packets.iter().filter(|&&packets| packets > 0).count() };
+            for sampling in samplings.by_ref().take(directions) {
+                prop_assert_eq!(sampling, u64::from(report.sampling.max(1)));
+            }
             if biflow && report.packets != [0, 0] {
                 let record = records.next().unwrap();
                 check(record, report, 0);
@@ -170,6 +176,96 @@ proptest! {
             }
         }
         prop_assert!(records.next().is_none());
+    }
+}
+
+/// The sampling that holds for each record, by the options record before it.
+fn samplings(messages: &[Message], observation_domain: u32) -> Vec<u64> {
+    let (mut all, mut now) = (Vec::new(), 1);
+    for message in messages {
+        for at in 0..message.records.len() {
+            for (_, options) in message.options.iter().filter(|(before, _)| *before == at) {
+                now = number(options, 34, 0);
+                let probability = f64::from_bits(number(options, 311, 0));
+                assert_eq!(number(options, 149, 0), u64::from(observation_domain));
+                assert_eq!((number(options, 390, 0), probability), (4, 1.0 / now as f64));
+                assert_eq!(number(options, 35, 0), if now == 1 { 1 } else { 2 });
+            }
+            all.push(now);
+        }
+    }
+    all
+}
+
+fn some_nat_events() -> Vec<NatRecord> {
+    let end = |last: u8, port| Endpoint { addr: Addr::from_v4_bytes([192, 0, 2, last]), port };
+    let kinds = [4, 5, 8, 9, 12, 13, 16, 17, 1, 6];
+    let event = |(number, event): (usize, u8)| NatRecord {
+        time_ms: 1_700_000_000_000 + number as u64,
+        event,
+        realm: 1,
+        protocol: 6,
+        before: [end(1, 1000 + number as u16), end(2, 80)],
+        after: [end(3, 2000 + number as u16), end(4, 8080)],
+        ports: [3000, 3999],
+        quota: 3,
+        limit: 77,
+    };
+    kinds.repeat(20).into_iter().enumerate().map(event).collect()
+}
+
+#[test]
+fn nat_events_have_the_elements_of_their_kind() {
+    let mut exporter = Exporter::new(Options { message_max: MESSAGE_MIN, ..Options::default() }).unwrap();
+    let events = some_nat_events();
+    let mut messages = encode(&mut exporter, &[some_report()], 7);
+    let mut rest = &events[..];
+    while let Some(message) = exporter.next_nat_message(&mut rest, 7) {
+        assert!(message.len() <= MESSAGE_MIN);
+        messages.push(message.to_vec());
+    }
+    messages.extend(encode(&mut exporter, &[some_report()], 7));
+    let decoded = decode(&messages);
+    let mut sequence = 0;
+    for message in &decoded {
+        assert_eq!(message.sequence, sequence);
+        sequence += (message.records.len() + message.options.len()) as u32;
+    }
+    assert_eq!(decoded[1].templates, [266, 267, 268, 269, 270]);
+    assert!(decoded[2..].iter().all(|message| message.templates.is_empty()));
+    let records = decoded.iter().flat_map(|message| &message.records);
+    let records: Vec<_> = records.filter(|record| record.contains_key(&(230, 0))).collect();
+    // What is no event of RFC 8158, or is none of ours, has no record.
+    let events: Vec<_> = events.iter().filter(|event| ![1, 6].contains(&event.event)).collect();
+    assert_eq!(records.len(), events.len());
+    for (record, event) in records.into_iter().zip(events) {
+        let has = |element: u16| record.contains_key(&(element, 0));
+        assert_eq!(number(record, 230, 0), u64::from(event.event));
+        assert_eq!(number(record, 323, 0), event.time_ms);
+        let address = |element: u16| record[&(element, 0)].as_slice();
+        match event.event {
+            4 | 5 | 8 | 9 => {
+                assert_eq!([229, 4].map(|element| number(record, element, 0)), [1, 6]);
+                assert_eq!((address(8), address(225)), (&[192, 0, 2, 1][..], &[192, 0, 2, 3][..]));
+                assert_eq!(number(record, 7, 0), u64::from(event.before[0].port));
+                assert_eq!(number(record, 227, 0), u64::from(event.after[0].port));
+                let is_session = event.event < 8;
+                assert_eq!([12, 226, 11, 228].map(has), [is_session; 4]);
+                if is_session {
+                    assert_eq!((address(12), address(226)), (&[192, 0, 2, 2][..], &[192, 0, 2, 4][..]));
+                    assert_eq!([11, 228].map(|element| number(record, element, 0)), [80, 8080]);
+                }
+            }
+            12 => assert_eq!((address(225), number(record, 4, 0)), (&[192, 0, 2, 3][..], 6)),
+            13 => {
+                assert_eq!([466, 473].map(|element| number(record, element, 0)), [3, 77]);
+                assert_eq!(address(8), [192, 0, 2, 1]);
+            }
+            _ => {
+                assert_eq!([361, 362].map(|element| number(record, element, 0)), [3000, 3999]);
+                assert_eq!((address(8), address(225)), (&[192, 0, 2, 1][..], &[192, 0, 2, 3][..]));
+            }
+        }
     }
 }
 

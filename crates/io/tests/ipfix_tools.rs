@@ -3,12 +3,12 @@
 
 mod nfcapd;
 
-use std::net::Ipv6Addr;
+use std::net::{Ipv6Addr, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use io::capture::{Format, FormatKind, Record, Writer};
-use io::ipfix::{Exporter, Options, UdpCollector};
+use io::ipfix::{Exporter, NatRecord, Options, UdpCollector};
 use nf::FlowReport;
 use nfcapd::Collector;
 use packet::{Addr, Endpoint, LinkType};
@@ -82,6 +82,7 @@ fn reports() -> Vec<FlowReport> {
                 (end(addr(3), 2048 + i as u16), end(addr(2), 80))
             }),
             end_reason: (i % 5) as u8 + 1,
+            sampling: 1,
         }
     };
     (1..=300).map(report).collect()
@@ -233,6 +234,128 @@ fn tshark_understands_every_message() {
         seen.sort_unstable();
         expected.sort_unstable();
         assert_eq!(seen, expected, "biflow {biflow}");
+    }
+}
+
+/// One NAT event of each kind that is exported.
+fn nat_events() -> Vec<NatRecord> {
+    let end = |addr: [u8; 4], port| Endpoint { addr: Addr::from_v4_bytes(addr), port };
+    let event = |event: u8| NatRecord {
+        time_ms: (EPOCH_S + u64::from(event)) * 1000 + 250,
+        event,
+        realm: 1,
+        protocol: UDP,
+        before: [end([10, 0, 0, event], 5000), end([198, 51, 100, 7], 53)],
+        after: [end([203, 0, 113, 1], 6000 + u16::from(event)), end([198, 51, 100, 7], 53)],
+        ports: [7000, 7999],
+        quota: 3,
+        limit: 4242,
+    };
+    [4, 5, 8, 9, 12, 13, 16, 17].map(event).to_vec()
+}
+
+fn nat_messages() -> Vec<Vec<u8>> {
+    let mut exporter = Exporter::new(Options::default()).unwrap();
+    let (events, mut messages) = (nat_events(), Vec::new());
+    let mut rest = &events[..];
+    while let Some(message) = exporter.next_nat_message(&mut rest, EPOCH_S as u32) {
+        messages.push(message.to_vec());
+    }
+    messages
+}
+
+#[test]
+fn tshark_knows_nat_events() {
+    if !installed("tshark") {
+        return;
+    }
+    let messages = nat_messages();
+    assert_eq!(tshark(&messages, &["-Y", "_ws.malformed || _ws.expert"]), "");
+    let text = tshark(&messages, &["-V"]);
+    for known in [
+        "Nat Event: NAT44 session create (4)",
+        "Nat Event: NAT44 session delete (5)",
+        "Nat Event: NAT44 BIB create (8)",
+        "Nat Event: NAT44 BIB delete (9)",
+        "Nat Event: NAT ports exhausted (12)",
+        "Nat Event: Quota Exceeded (13)",
+        "Nat Event: Port block allocation (16)",
+        "Nat Event: Port block de-allocation (17)",
+        "NAT Quota Exceeded Event: Maximum entries per user (3)",
+        "Nat Originating Address Realm: 1",
+        "Post NAT Source IPv4 Address: 203.0.113.1",
+        "Post NAPT Source Transport Port: 6004",
+        "Post NAT Destination IPv4 Address: 198.51.100.7",
+        "Observation Time Milliseconds: Jan  1, 2026 00:00:04.250000000 UTC",
+        "Port Range Start: 7000",
+        "Port Range End: 7999",
+        "Max Entries Per User: 4242",
+    ] {
+        assert!(text.contains(known), "{known}: {text}");
+    }
+}
+
+#[test]
+fn nfdump_reads_nat_sessions() {
+    if !installed("nfcapd") || !installed("nfdump") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let nfcapd = Collector::start(folder.path());
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for message in nat_messages() {
+        socket.send_to(&message, nfcapd.address()).unwrap();
+    }
+    nfcapd.stop();
+    let output = Command::new("nfdump")
+        .env("TZ", "UTC")
+        .args(["-N", "-6", "-q", "-o", "json", "-R"])
+        .arg(folder.path())
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let found: Vec<&str> = text.split("},").collect();
+    assert_eq!(found.len(), nat_events().len(), "{text}");
+    let names = ["NAT44 session create", "NAT44 session delete", "NAT44 BIB create", "NAT44 BIB delete"];
+    for ((found, event), name) in found.iter().zip(nat_events()).zip(names) {
+        let mut expected = vec![
+            format!(r#""src4_addr" : "10.0.0.{}""#, event.event),
+            r#""src_port" : 5000"#.to_owned(),
+            r#""src4_xlt_ip" : "203.0.113.1""#.to_owned(),
+            format!(r#""src_xlt_port" : "{}""#, 6000 + u16::from(event.event)),
+            format!(r#""nat_event_id" : "{}""#, event.event),
+            format!(r#""nat_event" : "{name}""#),
+            format!(r#""t_event" : "2026-01-01T00:00:{:02}.250""#, event.event),
+            r#""proto" : 17"#.to_owned(),
+        ];
+        if name.contains("session") {
+            expected.push(r#""dst4_addr" : "198.51.100.7""#.to_owned());
+            expected.push(r#""dst_xlt_port" : "53""#.to_owned());
+        }
+        for expected in expected {
+            assert!(found.contains(&expected), "{expected}: {found}");
+        }
+    }
+}
+
+#[test]
+fn tshark_knows_the_sampling() {
+    if !installed("tshark") {
+        return;
+    }
+    let mut exporter = Exporter::new(Options::default()).unwrap();
+    let sampled = [FlowReport { sampling: 10, ..reports()[0] }];
+    let message = exporter.next_message(&mut &sampled[..], EPOCH_S as u32).unwrap().to_vec();
+    let text = tshark(&[message], &["-V"]);
+    let known = [
+        "Observation Domain Id: 1",
+        "Flow_Selector_Algorithm: 4",
+        "Sampling Probability: 0.1",
+        "Sampling interval: 10",
+        "Sampling algorithm: Random sampling (2)",
+    ];
+    for known in known {
+        assert!(text.to_lowercase().contains(&known.to_lowercase()), "{known}: {text}");
     }
 }
 

@@ -217,6 +217,8 @@ pub struct FlowReport {
     pub translated: Option<(Endpoint, Endpoint)>,
     /// IPFIX flowEndReason: 1 idle timeout, 2 active timeout, 3 end of flow, 4 forced end, 5 lack of resources.
     pub end_reason: u8,
+    /// One of this many flows is reported; 0 and 1: all are.
+    pub sampling: u32,
 }
 
 /// A packet that a function made.

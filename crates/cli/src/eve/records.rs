@@ -15,12 +15,12 @@ use super::{Addressed, flow_id, protocol, timestamp};
 pub struct EventKinds(Vec<String>);
 
 /// What `--events` may name.
-const KINDS: [&str; 6] = ["http", "dns", "tls", "redundancy", "flow", "stats"];
+const KINDS: [&str; 7] = ["http", "dns", "tls", "redundancy", "nat", "flow", "stats"];
 
 impl Default for EventKinds {
     /// What functions tell of their own accord.
     fn default() -> EventKinds {
-        EventKinds(KINDS[..4].iter().map(|&kind| kind.to_owned()).collect())
+        EventKinds(KINDS[..5].iter().map(|&kind| kind.to_owned()).collect())
     }
 }
 

@@ -19,6 +19,7 @@ use serde::Serialize;
 use crate::eve::{EveAlert, EveEvent, EveFlow, EveStats, EventKinds};
 use crate::export::{Destination, Export};
 use crate::messages::Console;
+use crate::nat_record::nat_record;
 use crate::sources::{PortFile, port_named};
 
 pub use capture::Capture;
@@ -244,6 +245,11 @@ impl Output for Sinks {
     }
 
     fn event(&mut self, function: &str, event: Event<'_>) -> anyhow::Result<()> {
+        if let Some(flows) = &mut self.flows
+            && let Some(record) = nat_record(&event)
+        {
+            flows.add_nat(record)?;
+        }
         if !self.events.has(event.kind) {
             return Ok(());
         }

@@ -88,3 +88,55 @@ fn nfdump_flows(folder: &std::path::Path) -> Counts {
     }
     counts
 }
+
+/// A NAT tells the collector, and the log, when each flow's translation begins and ends; with and without the fast path the same.
+#[test]
+fn nfdump_has_every_session_of_a_nat() {
+    if !traces::has_tool("nfcapd", "-V") || !traces::has_tool("nfdump", "-V") {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let path = |name: &str| place.path().join(name);
+    let rivulet = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rivulet"));
+        let output = command.args(arguments).current_dir(place.path()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    };
+    let policy = |consolidate: bool| {
+        format!(
+            "settings {{ consolidate: {consolidate} }}\nPort<0> inside;\nPort<1> outside;\n\
+             NAT n {{ external: [203.0.113.1-203.0.113.4], events: [sessions] }};\n\
+             Monitor m {{ report: [] }};\npipelet {{ inside <-> m <-> n <-> outside; }}\n"
+        )
+    };
+    std::fs::write(path("fast.rvl"), policy(true)).unwrap();
+    std::fs::write(path("slow.rvl"), policy(false)).unwrap();
+    rivulet(&["traffic", "--write", "in.pcapng", "--packets", "3000"]);
+    let flows = path("flows");
+    std::fs::create_dir(&flows).unwrap();
+    let nfcapd = Collector::start(&flows);
+    let to = format!("udp:{}", nfcapd.address());
+    let run = ["run", "fast.rvl", "--read", "in.pcapng", "--seed", "1", "-o", "json"];
+    let report: serde_json::Value =
+        serde_json::from_slice(&rivulet(&[&run[..], &["--ipfix", &to, "--alerts", "eve.json"]].concat()))
+            .unwrap();
+    nfcapd.stop();
+    let counters = &report["functions"][1]["counters"];
+    let translated: u64 =
+        ["flows-out", "flows-in", "flows-hairpin"].iter().map(|name| counters[*name].as_u64().unwrap()).sum();
+    assert!(translated > 10, "{report}");
+    let output = Command::new("nfdump").args(["-N", "-q", "-o", "json", "-R"]).arg(&flows).output().unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    let logged = std::fs::read_to_string(path("eve.json")).unwrap();
+    for (number, name) in [(4, "create"), (5, "delete")] {
+        let told = told.matches(&format!("\"NAT44 session {name}\"")).count() as u64;
+        let logged = logged.matches(&format!("\"nat\":{{\"event\":{number},")).count() as u64;
+        assert_eq!((told, logged), (translated, translated), "{name}");
+    }
+    for (policy, file) in [("fast.rvl", "fast.ipfix"), ("slow.rvl", "slow.ipfix")] {
+        rivulet(&["run", policy, "--read", "in.pcapng", "--seed", "1", "-q", "--ipfix", file]);
+    }
+    let [fast, slow] = ["fast.ipfix", "slow.ipfix"].map(|name| std::fs::read(path(name)).unwrap());
+    assert!(!fast.is_empty() && fast == slow);
+}

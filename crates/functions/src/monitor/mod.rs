@@ -192,7 +192,7 @@ impl NetworkFunction for Monitor {
                 EndReason::Rejected | EndReason::Shutdown => end_reason::FORCED_END,
                 EndReason::Evicted => end_reason::LACK_OF_RESOURCES,
             };
-            report(state, reason, context);
+            self.report(state, reason, context);
         }
     }
 }
@@ -219,7 +219,7 @@ impl Monitor {
         }
         let (direction, now_ns) = (context.direction(), context.now_ns());
         if state.is_due(direction, now_ns, self.active_timeout_ns) {
-            report_active(state, context);
+            self.report_active(state, context);
         }
         state.count(packet, direction, now_ns, bytes);
     }
@@ -245,6 +245,21 @@ impl Monitor {
         };
         state.watch(source, destination);
     }
+
+    /// What was counted so far becomes a report, and counting starts again.
+    #[cold]
+    fn report_active(&self, state: &mut State, context: &mut Context<'_>) {
+        self.report(state, end_reason::ACTIVE_TIMEOUT, context);
+        state.restart();
+    }
+
+    fn report(&self, state: &State, reason: u8, context: &mut Context<'_>) {
+        // At most what the configuration says, which is 32 bits.
+        let sampling = self.sample as u32;
+        let report = state.report(&context.flow(), context.ends_at_exit(), reason, sampling);
+        context.count(counter::REPORTS, 1);
+        context.report_flow(report);
+    }
 }
 
 /// Whether an ICMP error speaks of the flow with this key. One that quotes no known flow has a portless flow of its own.
@@ -252,19 +267,6 @@ impl Monitor {
 fn is_related(error: &Meta, flow: &FlowKey) -> bool {
     let (low, high) = flow.ends(false);
     flow.protocol != error.protocol || low.port != 0 || high.port != 0
-}
-
-/// What was counted so far becomes a report, and counting starts anew.
-#[cold]
-fn report_active(state: &mut State, context: &mut Context<'_>) {
-    report(state, end_reason::ACTIVE_TIMEOUT, context);
-    state.restart();
-}
-
-fn report(state: &State, reason: u8, context: &mut Context<'_>) {
-    let report = state.report(&context.flow(), context.ends_at_exit(), reason);
-    context.count(counter::REPORTS, 1);
-    context.report_flow(report);
 }
 
 /// The class under which packets of a protocol are counted.

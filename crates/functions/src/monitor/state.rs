@@ -125,6 +125,7 @@ impl State {
         flow: &FlowInfo,
         exit: Option<(Endpoint, Endpoint)>,
         end_reason: u8,
+        sampling: u32,
     ) -> FlowReport {
         let counted = |times_ns: [u64; 2]| [0, 1].map(|d| if self.packets[d] == 0 { 0 } else { times_ns[d] });
         let is_tcp = flow.key.protocol == protocol::TCP;
@@ -145,6 +146,7 @@ impl State {
             tos: self.tos,
             translated: exit.filter(|exit| *exit != (self.source, self.destination)),
             end_reason,
+            sampling,
         }
     }
 }

@@ -6,6 +6,7 @@ use nf::pool::{Choice, PoolKey};
 use packet::{Addr, DropReason, Endpoint};
 
 use super::config::{Blocks, Log};
+use super::events::NatEvent;
 use super::log::What;
 use super::mapping::block_name;
 use super::net::PortRange;
@@ -35,7 +36,10 @@ impl Nat {
                 return Ok(item);
             }
         }
-        let number = free_number.ok_or(DropReason::NatSubscriberLimit)?;
+        let Some(number) = free_number else {
+            self.quota_event(internal.addr, u32::from(blocks.max) * u32::from(blocks.size), context);
+            return Err(DropReason::NatSubscriberLimit);
+        };
         let block = self.take_block(internal.addr, number, context).ok_or(DropReason::NatPortsExhausted)?;
         let (address, range) = self.block(block, blocks);
         match self.take_in(name, class, address, range, internal.port, context) {
@@ -77,6 +81,13 @@ impl Nat {
     }
 
     fn log_block(&self, what: What, internal: Addr, block: u32, context: &mut Context<'_>) {
+        if let (Some(blocks), true) = (self.config.blocks, self.wanted.blocks) {
+            let event = match what {
+                What::BlockFreed => NatEvent::BlockRelease,
+                _ => NatEvent::BlockAllocate,
+            };
+            self.block_event(event, internal, self.block(block, blocks), context);
+        }
         if let (Some(blocks), true) = (self.config.blocks, self.config.log != Log::Nothing) {
             self.log_ports(what, internal, self.block(block, blocks), context);
         }

@@ -51,6 +51,8 @@ pub struct Config {
     pub nptv6: Vec<Nptv6>,
     /// What is logged as alerts.
     pub log: Log,
+    /// What is reported as events, for EVE and for IPFIX.
+    pub events: Vec<EventKind>,
 }
 
 impl Config {
@@ -84,6 +86,7 @@ impl Default for Config {
             one_to_one: Vec::new(),
             nptv6: Vec::new(),
             log: Log::Blocks,
+            events: Vec::new(),
         }
     }
 }
@@ -292,6 +295,20 @@ pub struct Nptv6 {
     pub inside: Prefix6,
     /// What the outside sees of it.
     pub outside: Prefix6,
+}
+
+/// Kinds of NAT events (RFC 8158).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EventKind {
+    /// A flow's translation begins and ends.
+    Sessions,
+    /// An inside endpoint gets an external one, and gives it back.
+    Mappings,
+    /// A subscriber gets a block of ports, and gives it back.
+    Blocks,
+    /// No port is free; a subscriber has reached a limit.
+    Limits,
 }
 
 /// What is logged as alerts.

@@ -6,6 +6,7 @@ use packet::{Addr, DropReason, Endpoint, split_mix};
 use zerocopy::IntoBytes;
 
 use super::config::{Filtering, Log, Mapping, Pooling, Selection};
+use super::events::NatEvent;
 use super::log::What;
 use super::net::{PortRange, from_v4, v4};
 use super::room::note_holder;
@@ -165,13 +166,16 @@ impl Nat {
         let random = context.random();
         let subscribers = context.pool(pool::SUBSCRIBERS);
         if let Some(item) = subscribers.item_of(&name) {
-            if opens && limits.sessions.is_some_and(|max| subscribers.users(item) >= max) {
+            let users = subscribers.users(item);
+            if let Some(max) = limits.sessions.filter(|&max| opens && users >= max) {
+                self.quota_event(internal, max, context);
                 return Err(DropReason::NatSubscriberLimit);
             }
             subscribers.join(&name);
             return Ok(Slot::of(item));
         }
         if opens && limits.sessions == Some(0) {
+            self.quota_event(internal, 0, context);
             return Err(DropReason::NatSubscriberLimit);
         }
         let choice = anywhere(subscribers.size(), random);
@@ -209,6 +213,9 @@ impl Nat {
         context.count(counter::MAPPINGS_FREED, 1);
         let Some(place) = self.space.place_of(item) else { return };
         self.count_port(internal.addr, false, context);
+        if self.wanted.mappings {
+            self.binding_event(NatEvent::BindingDelete, internal, place, context);
+        }
         if self.config.log == Log::Mappings {
             self.log_mapping(What::MappingFreed, internal, place, context);
         }
@@ -228,6 +235,7 @@ impl Nat {
             let subscribers = context.pool(pool::SUBSCRIBERS);
             let taken = subscribers.item_of(&whose).map_or(0, |item| subscribers.note(item));
             if taken >= u64::from(max) {
+                self.quota_event(internal.addr, max, context);
                 return Err(DropReason::NatSubscriberLimit);
             }
         }
@@ -243,10 +251,13 @@ impl Nat {
         };
         context.count(counter::MAPPINGS_MADE, 1);
         self.count_port(internal.addr, true, context);
-        if self.config.log == Log::Mappings
-            && let Some(place) = self.space.place_of(item)
-        {
-            self.log_mapping(What::MappingMade, internal, place, context);
+        if let Some(place) = self.space.place_of(item) {
+            if self.wanted.mappings {
+                self.binding_event(NatEvent::BindingCreate, internal, place, context);
+            }
+            if self.config.log == Log::Mappings {
+                self.log_mapping(What::MappingMade, internal, place, context);
+            }
         }
         Ok(item)
     }

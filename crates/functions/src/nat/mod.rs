@@ -6,6 +6,7 @@
 
 mod blocks;
 pub mod config;
+pub mod events;
 mod forwards;
 mod icmp;
 pub mod log;
@@ -37,6 +38,7 @@ pub use config::Config;
 pub use state::State;
 
 use config::Timeouts;
+use events::NatEvent;
 use forwards::Forwards;
 use net::{PortRange, from_v4, v4};
 use space::{Class, Space};
@@ -57,6 +59,8 @@ pub struct Nat {
     space: Space,
     /// External addresses that get no new mappings, by their numbers: an operator takes them out of use.
     drained: Vec<bool>,
+    /// Which events are reported.
+    wanted: events::Wanted,
     prefixes: Vec<nptv6::Rule>,
     /// Where ports of the privileged range are taken, and where the others.
     low_ports: Option<PortRange>,
@@ -129,6 +133,7 @@ const DESCRIPTOR: &Descriptor = &Descriptor {
         Shared::Pool("blocks"),
         Shared::Pool("subscribers"),
         Shared::Pool("permissions"),
+        Shared::Set { name: "limit-events", capacity: 1 },
     ],
     map: None,
     buffers: None,
@@ -177,11 +182,16 @@ impl NetworkFunction for Nat {
         let limited = config.subscriber.sessions.is_some() || config.subscriber.ports.is_some();
         let filtered = config.filtering == config::Filtering::AddressDependent;
         let (subscribers, permissions) = (flows_if(limited), flows_if(filtered));
+        let wanted = events::Wanted::new(&config.events);
+        if wanted.limits {
+            setup.set_capacity(0, events::LIMITS_REMEMBERED_MAX);
+        }
         setup.pool_size(space.size().max(1));
         setup.pool_size((blocks_per_address * addresses).max(1));
         setup.pool_size(subscribers.max(1));
         setup.pool_size(permissions.max(1));
         Ok(Nat {
+            wanted,
             keep: Keep::new(&config.timeouts, config.refresh),
             forwards,
             drained: vec![false; addresses as usize],
@@ -253,6 +263,9 @@ impl NetworkFunction for Nat {
     }
 
     fn flow_end(&self, state: &mut State, _reason: EndReason, context: &mut Context<'_>) {
+        if self.wanted.sessions {
+            self.session_event(NatEvent::SessionDelete, state, context);
+        }
         self.release(state, context);
     }
 

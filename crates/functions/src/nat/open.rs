@@ -5,6 +5,7 @@ use packet::parse::{self, protocol};
 use packet::{Class as Kind, DropReason, Endpoint, Meta, Side};
 
 use super::config::{Opening, Otherwise};
+use super::events::NatEvent;
 use super::net::v4;
 use super::nptv6::{Rule, Translated};
 use super::space::Class;
@@ -28,8 +29,16 @@ impl Nat {
         context: &mut Context<'_>,
     ) -> Verdict {
         match self.try_open(packet, state, context) {
-            Ok(verdict) => verdict,
+            Ok(verdict) => {
+                if self.wanted.sessions {
+                    self.session_event(NatEvent::SessionCreate, state, context);
+                }
+                verdict
+            }
             Err(reason) => {
+                if reason == DropReason::NatPortsExhausted {
+                    self.exhausted_event(packet.ends().0.addr, context);
+                }
                 self.release(state, context);
                 Verdict::Drop(reason)
             }

@@ -5,6 +5,7 @@ use nf::{Context, PacketView, Verdict};
 use packet::parse::protocol;
 use packet::{Class as Kind, Direction, DropReason, Side};
 
+use super::events::NatEvent;
 use super::open::{asks, turn_back};
 use super::space::Class;
 use super::state::{Slot, State};
@@ -159,6 +160,9 @@ impl Nat {
     /// The mapping that the flow used has gone, perhaps to another host: the packet is as a flow's first.
     fn reopen(&self, packet: &mut PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> Verdict {
         context.count(counter::STALE, 1);
+        if self.wanted.sessions {
+            self.session_event(NatEvent::SessionDelete, state, context);
+        }
         self.release(state, context);
         *state = State::default();
         context.rewrites_changed();

@@ -27,6 +27,7 @@ mod lb_tunnel;
 mod monitor;
 mod monitor_recount;
 mod moved;
+mod nat_events;
 mod nat_nptv6;
 mod nat_random;
 mod nat_rfc;

@@ -42,6 +42,7 @@ fn a_connection_is_reported_with_both_directions() {
         tos: [0x28, 0],
         translated: None,
         end_reason: 4,
+        sampling: 1,
     };
     assert_eq!(bench.finish(), [report]);
     assert_eq!(

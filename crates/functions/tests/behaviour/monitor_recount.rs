@@ -136,6 +136,7 @@ fn recount(events: &[Event], times: &[u64]) -> Vec<FlowReport> {
                 tos: [0, 1].map(|d| of(d).next().map_or(0, |seen| seen.4)),
                 translated: None,
                 end_reason,
+                sampling: 1,
             });
             pending.clear();
         };

@@ -1,4 +1,4 @@
-//! Flow reports as IPFIX messages (RFC 7011, RFC 7012), to collectors over UDP or into files.
+//! Flow reports and NAT events as IPFIX messages (RFC 7011, RFC 7012, RFC 8158), to collectors over UDP or into files.
 //!
 //! [`Exporter`] only encodes: it has no socket and no clock. [`UdpCollector`] and [`FileWriter`] have one each and carry
 //! its messages away.
@@ -20,11 +20,15 @@
 
 use nf::FlowReport;
 
+mod nat;
+mod sampling;
 mod template;
 mod writer;
 
+pub use nat::NatRecord;
 pub use writer::{FileWriter, UdpCollector};
 
+use nat::NatTemplate;
 use template::Template;
 
 /// How reports are encoded.
@@ -71,6 +75,9 @@ pub struct Exporter {
     /// Data records in all messages so far, modulo 2^32 (RFC 7011 3.1).
     sequence: u32,
     templates: Option<TemplatesSent>,
+    nat_templates: Option<TemplatesSent>,
+    /// One of this many flows is reported, as the session's collector knows; 1 unless it is told otherwise.
+    sampling: u32,
 }
 
 /// When the templates were sent last.
@@ -109,45 +116,23 @@ impl Exporter {
             return Err(MessageLimitError(options.message_max));
         }
         let message = Vec::with_capacity(options.message_max);
-        Ok(Exporter { options, message, sequence: 0, templates: None })
+        Ok(Exporter { options, message, sequence: 0, templates: None, nat_templates: None, sampling: 1 })
     }
 
     /// Encodes as many of the reports as one message holds and takes them off the slice's front; none when no report
     /// with packets is left. `export_time_s` is the time of sending, in seconds since 1970 (modulo 2^32).
     ///
+    /// Where not all flows are reported, an options record says which share is: with the templates, and when that changes.
+    ///
     /// If the message is lost later, its collector knows by the gap in the sequence numbers.
     pub fn next_message(&mut self, reports: &mut &[FlowReport], export_time_s: u32) -> Option<&[u8]> {
-        let with_templates = self.templates_due(export_time_s);
-        self.begin(export_time_s, with_templates);
-        let records = self.add_records(reports);
-        if records == 0 {
-            return None;
+        while reports.first().is_some_and(|report| report.packets == [0, 0]) {
+            *reports = &reports[1..];
         }
-        let len = self.message.len() as u16; // At most `message_max`, which fits.
-        self.message[2..4].copy_from_slice(&len.to_be_bytes());
-        self.sequence = self.sequence.wrapping_add(records);
-        match &mut self.templates {
-            Some(sent) if !with_templates => sent.messages_since = sent.messages_since.saturating_add(1),
-            templates => *templates = Some(TemplatesSent { export_time_s, messages_since: 1 }),
-        }
-        Some(&self.message)
-    }
-
-    fn templates_due(&self, now_s: u32) -> bool {
-        let Some(sent) = self.templates else { return true };
-        let Options { template_every_messages: messages, template_every_s: seconds, .. } = self.options;
-        (messages != 0 && sent.messages_since >= messages)
-            || (seconds != 0 && now_s.wrapping_sub(sent.export_time_s) >= seconds)
-    }
-
-    /// Message header and, if wanted, the templates.
-    fn begin(&mut self, export_time_s: u32, with_templates: bool) {
-        self.message.clear();
-        self.message.extend(VERSION.to_be_bytes());
-        self.message.extend([0; 2]); // The length, when it is known.
-        self.message.extend(export_time_s.to_be_bytes());
-        self.message.extend(self.sequence.to_be_bytes());
-        self.message.extend(self.options.observation_domain.to_be_bytes());
+        let sampling = reports.first()?.sampling.max(1);
+        let with_templates = self.templates_due(self.templates, export_time_s);
+        let with_sampling = sampling != self.sampling || (with_templates && sampling != 1);
+        self.begin(export_time_s);
         if with_templates {
             let set = self.open(TEMPLATE_SET);
             for template in Template::all(self.options.biflow) {
@@ -155,10 +140,88 @@ impl Exporter {
             }
             self.close(set);
         }
+        if with_sampling {
+            sampling::put_template_set(&mut self.message);
+            sampling::put_record(self.options.observation_domain, sampling, &mut self.message);
+        }
+        let records = self.add_records(reports, sampling) + u32::from(with_sampling);
+        self.sampling = sampling;
+        self.templates = Some(repeated(self.templates, with_templates, export_time_s));
+        Some(self.finish(records))
     }
 
-    /// Adds data sets of as many reports as fit; returns how many records they have.
-    fn add_records(&mut self, reports: &mut &[FlowReport]) -> u32 {
+    /// Encodes as many of the NAT events as one message holds and takes them off the slice's front; none when none is left that
+    /// there is a record for.
+    pub fn next_nat_message(&mut self, events: &mut &[NatRecord], export_time_s: u32) -> Option<&[u8]> {
+        while events.first().is_some_and(|event| NatTemplate::of(event.event).is_none()) {
+            *events = &events[1..];
+        }
+        events.first()?;
+        let with_templates = self.templates_due(self.nat_templates, export_time_s);
+        self.begin(export_time_s);
+        if with_templates {
+            let set = self.open(TEMPLATE_SET);
+            NatTemplate::all().iter().for_each(|template| template.put_specification(&mut self.message));
+            self.close(set);
+        }
+        let records = self.add_nat_records(events);
+        self.nat_templates = Some(repeated(self.nat_templates, with_templates, export_time_s));
+        Some(self.finish(records))
+    }
+
+    /// Completes the message, which has this many records.
+    fn finish(&mut self, records: u32) -> &[u8] {
+        let len = self.message.len() as u16; // At most `message_max`, which fits.
+        self.message[2..4].copy_from_slice(&len.to_be_bytes());
+        self.sequence = self.sequence.wrapping_add(records);
+        &self.message
+    }
+
+    fn templates_due(&self, sent: Option<TemplatesSent>, now_s: u32) -> bool {
+        let Some(sent) = sent else { return true };
+        let Options { template_every_messages: messages, template_every_s: seconds, .. } = self.options;
+        (messages != 0 && sent.messages_since >= messages)
+            || (seconds != 0 && now_s.wrapping_sub(sent.export_time_s) >= seconds)
+    }
+
+    /// Message header.
+    fn begin(&mut self, export_time_s: u32) {
+        self.message.clear();
+        self.message.extend(VERSION.to_be_bytes());
+        self.message.extend([0; 2]); // The length, when it is known.
+        self.message.extend(export_time_s.to_be_bytes());
+        self.message.extend(self.sequence.to_be_bytes());
+        self.message.extend(self.options.observation_domain.to_be_bytes());
+    }
+
+    /// Adds data sets of as many NAT events as fit; returns how many records they have.
+    fn add_nat_records(&mut self, events: &mut &[NatRecord]) -> u32 {
+        let mut records = 0;
+        let mut set: Option<OpenSet> = None;
+        while let Some((event, rest)) = events.split_first() {
+            let Some(template) = NatTemplate::of(event.event) else {
+                *events = rest;
+                continue;
+            };
+            let current = set.filter(|set| set.id == template.id);
+            let set_header_len = if current.is_some() { 0 } else { SET_HEADER_LEN };
+            if self.message.len() + set_header_len + template.record_len() > self.options.message_max {
+                break;
+            }
+            *events = rest;
+            if current.is_none() {
+                set.into_iter().for_each(|set| self.close(set));
+                set = Some(self.open(template.id));
+            }
+            template.put_record(event, &mut self.message);
+            records += 1;
+        }
+        set.into_iter().for_each(|set| self.close(set));
+        records
+    }
+
+    /// Adds data sets of as many reports of this sampling as fit; returns how many records they have.
+    fn add_records(&mut self, reports: &mut &[FlowReport], sampling: u32) -> u32 {
         let mut records = 0;
         let mut set: Option<OpenSet> = None;
         while let Some((report, rest)) = reports.split_first() {
@@ -167,7 +230,8 @@ impl Exporter {
             let current = set.filter(|set| set.id == template.id);
             let set_header_len = if current.is_some() { 0 } else { SET_HEADER_LEN };
             let len = set_header_len + directions.len() * template.record_len();
-            if self.message.len() + len > self.options.message_max {
+            let other_sampling = report.sampling.max(1) != sampling && !directions.is_empty();
+            if self.message.len() + len > self.options.message_max || other_sampling {
                 break;
             }
             *reports = rest;
@@ -211,6 +275,16 @@ impl Exporter {
     }
 }
 
+/// When templates were sent last, after a message with or without them.
+fn repeated(sent: Option<TemplatesSent>, with_templates: bool, export_time_s: u32) -> TemplatesSent {
+    match sent {
+        Some(sent) if !with_templates => {
+            TemplatesSent { messages_since: sent.messages_since.saturating_add(1), ..sent }
+        }
+        _ => TemplatesSent { export_time_s, messages_since: 1 },
+    }
+}
+
 // The templates and the longest report's records fit the smallest message, so that each message makes progress.
 const _: () = {
     let mut biflow = false;
@@ -223,10 +297,12 @@ const _: () = {
         }
         let longest = Template::of(6, true, biflow).record_len();
         let records_len = SET_HEADER_LEN + longest * if biflow { 1 } else { 2 };
-        assert!(HEADER_LEN + templates_len + records_len <= MESSAGE_MIN);
+        assert!(HEADER_LEN + templates_len + sampling::SETS_LEN + records_len <= MESSAGE_MIN);
         if biflow {
             break;
         }
         biflow = true;
     }
+    let nat_len = 2 * SET_HEADER_LEN + NatTemplate::specifications_len() + NatTemplate::longest_len();
+    assert!(HEADER_LEN + nat_len <= MESSAGE_MIN);
 };

@@ -1,7 +1,7 @@
 //! A decoder of IPFIX messages, strict about everything that RFC 7011 says of those sent here. For tests only.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// (element, enterprise) with its value.
 pub type Record = HashMap<(u16, u32), Vec<u8>>;
@@ -13,12 +13,16 @@ pub struct Message {
     /// Identifiers of the templates in it.
     pub templates: Vec<u16>,
     pub records: Vec<Record>,
+    /// Records of options templates, each with how many of `records` come before it.
+    pub options: Vec<(usize, Record)>,
 }
 
 /// One session: remembers templates.
 #[derive(Default)]
 pub struct Decoder {
     templates: HashMap<u16, Vec<(u16, u32, usize)>>,
+    /// Those of them that are options templates.
+    options: HashSet<u16>,
 }
 
 impl Decoder {
@@ -33,6 +37,7 @@ impl Decoder {
             domain: u32_at(header, 12),
             templates: Vec::new(),
             records: Vec::new(),
+            options: Vec::new(),
         };
         let mut sets = &bytes[16..];
         while !sets.is_empty() {
@@ -41,6 +46,7 @@ impl Decoder {
             assert!(set.len() > 4, "a set has at least one record (RFC 7011 3.3.1)");
             match u16_at(set, 0) {
                 2 => self.template_set(&set[4..], &mut message),
+                3 => self.options_template_set(&set[4..]),
                 id @ 256.. => self.data_set(id, &set[4..], &mut message),
                 id => panic!("set {id}"),
             }
@@ -81,6 +87,21 @@ impl Decoder {
         }
     }
 
+    fn options_template_set(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let (id, count, scopes) = (u16_at(bytes, 0), u16_at(bytes, 2), u16_at(bytes, 4));
+            assert!(id >= 256 && 0 < scopes && scopes <= count);
+            bytes = &bytes[6..];
+            let (fields, rest) = bytes.split_at(4 * usize::from(count));
+            bytes = rest;
+            let fields: Vec<_> =
+                fields.chunks(4).map(|field| (u16_at(field, 0), 0, usize::from(u16_at(field, 2)))).collect();
+            self.options.insert(id);
+            let before = self.templates.insert(id, fields.clone());
+            assert!(before.is_none_or(|before| before == fields), "a template does not change");
+        }
+    }
+
     fn data_set(&mut self, id: u16, mut bytes: &[u8], message: &mut Message) {
         let fields = self.templates.get(&id).expect("the template comes first");
         while !bytes.is_empty() {
@@ -90,7 +111,10 @@ impl Decoder {
                 bytes = rest;
                 assert!(record.insert((element, enterprise), value.to_vec()).is_none(), "an element twice");
             }
-            message.records.push(record);
+            match self.options.contains(&id) {
+                true => message.options.push((message.records.len(), record)),
+                false => message.records.push(record),
+            }
         }
     }
 }
