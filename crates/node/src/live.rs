@@ -185,9 +185,21 @@ impl Live {
     /// # Errors
     /// Those of `output`.
     pub fn round<O: Output>(&mut self, output: &mut O) -> Result<(), O::Error> {
+        self.round_with(&mut InBatches, output)
+    }
+
+    /// The same, with frames taken in by `intake`, which gives each to [`Runner::receive`].
+    ///
+    /// # Errors
+    /// Those of `output`.
+    pub fn round_with<I: Intake, O: Output>(
+        &mut self,
+        intake: &mut I,
+        output: &mut O,
+    ) -> Result<(), O::Error> {
         let round = || {
             let _processing = Processing::begin();
-            self.round_by(&mut InBatches, output)
+            self.round_by(intake, output)
         };
         match catch_unwind(AssertUnwindSafe(round)) {
             Ok(done) => done,
@@ -201,7 +213,7 @@ impl Live {
         }
     }
 
-    /// The same, with frames taken in by `intake`.
+    /// The same, with frames taken in by `intake`, whatever it does with them: a panic goes on to the caller.
     ///
     /// # Errors
     /// Those of `output`.

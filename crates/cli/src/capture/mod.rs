@@ -1,6 +1,7 @@
 //! `rivulet capture`: each packet as it came and as it left, with a comment that says what each function decided.
 
 mod comment;
+mod connect;
 mod trace;
 
 use std::path::{Path, PathBuf};
@@ -25,16 +26,21 @@ use trace::Trace;
 /// Runs a policy over captures or on network interfaces, and writes each packet to a pcapng file: as it came and, if it left,
 /// as it left, each with a comment that says what every function decided, and why.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES, group = ArgGroup::new("source").required(true).args(["read", "port"]))]
+#[command(after_help = EXAMPLES, group = ArgGroup::new("source").required(true).args(["read", "port", "connect"]))]
 pub struct Args {
     /// The policy (- for standard input)
-    pub policy: PathBuf,
+    #[arg(required_unless_present = "connect", conflicts_with = "connect")]
+    pub policy: Option<PathBuf>,
     /// A capture to read: pcap or pcapng, also gzipped (- for standard input); may be given several times
     #[arg(short, long, value_name = "[PORT=]FILE")]
     pub read: Vec<PortFile>,
     /// The network interface that is PORT, a name or number, as with `rivulet up`; each port of the policy needs one
     #[arg(short, long, value_name = "PORT=INTERFACE")]
     pub port: Vec<PortInterface>,
+    /// Only listen to the `rivulet up` that has this network interface: its packets, as they come and as they leave, without comments
+    #[arg(long, value_name = "INTERFACE")]
+    #[arg(conflicts_with_all = ["filter", "dropped", "io", "seed"])]
+    pub connect: Option<String>,
     /// The file to write: .pcapng, also with .gz (- for standard output)
     #[arg(short, long, value_name = "FILE")]
     pub write: PathBuf,
@@ -66,26 +72,35 @@ On interfaces the policy runs as with `rivulet up`, until the command ends. But 
 function, which takes several times as long: it is for looking for a fault, not for full load. The file grows with the
 traffic; --count and --duration bound it, --filter and --dropped write less.
 
+--connect listens to a `rivulet up` that runs, of the same user or by root: one packet more or less costs it a copy, and it waits for no reader.
+
 Examples:
   rivulet capture site.rvl --read capture.pcap --write told.pcapng
   rivulet capture site.rvl --read capture.pcap --dropped --write dropped.pcapng
   rivulet capture site.rvl --port inside=eth0 --port outside=eth1 --filter 'dst port 80' --count 100 --write web.pcapng
+  rivulet capture --connect eth0 --count 1000 --write seen.pcapng
   rivulet capture site.rvl --port inside=eth0 --port outside=eth1 --write - | tshark -r - -T fields -e frame.comment";
 
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    files::keep_apart(args.read.iter().map(|file| &*file.path).chain([&*args.policy]), [&*args.write])?;
+    let policy = args.policy.as_deref();
+    files::keep_apart(args.read.iter().map(|file| &*file.path).chain(policy), [&*args.write])?;
     let format = format(&args.write)?;
-    let text = policies::text(&args.policy)?;
-    let assembly = policies::assemble(&args.policy, &text, args.seed)?;
+    if let Some(interface) = &args.connect {
+        return connect::run(args, interface, format);
+    }
+    let policy = policy.context("there is no policy")?;
+    let text = policies::text(policy)?;
+    let assembly = policies::assemble(policy, &text, args.seed)?;
     let filter = args.filter.as_deref();
-    let mut selection = Selection::of_filter(filter, &args.policy, &text, &assembly)?;
+    let mut selection = Selection::of_filter(filter, policy, &text, &assembly)?;
     selection.dropped = args.dropped;
+    let name = policy.display().to_string();
     match args.port.is_empty() {
-        true => of_captures(args, format, selection, assembly),
-        false => of_interfaces(args, format, selection, assembly),
+        true => of_captures(args, format, selection, assembly, &name),
+        false => of_interfaces(args, format, selection, assembly, &name),
     }
 }
 
@@ -104,13 +119,14 @@ fn of_captures(
     format: Format,
     selection: Selection,
     mut assembly: Assembly,
+    name: &str,
 ) -> anyhow::Result<ExitCode> {
     let signals = Signals::of_batch().context("cannot take signals")?;
     assembly.chain.expect_offloaded();
     let mut sources = Sources::open(&args.read, &assembly.ports)?;
     let capture = Capture::with_ways(&args.write, format, &assembly.ports, false)?.begin(None)?;
     let mut trace = Trace::new(capture, selection, args.count);
-    let mut runner = Runner::new(assembly, &args.policy.display().to_string());
+    let mut runner = Runner::new(assembly, name);
     while signals.stop().is_none()
         && let Some((frame, from)) = sources.next()
     {
@@ -137,6 +153,7 @@ fn of_interfaces(
     format: Format,
     selection: Selection,
     assembly: Assembly,
+    name: &str,
 ) -> anyhow::Result<ExitCode> {
     let interfaces = up::open(&args.port, args.io.into(), &assembly.ports)?;
     let capture = Capture::with_ways(&args.write, format, &assembly.ports, true)?;
@@ -147,7 +164,7 @@ fn of_interfaces(
     let said = up::said(&args.port, &interfaces);
     let (console, ending) = Console::begin(false).context("cannot begin a thread for messages")?;
     let mut trace = Trace::new(capture.begin(Some(&console))?, selection, args.count);
-    let runner = Runner::new(assembly, &args.policy.display().to_string());
+    let runner = Runner::new(assembly, name);
     let mut live = Live::new(runner, interfaces).context("cannot learn what the interfaces are like")?;
     if !args.quiet {
         console.say(said);

@@ -39,9 +39,14 @@ enum Place {
 
 /// What a writer puts out, to be taken.
 #[derive(Clone, Default)]
-struct Tape(Arc<Mutex<Vec<u8>>>);
+pub struct Tape(Arc<Mutex<Vec<u8>>>);
 
 impl Tape {
+    /// Takes what was put out.
+    pub fn take(&self) -> Vec<u8> {
+        std::mem::take(&mut *self.lock())
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -22,7 +22,7 @@ use crate::messages::Console;
 use crate::nat_record::nat_record;
 use crate::sources::{PortFile, port_named};
 
-pub use capture::Capture;
+pub use capture::{Capture, Tape};
 pub use limit::PER_SOURCE;
 use limit::{EveSuppressed, Limiter};
 pub use pen::{Chunk, Pen, Target};

@@ -1,5 +1,7 @@
 //! What runs the policy: this thread, or several workers.
 
+use std::cell::RefCell;
+use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -10,6 +12,7 @@ use node::shards::{Part, Place, Workers, WorkersError};
 use node::{Change, Live, Output, Report, Runner};
 use packet::Packet;
 
+use super::mirror::{Arriving, Leaving, Mirror};
 use crate::control::Script;
 use crate::sinks::Sinks;
 
@@ -24,6 +27,8 @@ pub enum Engine {
         live: Box<Live>,
         /// Where what comes out goes.
         sinks: Box<Sinks>,
+        /// What others may see of it.
+        mirror: Box<Mirror>,
     },
     /// Workers, each on a thread of its own.
     Several {
@@ -46,9 +51,17 @@ pub struct Shared {
 
 impl Engine {
     /// This thread drives a runner from these interfaces.
-    pub fn one(runner: Runner, interfaces: Vec<(u16, Interface)>, sinks: Sinks) -> anyhow::Result<Engine> {
+    /// `sockets` take who listens.
+    pub fn one(
+        runner: Runner,
+        interfaces: Vec<(u16, Interface)>,
+        sinks: Sinks,
+        sockets: Vec<UnixListener>,
+    ) -> anyhow::Result<Engine> {
+        let mirror = Mirror::new(&runner.assembly().ports);
+        mirror.serve(sockets).context("cannot begin a thread for listeners")?;
         let live = Live::new(runner, interfaces).context("cannot learn what the interfaces are like")?;
-        Ok(Engine::One { live: Box::new(live), sinks: Box::new(sinks) })
+        Ok(Engine::One { live: Box::new(live), sinks: Box::new(sinks), mirror: Box::new(mirror) })
     }
 
     /// Workers drive parts, each from its part of the interfaces.
@@ -91,8 +104,14 @@ impl Engine {
     /// Lets the run go on for some milliseconds at most; and says which interfaces have changed.
     pub fn go_on(&mut self) -> anyhow::Result<Vec<Change>> {
         match self {
-            Engine::One { live, sinks } => {
-                live.round(&mut **sinks)?;
+            Engine::One { live, sinks, mirror } => {
+                if mirror.is_on() {
+                    let shown = RefCell::new(&mut **mirror);
+                    live.round_with(&mut Arriving(&shown), &mut Leaving(&shown, &mut **sinks))?;
+                    mirror.flush();
+                } else {
+                    live.round(&mut **sinks)?;
+                }
                 Ok(live.look())
             }
             Engine::Several { workers, .. } => Ok(workers.wait(PAUSE)?),
@@ -102,7 +121,7 @@ impl Engine {
     /// What has been counted so far.
     pub fn report(&mut self) -> anyhow::Result<Report> {
         let (mut report, counts) = match self {
-            Engine::One { live, sinks } => (live.report(), sinks.counts()),
+            Engine::One { live, sinks, .. } => (live.report(), sinks.counts()),
             Engine::Several { workers, sinks, .. } => (workers.report()?, sinks.lock().counts()),
         };
         report.outputs = counts;
@@ -139,7 +158,8 @@ impl Engine {
     pub fn finish(self) -> anyhow::Result<(Report, Vec<String>)> {
         let now_ns = self.now_ns();
         let (mut report, ended) = match self {
-            Engine::One { mut live, mut sinks } => {
+            Engine::One { mut live, mut sinks, mirror } => {
+                (*mirror).finish();
                 let report = live.finish(&mut *sinks)?;
                 sinks.stats(&report, now_ns)?;
                 (report, sinks.finish(now_ns)?)

@@ -4,18 +4,22 @@ use std::io::{Error, ErrorKind, Result};
 use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 /// What the names of locks begin with. They are abstract sockets: each network namespace has its own, and they go with their process,
 /// however it ends.
-const PREFIX: &str = "rivulet/interface/";
+pub const PREFIX: &str = "rivulet/interface/";
 
 /// That this process has an interface, as long as it is kept.
 pub struct InterfaceLock {
-    _listener: UnixListener,
+    listener: UnixListener,
 }
+
+/// Locks that this process has until it ends.
+static KEPT: Mutex<Vec<InterfaceLock>> = Mutex::new(Vec::new());
 
 impl InterfaceLock {
     /// Takes an interface by its name.
@@ -25,14 +29,14 @@ impl InterfaceLock {
     pub fn take(interface: &str) -> Result<InterfaceLock> {
         let name = format!("{PREFIX}{interface}");
         match UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?) {
-            Ok(listener) => Ok(InterfaceLock { _listener: listener }),
+            Ok(listener) => Ok(InterfaceLock { listener }),
             Err(error) if error.kind() == ErrorKind::AddrInUse => {
                 let by = holder(&name).map_or_else(String::new, |id| format!(", process {id},"));
                 Err(Error::new(
                     ErrorKind::AddrInUse,
                     format!(
                         "another Rivulet{by} has it, and each packet would pass twice; \
-                         end that one, or look on with `tcpdump` and give what it writes to `rivulet explain`"
+                         end that one, or listen to it: `rivulet capture --connect {interface} --write FILE.pcapng`"
                     ),
                 ))
             }
@@ -40,6 +44,19 @@ impl InterfaceLock {
             Err(_) => Err(Error::from(ErrorKind::Unsupported)),
         }
     }
+}
+
+impl InterfaceLock {
+    /// Keeps the interface until the process ends, however that is.
+    pub fn keep(self) {
+        KEPT.lock().unwrap_or_else(PoisonError::into_inner).push(self);
+    }
+}
+
+/// The sockets of the interfaces that this process keeps.
+pub fn sockets() -> Result<Vec<UnixListener>> {
+    let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    kept.iter().map(|lock| lock.listener.try_clone()).collect()
 }
 
 /// The process that listens at an abstract name.

@@ -3,6 +3,7 @@
 mod engine;
 mod lock;
 mod metrics;
+mod mirror;
 pub mod privileges;
 mod rates;
 mod server;
@@ -32,6 +33,8 @@ use crate::{files, policies, summary, units};
 
 use engine::Engine;
 use lock::InterfaceLock;
+pub use lock::PREFIX as LOCK_PREFIX;
+pub use mirror::{ACCEPTED, REQUEST};
 use rates::Rates;
 use server::Board;
 
@@ -243,7 +246,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let sinks = sinks.begin(Some(&console))?;
     let mut engine = match (assemblies.pop(), interfaces.pop()) {
         (Some(assembly), Some(interfaces)) => {
-            Engine::one(args.units.runner(&args.policy, assembly, maker)?, interfaces, sinks)?
+            let runner = args.units.runner(&args.policy, assembly, maker)?;
+            Engine::one(runner, interfaces, sinks, lock::sockets().context("cannot take listeners")?)?
         }
         (_, last) => Engine::several(parts, interfaces.into_iter().chain(last).collect(), sinks)?,
     };
@@ -399,8 +403,7 @@ fn open_parts(
 fn lock(interface: &str) -> anyhow::Result<()> {
     match InterfaceLock::take(interface) {
         Ok(lock) => {
-            // The process has it until it ends, however that is.
-            std::mem::forget(lock);
+            lock.keep();
             Ok(())
         }
         Err(error) if error.kind() == ErrorKind::Unsupported => Ok(()),

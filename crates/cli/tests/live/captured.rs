@@ -82,3 +82,64 @@ fn it_ends_when_as_many_are_written_as_were_asked_for() {
     let said = capture("--duration 500ms --filter tcp --write none.pcapng");
     assert!(said.contains(" 0 of them are in none.pcapng"), "{said}");
 }
+
+/// Who listens to a running Rivulet sees each packet as it comes and as it leaves, and the packets pass as without.
+#[test]
+fn a_running_one_is_listened_to() {
+    let Some(network) = Network::new(Io::Auto) else { return };
+    let policy = "Port<0> inside;\nPort<1> outside;\npipelet { inside <-> outside; }\n";
+    let listen = |options: &str| {
+        let mut command = network.middle.command(env!("CARGO_BIN_EXE_rivulet"));
+        command.args(["capture", "--connect"]).args(options.split(' ')).current_dir(network.dir.path());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).stdin(Stdio::null());
+        command
+    };
+    let failed = |mut command: std::process::Command| {
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        said
+    };
+    let said = failed(listen("inside --write none.pcapng"));
+    assert!(said.contains("no Rivulet has the interface inside"), "{said}");
+    let rivulet = network.up(policy, "");
+    // Another user is shown nothing.
+    let mut stranger = network.middle.command("setpriv");
+    stranger.args(["--reuid", "65534", "--clear-groups", env!("CARGO_BIN_EXE_rivulet")]);
+    stranger.args(["capture", "--connect", "inside", "--write", "-"]).stdin(Stdio::null());
+    let said = failed(stranger);
+    assert!(said.contains("shown to root and to the user"), "{said}");
+    let listener = listen("inside --write seen.pcapng.gz --count 16").spawn().unwrap();
+    crate::net::wait_until("it listens", || {
+        std::fs::metadata(network.path("seen.pcapng.gz")).is_ok_and(|found| found.len() > 0)
+    });
+    let said = failed(listen("outside --write none.pcapng"));
+    assert!(said.contains("another `rivulet capture --connect` listens already"), "{said}");
+    let pings = network.inside.run("ping -c 8 -i 0.05 -W 2 10.7.0.2");
+    assert!(pings.contains("8 received") && !pings.contains("DUP"), "{pings}");
+    let output = listener.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && said.contains("16 packets are in seen.pcapng.gz"), "{said}");
+    let read = |filter: &str| {
+        let line = "tshark -n -T fields -e frame.interface_name -e frame.packet_flags_direction -r";
+        let mut words = line.split(' ');
+        let mut command = network.middle.command(words.next().unwrap());
+        let output = command.args(words).arg(network.path("seen.pcapng.gz")).args(["-Y", filter]).output();
+        String::from_utf8(output.unwrap().stdout).unwrap()
+    };
+    let ways: Vec<_> =
+        read("icmp.type == 8").lines().map(|line| line.trim().to_lowercase()).take(2).collect();
+    assert_eq!(ways.len(), 2);
+    assert!(ways[0].starts_with("inside\t") && ways[1].starts_with("outside\t"), "{ways:?}");
+    assert_ne!(ways[0].split('\t').next_back(), ways[1].split('\t').next_back(), "{ways:?}");
+    // The next one may listen, until the run ends.
+    let listener = listen("inside --write - --quiet").spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    network.inside.run("ping -c 2 -i 0.05 -W 2 10.7.0.2");
+    let report = rivulet.end();
+    assert_eq!(report["packets_in"], report["packets_out"]);
+    let output = listener.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && said.contains("has ended"), "{said}");
+    assert!(output.stdout.len() > 8 * 100, "{} bytes", output.stdout.len());
+}

@@ -1,0 +1,190 @@
+//! `rivulet capture --connect`: listens to the packets of a Rivulet that runs.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use io::capture::Format;
+
+use super::Args;
+use crate::messages::say;
+use crate::output;
+use crate::signals::{self, Signals};
+use crate::up::{ACCEPTED, LOCK_PREFIX, REQUEST};
+
+/// How long an answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// How often it is looked whether it is time to end.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Bytes of the longest line that says why not.
+const LINE_MAX: usize = 512;
+
+/// Bytes of the longest block: a packet and its comment.
+const BLOCK_MAX: usize = 1 << 20;
+
+/// The block of a packet.
+const ENHANCED_PACKET: u32 = 6;
+
+/// Runs the command.
+pub fn run(args: &Args, interface: &str, format: Format) -> anyhow::Result<ExitCode> {
+    let signals = Signals::of_batch().context("cannot take signals")?;
+    let mut stream = listen(interface)?;
+    let mut file = open(&args.write, format)?;
+    let end = args.duration.map(|duration| Instant::now() + Duration::from_nanos(duration.0));
+    let (mut packets, mut bytes, mut has_ended) = (0, Vec::new(), false);
+    let count = args.count.unwrap_or(u64::MAX);
+    stream.set_read_timeout(Some(LOOK_EVERY))?;
+    while signals.stop().is_none() && packets < count && end.is_none_or(|end| Instant::now() < end) {
+        let mut part = [0; 1 << 16];
+        match stream.read(&mut part) {
+            Ok(0) => {
+                has_ended = true;
+                break;
+            }
+            Ok(len) => bytes.extend_from_slice(&part[..len]),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => continue,
+            Err(error) => return Err(error).context("the Rivulet that is listened to is gone"),
+        }
+        let whole = whole_blocks(&bytes, count - packets)?;
+        packets += whole.packets;
+        file.write_all(&bytes[..whole.len]).and_then(|()| file.flush()).with_context(|| wrong(args))?;
+        bytes.drain(..whole.len);
+    }
+    file.finish().with_context(|| wrong(args))?;
+    if !args.quiet {
+        let packets = output::thousands(packets);
+        say!("rivulet: {packets} packets are in {}, each as it came and as it left", args.write.display());
+    }
+    if has_ended {
+        say!("rivulet: the Rivulet that was listened to has ended");
+    }
+    Ok(signals.stop().map_or(ExitCode::SUCCESS, signals::exit_code))
+}
+
+fn wrong(args: &Args) -> String {
+    format!("cannot write {}", args.write.display())
+}
+
+/// Connects to the Rivulet that has this interface.
+fn listen(interface: &str) -> anyhow::Result<UnixStream> {
+    let name = format!("{LOCK_PREFIX}{interface}");
+    let address = SocketAddr::from_abstract_name(&name).context("no interface has such a name")?;
+    let mut stream = UnixStream::connect_addr(&address).map_err(|_| {
+        anyhow::anyhow!(
+            "no Rivulet has the interface {interface}: is there a `rivulet up --port PORT={interface}` in this network namespace?"
+        )
+    })?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(REQUEST)?;
+    let mut line = Vec::new();
+    while line.len() < LINE_MAX && line.last() != Some(&b'\n') {
+        let mut byte = [0];
+        match stream.read(&mut byte) {
+            Ok(1) => line.push(byte[0]),
+            _ => bail!(
+                "the process that has {interface} shows no packets: it is no `rivulet up`, or one with several workers; `tcpdump -i {interface}` shows what comes and leaves there"
+            ),
+        }
+    }
+    match String::from_utf8_lossy(&line).trim_end() {
+        ACCEPTED => Ok(stream),
+        why => bail!("cannot listen at {interface}: {why}"),
+    }
+}
+
+/// The file that is written.
+enum File {
+    Plain(Box<dyn Write>),
+    Gzip(GzEncoder<Box<dyn Write>>),
+}
+
+fn open(path: &Path, format: Format) -> anyhow::Result<File> {
+    let out: Box<dyn Write> = match path == Path::new("-") {
+        true => Box::new(std::io::stdout()),
+        false => Box::new(crate::files::create(path)?.1),
+    };
+    Ok(if format.gzip { File::Gzip(GzEncoder::new(out, Compression::fast())) } else { File::Plain(out) })
+}
+
+impl File {
+    fn write_all(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        match self {
+            File::Plain(out) => out.write_all(bytes),
+            File::Gzip(out) => out.write_all(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        match self {
+            File::Plain(out) => out.flush(),
+            File::Gzip(out) => out.flush(),
+        }
+    }
+
+    fn finish(self) -> std::io::Result<()> {
+        match self {
+            File::Plain(mut out) => out.flush(),
+            File::Gzip(out) => out.finish()?.flush(),
+        }
+    }
+}
+
+/// Blocks of a capture that are there in full.
+#[derive(Debug, PartialEq, Eq)]
+struct Whole {
+    /// Their bytes.
+    len: usize,
+    /// How many of them are packets.
+    packets: u64,
+}
+
+/// The blocks that the bytes begin with, up to so many packets.
+fn whole_blocks(bytes: &[u8], packets_max: u64) -> anyhow::Result<Whole> {
+    let mut whole = Whole { len: 0, packets: 0 };
+    while whole.packets < packets_max
+        && let Some((kind, rest)) = bytes[whole.len..].split_first_chunk::<4>()
+        && let Some((len, _)) = rest.split_first_chunk::<4>()
+    {
+        // Rivulet writes captures in little-endian order.
+        let (kind, len) = (u32::from_le_bytes(*kind), u32::from_le_bytes(*len) as usize);
+        if !(12..=BLOCK_MAX).contains(&len) {
+            bail!("what is listened to is no capture");
+        }
+        if bytes.len() - whole.len < len {
+            break;
+        }
+        whole.len += len;
+        whole.packets += u64::from(kind == ENHANCED_PACKET);
+    }
+    Ok(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(kind: u32, len: u32) -> Vec<u8> {
+        let mut block = [kind.to_le_bytes(), len.to_le_bytes()].concat();
+        block.resize(len as usize, 0);
+        block
+    }
+
+    #[test]
+    fn blocks_are_written_whole() {
+        let bytes = [block(1, 20), block(6, 32), block(6, 16), block(6, 40)].concat();
+        let whole = |bytes: &[u8], max| whole_blocks(bytes, max).unwrap();
+        assert_eq!(whole(&bytes, u64::MAX), Whole { len: 108, packets: 3 });
+        assert_eq!(whole(&bytes, 1), Whole { len: 52, packets: 1 });
+        assert_eq!(whole(&bytes[..107], u64::MAX), Whole { len: 68, packets: 2 });
+        assert_eq!(whole(&bytes[..7], u64::MAX), Whole { len: 0, packets: 0 });
+        assert!(whole_blocks(&block(6, 8)[..8], 9).is_err());
+    }
+}

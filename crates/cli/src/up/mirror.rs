@@ -1,0 +1,330 @@
+//! A mirror of what comes and leaves, for `rivulet capture --connect`: who listens has no part in forwarding, and cannot hold it up.
+//!
+//! The socket that keeps an interface for this process takes the listener, one at a time, if it is root's or the same user's. A thread
+//! writes to it from a bounded queue; what finds no room is counted, and said in the next packet's comment.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read, Result, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use io::capture::{Format, FormatKind, Notes, Record, Way, Writer};
+use nf::{Alert, Event, FlowReport};
+use node::{Frame, From, Intake, Output, Ports, Runner};
+use packet::{LinkType, Packet};
+use rustix::net::sockopt::socket_peercred;
+
+use crate::sinks::Tape;
+
+/// What a listener asks, on a line of its own.
+pub const REQUEST: &[u8] = b"capture\n";
+
+/// What it is answered before the capture; anything else is a line that says why not.
+pub const ACCEPTED: &str = "ok";
+
+/// Bytes that wait for the listener at most. What comes then is not mirrored.
+const QUEUE_BYTES_MAX: usize = 8 << 20;
+
+/// Pieces that wait at most: no limit of its own, as each has some bytes.
+const QUEUE_PIECES_MAX: usize = 4096;
+
+/// Clients of each interface's socket that are answered at once.
+const CLIENTS_MAX: usize = 2;
+
+/// How long a listener may take to ask.
+const ASKING: Duration = Duration::from_secs(2);
+
+/// How often it is seen to that the listener is still there, while nothing comes.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// How long the listener has, at the end, to take what is left.
+const ENDING: Duration = Duration::from_secs(1);
+
+/// What the threads share.
+#[derive(Default)]
+struct Desk {
+    /// There is a listener, or one who asks to be.
+    is_taken: AtomicBool,
+    /// One has come that the data path does not know yet.
+    has_come: AtomicBool,
+    sender: Mutex<Option<SyncSender<Vec<u8>>>>,
+    queued: AtomicUsize,
+}
+
+/// The data path's end.
+pub struct Mirror {
+    desk: Arc<Desk>,
+    names: BTreeMap<u16, String>,
+    listener: Option<Listener>,
+}
+
+/// One who listens.
+struct Listener {
+    writer: Writer,
+    tape: Tape,
+    interfaces: BTreeMap<(u16, LinkType), u32>,
+    sender: SyncSender<Vec<u8>>,
+    /// Packets written since the queue was given some.
+    written: u64,
+    /// Packets that found no room since one did.
+    lost: u64,
+}
+
+impl Mirror {
+    /// A mirror of these ports' packets, with nobody before it.
+    pub fn new(ports: &Ports) -> Mirror {
+        let names = ports.all().iter().map(|port| (port.number, port.name.clone())).collect();
+        Mirror { desk: Arc::default(), names, listener: None }
+    }
+
+    /// Begins to take listeners at these sockets.
+    pub fn serve(&self, sockets: Vec<UnixListener>) -> Result<()> {
+        for socket in sockets {
+            // One listens, and others are told so meanwhile.
+            for _ in 0..CLIENTS_MAX {
+                let (desk, socket) = (Arc::clone(&self.desk), socket.try_clone()?);
+                let work = move || {
+                    loop {
+                        match socket.accept() {
+                            // One who goes away has itself to blame.
+                            Ok((stream, _)) => drop(desk.receive(stream)),
+                            Err(_) => std::thread::sleep(LOOK_EVERY),
+                        }
+                    }
+                };
+                std::thread::Builder::new().name("mirror".to_owned()).spawn(work)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether somebody listens: one look at a flag where nobody does.
+    pub fn is_on(&mut self) -> bool {
+        if self.desk.has_come.load(Ordering::Relaxed) && self.desk.has_come.swap(false, Ordering::Acquire) {
+            let sender = self.desk.sender.lock().unwrap_or_else(PoisonError::into_inner).take();
+            self.listener = sender.map(Listener::new);
+            if self.announce_ports().is_none() {
+                self.listener = None;
+            }
+        }
+        self.listener.is_some()
+    }
+
+    /// Has a capture begin with its ports, so that one without packets is a capture, too.
+    fn announce_ports(&mut self) -> Option<()> {
+        let listener = self.listener.as_mut()?;
+        for (&port, name) in &self.names {
+            let number = listener.interfaces.len() as u32;
+            listener.writer.add_interface(number, name, LinkType::Ethernet).ok()?;
+            listener.interfaces.insert((port, LinkType::Ethernet), number);
+        }
+        Some(())
+    }
+
+    /// Adds a packet.
+    fn add(&mut self, port: u16, way: Way, timestamp_ns: u64, link: LinkType, wire_len: u32, data: &[u8]) {
+        let Some(listener) = &mut self.listener else { return };
+        let name = self.names.get(&port).map_or("", String::as_str);
+        // What cannot be written is missing, as what finds no room.
+        if listener.add(port, name, way, timestamp_ns, link, wire_len, data).is_none() {
+            listener.lost += 1;
+        }
+    }
+
+    /// Hands what was added to the listener's thread, if there is room; and forgets a listener that has gone.
+    pub fn flush(&mut self) {
+        let Some(listener) = &mut self.listener else { return };
+        if listener.writer.flush().is_err() {
+            self.listener = None;
+            return;
+        }
+        let piece = listener.tape.take();
+        if piece.is_empty() {
+            return;
+        }
+        let (len, written) = (piece.len(), std::mem::take(&mut listener.written));
+        let has_room = self.desk.queued.load(Ordering::Relaxed) + len <= QUEUE_BYTES_MAX;
+        let sent = has_room.then(|| {
+            self.desk.queued.fetch_add(len, Ordering::Relaxed);
+            listener.sender.try_send(piece)
+        });
+        match sent {
+            Some(Ok(())) => {}
+            Some(Err(std::sync::mpsc::TrySendError::Disconnected(_))) => {
+                self.desk.queued.store(0, Ordering::Relaxed);
+                self.listener = None;
+            }
+            Some(Err(std::sync::mpsc::TrySendError::Full(_))) => {
+                self.desk.queued.fetch_sub(len, Ordering::Relaxed);
+                listener.lost += written;
+            }
+            None => listener.lost += written,
+        }
+    }
+
+    /// Ends the capture of one who listens, and gives it a moment to take what is left.
+    pub fn finish(mut self) {
+        self.flush();
+        if self.listener.take().is_some() {
+            let end = Instant::now() + ENDING;
+            while self.desk.is_taken.load(Ordering::Acquire) && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+}
+
+impl Listener {
+    fn new(sender: SyncSender<Vec<u8>>) -> Listener {
+        let tape = Tape::default();
+        let format = Format { kind: FormatKind::Pcapng, gzip: false };
+        let writer = Writer::new(tape.clone(), format).with_ways();
+        Listener { writer, tape, interfaces: BTreeMap::new(), sender, written: 0, lost: 0 }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "what a record has")]
+    fn add(
+        &mut self,
+        port: u16,
+        name: &str,
+        way: Way,
+        timestamp_ns: u64,
+        link: LinkType,
+        wire_len: u32,
+        data: &[u8],
+    ) -> Option<()> {
+        let next = self.interfaces.len() as u32;
+        let interface = match self.interfaces.get(&(port, link)) {
+            Some(&interface) => interface,
+            None => {
+                self.writer.add_interface(next, name, link).ok()?;
+                self.interfaces.insert((port, link), next);
+                next
+            }
+        };
+        let comment = (self.lost > 0).then(|| format!("{} packets before this one are missing", self.lost));
+        let notes = Notes { comment: comment.as_deref(), way: Some(way), packet_id: None };
+        let record = Record { timestamp_ns, interface, link_type: link, wire_len, data };
+        self.writer.write_noted(&record, &notes).ok()?;
+        self.lost = 0;
+        self.written += 1;
+        Some(())
+    }
+}
+
+impl Desk {
+    /// Takes a listener: hears what it wants, and writes to it until one of both ends.
+    fn receive(&self, mut stream: UnixStream) -> Result<()> {
+        stream.set_read_timeout(Some(ASKING))?;
+        let mut request = [0; REQUEST.len()];
+        stream.read_exact(&mut request)?;
+        stream.set_write_timeout(Some(ASKING))?;
+        let peer = socket_peercred(stream.as_fd())?.uid.as_raw();
+        let refusal = if request != REQUEST {
+            Some("this Rivulet is of another version")
+        } else if peer != 0 && Some(peer) != own_user() {
+            Some("packets are shown to root and to the user whose Rivulet it is")
+        } else if self.is_taken.swap(true, Ordering::AcqRel) {
+            Some("another `rivulet capture --connect` listens already")
+        } else {
+            None
+        };
+        if let Some(why) = refusal {
+            return writeln!(stream, "{why}");
+        }
+        let done = self.show(stream);
+        self.queued.store(0, Ordering::Relaxed);
+        self.is_taken.store(false, Ordering::Release);
+        done
+    }
+
+    fn show(&self, mut stream: UnixStream) -> Result<()> {
+        writeln!(stream, "{ACCEPTED}")?;
+        // A listener may pause, as on a full disk; it misses what comes meanwhile.
+        stream.set_write_timeout(None)?;
+        let (sender, pieces) = sync_channel(QUEUE_PIECES_MAX);
+        *self.sender.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);
+        self.has_come.store(true, Ordering::Release);
+        while let Some(piece) = next(&pieces, &mut stream) {
+            self.queued.fetch_sub(piece.len().min(self.queued.load(Ordering::Relaxed)), Ordering::Relaxed);
+            stream.write_all(&piece)?;
+        }
+        Ok(())
+    }
+}
+
+/// The next piece; none if there will be none, or nobody to take it.
+fn next(pieces: &Receiver<Vec<u8>>, stream: &mut UnixStream) -> Option<Vec<u8>> {
+    loop {
+        match pieces.recv_timeout(LOOK_EVERY) {
+            Ok(piece) => return Some(piece),
+            Err(RecvTimeoutError::Disconnected) => return None,
+            Err(RecvTimeoutError::Timeout) => {
+                stream.set_read_timeout(Some(Duration::from_millis(1))).ok()?;
+                match stream.read(&mut [0]) {
+                    Ok(0) => return None,
+                    Err(error) if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                        return None;
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+/// The user that this process is.
+fn own_user() -> Option<u32> {
+    std::fs::metadata("/proc/self").ok().map(|found| found.uid())
+}
+
+/// Mirrors what comes, and gives it to the runner as without a mirror.
+pub struct Arriving<'a>(pub &'a RefCell<&'a mut Mirror>);
+
+impl Intake for Arriving<'_> {
+    fn take_in<O: Output>(
+        &mut self,
+        runner: &mut Runner,
+        frame: Frame<'_>,
+        from: From,
+        output: &mut O,
+    ) -> std::result::Result<(), O::Error> {
+        if let From::Port(port) = from {
+            let Frame { timestamp_ns, link, wire_len, data } = frame;
+            self.0.borrow_mut().add(port, Way::In, timestamp_ns, link, wire_len, data);
+        }
+        runner.receive(frame, from, output)
+    }
+}
+
+/// Mirrors what leaves, and gives all to the output behind it.
+pub struct Leaving<'a, O>(pub &'a RefCell<&'a mut Mirror>, pub &'a mut O);
+
+impl<O: Output> Output for Leaving<'_, O> {
+    type Error = O::Error;
+
+    fn packet(&mut self, port: u16, packet: &Packet) -> std::result::Result<(), O::Error> {
+        let meta = packet.meta();
+        let (time_ns, data) = (meta.transit.timestamp_ns, packet.data());
+        self.0.borrow_mut().add(port, Way::Out, time_ns, meta.link, meta.wire_len, data);
+        self.1.packet(port, packet)
+    }
+
+    fn alert(&mut self, function: &str, alert: &Alert) -> std::result::Result<(), O::Error> {
+        self.1.alert(function, alert)
+    }
+
+    fn event(&mut self, function: &str, event: Event<'_>) -> std::result::Result<(), O::Error> {
+        self.1.event(function, event)
+    }
+
+    fn flow(&mut self, report: &FlowReport, now_ns: u64) -> std::result::Result<(), O::Error> {
+        self.1.flow(report, now_ns)
+    }
+}
