@@ -142,11 +142,8 @@ pub fn of(report: &Report) -> String {
     }
     if !report.tunnels_not_looked_into.is_empty() {
         let kinds = report.tunnels_not_looked_into.iter();
-        let kinds: Vec<_> = kinds.map(|(kind, &flows)| format!("{kind} {}", thousands(flows))).collect();
-        text += &format!(
-            "tunnels not looked into: {} flows; `settings {{ key: inner }}` looks into those that are known\n",
-            kinds.join(", ")
-        );
+        text += &tunnels(kinds.map(|(&kind, &flows)| (kind, flows)));
+        text.push('\n');
     }
     for (what, count) in [
         ("time jumped ahead, and went on from there", report.time_jumps.ahead),
@@ -193,6 +190,15 @@ pub fn of(report: &Report) -> String {
         );
     }
     text
+}
+
+/// What is said of tunnels that pass, of which functions see the outer packets alone.
+pub fn tunnels(kinds: impl Iterator<Item = (&'static str, u64)>) -> String {
+    let kinds: Vec<_> = kinds.map(|(kind, flows)| format!("{kind} {}", thousands(flows))).collect();
+    format!(
+        "tunnels not looked into: {} flows; `settings {{ key: inner }}` looks into those that are known",
+        kinds.join(", ")
+    )
 }
 
 /// What interfaces did not take or send, if there was something.

@@ -91,7 +91,10 @@ fn grown(before: &Value, now: &Value, seconds: f64) -> Option<Value> {
         }
         Value::Array(items) => {
             let named = items.iter().enumerate().filter_map(|(at, now)| {
-                Some((now["name"].as_str()?.to_owned(), grown(&before[at], now, seconds)?))
+                // Rules have numbers, and names that need not be different ones.
+                let number = now["number"].as_u64().map(|number| number.to_string());
+                let name = number.or_else(|| now["name"].as_str().map(str::to_owned))?;
+                Some((name, grown(&before[at], now, seconds)?))
             });
             let named: serde_json::Map<_, _> = named.collect();
             (!named.is_empty()).then_some(Value::Object(named))
@@ -121,13 +124,17 @@ mod tests {
         assert_eq!(rates.history().collect::<Vec<_>>(), [0, 100]);
         assert_eq!(rates.per_second("/not/there"), 0.0);
         let report = |seconds: f64, packets: u64| {
-            let functions = json!([{"name": "guard", "type": "firewall", "drops": packets}]);
+            let rules = json!([{"number": 1, "name": "a", "packets": packets}, {"number": 2, "name": "a", "packets": 0}]);
+            let functions = json!([{"name": "guard", "type": "firewall", "drops": packets, "rules": rules}]);
             json!({"timing": {"seconds": seconds}, "packets_in": packets, "functions": functions})
         };
         let mut rates = Rates::new(report(1.0, 100));
         rates.take(report(3.0, 300));
         let shown = rates.to_json();
-        assert_eq!(shown["rates"], json!({"packets_in": 100.0, "functions": {"guard": {"drops": 100.0}}}));
+        assert_eq!(shown["rates"]["packets_in"], 100.0);
+        assert_eq!(shown["rates"]["functions"]["guard"]["drops"], 100.0);
+        let rules = &shown["rates"]["functions"]["guard"]["rules"];
+        assert_eq!([&rules["1"]["packets"], &rules["2"]["packets"]], [100.0, 0.0]);
         assert_eq!(shown["packets_in"], 300);
     }
 }

@@ -9,6 +9,7 @@ use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table};
 use serde_json::Value;
 
 use super::rates::Rates;
+use crate::eve::timestamp;
 use crate::output::{duration, rate, thousands};
 
 /// What is shown, and how.
@@ -100,19 +101,27 @@ impl View {
         let report = rates.now();
         let count = |name: &str| report[name].as_object().map_or(0, serde_json::Map::len) as u16;
         let functions = report["functions"].as_array().map_or(0, Vec::len) as u16;
+        let rules = rules_of(rates);
+        // Where no function has rules, there is no table of them.
+        let rules_height = if rules.is_empty() { 0 } else { rules.len() as u16 + 3 };
         let heights = [
             Constraint::Length(3),
             Constraint::Length(6),
             Constraint::Length(count("ports") + 3),
             Constraint::Length(functions + 3),
+            Constraint::Length(rules_height),
             Constraint::Min(3),
             Constraint::Length(1),
         ];
-        let [head, picture, ports, functions, drops, foot] = Layout::vertical(heights).areas(frame.area());
+        let [head, picture, ports, functions, rules_area, drops, foot] =
+            Layout::vertical(heights).areas(frame.area());
         self.draw_head(frame, head, rates);
         draw_picture(frame, picture, rates);
         draw_ports(frame, ports, rates);
         self.draw_functions(frame, functions, rates);
+        if rules_height > 0 {
+            draw_rules(frame, rules_area, rules);
+        }
         draw_drops(frame, drops, rates);
         frame.render_widget(self.foot(), foot);
     }
@@ -240,6 +249,61 @@ fn draw_ports(frame: &mut Frame<'_>, area: Rect, rates: &Rates) {
     table(frame, area, "ports", head, rows.collect());
 }
 
+/// Rules that are shown: those that decide about most packets now, and then those that did so far.
+const RULES_SHOWN: usize = 8;
+
+/// The cells of a rule's line.
+type RuleCells = [String; 9];
+
+/// Lines of the rules that have been hit, at most [`RULES_SHOWN`].
+fn rules_of(rates: &Rates) -> Vec<RuleCells> {
+    let functions = rates.now()["functions"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut rows: Vec<_> = functions
+        .iter()
+        .enumerate()
+        .flat_map(|(of, function)| {
+            let rules = function["rules"].as_array().map_or(&[][..], Vec::as_slice);
+            rules
+                .iter()
+                .enumerate()
+                .map(move |(at, rule)| (format!("/functions/{of}/rules/{at}"), function, rule))
+        })
+        .filter_map(|(path, function, rule)| {
+            let count = |what: &str| rule[what].as_u64();
+            // A flow's packets may count when it ends; the flow counts when it begins.
+            let [flows, packets] = ["flows", "packets"].map(|what| count(what).unwrap_or(0));
+            let per_second = rates.per_second(&format!("{path}/packets"));
+            let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
+            let cells = [
+                text(&function["name"]),
+                count("number").unwrap_or(0).to_string(),
+                text(&rule["name"]),
+                text(&rule["place"]),
+                thousands(flows),
+                thousands(per_second as u64),
+                thousands(packets),
+                count("bytes").map_or_else(|| "-".to_owned(), thousands),
+                count("last_hit_ns").map_or_else(|| "-".to_owned(), hit_at),
+            ];
+            (flows + packets > 0).then_some((per_second, (packets, flows), cells))
+        })
+        .collect();
+    rows.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
+    rows.into_iter().take(RULES_SHOWN).map(|(_, _, cells)| cells).collect()
+}
+
+/// A time as `2026-01-01 00:00:00`, in UTC.
+fn hit_at(ns: u64) -> String {
+    let text = timestamp(ns);
+    text.get(..19).unwrap_or(&text).replace('T', " ")
+}
+
+fn draw_rules(frame: &mut Frame<'_>, area: Rect, rules: Vec<RuleCells>) {
+    let head =
+        ["function", "rule", "name", "place", "flows", "packets/s", "packets", "bytes", "last hit (UTC)"];
+    table(frame, area, "rules that decide about most packets", head, rules);
+}
+
 fn draw_drops(frame: &mut Frame<'_>, area: Rect, rates: &Rates) {
     let mut rows: Vec<_> = names(&rates.now()["drops"])
         .map(|reason| (rates.per_second(&drop_of(reason)), rates.total(&drop_of(reason)), reason))
@@ -325,7 +389,11 @@ mod tests {
             "interfaces": {"inside": {"name": "eth0", "missed": 7}},
             "functions": [
                 {"name": "first", "type": "nat", "packets": packets, "bytes": 0, "drops": 0},
-                {"name": "second", "type": "firewall", "packets": 2 * packets, "bytes": 0, "drops": 0},
+                {"name": "second", "type": "firewall", "packets": 2 * packets, "bytes": 0, "drops": 0, "rules": [
+                    {"number": 1, "name": "web", "place": "acl.rules:3", "flows": 1, "packets": packets / 4, "bytes": 5 * packets, "last_hit_ns": 1_767_225_600_000_000_000_u64},
+                    {"number": 2, "name": "never", "place": "acl.rules:4", "flows": 0, "packets": 0, "bytes": 0},
+                    {"number": 0, "name": "default", "place": "", "flows": 9, "packets": packets / 2},
+                ]},
             ],
             "timing": {
                 "seconds": seconds,
@@ -351,6 +419,15 @@ mod tests {
         ] {
             assert!(shown.contains(what), "{what}: {shown}");
         }
+        // Rules that were hit, the busiest first, with what the report has of them.
+        let squeezed = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+        for what in [
+            "second 0 default 9 1,000 2,000 - -",
+            "second 1 web acl.rules:3 1 500 1,000 20,000 2026-01-01 00:00:00",
+        ] {
+            assert!(squeezed.contains(what), "{what}: {shown}");
+        }
+        assert!(shown.find("default") < shown.find("acl.rules:3") && !shown.contains("never"), "{shown}");
         let order = |view: &View| {
             let shown = view.print(&rates, (110, 40));
             shown.find("first") < shown.find("second")

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use node::Report;
 use node::report::RuleReport;
 use node::shards::Counters;
+use packet::TunnelKind;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
 use prometheus_client::metrics::MetricType;
@@ -133,6 +134,13 @@ fn whole(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
     tell.counter("flows_started", "Flows that began", [([], report.flows.started)])?;
     let ended = report.flows.ended.iter().map(|(&reason, &count)| ([("reason", reason)], count));
     tell.counter("flows_ended", "Flows that ended, by reason", ended)?;
+    // Each kind from the start, as above.
+    let tunnels = TunnelKind::ALL.iter().map(|kind| {
+        let name = kind.name();
+        ([("kind", name)], report.tunnels_not_looked_into.get(name).copied().unwrap_or(0))
+    });
+    let help = "Flows that are tunnels which were not looked into, by kind";
+    tell.counter("tunnels_not_looked_into", help, tunnels)?;
     tell.counter("restarts", "Panics outside of functions, after which it went on", [([], report.restarts)])?;
     tell.counter("alerts", "Alerts raised", [([], report.alerts)])?;
     let lost = [

@@ -35,7 +35,7 @@ use engine::Engine;
 use lock::InterfaceLock;
 pub use lock::PREFIX as LOCK_PREFIX;
 pub use mirror::{ACCEPTED, REQUEST};
-use rates::Rates;
+use rates::{Rates, TunnelWarning};
 use server::Board;
 
 /// Runs a policy on network interfaces, each of them one of its ports, until SIGINT (Ctrl-C) or SIGTERM.
@@ -261,6 +261,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
     let end_ns = args.duration.map(|duration| engine.now_ns().saturating_add(duration.0));
     let mut rates = Rates::new(engine.now_ns());
+    let mut tunnels = TunnelWarning::default();
     let mut stats = Period { every_ns: STATS_EVERY_NS, last_ns: engine.now_ns() };
     while signals.stop().is_none() && end_ns.is_none_or(|end_ns| engine.now_ns() < end_ns) {
         let now_ns = engine.now_ns();
@@ -281,6 +282,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             report.commands = controls.counts();
             if stats.is_due(engine.now_ns()) {
                 engine.stats(&report)?;
+            }
+            if let Some(warning) = tunnels.of(&report) {
+                console.say(format!("rivulet: {warning}"));
             }
             let text = rates.since_last(engine.now_ns(), &report);
             if is_asked {

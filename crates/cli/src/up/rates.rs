@@ -1,8 +1,11 @@
 //! What goes through now: a line on the terminal, once a second.
 
+use std::collections::BTreeSet;
+
 use node::Report;
 
 use crate::output::{rate, thousands};
+use crate::summary;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -71,11 +74,41 @@ impl Rates {
     }
 }
 
+/// Kinds of tunnels that were said to pass without being looked into: each is said once.
+#[derive(Default)]
+pub struct TunnelWarning {
+    said: BTreeSet<&'static str>,
+}
+
+impl TunnelWarning {
+    /// What is to be said of kinds that have come since the last time.
+    pub fn of(&mut self, report: &Report) -> Option<String> {
+        let kinds = report.tunnels_not_looked_into.iter().map(|(&kind, &flows)| (kind, flows));
+        let mut new = kinds.filter(|(kind, _)| self.said.insert(kind)).peekable();
+        new.peek().is_some().then_some(())?;
+        Some(summary::tunnels(new))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use node::report::{InterfaceReport, OutputReport};
 
     use super::*;
+
+    #[test]
+    fn each_kind_of_tunnel_is_said_once() {
+        let mut warning = TunnelWarning::default();
+        let mut report = Report::default();
+        assert_eq!(warning.of(&report), None);
+        report.tunnels_not_looked_into.insert("vxlan", 2);
+        let said = warning.of(&report).unwrap();
+        assert!(said.contains("not looked into: vxlan 2 flows; `settings { key: inner }`"), "{said}");
+        report.tunnels_not_looked_into.extend([("vxlan", 900), ("gre", 1)]);
+        let said = warning.of(&report).unwrap();
+        assert!(said.contains("gre 1 flows") && !said.contains("vxlan"), "{said}");
+        assert_eq!(warning.of(&report), None);
+    }
 
     #[test]
     fn losses_stand_beside_drops() {

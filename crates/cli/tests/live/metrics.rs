@@ -122,7 +122,8 @@ fn top_shows_what_goes_through() {
     wait_until("packets are seen", || {
         let shown = top();
         let packets = shown.lines().nth(1).unwrap().split(' ').next().unwrap().replace(',', "");
-        shown.contains("translate") && packets.parse::<u64>().unwrap() > 50
+        let shows_rule = shown.lines().any(|line| line.contains("gate") && line.contains("policy.rvl:5"));
+        shown.contains("translate") && shows_rule && packets.parse::<u64>().unwrap() > 50
     });
     rivulet.end();
     let gone = network.middle.output(&format!("{} top --once", env!("CARGO_BIN_EXE_rivulet")));

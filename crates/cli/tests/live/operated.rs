@@ -310,3 +310,36 @@ for i in range(60000):
     assert!(missed > 0, "{report}");
     assert!(shown.contains(" lost/s") && shown.contains("missed"), "{shown}");
 }
+
+/// That functions see the outer packets alone is said when it happens, once for each kind.
+#[test]
+fn tunnels_that_are_not_looked_into_are_said_at_once() {
+    let Some(network) = Network::new(Io::Auto) else { return };
+    let policy = "Port<0> inside;\nPort<1> outside;\nMonitor m;\npipelet { inside <-> m <-> outside; }\n";
+    let rivulet = network.up_on(crate::net::PORTS, policy, "--metrics");
+    // VXLAN from several ports: several flows of one kind.
+    let code = "
+import socket
+for port in range(40000, 40003):
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.bind(('0.0.0.0', port))
+    s.sendto(bytes.fromhex('0800000000004d00') + bytes(12) + bytes.fromhex('0800') + b'E' + bytes(40), ('10.7.0.2', 4789))
+";
+    let output = network.inside.command("python3").args(["-c", code]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    rivulet.wait_for_line("tunnels not looked into: vxlan");
+    let metrics = network.middle.run("curl -s http://127.0.0.1:9600/metrics");
+    let has = |line: &str| metrics.lines().any(|one| one == line);
+    assert!(has("rivulet_tunnels_not_looked_into_total{kind=\"vxlan\"} 3"), "{metrics}");
+    assert!(has("rivulet_tunnels_not_looked_into_total{kind=\"gre\"} 0"), "{metrics}");
+    // The next kind is said by itself.
+    let code = "
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_RAW, 47)
+s.sendto(bytes.fromhex('00000800') + b'E' + bytes(40), ('10.7.0.2', 0))
+";
+    let output = network.inside.command("python3").args(["-c", code]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    rivulet.wait_for_line("tunnels not looked into: gre 1 flows");
+    rivulet.stop();
+}
