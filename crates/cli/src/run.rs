@@ -37,7 +37,7 @@ pub struct Args {
     /// Write alerts and events to a file, as EVE JSON lines
     #[arg(long, value_name = "FILE")]
     pub alerts: Option<PathBuf>,
-    /// Kinds of events in the file of alerts: of functions (http, dns, tls, redundancy), of flows that a Monitor reports (flow), and
+    /// Kinds of events in the file of alerts: of functions (http, dns, tls, redundancy, nat), of flows that a Monitor reports (flow), and
     /// the counters of the whole run (stats)
     #[arg(long, value_name = "KINDS", default_value_t, requires = "alerts")]
     pub events: EventKinds,

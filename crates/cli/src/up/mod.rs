@@ -68,7 +68,7 @@ pub struct Args {
     /// Alerts of one kind from one source that are written in 10 s; a line says how many others there were. 0: all are written
     #[arg(long, value_name = "N", default_value_t = sinks::PER_SOURCE)]
     pub alert_limit: u32,
-    /// Kinds of events in the file of alerts: of functions (http, dns, tls, redundancy), of flows that a Monitor reports (flow), and
+    /// Kinds of events in the file of alerts: of functions (http, dns, tls, redundancy, nat), of flows that a Monitor reports (flow), and
     /// the counters of the whole run (stats)
     #[arg(long, value_name = "KINDS", default_value_t, requires = "alerts")]
     pub events: EventKinds,

@@ -143,3 +143,36 @@ fn a_running_one_is_listened_to() {
     assert!(output.status.success() && said.contains("has ended"), "{said}");
     assert!(output.stdout.len() > 8 * 100, "{} bytes", output.stdout.len());
 }
+
+/// Units may be on threads of their own; of several workers there is no one place where packets pass.
+#[test]
+fn units_are_listened_to_and_workers_say_why_not() {
+    let Some(network) = Network::new(Io::PacketSocket) else { return };
+    let policy = "Port<0> inside;\nPort<1> outside;\nMonitor m;\npipelet { inside <-> m <-> outside; }\n";
+    let mut command = network.middle.command(env!("CARGO_BIN_EXE_rivulet"));
+    command.args(["capture", "--connect", "inside", "--write", "seen.pcapng", "--count", "8"]);
+    command.current_dir(network.dir.path()).stdin(Stdio::null()).stderr(Stdio::piped());
+    for options in ["--units-max 2 --threads", "--units-max 2"] {
+        let rivulet = network.up(policy, options);
+        let listener = command.spawn().unwrap();
+        crate::net::wait_until("it listens", || {
+            std::fs::metadata(network.path("seen.pcapng")).is_ok_and(|found| found.len() > 0)
+        });
+        let pings = network.inside.run("ping -c 5 -i 0.05 -W 2 10.7.0.2");
+        assert!(pings.contains("5 received") && !pings.contains("DUP"), "{pings}");
+        let output = listener.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            output.status.success() && said.contains("8 packets are in seen.pcapng"),
+            "{options}: {said}"
+        );
+        std::fs::remove_file(network.path("seen.pcapng")).unwrap();
+        rivulet.end();
+    }
+    let rivulet = network.up(policy, "--workers 2");
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("several workers") && said.contains("tcpdump -i inside"), "{said}");
+    rivulet.end();
+}
