@@ -21,6 +21,7 @@ mod consolidated;
 mod contained;
 mod cross;
 mod enter;
+mod holding;
 mod moving;
 mod replaying;
 mod settle;
@@ -333,6 +334,7 @@ impl Chain {
         }
         self.due = due;
         self.expire_fragments(pool);
+        self.expire_datagrams(pool);
     }
 
     /// Drops fragments whose first one has not come in time.
@@ -385,8 +387,10 @@ impl Chain {
     pub fn counters(&self) -> Counters {
         Counters {
             flows_live: self.live(),
-            fragments_displaced: self.fragments.displaced().table,
-            fragments_displaced_by_source: self.fragments.displaced().source,
+            packets_held: self.packets_held(),
+            fragments_moved: self.fragments_moved(),
+            fragments_displaced: self.displaced().table,
+            fragments_displaced_by_source: self.displaced().source,
             flows_by_class: self.flows.classes.live().map(u64::from),
             streams: self.subscribed.as_ref().map(Subscribed::counters).unwrap_or_default(),
             ..self.counters.clone()

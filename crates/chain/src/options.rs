@@ -218,8 +218,10 @@ pub struct Counters {
     pub bytes_out: u64,
     /// Packets that functions made.
     pub packets_made: u64,
-    /// Packets waiting inside: fragments whose first one has not come.
+    /// Packets waiting inside: fragments whose first one has not come, or that are held back until their datagram is whole.
     pub packets_held: u64,
+    /// Of those that wait or waited, fragments that came with their flows from another chain, less those that went to one.
+    pub fragments_moved: i64,
     /// Packets dropped, by [`DropReason::index`].
     pub drops: [u64; DropReason::COUNT],
     /// Flows that began.
@@ -265,6 +267,7 @@ impl Default for Counters {
             bytes_out: 0,
             packets_made: 0,
             packets_held: 0,
+            fragments_moved: 0,
             drops: [0; DropReason::COUNT],
             flows_started: 0,
             flows_live: 0,
@@ -294,7 +297,8 @@ impl Counters {
 
     /// Whether every packet is accounted for.
     pub fn add_up(&self) -> bool {
-        self.packets_in + self.packets_made == self.packets_out + self.dropped() + self.packets_held
+        let came = (self.packets_in + self.packets_made).wrapping_add_signed(self.fragments_moved);
+        came == self.packets_out + self.dropped() + self.packets_held
     }
 
     /// Flows that ended for this reason.

@@ -27,8 +27,12 @@ mod segment;
 mod sent;
 
 pub use counters::StreamCounters;
-use datagrams::{Added, Datagrams};
-pub use datagrams::{DATAGRAM_TIMEOUT_NS, DATAGRAMS_MAX};
+use datagrams::Added;
+pub(crate) use datagrams::Datagrams;
+pub use datagrams::{
+    DATAGRAM_TIMEOUT_NS, DATAGRAM_TIMEOUT_V6_NS, DATAGRAMS_MAX, HELD_BACK_MAX, HELD_BACK_MEMORY,
+};
+pub(crate) use datagrams::{Passing, Unheld};
 use held::{Block, Held, Link, New, Span};
 pub use options::{HostPolicy, StreamOptions, TTL_MIN, TTL_MIN_INLINE, Urgent, WhenFull};
 pub use saved::RestoreError;
@@ -314,9 +318,14 @@ impl Reassembler {
         }
     }
 
-    /// A function dropped the only packet of a group.
-    pub fn dropped(&mut self, packet: &Packet) {
-        self.datagrams.condemn(packet);
+    /// The datagrams in fragments.
+    pub(crate) fn datagrams(&self) -> &Datagrams {
+        &self.datagrams
+    }
+
+    /// The same, to be changed, and where it is counted how many were given up.
+    pub(crate) fn datagrams_mut(&mut self) -> (&mut Datagrams, &mut u64) {
+        (&mut self.datagrams, &mut self.counters.fragments_lost)
     }
 
     /// A fragment of a datagram, which is read once all of it is here.
@@ -359,9 +368,6 @@ impl Reassembler {
                     segment.apart = true;
                     segment.intact = Segment::check_bytes(packet, &whole);
                     self.segment(&segment, streams);
-                    if self.fate.is_some() {
-                        self.datagrams.keep_out(packet);
-                    }
                 }
                 self.whole = whole;
             }

@@ -27,7 +27,7 @@ pub struct Report {
     pub packets_out: u64,
     /// Packets that functions made.
     pub packets_made: u64,
-    /// Packets waiting inside when the run ended: fragments whose first one never came.
+    /// Packets waiting inside when the run ended: fragments whose first one, or the rest of whose datagram, never came.
     pub packets_held: u64,
     /// Packets dropped, by reason; reasons without drops are left out.
     pub drops: BTreeMap<&'static str, u64>,

@@ -27,23 +27,46 @@ pub fn save(chain: &mut Chain, home: u32, out: &mut Vec<u8>) {
     }
 }
 
+/// Where saved flows come from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// Whoever saved them does not have them any more.
+    Handed,
+    /// They were with somebody else meanwhile, who dropped fragments whose time was over.
+    Copied,
+}
+
 /// Has the flows that [`save`] wrote in place of those that have this home. If they cannot be read nothing changes.
-pub fn restore(chain: &mut Chain, home: u32, saved: &[u8], pool: &mut Pool) -> Result<(), Unreadable> {
+pub fn restore(
+    chain: &mut Chain,
+    home: u32,
+    (saved, source): (&[u8], Source),
+    pool: &mut Pool,
+) -> Result<(), Unreadable> {
     let mut before = Vec::new();
     save(chain, home, &mut before);
     release(chain, home);
-    add(chain, home, saved, pool).inspect_err(|_| {
+    add(chain, home, (saved, source), pool).inspect_err(|_| {
         release(chain, home);
-        let _ = add(chain, home, &before, pool); // What was here a moment ago has room here.
+        let _ = add(chain, home, (&before, Source::Handed), pool); // What was here a moment ago has room here.
     })
 }
 
 /// Takes the flows that [`save`] wrote over.
-fn add(chain: &mut Chain, home: u32, saved: &[u8], pool: &mut Pool) -> Result<(), Unreadable> {
+fn add(
+    chain: &mut Chain,
+    home: u32,
+    (saved, source): (&[u8], Source),
+    pool: &mut Pool,
+) -> Result<(), Unreadable> {
     let mut rest = saved;
     while let Some((len, behind)) = rest.split_first_chunk::<PREFIX_LEN>() {
         let (flow, next) = behind.split_at_checked(u32::from_le_bytes(*len) as usize).ok_or(Unreadable)?;
-        let record = chain.restore_flow(flow, pool).map_err(|_| Unreadable)?;
+        let restored = match source {
+            Source::Handed => chain.restore_flow(flow, pool),
+            Source::Copied => chain.restore_copy(flow, pool),
+        };
+        let record = restored.map_err(|_| Unreadable)?;
         chain.set_home(record, home);
         rest = next;
     }

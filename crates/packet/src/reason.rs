@@ -79,15 +79,15 @@ reasons! {
     IcmpTruncated = "icmp-truncated",
     /// The header of another transport protocol with ports (SCTP, DCCP, UDP-Lite) is cut.
     TransportTruncated = "transport-truncated",
-    /// A later fragment whose first fragment did not come in time.
+    /// A fragment whose datagram's first fragment, or all of it where it is to be inspected whole, did not come in time.
     FragmentTimeout = "fragment-timeout",
     /// The table of fragmented datagrams, or the share of the source, is full: the datagram gave way to a newer one.
     FragmentTableFull = "fragment-table-full",
-    /// The datagram has more waiting fragments than are kept.
+    /// The datagram has more fragments waiting, or held back, than are kept.
     FragmentTooMany = "fragment-too-many",
     /// A fragment that overlaps its transport header or is too small to hold it (RFC 1858, RFC 3128, RFC 5722).
     FragmentIllegal = "fragment-illegal",
-    /// The datagram's first fragment was dropped, so its later ones are.
+    /// The datagram's first fragment, or the datagram as a whole, was dropped, so its other fragments are.
     FragmentOfDropped = "fragment-of-dropped",
     /// The flow table is full and the policy says to refuse new flows.
     FlowTableFull = "flow-table-full",

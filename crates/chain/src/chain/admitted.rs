@@ -77,7 +77,9 @@ impl Chain {
         if meta.class == Class::LaterFragment {
             self.now_ns = self.now_ns.max(meta.transit.timestamp_ns);
             self.expire_fragments(pool);
+            self.expire_datagrams(pool);
         }
+        let meta = packet.meta();
         match meta.class {
             Class::Whole | Class::FirstFragment => Way::Flow { key: meta.key, hash: meta.hash },
             Class::IcmpError => {
@@ -167,9 +169,9 @@ impl Chain {
         pool.give(packet);
     }
 
-    /// When flows are to end.
+    /// When flows are to end, or datagrams in fragments to be given up.
     pub fn due_ns(&self) -> u64 {
-        self.flows.due_ns()
+        self.flows.due_ns().min(self.subscribed.as_ref().map_or(u64::MAX, |it| it.datagrams().due_ns()))
     }
 
     /// What has become of flows that have homes, in order, since this was emptied last.

@@ -30,7 +30,7 @@ impl Chain {
             made: self.counters.packets_made,
             sent: self.counters.packets_out,
             dropped: self.counters.dropped(),
-            held: self.counters.packets_held,
+            held: self.packets_held(),
         }
     }
 
@@ -116,6 +116,7 @@ impl Chain {
                 consolidation.put_together();
             }
         }
+        self.drop_held(pool);
         if let Ok(subscribed) = Subscribed::new(&self.stages, &mut Layout::default(), self.options.streams) {
             self.subscribed = subscribed;
         }

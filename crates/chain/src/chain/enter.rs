@@ -395,6 +395,11 @@ impl Chain {
             },
         };
         let meta = packet.meta_mut();
+        if matches!(meta.class, Class::FirstFragment | Class::LaterFragment)
+            && let Some(subscribed) = &mut self.subscribed
+        {
+            subscribed.datagrams_mut().0.begin();
+        }
         meta.transit.flow = record;
         meta.transit.direction = direction;
         self.flows.join(&self.joining, meta);
@@ -417,15 +422,11 @@ impl Chain {
         let is_observed = run.observer.is_some();
         // Many flows are over before a rule would be of use: one that begins is not recorded, unless somebody looks.
         let begun = if begins && !is_observed { None } else { self.begin_recording(&packet, is_observed) };
-        let is_fragment = matches!(packet.meta().class, Class::FirstFragment | Class::LaterFragment);
         let mut verdict = Verdict::Forward;
         let (packets, verdicts) = (std::slice::from_mut(&mut packet), std::slice::from_mut(&mut verdict));
         run.is_alone = true;
         self.cross(packets, verdicts, Load::by_side(packets, verdicts), None, run);
         run.is_alone = false;
-        if let (Verdict::Drop(_), Some(subscribed), true) = (verdict, &mut self.subscribed, is_fragment) {
-            subscribed.dropped(&packet);
-        }
         let Some(begun) = begun else { return self.settle(packet, verdict, run) };
         let repeats = self.end_recording(&packet);
         let (protocol, moves) = (packet.meta().protocol, packet.meta().transit.realias);

@@ -144,10 +144,11 @@ impl Chain {
             second_record = number.as_ref().ok().copied();
             restored = number.and_then(|number| self.restore_beside(number, second.beside, second.streams));
         }
-        if let Err(error) = restored {
+        if restored.is_err() {
             self.forget_flow(record);
-            return Err(error);
         }
+        self.drop_unheld(pool);
+        restored?;
         self.counters.flows_moved_in += 1;
         self.counters.flows_peak = self.counters.flows_peak.max(self.live());
         let mut env = Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: pool };
@@ -157,6 +158,19 @@ impl Chain {
             }
         }
         Ok(record)
+    }
+
+    /// The same for a flow that somebody else had since it was saved, who has seen as much time pass as this chain: fragments that were held
+    /// back then, and whose time is over, were dropped there.
+    pub fn restore_copy(&mut self, saved: &[u8], pool: &mut Pool) -> Result<u32, RestoreError> {
+        if let Some(subscribed) = &mut self.subscribed {
+            subscribed.datagrams_mut().0.set_gone_until(self.now_ns);
+        }
+        let restored = self.restore_flow(saved, pool);
+        if let Some(subscribed) = &mut self.subscribed {
+            subscribed.datagrams_mut().0.set_gone_until(0);
+        }
+        restored
     }
 
     /// Takes the bytes of a saved second pass apart.

@@ -66,9 +66,14 @@ impl Chain {
             Verdict::Forward | Verdict::TurnBack => self.accept(record, &packet, run.pool),
         };
         let passed = verdict.is_ok();
+        let is_fragment = matches!(packet.meta().class, Class::FirstFragment | Class::LaterFragment);
         match verdict {
+            Ok(()) if is_fragment => self.send_fragment(packet, run),
             Ok(()) => self.send(packet, run),
             Err(reason) => {
+                if is_fragment {
+                    self.drop_rest_of_datagram(&packet, run);
+                }
                 self.drop_packet(packet, reason, run);
                 if reason == DropReason::FunctionPanic {
                     self.note_failed(record);

@@ -7,7 +7,7 @@ use nf::stream::Deliveries;
 use packet::memory::{OutOfMemory, Part};
 use packet::{Packet, Side};
 
-use crate::streams::{Reassembler, RestoreError, StreamCounters, StreamOptions, Streams};
+use crate::streams::{Datagrams, Reassembler, RestoreError, StreamCounters, StreamOptions, Streams};
 
 /// The streams of a chain in which a function wants them.
 pub(super) struct Subscribed {
@@ -68,9 +68,14 @@ impl Subscribed {
         drops
     }
 
-    /// A function dropped a packet that was alone in its group.
-    pub fn dropped(&mut self, packet: &Packet) {
-        self.reassembler.dropped(packet);
+    /// Its datagrams in fragments.
+    pub fn datagrams(&self) -> &Datagrams {
+        self.reassembler.datagrams()
+    }
+
+    /// The same, to be changed, and where it is counted how many were given up.
+    pub fn datagrams_mut(&mut self) -> (&mut Datagrams, &mut u64) {
+        self.reassembler.datagrams_mut()
     }
 
     /// What the group's packets brought.

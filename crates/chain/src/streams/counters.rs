@@ -41,8 +41,8 @@ pub struct StreamCounters {
     pub doubtful_lost: u64,
     /// Fragments of datagrams.
     pub fragments: u64,
-    /// Datagrams that could not be put together from them: they overlap, or contradict each other; or they took too long. Bytes of a
-    /// stream that were in them are a gap.
+    /// Datagrams that could not be put together from them: they overlap, or contradict each other; they took too long; or they gave way
+    /// to others. Bytes of a stream that were in them are a gap.
     pub fragments_lost: u64,
 }
 

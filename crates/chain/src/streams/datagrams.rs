@@ -1,22 +1,36 @@
 //! Datagrams that came in IP fragments, put together before they are read (RFC 791 3.2, RFC 8200 4.5).
-
-use std::collections::HashMap;
+//!
+//! In line, fragments that are through all functions are held back here until their datagram is whole and was inspected: then all of
+//! them leave in their order, or none does. So no host has part of a datagram that nobody has seen whole.
+//!
+//! In a full table, and in full memory of fragments held back, the oldest datagram gives way to a new one; a source that has a quarter
+//! displaces datagrams of its own. Out of line, a datagram that was dropped does not give way: its last fragment could come again, and
+//! its host has the others.
 
 use packet::memory::{OutOfMemory, Zeroed};
 use packet::parse::FragmentPart;
-use packet::{FlowKey, Packet, parse};
-use zerocopy::{FromBytes, IntoBytes};
+use packet::{HEADROOM, Packet, SMALL_ROOM, parse};
 
-use super::saved::{Rest, RestoreError};
+use crate::fragments::{Datagram, Displaced, Table};
 
-/// Datagrams that may be under way at once, as many as a chain keeps track of: fragments of further ones are dropped, as nobody
-/// could tell what their host makes of them.
+mod moving;
+
+/// Datagrams that may be under way at once, as many as a chain keeps track of.
 pub const DATAGRAMS_MAX: usize = 1024;
 
 /// How long a datagram of IPv4 is waited for: as long as Linux does.
 pub const DATAGRAM_TIMEOUT_NS: u64 = 30_000_000_000;
 /// The same of IPv6 (RFC 8200 4.5).
 pub const DATAGRAM_TIMEOUT_V6_NS: u64 = 60_000_000_000;
+
+/// Fragments of a datagram that are held back at most: those of 64 KiB over links of 576 bytes (RFC 791 3.1).
+pub const HELD_BACK_MAX: usize = 128;
+
+/// Memory of fragments held back at most, as much as Linux has for fragments; what each takes is that of its buffer.
+pub const HELD_BACK_MEMORY: usize = 4 << 20;
+/// What a fragment in a small buffer takes of it, and one in a large buffer, of which a pool has few.
+const SMALL_WEIGHT: usize = 2 << 10;
+const LARGE_WEIGHT: usize = 32 << 10;
 
 /// Bytes of the longest datagram, and room for it.
 const DATAGRAM_ROOM: usize = 1 << 16;
@@ -34,34 +48,21 @@ const DELIVERED: u64 = u64::MAX;
 /// The record in [`Datagrams::flows`] of a slot that is no flow's.
 const NO_FLOW: u32 = u32::MAX;
 
-/// Which datagram a fragment is of, as [`crate::fragments::Datagram`] has it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Datagram {
-    key: FlowKey,
-    reversed: bool,
-    id: u32,
-}
-
-impl Datagram {
-    fn of(packet: &Packet) -> Datagram {
-        let (mut key, reversed) = parse::portless_key(packet);
-        if key.version == 6 {
-            key.protocol = 0;
-        }
-        Datagram { key, reversed, id: parse::fragment_id(packet) }
-    }
-}
+/// The classes of slots in the table.
+const LIVE: usize = 0;
+const CONDEMNED: usize = 1;
 
 /// The datagrams that are under way. Where fragments overlap that are not the same, all of them are forgotten (RFC 5722, and Linux in
 /// IPv4, too).
-pub(super) struct Datagrams {
-    slots: Vec<Slot>,
+pub struct Datagrams {
+    /// By slot.
+    table: Table<Slot>,
     bytes: Zeroed<u8>,
     /// Which units of each slot are here.
     here: Zeroed<u64>,
     /// With which units runs begin: fragments that came one after the other, in order.
     begins: Zeroed<u64>,
-    /// Whether fragments that are lost do not reach their host: then nothing of their datagram is forgotten.
+    /// Whether fragments are held back, and those that are lost do not reach their host: then nothing of their datagram is forgotten.
     inline: bool,
     /// When each slot's datagram is given up.
     until_ns: Vec<u64>,
@@ -69,16 +70,23 @@ pub(super) struct Datagrams {
     flows: Vec<u32>,
     /// No datagram is given up before.
     due_ns: u64,
-    by_datagram: HashMap<Datagram, u32>,
-    free: Vec<u32>,
     /// Slots whose bytes are in use until the group is over.
     delivered: Vec<u32>,
+    /// Where the packet at hand was noted, and whether its datagram is whole with it.
+    noted: Option<(u32, bool)>,
+    /// How many fragments are held back.
+    held: u64,
+    /// Those that are not any more, and have not gone on.
+    unheld: Vec<(Packet, Unheld)>,
+    /// Fragments that came held back from elsewhere, less those that went elsewhere.
+    moved: i64,
+    /// Of what is restored, what was to be given up by then is gone.
+    gone_until_ns: u64,
 }
 
 /// A place for a datagram.
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 struct Slot {
-    datagram: Option<Datagram>,
     /// It was whole, and a function dropped the fragment that made it so: so are all that follow, or its host would have it.
     condemned: bool,
     /// Its length, once its last fragment is here.
@@ -90,11 +98,38 @@ struct Slot {
     units: usize,
     /// Congestion marks that were seen, a bit for each (RFC 3168 5.3).
     marks: u8,
+    /// In line, its fragments, as they are to leave.
+    held: Vec<Packet>,
+}
+
+/// Why a fragment is not held back any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unheld {
+    /// Its datagram was not whole in time.
+    Late,
+    /// Its datagram gave way to another one.
+    Displaced,
+    /// Its datagram has too many fragments.
+    TooMany,
+    /// Its datagram goes on elsewhere.
+    Moved,
+}
+
+/// What becomes of a fragment that passed all functions.
+pub enum Passing {
+    /// It goes on: nothing is held back for it.
+    Alone(Packet),
+    /// It is held back.
+    Held,
+    /// Its datagram is whole: all of it goes on, this one last.
+    Whole(Vec<Packet>, Packet),
+    /// There are too many of its datagram.
+    Refused(Packet),
 }
 
 /// What came of a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Added {
+pub enum Added {
     /// Others are missing.
     Waits,
     /// It was the last one: all are in this slot, from here to there, until the group is over.
@@ -103,14 +138,14 @@ pub(super) enum Added {
     Lost,
     /// It belongs to a datagram that was dropped.
     Condemned,
-    /// Too many are under way.
+    /// Too many that were dropped are under way.
     Full,
 }
 
 impl Datagrams {
     pub fn new(inline: bool) -> Result<Datagrams, OutOfMemory> {
         Ok(Datagrams {
-            slots: vec![Slot::default(); DATAGRAMS_MAX],
+            table: Table::new(DATAGRAMS_MAX),
             bytes: Zeroed::new(DATAGRAMS_MAX * DATAGRAM_ROOM)?,
             here: Zeroed::new(DATAGRAMS_MAX * WORDS)?,
             begins: Zeroed::new(DATAGRAMS_MAX * WORDS)?,
@@ -118,26 +153,34 @@ impl Datagrams {
             until_ns: vec![FREE; DATAGRAMS_MAX],
             flows: vec![NO_FLOW; DATAGRAMS_MAX],
             due_ns: u64::MAX,
-            by_datagram: HashMap::with_capacity(DATAGRAMS_MAX),
-            free: (0..DATAGRAMS_MAX as u32).rev().collect(),
             delivered: Vec::with_capacity(crate::GROUP_MAX),
+            noted: None,
+            held: 0,
+            unheld: Vec::new(),
+            moved: 0,
+            gone_until_ns: 0,
         })
     }
 
     /// A group of packets begins: bytes of datagrams that were whole are gone.
+    #[inline]
     pub fn begin_group(&mut self) {
         while let Some(slot) = self.delivered.pop() {
-            self.release(slot);
+            self.release(slot, Unheld::Displaced);
         }
     }
 
-    /// Adds a fragment. `lost` is how many datagrams ran out of time.
+    /// A fragment begins its way through the functions.
+    pub fn begin(&mut self) {
+        self.noted = None;
+    }
+
+    /// Adds a fragment. `lost` is how many datagrams are given up meanwhile.
     pub fn add(&mut self, packet: &Packet, lost: &mut u64) -> Added {
+        self.noted = None;
         let (meta, datagram) = (packet.meta(), Datagram::of(packet));
         let now_ns = meta.transit.timestamp_ns;
-        if self.due_ns <= now_ns {
-            self.expire(now_ns, lost);
-        }
+        self.expire(now_ns, lost);
         let part = parse::fragment_part(packet);
         let bytes = part.and_then(|part| packet.data().get(part.at..packet.flow_end()));
         let (Some(part), Some(bytes)) = (part, bytes) else { return Added::Lost };
@@ -145,8 +188,8 @@ impl Datagrams {
             // Hosts say that this is wrong, and wait on.
             return if self.inline { Added::Condemned } else { Added::Waits };
         }
-        let Some(number) = self.slot(packet, now_ns) else { return Added::Full };
-        let slot = &mut self.slots[number];
+        let Some(number) = self.slot(packet, datagram, lost) else { return Added::Full };
+        let slot = self.table.get_mut(number);
         if slot.condemned {
             return Added::Condemned;
         }
@@ -158,36 +201,53 @@ impl Datagrams {
         let added = self.put(number, part, bytes);
         match added {
             Added::Lost if self.inline => {}
-            Added::Lost => self.release(number as u32),
+            Added::Lost => self.release(number, Unheld::Displaced),
             Added::Whole { .. } => {
-                self.by_datagram.remove(&datagram);
-                self.slots[number].datagram = None;
-                self.until_ns[number] = DELIVERED;
-                self.flows[number] = NO_FLOW;
-                self.delivered.push(number as u32);
+                self.until_ns[number as usize] = DELIVERED;
+                self.flows[number as usize] = NO_FLOW;
+                self.delivered.push(number);
             }
             _ => {}
+        }
+        if added != Added::Lost {
+            self.noted = Some((number, matches!(added, Added::Whole { .. })));
         }
         added
     }
 
-    /// A function dropped this fragment: if its datagram was whole with it, no more of that may pass. If not, its host waits for this
-    /// one in vain, whatever else comes.
-    pub fn condemn(&mut self, packet: &Packet) {
-        if self.delivered.is_empty() {
-            return;
+    /// The packet at hand, which passed all functions: is it held back?
+    pub fn pass(&mut self, packet: Packet, lost: &mut u64) -> Passing {
+        let Some((number, is_whole)) = self.noted.take().filter(|_| self.inline) else {
+            return Passing::Alone(packet);
+        };
+        if is_whole {
+            let held = std::mem::take(&mut self.table.get_mut(number).held);
+            self.held -= held.len() as u64;
+            return Passing::Whole(held, packet);
         }
-        self.begin_group();
-        if let Some(slot) = self.slot(packet, packet.meta().transit.timestamp_ns) {
-            self.slots[slot].condemned = true;
+        let weight = weight(&packet);
+        if self.table.get(number).held.len() >= HELD_BACK_MAX || !self.make_weight(number, weight, lost) {
+            *lost += 1;
+            self.condemn_slot(number, &packet, Unheld::TooMany);
+            return Passing::Refused(packet);
         }
+        self.table.add_weight(number, weight);
+        self.table.get_mut(number).held.push(packet);
+        self.held += 1;
+        Passing::Held
     }
 
-    /// The same of one that does not pass while its group is under way.
-    pub fn keep_out(&mut self, packet: &Packet) {
-        if let Some(slot) = self.slot(packet, packet.meta().transit.timestamp_ns) {
-            self.slots[slot].condemned = true;
+    /// The packet at hand was dropped by a function: if its datagram was whole with it, no more of that may pass, and in line not if it
+    /// was a part of it. If not, its host waits for this one in vain, whatever else comes. Gives what was held back.
+    pub fn drop_noted(&mut self, packet: &Packet) -> Vec<Packet> {
+        let Some((number, is_whole)) = self.noted.take() else { return Vec::new() };
+        if !is_whole && !self.inline {
+            return Vec::new();
         }
+        let held = std::mem::take(&mut self.table.get_mut(number).held);
+        self.held -= held.len() as u64;
+        self.condemn_slot(number, packet, Unheld::Displaced);
+        held
     }
 
     /// The bytes of all datagrams, one slot after the other.
@@ -200,147 +260,154 @@ impl Datagrams {
         slot * DATAGRAM_ROOM
     }
 
-    fn expire(&mut self, now_ns: u64, lost: &mut u64) {
+    /// How many fragments are held back.
+    pub fn held(&self) -> u64 {
+        self.held
+    }
+
+    /// Fragments that came held back from elsewhere, less those that went elsewhere.
+    pub fn moved(&self) -> i64 {
+        self.moved
+    }
+
+    /// Datagrams that gave way to others.
+    pub fn displaced(&self) -> Displaced {
+        self.table.displaced()
+    }
+
+    /// When the next datagram is given up, at the earliest.
+    #[inline]
+    pub fn due_ns(&self) -> u64 {
+        self.due_ns
+    }
+
+    /// A fragment that is not held back any more, and has not gone on.
+    #[inline]
+    pub fn take_unheld(&mut self) -> Option<(Packet, Unheld)> {
+        self.unheld.pop()
+    }
+
+    /// Gives up all that is held back.
+    pub fn take_all(&mut self) -> Vec<Packet> {
+        let mut all = Vec::new();
+        for number in 0..DATAGRAMS_MAX {
+            if self.until_ns[number] != FREE {
+                all.append(&mut self.table.get_mut(number as u32).held);
+            }
+        }
+        self.held = 0;
+        all
+    }
+
+    /// Gives up the datagrams whose time is over; `lost` is how many.
+    pub fn expire(&mut self, now_ns: u64, lost: &mut u64) {
+        if now_ns < self.due_ns {
+            return;
+        }
         self.due_ns = u64::MAX;
         for number in 0..DATAGRAMS_MAX {
             match self.until_ns[number] {
                 FREE | DELIVERED => {}
                 until_ns if until_ns <= now_ns => {
-                    *lost += u64::from(!self.slots[number].condemned);
-                    self.release(number as u32);
+                    *lost += u64::from(!self.table.get(number as u32).condemned);
+                    self.release(number as u32, Unheld::Late);
                 }
                 until_ns => self.due_ns = self.due_ns.min(until_ns),
             }
         }
     }
 
-    fn release(&mut self, number: u32) {
-        let slot = &mut self.slots[number as usize];
-        if let Some(datagram) = slot.datagram.take() {
-            self.by_datagram.remove(&datagram);
-        }
+    /// Frees a slot. What it holds back goes as that says.
+    fn release(&mut self, number: u32, why: Unheld) {
+        let slot = self.table.remove(number);
+        self.held -= slot.held.len() as u64;
+        self.unheld.extend(slot.held.into_iter().map(|packet| (packet, why)));
         self.until_ns[number as usize] = FREE;
         self.flows[number as usize] = NO_FLOW;
-        self.free.push(number);
+    }
+
+    /// Nothing of a slot's datagram passes any more, until its time is over.
+    fn condemn_slot(&mut self, number: u32, packet: &Packet, why: Unheld) {
+        let transit = &packet.meta().transit;
+        self.delivered.retain(|delivered| *delivered != number);
+        self.flows[number as usize] = transit.flow;
+        let until_ns = self.deadline(&self.table.datagram(number), transit.timestamp_ns);
+        self.set_deadline(number, until_ns);
+        let slot = self.table.get_mut(number);
+        let held = std::mem::take(&mut slot.held);
+        *slot = Slot { condemned: true, ..Slot::default() };
+        self.held -= held.len() as u64;
+        self.unheld.extend(held.into_iter().map(|packet| (packet, why)));
+        self.table.reclass(number, CONDEMNED);
     }
 
     /// The slot of a datagram; if it has none, a free one. It is of this packet's flow now.
-    fn slot(&mut self, packet: &Packet, now_ns: u64) -> Option<usize> {
-        let datagram = Datagram::of(packet);
-        let flow = packet.meta().transit.flow;
-        if let Some(&known) = self.by_datagram.get(&datagram) {
-            self.flows[known as usize] = flow;
-            return Some(known as usize);
-        }
-        let is_v4 = packet.meta().version == 4;
-        let timeout_ns = if is_v4 { DATAGRAM_TIMEOUT_NS } else { DATAGRAM_TIMEOUT_V6_NS };
-        let until_ns = now_ns.saturating_add(timeout_ns).min(DELIVERED - 1);
-        self.occupy(datagram, until_ns, flow)
+    fn slot(&mut self, packet: &Packet, datagram: Datagram, lost: &mut u64) -> Option<u32> {
+        let transit = &packet.meta().transit;
+        let number = match self.table.find(&datagram) {
+            Some(known) => known,
+            None => self.occupy(datagram, self.deadline(&datagram, transit.timestamp_ns), lost)?,
+        };
+        self.flows[number as usize] = transit.flow;
+        Some(number)
     }
 
-    /// A free slot for a datagram that has none.
-    fn occupy(&mut self, datagram: Datagram, until_ns: u64, flow: u32) -> Option<usize> {
-        let number = self.free.pop()?;
+    /// When a datagram is given up of which the first fragment to come has come now.
+    fn deadline(&self, datagram: &Datagram, now_ns: u64) -> u64 {
+        let is_v4 = datagram.key.version == 4;
+        let timeout_ns = if is_v4 { DATAGRAM_TIMEOUT_NS } else { DATAGRAM_TIMEOUT_V6_NS };
+        now_ns.saturating_add(timeout_ns).min(DELIVERED - 1)
+    }
+
+    fn set_deadline(&mut self, number: u32, until_ns: u64) {
+        self.until_ns[number as usize] = until_ns;
+        self.due_ns = self.due_ns.min(until_ns);
+    }
+
+    /// A free slot for a datagram that has none; another datagram may have to go for it.
+    fn occupy(&mut self, datagram: Datagram, until_ns: u64, lost: &mut u64) -> Option<u32> {
+        if !self.table.has_room(&datagram) {
+            let inline = self.inline;
+            let oldest = |table: &Table<Slot>| {
+                let [live, condemned] = [LIVE, CONDEMNED].map(|class| table.oldest(class));
+                let are_many = table.class_len(CONDEMNED) > DATAGRAMS_MAX / 2;
+                match inline {
+                    true if are_many => condemned,
+                    true => live.or(condemned),
+                    false => live,
+                }
+            };
+            let victim = self.table.victim(&datagram, |slot| inline || !slot.condemned, oldest)?;
+            self.give_up(victim, lost);
+        }
+        let number = self.table.insert(datagram, LIVE, Slot::default());
         let at = number as usize;
-        self.slots[at] = Slot { datagram: Some(datagram), ..Slot::default() };
         self.here[at * WORDS..][..WORDS].fill(0);
         self.begins[at * WORDS..][..WORDS].fill(0);
-        self.until_ns[at] = until_ns;
-        self.flows[at] = flow;
-        self.due_ns = self.due_ns.min(until_ns);
-        self.by_datagram.insert(datagram, number);
-        Some(at)
+        self.flows[at] = NO_FLOW;
+        self.set_deadline(number, until_ns);
+        Some(number)
     }
 
-    /// Where to look for a flow's datagrams.
-    fn in_use(&self) -> std::ops::Range<usize> {
-        if self.by_datagram.is_empty() { 0..0 } else { 0..DATAGRAMS_MAX }
+    /// Makes room for so much more in a slot; other datagrams may have to go for it. False if that does not help.
+    fn make_weight(&mut self, number: u32, more: usize, lost: &mut u64) -> bool {
+        while !self.table.has_weight(number, more, HELD_BACK_MEMORY) {
+            let Some(victim) = self.table.heavy_victim(number, more, HELD_BACK_MEMORY) else { return false };
+            self.give_up(victim, lost);
+        }
+        true
     }
 
-    /// The flow is over. Its datagrams stay: their hosts wait on.
-    pub fn leave(&mut self, flow: u32) {
-        let in_use = self.in_use();
-        self.flows[in_use].iter_mut().filter(|of| **of == flow).for_each(|of| *of = NO_FLOW);
+    /// A datagram gives way to others.
+    fn give_up(&mut self, number: u32, lost: &mut u64) {
+        self.delivered.retain(|delivered| *delivered != number);
+        *lost += u64::from(!self.table.get(number).condemned);
+        self.release(number, Unheld::Displaced);
     }
 
-    /// The flow is elsewhere, and so are its datagrams.
-    pub fn forget(&mut self, flow: u32) {
-        for at in self.in_use() {
-            if self.flows[at] == flow {
-                self.release(at as u32);
-            }
-        }
-    }
-
-    /// Adds a flow's datagrams to `out`.
-    pub fn save(&self, flow: u32, out: &mut Vec<u8>) {
-        for at in self.in_use().filter(|&at| self.flows[at] == flow) {
-            let slot = &self.slots[at];
-            let Some(datagram) = slot.datagram else { continue };
-            let here = &self.here[at * WORDS..][..WORDS];
-            let words = here.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
-            out.extend_from_slice(datagram.key.as_bytes());
-            out.extend_from_slice(&datagram.id.to_le_bytes());
-            out.extend_from_slice(&self.until_ns[at].to_le_bytes());
-            out.extend_from_slice(&(slot.len.unwrap_or(0) as u16).to_le_bytes());
-            out.extend_from_slice(&(slot.l4 as u16).to_le_bytes());
-            let flags = [u8::from(datagram.reversed), u8::from(slot.condemned)];
-            out.extend_from_slice(&[flags[0], flags[1], slot.protocol, slot.marks, words as u8]);
-            for words in [&here[..words], &self.begins[at * WORDS..][..words]] {
-                words.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
-            }
-            let len = slot.len.unwrap_or(DATAGRAM_ROOM);
-            for unit in units_in(&here[..words]) {
-                let bytes = &self.bytes[at * DATAGRAM_ROOM..][unit * UNIT..len.min((unit + 1) * UNIT)];
-                out.extend_from_slice(bytes);
-                out.resize(out.len() + UNIT - bytes.len(), 0);
-            }
-        }
-    }
-
-    /// Takes over what [`Datagrams::save`] wrote of one datagram. `lost` is how many others are given up for it.
-    pub fn restore(&mut self, flow: u32, rest: &mut Rest<'_>, lost: &mut u64) -> Result<(), RestoreError> {
-        let damaged = RestoreError::Damaged(rest.at());
-        let key = FlowKey::read_from_bytes(rest.take(size_of::<FlowKey>())?).map_err(|_| damaged)?;
-        let id = u32::from_le_bytes(rest.array()?);
-        let until_ns = u64::from_le_bytes(rest.array()?);
-        let len = usize::from(u16::from_le_bytes(rest.array()?));
-        let l4 = usize::from(u16::from_le_bytes(rest.array()?));
-        let [reversed, condemned, protocol, marks, words] = rest.array()?;
-        let words = usize::from(words);
-        if until_ns == FREE || until_ns == DELIVERED || words > WORDS {
-            return Err(damaged);
-        }
-        let datagram = Datagram { key, reversed: reversed != 0, id };
-        let mut condemned = condemned != 0;
-        // Another flow's of the same name: this one's is going on.
-        if let Some(&other) = self.by_datagram.get(&datagram) {
-            let other_condemned = self.slots[other as usize].condemned;
-            *lost += u64::from(!other_condemned);
-            condemned |= other_condemned;
-            self.release(other);
-        }
-        let at = self.occupy(datagram, until_ns, flow).ok_or(RestoreError::NoMemory)?;
-        for words in [&mut self.here[at * WORDS..][..words], &mut self.begins[at * WORDS..][..words]] {
-            for word in words {
-                *word = u64::from_le_bytes(rest.array()?);
-            }
-        }
-        let here = &self.here[at * WORDS..][..words];
-        for unit in units_in(here) {
-            self.bytes[at * DATAGRAM_ROOM..][unit * UNIT..][..UNIT].copy_from_slice(rest.take(UNIT)?);
-        }
-        let (units, end) = (units_in(here).count(), units_in(here).last().map_or(0, |last| last + 1));
-        let len = (len > 0).then_some(len);
-        if len.is_some_and(|len| end > len.div_ceil(UNIT)) {
-            return Err(damaged);
-        }
-        self.slots[at] = Slot { datagram: Some(datagram), condemned, len, l4, protocol, units, marks };
-        Ok(())
-    }
-
-    fn put(&mut self, number: usize, part: FragmentPart, bytes: &[u8]) -> Added {
-        let slot = &mut self.slots[number];
+    fn put(&mut self, number: u32, part: FragmentPart, bytes: &[u8]) -> Added {
+        let slot = self.table.get_mut(number);
+        let number = number as usize;
         let here = &mut self.here[number * WORDS..][..WORDS];
         let begins = &mut self.begins[number * WORDS..][..WORDS];
         let start = usize::from(part.offset);
@@ -384,6 +451,11 @@ impl Datagrams {
             _ => Added::Waits,
         }
     }
+}
+
+/// What a fragment takes of [`HELD_BACK_MEMORY`].
+fn weight(packet: &Packet) -> usize {
+    if packet.len() + HEADROOM <= SMALL_ROOM { SMALL_WEIGHT } else { LARGE_WEIGHT }
 }
 
 /// Which units a bitmap has, in order.

@@ -159,17 +159,20 @@ fn segments_in_fragments_are_put_together_within_bounds() {
             .iter()
             .for_each(|piece| drop(bench.one(T + u64::from(id), Side::Inside, piece)));
     }
-    let before = 3 * DATAGRAMS_MAX as u64 + 1;
-    // What cannot be put together does not pass.
-    let drops = [("fragment-table-full", 1), ("fragment-of-dropped", 2)];
-    assert_eq!((streams(&bench), bench.drops()), ((0, before, 0), drops.to_vec()));
-    bench.one(T + SECOND, Side::Inside, segment_in_pieces(1).last().unwrap());
-    assert_eq!(streams(&bench), (60, before + 1, 0));
-    // There is room again.
-    let pieces = segment_in_pieces(DATAGRAMS_MAX as u16);
-    pieces.iter().for_each(|piece| drop(bench.one(T + SECOND, Side::Inside, piece)));
-    assert_eq!(streams(&bench).1, before + 1 + pieces.len() as u64);
-    assert_eq!(bench.drops(), drops);
+    // Their source has a quarter of the table: its oldest give way.
+    let (before, given_way) = (3 * DATAGRAMS_MAX as u64 + 3, 3 * DATAGRAMS_MAX as u64 / 4 + 1);
+    assert_eq!((streams(&bench), bench.drops()), ((0, before, given_way), vec![]));
+    // So does one of those whose first fragment is remembered, of which there may be four times as many.
+    assert_eq!(bench.chain.counters().fragments_displaced_by_source, given_way + 1);
+    let last_of = |id: u64| segment_in_pieces(id as u16).last().unwrap().clone();
+    bench.one(T + SECOND, Side::Inside, &last_of(given_way));
+    assert_eq!(streams(&bench), (60, before + 1, given_way));
+    // What is left of one that gave way is another one, which is not whole.
+    bench.one(T + SECOND, Side::Inside, &last_of(given_way - 1));
+    assert_eq!(streams(&bench), (60, before + 2, given_way));
+    // Their time is over without another fragment.
+    bench.advance(T + SECOND + DATAGRAM_TIMEOUT_NS);
+    assert_eq!(streams(&bench), (60, before + 2, before / 3));
 
     // So long, even if the chain remembers whose fragments they are.
     for (late, outcome) in [(0, (60, 4, 0)), (1, (0, 4, 1))] {

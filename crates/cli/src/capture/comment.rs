@@ -60,6 +60,6 @@ fn outcome(passage: &Passage, runner: &Runner) -> String {
             let port = ports.number(ports.egress(left)).map_or("", |port| port.name.as_str());
             format!("sent by {port}")
         }
-        _ => "held: it waits for the first fragment of its datagram".to_owned(),
+        _ => "held: it waits for other fragments of its datagram".to_owned(),
     }
 }

@@ -188,7 +188,7 @@ fn outcome(passage: &Passage, collected: &Collected, runner: &Runner) -> Outcome
     let nothing = OutcomeStory { what: "held", port: None, headers: None, reason: None, meaning: None };
     match passage.outcome {
         Outcome::Held => {
-            OutcomeStory { meaning: Some("It waits for the first fragment of its datagram."), ..nothing }
+            OutcomeStory { meaning: Some("It waits for other fragments of its datagram."), ..nothing }
         }
         Outcome::Dropped(reason) => OutcomeStory {
             what: "dropped",

@@ -35,7 +35,7 @@ pub struct Step {
 /// What became of a packet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It waits inside, for its first fragment.
+    /// It waits inside, for its first fragment or the rest of its datagram.
     Held,
     /// It left: as the packet with this number of those that left at this time.
     Sent(usize),

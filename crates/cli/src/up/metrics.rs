@@ -110,7 +110,7 @@ fn whole(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
     tell.counter("packets_made", "Packets that functions made", [([], report.packets_made)])?;
     tell.gauge(
         "packets_held",
-        "Fragments that wait for their first one",
+        "Fragments that wait for their first one, or for the rest of their datagram",
         [([], report.packets_held as f64)],
     )?;
     let drops = report.drops.iter().map(|(&reason, &count)| ([("reason", reason)], count));

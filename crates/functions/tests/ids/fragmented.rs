@@ -1,8 +1,10 @@
 //! Datagrams in fragments: what rules say of the whole ones, in whatever order their parts come.
 
-use packet::{Endpoint, Side};
+use chain::Chain;
+use packet::{DropReason, Endpoint, Packet, Pool, Side};
+use serde_json::json;
 
-use crate::http_support::fragments;
+use crate::http_support::{fragments, options, packet, stage};
 use crate::ids_support::*;
 
 const RULES: &str = r#"
@@ -84,8 +86,7 @@ fn rules_hold_on_what_is_put_together() {
                 shuffled.extend(parts[order.len()..].iter().cloned());
                 let seen = watch(RULES, &arrivals(&shuffled));
                 assert_eq!(seen.rules(), expected, "parts of {size}: {order:?}");
-                // Without the one that was dropped, its host gets none of it.
-                assert_eq!(seen.sent, parts.len() - 1, "parts of {size}: {order:?}");
+                assert_eq!(seen.sent, 0, "parts of {size}: {order:?}");
             }
         }
     }
@@ -95,15 +96,16 @@ fn rules_hold_on_what_is_put_together() {
 fn nothing_completes_a_datagram_that_was_dropped() {
     for (whole, _) in datagrams() {
         let parts = fragments(&whole, 9, 16);
-        let last = parts.len() - 1;
+        let last = parts.len() - 1; // The part with which it is whole.
         // The last part again, all of it again, and any single part.
         let mut all = parts.clone();
         all.push(parts[last].clone());
         all.extend(parts.iter().cloned());
         all.extend(parts.iter().rev().cloned());
         let seen = watch(RULES, &arrivals(&all));
-        assert_eq!(seen.sent, last, "{:?}", seen.drops);
-        assert!(seen.drops.iter().any(|(reason, _)| *reason == "fragment-of-dropped"), "{:?}", seen.drops);
+        assert_eq!(seen.sent, 0, "{:?}", seen.drops);
+        let of_dropped = seen.drops.iter().find(|(reason, _)| *reason == "fragment-of-dropped").unwrap();
+        assert_eq!(of_dropped.1, all.len() as u64 - 1, "{:?}", seen.drops);
     }
 }
 
@@ -118,7 +120,7 @@ fn what_does_not_hold_passes_whole() {
     // And the next one with the same identification is another one.
     let (one, other) = (fragments(&udp(from, to, &good), 9, 24), fragments(&udp(from, to, &secret()), 9, 24));
     let seen = watch(RULES, &arrivals(&[&one[..], &other].concat()));
-    assert_eq!((seen.rules(), seen.sent), (vec![1, 5], 2 * parts.len() - 1));
+    assert_eq!((seen.rules(), seen.sent), (vec![1, 5], parts.len()));
 }
 
 #[test]
@@ -142,4 +144,165 @@ alert ip any any -> any any (msg:"last"; fragbits:!M; fragoffset:>0; sid:2;)
 alert udp any any -> any 6000 (msg:"once"; sid:3;)
 "#;
     assert_eq!(watch(rules, &arrivals(&parts)).told, [(1, 1), (1, 3), (2, 1), (3, 2)]);
+}
+
+/// A datagram in which nothing is found.
+fn harmless(len: usize) -> Vec<u8> {
+    let (from, to) = ends(6_001, false);
+    udp(from, to, &vec![b'.'; len])
+}
+
+#[test]
+fn parts_are_held_back_until_all_are_there_and_leave_in_their_order() {
+    let whole = harmless(96);
+    let parts = fragments(&whole, 9, 24);
+    for order in orders(parts.len()).into_iter().step_by(7) {
+        let shuffled: Vec<Vec<u8>> = order.iter().map(|at| parts[*at].clone()).collect();
+        let mut bench = ids(RULES);
+        for (number, arrival) in arrivals(&shuffled).iter().enumerate() {
+            let sent = bench.one(arrival.at_ns, arrival.side, &arrival.network);
+            let count = if number + 1 == parts.len() { parts.len() } else { 0 };
+            assert_eq!(sent.len(), count, "{order:?}");
+            assert_eq!(bench.chain.counters().packets_held as usize, number + 1 - count);
+        }
+        let sent: Vec<&[u8]> = bench.sent.iter().map(|(_, _, frame)| &frame[14..]).collect();
+        // Later ones wait for the first one before.
+        let mut expected: Vec<&[u8]> = shuffled.iter().map(Vec::as_slice).collect();
+        let first = order.iter().position(|at| *at == 0).unwrap();
+        expected[..=first].rotate_right(1);
+        assert_eq!(sent, expected, "{order:?}");
+    }
+}
+
+#[test]
+fn nothing_is_held_back_where_nothing_is_prevented() {
+    let parts = fragments(&harmless(96), 9, 24);
+    let seen = watch_with(RULES, json!({ "mode": "detect" }), &arrivals(&parts[..2]));
+    assert_eq!(seen.sent, 2);
+}
+
+#[test]
+fn what_is_not_whole_in_time_is_dropped_as_time_passes() {
+    for (v6, seconds) in [(false, 30), (true, 60)] {
+        let (from, to) = ends(6_001, v6);
+        let parts = fragments(&udp(from, to, &[b'.'; 96]), 9, 24);
+        let mut bench = ids(RULES);
+        arrivals(&parts[1..3]).iter().for_each(|part| bench.batch(std::slice::from_ref(part)));
+        bench.one(SECOND_NS + 5 * MS_NS, Side::Inside, &parts[0]);
+        // The first one lets the others in, which began to wait here with it.
+        let due_ns = SECOND_NS + 5 * MS_NS + seconds * SECOND_NS;
+        assert!(bench.chain.due_ns() <= due_ns);
+        for (at_ns, held, drops) in
+            [(due_ns - SECOND_NS, 3, vec![]), (due_ns, 0, vec![("fragment-timeout", 3)])]
+        {
+            bench.advance(at_ns);
+            assert_eq!((bench.chain.counters().packets_held, bench.drops()), (held, drops), "{v6}");
+        }
+        assert_eq!(bench.one(due_ns + 1, Side::Inside, &parts[3]).len(), 0);
+    }
+}
+
+#[test]
+fn what_is_held_back_is_bounded() {
+    use chain::streams::{HELD_BACK_MAX, HELD_BACK_MEMORY};
+    // Of one datagram.
+    let parts = fragments(&harmless(24 * (HELD_BACK_MAX + 2)), 9, 24);
+    let seen = watch(RULES, &arrivals(&parts));
+    let count = parts.len() as u64;
+    let refused = HELD_BACK_MAX as u64 + 1;
+    let drops = vec![("fragment-too-many", refused), ("fragment-of-dropped", count - refused)];
+    assert_eq!((seen.sent, seen.drops), (0, drops));
+
+    // Of all of a source, and of all sources: the oldest give way, and those that are whole pass.
+    let room = HELD_BACK_MEMORY / (2 << 10);
+    for (sources, datagrams, most) in [(1, 200, room / 4), (64, 1024, room)] {
+        let mut unit = Unit::new();
+        for id in 0..datagrams {
+            let source = v4(10, 0, (id % sources) as u8, 1, 5_000);
+            let parts = fragments(&udp(source, v4(192, 0, 2, 1, 7_000), &[b'.'; 96]), id, 24);
+            parts[..4].iter().for_each(|part| drop(unit.process(part)));
+        }
+        let counters = unit.chain.counters();
+        assert_eq!(counters.packets_held as usize, most);
+        assert!(counters.add_up());
+        let full = counters.drops[DropReason::FragmentTableFull.index()];
+        assert_eq!(full as usize, 4 * usize::from(datagrams) - most);
+        let whole = fragments(&harmless(96), 9_999, 24);
+        let sent: Vec<Vec<u8>> = whole.iter().flat_map(|part| unit.process(part)).collect();
+        assert_eq!(sent, whole);
+    }
+}
+
+/// A chain with more buffers than a bench has.
+struct Unit {
+    chain: Chain,
+    pool: Pool,
+    out: Vec<Packet>,
+}
+
+impl Unit {
+    fn new() -> Unit {
+        let stages = vec![stage("ids", &config(RULES, json!({})))];
+        Unit { chain: Chain::new(stages, options()).unwrap(), pool: Pool::new(4_096), out: vec![] }
+    }
+
+    /// Takes a packet through; those that leave, from the IP header on.
+    fn process(&mut self, network: &[u8]) -> Vec<Vec<u8>> {
+        let packet = packet(SECOND_NS, Side::Inside, network);
+        self.chain.process(&mut vec![packet], &mut self.out, &mut self.pool);
+        let leave = |packet: Packet| {
+            assert_eq!(packet.meta().transit.side, Side::Outside);
+            packet.data()[14..].to_vec()
+        };
+        self.out.drain(..).map(leave).collect()
+    }
+
+    /// The flow goes to another unit, which knows that its first fragment passed.
+    fn hand_over(&mut self, other: &mut Unit, first: &[u8]) {
+        let mut saved = vec![];
+        let record = self.chain.records().used().next().unwrap();
+        self.chain.save_flow(record, &mut saved);
+        other.chain.restore_flow(&saved, &mut other.pool).unwrap();
+        self.chain.release_flow(record);
+        let mut first = [packet(SECOND_NS, Side::Inside, first)];
+        other.chain.admit(&mut first, |_| {});
+        other.chain.learn_elsewhere(&first[0], &mut vec![]);
+    }
+}
+
+#[test]
+fn what_is_held_back_moves_with_its_flow() {
+    let (from, to) = ends(6_000, false);
+    for whole in [harmless(96), udp(from, to, &secret())] {
+        let parts = fragments(&whole, 9, 24);
+        let mut alone = Unit::new();
+        let expected: Vec<Vec<u8>> = parts.iter().flat_map(|part| alone.process(part)).collect();
+        for at in 1..parts.len() {
+            let (mut here, mut there) = (Unit::new(), Unit::new());
+            parts[..at].iter().for_each(|part| assert!(here.process(part).is_empty()));
+            here.hand_over(&mut there, &parts[0]);
+            let (before, after) = (here.chain.counters(), there.chain.counters());
+            assert!(before.add_up());
+            assert_eq!((before.packets_held, after.packets_held), (0, at as u64));
+            let sent: Vec<Vec<u8>> = parts[at..].iter().flat_map(|part| there.process(part)).collect();
+            assert_eq!(sent, expected, "moved after {at}");
+            let after = there.chain.counters();
+            assert_eq!(after.packets_held, 0);
+            assert_eq!(after.packets_in - 1 + at as u64, after.packets_out + after.dropped());
+        }
+    }
+}
+
+#[test]
+fn batches_do_not_change_what_is_held_back() {
+    let mut traffic = Vec::new();
+    for (number, whole) in datagrams().into_iter().map(|(whole, _)| whole).chain([harmless(200)]).enumerate()
+    {
+        let parts = fragments(&whole, number as u16, 24);
+        traffic.extend(arrivals(&parts));
+        traffic.extend(arrivals(&[harmless(9 + number)]));
+        traffic.extend(arrivals(&parts[1..2]));
+    }
+    traffic.sort_by_key(|arrival| arrival.at_ns);
+    batches_change_nothing("ids", &config(RULES, json!({})), &traffic);
 }

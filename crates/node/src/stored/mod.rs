@@ -16,7 +16,7 @@ use proto::{FlowId, Message, Stamp, UnitId};
 use router::{Arrival, Order, Routed, Router, RouterError};
 use unit::Unreadable;
 
-use crate::saved::{release, restore, save};
+use crate::saved::{Source, release, restore, save};
 use crate::units::UnitsConfig;
 pub use peer::{Gone, Peer};
 
@@ -218,7 +218,8 @@ impl<S: Store> Stored<S> {
         self.accesses.reads += 1;
         self.accesses.at_hand += u64::from(at_hand);
         self.accesses.bytes += self.state.len() as u64;
-        restore(&mut self.chain, id.slot, &self.state, pool)?;
+        let source = if self.habit == Habit::EveryPacket { Source::Handed } else { Source::Copied };
+        restore(&mut self.chain, id.slot, (&self.state, source), pool)?;
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use packet::Pool;
 use proto::FlowId;
 
 use super::Store;
-use crate::saved::{release, restore, save};
+use crate::saved::{Source, release, restore, save};
 use crate::threads::MAILS;
 
 /// The other unit's thread has ended.
@@ -146,7 +146,8 @@ impl Other {
         for mail in inbox {
             let goes_on = match mail {
                 Mail::State(State { flow, number, bytes }) => {
-                    let taken = restore(&mut self.chain, flow.slot, &bytes, &mut self.pool).is_ok();
+                    let taken =
+                        restore(&mut self.chain, flow.slot, (&bytes, Source::Handed), &mut self.pool).is_ok();
                     taken && (!self.is_ahead || self.send(flow, number))
                 }
                 Mail::Pull(flow, number) => {

@@ -7,7 +7,7 @@ use packet::{Packet, Pool};
 use proto::FlowId;
 use unit::{Engine, Unreadable};
 
-use crate::saved::{release, restore, save};
+use crate::saved::{Source, release, restore, save};
 
 /// Flows whose slots others have, before those that are not here are forgotten.
 const OLDER_KEPT: usize = 64;
@@ -30,6 +30,10 @@ pub(super) struct ChainEngine {
     pub without_flow: Vec<u32>,
     /// States that could not be taken over.
     pub states_lost: u64,
+    /// Packets that went through the chain, or were dropped in front of it.
+    pub through: u64,
+    /// Whether the state at hand has come from a unit that does not have it any more.
+    pub is_handed: bool,
 }
 
 impl ChainEngine {
@@ -46,12 +50,15 @@ impl ChainEngine {
             slots,
             without_flow: Vec::new(),
             states_lost: 0,
+            through: 0,
+            is_handed: false,
         }
     }
 
     /// Takes what waits through the chain.
     pub fn flush(&mut self) {
         if !self.waiting.is_empty() {
+            self.through += self.waiting.len() as u64;
             self.chain.process_admitted(&mut self.waiting, &self.homes, &mut self.out, &mut self.pool);
             let chain = &self.chain;
             let has_none = |&home: &u32| chain.flows_of(home).next().is_none();
@@ -65,6 +72,13 @@ impl ChainEngine {
         if self.chain.due_ns() <= now_ns {
             self.chain.advance(now_ns, &mut self.pool);
         }
+    }
+
+    /// What waits is through, and time has passed: whoever takes over a copy of a flow's state from then on knows which of its fragments
+    /// were dropped here.
+    fn pass_time(&mut self, now_ns: u64) {
+        self.flush();
+        self.chain.advance(now_ns, &mut self.pool);
     }
 
     /// The flow that has this home.
@@ -149,18 +163,19 @@ impl Engine for ChainEngine {
         save(&mut self.chain, home, out);
     }
 
-    fn restore(&mut self, _now_ns: u64, flow: FlowId, state: &[u8]) -> Result<(), Unreadable> {
-        self.flush();
+    fn restore(&mut self, now_ns: u64, flow: FlowId, state: &[u8]) -> Result<(), Unreadable> {
+        self.pass_time(now_ns);
         let home = self.home(flow);
+        let source = if self.is_handed { Source::Handed } else { Source::Copied };
         // It cannot be sent once more, as it is not kept where it comes from: the flow begins anew.
-        if restore(&mut self.chain, home, state, &mut self.pool).is_err() {
+        if restore(&mut self.chain, home, (state, source), &mut self.pool).is_err() {
             self.states_lost += 1;
         }
         Ok(())
     }
 
-    fn forget(&mut self, _now_ns: u64, flow: FlowId, ended: bool) {
-        self.flush();
+    fn forget(&mut self, now_ns: u64, flow: FlowId, ended: bool) {
+        self.pass_time(now_ns);
         let home = self.home(flow);
         match ended {
             true => self.chain.end_flows_of(home, &mut self.pool),

@@ -247,7 +247,9 @@ impl Running {
                     _ => None,
                 };
                 let is_state = matches!(message, Message::State { .. });
+                unit.engine_mut().is_handed = is_state;
                 unit.receive(self.now_ns, Some(from), message, &mut self.outbox);
+                unit.engine_mut().is_handed = false;
                 if let Some(asked) = asked.filter(|_| is_state) {
                     self.pulls.saturating_record(asked.elapsed().as_nanos() as u64);
                 }
@@ -300,8 +302,9 @@ impl Running {
         for (to, stamp, packet) in self.outbox.forwarded.drain(..) {
             self.waiting.push_back(Sending::Mail(to, Mail::Packet(stamp, packet)));
         }
-        let ChainEngine { chain, pool, .. } = self.worker.unit.engine_mut();
+        let ChainEngine { chain, pool, through, .. } = self.worker.unit.engine_mut();
         for (why, _, packet) in self.outbox.dropped.drain(..) {
+            *through += 1;
             // Nothing is lost on the way, and there are never as many packets under way as may wait: so none comes twice, or
             // finds no room.
             let reason = match why {
@@ -337,8 +340,7 @@ impl Running {
         if !(effects.alerts.is_empty() && effects.events.is_empty() && effects.reports.is_empty()) {
             next.effects = Some(Box::new(effects.take()));
         }
-        let counted = engine.chain.counters();
-        next.through = self.lost + counted.packets_out + counted.dropped() - counted.packets_made;
+        next.through = self.lost + engine.through;
         next.due_ns = engine.chain.due_ns().min(unit_due_ns);
         if !next.is_empty(self.told) {
             self.told = (next.through, next.due_ns);

@@ -9,7 +9,7 @@ use proto::{FlowId, UnitId};
 use router::Guess;
 use unit::{Engine, Unreadable};
 
-use crate::saved::{release, restore, save};
+use crate::saved::{Source, release, restore, save};
 
 /// What all units of the machine share, as they share its one thread: functions, the table of flows, buffers, what comes out.
 pub(super) struct Machine {
@@ -153,7 +153,8 @@ impl Engine for ChainEngine {
         let machine = &mut *self.machine.borrow_mut();
         if !machine.has_as_saved(flow.slot, state) {
             machine.flush();
-            restore(&mut machine.chain, flow.slot, state, &mut machine.pool)?;
+            let saved = (state, Source::Copied);
+            restore(&mut machine.chain, flow.slot, saved, &mut machine.pool)?;
         }
         machine.set_owner(flow.slot, self.unit);
         Ok(())

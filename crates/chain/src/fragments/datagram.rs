@@ -1,0 +1,34 @@
+//! The name of a datagram that comes in fragments.
+
+use packet::{Addr, FlowHasher, FlowKey, Packet, parse, split_mix};
+
+use crate::classes::source_of;
+
+/// Which datagram a fragment is of: addresses and protocol in one direction, and the identification field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Datagram {
+    pub(crate) key: FlowKey,
+    pub(crate) reversed: bool,
+    pub(crate) id: u32,
+}
+
+impl Datagram {
+    /// The datagram that this fragment is of.
+    pub(crate) fn of(packet: &Packet) -> Datagram {
+        let (mut key, reversed) = parse::portless_key(packet);
+        if key.version == 6 {
+            key.protocol = 0; // The first fragment may have extension headers that the others have not.
+        }
+        Datagram { key, reversed, id: parse::fragment_id(packet) }
+    }
+
+    /// Who sends it, as far as sources are told apart.
+    pub(crate) fn source(&self) -> Addr {
+        source_of(self.key.ends(self.reversed).0.addr)
+    }
+
+    /// Well mixed bits, the same for all fragments.
+    pub(crate) fn mixed(&self, hasher: &FlowHasher) -> u64 {
+        split_mix(&mut (hasher.hash(&self.key) ^ u64::from(self.id)))
+    }
+}
