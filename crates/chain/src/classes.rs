@@ -303,7 +303,8 @@ struct Sources {
 impl Sources {
     fn new(flows_max: u32, share: u32, seed: u64) -> Result<Sources, OutOfMemory> {
         let len = (u64::from(flows_max) * 2).next_power_of_two().max(COUNTERS_MIN);
-        let counts = Zeroed::new(len as usize)?;
+        let mut counts = Zeroed::new(len as usize)?;
+        counts.prefault(); // Reached at random.
         Ok(Sources { counts, mask: len - 1, seed: seed ^ 0x736f_7572_6365, share, over: 0 })
     }
 

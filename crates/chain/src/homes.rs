@@ -25,7 +25,7 @@ const NONE: u32 = u32::MAX;
 impl Homes {
     /// For a table of so many records.
     pub fn new(records: u32) -> Homes {
-        Homes { first: Vec::new(), of: Vec::with_capacity(records as usize) }
+        Homes { first: Vec::with_capacity(records as usize), of: Vec::with_capacity(records as usize) }
     }
 
     /// The record is of this home from now on. It is of none yet.

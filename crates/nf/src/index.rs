@@ -104,15 +104,13 @@ impl Guesses<'_> {
 pub struct IndexFull;
 
 impl Index {
-    /// An index for up to `capacity` entries.
+    /// An index for up to `capacity` entries. Its memory is reached at random, so it is there from the beginning, see
+    /// [`Zeroed::prefault`]: else packets that begin flows would wait for page after page.
     pub fn new(capacity: usize) -> Result<Index, OutOfMemory> {
         let count = capacity.div_ceil(FILL).max(1).next_power_of_two();
-        Ok(Index { buckets: Zeroed::new(count)?, mask: count - 1, capacity, len: 0 })
-    }
-
-    /// Brings its memory here, see [`Zeroed::prefault`].
-    pub fn prefault(&mut self) {
-        self.buckets.prefault();
+        let mut buckets = Zeroed::new(count)?;
+        buckets.prefault();
+        Ok(Index { buckets, mask: count - 1, capacity, len: 0 })
     }
 
     /// Bytes of memory that it may come to.
@@ -261,6 +259,21 @@ mod tests {
     /// Hashes as a good function makes them.
     fn random(seed: &mut u64) -> u64 {
         packet::split_mix(seed)
+    }
+
+    #[test]
+    fn all_of_it_is_in_memory_from_the_beginning() {
+        use std::os::unix::fs::FileExt;
+        const PAGE: usize = 4096;
+        let index = Index::new(1 << 20).unwrap();
+        let pages = std::fs::File::open("/proc/self/pagemap").unwrap();
+        let first = index.buckets.as_ptr().addr() / PAGE;
+        let is_here = |page: usize| {
+            let mut entry = [0; 8];
+            pages.read_exact_at(&mut entry, (page * size_of::<u64>()) as u64).unwrap();
+            u64::from_ne_bytes(entry) >> 63 == 1
+        };
+        assert!((first..first + index.memory() / PAGE).all(is_here));
     }
 
     #[test]

@@ -66,9 +66,7 @@ impl Pool {
     pub(crate) fn new(name: &'static str, items: u32, users: usize, seed: u64) -> Result<Pool, OutOfMemory> {
         let size = items.max(1);
         let users = users.min(size as usize);
-        let (mut by_item, mut by_key) = (Index::new(users)?, Index::new(users)?);
-        by_item.prefault();
-        by_key.prefault();
+        let (by_item, by_key) = (Index::new(users)?, Index::new(users)?);
         Ok(Pool {
             name,
             size,

@@ -34,7 +34,7 @@ const HUGE_PAGE: usize = 2 << 20;
 const PAGE: usize = 4096;
 
 /// Tables up to this size are brought into memory as a whole where [`Zeroed::prefault`] asks for it.
-pub const PREFAULT_MAX: usize = 64 << 20;
+pub const PREFAULT_MAX: usize = 256 << 20;
 
 impl<T: FromBytes + IntoBytes> Zeroed<T> {
     /// Maps room for `len` values (at least one).
