@@ -89,6 +89,21 @@ impl Bits {
         u32::try_from(at).ok().filter(|&item| item < end.min(self.len))
     }
 
+    /// The items from `from` to before `end` whose bits are set.
+    pub fn ones(&self, from: u32, end: u32) -> impl Iterator<Item = u32> + '_ {
+        let end = end.min(self.len).max(from);
+        let words = from / 64..end.div_ceil(64);
+        words.flat_map(move |word| {
+            let mut ones = self.words[word as usize];
+            std::iter::from_fn(move || {
+                let bit = (ones != 0).then(|| ones.trailing_zeros())?;
+                ones &= ones - 1;
+                Some(word * 64 + bit)
+            })
+            .filter(move |item| (from..end).contains(item))
+        })
+    }
+
     /// The zeros of a word; none beyond the last one.
     fn zeros(&self, level: usize, word: usize, parity: Parity) -> Option<u64> {
         let Some(level) = level.checked_sub(1) else {
@@ -154,6 +169,10 @@ mod tests {
                 let expected =
                     (first..end).step_by(step).find(|&item| item >= from && !list[item as usize]);
                 prop_assert_eq!(bits.next_zero(from, end, parity), expected);
+            }
+            for (from, end, _) in [(0, len, 0), (len / 3, len / 2, 0), (len, 0, 0)] {
+                let ones: Vec<u32> = (from..end).filter(|&item| list[item as usize]).collect();
+                prop_assert_eq!(bits.ones(from, end).collect::<Vec<_>>(), ones);
             }
             prop_assert!(bits.has(len) && (0..len).all(|item| bits.has(item) == list[item as usize]));
         }

@@ -12,6 +12,9 @@ use crate::{
     Connection, Context, Descriptor, EndReason, Owned, PacketView, RuleCounters, RuleLabel, Verdict,
 };
 
+/// Flows that give way to one new flow at most, see [`NetworkFunction::make_room`].
+pub const GIVE_WAY_MAX: usize = 64;
+
 /// A network function: what one writes to get scaling, migration, fault tolerance and billing (DESIGN 4).
 ///
 /// A value of the type is an instance with its configuration. While packets flow it is immutable; what changes is the
@@ -50,17 +53,17 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     /// Whether flows may give way here to a new one, see [`NetworkFunction::make_room`].
     const MAKES_ROOM: bool = false;
 
-    /// Names a flow that is to end so that the one that begins with this packet finds what it needs, such as a free item of
-    /// a pool; none if it will find that, or if no flow is to give way. Called before the packet is processed, if
-    /// [`NetworkFunction::MAKES_ROOM`]; the packet is as it came to the chain. The context is the new flow's; its map is
+    /// Adds flows to `victims` that end so that the one that begins with this packet finds what it needs, such as a free item of
+    /// a pool: none if it will find that, or if no flow gives way; up to [`GIVE_WAY_MAX`]. Called before the packet is processed,
+    /// if [`NetworkFunction::MAKES_ROOM`]; the packet is as it came to the chain. The context is the new flow's; its map is
     /// empty, and what is set there is lost.
     fn make_room(
         &self,
         _packet: &Packet,
         _flows: &LiveFlows<'_, Self::State>,
         _context: &mut Context<'_>,
-    ) -> Option<u32> {
-        None
+        _victims: &mut Vec<u32>,
+    ) {
     }
 
     /// The flow's record has come from another unit and is processed here from now on.

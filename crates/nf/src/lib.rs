@@ -44,7 +44,9 @@ pub use effects::{
 };
 pub use event::{EVENT_FIELDS_MAX, EVENT_TEXTS_MAX, EVENTS_MAX, Event, EventField, EventValue, Events};
 pub use foresight::{FORESEEING_MAX, Foresight, SHAPE_MAX, Said, Shape};
-pub use function::{Answers, ControlError, LiveFlow, LiveFlows, NetworkFunction, Setup, UpgradeError};
+pub use function::{
+    Answers, ControlError, GIVE_WAY_MAX, LiveFlow, LiveFlows, NetworkFunction, Setup, UpgradeError,
+};
 pub use map::{PutError, StateMap};
 pub use meters::{METERS_LOOKED_AT, MeterKey, MeterValue, Meters};
 pub use recording::{Cause, EventCondition, HeaderAction, RECORD_MAX, Recording, StateFunction};

@@ -124,6 +124,11 @@ impl Pool {
         self.taken.has(item)
     }
 
+    /// The items of a range that are taken, in order.
+    pub fn taken_in(&self, first: u32, count: u32) -> impl Iterator<Item = u32> + '_ {
+        self.taken.ones(first, first.saturating_add(count))
+    }
+
     /// Whether a free item can be taken by this choice.
     pub fn has_free(&self, choice: Choice) -> bool {
         self.in_use < self.entries.len() as u32 && self.search(choice).is_some()

@@ -25,8 +25,8 @@ use crate::recording::{HeaderAction, Recording};
 use crate::set::Set;
 use crate::stream::Deliveries;
 use crate::{
-    Answers, BufferSpec, ControlError, Descriptor, Effects, EndReason, EventCondition, Foresight, LiveFlows,
-    MapSpec, NetworkFunction, PacketView, Setup, Shared, UpgradeError, Verdict,
+    Answers, BufferSpec, ControlError, Descriptor, Effects, EndReason, EventCondition, Foresight,
+    GIVE_WAY_MAX, LiveFlows, MapSpec, NetworkFunction, PacketView, Setup, Shared, UpgradeError, Verdict,
 };
 
 /// Packets under way through a chain, in order of arrival, and what they are processed with.
@@ -210,10 +210,8 @@ pub trait Stage: Send {
         false
     }
 
-    /// The flow that is to end for the one that begins with this packet, see [`NetworkFunction::make_room`].
-    fn make_room(&mut self, _packet: &Packet, _env: &mut Env<'_>) -> Option<u32> {
-        None
-    }
+    /// Adds the flows to `victims` that end for the one that begins with this packet, see [`NetworkFunction::make_room`].
+    fn make_room(&mut self, _packet: &Packet, _env: &mut Env<'_>, _victims: &mut Vec<u32>) {}
 
     /// A flow is over.
     fn flow_end(&mut self, record: u32, reason: EndReason, now_ns: u64, env: &mut Env<'_>);
@@ -860,18 +858,20 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
         N::MAKES_ROOM
     }
 
-    fn make_room(&mut self, packet: &Packet, env: &mut Env<'_>) -> Option<u32> {
+    fn make_room(&mut self, packet: &Packet, env: &mut Env<'_>, victims: &mut Vec<u32>) {
         let Env { records, effects, buffers } = env;
         let transit = packet.meta().transit;
         // Other flows are looked at meanwhile, so the new one's header is a copy.
-        let header = &mut records.find_header(transit.flow)?.clone();
+        let (Some(header), Some(state)) = (records.find_header(transit.flow), self.state) else { return };
+        let header = &mut header.clone();
         let map = StateMap::new(&mut [], &NO_MAP);
         let (instance, buffers) = (&mut self.instance, Some(&mut **buffers));
         let mut context = Context { transit, header, map, instance, effects, buffers, draws: 0 };
-        let (function, flows) = (&self.function, LiveFlows::new(records, self.state?));
-        let victim = self.panics.contain(|| function.make_room(packet, &flows, &mut context)).flatten();
+        let (function, flows) = (&self.function, LiveFlows::new(records, state));
+        let made = self.panics.contain(|| function.make_room(packet, &flows, &mut context, victims));
         self.instance.close();
-        victim.filter(|&victim| victim != transit.flow)
+        victims.truncate(if made.is_some() { GIVE_WAY_MAX } else { 0 });
+        victims.retain(|&victim| victim != transit.flow);
     }
 
     fn flow_end(&mut self, record: u32, reason: EndReason, now_ns: u64, env: &mut Env<'_>) {

@@ -477,12 +477,14 @@ impl Chain {
     /// Ends flows that functions give up for the one that begins with this packet.
     #[cold]
     fn let_give_way(&mut self, packet: &Packet, pool: &mut Pool) {
+        let mut victims = Vec::new();
         for stage in 0..self.stages.len() {
             let mut env = Env { records: &mut self.flows.records, effects: &mut self.effects, buffers: pool };
-            if let Some(victim) = self.stages[stage].make_room(packet, &mut env)
-                && self.flows.is_live(victim)
-            {
-                self.end_flow(victim, EndReason::Evicted, pool);
+            self.stages[stage].make_room(packet, &mut env, &mut victims);
+            for victim in victims.drain(..) {
+                if self.flows.is_live(victim) {
+                    self.end_flow(victim, EndReason::Evicted, pool);
+                }
             }
         }
     }

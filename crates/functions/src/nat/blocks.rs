@@ -94,7 +94,7 @@ impl Nat {
     }
 
     /// The number of the block's address, and its ports.
-    fn block(&self, block: u32, blocks: Blocks) -> (usize, PortRange) {
+    pub(super) fn block(&self, block: u32, blocks: Blocks) -> (usize, PortRange) {
         let per_address = self.blocks_per_address.max(1);
         let (address, within) = (block / per_address, block % per_address);
         // A block lies within the high ports (`new`), so that neither end is above 65535.

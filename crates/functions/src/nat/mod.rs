@@ -250,8 +250,9 @@ impl NetworkFunction for Nat {
         packet: &Packet,
         flows: &LiveFlows<'_, State>,
         context: &mut Context<'_>,
-    ) -> Option<u32> {
-        self.half_open(packet, flows, context)
+        victims: &mut Vec<u32>,
+    ) {
+        self.let_half_open_give_way(packet, flows, context, victims);
     }
 
     fn flow_moved(&self, state: &mut State, context: &mut Context<'_>) {

@@ -1,11 +1,11 @@
 //! Half-open mappings give way: who sends many opening packets, or spoofs them, keeps no port from others.
 
-use nf::pool::Choice;
-use nf::{Context, LiveFlows};
+use nf::pool::{Choice, Pool};
+use nf::{Context, GIVE_WAY_MAX, LiveFlows};
 use packet::{Addr, Class as Kind, Endpoint, Packet, Side};
 
-use super::config::WhenFull;
-use super::mapping::subscriber;
+use super::config::{Blocks, WhenFull};
+use super::mapping::{block_name, subscriber};
 use super::open::{is_local, opens_by};
 use super::space::Class;
 use super::state::{Slot, State};
@@ -21,23 +21,28 @@ const STRIDE: u32 = 8191;
 const FEW_PACKETS: u64 = 4;
 
 impl Nat {
-    /// The flow whose mapping gives way to the one that this packet begins: if all ports that it could have are taken, the
-    /// one silent longest of a few whose connections are not open. Ports in blocks are bounded by subscriber instead.
-    pub(super) fn half_open(
+    /// Flows whose mappings give way to the one that this packet begins, if all ports that it could have are taken: the one silent
+    /// longest of a few whose connections are not open; of ports in blocks, those of a block none of whose connections is open.
+    pub(super) fn let_half_open_give_way(
         &self,
         packet: &Packet,
         flows: &LiveFlows<'_, State>,
         context: &mut Context<'_>,
-    ) -> Option<u32> {
+        victims: &mut Vec<u32>,
+    ) {
         let meta = packet.meta();
         let begins = matches!(meta.class, Kind::Whole | Kind::FirstFragment);
-        let may_give_way = self.config.when_full == WhenFull::EvictHalfOpen && self.config.blocks.is_none();
+        let may_give_way = self.config.when_full == WhenFull::EvictHalfOpen;
         if !begins || meta.version != 4 || context.side() != Side::Inside || !may_give_way {
-            return None;
+            return;
         }
         let class = Class::of(meta.protocol);
         let (internal, remote) = meta.key.ends(meta.reversed);
-        let full = self.full_range(class, internal, context)?;
+        let full = match self.config.blocks {
+            Some(blocks) => self.full_blocks(class, internal, blocks, context),
+            None => self.full_range(class, internal, context),
+        };
+        let Some(full) = full else { return };
         let first = packet.data().get(usize::from(meta.l4)).copied();
         let wants_port = self.is_inside(internal.addr)
             && !is_local(internal, remote)
@@ -46,23 +51,90 @@ impl Nat {
             && !self.is_limited(internal.addr, context)
             && !self.is_mapped(class, internal, remote, context);
         if !wants_port {
-            return None;
+            return;
         }
         let start = (context.random() % u64::from(full.count.max(1))) as u32;
         let sample = (0..SAMPLE.min(full.count)).map(|i| full.first + (start + i * STRIDE) % full.count);
-        let ports = context.pool(pool::PORTS);
-        let victim = sample
-            .filter_map(|item| {
-                let record = u32::try_from(ports.note(item)).ok()?;
-                let flow = flows.get(record)?;
-                let holds = flow.state.has(State::HELD) && flow.state.item == Slot::of(item);
-                let gives_way = holds && flow.connection.gives_way() && ports.users(item) == 1;
-                gives_way.then_some((flow.packets > FEW_PACKETS, flow.last_seen_ns, record))
-            })
-            .min();
-        let (.., record) = victim?;
-        context.count(counter::MAPPINGS_GAVE_WAY, 1);
-        Some(record)
+        match self.config.blocks {
+            Some(blocks) => self.half_open_block(sample, blocks, flows, context, victims),
+            None => {
+                let ports = context.pool(pool::PORTS);
+                let victim = sample.filter_map(|item| half_open(item, ports, flows)).min();
+                victims.extend(victim.map(|HalfOpen { record, .. }| record));
+            }
+        }
+        context.count(counter::MAPPINGS_GAVE_WAY, victims.len() as u64);
+    }
+
+    /// The flows of a block of these none of whose connections is open: of several such blocks, that silent longest.
+    fn half_open_block(
+        &self,
+        sample: impl Iterator<Item = u32>,
+        blocks: Blocks,
+        flows: &LiveFlows<'_, State>,
+        context: &mut Context<'_>,
+        victims: &mut Vec<u32>,
+    ) {
+        let (mut best, mut candidate) = (None, Vec::new());
+        for block in sample {
+            let users = context.pool(pool::BLOCKS).users(block) as usize;
+            if users > GIVE_WAY_MAX {
+                continue;
+            }
+            let (address, range) = self.block(block, blocks);
+            candidate.clear();
+            let ports = context.pool(pool::PORTS);
+            let choices = Class::WITH_PORTS
+                .into_iter()
+                .flat_map(|class| self.space.choices(class, address, range, range.first, 1));
+            let items = choices.flat_map(|choice| ports.taken_in(choice.first, choice.count));
+            // One more than there can be: then one of them is none of the block's.
+            candidate.extend(items.map_while(|item| half_open(item, ports, flows)).take(users + 1));
+            let latest = candidate.iter().max().map(|latest| (latest.has_many_packets, latest.last_seen_ns));
+            if candidate.len() == users && best.is_none_or(|best| latest < best) {
+                best = Some(latest);
+                victims.clear();
+                victims.extend(candidate.iter().map(|flow| flow.record));
+            }
+        }
+    }
+
+    /// The blocks that the flow's port would have to come from, if it needs a new one and all of them are taken.
+    fn full_blocks(
+        &self,
+        class: Class,
+        internal: Endpoint,
+        blocks: Blocks,
+        context: &mut Context<'_>,
+    ) -> Option<Choice> {
+        if class == Class::Other || context.pool(pool::BLOCKS).in_use() < self.blocks_per_address {
+            return None;
+        }
+        let mut may_have_more = false;
+        for number in 0..blocks.max {
+            let whose = block_name(internal.addr, number, &context.flow());
+            let Some(block) = context.pool(pool::BLOCKS).item_of(&whose) else {
+                may_have_more = true;
+                continue;
+            };
+            let (address, range) = self.block(block, blocks);
+            let mut choices = self.space.choices(class, address, range, range.first, 1);
+            let ports = context.pool(pool::PORTS);
+            if choices.any(|choice| ports.has_free(choice)) {
+                return None;
+            }
+        }
+        let of = |address: usize| {
+            let first = address as u32 * self.blocks_per_address;
+            Choice { first, count: self.blocks_per_address, from: first, step: 1 }
+        };
+        let addresses: Vec<usize> = self.addresses_for(internal.addr, context).collect();
+        let is_free = |&address: &usize| context.pool(pool::BLOCKS).has_free(of(address));
+        if !may_have_more || addresses.is_empty() || addresses.iter().any(is_free) {
+            return None;
+        }
+        let chosen = (context.random() % addresses.len() as u64) as usize;
+        addresses.get(chosen).map(|&address| of(address))
     }
 
     /// A range that the flow's port could come from, if there are any and all their ports are taken.
@@ -111,7 +183,25 @@ impl Nat {
     }
 }
 
-/// Notes whose record a port's flow is, for [`Nat::half_open`] to find it.
+/// A flow whose mapping may give way. The first in order gives way first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct HalfOpen {
+    has_many_packets: bool,
+    last_seen_ns: u64,
+    record: u32,
+}
+
+/// The flow that alone has this port, if its connection is not open.
+fn half_open(item: u32, ports: &Pool, flows: &LiveFlows<'_, State>) -> Option<HalfOpen> {
+    let record = u32::try_from(ports.note(item)).ok()?;
+    let flow = flows.get(record)?;
+    let holds = flow.state.has(State::HELD) && flow.state.item == Slot::of(item);
+    let gives_way = holds && flow.connection.gives_way() && ports.users(item) == 1;
+    let has_many_packets = flow.packets > FEW_PACKETS;
+    gives_way.then_some(HalfOpen { has_many_packets, last_seen_ns: flow.last_seen_ns, record })
+}
+
+/// Notes whose record a port's flow is, for [`half_open`] to find it.
 pub(super) fn note_holder(item: u32, context: &mut Context<'_>) {
     let record = context.record();
     context.pool(pool::PORTS).set_note(item, u64::from(record));

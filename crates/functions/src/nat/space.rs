@@ -39,7 +39,8 @@ impl Class {
         }
     }
 
-    const WITH_PORTS: [Class; PORT_CLASSES] = [Class::Tcp, Class::Udp, Class::Icmp];
+    /// Those that do.
+    pub const WITH_PORTS: [Class; PORT_CLASSES] = [Class::Tcp, Class::Udp, Class::Icmp];
 }
 
 /// What an item stands for.

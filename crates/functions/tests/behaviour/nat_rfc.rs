@@ -517,7 +517,8 @@ fn subscribers_have_limits() {
 fn blocks_are_taken_logged_and_given_back() {
     let translation =
         |alert: &nf::Alert| alert.detail.as_ref().and_then(|detail| detail.translation).unwrap();
-    let config = r#"{"external": ["203.0.113.1"], "ports": "10000-10063", "blocks": {"size": 16, "max": 2}}"#;
+    let config = r#"{"external": ["203.0.113.1"], "ports": "10000-10063", "blocks": {"size": 16, "max": 2},
+        "when-full": "refuse-new"}"#;
     let mut bench = Bench::new(config);
     let mut ports: Vec<u16> =
         (0..16).map(|i| bench.udp_out(&format!("10.0.0.1:{}", 4000 + i), SERVER).1).collect();
@@ -612,6 +613,55 @@ fn half_open_mappings_give_way() {
     let mut bench =
         Bench::new(r#"{"external": ["203.0.113.1"], "ports": "2000-2000", "when-full": "refuse-new"}"#);
     bench.inside(&tcp(end("10.0.0.1:1"), end(SERVER), SYN, b"")).seen();
+    assert_eq!(bench.inside(&another).dropped(), NatPortsExhausted);
+}
+
+/// The same with ports in blocks: a block none of whose connections is open gives way, and one with an open one does not.
+#[test]
+fn blocks_of_half_open_mappings_give_way() {
+    // 16 blocks of 8 ports; few enough that each is looked at in time.
+    let config = r#"{"external": ["203.0.113.1"], "ports": "2000-2127", "blocks": {"size": 8, "max": 1}}"#;
+    let mut bench = Bench::new(config);
+    let open = |bench: &mut Bench, host: &str| {
+        let external = bench.inside(&tcp(end(host), end(SERVER), SYN, b"")).seen().source;
+        bench.outside(&tcp(end(SERVER), external, SYN | ACK, b"")).seen();
+        bench.inside(&tcp(end(host), end(SERVER), ACK, b"")).seen();
+        external
+    };
+    let idle: Vec<(String, End)> = (1..=4)
+        .map(|i| format!("10.0.0.{i}:4000"))
+        .map(|host| (host.clone(), open(&mut bench, &host)))
+        .collect();
+    // An open connection protects what else is in its block.
+    let beside = bench.inside(&tcp(end("10.0.0.1:4001"), end(SERVER), SYN, b"")).seen().source;
+    let mut refused = 0;
+    for i in 0..1000u32 {
+        bench.now_ns += 1000;
+        for port in 0..1 + i % 8 {
+            let host = format!("10.1.{}.{}:{}", i / 250, i % 250, 2000 + port);
+            let syn = bench.inside(&tcp(end(&host), end(SERVER), SYN, b""));
+            refused += usize::from(matches!(syn, Fate::Dropped(_)));
+        }
+    }
+    // Of 16 blocks, eight are looked at, of which four at most have an open connection.
+    assert_eq!(refused, 0);
+    open(&mut bench, "10.2.0.1:4000");
+    for (host, external) in &idle {
+        assert_eq!(bench.inside(&tcp(end(host), end(SERVER), ACK, b"x")).seen().source, *external);
+    }
+    assert_eq!(bench.inside(&tcp(end("10.0.0.1:4001"), end(SERVER), ACK, b"")).seen().source, beside);
+    // A subscriber that has its blocks gets no further one.
+    for port in 0..8 {
+        bench.inside(&tcp(end(&format!("10.3.0.1:{}", 5000 + port)), end(SERVER), SYN, b"")).seen();
+    }
+    let another = tcp(end("10.3.0.1:6000"), end(SERVER), SYN, b"");
+    assert_eq!(bench.inside(&another).dropped(), NatSubscriberLimit);
+    // Where all blocks have an open connection, the new client is refused.
+    let mut bench = Bench::new(config);
+    (1..=16).for_each(|i| {
+        open(&mut bench, &format!("10.0.0.{i}:4000"));
+    });
+    let another = tcp(end("10.2.0.1:4000"), end(SERVER), SYN, b"");
     assert_eq!(bench.inside(&another).dropped(), NatPortsExhausted);
 }
 
