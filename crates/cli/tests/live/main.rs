@@ -19,6 +19,7 @@ mod operated;
 mod programs;
 mod routed;
 mod sites;
+mod tagged;
 mod tap;
 mod tracked;
 mod traffic;
