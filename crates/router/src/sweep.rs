@@ -45,6 +45,17 @@ impl Router {
         }
     }
 
+    /// All flows are over, and their units know it.
+    pub fn end_all(&mut self) {
+        let mut known = Vec::new();
+        for slot in 0..self.flows.used() {
+            if self.flows.get(slot).is_live() {
+                self.end(slot, &mut known);
+                known.clear();
+            }
+        }
+    }
+
     /// When the flow table is to be looked through, if there is a flow that could be forgotten; else `u64::MAX`.
     pub(crate) fn forget_due_ns(&self) -> u64 {
         match self.config.forget_after_ns {

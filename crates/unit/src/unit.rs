@@ -53,6 +53,14 @@ impl<E: Engine> Unit<E> {
         }
     }
 
+    /// Forgets all flows and all packets that wait: nobody knows in which condition they are. The engine, which has forgotten its own
+    /// part, and what was counted stay.
+    pub fn start_over(&mut self) {
+        (self.slots, self.past, self.here) = (Slots::default(), Past::default(), 0);
+        (self.hall, self.spare) = (Hall::default(), Spare::default());
+        (self.replicas, self.timers) = (Replicas::default(), Timers::default());
+    }
+
     /// First pass over packets that will come: what the unit knows of the flow in this slot is on its way to the cache.
     #[inline]
     pub fn prefetch(&self, slot: u32) {

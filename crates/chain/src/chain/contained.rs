@@ -91,6 +91,14 @@ impl Chain {
         self.clear_tables(run.pool);
     }
 
+    /// Ends all flows, and goes on with empty tables: whoever gives packets to the chain has panicked, and what it knew of flows is gone.
+    /// So are `lost` packets, which did not come to the chain.
+    pub fn start_anew(&mut self, lost: u64, pool: &mut Pool) {
+        self.counters.drops[DropReason::Internal.index()] += lost;
+        self.clear_tables(pool);
+        self.changes.clear();
+    }
+
     /// Ends all flows, as far as that can be done, and makes the tables anew.
     fn clear_tables(&mut self, pool: &mut Pool) {
         let live: Vec<u32> = self.flows.live().collect();

@@ -81,6 +81,17 @@ impl ChainEngine {
         self.chain.advance(now_ns, &mut self.pool);
     }
 
+    /// Ends all flows, and forgets what waits; `lost` is how many packets are gone that did not come to the chain.
+    pub fn start_over(&mut self, lost: u64) {
+        self.waiting.clear();
+        self.homes.clear();
+        self.generations.clear();
+        self.older.clear();
+        self.without_flow.clear();
+        self.is_handed = false;
+        self.chain.start_anew(lost, &mut self.pool);
+    }
+
     /// The flow that has this home.
     pub fn flow_at(&self, home: u32) -> Option<FlowId> {
         if home < self.slots {

@@ -41,6 +41,10 @@ pub(super) enum ToUnit {
     Control(usize, Box<str>),
     /// What was counted is to be put on the board.
     Figures,
+    /// All flows are over, and what comes until [`ToUnit::GoOn`] is thrown away; to be answered.
+    StartOver,
+    /// All have started over, and nothing is under way between them: the unit goes on; to be answered.
+    GoOn,
     /// The run is over: what is left ends.
     Finish,
 }
@@ -61,6 +65,10 @@ pub(super) struct Return {
     pub unit: UnitId,
     /// It has just started.
     pub is_ready: bool,
+    /// It panicked: nobody knows what of its flows, and of what others wait for, is lost.
+    pub has_failed: bool,
+    /// Packets that were lost, and their buffers with them.
+    pub lost: u64,
     /// Further keys of flows.
     pub aliases: Vec<(FlowId, FlowKey, u64)>,
     /// First fragments, see [`Change::FirstFragment`].
@@ -154,6 +162,8 @@ impl Return {
     pub fn is_empty(&self, (through, due_ns): (u64, u64)) -> bool {
         (self.through, self.due_ns) == (through, due_ns)
             && !self.is_ready
+            && !self.has_failed
+            && self.lost == 0
             && self.aliases.is_empty()
             && self.fragments.is_empty()
             && self.messages.is_empty()

@@ -100,6 +100,10 @@ pub struct Threads {
     mails_under_way: Arc<AtomicU64>,
     /// Units were told that the run is over.
     is_over: bool,
+    /// A unit has panicked: all start over.
+    has_failed: bool,
+    /// They are doing so.
+    is_starting_over: bool,
 }
 
 /// Units cannot be set up on threads.
@@ -178,6 +182,8 @@ impl Threads {
             starts_ns: Vec::new(),
             mails_under_way: Arc::default(),
             is_over: false,
+            has_failed: false,
+            is_starting_over: false,
             config,
         };
         for number in 0..config.units_min {
@@ -209,7 +215,10 @@ impl Threads {
         front.advance(self.now_ns, pool);
         self.tell_time();
         self.take_returns(front, out, pool);
-        while self.is_full() {
+        while self.is_full() || self.has_failed {
+            if self.has_failed {
+                self.start_over(front, out, pool);
+            }
             std::thread::yield_now();
             self.take_returns(front, out, pool);
         }
@@ -231,7 +240,10 @@ impl Threads {
     /// Waits until every packet that was given to units is through.
     pub fn settle(&mut self, front: &mut Chain, out: &mut Vec<Packet>, pool: &mut Pool) {
         self.take_returns(front, out, pool);
-        while self.sent > self.through {
+        while self.sent > self.through || self.has_failed {
+            if self.has_failed {
+                self.start_over(front, out, pool);
+            }
             std::thread::yield_now();
             self.take_returns(front, out, pool);
         }

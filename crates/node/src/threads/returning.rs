@@ -39,6 +39,9 @@ impl Threads {
         while let Ok(back) = self.returned.try_recv() {
             self.take(*back, front, out, pool);
         }
+        if self.is_starting_over {
+            return; // They wait until the others have started over.
+        }
         for packet in std::mem::take(&mut self.again) {
             self.route(front, packet, out, pool);
         }
@@ -49,6 +52,8 @@ impl Threads {
         let Return {
             unit,
             is_ready,
+            has_failed,
+            lost,
             aliases,
             fragments,
             messages,
@@ -59,6 +64,8 @@ impl Threads {
             due_ns,
             has_answered,
         } = back;
+        self.has_failed |= has_failed;
+        pool.replace_lost(lost as usize);
         if is_ready && let Some(lane) = &mut self.lanes[unit.index()] {
             lane.is_ready = true;
             self.starts_ns.push(lane.ordered.elapsed().as_nanos() as u64);

@@ -42,9 +42,31 @@ impl Threads {
         self.await_answers(front, out, pool);
     }
 
+    /// A unit's thread has panicked. Whatever of its flows was lost, or was to go to others, nobody would ever wait for in vain: all flows
+    /// of all units end, and packets that wait for states are dropped.
+    #[cold]
+    pub(super) fn start_over(&mut self, front: &mut Chain, out: &mut Vec<Packet>, pool: &mut Pool) {
+        self.is_starting_over = true;
+        while std::mem::take(&mut self.has_failed) {
+            self.ask_all(|_| Some(ToUnit::StartOver));
+            self.await_answers(front, out, pool);
+        }
+        self.router.end_all();
+        self.orders.clear();
+        // Nobody may ask another one for something that still throws away what comes.
+        self.ask_all(|_| Some(ToUnit::GoOn));
+        self.await_answers(front, out, pool);
+        self.is_starting_over = false;
+    }
+
     /// Gives units something that they answer.
     fn ask(&mut self, question: impl Fn(&mut Lane) -> Option<ToUnit>) {
-        for lane in self.lanes.iter_mut().flatten().filter(|lane| lane.is_ready) {
+        self.ask_all(|lane| if lane.is_ready { question(lane) } else { None });
+    }
+
+    /// The same, and those that have not started yet, too.
+    fn ask_all(&mut self, question: impl Fn(&mut Lane) -> Option<ToUnit>) {
+        for lane in self.lanes.iter_mut().flatten() {
             if let Some(question) = question(lane) {
                 lane.is_behind = true;
                 lane.push(question);

@@ -71,16 +71,25 @@ struct Running {
     told: (u64, u64),
     /// What is to be sent, in order: a state goes to another unit only behind what its packets brought about here.
     waiting: VecDeque<Sending>,
+    /// One that came when the thread was about to sleep.
+    early: Option<Mail>,
     /// Mails that were dealt with; what comes of them is not all sent yet.
     dealt_with: u64,
     /// States that were asked for, and when; how long others took to come.
     pulled: HashMap<FlowId, Instant>,
     pulls: Histogram<u64>,
-    /// A packet is being given to the unit: it is lost if that panics.
-    has_packet: bool,
-    /// Packets that were lost so.
+    /// Packets that came, and those that went on to other units.
+    received: u64,
+    forwarded: u64,
+    /// Packets that were lost where the thread panicked.
     lost: u64,
     restarts: u64,
+    /// What the router has asked is not answered yet.
+    is_asked: bool,
+    /// The unit has panicked, and the router does not know it yet.
+    has_failed: bool,
+    /// What comes is thrown away.
+    is_starting_over: bool,
     is_over: bool,
 }
 
@@ -102,12 +111,17 @@ impl Worker {
             next,
             told: (0, 0),
             waiting: VecDeque::new(),
+            early: None,
             dealt_with: 0,
             pulled: HashMap::new(),
             pulls: new_histogram(),
-            has_packet: false,
+            received: 0,
+            forwarded: 0,
             lost: 0,
             restarts: 0,
+            is_asked: false,
+            has_failed: false,
+            is_starting_over: false,
             is_over: false,
         };
         running.ship();
@@ -142,7 +156,8 @@ impl Running {
             Err(panic) if self.restarts >= RESTARTS_MAX => resume_unwind(panic),
             Err(_) => {
                 self.restarts += 1;
-                self.lost += u64::from(std::mem::take(&mut self.has_packet));
+                self.has_failed = true;
+                self.next.has_answered |= std::mem::take(&mut self.is_asked);
                 true
             }
         }
@@ -151,6 +166,10 @@ impl Running {
     /// Does what there is to do, and says whether there was anything.
     fn step(&mut self) -> bool {
         let mut work = 0;
+        if let Some(mail) = self.early.take() {
+            work += 1;
+            self.mail(mail);
+        }
         while work < CHUNK
             && let Ok(mail) = self.worker.mails.try_recv()
         {
@@ -165,7 +184,10 @@ impl Running {
                 self.take(given);
             }
         }
-        if work > 0 || !self.waiting.is_empty() {
+        if std::mem::take(&mut self.has_failed) {
+            self.next.has_failed = true;
+            self.ship();
+        } else if work > 0 || !self.waiting.is_empty() {
             self.ship();
         }
         work > 0
@@ -183,10 +205,7 @@ impl Running {
     fn sleep(&mut self) {
         self.worker.bell.lie_down();
         match self.worker.mails.try_recv() {
-            Ok(mail) => {
-                self.mail(mail);
-                self.ship();
-            }
+            Ok(mail) => self.early = Some(mail),
             Err(_) if self.worker.inbox.is_empty() => std::thread::park_timeout(SLEEP),
             Err(_) => {}
         }
@@ -195,22 +214,28 @@ impl Running {
 
     fn take(&mut self, given: ToUnit) {
         let unit = &mut self.worker.unit;
+        self.is_asked = matches!(given, ToUnit::Step(_) | ToUnit::Answer | ToUnit::StartOver | ToUnit::GoOn);
         match given {
+            ToUnit::StartOver => {
+                self.start_over();
+                self.answer();
+            }
+            ToUnit::GoOn => {
+                self.is_starting_over = false;
+                self.answer();
+            }
+            ToUnit::Packet(..) if self.is_starting_over => self.throw_away(),
+            ToUnit::Message(..) if self.is_starting_over => {}
             ToUnit::Time(now_ns) => self.pass_time(now_ns),
             ToUnit::Step(now_ns) => {
                 self.pass_time(now_ns);
-                self.ship_return();
-                self.next.has_answered = true;
+                self.answer();
             }
-            ToUnit::Answer => {
-                self.ship_return();
-                self.next.has_answered = true;
-            }
+            ToUnit::Answer => self.answer(),
             ToUnit::Packet(now_ns, stamp, packet) => {
                 self.now_ns = now_ns;
-                self.has_packet = true;
+                self.received += 1;
                 unit.packet(now_ns, stamp, packet, &mut self.outbox);
-                self.has_packet = false;
                 self.collect();
             }
             ToUnit::Message(now_ns, message) => {
@@ -228,6 +253,33 @@ impl Running {
         }
     }
 
+    fn answer(&mut self) {
+        self.ship_return();
+        self.next.has_answered = true;
+        self.is_asked = false;
+    }
+
+    /// A thread has panicked, this one or another: flows and what is on its way between units are given up.
+    fn start_over(&mut self) {
+        self.is_starting_over = true;
+        self.outbox = Outbox::default();
+        self.pulled.clear();
+        self.worker.unit.start_over();
+        let engine = self.worker.unit.engine_mut();
+        let lost = self.received - self.forwarded - self.lost - engine.through;
+        self.lost += lost;
+        self.next.lost += lost;
+        engine.start_over(lost);
+    }
+
+    /// A packet that comes while the unit starts over.
+    fn throw_away(&mut self) {
+        self.received += 1;
+        self.lost += 1;
+        self.next.lost += 1;
+        self.worker.unit.engine_mut().start_over(1);
+    }
+
     fn tell_figures(&mut self) {
         let counters = *self.worker.unit.counters();
         let engine = self.worker.unit.engine_mut();
@@ -240,6 +292,8 @@ impl Running {
         self.dealt_with += 1;
         let unit = &mut self.worker.unit;
         match mail {
+            Mail::Packet(..) if self.is_starting_over => self.throw_away(),
+            Mail::Message(..) if self.is_starting_over => {}
             Mail::Message(from, message) => {
                 // What was asked for: it comes, or there is none.
                 let asked = match &message {
@@ -255,9 +309,8 @@ impl Running {
                 }
             }
             Mail::Packet(stamp, packet) => {
-                self.has_packet = true;
+                self.received += 1;
                 unit.packet(self.now_ns, stamp, packet, &mut self.outbox);
-                self.has_packet = false;
             }
         }
         self.collect();
@@ -289,9 +342,9 @@ impl Running {
                 }
             }
             // What packets brought about here goes before; and the router is to know then that there is more.
+            self.ship_return();
             let mails = self.outbox.to_units.len() + self.outbox.forwarded.len();
             self.worker.under_way.fetch_add(mails as u64, Ordering::Release);
-            self.ship_return();
         }
         self.next.messages.append(&mut self.outbox.to_router);
         let id = self.worker.id;
@@ -300,6 +353,7 @@ impl Running {
         }
         debug_assert!(self.outbox.to_all.is_empty(), "copies go to units that are named");
         for (to, stamp, packet) in self.outbox.forwarded.drain(..) {
+            self.forwarded += 1;
             self.waiting.push_back(Sending::Mail(to, Mail::Packet(stamp, packet)));
         }
         let ChainEngine { chain, pool, through, .. } = self.worker.unit.engine_mut();
