@@ -5,11 +5,10 @@
 //! the connections of others. Within a class, flows go first whose source holds more than its own share of the table, then
 //! those with few packets, then those silent longest.
 
-use nf::Connection;
 use nf::record::{Header, Records};
-use packet::memory::{OutOfMemory, Zeroed};
+use nf::{Connection, Sources};
+use packet::memory::OutOfMemory;
 use packet::parse::protocol;
-use packet::{Addr, Endpoint, split_mix};
 
 /// What a flow is worth when the table is full, the least useful class first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,12 +150,15 @@ pub(crate) struct Classes {
 impl Classes {
     /// For a table of so many flows.
     pub fn new(flows_max: u32, shares: &Shares, seed: u64) -> Result<Classes, OutOfMemory> {
+        let share = Shares::of(shares.per_source, flows_max);
+        let mut sources = Sources::new(u64::from(flows_max) * 2, share, seed)?;
+        sources.prefault(); // Reached at random.
         Ok(Classes {
             places: Vec::with_capacity(flows_max as usize),
             ends: [(NONE, NONE); FlowClass::COUNT],
             live: [0; FlowClass::COUNT],
             quotas: shares.quotas(flows_max),
-            sources: Sources::new(flows_max, Shares::of(shares.per_source, flows_max), seed)?,
+            sources,
         })
     }
 
@@ -172,7 +174,7 @@ impl Classes {
             self.places.resize(at + 1, NOWHERE);
         }
         self.push(record, FlowClass::of(header.key.protocol, header.connection));
-        self.sources.add(source(header));
+        self.sources.add(self.sources.account(header.source()), 1);
     }
 
     /// A packet changed the flow's connection.
@@ -189,7 +191,7 @@ impl Classes {
     /// The flow is no longer in the table.
     pub fn leave(&mut self, record: u32, header: &Header) {
         if self.unlink(record) {
-            self.sources.remove(source(header));
+            self.sources.remove(self.sources.account(header.source()), 1);
         }
     }
 
@@ -230,7 +232,7 @@ impl Classes {
         let (any_over, mut least) = (self.sources.is_any_over(), None);
         for record in sample {
             let header = records.header(record);
-            let over_source = any_over && self.sources.is_over(source(header));
+            let over_source = any_over && self.sources.is_over(self.sources.account(header.source()));
             let few = header.clock <= FEW_PACKETS;
             if few && !any_over && class != FlowClass::TcpEstablished {
                 // Of those with few packets, the first in the queue is about the one silent longest.
@@ -286,72 +288,11 @@ impl Classes {
     }
 }
 
-/// So many counters that few meet in small tables.
-const COUNTERS_MIN: u64 = 4096;
-
-/// How many flows each source has, by a keyed hash of its address. Sources whose hashes meet are counted together: with
-/// twice as many counters as flows that matters only to one in thousands that meets a source above its share.
-struct Sources {
-    counts: Zeroed<u32>,
-    mask: u64,
-    seed: u64,
-    share: u32,
-    /// Counters above the share.
-    over: u32,
-}
-
-impl Sources {
-    fn new(flows_max: u32, share: u32, seed: u64) -> Result<Sources, OutOfMemory> {
-        let len = (u64::from(flows_max) * 2).next_power_of_two().max(COUNTERS_MIN);
-        let mut counts = Zeroed::new(len as usize)?;
-        counts.prefault(); // Reached at random.
-        Ok(Sources { counts, mask: len - 1, seed: seed ^ 0x736f_7572_6365, share, over: 0 })
-    }
-
-    fn add(&mut self, source: Addr) {
-        let at = self.at(source);
-        self.counts[at] += 1; // Not above the number of flows.
-        self.over += u32::from(self.counts[at] == self.share + 1);
-    }
-
-    fn remove(&mut self, source: Addr) {
-        let at = self.at(source);
-        self.over -= u32::from(self.counts[at] == self.share + 1);
-        self.counts[at] = self.counts[at].saturating_sub(1);
-    }
-
-    fn is_over(&self, source: Addr) -> bool {
-        self.over > 0 && self.counts[self.at(source)] > self.share
-    }
-
-    fn is_any_over(&self) -> bool {
-        self.over > 0
-    }
-
-    fn at(&self, source: Addr) -> usize {
-        let bytes = source.to_u128();
-        let mut state = self.seed ^ (bytes >> 64) as u64;
-        state = split_mix(&mut state) ^ bytes as u64;
-        (split_mix(&mut state) & self.mask) as usize
-    }
-}
-
-/// Who began the flow, as far as sources are told apart: by IPv6, the first 64 bits, which one host can have all of.
-fn source(header: &Header) -> Addr {
-    let (Endpoint { addr, .. }, _) = header.key.ends(header.has(Header::FLAG_REVERSED));
-    source_of(addr)
-}
-
-/// The part of an address by which sources are told apart.
-pub(crate) fn source_of(addr: Addr) -> Addr {
-    if addr.is_v4() { addr } else { Addr::from_u128(addr.to_u128() >> 64 << 64) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use nf::record::Layout;
-    use packet::{FlowKey, Scope};
+    use packet::{Addr, Endpoint, FlowKey, Scope};
 
     struct Table {
         records: Records,

@@ -1,7 +1,15 @@
 //! Growing buffers of flows: bytes whose number nobody knows before they come, such as a message that is not complete yet.
 //! Beside the fixed-layout state and the map, and bounded like them, they are the third part of what a flow keeps (S21).
 
+use packet::memory::OutOfMemory;
+
 use crate::BufferSpec;
+use crate::record::Header;
+
+mod supply;
+
+use supply::Supply;
+pub use supply::{BUFFER_SHARE_PERCENT, Shortage};
 
 /// The bytes of a buffer, taken out of its flow to be worked with: see [`crate::Context::take_buffer`].
 ///
@@ -13,8 +21,8 @@ pub struct FlowBuffer {
     len_max: usize,
     /// Bytes that found no room.
     refused: u64,
-    /// Whether the memory for all is what bounds it.
-    is_short: bool,
+    /// What else than its own length bounds it.
+    short: Option<Shortage>,
 }
 
 impl FlowBuffer {
@@ -73,10 +81,9 @@ impl FlowBuffer {
 
 /// The buffers of all flows of an instance. A flow's record holds their numbers; 0 stands for an empty one, which takes no
 /// memory.
-#[derive(Debug)]
 pub struct Buffers {
     spec: &'static BufferSpec,
-    kept: Vec<Vec<u8>>,
+    kept: Vec<Kept>,
     /// Numbers of `kept` that nothing uses.
     free: Vec<u32>,
     /// Vectors with memory that nothing uses, by the buffer that they were: what comes next is most likely as long.
@@ -88,9 +95,33 @@ pub struct Buffers {
     /// Bytes that `kept` may still grow by.
     room: usize,
     refused: u64,
-    /// Of these, bytes that the memory for all had no room for.
-    starved: u64,
+    /// With so many bytes of room, a buffer may have its full length.
+    plenty: usize,
+    supply: Supply,
 }
+
+/// A buffer of a flow, while nobody has taken it.
+struct Kept {
+    bytes: Vec<u8>,
+    /// What is counted for it, where its connection is open by the account of its source.
+    charged: u32,
+    account: u16,
+    /// How often its flow has used it, as far as that counts.
+    uses: u8,
+    /// Its connection was not open when it was last counted, or it holds nothing.
+    is_weak: bool,
+    /// What it held gave way to others.
+    is_lost: bool,
+}
+
+impl Default for Kept {
+    fn default() -> Kept {
+        Kept { bytes: Vec::new(), charged: 0, account: 0, uses: 0, is_weak: true, is_lost: false }
+    }
+}
+
+/// In saved states, the length of a buffer that gave way.
+const LOST: u32 = u32::MAX;
 
 /// Buffers in flow records, at the end of a function's part: four bytes each.
 const NUMBER_LEN: usize = 4;
@@ -108,10 +139,26 @@ impl BufferSpec {
 }
 
 impl Buffers {
-    pub(crate) fn new(spec: &'static BufferSpec, memory: Option<usize>) -> Buffers {
-        let (kept, free, spare) = (Vec::new(), Vec::new(), vec![Vec::new(); spec.count]);
-        let memory = memory.unwrap_or(spec.memory);
-        Buffers { spec, kept, free, spare, spare_bytes: 0, memory, room: memory, refused: 0, starved: 0 }
+    /// For so many bytes, of which one source has a share of `percent`.
+    pub(crate) fn new(
+        spec: &'static BufferSpec,
+        memory: usize,
+        percent: u8,
+        seed: u64,
+    ) -> Result<Buffers, OutOfMemory> {
+        let supply = Supply::new(memory, spec.count, percent, seed)?;
+        Ok(Buffers {
+            spec,
+            kept: Vec::new(),
+            free: Vec::new(),
+            spare: vec![Vec::new(); spec.count],
+            spare_bytes: 0,
+            memory,
+            room: memory,
+            refused: 0,
+            plenty: supply.plenty(spec.count, spec.len_max),
+            supply,
+        })
     }
 
     /// Bytes that flows hold in buffers.
@@ -124,68 +171,90 @@ impl Buffers {
         self.refused
     }
 
-    /// Bytes that the memory for all had no room for.
-    pub fn starved_bytes(&self) -> u64 {
-        self.starved
-    }
-
     /// The bytes of the buffer whose number stands here.
     pub(crate) fn get(&self, number: &[u8]) -> &[u8] {
-        self.index(number).and_then(|at| self.kept.get(at)).map_or(&[], Vec::as_slice)
+        self.index(number).and_then(|at| self.kept.get(at)).map_or(&[], |kept| &kept.bytes)
     }
 
     /// Appends each of a flow's buffers, its length before it.
     pub(crate) fn save(&self, numbers: &[u8], out: &mut Vec<u8>) {
         for number in numbers.chunks_exact(NUMBER_LEN).take(self.spec.count) {
+            let is_lost =
+                self.index(number).and_then(|at| self.kept.get(at)).is_some_and(|kept| kept.is_lost);
             let bytes = self.get(number);
-            out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+            let len = if is_lost { LOST } else { bytes.len() as u32 };
+            out.extend_from_slice(&len.to_le_bytes());
             out.extend_from_slice(bytes);
         }
     }
 
     /// Fills a flow's buffers with what was saved, and gives what stands behind that. What its numbers are belongs to
     /// the instance that the flow came from, and counts for nothing.
-    pub(crate) fn restore<'b>(&mut self, numbers: &mut [u8], mut saved: &'b [u8]) -> Option<&'b [u8]> {
+    pub(crate) fn restore<'b>(
+        &mut self,
+        numbers: &mut [u8],
+        header: &Header,
+        mut saved: &'b [u8],
+    ) -> Option<&'b [u8]> {
         numbers.fill(0);
         for buffer in 0..self.spec.count {
             let (len, rest) = saved.split_first_chunk()?;
-            let (bytes, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
-            let mut taken = self.take(numbers, buffer);
+            let len = u32::from_le_bytes(*len);
+            if len == LOST {
+                let at = self.vacant();
+                self.kept[at].is_lost = true;
+                number_of(numbers, buffer).copy_from_slice(&(at as u32 + 1).to_le_bytes());
+                saved = rest;
+                continue;
+            }
+            let (bytes, rest) = rest.split_at_checked(len as usize)?;
+            let mut taken = self.take(numbers, buffer, header);
             taken.push(bytes);
-            self.give(numbers, buffer, taken);
+            self.give(numbers, buffer, taken, header);
             saved = rest;
         }
         Some(saved)
     }
 
     /// Takes the buffer out whose number stands there among a flow's numbers.
-    pub(crate) fn take(&mut self, numbers: &mut [u8], buffer: usize) -> FlowBuffer {
+    pub(crate) fn take(&mut self, numbers: &mut [u8], buffer: usize, header: &Header) -> FlowBuffer {
         let at = self.index(number_of(numbers, buffer));
-        let kept = at.and_then(|at| self.kept.get_mut(at)).map(std::mem::take);
-        let bytes = kept.unwrap_or_else(|| self.spare(buffer));
+        let bytes = match at.and_then(|at| self.kept.get_mut(at)) {
+            Some(kept) => {
+                if kept.is_lost {
+                    kept.is_lost = false;
+                    self.supply.note(Shortage::GaveWay);
+                }
+                std::mem::take(&mut kept.bytes)
+            }
+            None => self.spare(buffer),
+        };
         self.room += bytes.len();
-        // Nobody else can take from what is left while this one is out, but for its own flow's other buffers: their
-        // share is kept back.
-        let share = self.room / self.spec.count.max(1);
-        let len_max = self.spec.len_max.min(share).max(bytes.len());
-        FlowBuffer { bytes, len_max, refused: 0, is_short: share < self.spec.len_max }
+        if self.room < self.plenty {
+            return self.ration(numbers, at, bytes, header);
+        }
+        FlowBuffer { bytes, len_max: self.spec.len_max, refused: 0, short: None }
     }
 
     /// Puts bytes in the place of that buffer.
-    pub(crate) fn give(&mut self, numbers: &mut [u8], buffer: usize, bytes: FlowBuffer) {
-        let FlowBuffer { bytes, refused, is_short, .. } = bytes;
-        self.refused += refused;
-        self.starved += if is_short { refused } else { 0 };
+    pub(crate) fn give(&mut self, numbers: &mut [u8], buffer: usize, bytes: FlowBuffer, header: &Header) {
+        let FlowBuffer { bytes, refused, short, .. } = bytes;
+        if refused > 0 {
+            self.refused += refused;
+            short.into_iter().for_each(|kind| self.supply.note(kind));
+        }
         let number = number_of(numbers, buffer);
         let at = self.index(number);
         // Of a buffer that was taken, nothing is there any more; of one that was not, what is given takes the place.
-        if let Some(before) = at.and_then(|at| self.kept.get_mut(at)).map(std::mem::take) {
+        if let Some(before) =
+            at.and_then(|at| self.kept.get_mut(at)).map(|kept| std::mem::take(&mut kept.bytes))
+        {
             self.room += before.len();
             self.reuse(buffer, before);
         }
         if bytes.is_empty() {
             if let Some(at) = at {
-                self.free.push(at as u32);
+                self.vacate(at);
                 number.fill(0);
             }
             return self.reuse(buffer, bytes);
@@ -193,17 +262,22 @@ impl Buffers {
         self.room = self.room.saturating_sub(bytes.len());
         let at = at.unwrap_or_else(|| self.vacant());
         number.copy_from_slice(&(at as u32 + 1).to_le_bytes());
-        self.kept[at] = bytes;
+        let kept = &mut self.kept[at];
+        kept.bytes = bytes;
+        kept.use_again();
+        self.supply.charge(at, kept, header);
     }
 
     /// A flow is over: its buffers are free.
     pub(crate) fn release(&mut self, numbers: &mut [u8]) {
         for buffer in 0..self.spec.count {
-            if self.index(number_of(numbers, buffer)).is_some() {
-                let mut taken = self.take(numbers, buffer);
-                taken.clear();
-                self.give(numbers, buffer, taken);
-            }
+            let number = number_of(numbers, buffer);
+            let Some(at) = self.index(number) else { continue };
+            number.fill(0);
+            let bytes = self.kept.get_mut(at).map(|kept| std::mem::take(&mut kept.bytes)).unwrap_or_default();
+            self.room += bytes.len();
+            self.vacate(at);
+            self.reuse(buffer, bytes);
         }
     }
 
@@ -216,8 +290,17 @@ impl Buffers {
         if let Some(at) = self.free.pop() {
             return at as usize;
         }
-        self.kept.push(Vec::new());
+        self.kept.push(Kept::default());
         self.kept.len() - 1
+    }
+
+    /// The number of a buffer that holds nothing is free.
+    fn vacate(&mut self, at: usize) {
+        if let Some(kept) = self.kept.get_mut(at) {
+            self.supply.discharge(at, kept);
+            *kept = Kept::default();
+            self.free.push(at as u32);
+        }
     }
 
     /// Memory for a buffer.
@@ -248,20 +331,34 @@ pub(crate) fn number_of(numbers: &mut [u8], buffer: usize) -> &mut [u8] {
 
 #[cfg(test)]
 mod tests {
+    use zerocopy::FromZeros;
+
     use super::*;
+    use crate::Connection;
 
     static SPEC: BufferSpec = BufferSpec { count: 2, len_max: 8, memory: 20 };
 
+    /// A flow whose connection is open.
+    fn header() -> Header {
+        let mut header = Header::new_zeroed();
+        header.connection = Connection::ESTABLISHED;
+        header
+    }
+
+    fn buffers() -> Buffers {
+        Buffers::new(&SPEC, SPEC.memory, 100, 7).unwrap()
+    }
+
     fn append(buffers: &mut Buffers, numbers: &mut [u8], buffer: usize, bytes: &[u8]) -> usize {
-        let mut taken = buffers.take(numbers, buffer);
+        let mut taken = buffers.take(numbers, buffer, &header());
         let len = taken.push(bytes);
-        buffers.give(numbers, buffer, taken);
+        buffers.give(numbers, buffer, taken, &header());
         len
     }
 
     #[test]
     fn holds_what_is_appended_until_its_flow_ends() {
-        let mut buffers = Buffers::new(&SPEC, None);
+        let mut buffers = buffers();
         let mut numbers = [0; 8];
         assert_eq!(append(&mut buffers, &mut numbers, 1, b"abc"), 3);
         assert_eq!(append(&mut buffers, &mut numbers, 1, b"defghi"), 5);
@@ -276,24 +373,24 @@ mod tests {
 
     #[test]
     fn buffers_move_with_their_flow() {
-        let (mut here, mut there) = (Buffers::new(&SPEC, None), Buffers::new(&SPEC, None));
+        let (mut here, mut there) = (buffers(), buffers());
         let mut numbers = [0; 8];
         append(&mut here, &mut [0; 8], 0, b"other");
         append(&mut here, &mut numbers, 1, b"abc");
         let mut saved = Vec::new();
         here.save(&numbers, &mut saved);
         saved.push(9);
-        assert_eq!(there.restore(&mut numbers, &saved), Some(&[9][..]));
+        assert_eq!(there.restore(&mut numbers, &header(), &saved), Some(&[9][..]));
         assert_eq!(there.get(number_of(&mut numbers, 1)), b"abc");
         assert_eq!(there.used_bytes(), 3);
         for len in 0..saved.len() - 1 {
-            assert_eq!(there.restore(&mut numbers, &saved[..len]), None, "{len} bytes");
+            assert_eq!(there.restore(&mut numbers, &header(), &saved[..len]), None, "{len} bytes");
         }
     }
 
     #[test]
     fn memory_for_all_is_bounded() {
-        let mut buffers = Buffers::new(&SPEC, None);
+        let mut buffers = buffers();
         let mut flows = [[0; 8]; 4];
         let taken: Vec<usize> = flows.iter_mut().map(|flow| append(&mut buffers, flow, 0, &[7; 8])).collect();
         assert_eq!(taken, [8, 6, 3, 1]);
@@ -303,33 +400,33 @@ mod tests {
 
     #[test]
     fn what_is_given_takes_the_place_of_what_was_there() {
-        let mut buffers = Buffers::new(&SPEC, None);
+        let mut buffers = buffers();
         let mut numbers = [0; 8];
         append(&mut buffers, &mut numbers, 0, b"abcdef");
         let mut other = FlowBuffer { len_max: 8, ..FlowBuffer::default() };
         other.push(b"xy");
-        buffers.give(&mut numbers, 0, other);
+        buffers.give(&mut numbers, 0, other, &header());
         assert_eq!((buffers.get(number_of(&mut numbers, 0)), buffers.used_bytes()), (&b"xy"[..], 2));
-        buffers.give(&mut numbers, 0, FlowBuffer::default());
+        buffers.give(&mut numbers, 0, FlowBuffer::default(), &header());
         assert_eq!((numbers, buffers.used_bytes()), ([0; 8], 0));
     }
 
     #[test]
     fn an_emptied_buffer_takes_no_memory() {
-        let mut buffers = Buffers::new(&SPEC, None);
+        let mut buffers = buffers();
         let mut numbers = [0; 8];
         append(&mut buffers, &mut numbers, 0, b"abc");
-        let mut buffer = buffers.take(&mut numbers, 0);
+        let mut buffer = buffers.take(&mut numbers, 0, &header());
         buffer.consume(2);
         assert_eq!(buffer.as_slice(), b"c");
         buffer.consume(9);
-        buffers.give(&mut numbers, 0, buffer);
+        buffers.give(&mut numbers, 0, buffer, &header());
         assert_eq!((numbers, buffers.used_bytes(), buffers.spare[0].len()), ([0; 8], 0, 1));
     }
 
     #[test]
     fn memory_is_used_again_for_the_same_buffer() {
-        let mut buffers = Buffers::new(&SPEC, None);
+        let mut buffers = buffers();
         let mut numbers = [0; 8];
         append(&mut buffers, &mut numbers, 1, b"abc");
         let memory = buffers.get(number_of(&mut numbers, 1)).as_ptr();

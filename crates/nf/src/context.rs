@@ -4,7 +4,7 @@ use std::any::Any;
 
 use packet::{Addr, Direction, DropReason, Endpoint, FlowKey, Side, Transit, split_mix};
 
-use crate::buffers::{Buffers, FlowBuffer, number_of};
+use crate::buffers::{Buffers, FlowBuffer, Shortage, number_of};
 use crate::common::Access;
 use crate::contents::Contents;
 use crate::effects::{Alert, AlertDetail, Effects, FlowReport, Severity, Text};
@@ -281,7 +281,7 @@ impl Context<'_> {
     /// given back is empty afterwards. A function without such a buffer gets one that nothing fits in.
     pub fn take_buffer(&mut self, buffer: usize) -> FlowBuffer {
         match &mut self.instance.shared.buffers {
-            Some(buffers) => buffers.take(self.map.behind(), buffer),
+            Some(buffers) => buffers.take(self.map.behind(), buffer, self.header),
             None => FlowBuffer::default(),
         }
     }
@@ -289,13 +289,21 @@ impl Context<'_> {
     /// Gives the flow a buffer back, in place of whatever is there. An empty one takes no memory.
     pub fn give_buffer(&mut self, buffer: usize, bytes: FlowBuffer) {
         if let Some(buffers) = &mut self.instance.shared.buffers {
-            buffers.give(self.map.behind(), buffer, bytes);
+            buffers.give(self.map.behind(), buffer, bytes, self.header);
         }
     }
 
-    /// Bytes of all flows that found no room in the memory for growing buffers, as far as that is what kept them out.
-    pub fn starved_bytes(&self) -> u64 {
-        self.instance.shared.buffers.as_ref().map_or(0, Buffers::starved_bytes)
+    /// How often something of a flow was not kept in growing buffers, or gave way to others, for want of memory: see
+    /// [`Context::shortage`].
+    pub fn shortages(&self) -> u64 {
+        self.instance.shared.buffers.as_ref().map_or(0, Buffers::shortages)
+    }
+
+    /// Why that was the last time, and whether it is time to report it: seldom of one kind, of one source and of all.
+    pub fn shortage(&mut self) -> Option<(Shortage, bool)> {
+        let buffers = self.instance.shared.buffers.as_mut()?;
+        let kind = buffers.last_shortage()?;
+        Some((kind, buffers.is_to_report(kind, self.header, self.transit.timestamp_ns)))
     }
 
     /// Whether the flow's buffer holds anything.

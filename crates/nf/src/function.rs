@@ -6,6 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use packet::memory::Part;
 use packet::{Addr, Packet, Side};
 
+use crate::buffers::BUFFER_SHARE_PERCENT;
 use crate::config::ConfigError;
 use crate::record::{Header, Records};
 use crate::{
@@ -240,6 +241,7 @@ pub struct Setup {
     /// Sets, by their numbers, with other capacities than their descriptor's.
     pub(crate) sets: Vec<(usize, u32)>,
     pub(crate) buffer_memory: Option<usize>,
+    pub(crate) buffer_share_percent: u8,
     pub(crate) warnings: Vec<String>,
     pub(crate) owned: Vec<Owned>,
     pub(crate) rules: Vec<RuleCounters>,
@@ -260,6 +262,7 @@ impl Setup {
             contents: Vec::new(),
             sets: Vec::new(),
             buffer_memory: None,
+            buffer_share_percent: BUFFER_SHARE_PERCENT,
             warnings: Vec::new(),
             owned: Vec::new(),
             rules: Vec::new(),
@@ -292,6 +295,11 @@ impl Setup {
     /// Sets how many bytes the growing buffers of all flows may hold, in place of what the descriptor says.
     pub fn buffer_memory(&mut self, bytes: usize) {
         self.buffer_memory = Some(bytes);
+    }
+
+    /// Sets what the flows of one source may hold of that memory once it runs short, in place of [`BUFFER_SHARE_PERCENT`].
+    pub fn buffer_share(&mut self, percent: u8) {
+        self.buffer_share_percent = percent;
     }
 
     /// Tells the operator something about the configuration that is no error.

@@ -25,12 +25,13 @@ mod recording;
 mod registry;
 mod rule_counters;
 mod set;
+mod sources;
 pub mod stage;
 pub mod stream;
 mod verdict;
 mod view;
 
-pub use buffers::{Buffers, FlowBuffer};
+pub use buffers::{BUFFER_SHARE_PERCENT, Buffers, FlowBuffer, Shortage};
 pub use common::Common;
 pub use connection::Connection;
 pub use contents::{CONTENT_MAX, Contents, Found};
@@ -53,5 +54,6 @@ pub use recording::{Cause, EventCondition, HeaderAction, RECORD_MAX, Recording, 
 pub use registry::{ConfigSource, Entry, MakeError, Registry};
 pub use rule_counters::{RuleCounters, RuleLabel};
 pub use set::Set;
+pub use sources::{ACCOUNTS_MIN, Sources, source_of};
 pub use verdict::{EndReason, Verdict};
 pub use view::PacketView;

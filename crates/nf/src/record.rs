@@ -6,10 +6,11 @@
 use std::ops::Range;
 
 use packet::memory::{ColumnMut, LINE, OutOfMemory, Part, Slots};
-use packet::{Direction, FlowKey, Side, Transit};
+use packet::{Addr, Direction, FlowKey, Side, Transit};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::connection::Connection;
+use crate::sources::source_of;
 
 /// What the chain keeps of each flow, before the functions' states. Two cache lines.
 #[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -66,6 +67,11 @@ impl Header {
     #[inline]
     pub fn origin(&self) -> Side {
         if self.has(Header::FLAG_FROM_OUTSIDE) { Side::Outside } else { Side::Inside }
+    }
+
+    /// Who began the flow, as far as sources are told apart.
+    pub fn source(&self) -> Addr {
+        source_of(self.key.ends(self.has(Header::FLAG_REVERSED)).0.addr)
     }
 
     /// Which way a packet with this key goes in the flow, or none if it is not of this flow.

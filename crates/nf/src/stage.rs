@@ -371,7 +371,10 @@ pub fn load<N: NetworkFunction>(config: N::Config, mut setup: Setup) -> Result<B
             }
         }
     }
-    shared.buffers = descriptor.buffers.as_ref().map(|spec| Buffers::new(spec, setup.buffer_memory));
+    if let Some(spec) = &descriptor.buffers {
+        let memory = setup.buffer_memory.unwrap_or(spec.memory);
+        shared.buffers = Some(Buffers::new(spec, memory, setup.buffer_share_percent, setup.seed)?);
+    }
     shared.warnings = setup.warnings;
     shared.owned = setup.owned;
     shared.rules = setup.rules;
@@ -576,10 +579,11 @@ impl<N: NetworkFunction> Loaded<N> {
         &mut self,
         record: u32,
         records: &mut Records,
-        then: impl FnOnce(&mut Instance, StateMap<'_>) -> R,
+        then: impl FnOnce(&mut Instance, &Header, StateMap<'_>) -> R,
     ) -> Option<R> {
         let mut states = records.states_mut(self.state?)?;
-        Some(then(&mut self.instance, Self::map_of(states.at(record)?.2)?))
+        let (header, _, rest) = states.at(record)?;
+        Some(then(&mut self.instance, header, Self::map_of(rest)?))
     }
 
     /// Runs state functions for each of the group's packets that is still to be forwarded. `record_of`: which record is its flow's, by its number in
@@ -890,7 +894,7 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
     }
 
     fn save_buffers(&mut self, record: u32, records: &mut Records, out: &mut Vec<u8>) {
-        self.with_map(record, records, |instance, mut map| {
+        self.with_map(record, records, |instance, _, mut map| {
             if let Some(buffers) = &instance.shared.buffers {
                 buffers.save(map.behind(), out);
             }
@@ -903,14 +907,14 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
         records: &mut Records,
         saved: &'b [u8],
     ) -> Option<&'b [u8]> {
-        self.with_map(record, records, |instance, mut map| match &mut instance.shared.buffers {
-            Some(buffers) => buffers.restore(map.behind(), saved),
+        self.with_map(record, records, |instance, header, mut map| match &mut instance.shared.buffers {
+            Some(buffers) => buffers.restore(map.behind(), header, saved),
             None => Some(saved),
         })?
     }
 
     fn release_buffers(&mut self, record: u32, records: &mut Records) {
-        self.with_map(record, records, |instance, mut map| {
+        self.with_map(record, records, |instance, _, mut map| {
             if let Some(buffers) = &mut instance.shared.buffers {
                 buffers.release(map.behind());
             }

@@ -289,6 +289,8 @@ pub struct BuffersReport {
     pub used_bytes: usize,
     /// Bytes that found no room.
     pub refused_bytes: u64,
+    /// Buffers that gave way to others.
+    pub gave_way: u64,
 }
 
 /// What a port has seen.
@@ -624,6 +626,7 @@ impl Report {
             if let (Some(buffers), Some(others)) = (&mut function.buffers, other.buffers) {
                 buffers.used_bytes += others.used_bytes;
                 buffers.refused_bytes += others.refused_bytes;
+                buffers.gave_way += others.gave_way;
             }
         }
         self.alerts_lost += other.alerts_lost;
@@ -794,6 +797,7 @@ fn functions(chain: &Chain, names: &[String]) -> Vec<FunctionReport> {
                 buffers: shared.buffers.as_ref().map(|buffers| BuffersReport {
                     used_bytes: buffers.used_bytes(),
                     refused_bytes: buffers.refused_bytes(),
+                    gave_way: buffers.gave_way(),
                 }),
                 walked: walked.packets,
                 cycles_per_packet: (walked.cycles > 0 && walked.packets > 0)

@@ -2,7 +2,7 @@
 
 use packet::{Addr, FlowHasher, FlowKey, Packet, parse, split_mix};
 
-use crate::classes::source_of;
+use nf::source_of;
 
 /// Which datagram a fragment is of: addresses and protocol in one direction, and the identification field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,5 +1,6 @@
 //! The configuration.
 
+use nf::BUFFER_SHARE_PERCENT;
 use nf::config::{ByteCount, Located};
 
 use crate::texts::Texts;
@@ -22,6 +23,8 @@ pub struct Config {
     pub body: ByteCount,
     /// Bytes that are kept of streams and messages of all flows.
     pub memory: ByteCount,
+    /// What the flows of one source may hold of it once it runs short, in percent.
+    pub per_source: u8,
     /// Addresses and flows that thresholds count apart, at most.
     pub trackers: u32,
     /// Whether packets are dropped.
@@ -49,6 +52,7 @@ impl Default for Config {
             unsupported: Unsupported::Skip,
             body: ByteCount(16 << 10),
             memory: ByteCount(256 << 20),
+            per_source: BUFFER_SHARE_PERCENT,
             trackers: 65_536,
             mode: Mode::Prevent,
             events: Vec::new(),

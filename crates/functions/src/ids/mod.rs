@@ -14,6 +14,7 @@ mod occasion;
 mod prefilter;
 mod scene;
 mod searches;
+mod shortage;
 mod signature;
 mod standing;
 mod state;
@@ -23,10 +24,10 @@ mod window;
 use nf::config::ConfigError;
 use nf::stream::StreamEventKind;
 use nf::{
-    Access, Affinity, AlertDetail, BufferSpec, Context, Descriptor, EndReason, Field, Maturity,
-    NetworkFunction, PacketView, Scaling, Setup, Shared, Verdict,
+    Access, Affinity, BufferSpec, Context, Descriptor, EndReason, Field, Maturity, NetworkFunction,
+    PacketView, Scaling, Setup, Shared, Verdict,
 };
-use packet::DropReason;
+use packet::{Direction, DropReason};
 
 pub use about::{ENTRIES_MAX, TEXT_BYTES};
 pub use candidates::CANDIDATES_MAX;
@@ -83,6 +84,8 @@ mod counter {
     pub const HTTP2_UNREAD: usize = 14;
     pub const MEMORY_FULL: usize = 15;
     pub const ONE_SIDED: usize = 16;
+    pub const SOURCE_OVER_SHARE: usize = 17;
+    pub const GAVE_WAY: usize = 18;
 }
 
 /// Memory for what is kept of streams and messages of all flows, unless the configuration says otherwise, in bytes.
@@ -127,6 +130,8 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Shared::Counter("http2_unread"),
         Shared::Counter("memory_full"),
         Shared::Counter("one_sided_connections"),
+        Shared::Counter("source_over_share"),
+        Shared::Counter("memory_gave_way"),
         Shared::Meters("trackers"),
     ],
     map: None,
@@ -138,37 +143,6 @@ static DESCRIPTOR: Descriptor = Descriptor {
     consolidates: false,
     cycles_per_packet: 3000,
 };
-
-/// The rule number of the alert that memory is full, in the group of what is no rule's.
-const MEMORY_FULL_ID: u32 = 1;
-/// Its group: that of Suricata's stream engine is 1, and groups from here on are ours.
-const MEMORY_FULL_GROUP: u32 = 900;
-/// Flows that pass without being looked at whole, or are dropped, for each alert that says so.
-const MEMORY_FULL_EVERY: u64 = 10_000;
-
-impl Ids {
-    /// Something of the packet was not kept for lack of memory.
-    #[cold]
-    fn memory_is_full(&self, state: &mut State, context: &mut Context<'_>, verdict: Verdict) -> Verdict {
-        let drops = self.prevents && self.drops_when_full;
-        context.count(counter::MEMORY_FULL, 1);
-        if context.counted(counter::MEMORY_FULL) % MEMORY_FULL_EVERY == 1 {
-            let message = match drops {
-                true => "ids: memory for streams and messages is full, flows are dropped",
-                false => "ids: memory for streams and messages is full, flows are not looked at whole",
-            };
-            let detail = AlertDetail { group: MEMORY_FULL_GROUP, ..AlertDetail::default() };
-            context.alert_in_detail(MEMORY_FULL_ID, message, "Not Suspicious Traffic", 3, detail);
-        }
-        match verdict {
-            Verdict::Forward if drops => {
-                state.flags.set(Flags::DROPPED);
-                Verdict::Drop(DropReason::IdsMemory)
-            }
-            other => other,
-        }
-    }
-}
 
 impl NetworkFunction for Ids {
     const DESCRIPTOR: &'static Descriptor = &DESCRIPTOR;
@@ -214,7 +188,14 @@ impl NetworkFunction for Ids {
             rules.signatures.into_iter().map(|(signature, ..)| signature).collect();
         let counts = signatures.iter().any(|one| one.counts());
         setup.meters(if counts { config.trackers } else { 0 });
+        if !(1..=100).contains(&config.per_source) {
+            return Err(ConfigError::new(format!(
+                "`per_source` is {}, expected a percentage from 1 to 100",
+                config.per_source
+            )));
+        }
         setup.buffer_memory(config.memory.0 as usize);
+        setup.buffer_share(config.per_source);
         if config.mode == Mode::Prevent {
             setup.prevents();
         }
@@ -242,14 +223,10 @@ impl NetworkFunction for Ids {
             state.flags.unset(Flags::PASSED);
         }
         let mut work = context.take_scratch::<Work>();
-        let starved = context.starved_bytes();
+        let shortages = context.shortages();
         let verdict = Watch::new(self, packet, context, &mut work).packet(state);
         context.give_scratch(work);
-        if context.starved_bytes() == starved {
-            verdict
-        } else {
-            self.memory_is_full(state, context, verdict)
-        }
+        if context.shortages() == shortages { verdict } else { self.runs_short(state, context, verdict) }
     }
 
     fn flow_end(&self, state: &mut State, _reason: EndReason, context: &mut Context<'_>) {
@@ -257,7 +234,13 @@ impl NetworkFunction for Ids {
             return;
         }
         let mut work = context.take_scratch::<Work>();
+        let shortages = context.shortages();
         Watch::at_end(self, context, &mut work).flow_end(state);
         context.give_scratch(work);
+        if context.shortages() != shortages {
+            context.turn(Direction::Original);
+            // There is no packet to drop.
+            let _ = self.runs_short(state, context, Verdict::Forward);
+        }
     }
 }

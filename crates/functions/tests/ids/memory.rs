@@ -1,6 +1,6 @@
 //! Memory for what is kept of streams and messages.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::ids_support::*;
 
@@ -56,10 +56,95 @@ fn that_memory_is_full_is_said_and_flows_may_be_dropped() {
     for (when_full, drops) in [("pass", false), ("drop", true)] {
         let more = json!({ "memory": "4096B", "when_full": when_full });
         let seen = watch_with(RULES, more, &segments(connections()));
-        let is_own =
-            |alert: &&nf::Alert| alert.detail.as_ref().is_some_and(|detail| detail.group == OWN_GROUP);
-        assert_eq!(seen.bench.alerts.iter().filter(is_own).count(), 1, "once for many packets");
+        let told = own_alerts(&seen);
+        assert!(!told.is_empty(), "it is said");
+        assert!(told.iter().all(|one| told.iter().filter(|other| one == *other).count() == 1), "{told:?}");
         assert_eq!(seen.drops.iter().any(|(reason, _)| *reason == "ids-memory"), drops, "{:?}", seen.drops);
+    }
+}
+
+/// Alerts that are no rule's: their numbers, and the hosts that began the flows.
+fn own_alerts(seen: &Seen) -> Vec<(u32, packet::Addr)> {
+    let is_own = |alert: &&nf::Alert| alert.detail.as_ref().is_some_and(|detail| detail.group == OWN_GROUP);
+    let told = |alert: &nf::Alert| (alert.signature_id, alert.key.ends(alert.reversed).0.addr);
+    seen.bench.alerts.iter().filter(is_own).map(told).collect()
+}
+
+const IN_PARTS: &str = r#"drop tcp any any -> any any (msg:"stream"; content:"evil literal"; sid:1;)"#;
+
+/// A connection between whose halves of evil these connections come, with 1 MiB of memory, and what else is configured.
+fn beside(others: Vec<Talk>, more: Value) -> Seen {
+    let mut talk = Talk::open(80);
+    talk.piece(Client, b"what is said before evil ");
+    let mut packets = talk.segments.split_off(0);
+    packets.extend(segments(others));
+    talk.piece(Client, b"literal, and more");
+    packets.extend(talk.segments);
+    let mut config = json!({ "memory": "1MiB" });
+    config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    watch_with(IN_PARTS, config, &packets)
+}
+
+/// Whether the connection between the others was stopped by the rule.
+fn is_stopped(seen: &Seen) -> bool {
+    let drops = seen.drops.iter().find(|(reason, _)| *reason == "ids-rule");
+    seen.rules() == [1] && drops.is_some_and(|(_, packets)| *packets == 1)
+}
+
+#[test]
+fn one_source_leaves_memory_for_others() {
+    let begun = unfinished();
+    let attack = || {
+        (0..500_u16).map(|number| {
+            let client = v4(10, 6, 6, 6, 1_024 + number);
+            let mut talk = Talk::between(client, v4(192, 0, 2, 1, 80)).scaled();
+            talk.handshake();
+            begun[usize::from(number) % begun.len()].chunks(1_000).for_each(|part| talk.piece(Client, part));
+            talk
+        })
+    };
+    for (when_full, drops) in [("pass", false), ("drop", true)] {
+        let seen = beside(attack().collect(), json!({ "when_full": when_full }));
+        assert!(is_stopped(&seen), "{when_full}: {:?} {:?}", seen.rules(), seen.drops);
+        assert!(seen.counter("source_over_share") > 0);
+        assert_eq!((seen.counter("memory_full"), seen.counter("memory_gave_way")), (0, 0));
+        assert_eq!(seen.drops.iter().any(|(reason, _)| *reason == "ids-memory"), drops, "{:?}", seen.drops);
+        assert_eq!(own_alerts(&seen), [(2, v4(10, 6, 6, 6, 0).addr)]);
+    }
+}
+
+#[test]
+fn sources_that_are_not_there_take_nothing_from_open_connections() {
+    let spoofed = |number: u16| {
+        let [high, low] = number.to_be_bytes();
+        let mut talk = Talk::between(v4(10, 7, high, low, 1_024), v4(192, 0, 2, 1, 80));
+        (0..3).for_each(|_| talk.piece(Client, &[b'x'; 1_000]));
+        talk
+    };
+    for (when_full, drops) in [("pass", 0), ("drop", 1)] {
+        let seen = beside((0..1_000).map(spoofed).collect(), json!({ "when_full": when_full }));
+        assert!(is_stopped(&seen), "{when_full}: {:?} {:?}", seen.rules(), seen.drops);
+        assert!(seen.bench.chain.stages()[0].shared().buffers.as_ref().unwrap().gave_way() > 100);
+        assert_eq!(seen.counter("source_over_share"), 0);
+        let dropped = seen.drops.iter().find(|(reason, _)| *reason == "ids-memory");
+        assert!(drops == 1 || dropped.is_none(), "{:?}", seen.drops);
+    }
+}
+
+#[test]
+fn what_gave_way_is_missed_as_the_operator_says() {
+    let busy = |number: u16| {
+        let [high, low] = number.to_be_bytes();
+        let mut talk = Talk::between(v4(10, 8, high, low, 1_024), v4(192, 0, 2, 1, 80)).scaled();
+        talk.handshake();
+        (0..3).for_each(|_| talk.piece(Client, &[b'x'; 1_000]));
+        talk
+    };
+    for (when_full, reason) in [("pass", None), ("drop", Some("ids-memory"))] {
+        let seen = beside((0..700).map(busy).collect(), json!({ "when_full": when_full }));
+        assert_eq!(seen.counter("memory_gave_way"), 1);
+        assert_eq!(own_alerts(&seen), [(3, v4(10, 0, 0, 1, 0).addr)]);
+        assert_eq!(seen.drops.first().map(|(reason, _)| *reason), reason);
     }
 }
 

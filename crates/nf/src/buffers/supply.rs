@@ -1,0 +1,483 @@
+//! Growing buffers when memory runs short: who may still take some, and what gives way.
+//!
+//! While more than a quarter of the memory is free, any flow may take what it needs. Beyond that, the flows of one source
+//! may hold its share. In full memory, buffers of connections that are not open give way, in the order in which they came;
+//! then those of open connections, the ones not used for long first, and before them those of sources above their share.
+
+use packet::memory::{OutOfMemory, Zeroed};
+
+use super::{Buffers, FlowBuffer, Kept, NUMBER_LEN};
+use crate::record::Header;
+use crate::sources::Sources;
+
+/// What the flows of one source may hold of the memory once it runs short, in percent.
+pub const BUFFER_SHARE_PERCENT: u8 = 10;
+
+/// Why something of a flow was not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shortage {
+    /// The memory for all flows is full, and nothing gives way.
+    Memory = 0,
+    /// The source that began the flow holds its share.
+    Share = 1,
+    /// The flow's buffer gave way to those of others.
+    GaveWay = 2,
+}
+
+impl Shortage {
+    const COUNT: usize = 3;
+}
+
+/// Bytes that accounts of sources count in.
+const GRAIN: usize = 64;
+/// Accounts of sources.
+const ACCOUNTS: u64 = 1 << 16;
+/// Of memory, the part that is free for all: one in so many.
+const FREE_PART: usize = 4;
+/// Bytes that are kept free for each buffer of the flow at hand, while something can give way.
+const RESERVE_BYTES: usize = 64 << 10;
+/// The most of memory that is kept free for that: one part in so many.
+const RESERVE_PART: usize = 8;
+/// Buffers of open connections that are looked at to find some to give way, for one that is taken.
+const LOOKED_AT_MAX: usize = 128;
+/// Buffers that give way for one that is taken.
+const GIVE_WAY_MAX: usize = 32;
+/// How often a buffer is passed over that was used as often since.
+const USES_MAX: u8 = 3;
+/// Between two reports of one kind about one source.
+const REPORT_EVERY_S: u64 = 60;
+/// Reports of one kind in a second.
+const REPORTS_PER_SECOND: u32 = 10;
+
+/// No buffer.
+const NONE: u32 = u32::MAX;
+
+/// A place in the queue of buffers of connections that are not open.
+#[derive(Clone, Copy)]
+struct Place {
+    next: u32,
+    previous: u32,
+}
+
+/// What is needed where memory is short.
+pub(super) struct Supply {
+    sources: Sources,
+    /// Below so many free bytes, shares count.
+    free: usize,
+    /// Below so many, something gives way.
+    reserve: usize,
+    /// The queue's places, by buffer; its first and its last one.
+    places: Vec<Place>,
+    first: u32,
+    last: u32,
+    /// The next buffer to look at for one of an open connection.
+    hand: usize,
+    gave_way: u64,
+    count: u64,
+    kind: Option<Shortage>,
+    /// When each account was last reported, by kind: seconds, and one.
+    reported_s: Zeroed<u32>,
+    /// The second of the last reports of each kind, and how many there were.
+    reports: [(u64, u32); Shortage::COUNT],
+}
+
+impl Supply {
+    pub fn new(memory: usize, count: usize, percent: u8, seed: u64) -> Result<Supply, OutOfMemory> {
+        let share = memory / GRAIN * usize::from(percent.min(100)) / 100;
+        let sources = Sources::new(ACCOUNTS, u32::try_from(share).unwrap_or(u32::MAX), seed)?;
+        Ok(Supply {
+            free: if percent < 100 { memory / FREE_PART } else { 0 },
+            reserve: (count * RESERVE_BYTES).min(memory / RESERVE_PART),
+            places: Vec::new(),
+            first: NONE,
+            last: NONE,
+            hand: 0,
+            gave_way: 0,
+            count: 0,
+            kind: None,
+            reported_s: Zeroed::new(sources.accounts() * Shortage::COUNT)?,
+            reports: [(0, 0); Shortage::COUNT],
+            sources,
+        })
+    }
+
+    /// Memory is plenty from so many free bytes on, for flows with `count` buffers of up to `len_max` bytes.
+    pub fn plenty(&self, count: usize, len_max: usize) -> usize {
+        self.free.max(count * len_max)
+    }
+
+    /// Something was not kept.
+    #[cold]
+    pub fn note(&mut self, kind: Shortage) {
+        self.count += 1;
+        self.kind = Some(kind);
+    }
+
+    /// A buffer holds as many bytes as it does from now on.
+    #[inline]
+    pub fn charge(&mut self, at: usize, kept: &mut Kept, header: &Header) {
+        let grains = kept.bytes.len().div_ceil(GRAIN) as u32; // A buffer's length is that of a `u32` at most.
+        if kept.is_weak || kept.charged != grains {
+            self.charge_other(at, kept, grains, header);
+        }
+    }
+
+    #[inline(never)]
+    fn charge_other(&mut self, at: usize, kept: &mut Kept, grains: u32, header: &Header) {
+        if kept.is_weak {
+            if header.connection.gives_way() {
+                if std::mem::replace(&mut kept.charged, grains) == 0 {
+                    self.push(at as u32);
+                }
+                return;
+            }
+            if kept.charged > 0 {
+                self.unlink(at as u32);
+            }
+            (kept.is_weak, kept.charged) = (false, 0);
+            kept.account = self.sources.account(header.source()) as u16; // There are no more.
+        }
+        match grains.checked_sub(kept.charged) {
+            Some(more) => self.sources.add(kept.account.into(), more),
+            None => self.sources.remove(kept.account.into(), kept.charged - grains),
+        }
+        kept.charged = grains;
+    }
+
+    /// A buffer holds nothing any more.
+    pub fn discharge(&mut self, at: usize, kept: &mut Kept) {
+        match std::mem::take(&mut kept.charged) {
+            0 => {}
+            _ if kept.is_weak => self.unlink(at as u32),
+            grains => self.sources.remove(kept.account.into(), grains),
+        }
+        (kept.is_weak, kept.uses) = (true, 0);
+    }
+
+    fn push(&mut self, at: u32) {
+        if self.places.len() <= at as usize {
+            self.places.resize(at as usize + 1, Place { next: NONE, previous: NONE });
+        }
+        let last = std::mem::replace(&mut self.last, at);
+        match last {
+            NONE => self.first = at,
+            last => self.places[last as usize].next = at,
+        }
+        self.places[at as usize] = Place { next: NONE, previous: last };
+    }
+
+    fn unlink(&mut self, at: u32) {
+        let Some(&Place { next, previous }) = self.places.get(at as usize) else { return };
+        match previous {
+            NONE => self.first = next,
+            previous => self.places[previous as usize].next = next,
+        }
+        match next {
+            NONE => self.last = previous,
+            next => self.places[next as usize].previous = previous,
+        }
+    }
+
+    /// The buffers of connections that are not open, those first that came first.
+    fn weak(&self) -> impl Iterator<Item = u32> {
+        let next = |&at: &u32| self.places.get(at as usize).map(|place| place.next);
+        std::iter::successors(Some(self.first), next).take_while(|&at| at != NONE)
+    }
+}
+
+impl Kept {
+    /// A flow has used it, not for the first time.
+    #[inline]
+    pub(super) fn use_again(&mut self) {
+        if self.charged > 0 {
+            self.uses = (self.uses + 1).min(USES_MAX);
+        }
+    }
+}
+
+impl Buffers {
+    /// How often something was not kept, or was missed as it had given way.
+    pub(crate) fn shortages(&self) -> u64 {
+        self.supply.count
+    }
+
+    /// Buffers that gave way to others.
+    pub fn gave_way(&self) -> u64 {
+        self.supply.gave_way
+    }
+
+    pub(crate) fn last_shortage(&self) -> Option<Shortage> {
+        self.supply.kind
+    }
+
+    /// Whether it is time to report a shortage that met this flow.
+    pub(crate) fn is_to_report(&mut self, kind: Shortage, header: &Header, now_ns: u64) -> bool {
+        let now_s = now_ns / 1_000_000_000;
+        let account = self.supply.sources.account(header.source()) as usize;
+        let (second, reports) = &mut self.supply.reports[kind as usize];
+        if *second != now_s {
+            (*second, *reports) = (now_s, 0);
+        }
+        let Some(last) = self.supply.reported_s.get_mut(account * Shortage::COUNT + kind as usize) else {
+            return false;
+        };
+        let is_recent = *last != 0 && now_s.abs_diff(u64::from(*last - 1)) < REPORT_EVERY_S;
+        if is_recent || *reports == REPORTS_PER_SECOND {
+            return false;
+        }
+        *reports += 1;
+        *last = (now_s as u32).saturating_add(1);
+        true
+    }
+
+    /// A buffer with these bytes was taken while memory is short: how much it may hold.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn ration(
+        &mut self,
+        numbers: &[u8],
+        at: Option<usize>,
+        bytes: Vec<u8>,
+        header: &Header,
+    ) -> FlowBuffer {
+        let is_weak = header.connection.gives_way();
+        let mut left = usize::MAX;
+        if !is_weak && self.room < self.supply.free {
+            let own = at.and_then(|at| self.kept.get(at)).filter(|kept| !kept.is_weak);
+            let own = own.map_or(0, |kept| kept.charged as usize);
+            let account = self.supply.sources.account(header.source());
+            left = (self.supply.sources.left(account) as usize + own) * GRAIN;
+        }
+        if left > bytes.len() {
+            self.make_room(numbers, is_weak);
+        }
+        // Nobody else can take from what is left while this one is out, but for its own flow's other buffers: their
+        // part is kept back.
+        let part = (self.room / self.spec.count.max(1)).min(self.spec.len_max);
+        let short = match part {
+            part if left < part => Some(Shortage::Share),
+            part if part < self.spec.len_max => Some(Shortage::Memory),
+            _ => None,
+        };
+        FlowBuffer { len_max: part.min(left).max(bytes.len()), bytes, refused: 0, short }
+    }
+
+    /// Lets buffers give way until the reserve is free. A connection that is not open takes nothing from one that is.
+    fn make_room(&mut self, own: &[u8], is_weak: bool) {
+        let is_own = |at: u32| own.chunks_exact(NUMBER_LEN).any(|number| number == (at + 1).to_le_bytes());
+        for _ in 0..GIVE_WAY_MAX {
+            if self.room >= self.supply.reserve {
+                return;
+            }
+            // Of its own there are no more than it has buffers.
+            let Some(at) = self.supply.weak().find(|&at| !is_own(at)) else { break };
+            self.give_way(at as usize);
+        }
+        if is_weak || self.kept.is_empty() {
+            return;
+        }
+        let mut idle = [0; GIVE_WAY_MAX];
+        let mut idle_count = 0;
+        let any_over = self.supply.sources.is_any_over();
+        let mut least = None;
+        for _ in 0..LOOKED_AT_MAX.min(self.kept.len()) {
+            if self.room >= self.supply.reserve {
+                return;
+            }
+            let at = self.supply.hand % self.kept.len();
+            self.supply.hand = at + 1;
+            let kept = &mut self.kept[at];
+            if kept.bytes.is_empty() || kept.is_weak || is_own(at as u32) {
+                continue;
+            }
+            let is_first =
+                if any_over { self.supply.sources.is_over(kept.account.into()) } else { kept.uses == 0 };
+            if is_first {
+                self.give_way(at);
+            } else if kept.uses == 0 && idle_count < idle.len() {
+                idle[idle_count] = at;
+                idle_count += 1;
+            } else {
+                if least.is_none_or(|(uses, _)| kept.uses < uses) {
+                    least = Some((kept.uses, at));
+                }
+                kept.uses = kept.uses.saturating_sub(1);
+            }
+        }
+        let least = least.map(|(_, at)| at).filter(|_| idle_count == 0);
+        for &at in idle[..idle_count].iter().chain(&least) {
+            if self.room < self.supply.reserve {
+                self.give_way(at);
+            }
+        }
+    }
+
+    /// A buffer gives way: its flow will miss it.
+    fn give_way(&mut self, at: usize) {
+        let Some(kept) = self.kept.get_mut(at) else { return };
+        self.room += std::mem::take(&mut kept.bytes).len();
+        self.supply.discharge(at, kept);
+        kept.is_lost = true;
+        self.supply.gave_way += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use packet::parse::protocol;
+    use packet::{Addr, Endpoint, FlowKey, Scope};
+    use zerocopy::FromZeros;
+
+    use super::*;
+    use crate::{BufferSpec, Connection};
+
+    /// Memory for 40 full buffers.
+    static SPEC: BufferSpec = BufferSpec { count: 2, len_max: 256, memory: 40 * 256 };
+
+    struct Flow {
+        header: Header,
+        numbers: [u8; 8],
+    }
+
+    impl Flow {
+        fn new(source: u32, connection: Connection) -> Flow {
+            let end = |addr: u32| Endpoint::new(Addr::from_v4_bytes(addr.to_be_bytes()), 1);
+            let (key, reversed) =
+                FlowKey::new(end(source), end(u32::MAX), protocol::TCP, 4, Scope::default(), 0);
+            let mut header = Header::new_zeroed();
+            header.set_key(key, reversed);
+            header.connection = connection;
+            Flow { header, numbers: [0; 8] }
+        }
+
+        /// Makes one of its buffers longer; how many bytes there was room for.
+        fn push(&mut self, buffer: usize, len: usize, buffers: &mut Buffers) -> usize {
+            let mut taken = buffers.take(&mut self.numbers, buffer, &self.header);
+            let pushed = taken.push(&vec![7; len]);
+            buffers.give(&mut self.numbers, buffer, taken, &self.header);
+            pushed
+        }
+
+        fn fill(&mut self, buffers: &mut Buffers) -> usize {
+            self.push(0, 256, buffers) + self.push(1, 256, buffers)
+        }
+    }
+
+    fn buffers() -> Buffers {
+        Buffers::new(&SPEC, SPEC.memory, BUFFER_SHARE_PERCENT, 7).unwrap()
+    }
+
+    fn shortage(buffers: &Buffers) -> (u64, Option<Shortage>) {
+        (buffers.shortages(), buffers.last_shortage())
+    }
+
+    const OPEN: Connection = Connection::ESTABLISHED;
+    const HALF_OPEN: Connection = Connection::SYN_SENT;
+
+    #[test]
+    fn a_source_beyond_its_share_leaves_memory_for_others() {
+        let mut buffers = buffers();
+        let mut attacker: Vec<Flow> = (0..1_000).map(|_| Flow::new(1, OPEN)).collect();
+        let taken: usize = attacker.iter_mut().map(|flow| flow.fill(&mut buffers)).sum();
+        assert!(taken * 4 <= SPEC.memory * 3 + 4 * 512, "{taken}");
+        assert!(matches!(shortage(&buffers), (900.., Some(Shortage::Share))), "{:?}", shortage(&buffers));
+        let before = buffers.shortages();
+        let mut other = Flow::new(2, OPEN);
+        assert_eq!(other.fill(&mut buffers), 512);
+        assert_eq!((buffers.shortages(), buffers.gave_way()), (before, 0));
+        attacker.iter_mut().for_each(|flow| buffers.release(&mut flow.numbers));
+        buffers.release(&mut other.numbers);
+        assert_eq!(buffers.used_bytes(), 0);
+        let mut again = Flow::new(1, OPEN);
+        assert_eq!((again.fill(&mut buffers), buffers.shortages()), (512, before));
+    }
+
+    #[test]
+    fn connections_that_are_not_open_give_way_first() {
+        let mut buffers = buffers();
+        let mut open = Flow::new(1, OPEN);
+        open.push(0, 100, &mut buffers);
+        let mut flood: Vec<Flow> = (0..1_000).map(|at| Flow::new(10 + at, HALF_OPEN)).collect();
+        flood.iter_mut().for_each(|flow| _ = flow.fill(&mut buffers));
+        assert!(buffers.gave_way() > 1_000, "the flood displaces itself: {}", buffers.gave_way());
+        let mut others: Vec<Flow> = (0..10).map(|at| Flow::new(2_000 + at, OPEN)).collect();
+        let before = buffers.shortages();
+        assert!(others.iter_mut().all(|other| other.fill(&mut buffers) == 512));
+        assert_eq!((open.push(0, 100, &mut buffers), buffers.shortages()), (100, before));
+        let first = &mut flood[0];
+        let oldest = buffers.take(&mut first.numbers, 0, &first.header);
+        assert_eq!((oldest.as_slice(), shortage(&buffers)), (&[][..], (before + 1, Some(Shortage::GaveWay))));
+        // Those that are left are in the queue, and nothing else is.
+        flood
+            .iter_mut()
+            .chain(&mut others)
+            .chain([&mut open])
+            .for_each(|flow| buffers.release(&mut flow.numbers));
+        assert_eq!((buffers.used_bytes(), buffers.supply.weak().count()), (0, 0));
+    }
+
+    #[test]
+    fn of_open_connections_idle_ones_give_way() {
+        let mut buffers = buffers();
+        let mut idle = Flow::new(1, OPEN);
+        let mut active = Flow::new(2, OPEN);
+        idle.fill(&mut buffers);
+        active.fill(&mut buffers);
+        for source in 10..500 {
+            Flow::new(source, OPEN).fill(&mut buffers);
+            active.push(0, 0, &mut buffers);
+            active.push(1, 0, &mut buffers);
+        }
+        let shortages = buffers.shortages();
+        let kept = |flow: &mut Flow, buffers: &mut Buffers| {
+            buffers.take(&mut flow.numbers, 0, &flow.header).as_slice().len()
+        };
+        assert_eq!((kept(&mut active, &mut buffers), buffers.shortages()), (256, shortages));
+        assert_eq!((kept(&mut idle, &mut buffers), buffers.shortages()), (0, shortages + 1));
+        assert_eq!(buffers.last_shortage(), Some(Shortage::GaveWay));
+    }
+
+    #[test]
+    fn a_flow_that_moves_still_misses_what_gave_way() {
+        let (mut here, mut there) = (buffers(), buffers());
+        let mut flow = Flow::new(1, HALF_OPEN);
+        flow.fill(&mut here);
+        (0..100).for_each(|at| _ = Flow::new(10 + at, HALF_OPEN).fill(&mut here));
+        let mut saved = Vec::new();
+        here.save(&flow.numbers, &mut saved);
+        assert_eq!(there.restore(&mut flow.numbers, &flow.header, &saved), Some(&[][..]));
+        assert_eq!(there.shortages(), 0);
+        flow.push(1, 1, &mut there);
+        assert_eq!(shortage(&there), (1, Some(Shortage::GaveWay)));
+    }
+
+    #[test]
+    fn accounts_go_with_their_flows() {
+        let (mut here, mut there) = (buffers(), buffers());
+        let mut flows: Vec<Flow> = (0..20).map(|_| Flow::new(1, OPEN)).collect();
+        for flow in &mut flows {
+            flow.fill(&mut here);
+            let mut saved = Vec::new();
+            here.save(&flow.numbers, &mut saved);
+            here.release(&mut flow.numbers);
+            there.restore(&mut flow.numbers, &flow.header, &saved).unwrap();
+        }
+        let account = there.supply.sources.account(flows[0].header.source());
+        let held = |buffers: &Buffers| buffers.supply.sources.held(account) as usize * GRAIN;
+        assert_eq!((held(&here), held(&there)), (0, there.used_bytes()));
+        assert!(there.used_bytes() > SPEC.memory / 2);
+    }
+
+    #[test]
+    fn reports_are_seldom() {
+        const SECOND_NS: u64 = 1_000_000_000;
+        let mut buffers = buffers();
+        let mut due = |source: u32, kind: Shortage, at_s: u64| {
+            buffers.is_to_report(kind, &Flow::new(source, OPEN).header, at_s * SECOND_NS)
+        };
+        assert!(due(1, Shortage::Share, 0) && !due(1, Shortage::Share, 59) && due(1, Shortage::Memory, 59));
+        assert!(due(1, Shortage::Share, 60) && due(2, Shortage::Share, 60));
+        let reports = (0..1_000).filter(|source| due(1_000 + source, Shortage::Share, 61)).count();
+        assert_eq!(reports as u32, REPORTS_PER_SECOND);
+    }
+}
