@@ -156,7 +156,7 @@ impl Chain {
             return Err(ChainError::NotAlone(descriptor.name));
         }
         let (mut layout, mut tag_bit) = (Layout::default(), 0);
-        let subscribed = Subscribed::new(&stages, &mut layout, options.streams)?;
+        let subscribed = Subscribed::new(&stages, &mut layout, options.streams, options.seed)?;
         let lead_len = layout.len();
         for (number, stage) in stages.iter_mut().enumerate() {
             stage.set_on_panic(options.on_panic);

@@ -9,6 +9,8 @@
 //! stands belongs to no window and is ignored. Datagrams in fragments, of whatever protocol, are put together first, and come
 //! with the fragment that completes them: as they are, and as the segment that is in them.
 
+use nf::Shortage;
+use nf::record::Header;
 use nf::stream::{Deliveries, Piece, What};
 use packet::memory::OutOfMemory;
 use packet::parse::protocol;
@@ -19,12 +21,14 @@ mod counters;
 mod datagrams;
 mod expected;
 mod held;
+mod lists;
 mod network;
 mod opening;
 mod options;
 mod saved;
 mod segment;
 mod sent;
+mod shortage;
 
 pub use counters::StreamCounters;
 use datagrams::Added;
@@ -33,11 +37,13 @@ pub use datagrams::{
     DATAGRAM_TIMEOUT_NS, DATAGRAM_TIMEOUT_V6_NS, DATAGRAMS_MAX, HELD_BACK_MAX, HELD_BACK_MEMORY,
 };
 pub(crate) use datagrams::{Passing, Unheld};
-use held::{Block, Held, Link, New, Span};
+use held::{Block, Held, New, Span};
+use lists::Owner;
 pub use options::{HostPolicy, StreamOptions, TTL_MIN, TTL_MIN_INLINE, Urgent, WhenFull};
 pub use saved::RestoreError;
 pub use segment::{Segment, SegmentOptions};
 pub use sent::{SENT_MAX, SENT_MEMORY};
+pub use shortage::{MemoryOf, ShortOf};
 
 /// How far from where a stream stands a segment may be, in bytes: the largest window that TCP has (RFC 7323 2.3).
 pub const WINDOW_MAX: i64 = 1 << 30;
@@ -61,7 +67,7 @@ pub struct Half {
     fin: u32,
     /// Up to which sequence number the receiver has everything, if more than we have.
     acknowledged: u32,
-    /// The list of blocks that wait, as [`Link`].
+    /// The list of blocks that wait: one more than its number.
     held: u32,
     /// Bytes in them.
     held_bytes: u32,
@@ -79,7 +85,8 @@ pub struct Half {
     taken: u16,
     /// The receiver has acknowledged what comes before this sequence number.
     has: u32,
-    /// In line, the list of blocks with what was sent and is not acknowledged, as [`Link`]: its first and last one, and bytes in it.
+    /// In line, the list of blocks with what was sent and is not acknowledged: one more than its number, its last block, as
+    /// [`held::Link`], and bytes in it.
     sent: u32,
     sent_last: u32,
     sent_bytes: u32,
@@ -243,6 +250,10 @@ pub struct Reassembler {
     held: Held,
     /// In line, what was sent and is not acknowledged.
     sent: Held,
+    /// Whose the packet at hand is.
+    owner: Owner,
+    /// What there was no memory for with that packet.
+    short: Option<ShortOf>,
     /// Why the packet at hand is not to pass.
     fate: Option<DropReason>,
     ttl_min: u8,
@@ -260,8 +271,10 @@ impl Reassembler {
     /// A reassembler with memory as the options say.
     pub fn new(options: StreamOptions) -> Result<Reassembler, OutOfMemory> {
         Ok(Reassembler {
-            held: Held::new(options.memory)?,
-            sent: Held::new(if options.inline { SENT_MEMORY } else { 0 })?,
+            held: Held::new(options.memory, options.per_source, options.seed)?,
+            sent: Held::new(if options.inline { SENT_MEMORY } else { 0 }, options.per_source, options.seed)?,
+            owner: Owner::default(),
+            short: None,
             fate: None,
             ttl_min: options.ttl_min.unwrap_or(if options.inline { TTL_MIN_INLINE } else { TTL_MIN }),
             datagrams: Datagrams::new(options.inline)?,
@@ -275,8 +288,13 @@ impl Reassembler {
     }
 
     /// What was counted.
-    pub fn counters(&self) -> &StreamCounters {
-        &self.counters
+    pub fn counters(&self) -> StreamCounters {
+        StreamCounters { gave_way: self.held.gave_way() + self.sent.gave_way(), ..self.counters }
+    }
+
+    /// How many accounts of sources there are.
+    pub fn accounts(&self) -> usize {
+        self.held.lists().accounts()
     }
 
     /// Bytes of memory that wait take.
@@ -294,9 +312,15 @@ impl Reassembler {
         self.datagrams.begin_group();
     }
 
+    /// The next packet is of the flow with this header.
+    #[inline]
+    pub fn own(&mut self, header: &Header) {
+        self.owner = Owner::of(header);
+    }
+
     /// The next packet of the group: what it brings to its flow's streams is noted. In line, why it is not to pass, if it is not.
     pub fn take(&mut self, packet: &Packet, streams: &mut Streams) -> Option<DropReason> {
-        self.fate = None;
+        (self.fate, self.short) = (None, None);
         if let Some(mut segment) = Segment::of(packet) {
             if streams.halves[segment.direction.index()].judges(&segment) {
                 segment.intact = Segment::check(packet);
@@ -407,6 +431,13 @@ impl Reassembler {
         self.datagrams.forget(flow);
     }
 
+    /// The next packet of the group has this segment: what it brings is noted. In line, why it is not to pass, if it is not.
+    pub fn judge(&mut self, segment: &Segment<'_>, streams: &mut Streams) -> Option<DropReason> {
+        (self.fate, self.short) = (None, None);
+        self.segment(segment, streams);
+        self.fate
+    }
+
     /// Notes what a segment brings.
     pub fn segment(&mut self, segment: &Segment<'_>, streams: &mut Streams) {
         if self.take_expected(segment, streams) {
@@ -414,6 +445,11 @@ impl Reassembler {
         }
         let direction = segment.direction;
         let from = direction.index();
+        for half in &mut streams.halves {
+            if half.held != 0 {
+                self.look_for_loss(half);
+            }
+        }
         if segment.flags & (Segment::SYN | Segment::RST | Segment::ACK) == 0 {
             self.counters.refused += 1; // Hosts drop what acknowledges nothing (RFC 9293 3.10.7.4).
             return self.keep_out(DropReason::StreamIgnored);
@@ -581,7 +617,7 @@ impl Reassembler {
     #[cold]
     fn trust(&mut self, direction: Direction, half: &mut Half) {
         if half.is_open() {
-            self.held.trust(Link(half.held), doubt::IGNORED);
+            self.held.trust(self.held.head(half.held), doubt::IGNORED);
             self.deliver_held(direction, half);
             self.skip_acknowledged(direction, half);
         }
@@ -606,7 +642,8 @@ impl Reassembler {
     #[cold]
     fn sent(&self, half: &Half) -> u64 {
         let next = half.next + u64::from(half.has(Half::ENDED));
-        let bytes = self.held.end(Link(half.held)).unwrap_or(0).max(next);
+        let lost_until = self.held.lists().lost_until(half.held);
+        let bytes = self.held.end(self.held.head(half.held)).unwrap_or(0).max(next).max(lost_until);
         if half.has(Half::CUT) { bytes.max(half.offset(half.fin)) } else { bytes }
     }
 
@@ -641,7 +678,7 @@ impl Reassembler {
         }
         let until = half.acknowledged();
         let is_behind = |block: &Block| block.offset < until || block.offset == until && block.doubt == 0;
-        while self.held.front(Link(half.held)).is_some_and(is_behind) && half.is_open() {
+        while self.held.front(self.held.head(half.held)).is_some_and(is_behind) && half.is_open() {
             self.skip_hole(direction, until, half);
         }
         if half.next >= until {
@@ -674,7 +711,7 @@ impl Reassembler {
             half.cut(fin);
         }
         let end = start + bytes.len() as u64;
-        let follows = self.held.front(Link(half.held)).is_none_or(|block| end <= block.offset);
+        let follows = self.held.front(self.held.head(half.held)).is_none_or(|block| end <= block.offset);
         let span = if doubt > doubt::NONE && start == half.next {
             Span::AT_ONCE
         } else {
@@ -683,10 +720,15 @@ impl Reassembler {
         };
         let new = New { offset: start, bytes, span, doubt, fin: false };
         let is_plain = doubt == doubt::NONE && !segment.apart;
+        if half.held != 0 && self.misses(start, half) {
+            return;
+        }
         if is_plain && start == half.next && follows && !half.has(Half::URGENT) {
             self.deliver_packet(direction, skip as u32, bytes.len() as u32, half);
         } else if doubt > doubt::NONE {
             self.hold_doubtful(new, half);
+        } else if self.refuses_when_full() && !self.can_hold(&new, ends, half) {
+            return;
         } else if segment.apart {
             self.hold_apart(new, half);
         } else {
@@ -716,7 +758,7 @@ impl Reassembler {
             self.counters.doubtful_lost += 1;
             return;
         }
-        self.held.trust(Link(half.held), doubt::UNLIKELY);
+        self.held.trust(self.held.head(half.held), doubt::UNLIKELY);
         half.flags &= !(Half::RESET | Half::SUSPECT | Half::ENDED);
         self.hold_apart(New { doubt: doubt::NONE, ..new }, half);
     }
@@ -726,7 +768,7 @@ impl Reassembler {
     fn hold_apart(&mut self, new: New<'_>, half: &mut Half) {
         while !self.insert(new, half) {
             if !self.drop_doubtful(half) {
-                self.counters.gave_up += 1;
+                self.run_short(MemoryOf::Early, self.held.shortage());
                 return;
             }
         }
@@ -740,10 +782,11 @@ impl Reassembler {
                 continue;
             }
             // Without room to wait, what is missing is given up, until these bytes have room, or are next.
-            self.counters.gave_up += 1;
+            self.run_short(MemoryOf::Early, self.held.shortage());
             self.skip_hole(direction, new.offset, half);
             while half.is_open() && (new.offset..end).contains(&half.next) {
-                let until = self.held.front(Link(half.held)).map_or(end, |block| end.min(block.offset));
+                let until =
+                    self.held.front(self.held.head(half.held)).map_or(end, |block| end.min(block.offset));
                 let start = in_payload + (half.next - new.offset) as u32;
                 self.deliver_packet(direction, start, (until - half.next) as u32, half);
                 self.deliver_held(direction, half);
@@ -757,9 +800,9 @@ impl Reassembler {
     /// Gives up what is most doubtful; whether anything was.
     fn drop_doubtful(&mut self, half: &mut Half) -> bool {
         for doubt in [doubt::IGNORED, doubt::UNLIKELY, doubt::UNSURE] {
-            let mut list = Link(half.held);
+            let mut list = self.held.open(half.held, self.owner);
             let bytes = self.held.release_doubtful(&mut list, doubt);
-            half.held = list.0;
+            half.held = self.held.close(list);
             half.held_bytes -= bytes;
             if bytes > 0 {
                 self.counters.doubtful_lost += 1;
@@ -771,13 +814,18 @@ impl Reassembler {
 
     /// Adds bytes to those that wait; false if there was no room for all of them.
     fn insert(&mut self, new: New<'_>, half: &mut Half) -> bool {
+        if half.held != 0 {
+            // The other direction of the same flow may have needed a block.
+            self.look_for_loss(half);
+        }
         let room = self.options.memory_per_stream.saturating_sub(half.held_bytes) as usize;
         if new.bytes.len() > room {
+            self.held.lists_mut().shortage = Shortage::Share;
             return false;
         }
-        let mut list = Link(half.held);
+        let mut list = self.held.open(half.held, self.owner);
         let inserted = self.held.insert(&mut list, new, self.options.policy);
-        half.held = list.0;
+        half.held = self.held.close(list);
         half.held_bytes += inserted.added;
         self.counters.bytes_early += u64::from(inserted.added);
         self.counters.differing += u64::from(inserted.differ);
@@ -786,7 +834,7 @@ impl Reassembler {
 
     /// Gives up what is missing up to the bytes that wait, at most up to `until`; delivers what then is next.
     fn skip_hole(&mut self, direction: Direction, until: u64, half: &mut Half) {
-        let hole = self.held.front(Link(half.held)).map_or(until, |block| until.min(block.offset));
+        let hole = self.held.front(self.held.head(half.held)).map_or(until, |block| until.min(block.offset));
         if hole > half.next {
             let len = hole - half.next;
             self.note(direction, half.next, What::Gap { len });
@@ -810,7 +858,7 @@ impl Reassembler {
     /// Delivers what waits and now is next, and the stream's end if that is next.
     fn deliver_held(&mut self, direction: Direction, half: &mut Half) {
         while half.is_open()
-            && let Some(&block) = self.held.front(Link(half.held))
+            && let Some(&block) = self.held.front(self.held.head(half.held))
             && block.offset <= half.next
         {
             if block.doubt > doubt::NONE {
@@ -823,7 +871,7 @@ impl Reassembler {
                     self.pop(half);
                     continue;
                 }
-                half.held_bytes -= self.held.part_front(Link(half.held), until.max(half.next));
+                self.part_front(until.max(half.next), half);
             }
             if half.has(Half::URGENT) && block.end() > half.next && !block.fin {
                 let urgent = half.offset(half.urgent);
@@ -831,7 +879,7 @@ impl Reassembler {
                     self.take_out(half);
                     continue;
                 }
-                half.held_bytes -= self.held.part_front(Link(half.held), urgent);
+                self.part_front(urgent, half);
             }
             let Some((number, block)) = self.pop_kept(half) else { break };
             if block.fin {
@@ -855,11 +903,19 @@ impl Reassembler {
 
     /// Takes the block at the front off the list; its bytes are still needed.
     fn pop_kept(&mut self, half: &mut Half) -> Option<(u32, Block)> {
-        let mut list = Link(half.held);
-        let (number, block) = self.held.pop(&mut list)?;
-        half.held = list.0;
+        let mut list = self.held.open(half.held, self.owner);
+        let popped = self.held.pop(&mut list);
+        half.held = self.held.close(list);
+        let (number, block) = popped?;
         half.held_bytes -= block.len;
         Some((number, block))
+    }
+
+    /// Parts the block at the front, if it goes on behind this offset within it.
+    fn part_front(&mut self, at: u64, half: &mut Half) {
+        let list = self.held.open(half.held, self.owner);
+        half.held_bytes -= self.held.part_front(list, at);
+        half.held = self.held.close(list);
     }
 
     /// Takes the block at the front off the list, and forgets it.
@@ -872,9 +928,9 @@ impl Reassembler {
     /// The next byte, which is at the front of what waits, is urgent: the host reads it beside the stream.
     #[cold]
     fn take_out(&mut self, half: &mut Half) {
-        let before = self.held.front(Link(half.held)).map_or(0, |block| block.len);
-        let is_empty = self.held.take_out(Link(half.held), half.next);
-        let after = self.held.front(Link(half.held)).map_or(0, |block| block.len);
+        let before = self.held.front(self.held.head(half.held)).map_or(0, |block| block.len);
+        let is_empty = self.held.take_out(self.held.head(half.held), half.next);
+        let after = self.held.front(self.held.head(half.held)).map_or(0, |block| block.len);
         half.held_bytes -= before - after;
         half.base = half.base.wrapping_add(1);
         half.taken += 1;
@@ -888,14 +944,13 @@ impl Reassembler {
     /// The stream's end is next. Hosts forget what waits behind it; should they not have taken it, that counts.
     fn finish(&mut self, direction: Direction, half: &mut Half) {
         self.note(direction, half.next, What::Finished);
-        self.held.suspect(Link(half.held), doubt::UNSURE);
+        self.held.suspect(self.held.head(half.held), doubt::UNSURE);
         half.flags |= Half::ENDED;
     }
 
     /// Gives back what waits.
     fn release(&mut self, half: &mut Half) {
-        let mut list = Link(half.held);
-        self.held.release_all(&mut list);
+        self.held.forget(half.held);
         (half.held, half.held_bytes) = (0, 0);
         self.release_sent(half);
     }

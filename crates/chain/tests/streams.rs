@@ -3,9 +3,12 @@
 #[path = "stream_model/mod.rs"]
 mod stream_model;
 
-use chain::streams::{HostPolicy, Reassembler, StreamOptions, Urgent};
-use packet::Direction;
+use chain::streams::{HostPolicy, Reassembler, StreamOptions, Streams, Urgent};
+use nf::Connection;
+use nf::record::Header;
+use packet::{Addr, Direction, Endpoint, FlowKey, Scope};
 use proptest::prelude::*;
+use zerocopy::FromZeros;
 
 use stream_model::{ACK, Bench, FIN, Model, RST, SYN, Seen, URG};
 
@@ -465,7 +468,7 @@ fn what_acknowledges_what_was_not_sent_counts_once_it_is_acknowledged_itself() {
 #[test]
 fn what_is_doubtful_gives_way_to_what_is_not() {
     for options in [
-        StreamOptions { memory: 2 * 1536, ..StreamOptions::default() },
+        StreamOptions { memory: 2 * 1536, per_source: 100, ..StreamOptions::default() },
         StreamOptions { memory_per_stream: 3000, ..StreamOptions::default() },
     ] {
         let mut bench = Bench::new(options);
@@ -625,7 +628,7 @@ fn memory_is_bounded_and_who_needs_more_stops_waiting() {
     assert_eq!(bench.reassembler.memory_used(), 0);
 
     // All flows' memory: the same.
-    let options = StreamOptions { memory: 2 * 1536, ..StreamOptions::default() };
+    let options = StreamOptions { memory: 2 * 1536, per_source: 100, ..StreamOptions::default() };
     let mut bench = Bench::new(options);
     bench.open(99);
     for i in 0..3 {
@@ -659,7 +662,18 @@ fn saved_streams_that_are_damaged_are_refused() {
     assert!(other.restore(&saved).is_ok());
     assert_eq!(other.memory_used(), 1536);
     let mut tight = Reassembler::new(StreamOptions { memory: 0, ..StreamOptions::default() }).unwrap();
-    assert_eq!(tight.restore(&saved), Err(chain::streams::RestoreError::NoMemory));
+    // Without memory it gives way, and stays so when it moves on.
+    let streams = tight.restore(&saved).unwrap();
+    assert_eq!(tight.memory_used(), 0);
+    let mut saved_again = Vec::new();
+    tight.save(&streams, &mut saved_again);
+    assert!(saved_again.len() < saved.len());
+    let mut bench = Bench::with_policy(HostPolicy::Linux);
+    bench.streams = bench.reassembler.restore(&saved_again).unwrap();
+    bench.client(100, b"after that");
+    bench.server_acknowledges(115);
+    bench.client(115, b"!");
+    assert_eq!(bench.seen[0], [data(0, b"after that"), Seen::Gap(10, 5), data(15, b"!")]);
 }
 
 /// One thing that happens: a segment of the client's, or an acknowledgement of the server's.
@@ -742,39 +756,121 @@ proptest! {
         prop_assert_eq!(bench.reassembler.memory_used(), 0);
     }
 
-    /// With little memory, every byte that was sent is either delivered or in a gap, once, in order.
+    /// With little memory, every byte that was sent is either delivered or in a gap, once, in order; also where streams of others
+    /// give way, or theirs to others.
     #[test]
     fn little_memory_loses_bytes_but_never_their_place(
-        memory in 0..6usize, steps in prop::collection::vec(step(), 1..60),
+        memory in 0..6usize,
+        per_source in prop::sample::select(vec![20, 100]),
+        steps in prop::collection::vec((0..4usize, step()), 1..90),
     ) {
-        let options = StreamOptions { memory: memory * 1536, memory_per_stream: 90, ..StreamOptions::default() };
+        let memory = memory * 1536;
+        let options = StreamOptions { memory, memory_per_stream: 90, per_source, ..StreamOptions::default() };
         let mut bench = Bench::new(options);
-        bench.open(7);
-        for step in steps {
+        let mut flows: Vec<(Streams, [Vec<Seen>; 2])> = Vec::new();
+        for flow in 0..4 {
+            bench.reassembler.own(&header(flow));
+            bench.open(7);
+            flows.push((std::mem::take(&mut bench.streams), std::mem::take(&mut bench.seen)));
+        }
+        for (flow, step) in steps {
+            bench.reassembler.own(&header(flow));
+            (bench.streams, bench.seen) = std::mem::take(&mut flows[flow]);
             match step {
                 Step::Segment { start, len, fin, .. } => {
                     let bytes: Vec<u8> = (start..start + len).map(|offset| offset as u8).collect();
                     bench.segment(Direction::Original, if fin { ACK | FIN } else { ACK }, 8 + start as u32, 901, &bytes);
                 }
                 Step::Acknowledge(until) => bench.server_acknowledges(8 + until as u32),
-                Step::Move => {}
+                Step::Move => {
+                    let mut saved = Vec::new();
+                    bench.reassembler.save(&bench.streams, &mut saved);
+                    bench.reassembler.forget(&mut bench.streams);
+                    bench.streams = bench.reassembler.restore(&saved).unwrap();
+                }
+            }
+            flows[flow] = (std::mem::take(&mut bench.streams), std::mem::take(&mut bench.seen));
+        }
+        for (mut streams, seen) in flows {
+            bench.reassembler.forget(&mut streams);
+            let mut next = 0;
+            for seen in &seen[0] {
+                match seen {
+                    Seen::Data(offset, bytes) => {
+                        prop_assert_eq!(*offset, next);
+                        prop_assert!(bytes.iter().zip(next..).all(|(&byte, offset)| byte == offset as u8));
+                        next += bytes.len() as u64;
+                    }
+                    Seen::Gap(offset, len) => {
+                        prop_assert_eq!(*offset, next);
+                        next += len;
+                    }
+                    Seen::Finished(offset) => prop_assert_eq!(*offset, next),
+                    Seen::Restart | Seen::Reset(_) => prop_assert!(false),
+                }
             }
         }
-        let mut next = 0;
-        for seen in &bench.seen[0] {
-            match seen {
-                Seen::Data(offset, bytes) => {
-                    prop_assert_eq!(*offset, next);
-                    prop_assert!(bytes.iter().zip(next..).all(|(&byte, offset)| byte == offset as u8));
-                    next += bytes.len() as u64;
+        prop_assert_eq!(bench.reassembler.memory_used(), 0);
+    }
+}
+
+proptest! {
+    /// In line, with little memory, a host reads nothing that functions were not given before, whatever gives way and moves.
+    #[test]
+    fn in_line_little_memory_lets_nothing_by(
+        memory in 0..8usize,
+        per_source in prop::sample::select(vec![20, 100]),
+        steps in prop::collection::vec((0..4usize, step()), 1..120),
+    ) {
+        let memory = memory * 1536;
+        let options =
+            StreamOptions { memory, memory_per_stream: 90, per_source, inline: true, ..StreamOptions::default() };
+        let mut bench = Bench::new(options);
+        let mut flows: Vec<(Streams, [Vec<Seen>; 2])> = Vec::new();
+        let mut hosts = vec![[false; 512]; 4];
+        for flow in 0..4 {
+            bench.reassembler.own(&header(flow));
+            bench.open(7);
+            flows.push((std::mem::take(&mut bench.streams), std::mem::take(&mut bench.seen)));
+        }
+        for (flow, step) in steps {
+            bench.reassembler.own(&header(flow));
+            (bench.streams, bench.seen) = std::mem::take(&mut flows[flow]);
+            let host = &mut hosts[flow];
+            let read = |host: &[bool; 512]| host.iter().take_while(|has| **has).count() as u32;
+            match step {
+                Step::Segment { start, len, .. } => {
+                    let bytes: Vec<u8> = (start..start + len).map(|offset| offset as u8).collect();
+                    bench.segment(Direction::Original, ACK, 8 + start as u32, 901, &bytes);
+                    if bench.fate.is_none() {
+                        (start..start + len).for_each(|offset| host[offset as usize] = true);
+                    }
                 }
-                Seen::Gap(offset, len) => {
-                    prop_assert_eq!(*offset, next);
-                    next += len;
+                Step::Acknowledge(until) => bench.server_acknowledges(8 + read(host).min(until as u32)),
+                Step::Move => {
+                    let mut saved = Vec::new();
+                    bench.reassembler.save(&bench.streams, &mut saved);
+                    bench.reassembler.forget(&mut bench.streams);
+                    bench.streams = bench.reassembler.restore(&saved).unwrap();
                 }
-                Seen::Finished(offset) => prop_assert_eq!(*offset, next),
-                Seen::Restart | Seen::Reset(_) => prop_assert!(false),
             }
+            let given = match &bench.seen[0][..] {
+                [] => 0,
+                [Seen::Data(0, bytes)] => bytes.len() as u32,
+                other => panic!("{other:?}"),
+            };
+            prop_assert!(read(host) <= given, "the host reads {}, functions {given}", read(host));
+            flows[flow] = (std::mem::take(&mut bench.streams), std::mem::take(&mut bench.seen));
         }
     }
+}
+
+/// The header of one of four flows, of three sources; two of them are not open.
+fn header(flow: usize) -> Header {
+    let end = |addr: u8| Endpoint::new(Addr::from_v4_bytes([192, 0, 2, addr]), 1);
+    let (key, reversed) = FlowKey::new(end((flow % 3) as u8), end(9), 6, 4, Scope::default(), 0);
+    let mut header = Header::new_zeroed();
+    header.set_key(key, reversed);
+    header.connection = if flow < 2 { Connection::ESTABLISHED } else { Connection::SYN_SENT };
+    header
 }

@@ -334,7 +334,8 @@ impl Effects {
         self.reports_lost += std::mem::take(&mut others.reports_lost);
     }
 
-    pub(crate) fn alert(&mut self, alert: Alert) {
+    /// Takes an alert.
+    pub fn alert(&mut self, alert: Alert) {
         if self.alerts.len() < EFFECTS_MAX {
             self.alerts.push(alert);
         } else {

@@ -54,6 +54,6 @@ pub use recording::{Cause, EventCondition, HeaderAction, RECORD_MAX, Recording, 
 pub use registry::{ConfigSource, Entry, MakeError, Registry};
 pub use rule_counters::{RuleCounters, RuleLabel};
 pub use set::Set;
-pub use sources::{ACCOUNTS_MIN, Sources, source_of};
+pub use sources::{ACCOUNTS_MIN, ReportLimit, Sources, source_of};
 pub use verdict::{EndReason, Verdict};
 pub use view::PacketView;

@@ -82,6 +82,43 @@ impl Sources {
     }
 }
 
+/// Between two reports of one kind about one source.
+const REPORT_EVERY_S: u64 = 60;
+/// Reports of one kind in a second.
+const REPORTS_PER_SECOND: u32 = 10;
+
+/// How often sources are reported for each of some kinds of things: once in a minute, and ten of a kind in a second.
+pub struct ReportLimit<const KINDS: usize> {
+    /// When each account was last reported, by kind: seconds, and one.
+    reported_s: Zeroed<u32>,
+    /// The second of the last reports of each kind, and how many there were.
+    reports: [(u64, u32); KINDS],
+}
+
+impl<const KINDS: usize> ReportLimit<KINDS> {
+    /// For so many accounts.
+    pub fn new(accounts: usize) -> Result<ReportLimit<KINDS>, OutOfMemory> {
+        Ok(ReportLimit { reported_s: Zeroed::new(accounts * KINDS)?, reports: [(0, 0); KINDS] })
+    }
+
+    /// Whether it is time to report this kind of an account; then it is taken for reported.
+    pub fn is_due(&mut self, kind: usize, account: u32, now_ns: u64) -> bool {
+        let now_s = now_ns / 1_000_000_000;
+        let last = self.reported_s.get_mut(account as usize * KINDS + kind);
+        let (Some((second, reports)), Some(last)) = (self.reports.get_mut(kind), last) else { return false };
+        if *second != now_s {
+            (*second, *reports) = (now_s, 0);
+        }
+        let is_recent = *last != 0 && now_s.abs_diff(u64::from(*last - 1)) < REPORT_EVERY_S;
+        if is_recent || *reports == REPORTS_PER_SECOND {
+            return false;
+        }
+        *reports += 1;
+        *last = (now_s as u32).saturating_add(1);
+        true
+    }
+}
+
 /// The part of an address by which sources are told apart: of IPv6, the first 64 bits, as one host can have all of a /64.
 pub fn source_of(addr: Addr) -> Addr {
     if addr.is_v4() { addr } else { Addr::from_u128(addr.to_u128() >> 64 << 64) }
@@ -103,6 +140,17 @@ mod tests {
         assert_eq!((sources.held(account), sources.is_any_over()), (10, false));
         sources.remove(account, 11);
         assert_eq!(sources.held(account), 0);
+    }
+
+    #[test]
+    fn reports_are_seldom() {
+        const SECOND_NS: u64 = 1_000_000_000;
+        let mut limit = ReportLimit::<2>::new(2_000).unwrap();
+        let mut due = |account: u32, kind: usize, at_s: u64| limit.is_due(kind, account, at_s * SECOND_NS);
+        assert!(due(1, 0, 0) && !due(1, 0, 59) && due(1, 1, 59));
+        assert!(due(1, 0, 60) && due(2, 0, 60) && !due(1, 2, 60) && !due(2_000, 0, 60));
+        let reports = (0..1_000).filter(|account| due(1_000 + account, 0, 61)).count();
+        assert_eq!(reports as u32, REPORTS_PER_SECOND);
     }
 
     #[test]

@@ -251,13 +251,15 @@ pub struct StreamSettings {
     /// The same for one direction of a flow.
     #[serde(deserialize_with = "stream_memory")]
     pub memory_per_stream: ByteCount,
+    /// What the flows of one source may hold of it once three quarters are taken, in percent.
+    pub per_source: Percent,
     /// Where hosts read urgent bytes.
     pub urgent: UrgentSetting,
     /// Packets with a time to live below this may end before they reach their host.
     pub ttl_min: Option<u8>,
     /// Whether packets pass only if hosts take them as they are inspected, where a function prevents attacks.
     pub normalize: bool,
-    /// What becomes of bytes that there is no memory to keep track of, where a function prevents attacks.
+    /// What becomes of segments that there is no memory to keep, where a function prevents attacks.
     pub when_full: StreamWhenFull,
 }
 
@@ -305,6 +307,7 @@ impl Default for StreamSettings {
             policy: HostPolicySetting::Linux,
             memory: ByteCount(options.memory as u64),
             memory_per_stream: ByteCount(u64::from(options.memory_per_stream)),
+            per_source: Percent(options.per_source),
             urgent: UrgentSetting::OutOfBand,
             ttl_min: options.ttl_min,
             normalize: options.normalize,
@@ -324,6 +327,9 @@ impl StreamSettings {
             },
             memory: usize::try_from(self.memory.0).unwrap_or(usize::MAX),
             memory_per_stream: u32::try_from(self.memory_per_stream.0).unwrap_or(u32::MAX),
+            per_source: self.per_source.0,
+            // The chain's own.
+            seed: 0,
             urgent: match self.urgent {
                 UrgentSetting::OutOfBand => Urgent::OutOfBand,
                 UrgentSetting::Inline => Urgent::Inline,

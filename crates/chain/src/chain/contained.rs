@@ -125,7 +125,8 @@ impl Chain {
             }
         }
         self.drop_held(pool);
-        if let Ok(subscribed) = Subscribed::new(&self.stages, &mut Layout::default(), self.options.streams) {
+        let (streams, seed) = (self.options.streams, self.options.seed);
+        if let Ok(subscribed) = Subscribed::new(&self.stages, &mut Layout::default(), streams, seed) {
             self.subscribed = subscribed;
         }
         let scope = self.consolidation.as_ref().map(Consolidation::scope);

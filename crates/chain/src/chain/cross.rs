@@ -199,7 +199,8 @@ impl Chain {
         if let Some(subscribed) = &mut self.subscribed
             && subscribed.first(side) == stage
         {
-            if subscribed.assemble(side, packets, verdicts, &mut self.flows.records) {
+            let records = &mut self.flows.records;
+            if subscribed.assemble(side, packets, verdicts, records, &mut self.effects) {
                 crossing.load = Load::by_side(packets, verdicts)[side as usize];
             }
             crossing.assembled = true;

@@ -1,13 +1,15 @@
 //! The flows' TCP streams, for the functions that want them: put together once, before the first of these has a packet.
 
-use nf::Verdict;
-use nf::record::{Layout, Records};
+use nf::record::{Header, Layout, Records};
 use nf::stage::Stage;
 use nf::stream::Deliveries;
+use nf::{Alert, AlertDetail, Effects, ReportLimit, Shortage, Verdict};
 use packet::memory::{OutOfMemory, Part};
-use packet::{Packet, Side};
+use packet::{Direction, Packet, Side, Transit};
 
-use crate::streams::{Datagrams, Reassembler, RestoreError, StreamCounters, StreamOptions, Streams};
+use crate::streams::{
+    Datagrams, MemoryOf, Reassembler, RestoreError, ShortOf, StreamCounters, StreamOptions, Streams,
+};
 
 /// The streams of a chain in which a function wants them.
 pub(super) struct Subscribed {
@@ -16,6 +18,55 @@ pub(super) struct Subscribed {
     part: Part<Streams>,
     /// The first function that wants them, as seen from each side.
     first: [usize; 2],
+    /// How often it is reported that memory runs short.
+    reports: ReportLimit<{ ShortOf::COUNT }>,
+}
+
+/// The group of alerts that are no rule's, as in the function `ids`.
+const ALERT_GROUP: u32 = 900;
+/// The number of the first alert about memory of streams; those before it are `ids`'s.
+const FIRST_ALERT: u32 = 11;
+
+/// What an alert about memory of streams says.
+fn message(short: ShortOf, is_dropped: bool) -> &'static str {
+    match (short.memory, short.kind, is_dropped) {
+        (MemoryOf::Early, Shortage::Memory, true) => {
+            "streams: memory for segments out of order is full, they are dropped"
+        }
+        (MemoryOf::Early, Shortage::Memory, false) => {
+            "streams: memory for segments out of order is full, streams have gaps"
+        }
+        (MemoryOf::Early, Shortage::Share, true) => {
+            "streams: a connection or its source holds its share of segments out of order, others are dropped"
+        }
+        (MemoryOf::Early, Shortage::Share, false) => {
+            "streams: a connection or its source holds its share of segments out of order, its stream has gaps"
+        }
+        (MemoryOf::Early, Shortage::GaveWay, true) => {
+            "streams: segments out of order gave way to others, their stream does not go on"
+        }
+        (MemoryOf::Early, Shortage::GaveWay, false) => {
+            "streams: segments out of order gave way to others, their stream has a gap"
+        }
+        (MemoryOf::Sent, Shortage::Memory, true) => {
+            "streams: memory for unacknowledged segments is full, segments are dropped"
+        }
+        (MemoryOf::Sent, Shortage::Memory, false) => {
+            "streams: memory for unacknowledged segments is full, retransmissions are not compared"
+        }
+        (MemoryOf::Sent, Shortage::Share, true) => {
+            "streams: a connection or its source holds its share of unacknowledged segments, others are dropped"
+        }
+        (MemoryOf::Sent, Shortage::Share, false) => {
+            "streams: a connection or its source holds its share of unacknowledged segments, retransmissions are not compared"
+        }
+        (MemoryOf::Sent, Shortage::GaveWay, true) => {
+            "streams: unacknowledged segments gave way to others, their retransmissions are dropped"
+        }
+        (MemoryOf::Sent, Shortage::GaveWay, false) => {
+            "streams: unacknowledged segments gave way to others, their retransmissions are not compared"
+        }
+    }
 }
 
 impl Subscribed {
@@ -24,6 +75,7 @@ impl Subscribed {
         stages: &[Box<dyn Stage>],
         layout: &mut Layout,
         options: StreamOptions,
+        seed: u64,
     ) -> Result<Option<Subscribed>, OutOfMemory> {
         let wants = || stages.iter().map(|stage| stage.descriptor().stream);
         let first = [wants().position(|wants| wants), wants().rposition(|wants| wants)];
@@ -33,8 +85,9 @@ impl Subscribed {
             return Ok(None);
         };
         let inline = options.normalize && stages.iter().any(|stage| stage.shared().prevents);
-        let reassembler = Reassembler::new(StreamOptions { inline, ..options })?;
-        Ok(Some(Subscribed { reassembler, part, first: [inside, outside] }))
+        let reassembler = Reassembler::new(StreamOptions { inline, seed, ..options })?;
+        let reports = ReportLimit::new(reassembler.accounts())?;
+        Ok(Some(Subscribed { reassembler, part, first: [inside, outside], reports }))
     }
 
     /// The first function that wants streams of packets from this side.
@@ -50,22 +103,61 @@ impl Subscribed {
         packets: &[Packet],
         verdicts: &mut [Verdict],
         records: &mut Records,
+        effects: &mut Effects,
     ) -> bool {
         self.reassembler.begin_group();
         let mut drops = false;
+        let mut states = records.states_mut(self.part);
         for (packet, verdict) in packets.iter().zip(verdicts) {
             let meta = packet.meta();
-            match records.state_mut(meta.transit.flow, self.part) {
-                Some(streams) if *verdict == Verdict::Forward && meta.transit.side == side => {
+            match states.as_mut().and_then(|states| states.at(meta.transit.flow)) {
+                Some((header, streams, _)) if *verdict == Verdict::Forward && meta.transit.side == side => {
+                    self.reassembler.own(header);
                     if let Some(reason) = self.reassembler.take(packet, streams) {
                         *verdict = Verdict::Drop(reason);
                         drops = true;
+                    }
+                    if let Some(short) = self.reassembler.shortage() {
+                        self.report(short, packet, header, *verdict != Verdict::Forward, effects);
                     }
                 }
                 _ => self.reassembler.skip(),
             }
         }
         drops
+    }
+
+    /// There was no memory for a packet, which is dropped for that or not.
+    #[cold]
+    fn report(
+        &mut self,
+        short: ShortOf,
+        packet: &Packet,
+        header: &Header,
+        is_dropped: bool,
+        effects: &mut Effects,
+    ) {
+        let Transit { timestamp_ns, sequence, side, direction, ingress, .. } = packet.meta().transit;
+        if !self.reports.is_due(short.number(), self.reassembler.account(), timestamp_ns) {
+            return;
+        }
+        let detail = AlertDetail { group: ALERT_GROUP, ..AlertDetail::default() };
+        effects.alert(Alert {
+            timestamp_ns,
+            sequence,
+            stage: self.first(side) as u16,
+            signature_id: FIRST_ALERT + short.number() as u32,
+            signature: message(short, is_dropped).into(),
+            category: "Not Suspicious Traffic".into(),
+            severity: 3,
+            key: header.key,
+            reversed: header.has(Header::FLAG_REVERSED) ^ (direction == Direction::Reply),
+            blocked: is_dropped,
+            has_packet: true,
+            ingress,
+            place: None,
+            detail: Some(Box::new(detail)),
+        });
     }
 
     /// Its datagrams in fragments.
@@ -92,6 +184,7 @@ impl Subscribed {
 
     /// Takes over what [`Subscribed::save`] wrote elsewhere; on an error, the flow has no streams.
     pub fn restore(&mut self, record: u32, records: &mut Records, saved: &[u8]) -> Result<(), RestoreError> {
+        self.reassembler.own(records.header(record));
         let restored = self.reassembler.restore_flow(record, saved);
         if let Some(streams) = records.state_mut(record, self.part) {
             *streams = restored.unwrap_or_default();
@@ -119,6 +212,6 @@ impl Subscribed {
 
     /// What was counted.
     pub fn counters(&self) -> StreamCounters {
-        *self.reassembler.counters()
+        self.reassembler.counters()
     }
 }

@@ -77,7 +77,7 @@ impl Chain {
                 && self.stages[next].descriptor().stream
                 && let Some(subscribed) = &mut self.subscribed
             {
-                subscribed.assemble(side, packet, verdict, &mut self.flows.records);
+                subscribed.assemble(side, packet, verdict, &mut self.flows.records, &mut self.effects);
                 assembled = true;
             }
             let load = Load::by_side(packet, verdict)[side as usize];

@@ -1,8 +1,7 @@
 //! The name of a datagram that comes in fragments.
 
-use packet::{Addr, FlowHasher, FlowKey, Packet, parse, split_mix};
-
 use nf::source_of;
+use packet::{Addr, FlowHasher, FlowKey, Packet, parse, split_mix};
 
 /// Which datagram a fragment is of: addresses and protocol in one direction, and the identification field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

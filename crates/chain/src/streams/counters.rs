@@ -13,8 +13,12 @@ pub struct StreamCounters {
     pub gaps: u64,
     /// Bytes missing in them.
     pub bytes_missing: u64,
-    /// Times that a stream gave up waiting for lack of memory; each is a gap, too.
+    /// Segments that came too early, and that there was no memory to keep: a gap, or in line they were dropped.
     pub gave_up: u64,
+    /// Of these and of `unrecorded`, those whose stream or source held its share.
+    pub over_share: u64,
+    /// Streams of which something that was kept gave way to others.
+    pub gave_way: u64,
     /// Segments that differed from others that they overlapped: an attempt to evade, or a broken host.
     pub differing: u64,
     /// Segments and acknowledgements too far from where their stream stands.
@@ -48,7 +52,7 @@ pub struct StreamCounters {
 
 impl StreamCounters {
     /// All of them, by the names that reports use.
-    pub fn by_name(&self) -> [(&'static str, u64); 19] {
+    pub fn by_name(&self) -> [(&'static str, u64); 21] {
         [
             ("bytes", self.bytes),
             ("bytes_early", self.bytes_early),
@@ -56,6 +60,8 @@ impl StreamCounters {
             ("gaps", self.gaps),
             ("bytes_missing", self.bytes_missing),
             ("gave_up", self.gave_up),
+            ("over_share", self.over_share),
+            ("gave_way", self.gave_way),
             ("differing", self.differing),
             ("out_of_window", self.out_of_window),
             ("refused", self.refused),

@@ -2,9 +2,11 @@
 
 use std::cmp::Ordering;
 
+use nf::Shortage;
 use packet::memory::{OutOfMemory, Zeroed};
 
 use super::HostPolicy;
+use super::lists::{Lists, Owner};
 
 /// Bytes of a block: a segment of an Ethernet frame fits; longer ones take several.
 pub const BLOCK_LEN: usize = 1536;
@@ -13,6 +15,9 @@ pub const BLOCK_LEN: usize = 1536;
 /// does not depend on how packets are grouped. Enough for a group of the longest packets; memory that is not touched costs
 /// nothing.
 const SPARE: usize = crate::GROUP_MAX * (packet::LARGE_ROOM / BLOCK_LEN + 2);
+
+/// Lists that give way for one segment.
+const GIVE_WAY_MAX: usize = 64;
 
 /// Blocks of all streams of a chain.
 pub(super) struct Held {
@@ -23,6 +28,11 @@ pub(super) struct Held {
     waiting: usize,
     /// How many may be.
     waiting_max: usize,
+    /// From so many on, sources have shares.
+    plenty: usize,
+    lists: Lists,
+    /// Lists that gave way to others.
+    gave_way: u64,
 }
 
 /// Bytes that wait.
@@ -100,17 +110,108 @@ pub(super) struct Inserted {
 }
 
 impl Held {
-    /// Room for `memory` bytes, rounded down to whole blocks.
-    pub fn new(memory: usize) -> Result<Held, OutOfMemory> {
+    /// Room for `memory` bytes, rounded down to whole blocks, of which a source may hold `per_source` percent once three quarters are
+    /// taken.
+    pub fn new(memory: usize, per_source: u8, seed: u64) -> Result<Held, OutOfMemory> {
         let waiting_max = (memory / BLOCK_LEN).min(u32::MAX as usize / 2);
         let count = waiting_max + SPARE;
+        let share = (waiting_max * usize::from(per_source) / 100).max(1) as u32;
         Ok(Held {
             blocks: vec![Block::default(); count],
             bytes: Zeroed::new(count * BLOCK_LEN)?,
             free: (0..count as u32).rev().collect(),
             waiting: 0,
             waiting_max,
+            plenty: if per_source < 100 { waiting_max / 4 * 3 } else { waiting_max },
+            lists: Lists::new(waiting_max, share, seed)?,
+            gave_way: 0,
         })
+    }
+
+    /// The list with this number.
+    #[inline]
+    pub fn head(&self, list: u32) -> Link {
+        self.lists.first(list)
+    }
+
+    /// The same to be changed for a packet of this owner, until [`Held::close`].
+    pub fn open(&mut self, list: u32, owner: Owner) -> Link {
+        self.lists.begin(list, owner, self.waiting);
+        self.lists.first(list)
+    }
+
+    /// The list was changed, and begins here now; its number.
+    pub fn close(&mut self, list: Link) -> u32 {
+        self.lists.end(list, self.waiting)
+    }
+
+    /// Makes sure that there are blocks for new bytes of a list, and for their ends; false if there are not.
+    pub fn prepare(&mut self, list: u32, owner: Owner, new: &New<'_>, ends: usize) -> bool {
+        let blocks = new.bytes.len().div_ceil(BLOCK_LEN) + ends;
+        let is_after = self.end(self.lists.first(list)).is_none_or(|end| end <= new.offset);
+        // At most, each block of the list is cut, and another one follows it.
+        let needed = if is_after { blocks } else { blocks + 2 * self.lists.blocks(list) };
+        if self.waiting + needed <= self.plenty {
+            return true;
+        }
+        self.lists.begin(list, owner, self.waiting);
+        let can = self.make_room(needed);
+        let first = self.lists.first(list);
+        self.lists.end(first, self.waiting);
+        can
+    }
+
+    /// Whether so many more blocks may be taken: lists give way for them.
+    #[cold]
+    fn make_room(&mut self, blocks: usize) -> bool {
+        if self.plenty < self.waiting_max && self.lists.left(self.waiting) < blocks {
+            self.lists.shortage = Shortage::Share;
+            return false;
+        }
+        for _ in 0..GIVE_WAY_MAX {
+            if self.waiting + blocks <= self.waiting_max {
+                return true;
+            }
+            let Some(list) = self.lists.victim() else { break };
+            let mut first = self.lists.first(list);
+            let until = self.end(first).unwrap_or(0);
+            self.release_all(&mut first);
+            self.lists.gave_way(list, until);
+            self.gave_way += 1;
+        }
+        self.lists.shortage = Shortage::Memory;
+        self.waiting + blocks <= self.waiting_max
+    }
+
+    /// Gives back all blocks of a list, and the list.
+    pub fn forget(&mut self, list: u32) {
+        if list == 0 {
+            return;
+        }
+        let mut first = self.open(list, Owner::default());
+        self.release_all(&mut first);
+        let list = self.close(first);
+        self.lists.settle(list, u64::MAX);
+    }
+
+    /// Lists that gave way to others.
+    pub fn gave_way(&self) -> u64 {
+        self.gave_way
+    }
+
+    /// Why there was no room last.
+    pub fn shortage(&self) -> Shortage {
+        self.lists.shortage
+    }
+
+    /// Lists, and what gave way of them.
+    pub fn lists(&self) -> &Lists {
+        &self.lists
+    }
+
+    /// See [`Held::lists`].
+    pub fn lists_mut(&mut self) -> &mut Lists {
+        &mut self.lists
     }
 
     /// How many blocks are in a list.
@@ -310,7 +411,8 @@ impl Held {
     /// Adds bytes after the last block of a list; none if they do not stand behind it, or there are not blocks enough.
     pub fn append(&mut self, list: &mut Link, last: &mut Link, new: New<'_>) -> Option<u32> {
         let end = last.block().map_or(0, |block| self.blocks[block as usize].end());
-        if new.offset < end || self.waiting + new.bytes.len().div_ceil(BLOCK_LEN) > self.waiting_max {
+        let blocks = new.bytes.len().div_ceil(BLOCK_LEN);
+        if new.offset < end || self.waiting + blocks > self.plenty && !self.make_room(blocks) {
             return None;
         }
         let mut offset = new.offset;
@@ -332,7 +434,7 @@ impl Held {
 
     /// A free block, if one more may wait.
     fn take(&mut self) -> Option<u32> {
-        if self.waiting == self.waiting_max {
+        if self.waiting >= self.plenty && !self.make_room(1) {
             return None;
         }
         let block = self.free.pop()?;

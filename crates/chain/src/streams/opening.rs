@@ -3,7 +3,6 @@
 use nf::stream::What;
 use packet::DropReason;
 
-use super::held::Link;
 use super::{Half, Reassembler, Segment, Streams};
 
 impl Reassembler {
@@ -111,7 +110,7 @@ impl Reassembler {
         let from = segment.direction.index();
         let (half, other) = (&streams.halves[from], &streams.halves[1 - from]);
         let heeded = if half.has(Half::BEGUN) {
-            let after = self.held.end(Link(half.held)).map(|end| end - half.next);
+            let after = self.held.end(self.held.head(half.held)).map(|end| end - half.next);
             half.distance(segment.sequence)
                 .is_some_and(|distance| distance == 0 || distance > 0 && after == Some(distance as u64))
         } else {
@@ -148,6 +147,8 @@ impl Reassembler {
     /// Whether nothing of it came yet, but for what is doubtful.
     fn is_empty(&self, half: &Half) -> bool {
         let has_come = Half::ENDED | Half::ACKNOWLEDGED;
-        half.next == 0 && !half.has(has_come) && self.held.list(Link(half.held)).all(|block| block.doubt > 0)
+        half.next == 0
+            && !half.has(has_come)
+            && self.held.list(self.held.head(half.held)).all(|block| block.doubt > 0)
     }
 }

@@ -8,8 +8,12 @@ pub struct StreamOptions {
     /// Which bytes count where segments overlap.
     pub policy: HostPolicy,
     /// Memory for segments that came too early, all flows together, in bytes. Without room, the flow that needs it gives up
-    /// waiting: a gap.
+    /// waiting: a gap; or in line, as `when_full` says.
     pub memory: usize,
+    /// What the flows of one source may hold of it, and of [`super::SENT_MEMORY`], once three quarters are taken, in percent.
+    pub per_source: u8,
+    /// Chooses the accounts of sources.
+    pub seed: u64,
     /// The same for one direction of one flow.
     pub memory_per_stream: u32,
     /// Where hosts read urgent bytes.
@@ -21,7 +25,7 @@ pub struct StreamOptions {
     pub normalize: bool,
     /// Whether a function prevents attacks: the chain sets it.
     pub inline: bool,
-    /// What becomes of bytes that there is no memory to keep track of, in line.
+    /// What becomes of segments that there is no memory to keep, in line.
     pub when_full: WhenFull,
 }
 
@@ -45,6 +49,8 @@ impl Default for StreamOptions {
         StreamOptions {
             policy: HostPolicy::Linux,
             memory: 32 << 20,
+            per_source: nf::BUFFER_SHARE_PERCENT,
+            seed: 0,
             memory_per_stream: 256 << 10,
             urgent: Urgent::OutOfBand,
             ttl_min: None,

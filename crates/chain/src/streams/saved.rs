@@ -2,7 +2,7 @@
 
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::held::{Link, New, Span};
+use super::held::{New, Span};
 use super::{Half, HostPolicy, Reassembler, Streams};
 
 /// Saved streams could not be taken over.
@@ -26,7 +26,8 @@ impl Reassembler {
         }
         out.extend_from_slice(fixed.as_bytes());
         for half in &streams.halves {
-            let waiting = || self.held.list(Link(half.held));
+            let waiting = || self.held.list(self.held.head(half.held));
+            out.extend_from_slice(&self.held.lists().lost_until(half.held).to_le_bytes());
             out.extend_from_slice(&(waiting().count() as u32).to_le_bytes());
             for New { offset, bytes, span, doubt, fin } in waiting() {
                 out.extend_from_slice(&offset.to_le_bytes());
@@ -87,8 +88,12 @@ impl Reassembler {
 
     fn restore_held(&mut self, rest: &mut Rest<'_>, streams: &mut Streams) -> Result<(), RestoreError> {
         for half in &mut streams.halves {
+            let lost_until = u64::from_le_bytes(rest.array()?);
+            if lost_until > half.next {
+                half.held = self.held.lists_mut().lose(lost_until, false);
+            }
             // Nothing overlaps.
-            let mut from = half.next;
+            let (mut from, mut is_lost) = (half.next, false);
             for _ in 0..u32::from_le_bytes(rest.array()?) {
                 let at = rest.at;
                 let offset = u64::from_le_bytes(rest.array()?);
@@ -110,18 +115,23 @@ impl Reassembler {
                 {
                     return Err(RestoreError::Damaged(at));
                 }
-                if half.held_bytes.saturating_add(len) > self.options.memory_per_stream {
-                    return Err(RestoreError::NoMemory);
+                from = offset + u64::from(len);
+                let is_short = half.held_bytes.saturating_add(len) > self.options.memory_per_stream;
+                if is_lost || is_short {
+                    is_lost = true;
+                    continue;
                 }
-                let mut list = Link(half.held);
+                let mut list = self.held.open(half.held, self.owner);
                 let new = New { offset, bytes, span, doubt, fin };
                 let inserted = self.held.insert(&mut list, new, HostPolicy::First);
-                half.held = list.0;
+                half.held = self.held.close(list);
                 half.held_bytes += inserted.added;
-                if !inserted.whole {
-                    return Err(RestoreError::NoMemory);
-                }
-                from = offset + u64::from(len);
+                is_lost = !inserted.whole;
+            }
+            if is_lost {
+                // There is no memory here: it gives way.
+                self.held.forget(half.held);
+                (half.held, half.held_bytes) = (self.held.lists_mut().lose(from.max(lost_until), true), 0);
             }
         }
         Ok(())

@@ -1,10 +1,11 @@
 //! In line: what was sent and its receiver has not acknowledged. What is sent again must be the same, or it does not pass: so nobody
 //! reads other bytes than were inspected.
 
+use nf::Shortage;
 use packet::DropReason;
 
 use super::held::{Link, New, Span};
-use super::{Half, HostPolicy, Reassembler, Segment, WhenFull};
+use super::{Half, HostPolicy, MemoryOf, Reassembler, Segment, WhenFull};
 
 /// Bytes of memory for it, all flows together.
 pub const SENT_MEMORY: usize = 64 << 20;
@@ -28,33 +29,47 @@ impl Reassembler {
         let Ok(offset) = u64::try_from(place) else { return true };
         let new = New { offset, bytes, span: Span::default(), doubt: 0, fin: false };
         let mut differs = false;
-        let mut is_kept = half.sent_bytes + bytes.len() as u32 <= SENT_MAX;
-        if is_kept {
-            let (mut list, mut last) = (Link(half.sent), Link(half.sent_last));
+        let lost_until = if half.sent == 0 { 0 } else { self.look_for_sent(half) };
+        let mut short = if half.sent_bytes + bytes.len() as u32 > SENT_MAX {
+            Some(Shortage::Share)
+        } else {
+            (offset < lost_until).then_some(Shortage::GaveWay)
+        };
+        if short.is_none() {
+            let (mut list, mut last) = (self.sent.open(half.sent, self.owner), Link(half.sent_last));
             let added = match self.sent.append(&mut list, &mut last, new) {
                 Some(added) => added,
                 None => {
                     let inserted = self.sent.insert(&mut list, new, HostPolicy::First);
                     last = self.sent.last(list);
                     differs = inserted.differ;
-                    is_kept = inserted.whole;
+                    short = (!inserted.whole).then(|| self.sent.shortage());
                     inserted.added
                 }
             };
-            (half.sent, half.sent_last) = (list.0, last.0);
+            (half.sent, half.sent_last) = (self.sent.close(list), last.0);
             half.sent_bytes += added;
         }
         if differs {
             self.counters.differing += 1;
             self.keep_out(DropReason::StreamDiffers);
-        } else if !is_kept {
-            self.counters.unrecorded += 1;
+        } else if let Some(kind) = short {
+            self.run_short(MemoryOf::Sent, kind);
             if self.options.when_full == WhenFull::Pass {
                 return true;
             }
             self.keep_out(DropReason::StreamMemory);
         }
-        is_kept && !differs
+        short.is_none() && !differs
+    }
+
+    /// What was remembered may have given way to others: up to which offset something is missing.
+    #[inline]
+    fn look_for_sent(&mut self, half: &mut Half) -> u64 {
+        if self.sent.lists_mut().is_news(half.sent) {
+            (half.sent_last, half.sent_bytes) = (0, 0);
+        }
+        self.sent.lists().lost_until(half.sent)
     }
 
     /// The receiver has everything before this number.
@@ -63,7 +78,11 @@ impl Reassembler {
         let Some(distance) = half.distance(sequence).filter(|_| is_more) else { return };
         half.has = sequence;
         let until = half.next as i64 + i64::from(half.taken) + distance;
-        let mut list = Link(half.sent);
+        if half.sent == 0 {
+            return;
+        }
+        self.look_for_sent(half);
+        let mut list = self.sent.open(half.sent, self.owner);
         while let Some(&block) = self.sent.front(list)
             && block.end() as i64 <= until
         {
@@ -71,15 +90,18 @@ impl Reassembler {
             self.sent.release(number);
             half.sent_bytes -= block.len;
         }
-        half.sent = list.0;
         if list == Link::default() {
             half.sent_last = 0;
+        }
+        half.sent = self.sent.close(list);
+        if half.sent != 0 {
+            half.sent = self.sent.lists_mut().settle(half.sent, until.max(0) as u64);
         }
     }
 
     /// Forgets all of it.
     pub(super) fn release_sent(&mut self, half: &mut Half) {
-        self.sent.release_all(&mut Link(half.sent));
+        self.sent.forget(half.sent);
         (half.sent, half.sent_last, half.sent_bytes) = (0, 0, 0);
     }
 }

@@ -1,11 +1,12 @@
 //! A flow's streams under test, and a model of them that keeps every byte by itself.
+#![allow(dead_code, reason = "each test uses a part")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 
 use chain::streams::{HostPolicy, Reassembler, Segment, SegmentOptions, StreamOptions, Streams};
 use nf::stream::StreamEventKind;
-use packet::Direction;
+use packet::{Direction, DropReason};
 
 pub const FIN: u8 = 1;
 pub const SYN: u8 = 2;
@@ -34,6 +35,8 @@ pub struct Bench {
     pub options: SegmentOptions,
     /// Their urgent pointer.
     pub urgent: u16,
+    /// Why the last one is not to pass, if it is not.
+    pub fate: Option<DropReason>,
 }
 
 impl Bench {
@@ -46,6 +49,7 @@ impl Bench {
             intact: None,
             options: SegmentOptions::default(),
             urgent: 0,
+            fate: None,
         }
     }
 
@@ -89,7 +93,7 @@ impl Bench {
             ..Segment::default()
         };
         self.reassembler.begin_group();
-        self.reassembler.segment(&segment, &mut self.streams);
+        self.fate = self.reassembler.judge(&segment, &mut self.streams);
         self.reassembler.skip();
         for event in self.reassembler.deliveries().of(0, &payload[..captured]) {
             let seen = &mut self.seen[event.direction.index()];

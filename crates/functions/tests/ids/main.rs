@@ -17,6 +17,7 @@ mod messages;
 mod odd_messages;
 mod odd_segments;
 mod packets;
+mod stream_memory;
 mod streams;
 mod verdicts;
 

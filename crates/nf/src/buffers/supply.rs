@@ -4,11 +4,11 @@
 //! may hold its share. In full memory, buffers of connections that are not open give way, in the order in which they came;
 //! then those of open connections, the ones not used for long first, and before them those of sources above their share.
 
-use packet::memory::{OutOfMemory, Zeroed};
+use packet::memory::OutOfMemory;
 
 use super::{Buffers, FlowBuffer, Kept, NUMBER_LEN};
 use crate::record::Header;
-use crate::sources::Sources;
+use crate::sources::{ReportLimit, Sources};
 
 /// What the flows of one source may hold of the memory once it runs short, in percent.
 pub const BUFFER_SHARE_PERCENT: u8 = 10;
@@ -44,11 +44,6 @@ const LOOKED_AT_MAX: usize = 128;
 const GIVE_WAY_MAX: usize = 32;
 /// How often a buffer is passed over that was used as often since.
 const USES_MAX: u8 = 3;
-/// Between two reports of one kind about one source.
-const REPORT_EVERY_S: u64 = 60;
-/// Reports of one kind in a second.
-const REPORTS_PER_SECOND: u32 = 10;
-
 /// No buffer.
 const NONE: u32 = u32::MAX;
 
@@ -75,10 +70,7 @@ pub(super) struct Supply {
     gave_way: u64,
     count: u64,
     kind: Option<Shortage>,
-    /// When each account was last reported, by kind: seconds, and one.
-    reported_s: Zeroed<u32>,
-    /// The second of the last reports of each kind, and how many there were.
-    reports: [(u64, u32); Shortage::COUNT],
+    reports: ReportLimit<{ Shortage::COUNT }>,
 }
 
 impl Supply {
@@ -95,8 +87,7 @@ impl Supply {
             gave_way: 0,
             count: 0,
             kind: None,
-            reported_s: Zeroed::new(sources.accounts() * Shortage::COUNT)?,
-            reports: [(0, 0); Shortage::COUNT],
+            reports: ReportLimit::new(sources.accounts())?,
             sources,
         })
     }
@@ -212,22 +203,8 @@ impl Buffers {
 
     /// Whether it is time to report a shortage that met this flow.
     pub(crate) fn is_to_report(&mut self, kind: Shortage, header: &Header, now_ns: u64) -> bool {
-        let now_s = now_ns / 1_000_000_000;
-        let account = self.supply.sources.account(header.source()) as usize;
-        let (second, reports) = &mut self.supply.reports[kind as usize];
-        if *second != now_s {
-            (*second, *reports) = (now_s, 0);
-        }
-        let Some(last) = self.supply.reported_s.get_mut(account * Shortage::COUNT + kind as usize) else {
-            return false;
-        };
-        let is_recent = *last != 0 && now_s.abs_diff(u64::from(*last - 1)) < REPORT_EVERY_S;
-        if is_recent || *reports == REPORTS_PER_SECOND {
-            return false;
-        }
-        *reports += 1;
-        *last = (now_s as u32).saturating_add(1);
-        true
+        let account = self.supply.sources.account(header.source());
+        self.supply.reports.is_due(kind as usize, account, now_ns)
     }
 
     /// A buffer with these bytes was taken while memory is short: how much it may hold.
@@ -466,18 +443,5 @@ mod tests {
         let held = |buffers: &Buffers| buffers.supply.sources.held(account) as usize * GRAIN;
         assert_eq!((held(&here), held(&there)), (0, there.used_bytes()));
         assert!(there.used_bytes() > SPEC.memory / 2);
-    }
-
-    #[test]
-    fn reports_are_seldom() {
-        const SECOND_NS: u64 = 1_000_000_000;
-        let mut buffers = buffers();
-        let mut due = |source: u32, kind: Shortage, at_s: u64| {
-            buffers.is_to_report(kind, &Flow::new(source, OPEN).header, at_s * SECOND_NS)
-        };
-        assert!(due(1, Shortage::Share, 0) && !due(1, Shortage::Share, 59) && due(1, Shortage::Memory, 59));
-        assert!(due(1, Shortage::Share, 60) && due(2, Shortage::Share, 60));
-        let reports = (0..1_000).filter(|source| due(1_000 + source, Shortage::Share, 61)).count();
-        assert_eq!(reports as u32, REPORTS_PER_SECOND);
     }
 }

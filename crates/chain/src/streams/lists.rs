@@ -1,0 +1,296 @@
+//! Lists of blocks, one for each stream that has some: whose they are, and which of them give way when memory is full.
+//!
+//! Lists of connections that are not open give way first, in the order in which they came; then those of open ones, in that
+//! order, but for lists that grew since they were last looked at. A list that gave way stays, empty, until its stream asks
+//! for it: so the stream knows what it misses.
+
+use nf::record::Header;
+use nf::{Shortage, Sources, source_of};
+use packet::Addr;
+use packet::memory::OutOfMemory;
+
+use super::held::Link;
+
+/// Accounts of sources.
+const ACCOUNTS: u64 = 1 << 16;
+
+/// Lists that are looked at to find one to give way.
+const LOOKED_AT_MAX: usize = 32;
+
+/// Whose the packet at hand is.
+#[derive(Clone, Copy, Debug)]
+pub struct Owner {
+    /// Who began its flow.
+    source: Addr,
+    /// Its connection is not open.
+    is_weak: bool,
+}
+
+impl Default for Owner {
+    fn default() -> Owner {
+        Owner { source: Addr::from_v4_bytes([0; 4]), is_weak: false }
+    }
+}
+
+impl Owner {
+    /// The owner of a flow's packets.
+    #[inline]
+    pub fn of(header: &Header) -> Owner {
+        let (key, reversed) = (&header.key, header.has(Header::FLAG_REVERSED));
+        Owner { source: key.ends(reversed).0.addr, is_weak: header.connection.gives_way() }
+    }
+}
+
+/// A stream's list.
+#[derive(Clone, Copy, Default)]
+struct List {
+    first: Link,
+    blocks: u32,
+    /// The account that they are counted by, unless the connection is not open.
+    account: u32,
+    /// The places of its queue next to its own: one more than a list's number.
+    next: u32,
+    previous: u32,
+    /// What it held before this offset gave way, if its stream did not come so far since.
+    lost_until: u64,
+    is_weak: bool,
+    /// It grew since it was last looked at.
+    is_used: bool,
+    /// It gave way, and its stream does not know yet.
+    is_news: bool,
+}
+
+/// The first and the last list of a queue: one more than their numbers.
+#[derive(Clone, Copy, Default)]
+struct Queue {
+    first: u32,
+    last: u32,
+}
+
+/// All lists.
+pub(super) struct Lists {
+    all: Vec<List>,
+    free: Vec<u32>,
+    /// Lists with blocks, of open connections and of others.
+    queues: [Queue; 2],
+    sources: Sources,
+    /// The list that is being changed: one more than its number.
+    open: u32,
+    owner: Owner,
+    /// How many blocks waited before that.
+    mark: usize,
+    /// Why a block was refused last.
+    pub shortage: Shortage,
+}
+
+impl Lists {
+    /// For so many blocks, of which a source has this share. Only lists that gave way are more.
+    pub fn new(blocks: usize, share: u32, seed: u64) -> Result<Lists, OutOfMemory> {
+        Ok(Lists {
+            all: Vec::with_capacity(blocks),
+            free: Vec::with_capacity(blocks),
+            queues: [Queue::default(); 2],
+            sources: Sources::new(ACCOUNTS, share, seed)?,
+            open: 0,
+            owner: Owner::default(),
+            mark: 0,
+            shortage: Shortage::Memory,
+        })
+    }
+
+    /// How many accounts of sources there are.
+    pub fn accounts(&self) -> usize {
+        self.sources.accounts()
+    }
+
+    fn get(&self, list: u32) -> Option<&List> {
+        self.all.get(list.checked_sub(1)? as usize)
+    }
+
+    fn get_mut(&mut self, list: u32) -> Option<&mut List> {
+        self.all.get_mut(list.checked_sub(1)? as usize)
+    }
+
+    /// The first block of a list.
+    #[inline]
+    pub fn first(&self, list: u32) -> Link {
+        self.get(list).map_or(Link::default(), |list| list.first)
+    }
+
+    /// How many blocks it has.
+    pub fn blocks(&self, list: u32) -> usize {
+        self.get(list).map_or(0, |list| list.blocks as usize)
+    }
+
+    /// The account of an owner's source.
+    pub fn account(&self, owner: Owner) -> u32 {
+        self.sources.account(source_of(owner.source))
+    }
+
+    /// A list is about to change, while so many blocks wait.
+    pub fn begin(&mut self, list: u32, owner: Owner, waiting: usize) {
+        (self.open, self.owner, self.mark) = (list, owner, waiting);
+    }
+
+    /// It has changed; its number from now on.
+    pub fn end(&mut self, first: Link, waiting: usize) -> u32 {
+        let open = std::mem::take(&mut self.open);
+        let list = match open {
+            0 if first == Link::default() => return 0,
+            0 => self.vacant(),
+            open => open,
+        };
+        let (owner, mark) = (self.owner, self.mark);
+        let Some(at) = self.get_mut(list) else { return 0 };
+        let before = at.blocks;
+        at.first = first;
+        at.blocks = (before as usize + waiting).saturating_sub(mark) as u32;
+        at.is_used |= before > 0 && at.blocks > before;
+        let (blocks, was_weak, account) = (at.blocks, at.is_weak, at.account);
+        if before == 0 && blocks > 0 {
+            let account = if owner.is_weak { 0 } else { self.account(owner) };
+            self.enqueue(list, owner.is_weak, account);
+            self.count(owner.is_weak, account, 0, blocks);
+        } else if blocks == 0 {
+            if before > 0 {
+                self.dequeue(list);
+                self.count(was_weak, account, before, 0);
+            }
+            return self.settle(list, 0);
+        } else if was_weak && !owner.is_weak {
+            let account = self.account(owner);
+            self.dequeue(list);
+            self.enqueue(list, false, account);
+            self.count(false, account, 0, blocks);
+        } else {
+            self.count(was_weak, account, before, blocks);
+        }
+        list
+    }
+
+    fn count(&mut self, is_weak: bool, account: u32, before: u32, after: u32) {
+        if is_weak || before == after {
+            return;
+        }
+        match after.checked_sub(before) {
+            Some(more) => self.sources.add(account, more),
+            None => self.sources.remove(account, before - after),
+        }
+    }
+
+    /// How many more blocks the list that is being changed may have by its source's share.
+    pub fn left(&self, waiting: usize) -> usize {
+        if self.owner.is_weak {
+            return usize::MAX;
+        }
+        let known = self.get(self.open).filter(|list| list.blocks > 0 && !list.is_weak);
+        let account = known.map_or_else(|| self.account(self.owner), |list| list.account);
+        (self.sources.left(account) as usize + self.mark).saturating_sub(waiting)
+    }
+
+    /// The list that is to give way to the one that is being changed, if one is.
+    pub fn victim(&mut self) -> Option<u32> {
+        let mut candidate = self.candidate()?;
+        for _ in 0..LOOKED_AT_MAX {
+            let List { is_used, is_weak, account, .. } = *self.get(candidate)?;
+            if !is_used || !is_weak && self.sources.is_over(account) {
+                return Some(candidate);
+            }
+            self.dequeue(candidate);
+            self.enqueue(candidate, is_weak, account);
+            candidate = self.candidate()?;
+        }
+        Some(candidate)
+    }
+
+    /// The first list of the queues that is not being changed. A connection that is not open takes nothing from one that is.
+    fn candidate(&self) -> Option<u32> {
+        let [open, weak] = self.queues;
+        let other = |list: u32| match list {
+            list if list == self.open => self.get(list).map_or(0, |list| list.next),
+            list => list,
+        };
+        let candidate = match other(weak.first) {
+            0 if !self.owner.is_weak => other(open.first),
+            list => list,
+        };
+        (candidate != 0).then_some(candidate)
+    }
+
+    /// A list gave way: it has no blocks any more, and its stream will miss what came before this offset.
+    pub fn gave_way(&mut self, list: u32, until: u64) {
+        self.dequeue(list);
+        let Some(at) = self.get_mut(list) else { return };
+        let (blocks, is_weak, account) = (std::mem::take(&mut at.blocks), at.is_weak, at.account);
+        (at.first, at.lost_until, at.is_news) = (Link::default(), at.lost_until.max(until), true);
+        // What is not there any more was there when the change began.
+        self.mark = self.mark.saturating_sub(blocks as usize);
+        self.count(is_weak, account, blocks, 0);
+    }
+
+    /// Whether a list gave way since its stream asked last.
+    #[inline]
+    pub fn is_news(&mut self, list: u32) -> bool {
+        self.get_mut(list).is_some_and(|list| std::mem::take(&mut list.is_news))
+    }
+
+    /// What a list held before this offset gave way; 0 if nothing did.
+    #[inline]
+    pub fn lost_until(&self, list: u32) -> u64 {
+        self.get(list).map_or(0, |list| list.lost_until)
+    }
+
+    /// The list of a stream that moves here and misses something, as it knows already, or not.
+    pub fn lose(&mut self, until: u64, is_news: bool) -> u32 {
+        let list = self.vacant();
+        if let Some(at) = self.get_mut(list) {
+            (at.lost_until, at.is_news) = (until, is_news);
+        }
+        list
+    }
+
+    /// The stream has come to this offset: what it misses before that does not matter any more. The list's number from now on.
+    pub fn settle(&mut self, list: u32, until: u64) -> u32 {
+        let Some(at) = self.get_mut(list) else { return 0 };
+        if at.lost_until <= until {
+            at.lost_until = 0;
+        }
+        if at.blocks > 0 || at.lost_until > 0 {
+            return list;
+        }
+        *at = List::default();
+        self.free.push(list);
+        0
+    }
+
+    fn vacant(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.all.push(List::default());
+            self.all.len() as u32
+        })
+    }
+
+    fn enqueue(&mut self, list: u32, is_weak: bool, account: u32) {
+        let previous = std::mem::replace(&mut self.queues[usize::from(is_weak)].last, list);
+        match self.get_mut(previous) {
+            Some(previous) => previous.next = list,
+            None => self.queues[usize::from(is_weak)].first = list,
+        }
+        if let Some(at) = self.get_mut(list) {
+            (at.next, at.previous, at.is_weak, at.account, at.is_used) =
+                (0, previous, is_weak, account, false);
+        }
+    }
+
+    fn dequeue(&mut self, list: u32) {
+        let Some(&List { next, previous, is_weak, .. }) = self.get(list) else { return };
+        match self.get_mut(previous) {
+            Some(previous) => previous.next = next,
+            None => self.queues[usize::from(is_weak)].first = next,
+        }
+        match self.get_mut(next) {
+            Some(next) => next.previous = previous,
+            None => self.queues[usize::from(is_weak)].last = previous,
+        }
+    }
+}
