@@ -31,6 +31,6 @@ mod view;
 
 pub use expression::MAX_EXPRESSION_BYTES;
 pub use inspection::{Inspected, Inspection};
-pub use scratch::{MAX_STEPS, STEP_BYTES, Scratch};
+pub use scratch::{FLOW_STEPS_MAX, FLOW_STEPS_PER_PACKET, MAX_STEPS, PACKET_STEPS_MAX, STEP_BYTES, Scratch};
 pub use transform::Transforms;
 pub use unsupported::{Reason, Unsupported};

@@ -4,10 +4,16 @@ use std::ops::RangeInclusive;
 
 use rules::MAX_VARIABLES;
 
-/// The most steps of one evaluation beyond reading the buffer once for each match: a place that is tried, or
-/// [`STEP_BYTES`] that are searched. Where they do not suffice, the buffer does not hold, and
+/// The most steps of one evaluation beyond trying one place and reading the buffer once for each match: a place that is
+/// tried, or [`STEP_BYTES`] that are searched. Where they do not suffice, the buffer does not hold, and
 /// [`Scratch::exhausted`] counts it.
 pub const MAX_STEPS: usize = 10_000;
+/// The same of all evaluations of a packet, where [`Scratch::begin_packet`] says what that is.
+pub const PACKET_STEPS_MAX: usize = 4 * MAX_STEPS;
+/// The same of a flow.
+pub const FLOW_STEPS_MAX: usize = 100 * MAX_STEPS;
+/// Steps that a flow gets back with each packet.
+pub const FLOW_STEPS_PER_PACKET: usize = 100;
 /// The bytes that are searched in one step of [`MAX_STEPS`].
 pub const STEP_BYTES: usize = 256;
 
@@ -23,6 +29,16 @@ pub struct Scratch {
     pub(crate) choices: Vec<Choice>,
     pub(crate) failed: Vec<Failed>,
     pub(crate) exhausted: u64,
+    /// What is left of the packet's and the flow's steps, if they are bounded.
+    left: Option<Left>,
+    steps: u64,
+}
+
+/// Steps that are left.
+#[derive(Clone, Copy, Debug)]
+struct Left {
+    packet: usize,
+    flow: usize,
 }
 
 impl Scratch {
@@ -38,9 +54,45 @@ impl Scratch {
         self.decoded.clear();
     }
 
-    /// How many evaluations ended at [`MAX_STEPS`], since this was made.
+    /// Evaluations from now on are of one packet of a flow that has spent so many steps: together they have
+    /// [`PACKET_STEPS_MAX`], and the flow's have [`FLOW_STEPS_MAX`].
+    pub fn begin_packet(&mut self, spent: u32) {
+        let spent = (spent as usize).saturating_sub(FLOW_STEPS_PER_PACKET);
+        self.left = Some(Left { packet: PACKET_STEPS_MAX, flow: FLOW_STEPS_MAX.saturating_sub(spent) });
+    }
+
+    /// How many steps the flow has spent, those of this packet included.
+    pub fn spent(&self) -> u32 {
+        self.left.map_or(0, |left| (FLOW_STEPS_MAX - left.flow) as u32)
+    }
+
+    /// How many evaluations ran out of steps, since this was made.
     pub fn exhausted(&self) -> u64 {
         self.exhausted
+    }
+
+    /// How many steps evaluations took beyond reading buffers once, since this was made.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// The work that an evaluation of so many matches on so many bytes may take.
+    pub(crate) fn budget(&self, matches: usize, bytes: usize) -> Budget {
+        let steps = self.left.map_or(MAX_STEPS, |left| MAX_STEPS.min(left.packet).min(left.flow));
+        Budget::new(matches, bytes, steps)
+    }
+
+    /// The evaluation is over.
+    pub(crate) fn settle(&mut self, budget: Budget) {
+        self.exhausted += u64::from(budget.is_spent());
+        let steps = budget.steps_taken();
+        if steps > 0 {
+            self.steps += steps as u64;
+            if let Some(left) = &mut self.left {
+                left.packet = left.packet.saturating_sub(steps);
+                left.flow = left.flow.saturating_sub(steps);
+            }
+        }
     }
 }
 
@@ -110,13 +162,19 @@ impl Failed {
 
 /// How much work is left, in bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Budget(i64);
+pub(crate) struct Budget {
+    left: i64,
+    /// Of these, the steps beyond reading the buffer.
+    beyond: i64,
+}
 
 impl Budget {
-    /// That of an evaluation of so many steps on so many bytes.
-    pub fn new(steps: usize, bytes: usize) -> Self {
-        let work = steps.saturating_mul(bytes).saturating_add(MAX_STEPS * STEP_BYTES);
-        Self(i64::try_from(work).unwrap_or(i64::MAX))
+    /// That of an evaluation of so many matches on so many bytes, with these steps beyond reading them.
+    pub fn new(matches: usize, bytes: usize, steps: usize) -> Self {
+        let reading = matches.saturating_mul(bytes.saturating_add(STEP_BYTES));
+        let beyond = steps * STEP_BYTES; // No more than `MAX_STEPS`.
+        let left = i64::try_from(reading.saturating_add(beyond)).unwrap_or(i64::MAX);
+        Self { left, beyond: beyond as i64 }
     }
 
     /// A place was tried, and so many bytes were searched for it.
@@ -126,10 +184,16 @@ impl Budget {
 
     /// So many bytes were compared.
     pub fn spend(&mut self, bytes: usize) {
-        self.0 = self.0.saturating_sub(i64::try_from(bytes).unwrap_or(i64::MAX));
+        self.left = self.left.saturating_sub(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
     pub fn is_spent(self) -> bool {
-        self.0 < 0
+        self.left < 0
+    }
+
+    /// How many steps beyond reading the buffer were taken.
+    fn steps_taken(self) -> usize {
+        let work = self.beyond.saturating_sub(self.left.max(0));
+        usize::try_from(work).unwrap_or(0).div_ceil(STEP_BYTES)
     }
 }

@@ -15,18 +15,12 @@ pub(crate) fn holds(steps: &[Step], view: View<'_>, scratch: &mut Scratch) -> bo
     scratch.choices.clear();
     scratch.failed.clear();
     scratch.failed.resize(steps.len(), Failed::NOTHING);
-    let mut search = Search { steps, view, budget: Budget::new(steps.len(), view.bytes.len()), scratch };
-    let (mut at, mut cursor) = (0, view.beginning);
-    while at < steps.len() {
-        let found = search.step(at, cursor).map(|end| (at, end)).or_else(|| search.go_back());
-        if search.budget.is_spent() {
-            search.scratch.exhausted += 1;
-            return false;
-        }
-        let Some((step, end)) = found else { return false };
-        (at, cursor) = (step + 1, end);
-    }
-    true
+    let budget = scratch.budget(steps.len(), view.bytes.len());
+    let mut search = Search { steps, view, budget, scratch };
+    let holds = search.all();
+    let budget = search.budget;
+    scratch.settle(budget);
+    holds
 }
 
 struct Search<'a, 's> {
@@ -37,6 +31,20 @@ struct Search<'a, 's> {
 }
 
 impl Search<'_, '_> {
+    /// Whether all steps hold.
+    fn all(&mut self) -> bool {
+        let (mut at, mut cursor) = (0, self.view.beginning);
+        while at < self.steps.len() {
+            let found = self.step(at, cursor).map(|end| (at, end)).or_else(|| self.go_back());
+            if self.budget.is_spent() {
+                return false;
+            }
+            let Some((step, end)) = found else { return false };
+            (at, cursor) = (step + 1, end);
+        }
+        true
+    }
+
     /// Tries a step, at the first of its places; gives where the cursor is then.
     fn step(&mut self, at: usize, cursor: i64) -> Option<i64> {
         let Step { test, order } = &self.steps[at];

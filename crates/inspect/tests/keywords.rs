@@ -6,7 +6,7 @@
 
 mod support;
 
-use inspect::{Inspection, Reason, Scratch};
+use inspect::{FLOW_STEPS_MAX, FLOW_STEPS_PER_PACKET, Inspection, PACKET_STEPS_MAX, Reason, Scratch};
 use rules::ExpressionFeature;
 use support::{all_hold, holds, holds_at, rule};
 
@@ -378,6 +378,20 @@ fn hostile_texts_take_an_end() {
     let inspection = Inspection::new(&rule(with_variable)).unwrap();
     assert!(!inspection.buffer(0).holds(&text, &mut scratch));
     assert_eq!(scratch.exhausted(), 1);
+
+    // A packet's evaluations share what it has, and a flow's; what reads the buffer once for each match goes on.
+    let plain = Inspection::new(&rule(r#"content:"a"; content:"a"; distance:1; pcre:"/a$/";"#)).unwrap();
+    let (mut spent, mut packets) = (0, 0);
+    while packets < 50 {
+        scratch.begin_packet(spent);
+        let before = scratch.steps();
+        (0..20).for_each(|_| assert!(!inspection.buffer(0).holds(&text, &mut scratch)));
+        assert!(scratch.steps() - before <= PACKET_STEPS_MAX as u64 + 20 * 300);
+        assert!(plain.buffer(0).holds(&text, &mut scratch));
+        (spent, packets) = (scratch.spent(), packets + 1);
+    }
+    assert_eq!(spent as usize, FLOW_STEPS_MAX);
+    assert!(scratch.steps() < (FLOW_STEPS_MAX + packets * (FLOW_STEPS_PER_PACKET + 20 * 300)) as u64);
 
     // Negated contents that are not looked for any more do not hold either.
     let negated = r#"content:"a"; content:!"b"; distance:0; content:"b";"#;

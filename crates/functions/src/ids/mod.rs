@@ -86,6 +86,7 @@ mod counter {
     pub const ONE_SIDED: usize = 16;
     pub const SOURCE_OVER_SHARE: usize = 17;
     pub const GAVE_WAY: usize = 18;
+    pub const STEPS: usize = 19;
 }
 
 /// Memory for what is kept of streams and messages of all flows, unless the configuration says otherwise, in bytes.
@@ -132,6 +133,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Shared::Counter("one_sided_connections"),
         Shared::Counter("source_over_share"),
         Shared::Counter("memory_gave_way"),
+        Shared::Counter("rule_steps"),
         Shared::Meters("trackers"),
     ],
     map: None,
@@ -224,7 +226,9 @@ impl NetworkFunction for Ids {
         }
         let mut work = context.take_scratch::<Work>();
         let shortages = context.shortages();
+        work.begin_packet(state);
         let verdict = Watch::new(self, packet, context, &mut work).packet(state);
+        work.end_packet(state);
         context.give_scratch(work);
         if context.shortages() == shortages { verdict } else { self.runs_short(state, context, verdict) }
     }
@@ -235,6 +239,7 @@ impl NetworkFunction for Ids {
         }
         let mut work = context.take_scratch::<Work>();
         let shortages = context.shortages();
+        work.begin_packet(state);
         Watch::at_end(self, context, &mut work).flow_end(state);
         context.give_scratch(work);
         if context.shortages() != shortages {

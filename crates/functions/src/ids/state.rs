@@ -37,7 +37,8 @@ pub struct State {
     pub handover: Handover,
     /// Whether its connection is established.
     pub standing: Standing,
-    reserved: [u8; PADDING],
+    /// Steps that its rules took beyond reading it once: see [`inspect::FLOW_STEPS_MAX`].
+    pub spent: u32,
 }
 
 /// Packets and bytes of a flow so far, by direction.
@@ -90,11 +91,6 @@ impl Handover {
         self.is_again != 0
     }
 }
-
-/// Up to a multiple of eight bytes.
-const PADDING: usize =
-    (2 * (size_of::<tls::Stream>() + size_of::<ssh::Reader>()) + size_of::<Detector>() + 6).wrapping_neg()
-        % 8;
 
 /// Facts of a flow, a bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -201,8 +197,8 @@ impl State {
 
     /// A new connection begins on the same ports.
     pub fn restart(&mut self) {
-        let State { marks, size, flags, standing, .. } = *self;
-        *self = State { marks, size, flags, standing, ..State::default() };
+        let State { marks, size, flags, standing, spent, .. } = *self;
+        *self = State { marks, size, flags, standing, spent, ..State::default() };
     }
 
     /// Whether what goes this way goes to the server.

@@ -14,6 +14,7 @@ use packet::parse::protocol;
 mod actions;
 mod events;
 mod facing;
+mod given_up;
 mod protocols;
 mod streams;
 
@@ -29,6 +30,7 @@ use super::scene::{Scene, View};
 use super::state::{Flags, Size, State};
 use super::{Ids, counter};
 use actions::Matches;
+use given_up::GivenUp;
 
 /// What is needed while a packet is looked at, and has no meaning afterwards.
 #[derive(Default)]
@@ -49,6 +51,7 @@ pub struct Work {
     /// Bytes that were held back until the protocol was known.
     held: Vec<u8>,
     scratch: Scratch,
+    given_up: GivenUp,
     scenes: Vec<Scene>,
     empty: Scene,
     messages: Messages,
@@ -277,7 +280,9 @@ impl<'a, 'c> Watch<'a, 'c> {
     fn look(&mut self, may_hold: &mut Vec<u32>, occasion: Occasion<'_>, marks: &mut Marks) {
         may_hold.sort_unstable();
         may_hold.dedup();
-        let (mut looked_at, gave_up) = (0, self.work.scratch.exhausted());
+        let mut looked_at = 0;
+        let (gave_up, steps) = (self.work.scratch.exhausted(), self.work.scratch.steps());
+        let mut given_up = gave_up;
         for &number in may_hold.iter() {
             let signature = &self.ids.signatures[number as usize];
             let has_acted = self.work.acted.contains(&number);
@@ -291,6 +296,10 @@ impl<'a, 'c> Watch<'a, 'c> {
             }
             looked_at += 1;
             if !occasion.view.holds(&signature.inspection, &mut self.work.scratch) {
+                if self.work.scratch.exhausted() != given_up {
+                    given_up = self.work.scratch.exhausted();
+                    self.give_up(number);
+                }
                 continue;
             }
             self.work.acted_here.push(number);
@@ -309,6 +318,7 @@ impl<'a, 'c> Watch<'a, 'c> {
         if looked_at > 0 {
             self.context.count(counter::LOOKED_AT, looked_at);
             self.context.count(counter::GAVE_UP, self.work.scratch.exhausted() - gave_up);
+            self.context.count(counter::STEPS, self.work.scratch.steps() - steps);
         }
     }
 }

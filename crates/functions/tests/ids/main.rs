@@ -4,6 +4,7 @@
 
 mod actions;
 mod bodies;
+mod budgets;
 mod ends;
 mod facing;
 mod fragmented;
