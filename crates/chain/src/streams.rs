@@ -23,6 +23,7 @@ mod expected;
 mod held;
 mod lists;
 mod network;
+mod normalize;
 mod opening;
 mod options;
 mod saved;
@@ -39,7 +40,8 @@ pub use datagrams::{
 pub(crate) use datagrams::{Passing, Unheld};
 use held::{Block, Held, New, Span};
 use lists::Owner;
-pub use options::{HostPolicy, StreamOptions, TTL_MIN, TTL_MIN_INLINE, Urgent, WhenFull};
+use normalize::Difference;
+pub use options::{Differing, HostPolicy, LowTtl, StreamOptions, TTL_MIN, TTL_MIN_INLINE, Urgent, WhenFull};
 pub use saved::RestoreError;
 pub use segment::{Segment, SegmentOptions};
 pub use sent::{SENT_MAX, SENT_MEMORY};
@@ -257,6 +259,10 @@ pub struct Reassembler {
     /// Why the packet at hand is not to pass.
     fate: Option<DropReason>,
     ttl_min: u8,
+    /// Whether packets are changed, so that hosts can read them in one way only.
+    normalizes: bool,
+    /// Where the packet at hand differs from what was sent before.
+    difference: Option<Difference>,
     datagrams: Datagrams,
     /// The one of them that is being read.
     whole: Vec<u8>,
@@ -277,6 +283,9 @@ impl Reassembler {
             short: None,
             fate: None,
             ttl_min: options.ttl_min.unwrap_or(if options.inline { TTL_MIN_INLINE } else { TTL_MIN }),
+            normalizes: options.inline
+                && (options.low_ttl == LowTtl::Raise || options.differing == Differing::Replace),
+            difference: None,
             datagrams: Datagrams::new(options.inline)?,
             whole: Vec::with_capacity(datagrams::DATAGRAM_MAX),
             options,
@@ -320,6 +329,13 @@ impl Reassembler {
 
     /// The next packet of the group: what it brings to its flow's streams is noted. In line, why it is not to pass, if it is not.
     pub fn take(&mut self, packet: &Packet, streams: &mut Streams) -> Option<DropReason> {
+        self.read(packet, streams);
+        self.skip();
+        self.fate
+    }
+
+    /// Notes what a packet brings.
+    fn read(&mut self, packet: &Packet, streams: &mut Streams) {
         (self.fate, self.short) = (None, None);
         if let Some(mut segment) = Segment::of(packet) {
             if streams.halves[segment.direction.index()].judges(&segment) {
@@ -331,8 +347,6 @@ impl Reassembler {
             let refused = self.fragment(packet, streams);
             self.fate = refused.or(self.fate);
         }
-        self.skip();
-        self.fate
     }
 
     /// In line, the packet at hand is not to pass.

@@ -1,6 +1,6 @@
 //! The `settings` of a policy: options of the run.
 
-use chain::streams::{HostPolicy, StreamOptions, Urgent, WhenFull as WhenMemoryFull};
+use chain::streams::{Differing, HostPolicy, LowTtl, StreamOptions, Urgent, WhenFull as WhenMemoryFull};
 use chain::{Guards, NotIp, Options, Shares, Timeouts, WhenFull};
 use nf::config::{ByteCount, Nanos};
 use nf::stage::OnPanic;
@@ -259,8 +259,32 @@ pub struct StreamSettings {
     pub ttl_min: Option<u8>,
     /// Whether packets pass only if hosts take them as they are inspected, where a function prevents attacks.
     pub normalize: bool,
+    /// What becomes of packets with a lower one, where a function prevents attacks.
+    pub low_ttl: LowTtlSetting,
+    /// What becomes of segments that differ from what was sent before, where a function prevents attacks.
+    pub differing: DifferingSetting,
     /// What becomes of segments that there is no memory to keep, where a function prevents attacks.
     pub when_full: StreamWhenFull,
+}
+
+/// `streams.low_ttl`.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum LowTtlSetting {
+    /// They are dropped.
+    Drop,
+    /// Their time to live is raised.
+    Raise,
+}
+
+/// `streams.differing`.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum DifferingSetting {
+    /// They are dropped.
+    Drop,
+    /// They get the bytes that were sent first.
+    Replace,
 }
 
 /// `streams.when_full`.
@@ -311,6 +335,8 @@ impl Default for StreamSettings {
             urgent: UrgentSetting::OutOfBand,
             ttl_min: options.ttl_min,
             normalize: options.normalize,
+            low_ttl: LowTtlSetting::Drop,
+            differing: DifferingSetting::Drop,
             when_full: StreamWhenFull::Drop,
         }
     }
@@ -336,6 +362,14 @@ impl StreamSettings {
             },
             ttl_min: self.ttl_min,
             normalize: self.normalize,
+            low_ttl: match self.low_ttl {
+                LowTtlSetting::Drop => LowTtl::Drop,
+                LowTtlSetting::Raise => LowTtl::Raise,
+            },
+            differing: match self.differing {
+                DifferingSetting::Drop => Differing::Drop,
+                DifferingSetting::Replace => Differing::Replace,
+            },
             inline: false,
             when_full: match self.when_full {
                 StreamWhenFull::Pass => WhenMemoryFull::Pass,

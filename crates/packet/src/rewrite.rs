@@ -294,7 +294,7 @@ fn set_dscp(data: &mut [u8], meta: &Meta, dscp: u8) -> Result<(), RewriteError> 
 }
 
 #[inline]
-fn word(data: &[u8], at: usize) -> u16 {
+pub(crate) fn word(data: &[u8], at: usize) -> u16 {
     match data.get(at..) {
         Some([high, low, ..]) => u16::from_be_bytes([*high, *low]),
         _ => 0,
@@ -302,7 +302,7 @@ fn word(data: &[u8], at: usize) -> u16 {
 }
 
 #[inline]
-fn put(data: &mut [u8], at: usize, value: u16) {
+pub(crate) fn put(data: &mut [u8], at: usize, value: u16) {
     if let Some([high, low, ..]) = data.get_mut(at..) {
         [*high, *low] = value.to_be_bytes();
     }
@@ -485,7 +485,7 @@ fn set_embedded(data: &mut [u8], meta: &Meta, end: End, to: Endpoint) -> Result<
 
 /// Changes the headers within a tunnel whose UDP header has a checksum, and that checksum by the bytes' change.
 #[cold]
-fn inside_checksummed_tunnel(
+pub(crate) fn inside_checksummed_tunnel(
     data: &mut [u8],
     meta: &Meta,
     change: impl FnOnce(&mut [u8], &Meta) -> Result<(), RewriteError>,

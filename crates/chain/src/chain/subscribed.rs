@@ -100,7 +100,7 @@ impl Subscribed {
     pub fn assemble(
         &mut self,
         side: Side,
-        packets: &[Packet],
+        packets: &mut [Packet],
         verdicts: &mut [Verdict],
         records: &mut Records,
         effects: &mut Effects,
@@ -108,12 +108,12 @@ impl Subscribed {
         self.reassembler.begin_group();
         let mut drops = false;
         let mut states = records.states_mut(self.part);
-        for (packet, verdict) in packets.iter().zip(verdicts) {
+        for (packet, verdict) in packets.iter_mut().zip(verdicts) {
             let meta = packet.meta();
             match states.as_mut().and_then(|states| states.at(meta.transit.flow)) {
                 Some((header, streams, _)) if *verdict == Verdict::Forward && meta.transit.side == side => {
                     self.reassembler.own(header);
-                    if let Some(reason) = self.reassembler.take(packet, streams) {
+                    if let Some(reason) = self.reassembler.normalize(packet, streams) {
                         *verdict = Verdict::Drop(reason);
                         drops = true;
                     }

@@ -36,6 +36,10 @@ pub struct StreamCounters {
     pub beyond_window: u64,
     /// In line, segments that there was no memory to remember.
     pub unrecorded: u64,
+    /// In line, packets whose time to live was raised.
+    pub raised: u64,
+    /// In line, segments whose bytes were replaced by those that were sent first.
+    pub replaced: u64,
     /// Urgent bytes, which hosts read beside the stream.
     pub urgent: u64,
     /// Segments with bytes or an end that count only once they are acknowledged: a SYN's, those of damaged segments, and of those
@@ -52,7 +56,7 @@ pub struct StreamCounters {
 
 impl StreamCounters {
     /// All of them, by the names that reports use.
-    pub fn by_name(&self) -> [(&'static str, u64); 21] {
+    pub fn by_name(&self) -> [(&'static str, u64); 23] {
         [
             ("bytes", self.bytes),
             ("bytes_early", self.bytes_early),
@@ -70,6 +74,8 @@ impl StreamCounters {
             ("old", self.old),
             ("beyond_window", self.beyond_window),
             ("unrecorded", self.unrecorded),
+            ("raised", self.raised),
+            ("replaced", self.replaced),
             ("urgent", self.urgent),
             ("doubtful", self.doubtful),
             ("doubtful_lost", self.doubtful_lost),

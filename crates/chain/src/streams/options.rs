@@ -23,6 +23,10 @@ pub struct StreamOptions {
     pub ttl_min: Option<u8>,
     /// Whether packets pass only if hosts take them as they are inspected, where a function prevents attacks.
     pub normalize: bool,
+    /// What becomes of packets with a lower one, in line.
+    pub low_ttl: LowTtl,
+    /// What becomes of segments that differ from what was sent before, in line.
+    pub differing: Differing,
     /// Whether a function prevents attacks: the chain sets it.
     pub inline: bool,
     /// What becomes of segments that there is no memory to keep, in line.
@@ -44,6 +48,26 @@ pub enum WhenFull {
     Drop,
 }
 
+/// What becomes of packets that may end before they reach their host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum LowTtl {
+    /// They are dropped.
+    #[default]
+    Drop,
+    /// They get the least time to live that may not.
+    Raise,
+}
+
+/// What becomes of segments whose bytes differ from those that were sent before for the same place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Differing {
+    /// They are dropped.
+    #[default]
+    Drop,
+    /// They get the bytes that were sent first.
+    Replace,
+}
+
 impl Default for StreamOptions {
     fn default() -> StreamOptions {
         StreamOptions {
@@ -55,6 +79,8 @@ impl Default for StreamOptions {
             urgent: Urgent::OutOfBand,
             ttl_min: None,
             normalize: true,
+            low_ttl: LowTtl::Drop,
+            differing: Differing::Drop,
             inline: false,
             when_full: WhenFull::Drop,
         }

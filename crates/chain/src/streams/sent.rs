@@ -52,6 +52,7 @@ impl Reassembler {
         }
         if differs {
             self.counters.differing += 1;
+            self.note_difference(segment, skip, offset, bytes.len());
             self.keep_out(DropReason::StreamDiffers);
         } else if let Some(kind) = short {
             self.run_short(MemoryOf::Sent, kind);

@@ -15,6 +15,7 @@ mod ids_properties;
 mod limits;
 mod memory;
 mod messages;
+mod normalized;
 mod odd_messages;
 mod odd_segments;
 mod packets;
