@@ -69,19 +69,20 @@ fn check(name: &str, assemble: &Assemble, frames: &[Arriving], config: UnitsConf
 fn check_all(name: &'static str, payload: Payload) {
     let frames = conversation(name, &profile(payload, 4_000, 20_000.0, SEED));
     for mode in MODES {
-        let report = check(name, &example(name), &frames, config(mode, 1, 0));
-        let units = report.units.unwrap();
-        println!("{name} {}: {} moves, {} states", units.mode, units.moved, units.states_moved);
-        if mode == Mode::Packet {
-            assert!(units.states_moved > 100, "too few moves to show anything");
-        }
+        // On a busy machine all packets may be through before a second unit runs.
+        let shows_moves = |_| {
+            let units = check(name, &example(name), &frames, config(mode, 1, 0)).units.unwrap();
+            println!("{name} {}: {} moves, {} states", units.mode, units.moved, units.states_moved);
+            mode != Mode::Packet || units.states_moved > 100
+        };
+        assert!((0..10).any(shows_moves), "too few moves to show anything");
     }
     for deltas in [false, true] {
         let config = UnitsConfig { deltas, ..config(Mode::Flowlet, 4, 2) };
         check(name, &example(name), &frames, config);
     }
     let by_default = UnitsConfig { units_max: 4, capacity_bps: 20_000_000, ..UnitsConfig::default() };
-    // Some flowlets stay, and some move; on a busy machine all packets may be through before a second unit runs.
+    // Some flowlets stay, and some move.
     let some_move = |_| {
         let units = check(name, &example(name), &frames, by_default).units.unwrap();
         units.units_started > 0 && (1..units.flowlets).contains(&units.moved)
