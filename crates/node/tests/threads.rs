@@ -1,5 +1,5 @@
 //! Units on threads of their own: what comes out is what a single unit makes of the same packets, flow by flow.
-#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
 
 mod support;
 
@@ -343,16 +343,20 @@ fn what_cannot_run_is_refused() {
 /// Units that cannot be started later are done without.
 #[test]
 fn units_that_cannot_start_are_done_without() {
-    let first = std::sync::atomic::AtomicBool::new(true);
-    let make: Maker = Arc::new(move || match first.swap(false, std::sync::atomic::Ordering::Relaxed) {
-        true => Ok(assembly("nat.rvl").chain),
-        false => Err("no memory".to_owned()),
-    });
-    let frames = conversation("nat.rvl", &profile(Payload::Random, 2_000, 20_000.0, SEED));
-    let config = config(Mode::Flowlet, 1, 0);
-    let runner = Runner::on_threads(assembly("nat.rvl"), "nat", config, make).unwrap();
-    let (got, report) = play(runner, &frames);
-    let (expected, single) = play(Runner::new(assembly("nat.rvl"), "nat"), &frames);
-    assert_eq!(by_flow(&got), by_flow(&expected));
-    assert_eq!(counted(&report), counted(&single));
+    node::panics::keep();
+    for panics in [false, true] {
+        let first = std::sync::atomic::AtomicBool::new(true);
+        let make: Maker = Arc::new(move || match first.swap(false, std::sync::atomic::Ordering::Relaxed) {
+            true => Ok(assembly("nat.rvl").chain),
+            false if panics => panic!("no function can be made"),
+            false => Err("no memory".to_owned()),
+        });
+        let frames = conversation("nat.rvl", &profile(Payload::Random, 2_000, 20_000.0, SEED));
+        let config = config(Mode::Flowlet, 1, 0);
+        let runner = Runner::on_threads(assembly("nat.rvl"), "nat", config, make).unwrap();
+        let (got, report) = play(runner, &frames);
+        let (expected, single) = play(Runner::new(assembly("nat.rvl"), "nat"), &frames);
+        assert_eq!(by_flow(&got), by_flow(&expected));
+        assert_eq!(counted(&report), counted(&single));
+    }
 }

@@ -1,6 +1,7 @@
 //! What the router wants done: messages to units, and threads for them.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,6 +15,7 @@ use super::engine::ChainEngine;
 use super::figures::FiguresBoard;
 use super::lane::{Lane, RING, ToUnit};
 use super::worker::{Worker, control, pin};
+use crate::panics::Processing;
 
 impl Threads {
     /// Carries out the router's orders.
@@ -77,7 +79,11 @@ impl Threads {
             pin(id);
             let mut chain = match chain {
                 Some(chain) => chain,
-                None => make().ok()?,
+                None => {
+                    let _processing = Processing::begin();
+                    // A function that panics when it is made is one that cannot be made.
+                    catch_unwind(AssertUnwindSafe(|| make().ok())).ok().flatten()?
+                }
             };
             chain.join(commons);
             chain.let_no_fragments_wait();
