@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nf::index::{Guesses, Index};
+use nf::index::Index;
 use nf::record::{Header, Layout, Records};
 use packet::memory::OutOfMemory;
 use packet::{Direction, FlowHasher, FlowKey, Meta, Packet, Side};
@@ -112,16 +112,10 @@ impl Flows {
         self.index.prefetch(hash);
     }
 
-    /// Lookups for the second step.
-    #[inline(always)]
-    pub fn guesses(&self) -> Guesses<'_> {
-        self.index.guesses()
-    }
-
     /// Second step: the record that it probably is, its header on its way, and the rule that there may be for such packets.
     #[inline(always)]
-    pub fn prefetch_record(&self, guesses: Guesses<'_>, hash: u64, reversed: bool) -> Option<u32> {
-        let entry = Entry(guesses.guess(hash)?);
+    pub fn prefetch_record(&self, hash: u64, reversed: bool) -> Option<u32> {
+        let entry = Entry(self.index.guess(hash)?);
         self.records.prefetch_header(entry.record());
         if let Some(rules) = &self.rules {
             rules.prefetch(entry.record(), entry.direction(reversed));

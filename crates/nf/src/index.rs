@@ -70,34 +70,6 @@ pub struct Index {
     len: usize,
 }
 
-/// Lookups that compare no keys: right for nearly all hashes in the index.
-#[derive(Clone, Copy)]
-pub struct Guesses<'a> {
-    index: &'a Index,
-    // Copies of the index's fields, so that stores between two lookups do not force a reload.
-    buckets: &'a [Bucket],
-    mask: usize,
-}
-
-impl Guesses<'_> {
-    /// Returns the first number under `hash`.
-    #[inline(always)]
-    pub fn guess(&self, hash: u64) -> Option<u32> {
-        let bucket = &self.buckets[hash as usize & self.mask];
-        if let Some(slot) = bucket.slots_with(tag(hash)).next() {
-            return Some(bucket.numbers[slot]);
-        }
-        if bucket.passed() == 0 { None } else { self.guess_farther(hash) }
-    }
-
-    /// Searches the buckets after the first one.
-    #[cold]
-    #[inline(never)]
-    fn guess_farther(&self, hash: u64) -> Option<u32> {
-        self.index.find(hash, |_| true)
-    }
-}
-
 /// The index is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the index is full")]
@@ -167,16 +139,21 @@ impl Index {
         PROBES_MAX
     }
 
-    /// Returns the first number under `hash`, see [`Guesses`].
-    #[inline]
+    /// Returns the first number under `hash` without comparing keys: right for nearly all hashes in the index.
+    #[inline(always)]
     pub fn guess(&self, hash: u64) -> Option<u32> {
-        self.guesses().guess(hash)
+        let bucket = &self.buckets[self.home(hash)];
+        if let Some(slot) = bucket.slots_with(tag(hash)).next() {
+            return Some(bucket.numbers[slot]);
+        }
+        if bucket.passed() == 0 { None } else { self.guess_farther(hash) }
     }
 
-    /// Returns the lookups for a batch of hashes.
-    #[inline(always)]
-    pub fn guesses(&self) -> Guesses<'_> {
-        Guesses { index: self, buckets: &self.buckets, mask: self.mask }
+    /// Searches the buckets after the first one.
+    #[cold]
+    #[inline(never)]
+    fn guess_farther(&self, hash: u64) -> Option<u32> {
+        self.find(hash, |_| true)
     }
 
     /// Enters `number` under `hash`. A number may stand in the index only once.

@@ -1,6 +1,5 @@
 //! Coming in: parsing, finding the packet's flow or beginning it, and gathering packets of known flows into groups.
 
-use nf::index::Guesses;
 use nf::record::Header;
 use nf::stage::{Env, Load};
 use nf::{EndReason, Verdict};
@@ -60,16 +59,16 @@ impl Chain {
     /// Parses packets, and looks up which flow each probably belongs to. All asks for memory go out before any is used.
     pub(super) fn look_up(&mut self, batch: &mut [Packet]) {
         self.parse(batch, |flows, meta| flows.prefetch_index(meta.hash));
-        self.look_up_with(batch, |flows, guesses, _, meta| {
-            flows.prefetch_record(guesses, meta.hash, meta.reversed)
+        self.mixed = find_records(&self.flows, batch, |flows, _, meta| {
+            flows.prefetch_record(meta.hash, meta.reversed)
         });
     }
 
     /// The same for packets that were parsed before.
     pub(super) fn look_up_parsed(&mut self, batch: &mut [Packet]) {
         batch.iter().for_each(|packet| self.flows.prefetch_index(packet.meta().hash));
-        self.look_up_with(batch, |flows, guesses, _, meta| {
-            flows.prefetch_record(guesses, meta.hash, meta.reversed)
+        self.mixed = find_records(&self.flows, batch, |flows, _, meta| {
+            flows.prefetch_record(meta.hash, meta.reversed)
         });
     }
 
@@ -79,24 +78,8 @@ impl Chain {
         self.homes.clear();
         let sequences = batch.iter().map(|packet| packet.meta().transit.sequence);
         self.homes.extend(sequences.zip(homes.iter().copied()));
-        self.look_up_with(batch, |flows, _, number, _| flows.prefetch_home(*homes.get(number)?));
-    }
-
-    /// Looks up which flow each probably belongs to: as `record` says for the packet of this number.
-    #[inline(always)]
-    fn look_up_with(
-        &mut self,
-        batch: &mut [Packet],
-        record: impl Fn(&Flows, Guesses<'_>, usize, &Meta) -> Option<u32>,
-    ) {
-        let mut sides = [false; 2];
-        let guesses = self.flows.guesses();
-        for (number, packet) in batch.iter_mut().enumerate() {
-            let meta = packet.meta_mut();
-            meta.transit.flow = record(&self.flows, guesses, number, meta).unwrap_or(NO_RECORD);
-            sides[meta.transit.side as usize] = true;
-        }
-        self.mixed = sides == [true; 2];
+        self.mixed =
+            find_records(&self.flows, batch, |flows, number, _| flows.prefetch_home(*homes.get(number)?));
     }
 
     /// Counts and parses packets, calls `then` with each, and leaves those that could not be parsed in `refused`; returns
@@ -505,4 +488,22 @@ impl Chain {
         }
         all
     }
+}
+
+/// Notes the record that each packet probably belongs to, as `record` finds it for the packet with this number. Returns true if packets
+/// came from both sides.
+// Not inlined: as an argument, `flows` is known to stay as it is while packets are written.
+#[inline(never)]
+fn find_records(
+    flows: &Flows,
+    batch: &mut [Packet],
+    record: impl Fn(&Flows, usize, &Meta) -> Option<u32>,
+) -> bool {
+    let mut sides = [false; 2];
+    for (number, packet) in batch.iter_mut().enumerate() {
+        let meta = packet.meta_mut();
+        meta.transit.flow = record(flows, number, meta).unwrap_or(NO_RECORD);
+        sides[meta.transit.side as usize] = true;
+    }
+    sides == [true; 2]
 }
