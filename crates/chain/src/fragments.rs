@@ -5,18 +5,30 @@
 //!
 //! In a full table the oldest datagram gives way to a new one: of those whose first fragment passed, if they are more than
 //! half, else of the others. So bogus fragments, which nothing but their number speaks for, displace each other. A source
-//! that has its share of the table displaces datagrams of its own.
+//! that has its share of the table displaces datagrams of its own. The same holds for the memory of fragments that wait.
 
 mod datagram;
 mod table;
 
-use packet::{FlowKey, Packet};
+use packet::{FlowKey, HEADROOM, Packet, SMALL_ROOM};
 
 pub use datagram::Datagram;
 pub(crate) use table::{Displaced, Table};
 
 /// Fragments that wait for the first one of their datagram at most: a 64 KiB datagram in fragments of 1,500 bytes.
 pub const WAITING_MAX: usize = 64;
+
+/// Memory of fragments that wait at most, as much as Linux has for fragments; what each takes is that of its buffer. So a flood of
+/// fragments leaves most of a pool's buffers to other packets.
+pub const WAITING_MEMORY: usize = 4 << 20;
+/// What a fragment in a small buffer takes of it, and one in a large buffer, of which a pool has few.
+const SMALL_WEIGHT: usize = 2 << 10;
+const LARGE_WEIGHT: usize = 32 << 10;
+
+/// What a fragment that waits takes of memory.
+pub(crate) fn weight(packet: &Packet) -> usize {
+    if packet.len() + HEADROOM <= SMALL_ROOM { SMALL_WEIGHT } else { LARGE_WEIGHT }
+}
 
 /// What is known of a datagram's first fragment.
 #[derive(Default)]
@@ -81,19 +93,25 @@ impl Fragments {
 
     /// Lets a fragment wait for its first one.
     pub fn wait(&mut self, datagram: Datagram, packet: Packet, now_ns: u64) -> Result<(), (Packet, Refused)> {
-        if let Some(at) = self.table.find(&datagram) {
-            return match &mut self.table.get_mut(at).first {
-                First::Missing(waiting) if waiting.len() < WAITING_MAX => {
-                    waiting.push(packet);
-                    Ok(())
-                }
-                _ => Err((packet, Refused::TooMany)),
-            };
+        let at = match self.table.find(&datagram) {
+            Some(at) => at,
+            None if self.make_room(&datagram) => self.insert(datagram, First::Missing(Vec::new()), now_ns),
+            None => return Err((packet, Refused::TableFull)),
+        };
+        if !matches!(self.get_at(at), First::Missing(waiting) if waiting.len() < WAITING_MAX) {
+            return Err((packet, Refused::TooMany));
         }
-        if !self.make_room(&datagram) {
-            return Err((packet, Refused::TableFull));
+        let weight = weight(&packet);
+        while !self.table.has_weight(at, weight, WAITING_MEMORY) {
+            match self.table.heavy_victim(at, weight, WAITING_MEMORY) {
+                Some(victim) => self.displace(victim),
+                None => return Err((packet, Refused::TableFull)),
+            }
         }
-        self.insert(datagram, First::Missing(vec![packet]), now_ns);
+        self.table.add_weight(at, weight);
+        if let First::Missing(waiting) = &mut self.table.get_mut(at).first {
+            waiting.push(packet);
+        }
         Ok(())
     }
 
@@ -148,20 +166,29 @@ impl Fragments {
         let Some(victim) = self.table.victim(datagram, |_| true, oldest) else {
             return false; // The table is made for none.
         };
-        if let First::Missing(waiting) = self.table.remove(victim).first {
-            self.dropped.extend(waiting);
-        }
+        self.displace(victim);
         true
     }
 
-    fn insert(&mut self, datagram: Datagram, first: First, now_ns: u64) {
+    fn displace(&mut self, victim: u32) {
+        if let First::Missing(waiting) = self.table.remove(victim).first {
+            self.dropped.extend(waiting);
+        }
+    }
+
+    fn get_at(&self, at: u32) -> &First {
+        &self.table.get(at).first
+    }
+
+    fn insert(&mut self, datagram: Datagram, first: First, now_ns: u64) -> u32 {
         let until_ns = now_ns.saturating_add(self.timeout_ns);
-        self.table.insert(datagram, usize::from(first.has_passed()), Entry { first, until_ns });
+        self.table.insert(datagram, usize::from(first.has_passed()), Entry { first, until_ns })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::table::SOURCE_PART;
     use super::*;
     use packet::{Addr, Endpoint, Scope};
 
@@ -207,6 +234,23 @@ mod tests {
         assert!((0..10).all(|i| fragments.get(&datagram(5, i)).is_some()));
         assert_eq!(fragments.displaced(), Displaced { table: 0, source: 1000 - 16 });
         assert!(fragments.get(&datagram(6, 999)).is_some() && fragments.get(&datagram(6, 983)).is_none());
+    }
+
+    #[test]
+    fn those_that_wait_leave_buffers_to_others() {
+        let mut fragments = Fragments::new(10_000, 1_000_000);
+        let most = WAITING_MEMORY / SMALL_WEIGHT;
+        // Of one source, a quarter; of many, all.
+        for (sources, most) in [(1, most / SOURCE_PART), (100, most)] {
+            assert!((0..20_000u32).all(|i| wait(&mut fragments, datagram(i % sources, i / 4), 0)));
+            let waiting = |at| match fragments.get(&datagram(at % sources, at / 4)) {
+                Some(First::Missing(waiting)) => waiting.len(),
+                _ => 0,
+            };
+            let all: usize = (0..20_000 / 4).map(|id| if sources == 1 { waiting(4 * id) } else { 0 }).sum();
+            assert!(sources > 1 || all == most, "{all}");
+            assert_eq!(fragments.table.weight(), most * SMALL_WEIGHT);
+        }
     }
 
     #[test]

@@ -9,9 +9,9 @@
 
 use packet::memory::{OutOfMemory, Zeroed};
 use packet::parse::FragmentPart;
-use packet::{HEADROOM, Packet, SMALL_ROOM, parse};
+use packet::{Packet, parse};
 
-use crate::fragments::{Datagram, Displaced, Table};
+use crate::fragments::{Datagram, Displaced, Table, WAITING_MEMORY, weight};
 
 mod moving;
 
@@ -26,11 +26,8 @@ pub const DATAGRAM_TIMEOUT_V6_NS: u64 = 60_000_000_000;
 /// Fragments of a datagram that are held back at most: those of 64 KiB over links of 576 bytes (RFC 791 3.1).
 pub const HELD_BACK_MAX: usize = 128;
 
-/// Memory of fragments held back at most, as much as Linux has for fragments; what each takes is that of its buffer.
-pub const HELD_BACK_MEMORY: usize = 4 << 20;
-/// What a fragment in a small buffer takes of it, and one in a large buffer, of which a pool has few.
-const SMALL_WEIGHT: usize = 2 << 10;
-const LARGE_WEIGHT: usize = 32 << 10;
+/// Memory of fragments held back at most; what each takes is that of its buffer.
+pub const HELD_BACK_MEMORY: usize = WAITING_MEMORY;
 
 /// Bytes of the longest datagram, and room for it.
 const DATAGRAM_ROOM: usize = 1 << 16;
@@ -451,11 +448,6 @@ impl Datagrams {
             _ => Added::Waits,
         }
     }
-}
-
-/// What a fragment takes of [`HELD_BACK_MEMORY`].
-fn weight(packet: &Packet) -> usize {
-    if packet.len() + HEADROOM <= SMALL_ROOM { SMALL_WEIGHT } else { LARGE_WEIGHT }
 }
 
 /// Which units a bitmap has, in order.
