@@ -200,18 +200,21 @@ impl Buffers {
         for buffer in 0..self.spec.count {
             let (len, rest) = saved.split_first_chunk()?;
             let len = u32::from_le_bytes(*len);
-            if len == LOST {
+            let was_lost = len == LOST;
+            let (bytes, rest) = rest.split_at_checked(if was_lost { 0 } else { len as usize })?;
+            saved = rest;
+            let mut taken = self.take(numbers, buffer, header);
+            let is_whole = taken.push(bytes) == bytes.len();
+            if !is_whole {
+                taken.clear();
+            }
+            self.give(numbers, buffer, taken, header);
+            if was_lost || !is_whole {
+                // The flow will miss it.
                 let at = self.vacant();
                 self.kept[at].is_lost = true;
                 number_of(numbers, buffer).copy_from_slice(&(at as u32 + 1).to_le_bytes());
-                saved = rest;
-                continue;
             }
-            let (bytes, rest) = rest.split_at_checked(len as usize)?;
-            let mut taken = self.take(numbers, buffer, header);
-            taken.push(bytes);
-            self.give(numbers, buffer, taken, header);
-            saved = rest;
         }
         Some(saved)
     }

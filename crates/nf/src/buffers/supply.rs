@@ -429,6 +429,21 @@ mod tests {
     }
 
     #[test]
+    fn a_flow_misses_what_there_is_no_memory_for_where_it_moves() {
+        let (mut here, mut there) = (buffers(), Buffers::new(&SPEC, 300, 100, 7).unwrap());
+        let mut flow = Flow::new(1, OPEN);
+        flow.fill(&mut here);
+        let mut saved = Vec::new();
+        here.save(&flow.numbers, &mut saved);
+        assert_eq!(there.restore(&mut flow.numbers, &flow.header, &saved), Some(&[][..]));
+        let before = there.shortages();
+        assert_eq!((there.used_bytes(), flow.push(0, 1, &mut there)), (0, 1));
+        assert_eq!((there.shortages() - before, there.last_shortage()), (1, Some(Shortage::GaveWay)));
+        there.release(&mut flow.numbers);
+        assert_eq!(there.used_bytes(), 0);
+    }
+
+    #[test]
     fn accounts_go_with_their_flows() {
         let (mut here, mut there) = (buffers(), buffers());
         let mut flows: Vec<Flow> = (0..20).map(|_| Flow::new(1, OPEN)).collect();
