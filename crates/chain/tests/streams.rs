@@ -6,7 +6,7 @@ mod stream_model;
 use chain::streams::{HostPolicy, Reassembler, StreamOptions, Streams, Urgent};
 use nf::Connection;
 use nf::record::Header;
-use packet::{Addr, Direction, Endpoint, FlowKey, Scope};
+use packet::{Addr, Direction, DropReason, Endpoint, FlowKey, Scope};
 use proptest::prelude::*;
 use zerocopy::FromZeros;
 
@@ -595,6 +595,91 @@ fn urgent_bytes_are_beside_the_stream() {
         bench.client(104, b"ef");
         assert_eq!(bench.seen[0], [data(0, seen)]);
         assert_eq!(bench.reassembler.memory_used(), 0);
+    }
+}
+
+#[test]
+fn an_urgent_byte_may_be_in_a_gap() {
+    for acknowledges in [true, false] {
+        let memory = if acknowledges { 100 } else { 2 } * 1536;
+        let mut bench = Bench::new(StreamOptions { memory, per_source: 100, ..StreamOptions::default() });
+        bench.open(99);
+        bench.urgent = 101;
+        bench.segment(Direction::Original, ACK | URG, 100, 901, b"0123456789");
+        bench.urgent = 0;
+        bench.client(300, &[b'x'; 100]);
+        if acknowledges {
+            bench.server_acknowledges(400);
+        } else {
+            // There is no room to wait longer.
+            bench.client(500, &[b'y'; 4000]);
+        }
+        let expected = [data(0, b"0123456789"), Seen::Gap(10, 190), data(200, &[b'x'; 100])];
+        assert_eq!(bench.seen[0][..3], expected);
+        bench.reassembler.forget(&mut bench.streams);
+        assert_eq!(bench.reassembler.memory_used(), 0);
+    }
+}
+
+#[test]
+fn what_was_recorded_may_be_sent_again_though_no_more_is() {
+    const LEN: u32 = 1448;
+    let options =
+        StreamOptions { inline: true, memory: 64 << 20, per_source: 100, ..StreamOptions::default() };
+    let mut bench = Bench::new(options);
+    bench.open(99);
+    bench.server_acknowledges(100);
+    let bytes = [b'x'; LEN as usize];
+    let mut sequence = 100;
+    bench.client(sequence, &bytes);
+    while bench.fate.is_none() {
+        sequence += LEN;
+        bench.client(sequence, &bytes);
+    }
+    assert_eq!(bench.fate, Some(DropReason::StreamMemory));
+    // Its receiver lacks the first one.
+    bench.client(100, &bytes);
+    assert_eq!(bench.fate, None);
+    bench.client(100, &[b'y'; LEN as usize]);
+    assert_eq!(bench.fate, Some(DropReason::StreamDiffers));
+    bench.server_acknowledges(sequence);
+    bench.client(sequence, &bytes);
+    assert_eq!(bench.fate, None);
+}
+
+#[test]
+fn a_forged_reset_frees_no_share() {
+    let options =
+        StreamOptions { memory: 40 * 1536, per_source: 20, inline: true, ..StreamOptions::default() };
+    let mut bench = Bench::new(options);
+    let mut of = header(0);
+    bench.reassembler.own(&of);
+    bench.open(99);
+    let mut sequences = (200..).step_by(10);
+    while bench.fate.is_none() {
+        bench.client(sequences.next().unwrap(), b"early");
+    }
+    let held = bench.reassembler.memory_used();
+    assert!(held < 40 * 1536);
+    of.connection = Connection::RESET;
+    bench.reassembler.own(&of);
+    sequences.take(20).for_each(|sequence| bench.client(sequence, b"early"));
+    assert_eq!(bench.reassembler.memory_used(), held);
+}
+
+#[test]
+fn in_line_little_memory_lets_nothing_by_an_urgent_byte() {
+    for blocks in 0..4 {
+        let memory = blocks * 1536;
+        let mut bench =
+            Bench::new(StreamOptions { memory, inline: true, per_source: 100, ..StreamOptions::default() });
+        bench.open(99);
+        bench.urgent = 3;
+        bench.segment(Direction::Original, ACK | URG, 100, 901, b"okUattack");
+        bench.urgent = 0;
+        let (passes, seen) = (bench.fate.is_none(), std::mem::take(&mut bench.seen[0]));
+        assert_eq!(seen, if passes { vec![data(0, b"okattack")] } else { vec![] }, "{blocks} blocks");
+        assert_eq!(passes, blocks >= 2);
     }
 }
 

@@ -426,7 +426,15 @@ impl Datagrams {
         // What is there already is ignored, if it lies within one run.
         let begins_run = |unit: usize| begins[unit / 64] & 1 << (unit % 64) != 0;
         let is_across = known > 0 && units.clone().skip(1).any(begins_run);
-        if contradicts || (1..units.len()).contains(&known) || is_across {
+        // In line, nobody knows which of two copies a host takes.
+        let place = number * DATAGRAM_ROOM;
+        let differs =
+            || self.bytes.get(place + start..place + end).is_none_or(|there| there != &bytes[..len]);
+        if contradicts
+            || (1..units.len()).contains(&known)
+            || is_across
+            || self.inline && known > 0 && differs()
+        {
             return Added::Lost;
         }
         if known == 0 {

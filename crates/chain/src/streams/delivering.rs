@@ -1,5 +1,7 @@
 //! Bytes, gaps and ends, as functions are given them.
 
+use std::cmp::Ordering;
+
 use nf::stream::{Piece, What};
 use packet::{Direction, DropReason};
 
@@ -111,11 +113,15 @@ impl Reassembler {
             }
             if half.has(Half::URGENT) && block.end() > half.next && !block.fin {
                 let urgent = half.offset(half.urgent);
-                if urgent == half.next {
-                    self.take_out(half);
-                    continue;
+                match urgent.cmp(&half.next) {
+                    // It was in a gap.
+                    Ordering::Less => half.flags &= !Half::URGENT,
+                    Ordering::Equal => {
+                        self.take_out(half);
+                        continue;
+                    }
+                    Ordering::Greater => self.part_front(urgent, half),
                 }
-                self.part_front(urgent, half);
             }
             let Some((number, block)) = self.pop_kept(half) else { break };
             if block.fin {

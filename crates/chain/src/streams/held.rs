@@ -145,9 +145,9 @@ impl Held {
         self.lists.end(list, self.waiting)
     }
 
-    /// Makes sure that there are blocks for new bytes of a list, and for their ends; false if there are not.
-    pub fn prepare(&mut self, list: u32, owner: Owner, new: &New<'_>, ends: usize) -> bool {
-        let blocks = new.bytes.len().div_ceil(BLOCK_LEN) + ends;
+    /// Makes sure that there are blocks for new bytes of a list, and so many others; false if there are not.
+    pub fn prepare(&mut self, list: u32, owner: Owner, new: &New<'_>, others: usize) -> bool {
+        let blocks = new.bytes.len().div_ceil(BLOCK_LEN) + others;
         let is_after = self.end(self.lists.first(list)).is_none_or(|end| end <= new.offset);
         // At most, each block of the list is cut, and another one follows it.
         let needed = if is_after { blocks } else { blocks + 2 * self.lists.blocks(list) };
@@ -282,8 +282,9 @@ impl Held {
     /// for it. Returns how many bytes were.
     pub fn part_front(&mut self, list: Link, at: u64) -> u32 {
         let Some(front) = list.block() else { return 0 };
-        let lost = self.blocks[front as usize].end().saturating_sub(at) as u32;
-        if lost == 0 || self.cut(list, at).is_some() {
+        let whole = self.blocks[front as usize];
+        let lost = whole.end().saturating_sub(at) as u32;
+        if lost == 0 || at <= whole.offset || self.cut(list, at).is_some() {
             return 0;
         }
         self.blocks[front as usize].len -= lost;
@@ -342,6 +343,18 @@ impl Held {
             }
         });
         joined
+    }
+
+    /// Returns true if a list has all bytes from `from` to `until`.
+    pub fn covers(&self, list: Link, from: u64, until: u64) -> bool {
+        let mut at = from;
+        for block in self.list(list).take_while(|block| block.offset <= until) {
+            if block.offset > at {
+                return false;
+            }
+            at = at.max(block.offset + block.bytes.len() as u64);
+        }
+        at >= until
     }
 
     /// Where the bytes of a list end.

@@ -180,11 +180,13 @@ impl Lists {
 
     /// How many more blocks the list that is being changed may have by its source's share.
     pub fn left(&self, waiting: usize) -> usize {
-        if self.owner.is_weak {
-            return usize::MAX;
-        }
+        // A list that was charged stays so: a forged reset makes its connection weak, too.
         let known = self.get(self.open).filter(|list| list.blocks > 0 && !list.is_weak);
-        let account = known.map_or_else(|| self.account(self.owner), |list| list.account);
+        let account = match known {
+            Some(list) => list.account,
+            None if self.owner.is_weak => return usize::MAX,
+            None => self.account(self.owner),
+        };
         (self.sources.left(account) as usize + self.mark).saturating_sub(waiting)
     }
 

@@ -30,7 +30,9 @@ impl Reassembler {
         let new = New { offset, bytes, span: Span::default(), doubt: 0, fin: false };
         let mut differs = false;
         let lost_until = if half.sent == 0 { 0 } else { self.look_for_sent(half) };
-        let mut short = if half.sent_bytes + bytes.len() as u32 > SENT_MAX {
+        // What is recorded already takes no more room.
+        let is_recorded = || self.sent.covers(self.sent.head(half.sent), offset, offset + bytes.len() as u64);
+        let mut short = if half.sent_bytes + bytes.len() as u32 > SENT_MAX && !is_recorded() {
             Some(Shortage::Share)
         } else {
             (offset < lost_until).then_some(Shortage::GaveWay)

@@ -94,10 +94,11 @@ impl Reassembler {
         if half.held != 0 {
             self.look_for_loss(half);
         }
-        let ends = u32::from(ends);
         let room = self.options.memory_per_stream.saturating_sub(half.held_bytes);
-        let is_short_stream = new.bytes.len() as u32 + ends > room;
-        if !is_short_stream && self.held.prepare(half.held, self.owner, new, ends as usize) {
+        let is_short_stream = new.bytes.len() as u32 + u32::from(ends) > room;
+        // A block is cut where a byte is urgent.
+        let others = usize::from(ends) + usize::from(half.has(Half::URGENT));
+        if !is_short_stream && self.held.prepare(half.held, self.owner, new, others) {
             return true;
         }
         let kind = if is_short_stream { Shortage::Share } else { self.held.shortage() };

@@ -233,6 +233,24 @@ fn what_is_held_back_is_bounded() {
     }
 }
 
+#[test]
+fn a_copy_with_other_bytes_does_not_leave() {
+    let parts = fragments(&harmless(96), 9, 24);
+    for (number, part) in parts.iter().enumerate() {
+        let mut copy = part.clone();
+        *copy.last_mut().unwrap() ^= 1;
+        let mut unit = Unit::new();
+        let before: Vec<_> = parts[..=number].iter().flat_map(|part| unit.process(part)).collect();
+        let copies = unit.process(&copy);
+        let again = unit.process(part);
+        let after = parts[number + 1..].iter().flat_map(|part| unit.process(part));
+        let sent: Vec<_> = before.into_iter().chain(copies).chain(again).chain(after).collect();
+        assert!(!sent.contains(&copy), "{number}");
+        assert!(parts.iter().all(|part| sent.contains(part)), "{number}");
+        assert!(unit.chain.counters().add_up());
+    }
+}
+
 /// A chain with more buffers than a bench has.
 struct Unit {
     chain: Chain,
