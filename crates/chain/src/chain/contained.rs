@@ -125,9 +125,11 @@ impl Chain {
             }
         }
         self.drop_held(pool);
+        let moved = self.fragments_moved();
         let (streams, seed) = (self.options.streams, self.options.seed);
         if let Ok(subscribed) = Subscribed::new(&self.stages, &mut Layout::default(), streams, seed) {
             self.subscribed = subscribed;
+            self.counters.fragments_moved = moved;
         }
         let scope = self.consolidation.as_ref().map(Consolidation::scope);
         let capacity = self.flows.records.capacity();

@@ -80,7 +80,8 @@ impl Chain {
 
     /// Fragments that were held back elsewhere and came here with their flows, less those that went elsewhere.
     pub(super) fn fragments_moved(&self) -> i64 {
-        self.subscribed.as_ref().map_or(0, |subscribed| subscribed.datagrams().moved())
+        let now = self.subscribed.as_ref().map_or(0, |subscribed| subscribed.datagrams().moved());
+        self.counters.fragments_moved + now
     }
 
     /// Datagrams that gave way to others.

@@ -307,6 +307,8 @@ fn what_is_held_back_moves_with_its_flow() {
             let after = there.chain.counters();
             assert_eq!(after.packets_held, 0);
             assert_eq!(after.packets_in - 1 + at as u64, after.packets_out + after.dropped());
+            here.chain.start_anew(0, &mut here.pool);
+            assert!(here.chain.counters().add_up());
         }
     }
 }
