@@ -217,7 +217,11 @@ impl Buffers {
         bytes: Vec<u8>,
         header: &Header,
     ) -> FlowBuffer {
-        let is_weak = header.connection.gives_way();
+        // A flow that was charged stays so: a forged reset makes its connection weak, too.
+        let is_charged = |kept: &Kept| !kept.is_weak && kept.charged > 0;
+        let own = || numbers.chunks_exact(NUMBER_LEN).filter_map(|number| self.index(number)).chain(at);
+        let is_weak =
+            header.connection.gives_way() && !own().filter_map(|at| self.kept.get(at)).any(is_charged);
         let mut left = usize::MAX;
         if !is_weak && self.room < self.supply.free {
             let own = at.and_then(|at| self.kept.get(at)).filter(|kept| !kept.is_weak);
@@ -350,6 +354,23 @@ mod tests {
 
     const OPEN: Connection = Connection::ESTABLISHED;
     const HALF_OPEN: Connection = Connection::SYN_SENT;
+
+    #[test]
+    fn a_forged_reset_frees_no_share() {
+        let mut buffers = buffers();
+        let mut attacker: Vec<Flow> = (0..1_000).map(|_| Flow::new(1, OPEN)).collect();
+        for flow in &mut attacker {
+            flow.push(0, 2 * GRAIN, &mut buffers);
+        }
+        let before = buffers.used_bytes();
+        for flow in attacker.iter_mut().filter(|flow| flow.numbers != [0; 8]) {
+            flow.header.connection = Connection::RESET;
+            flow.push(0, 256, &mut buffers);
+            flow.push(1, 256, &mut buffers);
+        }
+        // While its buffer is out, one finds plenty again.
+        assert!(buffers.used_bytes() <= before + 256);
+    }
 
     #[test]
     fn a_source_beyond_its_share_leaves_memory_for_others() {
