@@ -23,6 +23,8 @@ pub struct FlowBuffer {
     refused: u64,
     /// What else than its own length bounds it.
     short: Option<Shortage>,
+    /// What it held gave way to others.
+    gave_way: bool,
 }
 
 impl FlowBuffer {
@@ -46,6 +48,18 @@ impl FlowBuffer {
     /// The most bytes that it can hold now.
     pub fn capacity(&self) -> usize {
         self.len_max
+    }
+
+    /// Whether what it held gave way to the buffers of others before it was taken.
+    #[inline]
+    pub fn gave_way(&self) -> bool {
+        self.gave_way
+    }
+
+    /// Whether bytes found no room in it since it was taken.
+    #[inline]
+    pub fn has_refused(&self) -> bool {
+        self.refused > 0
     }
 
     /// Appends what there is room for, and says how many bytes that was; the others are counted.
@@ -90,6 +104,9 @@ pub struct Buffers {
     spare: Vec<Vec<Vec<u8>>>,
     /// Bytes of memory in them.
     spare_bytes: usize,
+    /// Bytes of memory in `kept` beyond what their length explains: see [`excess`]. And the most of them.
+    excess: usize,
+    excess_max: usize,
     /// Bytes that all may hold.
     memory: usize,
     /// Bytes that `kept` may still grow by.
@@ -125,8 +142,19 @@ const LOST: u32 = u32::MAX;
 
 /// Buffers in flow records, at the end of a function's part: four bytes each.
 const NUMBER_LEN: usize = 4;
+
 /// Bytes of memory that are kept to be used again.
 const SPARE_BYTES_MAX: usize = 8 << 20;
+/// Of memory, the part that buffers together may have in excess: one in so many.
+const EXCESS_PART: usize = 8;
+/// Memory that a short buffer may have without any being in excess.
+const SLACK_BYTES: usize = 256;
+
+/// The memory of a buffer that its length does not explain: growing takes up to twice the length.
+#[inline]
+fn excess(bytes: &Vec<u8>) -> usize {
+    bytes.capacity().saturating_sub(2 * bytes.len() + SLACK_BYTES)
+}
 
 impl BufferSpec {
     /// No buffers.
@@ -153,6 +181,8 @@ impl Buffers {
             free: Vec::new(),
             spare: vec![Vec::new(); spec.count],
             spare_bytes: 0,
+            excess: 0,
+            excess_max: memory / EXCESS_PART,
             memory,
             room: memory,
             refused: 0,
@@ -222,26 +252,28 @@ impl Buffers {
     /// Takes the buffer out whose number stands there among a flow's numbers.
     pub(crate) fn take(&mut self, numbers: &mut [u8], buffer: usize, header: &Header) -> FlowBuffer {
         let at = self.index(number_of(numbers, buffer));
+        let mut gave_way = false;
         let bytes = match at.and_then(|at| self.kept.get_mut(at)) {
             Some(kept) => {
                 if kept.is_lost {
-                    kept.is_lost = false;
+                    (kept.is_lost, gave_way) = (false, true);
                     self.supply.note(Shortage::GaveWay);
                 }
+                self.excess -= excess(&kept.bytes);
                 std::mem::take(&mut kept.bytes)
             }
             None => self.spare(buffer),
         };
         self.room += bytes.len();
         if self.room < self.plenty {
-            return self.ration(numbers, at, bytes, header);
+            return FlowBuffer { gave_way, ..self.ration(numbers, at, bytes, header) };
         }
-        FlowBuffer { bytes, len_max: self.spec.len_max, refused: 0, short: None }
+        FlowBuffer { bytes, len_max: self.spec.len_max, refused: 0, short: None, gave_way }
     }
 
     /// Puts bytes in the place of that buffer.
     pub(crate) fn give(&mut self, numbers: &mut [u8], buffer: usize, bytes: FlowBuffer, header: &Header) {
-        let FlowBuffer { bytes, refused, short, .. } = bytes;
+        let FlowBuffer { mut bytes, refused, short, .. } = bytes;
         if refused > 0 {
             self.refused += refused;
             short.into_iter().for_each(|kind| self.supply.note(kind));
@@ -253,6 +285,7 @@ impl Buffers {
             at.and_then(|at| self.kept.get_mut(at)).map(|kept| std::mem::take(&mut kept.bytes))
         {
             self.room += before.len();
+            self.excess -= excess(&before);
             self.reuse(buffer, before);
         }
         if bytes.is_empty() {
@@ -261,6 +294,13 @@ impl Buffers {
                 number.fill(0);
             }
             return self.reuse(buffer, bytes);
+        }
+        // What is charged is the length: memory must not be much more.
+        let in_excess = excess(&bytes);
+        if in_excess > self.excess_max - self.excess {
+            bytes.shrink_to_fit();
+        } else {
+            self.excess += in_excess;
         }
         self.room = self.room.saturating_sub(bytes.len());
         let at = at.unwrap_or_else(|| self.vacant());
@@ -279,6 +319,7 @@ impl Buffers {
             number.fill(0);
             let bytes = self.kept.get_mut(at).map(|kept| std::mem::take(&mut kept.bytes)).unwrap_or_default();
             self.room += bytes.len();
+            self.excess -= excess(&bytes);
             self.vacate(at);
             self.reuse(buffer, bytes);
         }
@@ -438,5 +479,50 @@ mod tests {
         assert_ne!(buffers.get(number_of(&mut numbers, 0)).as_ptr(), memory);
         append(&mut buffers, &mut numbers, 1, b"abc");
         assert_eq!((buffers.get(number_of(&mut numbers, 1)).as_ptr(), buffers.spare_bytes), (memory, 0));
+    }
+    static LARGE: BufferSpec = BufferSpec { count: 2, len_max: 64 << 10, memory: 16 << 20 };
+
+    /// That the buffers of flows have no more memory than what is charged explains, and what may be in excess.
+    fn assert_is_bounded(buffers: &Buffers) {
+        let of_all = |bytes: fn(&Vec<u8>) -> usize| buffers.kept.iter().map(|kept| bytes(&kept.bytes)).sum();
+        let (capacity, in_excess): (usize, usize) = (of_all(Vec::capacity), of_all(excess));
+        let slack = buffers.kept.len() * SLACK_BYTES + LARGE.memory / EXCESS_PART;
+        assert!(capacity <= 2 * buffers.used_bytes() + slack, "{capacity} bytes");
+        assert_eq!(buffers.excess, in_excess);
+    }
+
+    #[test]
+    fn memory_follows_what_is_charged() {
+        let mut buffers = Buffers::new(&LARGE, LARGE.memory, 100, 7).unwrap();
+        let mut flows = [[0; 8]; 100];
+        for flow in &mut flows {
+            append(&mut buffers, flow, 0, &[7; 60 << 10]);
+            let mut buffer = buffers.take(flow, 0, &header());
+            buffer.push(b"rest");
+            buffer.consume(60 << 10);
+            buffers.give(flow, 0, buffer, &header());
+            assert_eq!(buffers.get(number_of(flow, 0)), b"rest");
+            let mut buffer = buffers.take(flow, 1, &header());
+            buffer.push(&[8; 60 << 10]);
+            buffer.truncate(3);
+            buffers.give(flow, 1, buffer, &header());
+            assert_is_bounded(&buffers);
+        }
+        assert_eq!(buffers.used_bytes(), 100 * 7);
+        for flow in &mut flows {
+            buffers.give(flow, 0, FlowBuffer::default(), &header());
+            buffers.release(flow);
+        }
+        assert_eq!((buffers.used_bytes(), buffers.excess), (0, 0));
+    }
+
+    #[test]
+    fn memory_of_long_buffers_is_no_short_ones() {
+        let mut buffers = Buffers::new(&LARGE, LARGE.memory, 100, 7).unwrap();
+        let mut flows = [[0; 8]; 100];
+        flows.iter_mut().for_each(|flow| _ = append(&mut buffers, flow, 0, &[7; 60 << 10]));
+        flows.iter_mut().for_each(|flow| buffers.release(flow));
+        flows.iter_mut().for_each(|flow| _ = append(&mut buffers, flow, 0, b"short"));
+        assert_is_bounded(&buffers);
     }
 }

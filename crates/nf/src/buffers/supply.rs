@@ -6,7 +6,7 @@
 
 use packet::memory::OutOfMemory;
 
-use super::{Buffers, FlowBuffer, Kept, NUMBER_LEN};
+use super::{Buffers, FlowBuffer, Kept, NUMBER_LEN, excess};
 use crate::record::Header;
 use crate::sources::{ReportLimit, Sources};
 
@@ -240,7 +240,7 @@ impl Buffers {
             part if part < self.spec.len_max => Some(Shortage::Memory),
             _ => None,
         };
-        FlowBuffer { len_max: part.min(left).max(bytes.len()), bytes, refused: 0, short }
+        FlowBuffer { len_max: part.min(left).max(bytes.len()), bytes, refused: 0, short, gave_way: false }
     }
 
     /// Lets buffers give way until the reserve is free. A connection that is not open takes nothing from one that is.
@@ -296,7 +296,9 @@ impl Buffers {
     /// A buffer gives way: its flow will miss it.
     fn give_way(&mut self, at: usize) {
         let Some(kept) = self.kept.get_mut(at) else { return };
-        self.room += std::mem::take(&mut kept.bytes).len();
+        let bytes = std::mem::take(&mut kept.bytes);
+        self.room += bytes.len();
+        self.excess -= excess(&bytes);
         self.supply.discharge(at, kept);
         kept.is_lost = true;
         self.supply.gave_way += 1;
