@@ -63,6 +63,14 @@ impl Exchange {
         self.reader(side, sink).lose(len, line);
     }
 
+    /// The caller no longer has what was kept of a direction's line, or not all of it: what is left is skipped, and the next start
+    /// line is searched for, as after a gap.
+    pub fn lose_line(&mut self, side: Side, line: &mut impl Line, sink: &mut impl Sink) {
+        let mut reader = self.reader(side, sink);
+        reader.half.clear(flag::LINE_CUT | flag::LINE_ENDED);
+        reader.lose(1, line);
+    }
+
     /// A direction has come to its end. Bytes that come nevertheless are told as skipped.
     pub fn end(&mut self, side: Side, line: &mut impl Line, sink: &mut impl Sink) {
         self.reader(side, sink).close(line);

@@ -7,6 +7,7 @@
 mod config;
 mod opening;
 mod recognise;
+mod shortage;
 mod smuggling;
 mod state;
 mod transactions;
@@ -65,6 +66,7 @@ mod counter {
     pub const BYTES_MISSING: usize = 7;
     pub const TEXTS_CUT: usize = 8;
     pub const REQUESTS_FORGOTTEN: usize = 9;
+    pub const MEMORY_FULL: usize = 10;
 }
 
 /// Numbers of the groups of counters, and of the counters in them.
@@ -172,6 +174,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
         Shared::Counter("bytes_missing"),
         Shared::Counter("texts_cut"),
         Shared::Counter("requests_forgotten"),
+        Shared::Counter("memory_full"),
         Shared::Counters("methods"),
         Shared::Counters("statuses"),
         Shared::Counters("anomalies"),
@@ -217,6 +220,7 @@ impl NetworkFunction for Http {
             Blocked::No => Verdict::Forward,
             Blocked::Smuggling => Verdict::Drop(DropReason::HttpSmuggling),
             Blocked::Method => Verdict::Drop(DropReason::HttpMethod),
+            Blocked::Memory => Verdict::Drop(DropReason::StreamMemory),
         }
     }
 
@@ -279,7 +283,7 @@ impl Http {
         if state.exchange.half(Side::Response).is_opaque() && state.notes.is_behind_http == 0 {
             bytes = self.pass_switch(direction, bytes, state, context);
         }
-        self.with_parser(direction, state, context, |exchange, line, watch| match watch.side {
+        self.with_parser(direction, bytes.len(), state, context, |exchange, line, watch| match watch.side {
             Side::Request => exchange.request(bytes, line, watch),
             Side::Response => exchange.response(bytes, line, watch),
         });
@@ -291,14 +295,14 @@ impl Http {
             return;
         }
         state.notes.set_start(direction, Start::Open);
-        self.with_parser(direction, state, context, |exchange, line, watch| {
+        self.with_parser(direction, 0, state, context, |exchange, line, watch| {
             exchange.gap(watch.side, len, line, watch);
         });
     }
 
     /// A direction ends. When it is the server's, nobody answers what is not answered yet.
     fn end(&self, direction: Direction, state: &mut State, context: &mut Context<'_>) {
-        self.with_parser(direction, state, context, |exchange, line, watch| {
+        self.with_parser(direction, 0, state, context, |exchange, line, watch| {
             exchange.end(watch.side, line, watch);
             if watch.side == Side::Response {
                 watch.give_up_requests();
@@ -306,10 +310,12 @@ impl Http {
         });
     }
 
+    /// Works on a direction's line, to which up to `more` bytes come.
     #[inline(always)]
     fn with_parser<T>(
         &self,
         direction: Direction,
+        more: usize,
         state: &mut State,
         context: &mut Context<'_>,
         work: impl FnOnce(&mut Exchange, &mut Kept, &mut Watch<'_, '_>) -> T,
@@ -317,7 +323,14 @@ impl Http {
         let State { notes, exchange } = state;
         let mut line = Kept::new(context.take_buffer(direction.index()));
         let side = notes.side(direction);
-        let result = work(exchange, &mut line, &mut Watch { http: self, notes, context, side });
+        let mut watch = Watch { http: self, notes, context, side };
+        if shortage::is_not_whole(&line, more) {
+            watch.lose_line(exchange, &mut line);
+        }
+        let result = work(exchange, &mut line, &mut watch);
+        if line.0.has_refused() {
+            watch.lose_line(exchange, &mut line);
+        }
         context.give_buffer(direction.index(), line.0);
         result
     }

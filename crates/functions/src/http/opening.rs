@@ -6,7 +6,7 @@ use nf::Context;
 use packet::Direction;
 
 use super::recognise::{Look, PROBE_MAX, look, may_be_status_line};
-use super::state::{Phase, Start, State};
+use super::state::{Blocked, Phase, Start, State};
 use super::watch::{Kept, Watch};
 use super::{Http, SEARCH_MAX, clear};
 use crate::ports;
@@ -80,6 +80,10 @@ impl Http {
             return;
         }
         let mut kept = Beginning::take(direction, context);
+        if kept.is_lost {
+            self.lose_beginning(direction, state, context);
+            return self.search_if_suspected(direction, bytes, state, context);
+        }
         let kept_len = kept.len;
         let looked = match kept_len {
             0 => look(bytes),
@@ -88,12 +92,11 @@ impl Http {
         let before = &kept.bytes[..kept_len];
         match looked {
             Look::Unclear if keep(direction, [before, bytes], context) => {}
-            Look::Unclear | Look::Other => {
+            Look::Unclear => self.lose_beginning(direction, state, context),
+            Look::Other => {
                 self.miss(direction, state, context);
-                if state.notes.phase() == Phase::Suspected {
-                    self.search(direction, before, state, context);
-                    self.search(direction, bytes, state, context);
-                }
+                self.search_if_suspected(direction, before, state, context);
+                self.search_if_suspected(direction, bytes, state, context);
             }
             Look::Http2 => {
                 let side = state.notes.side(direction);
@@ -105,6 +108,25 @@ impl Http {
                 self.parse(direction, before, state, context);
                 self.parse(direction, bytes, state, context);
             }
+        }
+    }
+
+    /// Of the beginning of a direction not all is kept, for want of memory: it is as one that was not seen.
+    #[cold]
+    fn lose_beginning(&self, direction: Direction, state: &mut State, context: &mut Context<'_>) {
+        self.run_short(&mut state.notes, context);
+        self.suspect(direction, state, context);
+    }
+
+    fn search_if_suspected(
+        &self,
+        direction: Direction,
+        bytes: &[u8],
+        state: &mut State,
+        context: &mut Context<'_>,
+    ) {
+        if state.notes.phase() == Phase::Suspected && state.notes.blocked() == Blocked::No {
+            self.search(direction, bytes, state, context);
         }
     }
 
@@ -121,11 +143,11 @@ impl Http {
         if direction != state.notes.client() {
             return bytes;
         }
-        let used = self.with_parser(direction, state, context, |exchange, line, watch| {
+        let used = self.with_parser(direction, bytes.len(), state, context, |exchange, line, watch| {
             exchange.request_until_switched(bytes, line, watch)
         });
         let bytes = &bytes[used..];
-        if bytes.is_empty() {
+        if bytes.is_empty() || state.notes.is_behind_http != 0 {
             return bytes;
         }
         // A line may have been begun before the server switched.
@@ -138,6 +160,10 @@ impl Http {
                 Watch { http: self, notes: &mut state.notes, context, side: Side::Request }
                     .give_up_requests();
                 state.exchange = Exchange::default();
+            }
+            Look::Unclear => {
+                self.run_short(&mut state.notes, context);
+                state.notes.is_behind_http = 1;
             }
             _ => state.notes.is_behind_http = 1,
         }
@@ -155,6 +181,10 @@ impl Http {
         let other = direction.other();
         state.notes.set_client(if side == Side::Request { direction } else { other });
         let kept = Beginning::take(other, context);
+        if kept.is_lost {
+            self.run_short(&mut state.notes, context);
+            state.notes.set_start(other, Start::Missed);
+        }
         // What was not seen of a connection from its opening on may be in the midst of something.
         if state.notes.opened == 0 && state.notes.start(other) == Start::Open {
             state.notes.set_start(other, if side == Side::Request { Start::Unseen } else { Start::Missed });
@@ -193,6 +223,9 @@ impl Http {
         }
         let other = direction.other();
         let kept = Beginning::take(other, context);
+        if kept.is_lost {
+            self.run_short(&mut state.notes, context);
+        }
         clear(direction.index(), context);
         state.notes.set_start(direction, Start::Missed);
         state.notes.set_start(other, Start::Missed);
@@ -216,6 +249,8 @@ fn keep(direction: Direction, parts: [&[u8]; 2], context: &mut Context<'_>) -> b
 struct Beginning {
     bytes: [u8; PROBE_MAX],
     len: usize,
+    /// It gave way to others.
+    is_lost: bool,
 }
 
 impl Beginning {
@@ -230,11 +265,12 @@ impl Beginning {
 
     /// What is kept of it, or the first bytes of that.
     fn see(direction: Direction, context: &mut Context<'_>) -> Beginning {
-        let mut beginning = Beginning { bytes: [0; PROBE_MAX], len: 0 };
+        let mut beginning = Beginning { bytes: [0; PROBE_MAX], len: 0, is_lost: false };
         if !context.has_buffer(direction.index()) {
             return beginning;
         }
         let kept = context.take_buffer(direction.index());
+        beginning.is_lost = kept.gave_way();
         beginning.len = kept.as_slice().len().min(PROBE_MAX);
         beginning.bytes[..beginning.len].copy_from_slice(&kept.as_slice()[..beginning.len]);
         context.give_buffer(direction.index(), kept);

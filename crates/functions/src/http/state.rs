@@ -82,6 +82,8 @@ pub(super) enum Blocked {
     Smuggling,
     /// For a method that is not allowed.
     Method,
+    /// As what was kept of a message is lost, and smuggling is to be dropped.
+    Memory,
 }
 
 impl Notes {
@@ -115,7 +117,8 @@ impl Notes {
         match self.blocked {
             0 => Blocked::No,
             1 => Blocked::Smuggling,
-            _ => Blocked::Method,
+            2 => Blocked::Method,
+            _ => Blocked::Memory,
         }
     }
 

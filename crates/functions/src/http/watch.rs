@@ -94,7 +94,7 @@ impl Watch<'_, '_> {
 
     /// Keeps of a request what is told when it is answered.
     fn keep(&mut self, request: RequestLine<'_>) {
-        let mut queue = self.context.take_buffer(buffer::QUEUE);
+        let mut queue = self.take_queue();
         self.notes.found = 0;
         if transactions::begin(&mut queue, request.number) {
             self.notes.found = Item::Method.bit() | Item::Url.bit() | Item::Protocol.bit();
@@ -139,8 +139,12 @@ impl Watch<'_, '_> {
             return;
         }
         *known |= item.bit();
-        let mut kept = self.context.take_buffer(place);
-        if !transactions::add(&mut kept, item, header.value) {
+        let mut kept = match self.side {
+            Side::Request => self.take_queue(),
+            Side::Response => self.take_answer(),
+        };
+        let is_forgotten = self.side == Side::Request && self.notes.found == 0;
+        if !is_forgotten && !transactions::add(&mut kept, item, header.value) {
             self.context.count(counter::TEXTS_CUT, 1);
         }
         self.context.give_buffer(place, kept);
@@ -169,7 +173,7 @@ impl Watch<'_, '_> {
 
     /// Moves the request of this number from the queue to `answer`. Those before it will get no answer any more.
     fn find_request(&mut self, number: u32, answer: &mut FlowBuffer) {
-        let mut queue = self.context.take_buffer(buffer::QUEUE);
+        let mut queue = self.take_queue();
         while let Some((oldest, items)) = transactions::oldest(queue.as_slice()) {
             let ahead = oldest.wrapping_sub(number);
             if ahead == 0 {
@@ -188,9 +192,28 @@ impl Watch<'_, '_> {
         self.context.give_buffer(buffer::QUEUE, queue);
     }
 
+    /// The requests that wait for their answers; if they gave way to others, they are forgotten.
+    fn take_queue(&mut self) -> FlowBuffer {
+        let queue = self.context.take_buffer(buffer::QUEUE);
+        if queue.gave_way() {
+            self.notes.found = 0;
+            self.context.count(counter::REQUESTS_FORGOTTEN, 1);
+        }
+        queue
+    }
+
+    /// The transaction that is being answered, without its texts so far if they gave way to others.
+    fn take_answer(&mut self) -> FlowBuffer {
+        let answer = self.context.take_buffer(buffer::ANSWER);
+        if answer.gave_way() {
+            self.context.count(counter::TEXTS_CUT, 1);
+        }
+        answer
+    }
+
     fn end(&mut self) {
         if self.side == Side::Response && self.notes.answering != 0 {
-            let mut answer = self.context.take_buffer(buffer::ANSWER);
+            let mut answer = self.take_answer();
             let Notes { status, length, .. } = *self.notes;
             tell(self.notes, self.context, answer.as_slice(), Some(Answer { status, length }));
             self.notes.answering = 0;
@@ -201,7 +224,7 @@ impl Watch<'_, '_> {
 
     /// Nobody will answer what is in the queue.
     pub fn give_up_requests(&mut self) {
-        let mut queue = self.context.take_buffer(buffer::QUEUE);
+        let mut queue = self.take_queue();
         while let Some((_, items)) = transactions::oldest(queue.as_slice()) {
             tell(self.notes, self.context, items, None);
             let len = items.len();

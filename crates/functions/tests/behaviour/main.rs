@@ -17,6 +17,7 @@ mod firewall_rules;
 mod firewall_sanity;
 mod hairpins;
 mod http;
+mod http_memory;
 mod http_properties;
 mod lb_decisions;
 mod lb_nat;
