@@ -648,6 +648,25 @@ fn what_was_recorded_may_be_sent_again_though_no_more_is() {
 }
 
 #[test]
+fn a_stream_of_tiny_segments_holds_few_blocks() {
+    let mut bench = Bench::new(StreamOptions { inline: true, ..StreamOptions::default() });
+    bench.open(99);
+    bench.server_acknowledges(100);
+    (0..10_000).for_each(|number| bench.client(110 + 2 * number, b"x"));
+    assert_eq!(bench.fate, Some(DropReason::StreamMemory));
+    assert_eq!(bench.reassembler.memory_used(), 1024 * 1536);
+    // In order, and not acknowledged: more may be under way, but not any number.
+    let mut bench = Bench::new(StreamOptions { inline: true, ..StreamOptions::default() });
+    bench.open(99);
+    bench.server_acknowledges(100);
+    let passed = (0..100_000).take_while(|number| {
+        bench.client(100 + number, b"x");
+        bench.fate.is_none()
+    });
+    assert_eq!(passed.count(), (4 << 20) / 1536);
+}
+
+#[test]
 fn a_forged_reset_frees_no_share() {
     let options =
         StreamOptions { memory: 40 * 1536, per_source: 20, inline: true, ..StreamOptions::default() };

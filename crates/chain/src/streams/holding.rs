@@ -3,8 +3,13 @@
 use nf::Shortage;
 use packet::Direction;
 
-use super::held::New;
+use super::held::{BLOCK_LEN, New};
 use super::{Half, MemoryOf, Reassembler, doubt};
+
+/// Blocks that wait of one stream, if its memory is not for more.
+const BLOCKS_MAX: usize = 1024;
+/// Waiting segments may be that short on average before their number counts and not their bytes.
+const SEGMENT_LEN_MEAN: usize = BLOCK_LEN / 4;
 
 impl Reassembler {
     /// Keeps bytes that are doubtful; without room, those that may count are taken as they are.
@@ -72,14 +77,23 @@ impl Reassembler {
         false
     }
 
+    /// Bytes that may wait of a stream besides those that do.
+    pub(super) fn room(&self, half: &Half) -> usize {
+        let memory = self.options.memory_per_stream as usize;
+        // Its list is searched for each segment.
+        if self.held.lists().blocks(half.held) >= (memory / SEGMENT_LEN_MEAN).max(BLOCKS_MAX) {
+            return 0;
+        }
+        memory.saturating_sub(half.held_bytes as usize)
+    }
+
     /// Adds bytes to those that wait; false if there was no room for all of them.
     pub(super) fn insert(&mut self, new: New<'_>, half: &mut Half) -> bool {
         if half.held != 0 {
             // The other direction of the same flow may have needed a block.
             self.look_for_loss(half);
         }
-        let room = self.options.memory_per_stream.saturating_sub(half.held_bytes) as usize;
-        if new.bytes.len() > room {
+        if new.bytes.len() > self.room(half) {
             self.held.lists_mut().shortage = Shortage::Share;
             return false;
         }

@@ -4,13 +4,15 @@
 use nf::Shortage;
 use packet::DropReason;
 
-use super::held::{Link, New, Span};
+use super::held::{BLOCK_LEN, Link, New, Span};
 use super::{Half, HostPolicy, MemoryOf, Reassembler, Segment, WhenFull};
 
 /// Bytes of memory for it, all flows together.
 pub const SENT_MEMORY: usize = 64 << 20;
 /// The same of one direction of one flow: as much as is under way on long fast paths.
 pub const SENT_MAX: u32 = 4 << 20;
+/// Blocks for it.
+const SENT_BLOCKS_MAX: usize = SENT_MAX as usize / BLOCK_LEN;
 
 impl Reassembler {
     /// Compares a segment with what its sender has sent before, and remembers it; false if it does not pass.
@@ -32,7 +34,9 @@ impl Reassembler {
         let lost_until = if half.sent == 0 { 0 } else { self.look_for_sent(half) };
         // What is recorded already takes no more room.
         let is_recorded = || self.sent.covers(self.sent.head(half.sent), offset, offset + bytes.len() as u64);
-        let mut short = if half.sent_bytes + bytes.len() as u32 > SENT_MAX && !is_recorded() {
+        let is_full = half.sent_bytes + bytes.len() as u32 > SENT_MAX
+            || self.sent.lists().blocks(half.sent) >= SENT_BLOCKS_MAX;
+        let mut short = if is_full && !is_recorded() {
             Some(Shortage::Share)
         } else {
             (offset < lost_until).then_some(Shortage::GaveWay)

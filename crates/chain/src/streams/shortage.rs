@@ -94,8 +94,7 @@ impl Reassembler {
         if half.held != 0 {
             self.look_for_loss(half);
         }
-        let room = self.options.memory_per_stream.saturating_sub(half.held_bytes);
-        let is_short_stream = new.bytes.len() as u32 + u32::from(ends) > room;
+        let is_short_stream = new.bytes.len() + usize::from(ends) > self.room(half);
         // A block is cut where a byte is urgent.
         let others = usize::from(ends) + usize::from(half.has(Half::URGENT));
         if !is_short_stream && self.held.prepare(half.held, self.owner, new, others) {
