@@ -762,6 +762,14 @@ fn saved_streams_that_are_damaged_are_refused() {
             other.forget(&mut streams);
         }
     }
+    // Positions that no stream gets to: where it stands, what gave way, and what waits.
+    for at in [0, 64, 128, 140] {
+        for offset in [1 << 63, u64::MAX - 5, u64::MAX - 1_000] {
+            let mut damaged = saved.clone();
+            damaged[at..at + 8].copy_from_slice(&u64::to_le_bytes(offset));
+            assert!(other.restore(&damaged).is_err(), "{offset} at {at}");
+        }
+    }
     assert_eq!(other.memory_used(), 0);
     assert!(other.restore(&saved).is_ok());
     assert_eq!(other.memory_used(), 1536);

@@ -79,12 +79,16 @@ impl Reassembler {
 
     /// Bytes that may wait of a stream besides those that do.
     pub(super) fn room(&self, half: &Half) -> usize {
-        let memory = self.options.memory_per_stream as usize;
         // Its list is searched for each segment.
-        if self.held.lists().blocks(half.held) >= (memory / SEGMENT_LEN_MEAN).max(BLOCKS_MAX) {
+        if self.held.lists().blocks(half.held) >= self.blocks_max() {
             return 0;
         }
-        memory.saturating_sub(half.held_bytes as usize)
+        self.options.memory_per_stream.saturating_sub(half.held_bytes) as usize
+    }
+
+    /// Blocks of a stream beyond which no segment waits.
+    pub(super) fn blocks_max(&self) -> usize {
+        (self.options.memory_per_stream as usize / SEGMENT_LEN_MEAN).max(BLOCKS_MAX)
     }
 
     /// Adds bytes to those that wait; false if there was no room for all of them.

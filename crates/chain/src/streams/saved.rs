@@ -3,7 +3,10 @@
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::held::{New, Span};
-use super::{Half, HostPolicy, Reassembler, Streams};
+use super::{Half, HostPolicy, Reassembler, Streams, WINDOW_MAX};
+
+/// No stream gets that long.
+const OFFSET_MAX: u64 = 1 << 62;
 
 /// Saved streams could not be taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -75,6 +78,9 @@ impl Reassembler {
     fn restore_streams(&mut self, rest: &mut Rest<'_>) -> Result<Streams, RestoreError> {
         let fixed = rest.take(size_of::<Streams>())?;
         let mut streams = Streams::read_from_bytes(fixed).map_err(|_| RestoreError::Damaged(0))?;
+        if streams.halves.iter().any(|half| half.next > OFFSET_MAX) {
+            return Err(RestoreError::Damaged(0));
+        }
         for half in &mut streams.halves {
             (half.held, half.held_bytes) = (0, 0);
             (half.sent, half.sent_last, half.sent_bytes) = (0, 0, 0);
@@ -88,7 +94,13 @@ impl Reassembler {
 
     fn restore_held(&mut self, rest: &mut Rest<'_>, streams: &mut Streams) -> Result<(), RestoreError> {
         for half in &mut streams.halves {
+            let at = rest.at;
             let lost_until = u64::from_le_bytes(rest.array()?);
+            // What waits, or waited, was in the window of what is next.
+            let until = half.next + 2 * WINDOW_MAX as u64;
+            if lost_until > until {
+                return Err(RestoreError::Damaged(at));
+            }
             if lost_until > half.next {
                 half.held = self.held.lists_mut().lose(lost_until, false);
             }
@@ -110,13 +122,15 @@ impl Reassembler {
                     || offset == half.next && doubt == 0
                     || len == 0
                     || fin && len != 1
-                    || offset.checked_add(u64::from(len)).is_none()
+                    || offset.saturating_add(u64::from(len)) > until
                     || !half.has(Half::BEGUN)
                 {
                     return Err(RestoreError::Damaged(at));
                 }
                 from = offset + u64::from(len);
-                let is_short = half.held_bytes.saturating_add(len) > self.options.memory_per_stream;
+                // The last segment may have taken several.
+                let is_short = half.held_bytes.saturating_add(len) > self.options.memory_per_stream
+                    || self.held.lists().blocks(half.held) >= 2 * self.blocks_max();
                 if is_lost || is_short {
                     is_lost = true;
                     continue;
