@@ -351,8 +351,8 @@ impl Live {
             // Whether a frame, time, a bell, news or a signal has ended it, the next round finds out.
             let woken_by = poll(&mut waits, Some(&time));
             self.slept += began.elapsed();
-            // News is read at once, and so is the state of a socket that reports an error: either would end every sleep until then. A
-            // TAP device that is being deleted reports one long before a read does.
+            // Link news and socket errors are handled at once: until then, either ends every sleep. A TAP device that is being deleted
+            // reports an error long before a read fails.
             let has_news = self.news.is_some() && waits.last().is_some_and(|news| !news.revents().is_empty());
             let has_failed = waits.iter().any(|wait| wait.revents().intersects(FAILED));
             if has_news || has_failed {

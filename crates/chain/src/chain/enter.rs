@@ -490,9 +490,9 @@ impl Chain {
     }
 }
 
-/// Notes the record that each packet probably belongs to, as `record` finds it for the packet with this number. Returns true if packets
-/// came from both sides.
-// Not inlined: as an argument, `flows` is known to stay as it is while packets are written.
+/// Stores each packet's probable record, which `record` looks up by the packet's number and metadata. Returns true if packets came from
+/// both sides.
+// Not inlined, so that the compiler knows that stores to packets do not change `flows`.
 #[inline(never)]
 fn find_records(
     flows: &Flows,

@@ -6,9 +6,9 @@ use packet::Direction;
 use super::held::{BLOCK_LEN, New};
 use super::{Half, MemoryOf, Reassembler, doubt};
 
-/// Blocks that wait of one stream, if its memory is not for more.
+/// The most out-of-order blocks of a stream, unless its memory is for more.
 const BLOCKS_MAX: usize = 1024;
-/// Waiting segments may be that short on average before their number counts and not their bytes.
+/// Mean length of out-of-order segments below which their number is the limit, not their bytes.
 const SEGMENT_LEN_MEAN: usize = BLOCK_LEN / 4;
 
 impl Reassembler {
@@ -77,16 +77,16 @@ impl Reassembler {
         false
     }
 
-    /// Bytes that may wait of a stream besides those that do.
+    /// Returns how many more out-of-order bytes a stream may hold.
     pub(super) fn room(&self, half: &Half) -> usize {
-        // Its list is searched for each segment.
+        // Each segment walks the list.
         if self.held.lists().blocks(half.held) >= self.blocks_max() {
             return 0;
         }
         self.options.memory_per_stream.saturating_sub(half.held_bytes) as usize
     }
 
-    /// Blocks of a stream beyond which no segment waits.
+    /// Returns how many out-of-order blocks a stream may hold.
     pub(super) fn blocks_max(&self) -> usize {
         (self.options.memory_per_stream as usize / SEGMENT_LEN_MEAN).max(BLOCKS_MAX)
     }

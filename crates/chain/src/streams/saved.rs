@@ -5,7 +5,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::held::{New, Span};
 use super::{Half, HostPolicy, Reassembler, Streams, WINDOW_MAX};
 
-/// No stream gets that long.
+/// The largest offset in a saved stream.
 const OFFSET_MAX: u64 = 1 << 62;
 
 /// Saved streams could not be taken over.
@@ -96,7 +96,7 @@ impl Reassembler {
         for half in &mut streams.halves {
             let at = rest.at;
             let lost_until = u64::from_le_bytes(rest.array()?);
-            // What waits, or waited, was in the window of what is next.
+            // Out-of-order bytes lie within the window of the next one.
             let until = half.next + 2 * WINDOW_MAX as u64;
             if lost_until > until {
                 return Err(RestoreError::Damaged(at));
@@ -128,7 +128,7 @@ impl Reassembler {
                     return Err(RestoreError::Damaged(at));
                 }
                 from = offset + u64::from(len);
-                // The last segment may have taken several.
+                // The last segment may exceed the limit by its own blocks.
                 let is_short = half.held_bytes.saturating_add(len) > self.options.memory_per_stream
                     || self.held.lists().blocks(half.held) >= 2 * self.blocks_max();
                 if is_lost || is_short {

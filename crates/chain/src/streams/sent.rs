@@ -11,7 +11,7 @@ use super::{Half, HostPolicy, MemoryOf, Reassembler, Segment, WhenFull};
 pub const SENT_MEMORY: usize = 64 << 20;
 /// The same of one direction of one flow: as much as is under way on long fast paths.
 pub const SENT_MAX: u32 = 4 << 20;
-/// Blocks for it.
+/// The most blocks of unacknowledged bytes of a stream: a retransmission walks their list.
 const SENT_BLOCKS_MAX: usize = SENT_MAX as usize / BLOCK_LEN;
 
 impl Reassembler {
@@ -32,7 +32,7 @@ impl Reassembler {
         let new = New { offset, bytes, span: Span::default(), doubt: 0, fin: false };
         let mut differs = false;
         let lost_until = if half.sent == 0 { 0 } else { self.look_for_sent(half) };
-        // What is recorded already takes no more room.
+        // A retransmission of recorded bytes needs no room.
         let is_recorded = || self.sent.covers(self.sent.head(half.sent), offset, offset + bytes.len() as u64);
         let is_full = half.sent_bytes + bytes.len() as u32 > SENT_MAX
             || self.sent.lists().blocks(half.sent) >= SENT_BLOCKS_MAX;
