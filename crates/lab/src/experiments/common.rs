@@ -38,7 +38,7 @@ const HELD_MAX: u32 = 1 << 22;
 
 /// Costs from the papers: units of 1 Gbit/s by quota; 0.44 us for a packet of a NAT (S93); a round trip of 130 us, which
 /// is what a state takes that is asked for, and 160 us for a copy to get across (S64). And what they leave open, as it fits best what they show
-/// ([decision 23](../../../../docs/decisions/0023-what-a-flowlet-is-expected-to-bring.md)): over which time a flowlet's rate is measured, when
+/// ([decision 23](../../../../docs/decisions/0023-readings-of-the-published-algorithm.md)): over which time a flowlet's rate is measured, when
 /// units are let go, how full they are filled, and how many packets may wait.
 pub fn paper() -> Setup {
     Setup::new()

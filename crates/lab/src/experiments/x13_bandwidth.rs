@@ -43,7 +43,7 @@ struct Function {
     /// Bytes of a flow's state, as `rivulet nf list` shows them.
     state: u32,
     /// Of these, what changes from copy to copy: so much that what tells of it is as large as the largest of our functions'
-    /// ([decision 18](../../../../docs/decisions/0018-copies-tell-what-has-changed.md)); of an IDS, whose deltas are of any size, two thirds, where
+    /// ([decision 18](../../../../docs/decisions/0018-replicas-receive-deltas.md)); of an IDS, whose deltas are of any size, two thirds, where
     /// half is what tells of it there.
     changes: u32,
     /// What is published for K = 3, in bit/s.

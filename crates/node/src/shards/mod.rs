@@ -11,7 +11,7 @@
 //!
 //! Whose a packet is, a hash of its flow's key says, the same for both directions; or the directory of aliases, where it comes
 //! back with what functions made of the key. A worker that receives a packet of another one's hands it over. What functions share
-//! beside counters, all chains have in common, see [`nf::Common`]. `docs/decisions/0025-workers-have-flows.md` has the reasons.
+//! beside counters, all chains have in common, see [`nf::Common`]. `docs/decisions/0025-workers-own-flows.md` has the reasons.
 
 mod crew;
 mod directory;
