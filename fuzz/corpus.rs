@@ -6,7 +6,7 @@ use std::path::Path;
 use io::capture::{Format, FormatKind, Record, WriteError, Writer};
 use packet::{Addr, Endpoint, LinkType};
 
-#[path = "../crates/chain/tests/support/packets.rs"]
+#[path = "../crates/graph/tests/support/packets.rs"]
 #[allow(dead_code, clippy::unwrap_used)]
 mod packets;
 

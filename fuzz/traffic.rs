@@ -1,6 +1,6 @@
 //! What the targets of single functions share: traffic made of any bytes, and the promises that hold for it.
 
-use chain::{Chain, Options, WhenFull};
+use graph::{Chain, Options, WhenFull};
 use nf::Setup;
 use packet::{LinkType, Pool, Side};
 use serde_json::Value;

@@ -5,12 +5,12 @@
 
 #![no_main]
 
-use chain::{Options, WhenFull};
+use graph::{Options, WhenFull};
 use libfuzzer_sys::fuzz_target;
 use nf::stage::Stage;
 use packet::Side;
 
-#[path = "../../crates/chain/tests/support"]
+#[path = "../../crates/graph/tests/support"]
 #[allow(dead_code)]
 mod support {
     pub mod bench;

@@ -8,13 +8,13 @@
 
 #![no_main]
 
-use chain::{Beside, Options, Piece, SideBySide, WhenFull};
+use graph::{Beside, Options, Piece, SideBySide, WhenFull};
 use libfuzzer_sys::fuzz_target;
 use nf::stage::Stage;
 use nf::{Registry, Setup};
 use packet::Side;
 
-#[path = "../../crates/chain/tests/support"]
+#[path = "../../crates/graph/tests/support"]
 #[allow(dead_code)]
 mod support {
     pub mod bench;

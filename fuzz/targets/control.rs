@@ -4,14 +4,14 @@
 
 use std::sync::LazyLock;
 
-use chain::{Chain, Options};
-use differential::{Subject, built_in};
+use graph::{Chain, Options};
+use conformance::{Subject, built_in};
 use libfuzzer_sys::fuzz_target;
 use nf::Setup;
 use packet::{Pool, Side};
 use serde_json::Value;
 
-#[path = "../../crates/chain/tests/support/packets.rs"]
+#[path = "../../crates/graph/tests/support/packets.rs"]
 #[allow(dead_code, clippy::unwrap_used)]
 mod packets;
 

@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use host::{Arrival, Config, Departure, Host, NEIGHBOURS_MAX, QUEUE_MAX};
+use l3::{Arrival, Config, Departure, Host, NEIGHBOURS_MAX, QUEUE_MAX};
 use libfuzzer_sys::fuzz_target;
 use packet::Addr;
 use packet::wire::MacAddress;

@@ -6,10 +6,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use literals::{Cursor, Literal, MAX_LITERAL, Set};
+use mpm::{Cursor, Literal, MAX_LITERAL, Set};
 use zerocopy::{FromBytes, IntoBytes};
 
-#[path = "../../crates/literals/tests/support/naive.rs"]
+#[path = "../../crates/mpm/tests/support/naive.rs"]
 mod naive;
 
 fuzz_target!(|data: &[u8]| {

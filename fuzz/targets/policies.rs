@@ -7,8 +7,8 @@ use std::convert::Infallible;
 
 use libfuzzer_sys::fuzz_target;
 use nf::{Alert, Event, FlowReport};
-use node::units::UnitsConfig;
-use node::{Frame, From, Output, Runner};
+use runtime::units::UnitsConfig;
+use runtime::{Frame, From, Output, Runner};
 use packet::{LinkType, Packet};
 use policy::Policy;
 use router::Mode;
@@ -100,7 +100,7 @@ fn run(policy: &str, consolidate: bool, on_units: bool, steps: &[Step<'_>]) -> S
     );
     let policy = Policy::read("fuzzed", &text, &mut |_| Err("there are no files".to_owned()));
     let policy = policy.unwrap_or_else(|report| panic!("{}", report.render(policy::Colour::Off)));
-    let assembly = node::assemble(&policy, &functions::registry(), 7, None);
+    let assembly = runtime::assemble(&policy, &functions::registry(), 7, None);
     let assembly = assembly.unwrap_or_else(|wrong| panic!("{wrong:?}"));
     let mut runner = if on_units {
         let config = UnitsConfig {

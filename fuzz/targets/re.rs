@@ -41,8 +41,8 @@ fn crossed(mut rest: &[u8]) {
     let end = || {
         let config = serde_json::from_value(config(json!({}))).expect("the configuration is right");
         let stage = load::<Re>(config, Setup::new(1, 16)).expect("the configuration is right");
-        let options = chain::Options { flows_max: 16, ..chain::Options::default() };
-        chain::Chain::new(vec![stage], options).expect("it fits")
+        let options = graph::Options { flows_max: 16, ..chain::Options::default() };
+        graph::Chain::new(vec![stage], options).expect("it fits")
     };
     let (mut here, mut there, mut pool) = (end(), end(), Pool::new(64));
     let (mut out, mut arrived, mut reports, mut now_ns) = (vec![], vec![], vec![], 1u64);

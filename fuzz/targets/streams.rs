@@ -7,11 +7,11 @@
 
 #![no_main]
 
-use chain::streams::HostPolicy;
+use graph::streams::HostPolicy;
 use libfuzzer_sys::fuzz_target;
 use packet::Direction;
 
-#[path = "../../crates/chain/tests/stream_model/mod.rs"]
+#[path = "../../crates/graph/tests/stream_model/mod.rs"]
 #[allow(dead_code, reason = "each test uses a part")]
 mod stream_model;
 

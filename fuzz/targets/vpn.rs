@@ -58,8 +58,8 @@ fn crossed(protocol: &str, mut rest: &[u8]) {
     let gateway = |config: Value| {
         let config = serde_json::from_value(config).expect("the configuration is right");
         let stage = load::<Vpn>(config, Setup::new(1, 16)).expect("the configuration is right");
-        let options = chain::Options { flows_max: 16, ..chain::Options::default() };
-        chain::Chain::new(vec![stage], options).expect("it fits")
+        let options = graph::Options { flows_max: 16, ..chain::Options::default() };
+        graph::Chain::new(vec![stage], options).expect("it fits")
     };
     let (mut here, mut there, mut pool) = (gateway(here), gateway(there), Pool::new(64));
     let (mut out, mut arrived, mut now_ns) = (vec![], vec![], 1u64);

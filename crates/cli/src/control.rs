@@ -10,8 +10,8 @@ use std::path::Path;
 use anyhow::bail;
 use nf::ControlError;
 use nf::config::Nanos;
-use node::report::CommandsReport;
-use node::{Assembly, Runner};
+use runtime::report::CommandsReport;
+use runtime::{Assembly, Runner};
 
 /// Wrong lines that are shown; the others are counted.
 const SHOWN_MAX: usize = 10;

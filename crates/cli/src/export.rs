@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use io::ipfix::{Exporter, NatRecord, Options};
 use nf::FlowReport;
-use node::report::OutputReport;
+use runtime::report::OutputReport;
 
 use crate::messages::Console;
 use crate::sinks::{Chunk, Outcome, Pen, Spool, Target};

@@ -96,7 +96,7 @@ enum Task {
 fn main() -> ExitCode {
     let command = Command::parse();
     texts::include(command.include);
-    node::panics::keep();
+    runtime::panics::keep();
     let done = match command.task {
         Task::Demo(args) => demo::run(&args),
         Task::Run(args) => run::run(&args),

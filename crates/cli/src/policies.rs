@@ -4,9 +4,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::sync::Arc;
 
-use node::Assembly;
-use node::threads::Maker;
 use policy::{Colour, FileText, Filter, Policy};
+use runtime::Assembly;
+use runtime::threads::Maker;
 
 use crate::messages::{self, say};
 use crate::{output, texts};
@@ -61,7 +61,7 @@ pub fn load_for_threads(path: &Path, seed: Option<u64>) -> anyhow::Result<(Assem
     let assembly = made(&name, &policy, seed)?;
     let seed = assembly.seed;
     let make = move || {
-        let made = node::assemble(&policy, &functions::registry(), seed, io::cycles::counter());
+        let made = runtime::assemble(&policy, &functions::registry(), seed, io::cycles::counter());
         made.map(|assembly| assembly.chain).map_err(|_| "there is not enough memory".to_owned())
     };
     Ok((assembly, Arc::new(make)))
@@ -74,7 +74,7 @@ pub fn load_parts(path: &Path, seed: Option<u64>, parts: u32) -> anyhow::Result<
     let first = made_part(&name, &policy, seed, parts)?;
     let seed = first.seed;
     let others = (1..parts).map(|_| {
-        node::assemble_part(&policy, &functions::registry(), seed, io::cycles::counter(), parts)
+        runtime::assemble_part(&policy, &functions::registry(), seed, io::cycles::counter(), parts)
             .map_err(|_| anyhow::anyhow!("there is not enough memory for {parts} workers"))
     });
     std::iter::once(Ok(first)).chain(others).collect()
@@ -99,7 +99,7 @@ fn made(name: &str, policy: &Policy, seed: Option<u64>) -> anyhow::Result<Assemb
 
 fn made_part(name: &str, policy: &Policy, seed: Option<u64>, parts: u32) -> anyhow::Result<Assembly> {
     let seed = seed.unwrap_or_else(|| RandomState::new().hash_one(name));
-    let made = node::assemble_part(policy, &functions::registry(), seed, io::cycles::counter(), parts);
+    let made = runtime::assemble_part(policy, &functions::registry(), seed, io::cycles::counter(), parts);
     let assembly = made.map_err(|wrong| {
         for diagnostic in &wrong {
             messages::write_text(&diagnostic.render(&policy.report.sources, colour()));

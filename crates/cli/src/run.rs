@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use indicatif::ProgressBar;
-use node::Frame;
+use runtime::Frame;
 
 use crate::eve::EventKinds;
 use crate::export::Destination;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use ::io::capture::{ReadError, Reader, Way};
 use anyhow::{Context, bail};
-use node::{Frame, From, Ports, TimeJumps};
 use packet::LinkType;
+use runtime::{Frame, From, Ports, TimeJumps};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 

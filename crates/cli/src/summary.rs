@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use node::Report;
-use node::report::{RuleReport, WorkerReport};
+use runtime::Report;
+use runtime::report::{RuleReport, WorkerReport};
 
 use crate::output::{Table, duration, thousands};
 
@@ -219,7 +219,7 @@ fn losses(report: &Report) -> String {
 
 #[cfg(test)]
 mod tests {
-    use node::report::InterfaceReport;
+    use runtime::report::InterfaceReport;
 
     use super::*;
 

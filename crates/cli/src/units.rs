@@ -5,9 +5,9 @@ use std::path::Path;
 use std::str::FromStr;
 
 use anyhow::Context;
-use node::threads::Maker;
-use node::units::{UNITS_MAX, UnitsConfig, UnitsReport};
-use node::{Assembly, Runner};
+use runtime::threads::Maker;
+use runtime::units::{UNITS_MAX, UnitsConfig, UnitsReport};
+use runtime::{Assembly, Runner};
 use sim::scenario::{Mode, Rate, Time};
 
 use crate::output::{duration, rate, thousands};

@@ -13,7 +13,7 @@
 
 use std::time::{Duration, Instant};
 
-use chain::{Chain, Options};
+use graph::{Chain, Options};
 use nf::{Registry, Setup};
 use packet::{Packet, Pool, Side, split_mix};
 use serde_json::{Value, json};

@@ -11,7 +11,7 @@
 
 use std::time::Instant;
 
-use chain::{Chain, Options};
+use graph::{Chain, Options};
 use nf::Setup;
 use packet::{Packet, Pool, Side};
 use serde_json::{Value, json};

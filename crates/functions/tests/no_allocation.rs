@@ -2,7 +2,7 @@
 //! IPv6, and what belongs to known flows, too.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // A test that cannot go on has failed.
 
-#[path = "../../chain/tests/support/allocations.rs"]
+#[path = "../../graph/tests/support/allocations.rs"]
 mod allocations;
 mod http_support;
 mod meter_support;
@@ -392,7 +392,7 @@ fn hairpins_errors_and_fragments_allocate_nothing() {
     for functions in CHAINS.iter().chain(&CHAINS6) {
         assert_eq!(allocations::of_known_flows(stages(functions), &frames, 20), 0, "{functions:?}");
     }
-    let mut chain = chain::Chain::new(stages(&[NAT6]), chain::Options::default()).unwrap();
+    let mut chain = graph::Chain::new(stages(&[NAT6]), graph::Options::default()).unwrap();
     let mut pool = packet::Pool::new(256);
     let mut sent = vec![];
     for (side, frame) in &frames {
@@ -425,7 +425,7 @@ fn between_sites(version: u8, from: u8, to: u8, port: u16, payload: &[u8]) -> Ve
 
 /// What a site sends of these frames.
 fn sent_by(site: Vec<Box<dyn Stage>>, frames: &[Vec<u8>]) -> Vec<(Side, Vec<u8>)> {
-    let mut chain = chain::Chain::new(site, chain::Options::default()).unwrap();
+    let mut chain = graph::Chain::new(site, graph::Options::default()).unwrap();
     let mut pool = packet::Pool::new(4);
     let send = |frame: &Vec<u8>| {
         let (mut batch, mut sent) = (vec![pool.take(frame).unwrap()], vec![]);

@@ -58,7 +58,7 @@ pub struct Config {
     /// would ask for the copies. Of flowlets only ([`Mode::Flowlet`]). None: all are (S51).
     pub copy_from: Option<f32>,
     /// A flow that asks for more than a unit has is spread over several; only flowlets' flows, in [`Mode::Flowlet`], of chains whose states
-    /// can be recomputed from headers (`chain::Chain::recomputes`). Needs [`size_max`](Config::size_max), by whose cuts a flow is measured.
+    /// can be recomputed from headers (`graph::Chain::recomputes`). Needs [`size_max`](Config::size_max), by whose cuts a flow is measured.
     /// None: no flow is, as in the papers.
     pub spread: Option<Spread>,
     /// What a unit can take, in bits per second on the wire (S41). At least 1.

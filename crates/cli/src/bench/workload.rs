@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{bail, ensure};
-use chain::Chain;
 use clap::ValueEnum;
-use node::units::{Units, UnitsConfig};
+use graph::Chain;
 use packet::{Packet, Pool};
+use runtime::units::{Units, UnitsConfig};
 
 use super::conversation::{Conversations, PAYLOAD, Said};
 use super::router::{ParseWorld, RouterWorld};

@@ -1,8 +1,8 @@
 //! What became of a packet, in one line.
 
 use nf::{Alert, Connection, Verdict};
-use node::Runner;
 use packet::Direction;
+use runtime::Runner;
 
 use crate::explain::{Outcome, Passage, deciding_rule};
 

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::ArgGroup;
 use io::capture::{Format, FormatKind};
-use node::{Assembly, Live, Runner};
+use runtime::{Assembly, Live, Runner};
 use sim::scenario::Time;
 
 use crate::explain::Selection;

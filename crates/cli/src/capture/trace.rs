@@ -2,8 +2,8 @@
 
 use io::capture::{Notes, Way};
 use nf::{Alert, Event, FlowReport};
-use node::{Frame, From, Intake, Live, Output, Runner};
 use packet::Packet;
+use runtime::{Frame, From, Intake, Live, Output, Runner};
 
 use super::comment;
 use crate::explain::{Outcome, Passage, Selection, Witness};

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use differential::{Failure, Plan, Subject, Totals, built_in, compare};
+use conformance::{Failure, Plan, Subject, Totals, built_in, compare};
 use serde::Serialize;
 
 use crate::output::{self, Format, Table, thousands};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use node::Report;
+use runtime::Report;
 use serde::Serialize;
 
 use super::world::{START_NS, World};

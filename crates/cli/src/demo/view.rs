@@ -1,7 +1,7 @@
 //! How a demonstration looks: a live view on terminals, a line for each second elsewhere, and a summary.
 
 use console::Term;
-use node::Report;
+use runtime::Report;
 
 use super::sample::{Now, Outcome, Second};
 use crate::output::{Table, duration, thousands};

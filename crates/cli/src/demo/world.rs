@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use anyhow::Context;
 use io::traffic::{Generator, Profile, Responder};
 use nf::{Alert, Event, FlowReport};
-use node::units::{Units, UnitsConfig};
-use node::{Assembly, Frame, From, Output, Report, Runner};
 use packet::{LinkType, Packet};
+use runtime::units::{Units, UnitsConfig};
+use runtime::{Assembly, Frame, From, Output, Report, Runner};
 
 use crate::sinks::Sinks;
 

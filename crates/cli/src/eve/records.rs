@@ -4,8 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use nf::FlowReport;
-use node::Report;
 use packet::{Endpoint, FlowKey, Scope};
+use runtime::Report;
 use serde::Serialize;
 
 use super::{Addressed, flow_id, protocol, timestamp};

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use node::Runner;
+use runtime::Runner;
 
 use crate::messages::say;
 use crate::output::{self, Format};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use chain::{RuleStep, RuleView};
+use graph::{RuleStep, RuleView};
 use nf::{Cause, EventCondition};
 use packet::{End, TagKind};
 use serde::Serialize;

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use node::{Assembly, Runner};
 use packet::parse::{self, protocol};
 use packet::{Class, Packet};
 use policy::{Fields, Filter, NumberField, Scalar};
+use runtime::{Assembly, Runner};
 
 use super::witness::{Outcome, Passage};
 use crate::policies;

@@ -4,8 +4,8 @@ use std::fmt;
 
 use nf::record::Header;
 use nf::{Access, Connection, HeaderAction, RuleLabel, Verdict};
-use node::Runner;
 use packet::{Direction, DropReason, End, Side, TagKind};
+use runtime::Runner;
 use serde::Serialize;
 
 use super::headers;

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use anyhow::Result;
-use chain::{Observer, RuleView};
+use graph::{Observer, RuleView};
 use nf::record::Header;
 use nf::{Alert, Event, FlowReport, Recording, Verdict};
-use node::{Frame, From, Output, Runner};
 use packet::{DropReason, FlowKey, Meta, Packet};
+use runtime::{Frame, From, Output, Runner};
 
 use crate::eve;
 

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ::io::capture::{Format, FormatKind, Notes, Record, Writer};
 use anyhow::Context;
-use node::Ports;
 use packet::{LinkType, Packet};
+use runtime::Ports;
 
 use super::pen::{Pen, Target};
 use super::spool::{Outcome, Spool};

@@ -11,9 +11,9 @@ use std::path::Path;
 use anyhow::Context;
 use io::capture::{Format, Notes};
 use nf::{Alert, Event, FlowReport};
-use node::report::OutputReport;
-use node::{Output, Ports, Report};
 use packet::Packet;
+use runtime::report::OutputReport;
+use runtime::{Output, Ports, Report};
 use serde::Serialize;
 
 use crate::eve::{EveAlert, EveEvent, EveFlow, EveStats, EventKinds};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use node::report::OutputReport;
+use runtime::report::OutputReport;
 
 use super::pen::{Chunk, Pen};
 use crate::messages::Console;

@@ -5,7 +5,7 @@
 //! flows that were idle meanwhile end. Time that jumps back and stays there is that of another clock, as of a section or a file that was
 //! appended: it goes on from now, so that flows neither live for ever nor end at once.
 
-use node::TimeJumps;
+use runtime::TimeJumps;
 
 /// How far stamps may be ahead of the latest one, or behind it, before they count as jumping.
 pub const STEP_MAX_NS: u64 = 60_000_000_000;

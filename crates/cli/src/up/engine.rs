@@ -8,9 +8,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use io::port::Interface;
 use nf::{Alert, Event, FlowReport};
-use node::shards::{Part, Place, Workers, WorkersError};
-use node::{Change, Live, Output, Report, Runner};
 use packet::Packet;
+use runtime::shards::{Part, Place, Workers, WorkersError};
+use runtime::{Change, Live, Output, Report, Runner};
 
 use super::mirror::{Arriving, Leaving, Mirror};
 use crate::control::Script;

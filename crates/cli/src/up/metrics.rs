@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use node::Report;
-use node::report::RuleReport;
-use node::shards::Counters;
 use packet::TunnelKind;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
+use runtime::Report;
+use runtime::report::RuleReport;
+use runtime::shards::Counters;
 
 /// The report as OpenMetrics text, which Prometheus asks for.
 pub fn open_text(report: &Arc<Report>) -> Result<String, fmt::Error> {
@@ -163,7 +163,7 @@ fn whole(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
 }
 
 fn ports(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
-    let each = |value: fn(&node::report::PortReport) -> u64| {
+    let each = |value: fn(&runtime::report::PortReport) -> u64| {
         report.ports.iter().map(move |(port, counted)| ([("port", port.as_str())], value(counted)))
     };
     tell.counter("port_packets_received", "Packets that came in by a port", each(|port| port.packets_in))?;
@@ -263,7 +263,7 @@ fn rules(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
 }
 
 fn functions(report: &Report, tell: &mut Teller<'_>) -> fmt::Result {
-    let each = |value: fn(&node::report::FunctionReport) -> u64| {
+    let each = |value: fn(&runtime::report::FunctionReport) -> u64| {
         report.functions.iter().map(move |function| {
             ([("function", function.name.as_str()), ("type", function.kind)], value(function))
         })

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use io::capture::{Format, FormatKind, Notes, Record, Way, Writer};
 use nf::{Alert, Event, FlowReport};
-use node::{Frame, From, Intake, Output, Ports, Runner};
 use packet::{LinkType, Packet};
+use runtime::{Frame, From, Intake, Output, Ports, Runner};
 use rustix::net::sockopt::socket_peercred;
 
 use crate::sinks::Tape;

@@ -16,9 +16,9 @@ use std::str::FromStr;
 
 use anyhow::{Context, bail};
 use io::port::{Choice, DpdkDevice, Interface, Io, MemifConfig, begin_dpdk};
-use node::shards::WORKERS_MAX;
-use node::threads::Maker;
-use node::{Assembly, Change, Ports};
+use runtime::shards::WORKERS_MAX;
+use runtime::threads::Maker;
+use runtime::{Assembly, Change, Ports};
 use sim::scenario::Time;
 
 use crate::control::Script;
@@ -234,7 +234,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let name = args.policy.display().to_string();
     let parts = match assemblies.len() {
         1 => Vec::new(),
-        _ => node::shards::parts(std::mem::take(&mut assemblies), &name).context("cannot set up workers")?,
+        _ => {
+            runtime::shards::parts(std::mem::take(&mut assemblies), &name).context("cannot set up workers")?
+        }
     };
     let said = said(&args.port, &interfaces[0]);
     let ways: Vec<Io> = interfaces.iter().flatten().map(|(_, interface)| interface.io()).collect();
@@ -396,7 +398,7 @@ fn open_parts(
         };
         opened.iter_mut().zip(opens?).for_each(|(part, opens)| part.push((number, opens)));
     }
-    let has_none = |port: &&node::Port| opened[0].iter().all(|&(number, _)| number != port.number);
+    let has_none = |port: &&runtime::Port| opened[0].iter().all(|&(number, _)| number != port.number);
     if let Some(port) = ports.all().iter().find(has_none) {
         bail!("port {0} of the policy has no interface: add --port {0}=INTERFACE", port.name);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use node::Report;
+use runtime::Report;
 
 use crate::output::{rate, thousands};
 use crate::summary;
@@ -92,7 +92,7 @@ impl TunnelWarning {
 
 #[cfg(test)]
 mod tests {
-    use node::report::{InterfaceReport, OutputReport};
+    use runtime::report::{InterfaceReport, OutputReport};
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use chain::{Chain, ChainError, Options};
+use graph::{Chain, ChainError, Options};
 use functions::{{name}}::{Config, {{Type}}};
 use nf::Setup;
 use nf::stage::{LoadError, load};

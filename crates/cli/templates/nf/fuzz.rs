@@ -4,7 +4,7 @@
 
 #![no_main]
 
-use chain::{Chain, Options};
+use graph::{Chain, Options};
 use functions::{{name}}::{Config, {{Type}}};
 use libfuzzer_sys::fuzz_target;
 use nf::Setup;

@@ -1,7 +1,7 @@
 //! Packets in, packets out: a row for each thing that the function does.
 
-use chain::{Chain, Options};
-use differential::{Plan, Subject, compare};
+use graph::{Chain, Options};
+use conformance::{Plan, Subject, compare};
 use nf::stage::load;
 use packet::{Packet, Pool, Side};
 

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use io::capture::{Format, FormatKind, Reader, Record, Writer};
 use nf::{Alert, FlowReport};
-use node::units::UnitsConfig;
 use packet::FlowKey;
 use router::Mode;
+use runtime::units::UnitsConfig;
 
 use crate::policies::Kind;
 use crate::run::{Outcome, Sent, is_order_felt, run, run_on_threads, run_on_units};
@@ -26,7 +26,7 @@ fn each(kind: Kind) {
         let judged = catch_unwind(AssertUnwindSafe(|| {
             let started = Instant::now();
             let policy = kind.policy(&capture.records);
-            let outcome = run(&policy, &capture.records, node::BATCH);
+            let outcome = run(&policy, &capture.records, runtime::BATCH);
             assert!(started.elapsed() < TOO_LONG, "{}", capture.name);
             outcome.check(&capture.records);
             let changed = compare(kind, capture, &outcome);
@@ -179,7 +179,7 @@ fn same_on_threads(policy: &str, capture: &Capture, first: &Outcome) {
 /// The same input and seed give the same output, byte for byte; and so they do one packet at a time, but for the order
 /// of what is not bound to one flow's order.
 fn same_again(policy: &str, capture: &Capture, first: &Outcome) {
-    let second = run(policy, &capture.records, node::BATCH);
+    let second = run(policy, &capture.records, runtime::BATCH);
     assert_eq!(first.lasting_report(), second.lasting_report(), "{}", capture.name);
     assert!(first.sent == second.sent, "{}: other packets", capture.name);
     assert!(first.alerts == second.alerts, "{}: other alerts", capture.name);
@@ -197,7 +197,7 @@ fn same_again(policy: &str, capture: &Capture, first: &Outcome) {
 fn same_walking(policy: &str, capture: &Capture, first: &Outcome) {
     let walking = policy.replace("settings { ", "settings { consolidate: false, ");
     assert_ne!(walking, policy);
-    let walked = run(&walking, &capture.records, node::BATCH);
+    let walked = run(&walking, &capture.records, runtime::BATCH);
     assert!(walked.report.timing.fast_path.is_none());
     assert_eq!(first.lasting_report(), walked.lasting_report(), "{} walking", capture.name);
     assert!(first.sent == walked.sent, "{}: other packets walking", capture.name);

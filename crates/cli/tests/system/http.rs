@@ -57,7 +57,7 @@ fn transactions_are_those_of_tshark() {
             continue;
         }
         let policy = "Port<0> a; Port<1> b; settings { flows: 128k, key: inner }; HTTP h {}; pipelet { a <-> h <-> b; }";
-        let ours = ours(&run(policy, &capture.records, node::BATCH).events);
+        let ours = ours(&run(policy, &capture.records, runtime::BATCH).events);
         for (ends, messages) in theirs {
             connections += 1;
             requests += messages.requests.len();

@@ -24,7 +24,7 @@ fn record(at_ns: u64, packet: Vec<u8>) -> Recorded {
 }
 
 fn outcome(policy: &str, records: &[Recorded]) -> Outcome {
-    let outcome = run(policy, records, node::BATCH);
+    let outcome = run(policy, records, runtime::BATCH);
     outcome.check(records);
     let one_by_one = run(policy, records, 1);
     assert_eq!(outcome.lasting_report(), one_by_one.lasting_report(), "batches make no difference");
@@ -96,7 +96,7 @@ fn fragments_wait_within_bounds() {
 
     let records = spaced((0..70).map(|i| later_fragment(1, 3 + 2 * i)));
     let too_many = outcome(&policy("Monitor x", ""), &records);
-    let waiting = chain::fragments::WAITING_MAX as u64;
+    let waiting = graph::fragments::WAITING_MAX as u64;
     assert_eq!(
         (too_many.dropped("fragment-too-many"), too_many.report.packets_held),
         (70 - waiting, waiting)
@@ -114,7 +114,7 @@ fn fragments_wait_within_bounds() {
 /// Fragments that wait take a quarter of the buffers, and give them back when their time is over.
 #[test]
 fn fragments_that_wait_leave_buffers_to_others() {
-    let (flood, most) = (9000, chain::fragments::WAITING_MEMORY as u64 / 2048);
+    let (flood, most) = (9000, graph::fragments::WAITING_MEMORY as u64 / 2048);
     let mut records = spaced((0..flood).map(|i| later_fragment(i, 3)));
     records.extend((1..=5).map(|i| record(2 * SECOND + i, of_flow(0))));
     records.extend((1..=5).map(|i| record(60 * SECOND + i, of_flow(0))));

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use chain::{Chain, Options};
+use graph::{Chain, Options};
 use nf::config::ConfigError;
 use nf::stage::load;
 use nf::stream::StreamEventKind;

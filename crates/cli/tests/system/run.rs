@@ -5,10 +5,10 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use nf::{Alert, Event, EventValue, FlowReport};
-use node::units::UnitsConfig;
-use node::{Assembly, Frame, From, Report, Runner};
 use packet::{LinkType, Packet};
 use policy::{Colour, Policy};
+use runtime::units::UnitsConfig;
+use runtime::{Assembly, Frame, From, Report, Runner};
 
 use crate::traces::Recorded;
 
@@ -59,19 +59,19 @@ fn assembly(policy: &str) -> Result<Assembly, String> {
     let mut no_files = |_: &str| Err("there are no files".to_owned());
     let policy =
         Policy::read("test.rvl", policy, &mut no_files).map_err(|wrong| wrong.render(Colour::Off))?;
-    node::assemble(&policy, &functions::registry(), 7, None).map_err(|wrong| {
+    runtime::assemble(&policy, &functions::registry(), 7, None).map_err(|wrong| {
         wrong.iter().map(|one| one.render(&policy.report.sources, Colour::Off)).collect::<String>()
     })
 }
 
-/// Runs a policy over records, `batch` at a time, at most [`node::BATCH`].
+/// Runs a policy over records, `batch` at a time, at most [`runtime::BATCH`].
 pub fn run(policy: &str, records: &[Recorded], batch: usize) -> Outcome {
     play(runner(policy), records, batch)
 }
 
 /// The same on units that come and go.
 pub fn run_on_units(policy: &str, records: &[Recorded], config: UnitsConfig) -> Outcome {
-    play(Runner::on_units(assembly(policy).unwrap(), "test", config).unwrap(), records, node::BATCH)
+    play(Runner::on_units(assembly(policy).unwrap(), "test", config).unwrap(), records, runtime::BATCH)
 }
 
 /// The same on units with threads of their own.
@@ -79,7 +79,7 @@ pub fn run_on_threads(policy: &str, records: &[Recorded], config: UnitsConfig) -
     let text = policy.to_owned();
     let make = Arc::new(move || Ok(assembly(&text).unwrap().chain));
     let runner = Runner::on_threads(assembly(policy).unwrap(), "test", config, make).unwrap();
-    play(runner, records, node::BATCH)
+    play(runner, records, runtime::BATCH)
 }
 
 /// Whether flows share what makes their order matter.
@@ -138,7 +138,7 @@ impl Outcome {
         assert_eq!((report.events, report.events_lost), (self.events.len() as u64, 0));
         assert!(!report.drops.contains_key("internal"), "{:?}", report.drops);
         let ports =
-            |count: fn(&node::report::PortReport) -> u64| report.ports.values().map(count).sum::<u64>();
+            |count: fn(&runtime::report::PortReport) -> u64| report.ports.values().map(count).sum::<u64>();
         assert_eq!(ports(|port| port.packets_out), report.packets_out);
         let flows = &report.flows;
         assert_eq!(
@@ -164,7 +164,7 @@ struct Collected {
     flows: Vec<FlowReport>,
 }
 
-impl node::Output for Collected {
+impl runtime::Output for Collected {
     type Error = Infallible;
 
     fn packet(&mut self, port: u16, packet: &Packet) -> Result<(), Infallible> {

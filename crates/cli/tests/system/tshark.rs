@@ -150,7 +150,7 @@ fn tshark_finds_no_fault_that_was_not_there_before() {
         let mut first = 0;
         let mut sent = Vec::new();
         for capture in &captures {
-            let outcome = run(&kind.policy(&capture.records), &capture.records, node::BATCH);
+            let outcome = run(&kind.policy(&capture.records), &capture.records, runtime::BATCH);
             sent.extend(outcome.sent.into_iter().map(|sent| (first + sent.record as usize, sent)));
             first += capture.records.len();
         }
@@ -232,7 +232,7 @@ fn the_monitors_flows_are_those_of_tshark() {
         }
         let mut ours = Counts::new();
         let records: Vec<Recorded> = records.into_iter().map(copy).collect();
-        let outcome = run(policy, &records, node::BATCH);
+        let outcome = run(policy, &records, runtime::BATCH);
         let passed: BTreeSet<u64> = outcome.sent.iter().map(|sent| sent.record).collect();
         for (record, number) in records.iter().zip(0..) {
             if !passed.contains(&number) {
@@ -334,7 +334,7 @@ fn the_monitors_flows_are_tsharks_conversations() {
         .filter(|line| line.contains("<->"))
         .map(|line| line.split_whitespace().collect::<Vec<_>>());
     let theirs: BTreeSet<_> = rows.filter(|row| row[1] == "<->").map(|row| conversation(&row)).collect();
-    let outcome = run(&Kind::Monitor.policy(&capture.records), &capture.records, node::BATCH);
+    let outcome = run(&Kind::Monitor.policy(&capture.records), &capture.records, runtime::BATCH);
     let mut ours: BTreeMap<_, [(u64, u64); 2]> = BTreeMap::new();
     for report in &outcome.flows {
         let (source, destination) = (report.source.ip(), report.destination.ip());

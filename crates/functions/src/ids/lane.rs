@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use dissect::detect::{Application as Found, Verdict};
-use literals::{Cursor, Literal, Set, SetError};
+use mpm::{Cursor, Literal, Set, SetError};
 use rules::{Ports, Protocol};
 
 use super::facts::is_application;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dissect::detect::Verdict;
-use literals::{Literal, SetError};
+use mpm::{Literal, SetError};
 use rules::{Application, Buffer, Direction, Ports, Protocol, Rule, Transport};
 
 use super::lane::{Item, LONG_BYTES, Lane, Search, Sought};

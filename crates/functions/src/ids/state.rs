@@ -3,7 +3,7 @@
 use dissect::detect::{Application, Detector, Verdict};
 use dissect::{ssh, tls};
 use http::Exchange;
-use literals::Cursor;
+use mpm::Cursor;
 use nf::AlertFlow;
 use packet::Direction;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};

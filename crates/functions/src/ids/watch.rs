@@ -5,7 +5,7 @@ use dissect::detect::{Application, Ports, Verdict as Found};
 use dissect::dns;
 use http::Side;
 use inspect::Scratch;
-use literals::Cursor;
+use mpm::Cursor;
 use nf::stream::StreamEventKind;
 use nf::{Context, PacketView, Verdict};
 use packet::Direction;

@@ -8,7 +8,7 @@ use crate::meter_support::support::bench::{Arrival, Bench, Outcome};
 use crate::meter_support::support::packets::{tagged, tcp, udp, v4};
 use crate::meter_support::support::traffic::{START_NS, traffic};
 use crate::side_by_side::{self, Order};
-use chain::{FastPath, Options, RuleStep, RuleView, WhenFull};
+use graph::{FastPath, Options, RuleStep, RuleView, WhenFull};
 use io::traffic::{Addresses, Generator, Payload, Prefix, Profile, Rate, Responder};
 use nf::record::Header;
 use nf::stage::Stage;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::meter_support::*;
-use chain::{Options, Timeouts};
+use graph::{Options, Timeouts};
 use packet::{Addr, Endpoint, Side};
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -24,7 +24,7 @@ fn known_flows() {
     let mut bench = Bench::json(json!({}));
     let idle = nf::stage::load::<Idle>((), nf::Setup::new(1, 4096)).unwrap();
     bench.chain =
-        chain::Chain::new(vec![idle], chain::Options { flows_max: 4096, ..Default::default() }).unwrap();
+        graph::Chain::new(vec![idle], graph::Options { flows_max: 4096, ..Default::default() }).unwrap();
     println!("a function that forwards: {} ns per packet", measure(bench));
 }
 

@@ -178,7 +178,7 @@ fn every_packet_is_counted_where_that_is_asked_for() {
             };
             let stages = vec![load().unwrap(), load().unwrap()];
             bench.chain =
-                chain::Chain::new(stages, chain::Options { flows_max: 4096, ..Default::default() }).unwrap();
+                graph::Chain::new(stages, graph::Options { flows_max: 4096, ..Default::default() }).unwrap();
         }
         send_queries(&mut bench);
         let want =

@@ -1,7 +1,7 @@
 //! Flows: what follows from the judgement of a first packet, and what becomes of it when rules change.
 
 use crate::firewall_support::*;
-use chain::Observer;
+use graph::Observer;
 use nf::{Recording, Verdict};
 use packet::DropReason::{FirewallDefault, FirewallInvalid, FragmentOfDropped};
 use packet::{DropReason, Packet};

@@ -1,7 +1,7 @@
 //! What no rule can speak of, and what a wire needs.
 
-use chain::{Chain, Guards, NotIp, Options};
 use functions::firewall::Firewall;
+use graph::{Chain, Guards, NotIp, Options};
 use nf::{Setup, stage};
 use packet::{DropReason, LinkType, Pool};
 use serde_json::json;

@@ -1,7 +1,7 @@
 //! Functions on both sides of a NAT that turns packets back: the two passes of a hairpin are two flows to the functions inside of
 //! it, and none to those outside.
 
-use chain::Options;
+use graph::Options;
 use packet::{Endpoint, Side};
 use serde_json::{Value, json};
 

@@ -272,7 +272,7 @@ fn commands_that_are_wrong_change_nothing() {
 fn a_lost_server_is_a_recorded_event() {
     #[derive(Default)]
     struct Seen(Vec<Recording>);
-    impl chain::Observer for Seen {
+    impl graph::Observer for Seen {
         fn arrived(&mut self, _: &Packet) {}
         fn before(&mut self, _: usize, _: &Packet) {}
         fn after(&mut self, _: usize, _: &Packet, _: Verdict, recording: &Recording) {

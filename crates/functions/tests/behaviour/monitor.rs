@@ -1,7 +1,7 @@
 //! The monitor in a chain: what it reports of which packets.
 
 use crate::monitor_support::*;
-use chain::{Options, WhenFull};
+use graph::{Options, WhenFull};
 use nf::FlowReport;
 use packet::{Addr, Side};
 use serde_json::json;

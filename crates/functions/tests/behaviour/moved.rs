@@ -4,7 +4,7 @@
 //! nothing but counters.
 
 use crate::flow_support::{BALANCER, FIREWALL, FLOWS, MONITOR, Outcome, SEED, stages};
-use chain::{Chain, Options};
+use graph::{Chain, Options};
 use io::traffic::{Addresses, Generator, Payload, Prefix, Profile, Protocols, Rate, Responder};
 use nf::Shared;
 use nf::record::Header;

@@ -2,7 +2,7 @@
 //! process them as a single unit would.
 
 use crate::flow_support::{BALANCER, FIREWALL, FLOWS, MONITOR, Outcome, SEED, stages};
-use chain::{Chain, NoHistory, Options, history_len};
+use graph::{Chain, NoHistory, Options, history_len};
 use io::traffic::{Addresses, Generator, Payload, Prefix, Profile, Protocols, Rate, Responder};
 use nf::stage::Stage;
 use packet::{Packet, Parser, Pool, Side, split_mix};

@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 
-use chain::{Beside, Piece, RuleStep, SideBySide};
+use graph::{Beside, Piece, RuleStep, SideBySide};
 use io::traffic::Payload;
 use packet::split_mix;
 

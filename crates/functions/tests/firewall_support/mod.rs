@@ -2,8 +2,8 @@
 #![allow(dead_code, unused_imports)] // Each test file uses a part.
 #![allow(clippy::unwrap_used, clippy::panic)] // All of it is test code.
 
-use chain::{Chain, Options};
 use functions::firewall::{Config, Firewall};
+use graph::{Chain, Options};
 use nf::{Setup, stage};
 use packet::{DropReason, Packet, Pool, Side};
 

@@ -2,7 +2,7 @@
 //! what came of a packet.
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
-use chain::Chain;
+use graph::Chain;
 use nf::stage::Stage;
 use nf::{Alert, Registry, Setup};
 use packet::{Packet, Pool, Side};

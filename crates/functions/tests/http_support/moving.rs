@@ -1,6 +1,6 @@
 //! A flow that moves between two units after each packet.
 
-use chain::streams::{Reassembler, StreamOptions, Streams};
+use graph::streams::{Reassembler, StreamOptions, Streams};
 use nf::record::{Header, Layout, Records};
 use nf::stage::{Env, Group, Load, Stage};
 use nf::{Effects, EndReason, Verdict};

@@ -1,6 +1,6 @@
 //! Datagrams in fragments: what rules say of the whole ones, in whatever order their parts come.
 
-use chain::Chain;
+use graph::Chain;
 use packet::{DropReason, Endpoint, Packet, Pool, Side};
 use serde_json::json;
 
@@ -204,7 +204,7 @@ fn what_is_not_whole_in_time_is_dropped_as_time_passes() {
 
 #[test]
 fn what_is_held_back_is_bounded() {
-    use chain::streams::{HELD_BACK_MAX, HELD_BACK_MEMORY};
+    use graph::streams::{HELD_BACK_MAX, HELD_BACK_MEMORY};
     // Of one datagram.
     let parts = fragments(&harmless(24 * (HELD_BACK_MAX + 2)), 9, 24);
     let seen = watch(RULES, &arrivals(&parts));

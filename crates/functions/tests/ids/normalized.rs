@@ -1,7 +1,7 @@
 //! In line: packets that are changed and not dropped, so that hosts read them in one way only.
 
-use chain::Options;
-use chain::streams::{Differing, LowTtl, StreamOptions};
+use graph::Options;
+use graph::streams::{Differing, LowTtl, StreamOptions};
 use packet::checksum::{finish, sum};
 use serde_json::json;
 

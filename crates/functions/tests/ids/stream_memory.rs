@@ -1,7 +1,7 @@
 //! In line: memory for segments out of order, and for those under way, runs short.
 
-use chain::Options;
-use chain::streams::{StreamOptions, WhenFull};
+use graph::Options;
+use graph::streams::{StreamOptions, WhenFull};
 use serde_json::json;
 
 use crate::ids_support::*;

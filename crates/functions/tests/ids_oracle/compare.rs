@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use chain::{Chain, Options};
+use graph::{Chain, Options};
 use nf::Setup;
 use nf::stage::{Stage, load};
 use rules::Loaded;

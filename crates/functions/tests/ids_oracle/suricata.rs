@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::process::Command;
 
-use chain::{Chain, Options};
+use graph::{Chain, Options};
 use nf::Setup;
 use nf::stage::load;
 use packet::LinkType;

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 
-use chain::{Chain, Options};
+use graph::{Chain, Options};
 use nf::config::ConfigError;
 use nf::stage::load;
 use nf::stream::StreamEventKind;

@@ -4,7 +4,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use chain::{Chain, Options};
+use graph::{Chain, Options};
 use nf::stage::Stage;
 use nf::{Registry, Setup};
 use packet::{DropReason, Packet, Pool, Side};

@@ -2,10 +2,10 @@
 #![allow(dead_code, unused_imports)] // Each test file uses a part.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-#[path = "../../../chain/tests/support/mod.rs"]
+#[path = "../../../graph/tests/support/mod.rs"]
 pub mod support;
 
-use chain::{Options, Timeouts};
+use graph::{Options, Timeouts};
 use nf::stage::Stage;
 use nf::{Registry, Setup};
 use serde_json::Value;

@@ -4,7 +4,7 @@
 
 use std::net::IpAddr;
 
-use chain::{Chain, Options, Timeouts};
+use graph::{Chain, Options, Timeouts};
 use nf::{FlowReport, Registry, Setup};
 use packet::{Packet, Pool, Side};
 use serde_json::Value;

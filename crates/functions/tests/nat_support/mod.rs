@@ -5,8 +5,8 @@
 
 use std::net::Ipv4Addr;
 
-use chain::{Chain, Options};
 use functions::nat::Nat;
+use graph::{Chain, Options};
 use nf::{Alert, Setup, stage};
 use packet::{DropReason, LinkType, Packet, Pool, Side};
 

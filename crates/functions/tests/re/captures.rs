@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use chain::{Chain, Options};
+use graph::{Chain, Options};
 use io::capture::Reader;
 use packet::{FlowHasher, LinkType, Packet, Parser, Pool, Side};
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! What the tunnel does with packets of all kinds.
 
-use chain::RuleStep;
+use graph::RuleStep;
 use packet::Direction;
 use packet::Side::{self, Inside, Outside};
 use serde_json::json;
@@ -63,7 +63,7 @@ fn packets_both_ways_follow_rules_that_are_foreseen() {
     for protocol in PROTOCOLS {
         for (outer, inner) in [(4, 4), (4, 6), (6, 4), (6, 6)] {
             let stages = vec![stage("monitor", &json!({})), stage("tunnel", &config(protocol, outer, 1))];
-            let mut one = Bench::new(stages, chain::Options { inner: true, ..options() });
+            let mut one = Bench::new(stages, graph::Options { inner: true, ..options() });
             let mut other = end(protocol, outer, 2, json!({}));
             for i in 0..100u64 {
                 let (here, there) = (host(inner, 1, 5_000), host(inner, 2, 53));
@@ -93,7 +93,7 @@ fn most_packets_that_leave_follow_a_rule() {
         assert_eq!(counter(&one, "packets-out"), 200);
         // A chain of one function has no rules; with another one, it has.
         let stages = vec![stage("monitor", &json!({})), stage("tunnel", &config(protocol, 4, 1))];
-        let mut chain = Bench::new(stages, chain::Options { inner: true, ..options() });
+        let mut chain = Bench::new(stages, graph::Options { inner: true, ..options() });
         arrivals.chunks(20).for_each(|batch| chain.batch(batch));
         assert!(chain.chain.fast_path().packets > 150, "{protocol}: {:?}", chain.chain.fast_path());
         for (sent, alone) in chain.sent.iter().zip(&one.sent) {
@@ -114,7 +114,7 @@ fn both_ways_through_other_functions_rules_change_nothing() {
                     stage("monitor", &json!({})),
                     stage("tunnel", &config(protocol, outer, 1)),
                 ];
-                let options = chain::Options { inner: true, consolidate, ..options() };
+                let options = graph::Options { inner: true, consolidate, ..options() };
                 let (mut one, mut other) = (Bench::new(stages, options), end(protocol, outer, 2, json!({})));
                 let mut arrivals = vec![];
                 for i in 0..300u64 {

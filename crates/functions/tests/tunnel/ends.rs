@@ -1,6 +1,6 @@
 //! Two ends that face each other, with tunnels of all kinds between them.
 
-use chain::Options;
+use graph::Options;
 use packet::{Addr, Endpoint};
 use serde_json::{Value, json};
 

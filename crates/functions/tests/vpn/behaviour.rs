@@ -1,6 +1,6 @@
 //! What the gateway does with packets of all kinds.
 
-use chain::{Chain, ChainError, Options};
+use graph::{Chain, ChainError, Options};
 use packet::Side::{Inside, Outside};
 use serde_json::json;
 

@@ -8,10 +8,10 @@ use std::time::Instant;
 
 use hdrhistogram::Histogram;
 use io::traffic::{Generator, Profile as Traffic, Protocols, Rate, Responder};
-use node::stored::{Accesses, Habit, Peer, Store, Stored};
-use node::{Assembly, Frame, From, Output, Runner};
 use packet::{LinkType, Packet, Pool, Side};
 use policy::{Colour, Policy};
+use runtime::stored::{Accesses, Habit, Peer, Store, Stored};
+use runtime::{Assembly, Frame, From, Output, Runner};
 
 use super::x05_storage::{AHEAD, NAIVE, ON_DEMAND, STORE, row, times_as_long};
 use crate::runs::Length;
@@ -254,14 +254,14 @@ impl Arriving {
     }
 }
 
-fn stored<S: Store>(chain: Box<chain::Chain>, store: S, habit: Habit) -> Result<Stored<S>, String> {
+fn stored<S: Store>(chain: Box<graph::Chain>, store: S, habit: Habit) -> Result<Stored<S>, String> {
     Stored::new(chain, store, habit, GAP_NS).map_err(|error| error.to_string())
 }
 
 fn assembly() -> Result<Assembly, String> {
     let policy = Policy::read("nat", POLICY, &mut |_| Err(String::new()));
     let policy = policy.map_err(|report| report.render(Colour::Off))?;
-    node::assemble(&policy, &functions::registry(), 1, None).map_err(|wrong| format!("{wrong:?}"))
+    runtime::assemble(&policy, &functions::registry(), 1, None).map_err(|wrong| format!("{wrong:?}"))
 }
 
 /// Packets that left, with their ports.

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use chain::Chain;
+use graph::Chain;
 use io::traffic::FlowLength;
 
 use super::common::at_most;

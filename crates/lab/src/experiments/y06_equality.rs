@@ -1,6 +1,6 @@
 //! Y6: what comes of a consolidated chain is what comes of the plain one. Compared, not timed.
 
-use differential::{Step, Trial, Witness, built_in};
+use conformance::{Step, Trial, Witness, built_in};
 
 use super::rounds::{Rounds, point};
 use super::{Experiment, Measured};

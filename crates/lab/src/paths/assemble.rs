@@ -1,8 +1,8 @@
 //! Chains of functions, written as policies are.
 
-use chain::{Chain, SideBySide};
-use node::Assembly;
+use graph::{Chain, SideBySide};
 use policy::{Colour, FileText, Policy};
+use runtime::Assembly;
 
 use super::{Path, Series, functions};
 
@@ -72,7 +72,7 @@ impl Functions {
             std::fs::read_to_string(file).map(FileText::from).map_err(|error| error.to_string())
         });
         let policy = policy.map_err(|report| report.render(Colour::Off))?;
-        node::assemble(&policy, &functions::registry(), 1, cycles).map_err(|wrong| format!("{wrong:?}"))
+        runtime::assemble(&policy, &functions::registry(), 1, cycles).map_err(|wrong| format!("{wrong:?}"))
     }
 
     fn policy(&self, consolidate: bool) -> String {

@@ -7,8 +7,8 @@ mod player;
 mod series;
 mod shortcut;
 
-use chain::Chain;
-pub use differential::Tape;
+pub use conformance::Tape;
+use graph::Chain;
 use packet::{Packet, Pool};
 
 pub use assemble::Functions;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
-use chain::Chain;
+use graph::Chain;
 use packet::{Class, End, FlowHasher, FlowKey, NewEnds, Packet, Parser, Pool, Side, parse};
 
 use super::Path;

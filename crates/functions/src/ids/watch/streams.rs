@@ -15,7 +15,7 @@ use crate::ids::state::{Flags, Kept, State, TLS_AGREED};
 use crate::ids::window::{Window, len_before};
 use crate::ids::{LOOKBACK_BYTES, counter};
 use http::Line;
-use literals::Cursor;
+use mpm::Cursor;
 
 impl Watch<'_, '_> {
     /// Something that happened to a stream.

@@ -1,0 +1,291 @@
+//! Packets to be played, as they arrive: made up, or captured.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::path::Path as FilePath;
+
+use graph::Chain;
+use io::capture::Reader;
+use io::traffic::{Addresses, FlowLength, FrameBytes, Generator, Payload, Prefix, Profile, Protocols, Rate};
+use packet::{
+    Addr, Class, End, Endpoint, FlowHasher, FlowKey, LinkType, Packet, Parser, Pool, Side, split_mix,
+};
+
+/// Packets in the order in which they arrive.
+#[derive(Clone, Default)]
+pub struct Tape {
+    bytes: Vec<u8>,
+    arrivals: Vec<Arrival>,
+}
+
+/// A packet that arrives.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// When, in nanoseconds.
+    pub at_ns: u64,
+    /// By which side.
+    pub side: Side,
+    /// Its first byte, and how many there are.
+    at: usize,
+    len: u32,
+}
+
+/// The address that clients speak to, on any port.
+pub const SERVICE: [u8; 4] = [198, 18, 0, 1];
+
+/// When made-up traffic begins.
+const START_NS: u64 = 1_700_000_000_000_000_000;
+
+impl Tape {
+    /// Packets.
+    pub fn len(&self) -> usize {
+        self.arrivals.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.arrivals.is_empty()
+    }
+
+    /// Some of the packets.
+    pub fn arrivals(&self, part: Range<usize>) -> &[Arrival] {
+        self.arrivals.get(part).unwrap_or_default()
+    }
+
+    /// A packet in a buffer; none if there is no buffer.
+    pub fn packet(&self, arrival: &Arrival, pool: &mut Pool) -> Option<Packet> {
+        let mut packet = pool.take(self.bytes(arrival))?;
+        let transit = &mut packet.meta_mut().transit;
+        transit.timestamp_ns = arrival.at_ns;
+        transit.side = arrival.side;
+        Some(packet)
+    }
+
+    fn bytes(&self, arrival: &Arrival) -> &[u8] {
+        self.bytes.get(arrival.at..arrival.at + arrival.len as usize).unwrap_or_default()
+    }
+
+    fn push(&mut self, at_ns: u64, side: Side, frame: &[u8]) {
+        self.arrivals.push(Arrival { at_ns, side, at: self.bytes.len(), len: frame.len() as u32 });
+        self.bytes.extend(frame);
+    }
+
+    /// `times` packets of 64 bytes of each of so many flows, from the inside by UDP: in every pass one of each flow, in another order;
+    /// `gap_ns` from packet to packet.
+    ///
+    /// # Errors
+    /// If such traffic cannot be made up.
+    pub fn passes(flows: u32, times: usize, gap_ns: u64) -> Result<Tape, String> {
+        let profile = Profile {
+            flows,
+            flow_length: FlowLength::Endless,
+            frame_bytes: FrameBytes::Fixed(60),
+            protocols: Protocols { tcp: 0.0, udp: 1.0, icmp: 0.0, fragments: 0.0 },
+            ipv6_share: 0.0,
+            replies: false,
+            addresses: Addresses { server_ports: vec![80], ..to_the_service() },
+            ..Profile::default()
+        };
+        let mut generator = Generator::new(&profile).map_err(|error| error.to_string())?;
+        let (mut tape, mut known) = (Tape::default(), HashSet::new());
+        while known.len() < flows as usize {
+            let Some(frame) = generator.next() else { break };
+            if known.insert(frame.data.get(26..38).unwrap_or_default().to_vec()) {
+                tape.push(0, Side::Inside, frame.data);
+            }
+        }
+        let mut pass = std::mem::take(&mut tape.arrivals);
+        let mut seed = 1;
+        for _ in 0..times {
+            for left in (1..pass.len()).rev() {
+                pass.swap(left, split_mix(&mut seed) as usize % (left + 1));
+            }
+            tape.arrivals.extend(&pass);
+        }
+        let timed = (0..).zip(&mut tape.arrivals);
+        timed.for_each(|(number, arrival)| arrival.at_ns = START_NS + number * gap_ns);
+        Ok(tape)
+    }
+
+    /// So many packets of conversations with the service, from both sides, this share of them by TCP and the others by UDP: of `flows` at a
+    /// time, of this length.
+    ///
+    /// # Errors
+    /// If such traffic cannot be made up.
+    pub fn conversations(packets: u64, flows: u32, length: FlowLength, tcp: f64) -> Result<Tape, String> {
+        Tape::generated(&Profile {
+            packets: Some(packets),
+            flows,
+            flow_length: length,
+            frame_bytes: FrameBytes::Fixed(60),
+            protocols: Protocols { tcp, udp: 1.0 - tcp, icmp: 0.0, fragments: 0.0 },
+            ..Tape::talk(1)
+        })
+    }
+
+    /// So many packets of requests by HTTP and what a server says to them: of `flows` at a time, of this length.
+    ///
+    /// # Errors
+    /// If such traffic cannot be made up.
+    pub fn requests(packets: u64, flows: u32, length: FlowLength) -> Result<Tape, String> {
+        Tape::generated(&Profile {
+            packets: Some(packets),
+            flows,
+            flow_length: length,
+            protocols: Protocols { tcp: 1.0, udp: 0.0, icmp: 0.0, fragments: 0.0 },
+            payload: Payload::Http,
+            ..Tape::talk(1)
+        })
+    }
+
+    /// Talk with the service, from both sides, by IPv4.
+    pub fn talk(seed: u64) -> Profile {
+        Profile {
+            seed,
+            start_ns: START_NS,
+            ipv6_share: 0.0,
+            rate: Rate::PacketsPerSecond(1e6),
+            addresses: to_the_service(),
+            ..Profile::default()
+        }
+    }
+
+    /// All frames of a profile, as if no function had rewritten anything.
+    ///
+    /// # Errors
+    /// If the profile contradicts itself.
+    pub fn generated(profile: &Profile) -> Result<Tape, String> {
+        let mut generator = Generator::new(profile).map_err(|error| error.to_string())?;
+        let mut tape = Tape::default();
+        while let Some(frame) = generator.next() {
+            let side = if frame.port == 0 { Side::Inside } else { Side::Outside };
+            tape.push(frame.timestamp_ns, side, frame.data);
+        }
+        Ok(tape)
+    }
+
+    /// The captured IPv4 packets that are whole, by TCP and UDP, up to so many. Whoever speaks first is inside; servers have the service's
+    /// address, and clients one for each pair of addresses that spoke, so that a load balancer has something to do: all else is as it was captured.
+    ///
+    /// # Errors
+    /// If the capture cannot be read.
+    pub fn captured(file: &FilePath, packets_max: usize) -> Result<Tape, String> {
+        let wrong = |error: io::capture::ReadError| format!("{}: {error}", file.display());
+        let mut reader = Reader::open(file).map_err(wrong)?;
+        let parser = Parser::new(FlowHasher::new(1));
+        let (mut tape, mut sides, mut clients) = (Tape::default(), HashMap::new(), HashMap::new());
+        let mut latest_ns = 0;
+        while let Some(record) = reader.next().map_err(wrong)? {
+            if tape.len() >= packets_max {
+                break;
+            }
+            if record.link_type != LinkType::Ethernet || (record.wire_len as usize) != record.data.len() {
+                continue;
+            }
+            let mut packet = Packet::from_bytes(record.data);
+            if parser.parse(&mut packet).is_err() || !packet.meta().is_plain() {
+                continue;
+            }
+            let meta = packet.meta();
+            let from_first = *sides.entry(meta.key).or_insert(meta.reversed) == meta.reversed;
+            let (source, destination) = packet::parse::ends(&packet);
+            let (client, server) = if from_first { (source, destination) } else { (destination, source) };
+            let known = clients.len() as u32;
+            let number = *clients.entry((client.addr, server.addr)).or_insert(known);
+            let [_, b, c, d] = (number + 1).to_be_bytes();
+            let client = Endpoint::new(Addr::from_v4_bytes([10, b, c, d]), client.port);
+            let server = Endpoint::new(Addr::from_v4_bytes(SERVICE), server.port);
+            let (source, destination) = if from_first { (client, server) } else { (server, client) };
+            let rewritten =
+                packet.set_end(End::Source, source).and(packet.set_end(End::Destination, destination));
+            if rewritten.is_err() {
+                continue;
+            }
+            latest_ns = record.timestamp_ns.max(latest_ns);
+            let side = if from_first { Side::Inside } else { Side::Outside };
+            tape.push(latest_ns, side, packet.data());
+        }
+        Ok(tape)
+    }
+
+    /// The same as it comes to functions that rewrite addresses: packets from the outside go to whom those from the inside come from
+    /// behind them, from whom those go to. What answers nothing that left is left out.
+    pub fn translated(&self, chain: &mut Chain) -> Tape {
+        let parser = Parser::new(FlowHasher::new(1));
+        let mut pool = Pool::new(64);
+        let mut behind: HashMap<FlowKey, (Endpoint, Endpoint)> = HashMap::new();
+        let (mut tape, mut batch, mut out) = (Tape::default(), Vec::new(), Vec::new());
+        for arrival in &self.arrivals {
+            let Some(mut packet) = self.packet(arrival, &mut pool) else { continue };
+            if parser.parse(&mut packet).is_err() {
+                pool.give(packet);
+                continue;
+            }
+            let key = packet.meta().key;
+            if arrival.side == Side::Outside {
+                let ends = behind.get(&key);
+                let rewritten = ends.is_some_and(|&(source, destination)| {
+                    packet.set_end(End::Source, destination).is_ok()
+                        && packet.set_end(End::Destination, source).is_ok()
+                });
+                if !rewritten {
+                    pool.give(packet);
+                    continue;
+                }
+            }
+            tape.push(arrival.at_ns, arrival.side, packet.data());
+            batch.push(packet);
+            chain.process(&mut batch, &mut out, &mut pool);
+            let left = out.iter_mut().find(|packet| packet.meta().transit.side == Side::Outside);
+            if let (Side::Inside, Some(packet)) = (arrival.side, left)
+                && packet.meta().class == Class::Whole
+            {
+                behind.insert(key, packet::parse::ends(packet));
+            }
+            pool.give_all(&mut out);
+            let effects = chain.effects_mut();
+            effects.alerts.clear();
+            effects.reports.clear();
+            effects.events.clear();
+        }
+        tape
+    }
+
+    /// Of one packet in fifty, a byte is another one. The same seed gives the same ones.
+    pub fn damage(&mut self, mut seed: u64) {
+        for arrival in &self.arrivals {
+            let (draw, at, byte) = (split_mix(&mut seed), split_mix(&mut seed), split_mix(&mut seed));
+            if draw % 50 == 0
+                && let Some(hit) =
+                    self.bytes.get_mut(arrival.at + at as usize % (arrival.len as usize).max(1))
+            {
+                *hit ^= byte as u8;
+            }
+        }
+    }
+
+    /// The flows that have so many packets at least, both directions together; and those that have fewer.
+    pub fn by_length(&self, least: usize) -> (Tape, Tape) {
+        let parser = Parser::new(FlowHasher::new(1));
+        let key = |arrival: &Arrival| {
+            let mut packet = Packet::from_bytes(self.bytes(arrival));
+            parser.parse(&mut packet).ok().map(|()| packet.meta().key)
+        };
+        let keys: Vec<Option<FlowKey>> = self.arrivals.iter().map(key).collect();
+        let mut lengths: HashMap<FlowKey, usize> = HashMap::new();
+        keys.iter().flatten().for_each(|key| *lengths.entry(*key).or_default() += 1);
+        let is_long =
+            |key: &Option<FlowKey>| key.and_then(|key| lengths.get(&key)).is_some_and(|&len| len >= least);
+        let (mut long, mut short) = (Tape::default(), Tape::default());
+        for (arrival, key) in self.arrivals.iter().zip(&keys) {
+            let tape = if is_long(key) { &mut long } else { &mut short };
+            tape.push(arrival.at_ns, arrival.side, self.bytes(arrival));
+        }
+        (long, short)
+    }
+}
+
+/// Clients in 10/12, and one server.
+fn to_the_service() -> Addresses {
+    Addresses { servers_v4: Prefix { address: SERVICE.into(), length: 32 }, ..Addresses::default() }
+}

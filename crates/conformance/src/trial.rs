@@ -1,0 +1,155 @@
+//! A random chain, what is played to it, and when.
+
+use graph::{Chain, Options, WhenFull};
+use io::traffic::{Attacks, FlowLength, Payload, Profile, Protocols, Rate};
+use nf::stage::Stage;
+use nf::{Registry, Setup};
+use packet::split_mix;
+use serde_json::Value;
+
+use crate::{Step, Subject, Tape, Witness};
+
+/// A chain of functions, packets, and what happens between them. The same seed gives the same trial.
+#[derive(Clone)]
+pub struct Trial<'a> {
+    /// The functions, from the inside to the outside.
+    pub functions: Vec<&'a Subject>,
+    /// Packets, as they come to this chain: those from outside answer what leaves it.
+    pub tape: Tape,
+    /// What happens.
+    pub steps: Vec<Step>,
+    pub(crate) registry: &'a Registry<Value>,
+    options: Options,
+}
+
+/// Functions of a chain at most.
+const FUNCTIONS_MAX: usize = 6;
+/// Packets of a trial.
+const PACKETS: u64 = 400;
+/// Flows that a table has room for, and, in one trial of four, so few that flows have to go for others.
+const FLOWS: [u32; 4] = [5, 512, 512, 512];
+/// Packets that are handed over at once at most: more than a group has.
+const BATCH_MAX: usize = 70;
+
+impl<'a> Trial<'a> {
+    /// A chain of some of these functions, one of the first `under_test` among them. None if those that were drawn cannot form a chain.
+    ///
+    /// # Errors
+    /// If such traffic cannot be made up.
+    pub fn draw(
+        registry: &'a Registry<Value>,
+        subjects: &'a [Subject],
+        under_test: usize,
+        seed: &mut u64,
+    ) -> Result<Option<Trial<'a>>, String> {
+        let mut draw = |below: usize| split_mix(seed) as usize % below.max(1);
+        let mut functions: Vec<&Subject> =
+            (0..draw(FUNCTIONS_MAX)).filter_map(|_| subjects.get(draw(subjects.len()))).collect();
+        let first = subjects.get(draw(under_test.min(subjects.len()))).ok_or("there are no functions")?;
+        functions.insert(draw(functions.len() + 1), first);
+        let alone = |subject: &&&Subject| {
+            registry.find(&subject.name).is_some_and(|entry| entry.descriptor.changes_flows)
+        };
+        if let Some(only) = functions.iter().find(alone).copied() {
+            functions = vec![only];
+        }
+        let options = Options {
+            flows_max: FLOWS[draw(FLOWS.len())],
+            when_full: if draw(4) == 0 { WhenFull::RefuseNew } else { WhenFull::EvictOldest },
+            inner: draw(4) == 0,
+            seed: 7,
+            ..Options::default()
+        };
+        let mut trial = Trial { functions, tape: Tape::default(), steps: Vec::new(), registry, options };
+        let Ok(mut plain) = trial.chain(false) else { return Ok(None) };
+        let talk = Tape::talk(draw(usize::MAX) as u64);
+        let profile = Profile {
+            packets: Some(PACKETS),
+            flows: 12,
+            flow_length: FlowLength::Geometric(8.0),
+            protocols: Protocols { tcp: 0.6, udp: 0.3, icmp: 0.05, fragments: 0.05 },
+            ipv6_share: 0.1,
+            reset_share: 0.3,
+            rate: Rate::PacketsPerSecond(400.0),
+            payload: if draw(3) == 0 { Payload::Http } else { talk.payload },
+            attacks: Attacks { malformed: 0.02, ..Attacks::default() },
+            ..talk
+        };
+        trial.tape = Tape::generated(&profile)?.translated(&mut plain);
+        trial.tape.damage(draw(usize::MAX) as u64);
+        let mut at = 0;
+        while at < trial.tape.len() {
+            let len = 1 + draw(BATCH_MAX);
+            trial.steps.push(Step::Batch(len));
+            at += len;
+            let function = draw(trial.functions.len());
+            let commands = &trial.functions[function].commands;
+            match draw(16) {
+                0 => trial.steps.push(Step::Move),
+                1..=4 if !commands.is_empty() => {
+                    trial.steps.push(Step::Command(function, commands[draw(commands.len())].clone()));
+                }
+                _ => {}
+            }
+        }
+        Ok(Some(trial))
+    }
+
+    /// One of this function only, to which nothing happens.
+    pub(crate) fn alone(registry: &'a Registry<Value>, subject: &'a Subject) -> Trial<'a> {
+        let (functions, options) = (vec![subject], Options::default());
+        Trial { functions, tape: Tape::default(), steps: Vec::new(), registry, options }
+    }
+
+    /// Commands between packets.
+    pub fn commands(&self) -> u64 {
+        self.steps.iter().filter(|step| matches!(step, Step::Command(..))).count() as u64
+    }
+
+    /// Times that all flows move.
+    pub fn moves(&self) -> u64 {
+        self.steps.iter().filter(|step| matches!(step, Step::Move)).count() as u64
+    }
+
+    /// The chain, with no flows yet.
+    ///
+    /// # Errors
+    /// If its functions cannot form one.
+    pub fn chain(&self, consolidate: bool) -> Result<Chain, String> {
+        let make = |subject: &&Subject| -> Result<Box<dyn Stage>, String> {
+            let entry = self.registry.find(&subject.name).ok_or_else(|| unknown(self.registry, subject))?;
+            let mut setup = Setup::new(self.options.seed, self.options.flows_max);
+            setup.inner = true; // As tunnels want it, also where they do not get it.
+            entry.make(&subject.config, setup).map_err(|wrong| format!("{subject}: {wrong}"))
+        };
+        let stages = self.functions.iter().map(make).collect::<Result<_, _>>()?;
+        Chain::new(stages, Options { consolidate, ..self.options }).map_err(|wrong| wrong.to_string())
+    }
+
+    /// Everything that a run through the chain leaves.
+    ///
+    /// # Errors
+    /// As for [`Trial::chain`].
+    pub fn run(&self, consolidate: bool) -> Result<Witness, String> {
+        let mut chain = self.chain(consolidate)?;
+        Ok(Witness::of(&mut chain, &self.tape, &self.steps, &mut || self.chain(consolidate).ok()))
+    }
+
+    /// The same without one function, and without the commands to it.
+    pub(crate) fn without(&self, function: usize) -> Trial<'a> {
+        let mut trial = self.clone();
+        trial.functions.remove(function);
+        trial.steps.retain(|step| !matches!(step, Step::Command(of, _) if *of == function));
+        for step in &mut trial.steps {
+            if let Step::Command(of, _) = step {
+                *of -= usize::from(*of > function);
+            }
+        }
+        trial
+    }
+}
+
+fn unknown(registry: &Registry<Value>, subject: &Subject) -> String {
+    let known: Vec<&str> = registry.entries().iter().map(|entry| entry.descriptor.name).collect();
+    format!("there is no network function `{}`; there are: {}", subject.name, known.join(", "))
+}

@@ -1,0 +1,196 @@
+//! Everything that can be seen of a chain from outside, to be compared with another one's (B4).
+
+use std::fmt;
+
+use graph::Chain;
+use nf::record::Header;
+use nf::stage::Stage;
+use packet::{Packet, Pool, Side};
+
+use super::Tape;
+
+/// What happens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// So many packets are handed over at once.
+    Batch(usize),
+    /// A command goes to a function, which may refuse it.
+    Command(usize, String),
+    /// All flows move to another chain of the same functions, which goes on. What flows share stays behind.
+    Move,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Batch(1) => f.write_str("1 packet"),
+            Step::Batch(len) => write!(f, "{len} packets"),
+            Step::Command(function, command) => write!(f, "`{command}` to function {function}"),
+            Step::Move => f.write_str("all flows move"),
+        }
+    }
+}
+
+/// Everything that a run leaves.
+#[derive(Default)]
+pub struct Witness {
+    /// Packets: their numbers in the order of arrival, sides, and bytes.
+    pub sent: Vec<(u64, Side, Vec<u8>)>,
+    /// Packets that followed rules. Not compared.
+    pub followed: u64,
+    /// What commands came to, alerts in order, and how many events there were with them; then what was counted, by chain and functions, what
+    /// flows share, and flow reports.
+    told: Vec<String>,
+    reports: Vec<String>,
+    events: usize,
+    /// Records of flows that live. Where a function keeps streams or growing buffers, records name blocks that any other could be in the place of: of these
+    /// there are the headers.
+    flows: Vec<(u32, Vec<u8>)>,
+}
+
+impl Witness {
+    /// Plays a tape through a chain, step by step, and ends all flows that are left. `anew`: another chain of the same functions, where flows move to;
+    /// if there is none, they stay.
+    pub fn of(
+        chain: &mut Chain,
+        tape: &Tape,
+        steps: &[Step],
+        anew: &mut dyn FnMut() -> Option<Chain>,
+    ) -> Witness {
+        let mut witness = Witness::default();
+        let mut pool = Pool::new(512);
+        let (mut batch, mut out) = (Vec::new(), Vec::new());
+        let (mut at, mut now_ns) = (0, 0);
+        for step in steps {
+            match step {
+                Step::Command(function, command) => {
+                    // Both chains refuse what one of them does.
+                    let refused = chain.stage_mut(*function).map(|stage| stage.control(command).is_err());
+                    witness.told.push(format!("{command}: {refused:?}"));
+                }
+                Step::Batch(len) => {
+                    let arrivals = tape.arrivals(at..(at + len).min(tape.len()));
+                    at += arrivals.len();
+                    now_ns = arrivals.iter().map(|arrival| arrival.at_ns).fold(now_ns, u64::max);
+                    batch.extend(arrivals.iter().filter_map(|arrival| tape.packet(arrival, &mut pool)));
+                    chain.process(&mut batch, &mut out, &mut pool);
+                }
+                Step::Move => {
+                    if let Some(mut other) = anew() {
+                        other.advance(now_ns, &mut pool);
+                        witness.see_off(chain, &mut other, &mut pool);
+                        *chain = other;
+                    }
+                }
+            }
+            for packet in out.drain(..) {
+                witness.sent.push(bytes(&packet));
+                pool.give(packet);
+            }
+            witness.hear(chain);
+        }
+        witness.flows = flows(chain);
+        while !chain.finish(&mut pool) {
+            witness.hear(chain);
+        }
+        witness.hear(chain);
+        witness.take_leave(chain);
+        witness
+    }
+
+    /// All flows of a chain move to another one, where they can.
+    fn see_off(&mut self, chain: &mut Chain, other: &mut Chain, pool: &mut Pool) {
+        let mut saved = Vec::new();
+        for (record, _) in flows(chain) {
+            saved.clear();
+            chain.save_flow(record, &mut saved);
+            let restored = other.restore_flow(&saved, pool).map_err(|error| error.to_string());
+            self.told.push(format!("a flow moves: {restored:?}"));
+            chain.release_flow(record);
+        }
+        self.take_leave(chain);
+    }
+
+    /// What a chain has told since it was heard last.
+    fn hear(&mut self, chain: &mut Chain) {
+        let effects = chain.effects_mut();
+        self.told.extend(effects.alerts.drain(..).map(|alert| format!("{alert:?}")));
+        self.events += effects.events.iter().count();
+        effects.events.clear();
+        self.reports.extend(effects.reports.drain(..).map(|report| format!("{report:?}")));
+    }
+
+    /// What was counted in a chain that goes.
+    fn take_leave(&mut self, chain: &Chain) {
+        self.told.push(format!("{} events, {:?}", self.events, chain.counters()));
+        self.told.extend(chain.stages().iter().map(|stage| shared(&**stage)));
+        self.followed += chain.fast_path().packets;
+    }
+
+    /// Packets that are other than those of another run, or in one of them only.
+    pub fn other_packets(&self, other: &Witness) -> u64 {
+        let differing = self.sent.iter().zip(&other.sent).filter(|(ours, theirs)| ours != theirs).count();
+        (differing + self.sent.len().abs_diff(other.sent.len())) as u64
+    }
+
+    /// Whether all that is not packets is the same.
+    pub fn same_state(&self, other: &Witness) -> bool {
+        self.told == other.told && self.reports == other.reports && self.flows == other.flows
+    }
+
+    /// What is other than in another run, the first thing; none if nothing is.
+    pub fn difference(&self, other: &Witness) -> Option<String> {
+        let packet = |sent: Option<&(u64, Side, Vec<u8>)>| {
+            sent.map_or("no packet".to_owned(), |(number, side, bytes)| {
+                let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                format!("packet {number} leaves by {side:?}: {hex}")
+            })
+        };
+        let line = |line: Option<&String>| line.map_or("nothing".to_owned(), String::clone);
+        let flow = |flow: Option<&(u32, Vec<u8>)>| {
+            flow.map_or("no flow".to_owned(), |(record, bytes)| format!("record {record}: {bytes:02x?}"))
+        };
+        let sent = || first_of(&self.sent, &other.sent, packet);
+        let told = || first_of(&self.told, &other.told, line);
+        let reports = || first_of(&self.reports, &other.reports, line);
+        sent().or_else(told).or_else(reports).or_else(|| first_of(&self.flows, &other.flows, flow))
+    }
+}
+
+/// The first of these that are not the same.
+fn first_of<T: PartialEq>(ours: &[T], theirs: &[T], show: impl Fn(Option<&T>) -> String) -> Option<String> {
+    let at = (0..ours.len().max(theirs.len())).find(|&at| ours.get(at) != theirs.get(at))?;
+    Some(format!("consolidated: {}\n       plain: {}", show(ours.get(at)), show(theirs.get(at))))
+}
+
+fn bytes(packet: &Packet) -> (u64, Side, Vec<u8>) {
+    let transit = &packet.meta().transit;
+    (transit.sequence, transit.side, packet.data().to_vec())
+}
+
+fn flows(chain: &Chain) -> Vec<(u32, Vec<u8>)> {
+    let descriptors = || chain.stages().iter().map(|stage| stage.descriptor());
+    let has_blocks = descriptors().any(|descriptor| descriptor.stream || descriptor.buffers.is_some());
+    let records = chain.records();
+    let live = records.used().filter(|&record| records.header(record).has(Header::FLAG_LIVE));
+    let bytes = live.map(|record| {
+        let bytes = records.bytes(record).unwrap_or_default();
+        let len = if has_blocks { size_of::<Header>() } else { bytes.len() };
+        (record, bytes[..len.min(bytes.len())].to_vec())
+    });
+    bytes.collect()
+}
+
+fn shared(stage: &dyn Stage) -> String {
+    let (counters, shared) = (stage.counters(), stage.shared());
+    let sets: Vec<usize> = shared.sets.iter().map(|set| set.len()).collect();
+    let pools: Vec<_> =
+        shared.pools.iter().map(|pool| (pool.in_use(), pool.peak(), pool.exhausted())).collect();
+    let meters: Vec<_> =
+        shared.meters.iter().map(|meters| (meters.in_use(), meters.forgotten(), meters.refused())).collect();
+    let contents: Vec<_> =
+        shared.contents.iter().map(|contents| (contents.kept_bytes(), contents.displaced())).collect();
+    let groups: Vec<_> = shared.groups.iter().map(|group| &group.values).collect();
+    let counters = (counters.packets, counters.bytes, counters.drops);
+    format!("{counters:?} {:?} {groups:?} {sets:?} {pools:?} {meters:?} {contents:?}", shared.counters)
+}

@@ -1,0 +1,120 @@
+//! What is right is found to be right, and what is wrong to be wrong.
+
+use conformance::{Failure, Plan, Subject, built_in, compare};
+use nf::config::ConfigError;
+use nf::{
+    Access, Affinity, Context, Descriptor, Maturity, NetworkFunction, PacketView, Scaling, Setup, Verdict,
+};
+use packet::DropReason;
+use serde::Deserialize;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Drops all packets of a flow behind so many, and does not say that it has to see every packet for that.
+struct Forgetful {
+    packets_max: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Config {
+    packets_max: u32,
+}
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+struct Seen(u32);
+
+impl NetworkFunction for Forgetful {
+    const DESCRIPTOR: &'static Descriptor = &Descriptor {
+        name: "forgetful",
+        aliases: &[],
+        summary: "Counts packets only where it sees them.",
+        maturity: Maturity::Experimental,
+        state_version: 1,
+        attributes: &[],
+        reads: &[],
+        writes: &[],
+        payload: Access::Ignore,
+        affinity: Affinity::Flow,
+        scaling: Scaling::Servers,
+        shared: &[],
+        map: None,
+        buffers: None,
+        stream: false,
+        keeps_flows: false,
+        recomputes: false,
+        changes_flows: false,
+        consolidates: true,
+        cycles_per_packet: 10,
+    };
+    type Config = Config;
+    type State = Seen;
+
+    fn new(config: Config, setup: &mut Setup) -> Result<Forgetful, ConfigError> {
+        if config.packets_max > setup.flows_max {
+            return Err(ConfigError::new("more packets than flows"));
+        }
+        Ok(Forgetful { packets_max: config.packets_max })
+    }
+
+    fn process(&self, _: &mut PacketView<'_>, seen: &mut Seen, _: &mut Context<'_>) -> Verdict {
+        seen.0 += 1;
+        if seen.0 > self.packets_max { Verdict::Drop(DropReason::Function) } else { Verdict::Forward }
+    }
+}
+
+fn registry() -> nf::Registry<serde_json::Value> {
+    let mut registry = functions::registry();
+    registry.add::<Forgetful>("");
+    registry
+}
+
+#[test]
+fn the_functions_that_there_are_are_right() {
+    let mut heard = 0;
+    let plan = Plan { packets: 20_000, ..Plan::default() };
+    let totals = compare(&registry(), &[], &plan, |totals| heard = totals.packets).unwrap();
+    assert!(totals.packets >= 20_000 && heard == totals.packets, "{totals:?}");
+    assert!(totals.followed > 500 && totals.commands > 20 && totals.moves > 20, "{totals:?}");
+    assert_eq!(compare(&registry(), &[], &plan, |_| {}).unwrap(), totals, "the same seed, the same trials");
+}
+
+#[test]
+fn every_built_in_function_is_in_the_registry_and_all_but_those_alone_in_chains_are_built_in() {
+    let names: Vec<_> = built_in().into_iter().map(|subject| subject.name).collect();
+    let registry = registry();
+    assert!(names.iter().all(|name| registry.find(name).is_some()));
+    for entry in registry.entries() {
+        let descriptor = entry.descriptor;
+        let is_in = names.iter().any(|name| name == descriptor.name);
+        assert_eq!(is_in, !descriptor.changes_flows && descriptor.name != "forgetful", "{}", descriptor.name);
+    }
+}
+
+#[test]
+fn a_function_that_forgets_to_tell_is_found_in_a_small_chain() {
+    let subject = Subject::new("forgetful", r#"{ "packets_max": 6 }"#).unwrap();
+    let Err(Failure::Different(found)) = compare(&registry(), &[subject], &Plan::default(), |_| {}) else {
+        panic!("nothing was found");
+    };
+    assert!(found.functions.iter().any(|function| function == r#"forgetful {"packets_max":6}"#), "{found}");
+    assert!(found.functions.len() <= 2, "a rule takes two: {found}");
+    assert!(found.steps.iter().all(|step| step.contains("packet")), "neither commands nor moves: {found}");
+    assert!(found.to_string().contains("plain: "), "{found}");
+}
+
+#[test]
+fn what_cannot_be_set_up_says_so() {
+    let config = |config| vec![Subject::new("forgetful", config).unwrap()];
+    let unknown = vec![Subject::new("unheard-of", "{}").unwrap()];
+    for (subjects, expected) in [
+        (config("{}"), "missing field `packets_max`"),
+        (config(r#"{ "packets_max": "many" }"#), "invalid type"),
+        // It can stand alone, where there is room for many flows, but not in chains that are drawn, which have room for few.
+        (config(r#"{ "packets_max": 1000 }"#), "1000 chains in a row cannot be set up"),
+        (unknown, "there is no network function `unheard-of`; there are: nat"),
+    ] {
+        let failure = compare(&registry(), &subjects, &Plan::default(), |_| {}).unwrap_err();
+        assert!(failure.to_string().contains(expected), "{failure}");
+    }
+}

@@ -1,0 +1,201 @@
+//! What it costs to go from thread to thread: `cargo bench -p runtime --bench threads`.
+//!
+//! - *ring hop*: something as large as a packet's place in a ring goes to another thread and back; half of that. Beside it, a bare word
+//!   that two threads hand to each other: what the machine itself takes, which depends on where the host has put its cores.
+//! - *state transfer*: one flow whose every packet goes to the other of two units: from when the state is asked for until it is there.
+//! - *throughput*: the same packets, a million in a second, on one thread, and with units on others. Rounds are interleaved.
+//!
+//! Threads that spin need a core each: with fewer, all of this measures the scheduler.
+#![allow(clippy::unwrap_used)] // A measurement that cannot go on has failed.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use io::traffic::{Generator, Profile, Rate};
+use nf::{Alert, Event, FlowReport};
+use packet::{LinkType, Packet};
+use policy::Policy;
+use router::Mode;
+use runtime::threads::{Maker, RING};
+use runtime::units::UnitsConfig;
+use runtime::{Assembly, Frame, From, Output, Report, Runner};
+
+/// What lies in a ring for a packet: its time, its stamp, and where its buffer is.
+type Item = [u64; 13];
+
+const ROUNDS: usize = 7;
+
+fn main() {
+    // As a test it only has to run.
+    let is_test = std::env::args().all(|argument| argument != "--bench");
+    let scale = if is_test { 100 } else { 1 };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    println!("{cores} cores");
+    for _ in 0..if is_test { 1 } else { ROUNDS } {
+        let (ring, word) = (ring_hop(50_000 / scale), word_hop(50_000 / scale));
+        println!("ring hop: {ring} ns (median), a bare word's: {word} ns");
+    }
+    let units = state_transfer(20_000 / scale as u64).units.unwrap();
+    let (pulls, len) = (units.pull_ns.unwrap(), units.state_bytes / units.states_moved);
+    println!("state transfer: {} ns (median), {} ns (p99), of {len} bytes", pulls["p50"], pulls["p99"]);
+    for (name, units) in [("one unit", 1), ("two units", 2)] {
+        let (mut alone, mut threads) = (Vec::new(), Vec::new());
+        for _ in 0..if is_test { 1 } else { ROUNDS } {
+            alone.push(ns_per_packet(Runner::new(nat(), "nat"), 400_000 / scale as u64));
+            threads.push(ns_per_packet(on_threads(nat, config(Mode::Flow, units)), 400_000 / scale as u64));
+        }
+        let (alone, threads) = (median(alone), median(threads));
+        println!(
+            "throughput, {name}: {threads} ns for a packet, {alone} ns on one thread: {:.2} times",
+            threads as f64 / alone as f64
+        );
+    }
+}
+
+fn median(mut values: Vec<u64>) -> u64 {
+    values.sort_unstable();
+    values[values.len() / 2]
+}
+
+fn ring_hop(count: usize) -> u64 {
+    let (mut there, mut from_here) = rtrb::RingBuffer::<Item>::new(RING);
+    let (mut back, mut from_there) = rtrb::RingBuffer::<Item>::new(RING);
+    let echo = std::thread::spawn(move || {
+        for _ in 0..count {
+            let item = take(&mut from_here);
+            back.push(item).unwrap();
+        }
+    });
+    let mut times = Vec::with_capacity(count);
+    for number in 0..count {
+        let start = Instant::now();
+        there.push([number as u64; 13]).unwrap();
+        assert_eq!(take(&mut from_there)[0], number as u64);
+        times.push(start.elapsed().as_nanos() as u64 / 2);
+    }
+    echo.join().unwrap();
+    median(times)
+}
+
+fn word_hop(count: usize) -> u64 {
+    let word = Arc::new(AtomicU64::new(0));
+    // Even numbers are this thread's to raise, odd ones the other's.
+    let raise = |word: &AtomicU64, from: u64| {
+        while word.load(Ordering::Acquire) != from {
+            std::hint::spin_loop();
+        }
+        word.store(from + 1, Ordering::Release);
+    };
+    let echo = std::thread::spawn({
+        let word = Arc::clone(&word);
+        move || (0..count as u64).for_each(|number| raise(&word, 2 * number + 1))
+    });
+    let mut times = Vec::with_capacity(count);
+    for number in 0..count as u64 {
+        let start = Instant::now();
+        raise(&word, 2 * number);
+        while word.load(Ordering::Acquire) != 2 * number + 2 {
+            std::hint::spin_loop();
+        }
+        times.push(start.elapsed().as_nanos() as u64 / 2);
+    }
+    echo.join().unwrap();
+    median(times)
+}
+
+fn take(ring: &mut rtrb::Consumer<Item>) -> Item {
+    loop {
+        for _ in 0..10_000 {
+            if let Ok(item) = ring.pop() {
+                return item;
+            }
+            std::hint::spin_loop();
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn config(mode: Mode, units: u16) -> UnitsConfig {
+    UnitsConfig { mode, units_min: units, units_max: units, ..UnitsConfig::default() }
+}
+
+fn on_threads(assemble: fn() -> Assembly, config: UnitsConfig) -> Runner {
+    let make: Maker = Arc::new(move || Ok(assemble().chain));
+    Runner::on_threads(assemble(), "bench", config, make).unwrap()
+}
+
+fn assembly(text: &str) -> Assembly {
+    let policy = Policy::read("bench", text, &mut |_| Err(String::new()));
+    let policy = policy.map_err(|report| report.render(policy::Colour::Off)).unwrap();
+    runtime::assemble(&policy, &functions::registry(), 1, None).map_err(|wrong| format!("{wrong:?}")).unwrap()
+}
+
+fn nat() -> Assembly {
+    let nat = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/nat.rvl");
+    assembly(&std::fs::read_to_string(nat).unwrap())
+}
+
+fn monitor() -> Assembly {
+    assembly("Port<0> a; Port<1> b; Monitor m {}; pipelet { a <-> m <-> b; }")
+}
+
+/// Packets of one flow, each of which goes to the other unit.
+fn state_transfer(packets: u64) -> Report {
+    let mut runner = on_threads(monitor, config(Mode::Packet, 2));
+    let profile = Profile { packets: Some(packets), flows: 1, replies: false, ..Profile::default() };
+    let mut generator = Generator::new(&profile).unwrap();
+    while let Some(frame) = generator.next() {
+        receive(&mut runner, frame.timestamp_ns, frame.data);
+        runner.settle(&mut Sink).unwrap();
+    }
+    runner.finish(&mut Sink).unwrap()
+}
+
+fn ns_per_packet(mut runner: Runner, packets: u64) -> u64 {
+    let rate = Rate::PacketsPerSecond(1e6);
+    let profile =
+        Profile { packets: Some(packets), flows: 1_000, rate, replies: false, ..Profile::default() };
+    let mut generator = Generator::new(&profile).unwrap();
+    let mut frames = Vec::new();
+    while let Some(frame) = generator.next() {
+        frames.push((frame.timestamp_ns, frame.data.to_vec()));
+    }
+    let start = Instant::now();
+    for (timestamp_ns, data) in &frames {
+        receive(&mut runner, *timestamp_ns, data);
+    }
+    runner.settle(&mut Sink).unwrap();
+    let took_ns = start.elapsed().as_nanos() as u64 / packets;
+    runner.finish(&mut Sink).unwrap();
+    took_ns
+}
+
+fn receive(runner: &mut Runner, timestamp_ns: u64, data: &[u8]) {
+    let frame = Frame { timestamp_ns, link: LinkType::Ethernet, wire_len: data.len() as u32, data };
+    runner.receive(frame, From::Port(0), &mut Sink).unwrap();
+}
+
+/// Where nothing is kept.
+struct Sink;
+
+impl Output for Sink {
+    type Error = std::convert::Infallible;
+
+    fn packet(&mut self, _port: u16, _packet: &Packet) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    fn alert(&mut self, _function: &str, _alert: &Alert) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    fn event(&mut self, _function: &str, _event: Event<'_>) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    fn flow(&mut self, _report: &FlowReport, _now_ns: u64) -> Result<(), Self::Error> {
+        Ok(())
+    }
+}

@@ -1,0 +1,274 @@
+//! A second core for a chain: what runs state functions side by side with those on the thread that has the packets (B18).
+//!
+//! A thread of [`rayon_core`] waits for work without sleeping, as long as some comes: then work is there, and back, within a fraction of a
+//! microsecond, and neither side calls the kernel. When none has come for a while it naps, and whatever comes meanwhile runs on the
+//! one core that there is: nobody ever waits for it to wake.
+
+use std::cell::RefCell;
+use std::hint::spin_loop;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use graph::{Beside, GROUP_NS, PACKET_NS, Piece, SideBySide};
+use rayon_core::{FnContext, ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder, Yield};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+
+/// How often the second core looks in vain for work before it naps: for a millisecond, about.
+const IDLE_LOOKS: u32 = 20_000;
+
+/// How long it naps before it looks again.
+const NAP: Duration = Duration::from_micros(200);
+
+/// How often the first core looks whether the second one is done before it leaves waiting to the pool, which yields, and then sleeps: some
+/// milliseconds, which nothing takes that was not interrupted.
+const DONE_LOOKS: u32 = 1 << 20;
+
+/// How often [`TwoCores::wake`] tries, for a quarter of a nap each time.
+const WAKE_TRIES: u32 = 10_000;
+
+/// A second core for the thread that made this.
+#[derive(Clone)]
+pub struct TwoCores {
+    pool: Arc<ThreadPool>,
+    /// How often it had something to do.
+    taken: Arc<AtomicU64>,
+    /// The core that this thread was on.
+    here: usize,
+    /// The second core waits for work as long as this is here.
+    _watch: Arc<Watch>,
+}
+
+/// Tells the second core to wait no longer when it goes.
+struct Watch(Arc<AtomicBool>);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+thread_local! {
+    /// A thread is in one pool only, and for as long as it lives.
+    static POOL: RefCell<Option<Arc<ThreadPool>>> = const { RefCell::new(None) };
+}
+
+impl TwoCores {
+    /// A second core for this thread. Work that another thread gives it is done, too, but takes longer to get there.
+    ///
+    /// # Errors
+    /// If there can be no thread for it, or if this thread is in a pool of its own already.
+    pub fn new() -> Result<TwoCores, ThreadPoolBuildError> {
+        let pool = POOL.with_borrow_mut(|pool| match pool {
+            Some(pool) => Ok(Arc::clone(pool)),
+            None => {
+                let builder = ThreadPoolBuilder::new().num_threads(2).use_current_thread();
+                let made = Arc::new(builder.thread_name(|_| "beside".to_owned()).build()?);
+                *pool = Some(Arc::clone(&made));
+                Ok(made)
+            }
+        })?;
+        let (is_over, waits) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let watch = Arc::new(Watch(Arc::clone(&is_over)));
+        let (begun, here) = (Arc::clone(&waits), sched_getcpu());
+        pool.spawn(move || {
+            keep_off(here);
+            begun.store(true, Ordering::Release);
+            wait_for_work(&is_over);
+        });
+        // Only the second core is to have this: the first one takes no work before it has begun.
+        while !waits.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        Ok(TwoCores { pool, taken: Arc::default(), here, _watch: watch })
+    }
+
+    /// How often the second core had something to do for this, or for clones of it.
+    pub fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    /// Sees to it that the second core waits for work, after a time in which none came; false if it does not come to it.
+    pub fn wake(&mut self) -> bool {
+        let before = self.taken();
+        for _ in 0..WAKE_TRIES {
+            self.run(&mut || std::thread::sleep(NAP / 4), &mut || {});
+            if self.taken() > before {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Keeps the calling thread on the core that the second one keeps off, as long as what this gives is there: where something else runs, too,
+    /// the kernel may have both on one core otherwise.
+    pub fn bind(&self) -> Bound {
+        let before = sched_getaffinity(None).ok().filter(|allowed| allowed.is_set(self.here));
+        if before.is_some() {
+            let mut only = CpuSet::new();
+            only.set(self.here);
+            let _ = sched_setaffinity(None, &only); // It is only slower without.
+        }
+        Bound { before, _stays: PhantomData }
+    }
+
+    /// State functions side by side with this second core, if the shorter side takes as long as is worth it.
+    pub fn when_worth_it(&self) -> SideBySide {
+        let runner = Box::new(self.clone());
+        SideBySide { runner, clock_ns: now_ns, group_ns: GROUP_NS, packet_ns: PACKET_NS }
+    }
+
+    /// State functions side by side whenever that is allowed, to measure and to test.
+    pub fn always(&self) -> SideBySide {
+        SideBySide { group_ns: 0, packet_ns: 0, ..self.when_worth_it() }
+    }
+}
+
+/// The thread that it was made on is bound to a core until it is dropped, on that thread.
+#[must_use]
+pub struct Bound {
+    before: Option<CpuSet>,
+    _stays: PhantomData<*const ()>,
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            let _ = sched_setaffinity(None, before); // Then it stays where it is.
+        }
+    }
+}
+
+/// Keeps this thread off a core, as long as there is another one: else the kernel may have both on one, where each waits for the other.
+fn keep_off(cpu: usize) {
+    let Ok(mut allowed) = sched_getaffinity(None) else { return };
+    allowed.unset(cpu);
+    if allowed.count() > 0 {
+        let _ = sched_setaffinity(None, &allowed); // It is only slower without.
+    }
+}
+
+/// Runs on the second core: does what work there is, until it is over.
+fn wait_for_work(is_over: &AtomicBool) {
+    let mut idle = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        if rayon_core::yield_now() == Some(Yield::Executed) {
+            idle = 0;
+        } else if idle < IDLE_LOOKS {
+            idle += 1;
+            spin_loop();
+        } else {
+            std::thread::sleep(NAP);
+        }
+    }
+}
+
+impl Beside for TwoCores {
+    fn run(&mut self, here: &mut Piece<'_>, there: &mut Piece<'_>) {
+        let (begun, done) = (AtomicBool::new(false), AtomicBool::new(false));
+        let first = |_: FnContext| {
+            here();
+            // What nobody has begun by now, this thread does next.
+            let mut looks = 0;
+            while begun.load(Ordering::Acquire) && !done.load(Ordering::Acquire) && looks < DONE_LOOKS {
+                looks += 1;
+                spin_loop();
+            }
+        };
+        let second = |context: FnContext| {
+            begun.store(true, Ordering::Release);
+            there();
+            self.taken.fetch_add(u64::from(context.migrated()), Ordering::Relaxed);
+            done.store(true, Ordering::Release);
+        };
+        self.pool.install(|| rayon_core::join_context(first, second));
+    }
+}
+
+/// Nanoseconds since the first call.
+fn now_ns() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed().as_nanos() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_run_once_and_on_two_threads_as_a_rule() {
+        let mut cores = TwoCores::new().unwrap();
+        let me = std::thread::current().id();
+        let (mut here, mut there, mut elsewhere) = (0, 0, 0);
+        let free = sched_getaffinity(None).unwrap();
+        let bound = cores.bind();
+        assert_eq!(sched_getaffinity(None).unwrap().count(), 1);
+        assert!(cores.wake());
+        let before = cores.taken();
+        for _ in 0..1_000 {
+            let long = Duration::from_micros(20);
+            let until = Instant::now() + long;
+            let wait = move || while Instant::now() < until {};
+            cores.run(
+                &mut || {
+                    wait();
+                    here += 1;
+                },
+                &mut || {
+                    wait();
+                    there += 1;
+                    elsewhere += u64::from(std::thread::current().id() != me);
+                },
+            );
+        }
+        drop(bound);
+        assert_eq!(sched_getaffinity(None).unwrap(), free);
+        assert_eq!((here, there), (1_000, 1_000));
+        assert_eq!(cores.taken() - before, elsewhere);
+        assert!(elsewhere > 0, "the other core never had anything");
+    }
+
+    #[test]
+    fn a_thread_may_have_several_one_after_the_other_and_at_once() {
+        let mut first = TwoCores::new().unwrap();
+        let mut second = TwoCores::new().unwrap();
+        let mut sum = 0;
+        for cores in [&mut first, &mut second] {
+            let (mut a, mut b) = (0, 0);
+            cores.run(&mut || a += 1, &mut || b += 2);
+            sum += a + b;
+        }
+        drop(first);
+        let (mut a, mut b) = (0, 0);
+        second.run(&mut || a += 1, &mut || b += 2);
+        drop(second);
+        let (mut c, mut d) = (0, 0);
+        TwoCores::new().unwrap().run(&mut || c += 1, &mut || d += 2);
+        assert_eq!(sum + a + b + c + d, 12);
+    }
+
+    #[test]
+    fn another_threads_work_is_done_too() {
+        let mut cores = TwoCores::new().unwrap();
+        let sum = std::thread::spawn(move || {
+            let (mut a, mut b) = (0, 0);
+            cores.run(&mut || a += 1, &mut || b += 2);
+            a + b
+        });
+        assert_eq!(sum.join().unwrap(), 3);
+    }
+
+    #[test]
+    fn a_panic_on_the_other_core_comes_back() {
+        let mut cores = TwoCores::new().unwrap();
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            cores.run(&mut || {}, &mut || panic!("as it has to"));
+        }));
+        assert!(caught.is_err());
+        let (mut a, mut b) = (0, 0);
+        cores.run(&mut || a += 1, &mut || b += 2);
+        assert_eq!(a + b, 3);
+    }
+}

@@ -1,0 +1,344 @@
+//! A unit that does not keep its flows' states: they are in a store, or come from another unit and go back to it (S93, S94). What
+//! units that keep them are compared with.
+//!
+//! A router tells flows and flowlets apart, as in front of units that keep their states; what the functions share among flows stays at
+//! the unit. What leaves is what the chain alone makes of the same packets, as long as no flow's time runs out: timers of a
+//! state that is elsewhere go off when its flow's next packet comes.
+
+mod peer;
+
+use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
+
+use graph::{Chain, Change, Way};
+use packet::{Class, DropReason, Packet, Pool};
+use proto::{FlowId, Message, Stamp, UnitId};
+use router::{Arrival, Order, Routed, Router, RouterError};
+use unit::Unreadable;
+
+use crate::saved::{Source, release, restore, save};
+use crate::units::UnitsConfig;
+pub use peer::{Gone, Peer};
+
+/// Where states are.
+pub trait Store {
+    /// It cannot be reached, or does not do what it is asked.
+    type Error;
+
+    /// Appends the state that was written last to `state`; nothing if there is none. Whether it was at hand: nothing had to be
+    /// waited for.
+    fn read(&mut self, flow: FlowId, state: &mut Vec<u8>) -> Result<bool, Self::Error>;
+
+    /// Writes a state, and waits until that is done.
+    fn write(&mut self, flow: FlowId, state: &[u8]) -> Result<(), Self::Error>;
+
+    /// The same, and waits for nothing. What is read later is this.
+    fn push(&mut self, flow: FlowId, state: &[u8]) -> Result<(), Self::Error>;
+
+    /// The flow is over.
+    fn forget(&mut self, flow: FlowId) -> Result<(), Self::Error>;
+}
+
+/// When states are read and written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Habit {
+    /// Never: they stay in the unit.
+    Never,
+    /// Before and after every packet.
+    EveryPacket,
+    /// Read when a flowlet begins, written when its flow has been silent for half of T (S94).
+    EveryFlowlet,
+}
+
+/// What was asked of a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Accesses {
+    /// States read.
+    pub reads: u64,
+    /// Of these, so many were at hand.
+    pub at_hand: u64,
+    /// States written.
+    pub writes: u64,
+    /// Bytes of state in both.
+    pub bytes: u64,
+}
+
+/// A packet could not be processed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoredError<E> {
+    /// The store fails.
+    #[error("the store of states: {0}")]
+    Store(#[source] E),
+    /// What it has is no state.
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+}
+
+/// A unit whose flows' states are in a store.
+pub struct Stored<S> {
+    chain: Box<Chain>,
+    router: Router,
+    store: S,
+    habit: Habit,
+    /// T / 2, in nanoseconds.
+    silence_ns: u64,
+    flows: Vec<Flow>,
+    /// When flows will have fallen silent, unless another packet comes than that with this clock.
+    silent: VecDeque<(u64, FlowId, u64)>,
+    accesses: Accesses,
+    now_ns: u64,
+    /// Room that is reused.
+    batch: Vec<Packet>,
+    orders: Vec<Order>,
+    state: Vec<u8>,
+}
+
+/// What the unit knows of the flow that has a slot at the router.
+#[derive(Clone, Copy, Default)]
+struct Flow {
+    generation: u32,
+    /// Its last packet's number.
+    clock: u64,
+    /// Packets have changed its state since it was written.
+    is_news: bool,
+}
+
+impl<S: Store> Stored<S> {
+    /// A unit that runs this chain, which has no flows yet. `gap_ns` is T.
+    ///
+    /// # Errors
+    /// If `gap_ns` is 0, or there is no memory for the router's tables.
+    pub fn new(chain: Box<Chain>, store: S, habit: Habit, gap_ns: u64) -> Result<Stored<S>, RouterError> {
+        let config = UnitsConfig { units_max: 1, gap_ns, ..UnitsConfig::default() };
+        let router =
+            router::Config { when_full: router::WhenFull::RefuseNew, ..config.router(chain.options()) };
+        Ok(Stored {
+            router: Router::new(router)?,
+            chain,
+            store,
+            habit,
+            silence_ns: gap_ns / 2,
+            flows: Vec::new(),
+            silent: VecDeque::new(),
+            accesses: Accesses::default(),
+            now_ns: 0,
+            batch: Vec::new(),
+            orders: Vec::new(),
+            state: Vec::new(),
+        })
+    }
+
+    /// Writes the states of flows that have fallen silent by now. To be called before each packet: what has to be looked at until then
+    /// grows with packets.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub fn pass_time(&mut self, now_ns: u64) -> Result<(), StoredError<S::Error>> {
+        while let Some(&(at_ns, flow, clock)) = self.silent.front()
+            && at_ns <= now_ns
+        {
+            self.silent.pop_front();
+            let known = self.flows.get(flow.slot as usize);
+            if known.is_some_and(|known| (known.generation, known.clock) == (flow.generation, clock)) {
+                self.push(flow)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Processes the next packet; what leaves is added to `out`.
+    ///
+    /// # Errors
+    /// If the store fails: then the packet is lost.
+    pub fn process(
+        &mut self,
+        packet: Packet,
+        out: &mut Vec<Packet>,
+        pool: &mut Pool,
+    ) -> Result<(), StoredError<S::Error>> {
+        let mut admitted = [packet];
+        self.chain.admit(&mut admitted, |_| {});
+        let [mut packet] = admitted;
+        if packet.meta().class == Class::NotIp && self.chain.is_refused(&packet) {
+            self.chain.process_aside(packet, out, pool);
+            return Ok(());
+        }
+        self.now_ns = self.now_ns.max(packet.meta().transit.timestamp_ns);
+        let way = self.chain.way(&mut packet, pool);
+        let meta = packet.meta();
+        let (key, hash) = match way {
+            Way::Flow { key, hash } => (key, hash),
+            Way::Either { .. } if self.router.flow(meta.hash, &meta.key).is_some() => (meta.key, meta.hash),
+            Way::Either { key, hash } => (key, hash),
+            Way::Aside => {
+                self.chain.process_aside(packet, out, pool);
+                return Ok(());
+            }
+        };
+        let arrival = Arrival { key: &key, hash, len: meta.wire_len };
+        let Routed::To { stamp, .. } = self.router.route(self.now_ns, arrival, &mut self.orders) else {
+            self.chain.drop_admitted(packet, DropReason::FlowTableFull, pool);
+            return Ok(());
+        };
+        self.fetch(&stamp, pool)?;
+        self.batch.push(packet);
+        self.chain.process_admitted(&mut self.batch, &[stamp.flow.slot], out, pool);
+        self.ended(stamp.flow.slot); // The chain may have had no room for it.
+        self.take_changes(pool)?;
+        self.keep(stamp.flow)
+    }
+
+    /// What was asked of the store.
+    pub fn accesses(&self) -> Accesses {
+        self.accesses
+    }
+
+    /// Its chain.
+    pub fn chain(&self) -> &Chain {
+        &self.chain
+    }
+
+    /// The state is here when the packet with this stamp is processed.
+    fn fetch(&mut self, stamp: &Stamp, pool: &mut Pool) -> Result<(), StoredError<S::Error>> {
+        let id = stamp.flow;
+        self.flow(id).clock = stamp.clock;
+        let begins_flowlet = stamp.targets.is_some();
+        let is_wanted = match self.habit {
+            Habit::Never => false,
+            Habit::EveryPacket => true,
+            Habit::EveryFlowlet => begins_flowlet && stamp.clock > 1,
+        };
+        if !is_wanted {
+            return Ok(());
+        }
+        self.push(id)?; // Of a flowlet that was cut by its size: its flow did not fall silent.
+        release(&mut self.chain, id.slot);
+        self.state.clear();
+        let at_hand = self.store.read(id, &mut self.state).map_err(StoredError::Store)?;
+        self.accesses.reads += 1;
+        self.accesses.at_hand += u64::from(at_hand);
+        self.accesses.bytes += self.state.len() as u64;
+        let source = if self.habit == Habit::EveryPacket { Source::Handed } else { Source::Copied };
+        restore(&mut self.chain, id.slot, (&self.state, source), pool)?;
+        Ok(())
+    }
+
+    /// A packet has changed the state: it is written, or will be.
+    fn keep(&mut self, id: FlowId) -> Result<(), StoredError<S::Error>> {
+        if self.router.flow_in(id.slot) != Some(id) {
+            return Ok(()); // It ended with the packet.
+        }
+        match self.habit {
+            Habit::Never => {}
+            Habit::EveryPacket => {
+                self.save(id);
+                self.store.write(id, &self.state).map_err(StoredError::Store)?;
+                release(&mut self.chain, id.slot);
+            }
+            Habit::EveryFlowlet => {
+                let flow = self.flow(id);
+                flow.is_news = true;
+                let clock = flow.clock;
+                self.silent.push_back((self.now_ns.saturating_add(self.silence_ns), id, clock));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a flow's state if that is news, and does not wait.
+    fn push(&mut self, id: FlowId) -> Result<(), StoredError<S::Error>> {
+        if !std::mem::take(&mut self.flow(id).is_news) {
+            return Ok(());
+        }
+        self.save(id);
+        self.store.push(id, &self.state).map_err(StoredError::Store)
+    }
+
+    /// The flow's state, as it is to be written.
+    fn save(&mut self, id: FlowId) {
+        self.state.clear();
+        save(&mut self.chain, id.slot, &mut self.state);
+        self.accesses.writes += 1;
+        self.accesses.bytes += self.state.len() as u64;
+    }
+
+    /// The router gets to know what has become of flows.
+    fn take_changes(&mut self, pool: &mut Pool) -> Result<(), StoredError<S::Error>> {
+        if self.chain.changes().is_empty() && self.orders.is_empty() {
+            return Ok(());
+        }
+        let mut changes = std::mem::take(self.chain.changes_mut());
+        for change in changes.drain(..) {
+            match change {
+                Change::Alias { home, key, hash } => {
+                    if let Some(flow) = self.router.flow_in(home) {
+                        self.router.take_alias(flow, &key, hash, &mut self.orders);
+                    }
+                }
+                Change::Ended { home } => self.ended(home),
+                Change::FirstFragment { .. } => {} // There is one chain, which has learnt it.
+            }
+        }
+        let mut orders = std::mem::take(&mut self.orders);
+        for order in orders.drain(..) {
+            if let Order::Send { message: Message::End { flow }, .. } = order {
+                self.chain.end_flows_of(flow.slot, pool);
+                self.flow(flow).is_news = false;
+                self.store.forget(flow).map_err(StoredError::Store)?;
+            }
+        }
+        self.orders = orders;
+        // That flows of theirs end is what the router has just said.
+        changes.append(self.chain.changes_mut());
+        changes.clear();
+        *self.chain.changes_mut() = changes;
+        Ok(())
+    }
+
+    /// If the chain has nothing of this home, its flow is over.
+    fn ended(&mut self, home: u32) {
+        let Some(id) = self.router.flow_in(home) else { return };
+        if self.chain.flows_of(home).next().is_none() {
+            // One unit, so one owner.
+            let message = Message::Expire { flow: id, epoch: 1, clock: self.flow(id).clock };
+            self.router.receive(self.now_ns, UnitId(0), message, &mut self.orders);
+        }
+    }
+
+    /// What is known of a flow; nothing yet, if the slot was another one's.
+    fn flow(&mut self, id: FlowId) -> &mut Flow {
+        let slot = id.slot as usize;
+        if self.flows.len() <= slot {
+            self.flows.resize(slot + 1, Flow::default());
+        }
+        let flow = &mut self.flows[slot];
+        if flow.generation != id.generation {
+            *flow = Flow { generation: id.generation, ..Flow::default() };
+        }
+        flow
+    }
+}
+
+/// A store in the unit's own memory.
+impl Store for HashMap<FlowId, Vec<u8>> {
+    type Error = Infallible;
+
+    fn read(&mut self, flow: FlowId, state: &mut Vec<u8>) -> Result<bool, Infallible> {
+        state.extend(self.get(&flow).into_iter().flatten());
+        Ok(true)
+    }
+
+    fn write(&mut self, flow: FlowId, state: &[u8]) -> Result<(), Infallible> {
+        self.push(flow, state)
+    }
+
+    fn push(&mut self, flow: FlowId, state: &[u8]) -> Result<(), Infallible> {
+        self.insert(flow, state.to_vec());
+        Ok(())
+    }
+
+    fn forget(&mut self, flow: FlowId) -> Result<(), Infallible> {
+        self.remove(&flow);
+        Ok(())
+    }
+}

@@ -1,0 +1,196 @@
+//! What a unit on a thread of its own runs: a chain of its own.
+
+use std::collections::HashMap;
+
+use graph::Chain;
+use packet::{Packet, Pool};
+use proto::FlowId;
+use unit::{Engine, Unreadable};
+
+use crate::saved::{Source, release, restore, save};
+
+/// Flows whose slots others have, before those that are not here are forgotten.
+const OLDER_KEPT: usize = 64;
+
+/// A unit's chain. Packets that the unit lets it process wait until a batch is full: then they cross the chain together.
+pub(super) struct ChainEngine {
+    pub chain: Box<Chain>,
+    pub pool: Pool,
+    pub out: Vec<Packet>,
+    waiting: Vec<Packet>,
+    /// The homes of the flows of these.
+    homes: Vec<u32>,
+    /// By slot: which flow's home has the slot's number.
+    generations: Vec<u32>,
+    /// Homes of flows whose slots others have by now.
+    older: HashMap<FlowId, u32>,
+    /// Homes from here on are those of such flows.
+    slots: u32,
+    /// Homes of packets that left no flow in the chain: it had no room, or begins none.
+    pub without_flow: Vec<u32>,
+    /// States that could not be taken over.
+    pub states_lost: u64,
+    /// Packets that went through the chain, or were dropped in front of it.
+    pub through: u64,
+    /// Whether the state at hand has come from a unit that does not have it any more.
+    pub is_handed: bool,
+}
+
+impl ChainEngine {
+    /// One with this chain, of flows that have up to so many slots.
+    pub fn new(chain: Box<Chain>, slots: u32) -> ChainEngine {
+        ChainEngine {
+            chain,
+            pool: Pool::new(0),
+            out: Vec::new(),
+            waiting: Vec::new(),
+            homes: Vec::new(),
+            generations: Vec::new(),
+            older: HashMap::new(),
+            slots,
+            without_flow: Vec::new(),
+            states_lost: 0,
+            through: 0,
+            is_handed: false,
+        }
+    }
+
+    /// Takes what waits through the chain.
+    pub fn flush(&mut self) {
+        if !self.waiting.is_empty() {
+            self.through += self.waiting.len() as u64;
+            self.chain.process_admitted(&mut self.waiting, &self.homes, &mut self.out, &mut self.pool);
+            let chain = &self.chain;
+            let has_none = |&home: &u32| chain.flows_of(home).next().is_none();
+            self.without_flow.extend(self.homes.drain(..).filter(has_none));
+        }
+    }
+
+    /// Lets time pass.
+    pub fn advance(&mut self, now_ns: u64) {
+        self.flush();
+        if self.chain.due_ns() <= now_ns {
+            self.chain.advance(now_ns, &mut self.pool);
+        }
+    }
+
+    /// What waits is through, and time has passed: whoever takes over a copy of a flow's state from then on knows which of its fragments
+    /// were dropped here.
+    fn pass_time(&mut self, now_ns: u64) {
+        self.flush();
+        self.chain.advance(now_ns, &mut self.pool);
+    }
+
+    /// Ends all flows, and forgets what waits; `lost` is how many packets are gone that did not come to the chain.
+    pub fn start_over(&mut self, lost: u64) {
+        self.waiting.clear();
+        self.homes.clear();
+        self.generations.clear();
+        self.older.clear();
+        self.without_flow.clear();
+        self.is_handed = false;
+        self.chain.start_anew(lost, &mut self.pool);
+    }
+
+    /// The flow that has this home.
+    pub fn flow_at(&self, home: u32) -> Option<FlowId> {
+        if home < self.slots {
+            return self.generations.get(home as usize).map(|&generation| FlowId { slot: home, generation });
+        }
+        self.older.iter().find(|&(_, &other)| other == home).map(|(&flow, _)| flow)
+    }
+
+    /// Whether the chain has anything of this home.
+    pub fn has(&self, home: u32) -> bool {
+        self.chain.flows_of(home).next().is_some()
+    }
+
+    /// The flow's state is on its way to another unit, where it goes on. Nothing is lost on the way: so it is not kept until
+    /// it is there, when its time might run out here.
+    pub fn sent(&mut self, flow: FlowId) {
+        self.flush();
+        let home = self.home(flow);
+        release(&mut self.chain, home);
+    }
+
+    /// Which home a flow has: its slot, if no later flow has that.
+    #[inline]
+    fn home(&mut self, flow: FlowId) -> u32 {
+        match self.generations.get(flow.slot as usize) {
+            Some(&generation) if generation == flow.generation => flow.slot,
+            _ => self.home_of_another(flow),
+        }
+    }
+
+    #[cold]
+    fn home_of_another(&mut self, flow: FlowId) -> u32 {
+        let slot = flow.slot as usize;
+        if self.generations.len() <= slot {
+            self.generations.resize(slot + 1, 0);
+        }
+        let known = self.generations[slot];
+        if flow.generation > known {
+            self.flush();
+            if self.has(flow.slot) {
+                let home = self.new_home(FlowId { slot: flow.slot, generation: known });
+                self.chain.rehome(flow.slot, home);
+            }
+            self.generations[slot] = flow.generation;
+            return flow.slot;
+        }
+        match self.older.get(&flow) {
+            Some(&home) => home,
+            None if flow.generation == known => flow.slot,
+            None => self.new_home(flow),
+        }
+    }
+
+    /// A home for a flow whose slot another has.
+    fn new_home(&mut self, flow: FlowId) -> u32 {
+        if self.older.len() >= OLDER_KEPT {
+            let chain = &self.chain;
+            self.older.retain(|_, home| chain.flows_of(*home).next().is_some());
+        }
+        let taken: Vec<u32> = self.older.values().copied().collect();
+        let home = (self.slots..).find(|home| !taken.contains(home)).unwrap_or(self.slots);
+        self.older.insert(flow, home);
+        home
+    }
+}
+
+impl Engine for ChainEngine {
+    type Packet = Packet;
+
+    #[inline]
+    fn process(&mut self, _now_ns: u64, flow: FlowId, packet: Packet) {
+        let home = self.home(flow);
+        self.waiting.push(packet);
+        self.homes.push(home);
+    }
+
+    fn save(&mut self, flow: FlowId, out: &mut Vec<u8>) {
+        self.flush();
+        let home = self.home(flow);
+        save(&mut self.chain, home, out);
+    }
+
+    fn restore(&mut self, now_ns: u64, flow: FlowId, state: &[u8]) -> Result<(), Unreadable> {
+        self.pass_time(now_ns);
+        let home = self.home(flow);
+        let source = if self.is_handed { Source::Handed } else { Source::Copied };
+        // It cannot be sent once more, as it is not kept where it comes from: the flow begins anew.
+        if restore(&mut self.chain, home, (state, source), &mut self.pool).is_err() {
+            self.states_lost += 1;
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self, now_ns: u64, flow: FlowId, ended: bool) {
+        self.pass_time(now_ns);
+        let home = self.home(flow);
+        match ended {
+            true => self.chain.end_flows_of(home, &mut self.pool),
+            false => release(&mut self.chain, home),
+        }
+    }
+}

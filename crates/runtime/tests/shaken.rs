@@ -1,0 +1,249 @@
+//! Units' threads whose own code panics at random, where no function is to blame: each goes on with what comes next, the others go
+//! on meanwhile, packets are accounted for, and all flows end.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use graph::Chain;
+use io::traffic::Payload;
+use nf::config::ConfigError;
+use nf::record::{Layout, Lines, Records};
+use nf::stage::{Env, Group, Load, OnPanic, ReadGroup, SavedPart, Stage, StageCounters};
+use nf::{
+    Access, Affinity, Answers, Common, Context, ControlError, Descriptor, EndReason, EventCondition,
+    Foresight, Maturity, NetworkFunction, PacketView, Scaling, Setup, Shared, SharedState, UpgradeError,
+    Verdict,
+};
+use packet::Transit;
+use router::Mode;
+use runtime::threads::Maker;
+use runtime::units::UnitsConfig;
+use runtime::{Assembly, Runner};
+
+use support::{SEED, assembly_of, generated, play, profile};
+
+/// A stage that breaks the promise that no panic leaves it: at one of so many states that are saved, taken over or given up, and at one
+/// of so many flows that end in time.
+struct Shaky {
+    inside: Box<dyn Stage>,
+    every: u64,
+    calls: AtomicU64,
+    panics: Arc<AtomicU64>,
+}
+
+impl Shaky {
+    fn shake(&self) {
+        let is_unit = std::thread::current().name().is_some_and(|name| name.starts_with("unit-"));
+        let calls = self.calls.fetch_add(1, Ordering::Relaxed);
+        if is_unit && packet::split_mix(&mut (calls ^ 77)).is_multiple_of(self.every) {
+            self.panics.fetch_add(1, Ordering::Relaxed);
+            panic!("call {calls} of a stage");
+        }
+    }
+}
+
+impl Stage for Shaky {
+    fn save_buffers(&mut self, record: u32, records: &mut Records, out: &mut Vec<u8>) {
+        self.shake();
+        self.inside.save_buffers(record, records, out);
+    }
+
+    fn flow_moved(&mut self, record: u32, now_ns: u64, env: &mut Env<'_>) {
+        self.shake();
+        self.inside.flow_moved(record, now_ns, env);
+    }
+
+    fn release_buffers(&mut self, record: u32, records: &mut Records) {
+        self.shake();
+        self.inside.release_buffers(record, records);
+    }
+
+    fn flow_end(&mut self, record: u32, reason: EndReason, now_ns: u64, env: &mut Env<'_>) {
+        if reason == EndReason::Idle {
+            self.shake();
+        }
+        self.inside.flow_end(record, reason, now_ns, env);
+    }
+
+    fn descriptor(&self) -> &'static Descriptor {
+        self.inside.descriptor()
+    }
+    fn place(&mut self, stage: u16, layout: &mut Layout, first_tag_bit: u32) -> Option<u32> {
+        self.inside.place(stage, layout, first_tag_bit)
+    }
+    fn lines(&self) -> Lines {
+        self.inside.lines()
+    }
+    fn set_on_panic(&mut self, on_panic: OnPanic) {
+        self.inside.set_on_panic(on_panic);
+    }
+    fn last_panic(&self) -> Option<String> {
+        self.inside.last_panic()
+    }
+    fn process(&mut self, group: &mut Group<'_>) {
+        self.inside.process(group);
+    }
+    fn replay(&mut self, group: &mut Group<'_>) {
+        self.inside.replay(group);
+    }
+    fn recomputes(&self) -> bool {
+        self.inside.recomputes()
+    }
+    fn run_functions(&mut self, group: &mut ReadGroup<'_>, functions: &[u16]) {
+        self.inside.run_functions(group, functions);
+    }
+    fn foresee(&self, record: u32, records: &Records, packets: &mut Foresight<'_>) -> bool {
+        self.inside.foresee(record, records, packets)
+    }
+    fn foresees_alike(&self) -> bool {
+        self.inside.foresees_alike()
+    }
+    fn pass(&mut self, load: Load, drops: u64) {
+        self.inside.pass(load, drops);
+    }
+    fn flow_start(&mut self, packet: Transit, env: &mut Env<'_>) -> bool {
+        self.inside.flow_start(packet, env)
+    }
+    fn restore_buffers<'b>(
+        &mut self,
+        record: u32,
+        records: &mut Records,
+        saved: &'b [u8],
+    ) -> Option<&'b [u8]> {
+        self.inside.restore_buffers(record, records, saved)
+    }
+    fn saved_part(&self) -> Option<SavedPart> {
+        self.inside.saved_part()
+    }
+    fn upgrade(&self, from: &SavedPart, old: &[u8], part: &mut [u8]) -> Result<(), UpgradeError> {
+        self.inside.upgrade(from, old, part)
+    }
+    fn event_holds(&self, event: EventCondition, record: u32, records: &Records) -> bool {
+        self.inside.event_holds(event, record, records)
+    }
+    fn answers(&self) -> Answers {
+        self.inside.answers()
+    }
+    fn passes_unjudged(&self) -> bool {
+        self.inside.passes_unjudged()
+    }
+    fn control(&mut self, command: &str) -> Result<(), ControlError> {
+        self.inside.control(command)
+    }
+    fn check_command(&self, command: &str) -> Result<(), ControlError> {
+        self.inside.check_command(command)
+    }
+    fn counters(&self) -> StageCounters {
+        self.inside.counters()
+    }
+    fn shared(&self) -> &SharedState {
+        self.inside.shared()
+    }
+    fn share(&mut self) -> Common {
+        self.inside.share()
+    }
+    fn join(&mut self, common: Common) {
+        self.inside.join(common);
+    }
+    fn open(&mut self) {
+        self.inside.open();
+    }
+    fn close(&mut self) {
+        self.inside.close();
+    }
+    fn part(&mut self) {
+        self.inside.part();
+    }
+    fn tags(&self) -> &nf::TagLayout {
+        self.inside.tags()
+    }
+}
+
+/// Counts its flows' packets.
+struct Counting;
+
+#[derive(serde::Deserialize)]
+struct NoConfig {}
+
+impl NetworkFunction for Counting {
+    const DESCRIPTOR: &'static Descriptor = &Descriptor {
+        name: "counting",
+        aliases: &["Counting"],
+        summary: "Counts packets.",
+        maturity: Maturity::Experimental,
+        state_version: 1,
+        attributes: &[],
+        reads: &[],
+        writes: &[],
+        payload: Access::Read,
+        affinity: Affinity::Flow,
+        scaling: Scaling::Servers,
+        shared: &[Shared::Counter("packets")],
+        map: None,
+        buffers: None,
+        stream: false,
+        keeps_flows: false,
+        recomputes: false,
+        changes_flows: false,
+        consolidates: false,
+        cycles_per_packet: 10,
+    };
+    type Config = NoConfig;
+    type State = u64;
+
+    fn new(_: NoConfig, _: &mut Setup) -> Result<Counting, ConfigError> {
+        Ok(Counting)
+    }
+
+    fn process(&self, _: &mut PacketView<'_>, state: &mut u64, context: &mut Context<'_>) -> Verdict {
+        *state += 1;
+        context.count(0, 1);
+        Verdict::Forward
+    }
+}
+
+const POLICY: &str = "Port<0> inside; Port<1> outside; Monitor m {}; pipelet { inside <-> m <-> outside; }
+settings { seed: 1, timeouts: { udp: 50ms, udp_unreplied: 50ms } };";
+
+/// The policy, with a stage that panics at one of so many calls.
+fn shaken(every: u64, panics: &Arc<AtomicU64>) -> Assembly {
+    let mut assembly = assembly_of("shaken.rvl", POLICY);
+    let options = *assembly.chain.options();
+    let counting =
+        nf::stage::load::<Counting>(NoConfig {}, Setup::new(options.seed, options.flows_max)).unwrap();
+    let shaky = Shaky { inside: counting, every, calls: AtomicU64::new(0), panics: Arc::clone(panics) };
+    assembly.chain = Box::new(Chain::new(vec![Box::new(shaky)], options).unwrap());
+    assembly
+}
+
+#[test]
+fn threads_that_panic_go_on() {
+    runtime::panics::keep();
+    let frames = generated(&profile(Payload::Random, 6_000, 20_000.0, SEED));
+    for (mode, every) in [(Mode::Packet, 40), (Mode::Packet, 3), (Mode::Flowlet, 40)] {
+        let panics = Arc::new(AtomicU64::new(0));
+        let config = UnitsConfig {
+            mode,
+            units_min: 3,
+            units_max: 4,
+            capacity_bps: 20_000_000,
+            ..UnitsConfig::as_published()
+        };
+        let make: Maker = {
+            let panics = Arc::clone(&panics);
+            Arc::new(move || Ok(shaken(every, &panics).chain))
+        };
+        let runner = Runner::on_threads(shaken(every, &panics), "shaken", config, make).unwrap();
+        let (sink, report) = play(runner, &frames);
+        let panics = panics.load(Ordering::Relaxed);
+        println!("{mode:?}: {panics} panics, {} restarts, {:?}", report.restarts, report.drops);
+        assert!(report.adds_up(), "{report:#?}");
+        assert!(report.restarts > 0 && report.restarts <= panics);
+        assert_eq!(sink.sent.len() as u64, report.packets_out);
+        assert_eq!(report.functions[0].counters["packets"], report.functions[0].packets);
+        assert!(report.packets_out > 1_000, "{} left", report.packets_out);
+    }
+}

@@ -1,0 +1,187 @@
+//! Traffic through policies, and what comes out.
+#![allow(dead_code)] // Not every test needs all of it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use io::traffic::{Addresses, Generator, Payload, Prefix, Profile, Protocols, Rate, Responder};
+use nf::{Alert, Event, FlowReport};
+use packet::{LinkType, Packet};
+use policy::Policy;
+use runtime::{Assembly, Frame, From, Output, Report, Runner};
+
+#[path = "../../../graph/tests/support/packets.rs"]
+pub mod packets;
+
+pub const SEED: u64 = 7;
+
+/// A frame that comes in.
+pub struct Arriving {
+    pub timestamp_ns: u64,
+    pub port: u16,
+    pub data: Vec<u8>,
+}
+
+/// What came out.
+#[derive(Default)]
+pub struct Sink {
+    pub sent: Vec<(u16, u64, Vec<u8>)>,
+    pub told: Vec<String>,
+    /// What flows' ends gave rise to.
+    pub ends: Vec<String>,
+}
+
+impl Output for Sink {
+    type Error = std::convert::Infallible;
+
+    fn packet(&mut self, port: u16, packet: &Packet) -> Result<(), Self::Error> {
+        self.sent.push((port, packet.meta().transit.timestamp_ns, packet.data().to_vec()));
+        Ok(())
+    }
+
+    fn alert(&mut self, function: &str, alert: &Alert) -> Result<(), Self::Error> {
+        // One that a flow's end gave rise to has no packet.
+        let told = if alert.sequence == 0 { &mut self.ends } else { &mut self.told };
+        told.push(format!("{function} {alert:?}"));
+        Ok(())
+    }
+
+    fn event(&mut self, function: &str, event: Event<'_>) -> Result<(), Self::Error> {
+        let told = if event.sequence.is_none() { &mut self.ends } else { &mut self.told };
+        told.push(format!("{function} {:?} {} {:?}", event.sequence, event.kind, event.key));
+        Ok(())
+    }
+
+    fn flow(&mut self, report: &FlowReport, _now_ns: u64) -> Result<(), Self::Error> {
+        self.ends.push(format!("{report:?}"));
+        Ok(())
+    }
+}
+
+pub fn assembly(name: &str) -> Assembly {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let text = std::fs::read_to_string(folder.join(name)).unwrap();
+    assembly_of(name, &text)
+}
+
+pub fn assembly_of(name: &str, text: &str) -> Assembly {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let mut files = |file: &str| match std::fs::read_to_string(folder.join(file)) {
+        Ok(text) => Ok(text.into()),
+        Err(error) => Err(error.to_string()),
+    };
+    let policy = Policy::read(name, text, &mut files).map_err(|report| report.render(policy::Colour::Off));
+    runtime::assemble(&policy.unwrap(), &functions::registry(), SEED, None)
+        .map_err(|wrong| format!("{wrong:?}"))
+        .unwrap()
+}
+
+/// Plays frames; a batch is processed after so many.
+pub fn play(mut runner: Runner, frames: &[Arriving]) -> (Sink, Report) {
+    let mut sink = Sink::default();
+    for frame in frames {
+        receive(&mut runner, frame, &mut sink);
+    }
+    let report = runner.finish(&mut sink).unwrap();
+    // Flows whose time is over at once end in an order that is each table's own.
+    sink.ends.sort();
+    (sink, report)
+}
+
+pub fn receive(runner: &mut Runner, frame: &Arriving, sink: &mut Sink) {
+    let Arriving { timestamp_ns, port, ref data } = *frame;
+    let frame = Frame { timestamp_ns, link: LinkType::Ethernet, wire_len: data.len() as u32, data };
+    runner.receive(frame, From::Port(port), sink).unwrap();
+}
+
+/// Traffic through this policy, and what servers answer to what comes of it.
+pub fn conversation(name: &str, profile: &Profile) -> Vec<Arriving> {
+    let mut runner = Runner::new(assembly(name), name);
+    let mut responder = Responder::new(profile.answer);
+    let mut generator = Generator::new(profile).unwrap();
+    let mut frames = Vec::new();
+    while let Some(frame) = generator.next() {
+        let mut arrivals =
+            vec![Arriving { timestamp_ns: frame.timestamp_ns, port: 0, data: frame.data.to_vec() }];
+        while let Some(arriving) = arrivals.pop() {
+            let mut sink = Sink::default();
+            receive(&mut runner, &arriving, &mut sink);
+            runner.flush(&mut sink).unwrap();
+            for (_, at_ns, sent) in sink.sent.iter().filter(|(port, ..)| *port == 1) {
+                if let Ok(answer) = responder.respond(sent) {
+                    arrivals.push(Arriving { timestamp_ns: *at_ns, port: 1, data: answer.to_vec() });
+                }
+            }
+            frames.push(arriving);
+        }
+    }
+    frames
+}
+
+/// The frames of a profile, all from inside.
+pub fn generated(profile: &Profile) -> Vec<Arriving> {
+    let mut generator = Generator::new(profile).unwrap();
+    let mut frames = Vec::new();
+    while let Some(frame) = generator.next() {
+        frames.push(Arriving { timestamp_ns: frame.timestamp_ns, port: 0, data: frame.data.to_vec() });
+    }
+    frames
+}
+
+pub fn profile(payload: Payload, packets: u64, rate: f64, seed: u64) -> Profile {
+    Profile {
+        seed,
+        start_ns: 1_700_000_000_000_000_000,
+        packets: Some(packets),
+        flows: 80,
+        rate: Rate::PacketsPerSecond(rate),
+        protocols: Protocols { fragments: 0.05, ..Profile::default().protocols },
+        addresses: Addresses {
+            servers_v4: Prefix { address: [198, 18, 0, 0].into(), length: 30 },
+            ..Addresses::default()
+        },
+        payload,
+        replies: false,
+        ..Profile::default()
+    }
+}
+
+/// What functions, and the chain, have counted; without what depends on how work was shared out.
+pub fn counted(report: &Report) -> String {
+    let functions: Vec<_> = report
+        .functions
+        .iter()
+        .map(|function| {
+            let counters: Vec<_> =
+                function.counters.iter().filter(|(name, _)| *name != "search_memory_bytes").collect();
+            format!(
+                "{} {} {} {counters:?} {:?} {:?}",
+                function.name, function.packets, function.drops, function.pools, function.contents
+            )
+        })
+        .collect();
+    let (drops, flows) = (&report.drops, (report.flows.started, report.flows.live, &report.flows.ended));
+    format!("{} {} {drops:?} {flows:?} {functions:#?}", report.packets_in, report.packets_out)
+}
+
+/// What left, by port, addresses and protocol: packets of one connection that go one way, in order.
+pub fn by_flow(sink: &Sink) -> BTreeMap<(u16, Vec<u8>), Vec<&Vec<u8>>> {
+    let mut flows: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for (port, _, data) in &sink.sent {
+        let mut packet = Packet::from_bytes(data);
+        packet::Parser::new(packet::FlowHasher::new(0)).parse(&mut packet).unwrap();
+        let meta = packet.meta();
+        // A later fragment has no ports: which flow it is of cannot be told.
+        let key = match meta.class {
+            packet::Class::LaterFragment => data.clone(),
+            _ => format!("{:?} {}", meta.key, meta.reversed).into_bytes(),
+        };
+        flows.entry((*port, key)).or_default().push(data);
+    }
+    flows
+}
+
+pub fn sorted(mut told: Vec<String>) -> Vec<String> {
+    told.sort();
+    told
+}
