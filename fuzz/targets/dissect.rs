@@ -5,12 +5,12 @@
 
 #![no_main]
 
-#[path = "../../crates/dissect/tests/support/told.rs"]
+#[path = "../../crates/applayer/tests/protocols/support/told.rs"]
 mod told;
 
-use dissect::detect::{Detector, Ports};
-use dissect::tls::{Certificate, Fingerprint, Stream};
-use dissect::{Side, ftp, ssh};
+use applayer::detect::{Detector, Ports};
+use applayer::tls::{Certificate, Fingerprint, Stream};
+use applayer::{Side, ftp, ssh};
 use libfuzzer_sys::fuzz_target;
 
 const SERVERS: [u16; 8] = [21, 22, 25, 53, 80, 139, 443, 445];

@@ -4,10 +4,10 @@
 
 #![no_main]
 
-#[path = "../../crates/http/tests/support/mod.rs"]
+#[path = "../../crates/applayer/tests/http/support/mod.rs"]
 mod support;
 
-use http::Side;
+use applayer::http::Side;
 use libfuzzer_sys::fuzz_target;
 use support::Connection;
 

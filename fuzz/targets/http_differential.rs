@@ -4,7 +4,7 @@
 
 #![no_main]
 
-use http::{Event, Exchange, FixedLine};
+use applayer::http::{Event, Exchange, FixedLine};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

@@ -5,10 +5,10 @@
 
 #![no_main]
 
-#[path = "../../crates/http/tests/support/plain.rs"]
+#[path = "../../crates/applayer/tests/http/support/plain.rs"]
 mod plain;
 
-use http::{Event, Exchange, FixedLine};
+use applayer::http::{Event, Exchange, FixedLine};
 use libfuzzer_sys::fuzz_target;
 use plain::Told;
 

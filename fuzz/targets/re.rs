@@ -41,7 +41,7 @@ fn crossed(mut rest: &[u8]) {
     let end = || {
         let config = serde_json::from_value(config(json!({}))).expect("the configuration is right");
         let stage = load::<Re>(config, Setup::new(1, 16)).expect("the configuration is right");
-        let options = graph::Options { flows_max: 16, ..chain::Options::default() };
+        let options = graph::Options { flows_max: 16, ..graph::Options::default() };
         graph::Chain::new(vec![stage], options).expect("it fits")
     };
     let (mut here, mut there, mut pool) = (end(), end(), Pool::new(64));

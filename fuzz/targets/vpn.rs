@@ -58,7 +58,7 @@ fn crossed(protocol: &str, mut rest: &[u8]) {
     let gateway = |config: Value| {
         let config = serde_json::from_value(config).expect("the configuration is right");
         let stage = load::<Vpn>(config, Setup::new(1, 16)).expect("the configuration is right");
-        let options = graph::Options { flows_max: 16, ..chain::Options::default() };
+        let options = graph::Options { flows_max: 16, ..graph::Options::default() };
         graph::Chain::new(vec![stage], options).expect("it fits")
     };
     let (mut here, mut there, mut pool) = (gateway(here), gateway(there), Pool::new(64));

@@ -1,6 +1,6 @@
 //! Lines and messages that are not complete yet, in growing buffers of flows.
 
-use ::http::Line;
+use applayer::http::Line;
 use nf::FlowBuffer;
 
 /// A growing buffer as the readers of protocols want it: for a line or message of at most `MAX` bytes.

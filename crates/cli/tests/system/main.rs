@@ -5,7 +5,7 @@
 //! `SKIPPED` and passes, except where `CI=true`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that cannot go on has failed.
 
-#[path = "../../../dissect/tests/support/all_cores.rs"]
+#[path = "../../../applayer/tests/protocols/support/all_cores.rs"]
 mod all_cores;
 mod captures;
 mod collector;

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
 
-use ::http::{End, Event, Exchange, FixedLine, Side};
+use applayer::http::{End, Event, Exchange, FixedLine, Side};
 use packet::Direction;
 
 use crate::all_cores::on_all_cores;

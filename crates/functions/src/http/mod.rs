@@ -16,7 +16,7 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-use http::{Exchange, Side};
+use applayer::http::{Exchange, Side};
 use nf::config::ConfigError;
 use nf::stream::{StreamEvent, StreamEventKind};
 use nf::{
@@ -71,7 +71,7 @@ mod counter {
 
 /// Numbers of the groups of counters, and of the counters in them.
 mod group {
-    use http::{Anomaly, Method};
+    use applayer::http::{Anomaly, Method};
 
     pub const METHODS: usize = 0;
     pub const STATUSES: usize = 1;

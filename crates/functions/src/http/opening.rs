@@ -1,7 +1,7 @@
 //! How a connection opens: whether it speaks HTTP is found out by what its directions begin with; or, where the beginning was not
 //! seen, by searching for a start line.
 
-use http::{Anomaly, Event, Exchange, Side};
+use applayer::http::{Anomaly, Event, Exchange, Side};
 use nf::Context;
 use packet::Direction;
 

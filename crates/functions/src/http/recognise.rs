@@ -1,6 +1,6 @@
 //! Whether a direction's first bytes are those of HTTP/1, and of which side: by content, whatever the port.
 
-use http::{Method, Side};
+use applayer::http::{Method, Side};
 
 /// Bytes after which it is decided.
 pub const PROBE_MAX: usize = 512;

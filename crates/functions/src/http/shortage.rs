@@ -1,6 +1,6 @@
 //! Memory for what is kept of messages runs short: they are not readable from there on, and are never read as if they were whole.
 
-use http::{Event, Exchange, Sink};
+use applayer::http::{Event, Exchange, Sink};
 
 use super::state::{Blocked, Notes, Phase};
 use super::watch::{Kept, LINE_MAX, Watch};

@@ -1,6 +1,6 @@
 //! What `http` keeps of each flow, beside its growing buffers.
 
-use http::{Exchange, Side};
+use applayer::http::{Exchange, Side};
 use packet::Direction;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

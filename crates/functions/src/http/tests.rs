@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use http::Anomaly;
+use applayer::http::Anomaly;
 
 use super::transactions::{Answer, Fields, Item, add, begin, oldest};
 use super::{group, smuggling};
@@ -48,7 +48,7 @@ fn alerts_and_counters_have_numbers_and_names_of_their_own() {
     assert_eq!(signatures.len(), Anomaly::ALL.len() + 1);
     let names: Vec<String> = group::names().into_iter().flatten().collect();
     assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
-    assert_eq!(group::method(http::Method::Unknown), group::names()[group::METHODS].len() - 1);
+    assert_eq!(group::method(applayer::http::Method::Unknown), group::names()[group::METHODS].len() - 1);
     assert_eq!(group::status(599), group::names()[group::STATUSES].len() - 1);
     assert_eq!((group::status(0), group::status(600), group::status(404)), (0, 0, 4));
 }

@@ -3,7 +3,7 @@
 //! A buffer holds *items*: a tag, a length of two bytes, so many bytes. A request begins with [`NUMBER`]; what was found of it
 //! follows. The request that is being answered has moved to a buffer of its own, where the response adds to it.
 
-use http::uri;
+use applayer::http::uri;
 use nf::EventField;
 use nf::EventValue::{Number, Text};
 use nf::FlowBuffer;

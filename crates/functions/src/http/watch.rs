@@ -1,6 +1,6 @@
 //! What is done with what the parser tells: it is counted, judged, and put together to transactions.
 
-use http::{Anomaly, Event, Field, Header, RequestLine, Side, Sink, StatusLine};
+use applayer::http::{Anomaly, Event, Field, Header, RequestLine, Side, Sink, StatusLine};
 use nf::{Context, FlowBuffer};
 
 use super::state::{Blocked, Notes, Phase};

@@ -1,7 +1,7 @@
 //! What alerts tell of the message that they are about, in the words of EVE.
 
-use dissect::dns;
-use http::uri;
+use applayer::dns;
+use applayer::http::uri;
 use nf::{AlertMessage, AlertValue};
 use rules::Buffer;
 
@@ -65,20 +65,20 @@ fn of_http(message: &Message) -> Fields {
     let [first, second, third] = message.words();
     if message.is_request() {
         let named = uri::split(second).authority;
-        let host = named.or(message.first_value(http::Field::Host)).unwrap_or_default();
+        let host = named.or(message.first_value(applayer::http::Field::Host)).unwrap_or_default();
         let (_, host, port) = uri::split_authority(host);
         add("hostname", host);
         add("url", second);
-        add("http_user_agent", message.first_value(http::Field::UserAgent).unwrap_or_default());
-        add("http_refer", message.first_value(http::Field::Referer).unwrap_or_default());
+        add("http_user_agent", message.first_value(applayer::http::Field::UserAgent).unwrap_or_default());
+        add("http_refer", message.first_value(applayer::http::Field::Referer).unwrap_or_default());
         add("http_method", first);
         add("protocol", third);
         let port = port.and_then(|port| std::str::from_utf8(port).ok()?.parse::<u16>().ok());
         fields.extend(port.map(|port| ("http_port", AlertValue::Number(port.into()))));
     } else {
-        add("http_content_type", message.first_value(http::Field::ContentType).unwrap_or_default());
+        add("http_content_type", message.first_value(applayer::http::Field::ContentType).unwrap_or_default());
         add("protocol", first);
-        add("redirect", message.first_value(http::Field::Location).unwrap_or_default());
+        add("redirect", message.first_value(applayer::http::Field::Location).unwrap_or_default());
         let status = std::str::from_utf8(second).ok().and_then(|code| code.parse::<u16>().ok());
         fields.extend(status.map(|status| ("status", AlertValue::Number(status.into()))));
     }

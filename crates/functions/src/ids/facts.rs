@@ -1,7 +1,7 @@
 //! What is known on an occasion beside buffers: whose packet or stream it is, and what its headers say.
 
-use dissect::detect::{Application, Verdict};
-use dissect::dns;
+use applayer::detect::{Application, Verdict};
+use applayer::dns;
 use nf::PacketView;
 use nf::stream::WholeDatagram;
 use packet::parse::protocol;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use dissect::detect::{Application as Found, Verdict};
+use applayer::detect::{Application as Found, Verdict};
 use mpm::{Cursor, Literal, Set, SetError};
 use rules::{Ports, Protocol};
 

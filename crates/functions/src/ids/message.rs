@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use http::{Anomaly, Event, Field, Framing, Header, Sink, uri};
+use applayer::http::{Anomaly, Event, Field, Framing, Header, Sink, uri};
 use nf::FlowBuffer;
 use rules::Buffer;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};

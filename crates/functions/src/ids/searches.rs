@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use dissect::detect::Verdict;
+use applayer::detect::Verdict;
 use mpm::{Literal, SetError};
 use rules::{Application, Buffer, Direction, Ports, Protocol, Rule, Transport};
 

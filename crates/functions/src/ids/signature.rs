@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use dissect::detect::Verdict;
+use applayer::detect::Verdict;
 use inspect::Inspection;
 use packet::Endpoint;
 use packet::parse::protocol;

@@ -1,8 +1,8 @@
 //! What is kept of a flow.
 
-use dissect::detect::{Application, Detector, Verdict};
-use dissect::{ssh, tls};
-use http::Exchange;
+use applayer::detect::{Application, Detector, Verdict};
+use applayer::http::Exchange;
+use applayer::{ssh, tls};
 use mpm::Cursor;
 use nf::AlertFlow;
 use packet::Direction;

@@ -1,9 +1,9 @@
 //! What is done with one packet: the occasions that it brings, one after the other. `streams` has the occasions of streams,
 //! `protocols` those of messages, `facing` says who is the server, and `actions` what rules do that hold.
 
-use dissect::detect::{Application, Ports, Verdict as Found};
-use dissect::dns;
-use http::Side;
+use applayer::detect::{Application, Ports, Verdict as Found};
+use applayer::dns;
+use applayer::http::Side;
 use inspect::Scratch;
 use mpm::Cursor;
 use nf::stream::StreamEventKind;

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use dissect::detect::{Application, Verdict as Found};
+use applayer::detect::{Application, Verdict as Found};
 use nf::answer::{self, IcmpError};
 use nf::{AlertDetail, AlertMessage, Verdict};
 use packet::parse::protocol;

@@ -1,6 +1,6 @@
 //! Events about DNS messages and TLS handshakes, whether rules hold or not.
 
-use dissect::{dns, tls};
+use applayer::{dns, tls};
 use nf::{AlertValue, EventField, EventValue};
 use packet::Direction;
 use rules::Buffer;

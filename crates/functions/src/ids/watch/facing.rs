@@ -1,8 +1,8 @@
 //! Who is the server: by a SYN; where none was seen, by ports, until the protocol's words tell. And what is spoken, before the
 //! packet at hand is looked at, so that rules about a protocol hold on the first packet that shows it.
 
-use dissect::detect::{Application, Detector, Verdict as Found};
-use dissect::dns;
+use applayer::detect::{Application, Detector, Verdict as Found};
+use applayer::dns;
 use nf::PacketView;
 use nf::stream::StreamEventKind;
 use packet::parse::protocol;

@@ -1,8 +1,8 @@
 //! The occasions that messages of application protocols bring.
 
-use dissect::detect::{Application, Verdict as Found};
-use dissect::{dns, starttls, tls};
-use http::Side;
+use applayer::detect::{Application, Verdict as Found};
+use applayer::http::Side;
+use applayer::{dns, starttls, tls};
 use nf::FlowBuffer;
 use nf::stream::{StreamEvent, StreamEventKind};
 use packet::Direction;
@@ -339,7 +339,7 @@ impl Watch<'_, '_> {
         }
         let kept = Kept::Line.of(event.direction);
         let mut scene = Scene::default();
-        let mut sink = |greeting: dissect::ssh::Greeting<'_>| {
+        let mut sink = |greeting: applayer::ssh::Greeting<'_>| {
             scene.add(Buffer::SshProtocol, greeting.protocol);
             scene.add(Buffer::SshSoftware, greeting.software);
         };

@@ -1,6 +1,6 @@
 //! The occasions that streams bring: their pieces, with what stands before each.
 
-use dissect::detect::{Application, HELLO_BYTES, Verdict as Found, may_be_client_hello};
+use applayer::detect::{Application, HELLO_BYTES, Verdict as Found, may_be_client_hello};
 use nf::FlowBuffer;
 use nf::stream::{StreamEvent, StreamEventKind};
 use packet::Direction;
@@ -14,7 +14,7 @@ use crate::ids::scene::View;
 use crate::ids::state::{Flags, Kept, State, TLS_AGREED};
 use crate::ids::window::{Window, len_before};
 use crate::ids::{LOOKBACK_BYTES, counter};
-use http::Line;
+use applayer::http::Line;
 use mpm::Cursor;
 
 impl Watch<'_, '_> {

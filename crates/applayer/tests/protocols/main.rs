@@ -1,0 +1,6 @@
+//! Detection of protocols, DNS, TLS and SSH: tables, properties, and tshark as an oracle.
+
+mod against_tshark;
+mod messages;
+mod properties;
+mod support;
