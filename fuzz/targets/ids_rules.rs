@@ -4,9 +4,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use rules::{Classifications, Ruleset, Variables};
+use signatures::{Classifications, Ruleset, Variables};
 
-#[path = "../../crates/rules/tests/support/plain/mod.rs"]
+#[path = "../../crates/signatures/tests/rules/support/plain/mod.rs"]
 mod plain;
 
 use plain::options;
@@ -30,7 +30,7 @@ fuzz_target!(|data: &[u8]| {
             assert!(!needs.is_empty());
             plain::check(line, &loaded.rule);
             for (_, name) in options::names(line).expect("a rule that loads has options") {
-                assert!(rules::keyword(name).is_some(), "{name} of {line}");
+                assert!(signatures::keyword(name).is_some(), "{name} of {line}");
             }
         }
     }

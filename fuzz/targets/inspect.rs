@@ -4,11 +4,11 @@
 
 #![no_main]
 
-use inspect::{Inspection, Scratch};
+use signatures::inspect::{Inspection, Scratch};
 use libfuzzer_sys::fuzz_target;
-use rules::{Buffer, Classifications, Ruleset, Variables};
+use signatures::{Buffer, Classifications, Ruleset, Variables};
 
-#[path = "../../crates/inspect/tests/support/oracle.rs"]
+#[path = "../../crates/signatures/tests/inspect/support/oracle.rs"]
 #[allow(clippy::unwrap_used)]
 mod oracle;
 

@@ -1,6 +1,6 @@
 //! HTTP/1 as it passes by (A29): requests, responses, and attempts to make their readers disagree.
 //!
-//! What the TCP streams of a flow bring is recognised by content (`recognise`), parsed by the crate `http` in the flow's
+//! What the TCP streams of a flow bring is recognised by content (`recognise`), parsed by `applayer::http` in the flow's
 //! state, counted and judged (`watch`), and put together to transactions (`transactions`), which go out as events. See the
 //! README.
 

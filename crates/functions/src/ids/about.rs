@@ -3,7 +3,7 @@
 use applayer::dns;
 use applayer::http::uri;
 use nf::{AlertMessage, AlertValue};
-use rules::Buffer;
+use signatures::Buffer;
 
 use super::message::Message;
 use super::scene::Scene;

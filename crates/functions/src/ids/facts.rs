@@ -6,7 +6,7 @@ use nf::PacketView;
 use nf::stream::WholeDatagram;
 use packet::parse::protocol;
 use packet::{Class, Endpoint};
-use rules::{Bits, IpOption, PacketTest};
+use signatures::{Bits, IpOption, PacketTest};
 
 /// What is known of an occasion.
 #[derive(Clone, Copy)]
@@ -288,8 +288,8 @@ impl<'a> PacketFacts<'a> {
 }
 
 /// Whether what the rules call this application is what was found.
-pub fn is_application(found: Verdict, wanted: rules::Application) -> bool {
-    use rules::Application as A;
+pub fn is_application(found: Verdict, wanted: signatures::Application) -> bool {
+    use signatures::Application as A;
     match found {
         Verdict::Unknown => wanted == A::Unknown,
         Verdict::Failed => wanted == A::Failed,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use applayer::detect::{Application as Found, Verdict};
 use mpm::{Cursor, Literal, Set, SetError};
-use rules::{Ports, Protocol};
+use signatures::{Ports, Protocol};
 
 use super::facts::is_application;
 use super::prefilter::{Entry, Hit, NEAR_BYTES, Prefilter};

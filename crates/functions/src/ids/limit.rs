@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use nf::{Context, MeterKey, MeterValue};
 use packet::Endpoint;
-use rules::{DetectionFilter, RateFilter, Threshold, ThresholdKind, Track};
+use signatures::{DetectionFilter, RateFilter, Threshold, ThresholdKind, Track};
 
 /// The table of trackers in the descriptor.
 pub const TRACKERS: usize = 0;

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use inspect::Inspection;
 use nf::config::{ConfigError, Located, Position};
-use rules::{
+use signatures::inspect::Inspection;
+use signatures::{
     Action, Application, Buffer, Capability, Classifications, Fault, Loaded, Rejected, RuleError, Ruleset,
     Thresholds, Transport, Variables,
 };
@@ -97,12 +97,12 @@ impl Rules {
         let given = sources.classification.unwrap_or(&none);
         let (classes, faults) = Classifications::read(&name(given, "classification"), given);
         add(faults, given);
-        let mut report = rules::Report::default();
+        let mut report = signatures::Report::default();
         for (number, text) in sources.rules.iter().enumerate() {
             let read =
                 Ruleset::read(&name(text, &format!("rules {}", number + 1)), text, &variables, &classes);
             add(read.faults.clone(), text);
-            report.append(rules::Report { faults: Vec::new(), ..read });
+            report.append(signatures::Report { faults: Vec::new(), ..read });
         }
         add(std::mem::take(&mut report.faults), &none);
         let mut loaded = report.ruleset.into_rules();

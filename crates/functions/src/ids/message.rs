@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use applayer::http::{Anomaly, Event, Field, Framing, Header, Sink, uri};
 use nf::FlowBuffer;
-use rules::Buffer;
+use signatures::Buffer;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::about::About;

@@ -154,7 +154,7 @@ impl NetworkFunction for Ids {
 
     /// A rule may match any packet.
     fn answers(&self) -> nf::Answers {
-        let rejects = |signature: &Signature| matches!(signature.action, rules::Action::Reject(_));
+        let rejects = |signature: &Signature| matches!(signature.action, signatures::Action::Reject(_));
         if self.prevents && self.signatures.iter().any(rejects) {
             nf::Answers::ALL
         } else {

@@ -1,6 +1,6 @@
 //! On which occasions a rule is looked at: see the README.
 
-use rules::{
+use signatures::{
     Application, Buffer, Loaded, Match, Only, PacketTest, Position, Protocol, ProtocolTest, Rule, Transport,
     Way,
 };
@@ -137,8 +137,9 @@ impl Occasions {
         if let Some(test) = rule.packet.iter().find(|test| !has(rule.protocol, test)) {
             return Err(NoOccasion::OtherPacket(rule.protocol, test.keyword()));
         }
-        let is_payload =
-            |buffer: &rules::BufferMatches| matches!(buffer.buffer, Buffer::Payload | Buffer::Base64Data);
+        let is_payload = |buffer: &signatures::BufferMatches| {
+            matches!(buffer.buffer, Buffer::Payload | Buffer::Base64Data)
+        };
         let only_payload = !rule.buffers.is_empty() && rule.buffers.iter().all(is_payload);
         let packets_only = rule.protocol == Protocol::Transport(Transport::TcpPacket)
             || rule.flow.stream == Some(Only::Plain)
@@ -257,7 +258,7 @@ fn is_header(buffer: Buffer) -> bool {
 /// Whether rules come before others on an occasion, as the README says: a lower rank comes first. Equal ranks are in the order
 /// of the files.
 pub fn rank(loaded: &Loaded) -> (u8, u8, u8, u32) {
-    use rules::{Action, Flowbit};
+    use signatures::{Action, Flowbit};
     let rule = &loaded.rule;
     let action = match rule.action {
         Action::Pass => 0,
@@ -282,7 +283,7 @@ mod tests {
     /// Why such a rule would never be looked at.
     fn refusal(head: &str, options: &str) -> Option<String> {
         let text = format!("alert {head} any any -> any any ({options} sid:1;)\n");
-        let report = rules::Ruleset::read("test", &text, &Default::default(), &Default::default());
+        let report = signatures::Ruleset::read("test", &text, &Default::default(), &Default::default());
         let read = report.ruleset.into_rules();
         assert_eq!(read.len(), 1, "{text}: {:?}", report.faults);
         Occasions::of(&read[0].rule).err().map(|none| none.to_string())

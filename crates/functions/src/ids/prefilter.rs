@@ -1,7 +1,7 @@
 //! The one search for many patterns: which rules may hold, told by what they cannot hold without.
 
 use mpm::{Cursor, Literal, MAX_LITERAL, Set, SetError};
-use rules::{Buffer, Content, Match, Operand, Position, Rule};
+use signatures::{Buffer, Content, Match, Operand, Position, Rule};
 
 /// Rules that look at the same bytes, each told by a literal. A rule stands for itself, or for what is to become of it (`T`).
 pub struct Prefilter<T = u32> {

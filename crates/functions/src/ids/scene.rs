@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use inspect::{Inspection, Scratch};
 use packet::parse::protocol;
-use rules::Buffer;
+use signatures::Buffer;
+use signatures::inspect::{Inspection, Scratch};
 
 use super::facts::PacketFacts;
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use applayer::detect::Verdict;
 use mpm::{Literal, SetError};
-use rules::{Application, Buffer, Direction, Ports, Protocol, Rule, Transport};
+use signatures::{Application, Buffer, Direction, Ports, Protocol, Rule, Transport};
 
 use super::lane::{Item, LONG_BYTES, Lane, Search, Sought};
 use super::load::Rules;

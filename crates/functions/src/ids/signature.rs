@@ -4,10 +4,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use applayer::detect::Verdict;
-use inspect::Inspection;
 use packet::Endpoint;
 use packet::parse::protocol;
-use rules::{
+use signatures::inspect::Inspection;
+use signatures::{
     Action, Addresses, Buffer, Classifications, DetectionFilter, Direction, Flow, Flowbit, LimitKind, Loaded,
     Only, PacketTest, Ports, Protocol, ProtocolTest, RateFilter, Rule, State, Suppress, Threshold,
     Thresholds, Transport, Way,
@@ -86,7 +86,7 @@ impl Once {
 
 /// Whether a rule is about connections, or messages of a protocol, and not about packets: what it says then holds for the flow.
 fn is_about_flow(rule: &Rule, once: Once) -> bool {
-    let of_message = |one: &rules::BufferMatches| {
+    let of_message = |one: &signatures::BufferMatches| {
         ["http", "dns", "tls", "ssh", "ja3", "ja4", "file"]
             .iter()
             .any(|name| one.buffer.name().split(['.', '_']).next() == Some(name))
@@ -132,7 +132,7 @@ impl Signature {
             }
         }
         let once = Once::of(rule);
-        let of_headers = |one: &rules::BufferMatches| {
+        let of_headers = |one: &signatures::BufferMatches| {
             matches!(one.buffer, Buffer::Ipv4Header | Buffer::Ipv6Header | Buffer::EthernetHeader)
         };
         let asks_flow =

@@ -37,7 +37,7 @@ pub struct State {
     pub handover: Handover,
     /// Whether its connection is established.
     pub standing: Standing,
-    /// Steps that its rules took beyond reading it once: see [`inspect::FLOW_STEPS_MAX`].
+    /// Steps that its rules took beyond reading it once: see [`signatures::inspect::FLOW_STEPS_MAX`].
     pub spent: u32,
 }
 

@@ -4,12 +4,12 @@
 use applayer::detect::{Application, Ports, Verdict as Found};
 use applayer::dns;
 use applayer::http::Side;
-use inspect::Scratch;
 use mpm::Cursor;
 use nf::stream::StreamEventKind;
 use nf::{Context, PacketView, Verdict};
 use packet::Direction;
 use packet::parse::protocol;
+use signatures::inspect::Scratch;
 
 mod actions;
 mod events;

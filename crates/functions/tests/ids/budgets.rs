@@ -1,6 +1,6 @@
 //! Rules that take many steps.
 
-use inspect::{FLOW_STEPS_MAX, FLOW_STEPS_PER_PACKET, PACKET_STEPS_MAX};
+use signatures::inspect::{FLOW_STEPS_MAX, FLOW_STEPS_PER_PACKET, PACKET_STEPS_MAX};
 
 use crate::ids_support::*;
 

@@ -3,7 +3,7 @@
 
 use functions::ids::CANDIDATES_MAX;
 use packet::{Endpoint, LinkType};
-use rules::{Classifications, Ruleset, Variables};
+use signatures::{Classifications, Ruleset, Variables};
 
 use crate::compare::{Both, Compared};
 use crate::http_support::fragments;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::ids_oracle::plant::{self, Rendering};
 use crate::ids_oracle::{Oracle, Witness, shared};
-use rules::{Classifications, Loaded, Only, Ruleset, Variables};
+use signatures::{Classifications, Loaded, Only, Ruleset, Variables};
 
 /// Seed of what is planted.
 const SEED: u64 = 7;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use rules::Buffer;
+use signatures::Buffer;
 
 use crate::hidden::compared;
 use crate::ids_oracle::http::{Input, Messages, Side};

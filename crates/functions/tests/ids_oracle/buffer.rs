@@ -3,7 +3,7 @@
 use std::cell::{Cell, OnceCell};
 
 use regex::bytes::{Regex, RegexBuilder};
-use rules::{
+use signatures::{
     BufferMatches, ByteJump, ByteTest, Content, DataAt, JumpOrigin, Match, Number, NumberFormat, Operand,
     Position, TestOperator, Transform,
 };

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use graph::{Chain, Options};
 use nf::Setup;
 use nf::stage::{Stage, load};
-use rules::Loaded;
+use signatures::Loaded;
 
 use crate::ids_oracle::reassembly::{self, Agreement};
 use crate::ids_oracle::whole::Whole;

@@ -1,6 +1,6 @@
 //! The names of a DNS message (RFC 1035 4).
 
-use rules::Buffer;
+use signatures::Buffer;
 
 use super::http::Buffers;
 

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use packet::{Class, Direction};
-use rules::{Action, Buffer, Flowbit};
+use signatures::{Action, Buffer, Flowbit};
 
 use super::application::{Detection, Spoken, is_dns};
 use super::buffer::Piece;

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use packet::Direction;
-use rules::{
+use signatures::{
     Application, Direction as Written, IpOption, Only, PacketTest, Protocol, Rule, State, Transport, Way,
 };
 
@@ -77,8 +77,8 @@ fn protocol(protocol: Protocol, place: &Place<'_>) -> bool {
 
 fn ends(rule: &Rule, place: &Place<'_>) -> bool {
     let has_ports = matches!(place.packet.protocol, 6 | 17 | 132);
-    let port = |ports: &rules::Ports, end: End| ports.is_any() || has_ports && ports.contains(end.1);
-    let address = |set: &rules::Addresses, address: IpAddr| set.contains(address);
+    let port = |ports: &signatures::Ports, end: End| ports.is_any() || has_ports && ports.contains(end.1);
+    let address = |set: &signatures::Addresses, address: IpAddr| set.contains(address);
     let forward = |from: End, to: End| {
         address(&rule.source, from.0)
             && address(&rule.destination, to.0)

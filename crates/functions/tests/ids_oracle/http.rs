@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 
-use rules::Buffer;
+use signatures::Buffer;
 
 use super::buffer::Piece;
 use super::parting::{Header, Part, Parting, Start};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use rules::{DetectionFilter, Threshold, ThresholdKind, Track};
+use signatures::{DetectionFilter, Threshold, ThresholdKind, Track};
 
 use super::header::Place;
 

@@ -85,7 +85,7 @@ pub struct Findings {
 
 impl Oracle {
     /// An oracle for these rules.
-    pub fn new(loaded: &[rules::Loaded]) -> Oracle {
+    pub fn new(loaded: &[signatures::Loaded]) -> Oracle {
         let mut oracle = Oracle { rules: Vec::new(), unsupported: Vec::new() };
         for (place, loaded) in loaded.iter().enumerate() {
             match Prepared::new(&loaded.rule, place) {

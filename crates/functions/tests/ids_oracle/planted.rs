@@ -2,7 +2,7 @@
 //!
 //! `RIVULET_IDS_RULES=all` takes all rules, as CI does; else one of each [`STEP`].
 
-use rules::Loaded;
+use signatures::Loaded;
 
 use crate::compare::{Both, Sum};
 use crate::ids_oracle::plant::{self, Rendering};

@@ -1,6 +1,6 @@
 //! A rule, ready to be looked at, and on which occasions it is.
 
-use rules::{
+use signatures::{
     Action, Application, Buffer, FastPattern, Flowbit, Match, Only, Position, Protocol, Rule, ThresholdKind,
     Transport,
 };
@@ -100,7 +100,7 @@ fn refused(rule: &Rule) -> Option<&'static str> {
     if let Some(test) = rule.application.first() {
         return Some(test.keyword());
     }
-    if rule.packet.iter().any(|test| matches!(test, rules::PacketTest::StreamSize(_))) {
+    if rule.packet.iter().any(|test| matches!(test, signatures::PacketTest::StreamSize(_))) {
         return Some("stream_size");
     }
     match () {
@@ -161,7 +161,7 @@ fn occasions(rule: &Rule) -> Occasions {
     let all_payload = families.iter().all(|family| *family == Family::Payload);
     let at_place = |one: &Match| match one {
         Match::Content(content) => matches!(content.position,
-            Position::Absolute { offset, depth } if depth.is_some() || offset != rules::Operand::Value(0)),
+            Position::Absolute { offset, depth } if depth.is_some() || offset != signatures::Operand::Value(0)),
         _ => false,
     };
     let placed = all_payload && rule.buffers.iter().flat_map(|buffer| &buffer.matches).any(at_place);

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use rules::{Classifications, Loaded, Report, Ruleset, Variables};
+use signatures::{Classifications, Loaded, Report, Ruleset, Variables};
 
 use super::witness::Frame;
 

@@ -14,8 +14,8 @@ use nf::Setup;
 use nf::stage::load;
 use packet::LinkType;
 use packet::parse::protocol;
-use rules::{Loaded, ThresholdKind};
 use serde_json::Value;
+use signatures::{Loaded, ThresholdKind};
 
 use crate::ids_oracle::plant::{self, Conversation, Rendering};
 use crate::ids_oracle::shared;

@@ -1,6 +1,6 @@
 //! The messages of TLS's handshake (RFC 5246 7.4, RFC 8446 4), and SSH's greeting (RFC 4253 4.2).
 
-use rules::Buffer;
+use signatures::Buffer;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::http::Buffers;

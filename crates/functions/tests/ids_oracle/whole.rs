@@ -4,7 +4,7 @@ use super::buffer::Piece;
 use super::header::Place;
 use super::http::Buffers;
 use super::prepared::Prepared;
-use rules::Buffer;
+use signatures::Buffer;
 
 /// The longest stream that is searched whole.
 const WHOLE_MAX: usize = 32 << 10;

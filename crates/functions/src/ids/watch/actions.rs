@@ -8,7 +8,7 @@ use nf::answer::{self, IcmpError};
 use nf::{AlertDetail, AlertMessage, Verdict};
 use packet::parse::protocol;
 use packet::{Direction, DropReason, Endpoint, split_mix};
-use rules::Action;
+use signatures::Action;
 
 use super::{Occasion, Watch};
 use crate::ids::limit::{Limited, Tracked};

@@ -3,7 +3,7 @@
 use applayer::{dns, tls};
 use nf::{AlertValue, EventField, EventValue};
 use packet::Direction;
-use rules::Buffer;
+use signatures::Buffer;
 
 use super::Watch;
 use crate::ids::about::{Fields, dns_fields};

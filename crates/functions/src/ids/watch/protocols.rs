@@ -6,7 +6,7 @@ use applayer::{dns, starttls, tls};
 use nf::FlowBuffer;
 use nf::stream::{StreamEvent, StreamEventKind};
 use packet::Direction;
-use rules::Buffer;
+use signatures::Buffer;
 
 use super::events::Handshake;
 use super::{Occasion, Watch, ports, side};

@@ -2,7 +2,7 @@
 
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Class, Hir, HirKind};
-use rules::Pcre;
+use signatures::Pcre;
 
 use super::random::Random;
 

@@ -1,6 +1,6 @@
 //! Bytes that satisfy what a rule asks of a buffer.
 
-use rules::{
+use signatures::{
     BufferMatches, ByteTest, Comparison, Content, Match, NumberFormat, Operand, Position, TestOperator,
 };
 
@@ -259,7 +259,7 @@ fn flipped(content: &Content, random: &mut Random) -> Vec<u8> {
 }
 
 /// A number that passes a test, the lowest one.
-pub fn passing<T: rules::Unsigned + TryFrom<u64>>(test: &Comparison<T>, from: u64) -> Option<u64> {
+pub fn passing<T: signatures::Unsigned + TryFrom<u64>>(test: &Comparison<T>, from: u64) -> Option<u64> {
     (from..from + 70_000)
         .chain([u64::from(u32::MAX)])
         .find(|number| T::try_from(*number).is_ok_and(|n| test.holds(n)))

@@ -1,6 +1,6 @@
 //! A request or response whose buffers are as a rule asks.
 
-use rules::{Buffer, Rule, Way};
+use signatures::{Buffer, Rule, Way};
 
 use super::conversation::{From, Turn};
 use super::fill::{self, Ground};

@@ -8,7 +8,7 @@ pub mod random;
 pub mod tls;
 mod whom;
 
-use rules::{
+use signatures::{
     Application, Buffer, Comparison, Flowbit, Loaded, Match, PacketTest, Position, Protocol, Rule, State,
     ThresholdKind, Transport, Way,
 };
@@ -120,8 +120,8 @@ pub fn near_misses(rule: &Rule, planted: &Planted, seed: u64) -> Vec<NearMiss> {
     let depths =
         contents.iter().filter(|content| !content.negated).filter_map(|content| match content.position {
             Position::Absolute {
-                offset: rules::Operand::Value(offset),
-                depth: Some(rules::Operand::Value(depth)),
+                offset: signatures::Operand::Value(offset),
+                depth: Some(signatures::Operand::Value(depth)),
             } => Some(usize::from(offset) + usize::from(depth)),
             _ => None,
         });

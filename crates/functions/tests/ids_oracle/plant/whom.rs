@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use rules::{Addresses, Application, PacketTest, Ports, Protocol, Rule, Way};
+use signatures::{Addresses, Application, PacketTest, Ports, Protocol, Rule, Way};
 
 use super::conversation::From;
 
@@ -58,7 +58,7 @@ impl<'a> Whom<'a> {
     /// A port that the rule does not have: the server's if that matters, else the client's.
     pub fn wrong_port(&self) -> Option<u16> {
         let side = if self.server_is_wrong() { From::Server } else { From::Client };
-        if self.rule.direction == rules::Direction::Both {
+        if self.rule.direction == signatures::Direction::Both {
             return None;
         }
         [7, 31_337, 80, 50_000].into_iter().find(|port| !self.ports(side).contains(*port))

@@ -1,0 +1,90 @@
+//! Looking for regular expressions.
+
+use crate::{Pcre, PcreFlags};
+use regex_automata::meta::Regex;
+use regex_automata::nfa::thompson::WhichCaptures;
+use regex_automata::{Input, Span};
+use regex_syntax::hir::{Hir, Look, LookSet};
+
+use crate::inspect::scratch::Budget;
+use crate::inspect::unsupported::Reason;
+
+/// The most bytes of an expression's automaton. Beside it, each clone of an inspection may keep as many for the states
+/// that it met.
+pub const MAX_EXPRESSION_BYTES: usize = 2 << 20;
+
+/// An expression to look for.
+#[derive(Clone, Debug)]
+pub(crate) struct Expression {
+    regex: Regex,
+    /// Whether what it matches from a place on does not depend on what is before that place.
+    pub looks_forward_only: bool,
+}
+
+impl Expression {
+    pub fn new(pcre: &Pcre) -> Result<Self, Reason> {
+        if !pcre.captures.is_empty() {
+            return Err(Reason::Captures);
+        }
+        let hir = parse(pcre)?;
+        let forward = [Look::End, Look::EndLF].into_iter().fold(LookSet::empty(), LookSet::insert);
+        let looks_forward_only = hir.properties().look_set().subtract(forward).is_empty();
+        Ok(Self { regex: build(&hir, WhichCaptures::Implicit)?, looks_forward_only })
+    }
+
+    /// The leftmost match that begins at `first` or behind it, in what begins at `base`.
+    pub fn find(&self, bytes: &[u8], base: usize, first: usize, budget: &mut Budget) -> Option<Span> {
+        if first > bytes.len() {
+            return None;
+        }
+        let input = Input::new(&bytes[base..]).range(first - base..);
+        let found = self.regex.search(&input).map(|found| found.span());
+        let found = found.map(|span| Span { start: span.start + base, end: span.end + base });
+        budget.charge(found.map_or(bytes.len(), |span| span.end) - first);
+        found
+    }
+}
+
+/// An expression whose first group is what it gives.
+#[derive(Clone, Debug)]
+pub(crate) struct Extraction(Regex);
+
+impl Extraction {
+    pub fn new(pattern: &str) -> Result<Self, Reason> {
+        let pcre = Pcre {
+            pattern: pattern.to_owned(),
+            negated: false,
+            relative: false,
+            flags: PcreFlags::default(),
+            captures: Vec::new(),
+        };
+        let hir = parse(&pcre)?;
+        match hir.properties().explicit_captures_len() {
+            0 => Err(Reason::NoGroup),
+            _ => build(&hir, WhichCaptures::All).map(Self),
+        }
+    }
+
+    /// What the first group matches.
+    pub fn find(&self, bytes: &[u8]) -> Option<Span> {
+        // Two slots for the whole match, two for the first group.
+        let mut slots = [None; 4];
+        self.0.search_slots(&Input::new(bytes), &mut slots)?;
+        Some(Span { start: slots[2]?.get(), end: slots[3]?.get() })
+    }
+}
+
+fn parse(pcre: &Pcre) -> Result<Hir, Reason> {
+    let pattern = pcre.regex().map_err(Reason::Expression)?;
+    let mut parser = regex_syntax::ParserBuilder::new().utf8(false).build();
+    parser.parse(&pattern).map_err(|_| Reason::TooLarge)
+}
+
+fn build(hir: &Hir, captures: WhichCaptures) -> Result<Regex, Reason> {
+    let config = Regex::config()
+        .utf8_empty(false)
+        .which_captures(captures)
+        .nfa_size_limit(Some(MAX_EXPRESSION_BYTES))
+        .hybrid_cache_capacity(MAX_EXPRESSION_BYTES);
+    Regex::builder().configure(config).build_from_hir(hir).map_err(|_| Reason::TooLarge)
+}

@@ -1,0 +1,158 @@
+//! Whether all steps hold, for one assignment of places.
+
+use crate::{Base64Decode, Base64Mode};
+
+use crate::inspect::base64;
+use crate::inspect::scratch::{Budget, Choice, Failed, Scratch};
+use crate::inspect::step::{Content, Step, Test};
+use crate::inspect::view::View;
+
+/// Whether all steps hold for one and the same assignment of places, in [`crate::inspect::MAX_STEPS`].
+///
+/// Places are tried from the first on, and the last content or expression that has another place is the first to be
+/// tried elsewhere. So the values that variables are left with are those of the first places, in this order, that hold.
+pub(crate) fn holds(steps: &[Step], view: View<'_>, scratch: &mut Scratch) -> bool {
+    scratch.choices.clear();
+    scratch.failed.clear();
+    scratch.failed.resize(steps.len(), Failed::NOTHING);
+    let budget = scratch.budget(steps.len(), view.bytes.len());
+    let mut search = Search { steps, view, budget, scratch };
+    let holds = search.all();
+    let budget = search.budget;
+    scratch.settle(budget);
+    holds
+}
+
+struct Search<'a, 's> {
+    steps: &'a [Step],
+    view: View<'a>,
+    budget: Budget,
+    scratch: &'s mut Scratch,
+}
+
+impl Search<'_, '_> {
+    /// Whether all steps hold.
+    fn all(&mut self) -> bool {
+        let (mut at, mut cursor) = (0, self.view.beginning);
+        while at < self.steps.len() {
+            let found = self.step(at, cursor).map(|end| (at, end)).or_else(|| self.go_back());
+            if self.budget.is_spent() {
+                return false;
+            }
+            let Some((step, end)) = found else { return false };
+            (at, cursor) = (step + 1, end);
+        }
+        true
+    }
+
+    /// Tries a step, at the first of its places; gives where the cursor is then.
+    fn step(&mut self, at: usize, cursor: i64) -> Option<i64> {
+        let Step { test, order } = &self.steps[at];
+        if order.begins_group {
+            self.scratch.choices.clear();
+        }
+        let (view, values) = (self.view, &mut self.scratch.variables);
+        let holds = match test {
+            Test::Content(content) => {
+                let Content { literal, position, ends } = content;
+                let places = view.places(position, *ends, literal.len(), cursor, values).ok()??;
+                let (first, last) = (places.first, places.last);
+                return self.choose(Choice { step: at, base: 0, first, next: first, last });
+            }
+            Test::Pcre { relative, .. } => {
+                let base = view.visible_base(*relative, cursor);
+                let last = view.bytes.len();
+                return self.choose(Choice { step: at, base, first: base, next: base, last });
+            }
+            Test::Lacks(content) => self.lacks(content, cursor)?,
+            Test::LacksPcre { expression, relative } => {
+                let base = view.visible_base(*relative, cursor);
+                expression.find(view.bytes, base, base, &mut self.budget).is_none()
+            }
+            Test::DataAt(test) => view.has_data(test, cursor, values)?,
+            Test::Size(size) => size.holds(view.size()),
+            Test::ByteTest(test) => view.byte_test(test, cursor, values),
+            Test::ByteJump(jump) => return view.byte_jump(jump, cursor, values),
+            Test::ByteExtract(extract) => {
+                let (value, end) = view.byte_extract(extract, cursor, values)?;
+                return values.set(extract.result, value).then_some(end);
+            }
+            Test::ByteMath(math) => {
+                let (value, end) = view.byte_math(math, cursor, values)?;
+                return values.set(math.result, value).then_some(end);
+            }
+            Test::Decode(decode) => self.decode(decode, cursor),
+        };
+        holds.then_some(cursor)
+    }
+
+    /// Tries the last choice that was made at its next place, and so on; gives which step that is, and where it ends.
+    fn go_back(&mut self) -> Option<(usize, i64)> {
+        while !self.budget.is_spent()
+            && let Some(choice) = self.scratch.choices.pop()
+        {
+            if let Some(end) = self.choose(choice) {
+                return Some((choice.step, end));
+            }
+        }
+        None
+    }
+
+    /// Finds the next place of a content or an expression, and notes that there may be others; gives its end.
+    fn choose(&mut self, mut choice: Choice) -> Option<i64> {
+        let Step { test, order } = &self.steps[choice.step];
+        let failed = &mut self.scratch.failed[choice.step];
+        if order.remembers {
+            choice.next = failed.skip(choice.next);
+        }
+        let bytes = self.view.bytes;
+        let found = match test {
+            Test::Content(content) => {
+                let place = content.literal.find(bytes, choice.next, choice.last, &mut self.budget);
+                place.map(|place| (place, place + content.literal.len()))
+            }
+            Test::Pcre { expression, .. } => {
+                let span = expression.find(bytes, choice.base, choice.next, &mut self.budget);
+                span.map(|span| (span.start, span.end))
+            }
+            // Others have no places.
+            _ => None,
+        };
+        let Some((place, end)) = found else {
+            if order.remembers && choice.first <= choice.last {
+                failed.add(choice.first..=choice.last);
+            }
+            return None;
+        };
+        if order.goes_back {
+            self.scratch.choices.push(Choice { next: place + 1, ..choice });
+        }
+        // A place in a slice.
+        Some(end as i64)
+    }
+
+    /// Whether a content is not where it might be; `None` if a variable does not fit.
+    fn lacks(&mut self, content: &Content, cursor: i64) -> Option<bool> {
+        let Content { literal, position, ends } = content;
+        let places =
+            self.view.places(position, *ends, literal.len(), cursor, &self.scratch.variables).ok()?;
+        let Some(places) = places else { return Some(true) };
+        Some(literal.find(self.view.bytes, places.first, places.last, &mut self.budget).is_none())
+    }
+
+    fn decode(&mut self, decode: &Base64Decode, cursor: i64) -> bool {
+        let decoded = &mut self.scratch.decoded;
+        decoded.clear();
+        let place = self.view.base(decode.relative, cursor) + i64::from(decode.offset);
+        let Some(encoded) = self.view.from(place) else { return false };
+        let count = decode.bytes.map_or(encoded.len(), |bytes| encoded.len().min(bytes as usize));
+        let count = count.min(MAX_DECODED_FROM);
+        self.budget.charge(count);
+        decoded.extend_from_slice(&encoded[..count]);
+        base64::decode(decoded, Base64Mode::Rfc4648);
+        !decoded.is_empty()
+    }
+}
+
+/// The most bytes that `base64_decode` decodes.
+const MAX_DECODED_FROM: usize = 1 << 16;

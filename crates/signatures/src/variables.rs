@@ -1,0 +1,226 @@
+//! What `$HOME_NET` and the like stand for.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::RuleError;
+use crate::fault::{Fault, Line, Lines};
+use crate::group::{self, Addresses, Group, MAX_GROUP_DEPTH, Ports};
+use crate::text::{Piece, Read};
+
+/// The most variables that a file defines.
+pub const MAX_VARIABLES_DEFINED: usize = 1024;
+
+/// Named groups of addresses and of ports.
+///
+/// They are read from lines `NAME = GROUP`, where a group is written as in a rule and may name other variables, of this
+/// file or of the defaults, in whatever order; empty lines and lines that begin with `#` do not count:
+///
+/// ```
+/// use signatures::Variables;
+///
+/// let (variables, faults) = Variables::read("site.vars", "
+///     HOME_NET   = [192.0.2.0/24, 2001:db8::/32]
+///     ## EXTERNAL_NET is what HOME_NET is not, if not said otherwise.
+///     HTTP_PORTS = [80, 8000:8100]
+/// ");
+/// assert!(faults.is_empty());
+/// assert!(variables.addresses("EXTERNAL_NET").unwrap().contains("198.51.100.1".parse().unwrap()));
+/// assert!(variables.ports("FILE_DATA_PORTS").unwrap().contains(8080));
+/// ```
+///
+/// What a file does not define has the value that Suricata ships: [`DEFAULTS`]. `any` is a group of both kinds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variables {
+    addresses: BTreeMap<String, Arc<Addresses>>,
+    ports: BTreeMap<String, Arc<Ports>>,
+}
+
+/// The variables that there are before a file is read.
+// Those of suricata.yaml, `vars`.
+pub const DEFAULTS: &str = "
+HOME_NET = [192.168.0.0/16,10.0.0.0/8,172.16.0.0/12]
+EXTERNAL_NET = !$HOME_NET
+HTTP_SERVERS = $HOME_NET
+SMTP_SERVERS = $HOME_NET
+SQL_SERVERS = $HOME_NET
+DNS_SERVERS = $HOME_NET
+TELNET_SERVERS = $HOME_NET
+AIM_SERVERS = $EXTERNAL_NET
+DC_SERVERS = $HOME_NET
+DNP3_SERVER = $HOME_NET
+DNP3_CLIENT = $HOME_NET
+MODBUS_CLIENT = $HOME_NET
+MODBUS_SERVER = $HOME_NET
+ENIP_CLIENT = $HOME_NET
+ENIP_SERVER = $HOME_NET
+HTTP_PORTS = 80
+SHELLCODE_PORTS = !80
+ORACLE_PORTS = 1521
+SSH_PORTS = 22
+DNP3_PORTS = 20000
+MODBUS_PORTS = 502
+FILE_DATA_PORTS = [$HTTP_PORTS,110,143]
+FTP_PORTS = 21
+GENEVE_PORTS = 6081
+VXLAN_PORTS = 4789
+TEREDO_PORTS = 3544
+SIP_PORTS = [5060,5061]
+";
+
+impl Default for Variables {
+    fn default() -> Self {
+        Self::read("", "").0
+    }
+}
+
+impl Variables {
+    /// Reads a file of variables. What is right in it counts whatever else is in it; the faults say what does not.
+    /// A variable that is defined twice keeps the last definition.
+    pub fn read(file: &str, text: &str) -> (Self, Vec<Fault>) {
+        let mut faults = Vec::new();
+        let mut definitions = Definitions::new();
+        let lines: Vec<_> = Lines::plain("defaults", DEFAULTS).chain(Lines::plain(file, text)).collect();
+        for line in &lines {
+            match definition(Piece::new(&line.text)) {
+                Ok((name, _)) if definitions.len() >= MAX_VARIABLES_DEFINED => {
+                    let error = RuleError::TooMany { what: "variables", limit: MAX_VARIABLES_DEFINED };
+                    faults.push(line.fault(name.error(error)));
+                }
+                Ok((name, group)) => {
+                    definitions.insert(name.text, (group, line));
+                }
+                Err(wrong) => faults.push(line.fault(wrong)),
+            }
+        }
+
+        let mut variables = Self { addresses: BTreeMap::new(), ports: BTreeMap::new() };
+        for (name, (group, line)) in &definitions {
+            let addresses = resolve(name, &definitions, &mut variables.addresses, MAX_GROUP_DEPTH);
+            let ports = resolve(name, &definitions, &mut variables.ports, MAX_GROUP_DEPTH);
+            let (Err(by_address), Err(by_port)) = (addresses, ports) else { continue };
+            // Of the two reasons, that of the kind that was meant.
+            let error = if name.ends_with("PORTS") || name.ends_with("PORT") { by_port } else { by_address };
+            faults.push(line.fault(group.error(error)));
+        }
+        faults.sort_by_key(|fault| (fault.place.line, fault.column));
+        (variables, faults)
+    }
+
+    /// The addresses that a variable stands for; the name is without `$`.
+    pub fn addresses(&self, name: &str) -> Option<&Arc<Addresses>> {
+        self.addresses.get(name)
+    }
+
+    /// The ports that a variable stands for; the name is without `$`.
+    pub fn ports(&self, name: &str) -> Option<&Arc<Ports>> {
+        self.ports.get(name)
+    }
+
+    /// The names of the groups of addresses, then those of the groups of ports, each in order.
+    pub fn names(&self) -> (impl Iterator<Item = &str>, impl Iterator<Item = &str>) {
+        (self.addresses.keys().map(String::as_str), self.ports.keys().map(String::as_str))
+    }
+
+    pub(crate) fn read_addresses(&self, piece: Piece<'_>) -> Read<Arc<Addresses>> {
+        group::read(piece, &mut |name| found(name, self.addresses(name.text)))
+    }
+
+    pub(crate) fn read_ports(&self, piece: Piece<'_>) -> Read<Arc<Ports>> {
+        group::read(piece, &mut |name| found(name, self.ports(name.text)))
+    }
+}
+
+/// Each variable's group and the line that it stands in.
+type Definitions<'a> = BTreeMap<&'a str, (Piece<'a>, &'a Line<'a>)>;
+
+fn definition(line: Piece<'_>) -> Read<(Piece<'_>, Piece<'_>)> {
+    let Some((name, group)) = line.cut("=") else {
+        return Err(line.trim().wrong("`NAME = GROUP`"));
+    };
+    let name = name.trim();
+    let is_name = |text: &str| {
+        !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
+    };
+    match is_name(name.text) {
+        true => Ok((name, group.trim())),
+        false => Err(name.wrong("a name of letters, digits, `_`, `-` and `.`, without `$`")),
+    }
+}
+
+fn found<G: Group>(name: Piece<'_>, group: Option<&Arc<G>>) -> Read<Arc<G>> {
+    group
+        .cloned()
+        .ok_or_else(|| name.error(RuleError::UnknownVariable { name: name.text.to_owned(), kind: G::KIND }))
+}
+
+/// What a variable stands for, after what it names itself; what is found out is kept.
+fn resolve<G: Group>(
+    name: &str,
+    definitions: &Definitions<'_>,
+    known: &mut BTreeMap<String, Arc<G>>,
+    depth: usize,
+) -> Result<Arc<G>, RuleError> {
+    if let Some(group) = known.get(name) {
+        return Ok(group.clone());
+    }
+    // A chain of names that is longer than any that is allowed has come around, or might as well have.
+    if depth == 0 {
+        return Err(RuleError::CyclicVariable { name: name.to_owned() });
+    }
+    let Some((definition, _)) = definitions.get(name) else {
+        return Err(RuleError::UnknownVariable { name: name.to_owned(), kind: G::KIND });
+    };
+    let group = group::read(*definition, &mut |inner| {
+        resolve(inner.text, definitions, known, depth - 1).map_err(|error| inner.error(error))
+    });
+    let group = group.map_err(|wrong| wrong.error)?;
+    known.insert(name.to_owned(), group.clone());
+    Ok(group)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> (Variables, Vec<String>) {
+        let (variables, faults) = Variables::read("v", text);
+        (variables, faults.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn defaults_are_right_and_follow_what_is_defined() {
+        let (variables, faults) = read("HOME_NET=192.0.2.1\nHTTP_PORTS = [80,81]");
+        assert_eq!(faults, [""; 0]);
+        assert_eq!(variables.addresses("EXTERNAL_NET").unwrap().to_string(), "!192.0.2.1");
+        assert_eq!(variables.addresses("AIM_SERVERS"), variables.addresses("EXTERNAL_NET"));
+        assert_eq!(variables.ports("FILE_DATA_PORTS").unwrap().to_string(), "[80:81,110,143]");
+        assert_eq!(variables.ports("HOME_NET"), None);
+        let (addresses, ports) = variables.names();
+        assert_eq!((addresses.count(), ports.count()), (15, 12));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_and_the_rest_counts() {
+        let (variables, faults) = read(
+            "A = $B\nB = $A\nC = 10.0.0.0/8\nNO\n$D = 1\nE = [10.0.0.0/8,300.1.1.1]\nX_PORTS = 70000\n\
+             F = $NONE\nG = !any\nBOTH = any\n",
+        );
+        assert_eq!(
+            faults,
+            [
+                "v:1:5: variable `$A` is defined by itself",
+                "v:2:5: variable `$B` is defined by itself",
+                "v:4:1: found `NO`, expected `NAME = GROUP`",
+                "v:5:1: found `$D`, expected a name of letters, digits, `_`, `-` and `.`, without `$`",
+                "v:6:5: found `300.1.1.1`, expected an address, a network such as `192.0.2.0/24`, a range of \
+                 addresses, or `any`",
+                "v:7:11: found `70000`, expected a port, a range such as `1024:2048`, `1024:` or `:1023`, or `any`",
+                "v:8:5: variable `$NONE` is not defined as a group of addresses",
+                "v:9:5: can never match: `!any` is empty",
+            ]
+        );
+        assert!(variables.addresses("C").is_some());
+        assert!(variables.addresses("BOTH").unwrap().is_any() && variables.ports("BOTH").unwrap().is_any());
+    }
+}
