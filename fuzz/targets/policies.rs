@@ -11,7 +11,7 @@ use runtime::units::UnitsConfig;
 use runtime::{Frame, From, Output, Runner};
 use packet::{LinkType, Packet};
 use policy::Policy;
-use router::Mode;
+use protocol::dispatcher::Mode;
 
 const POLICIES: [&str; 5] = [
     "NAT n { external: [203.0.113.1] }; Firewall f { rules: \"allow out\\nreject in tcp\\ndeny in log\" }; Monitor m;

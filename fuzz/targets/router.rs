@@ -4,10 +4,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use proto::FlowId;
-use router::{Choice, Config, Mode, TargetChoice, WhenFull};
+use protocol::message::FlowId;
+use protocol::dispatcher::{Choice, Config, Mode, TargetChoice, WhenFull};
 
-#[path = "../../crates/router/tests/witness/mod.rs"]
+#[path = "../../crates/protocol/tests/dispatcher/witness/mod.rs"]
 mod witness;
 
 use witness::{Step, Trial};

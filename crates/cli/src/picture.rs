@@ -1,6 +1,6 @@
 //! Demand, and what was there for it, over time.
 
-use usage::Epoch;
+use protocol::metering::Epoch;
 
 use crate::output::rate;
 

@@ -1,7 +1,7 @@
 //! Figures of reports. Those about epochs leave the first out, which is the warm-up.
 
+use protocol::metering::{Epoch, Tracking};
 use sim::Report;
-use usage::{Epoch, Tracking};
 
 use crate::table::{Gauge, Metric, Unit};
 

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use proto::FlowId;
+use protocol::message::FlowId;
 use redis::{Cmd, Connection, RedisError, Value};
 use runtime::stored::Store;
 use tempfile::TempDir;

@@ -17,7 +17,7 @@ use io::traffic::{Generator, Profile, Rate};
 use nf::{Alert, Event, FlowReport};
 use packet::{LinkType, Packet};
 use policy::Policy;
-use router::Mode;
+use protocol::dispatcher::Mode;
 use runtime::threads::{Maker, RING};
 use runtime::units::UnitsConfig;
 use runtime::{Assembly, Frame, From, Output, Report, Runner};

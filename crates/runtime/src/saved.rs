@@ -4,7 +4,7 @@
 
 use graph::Chain;
 use packet::Pool;
-use unit::Unreadable;
+use protocol::unit::Unreadable;
 
 /// What stands before each saved flow: its length.
 const PREFIX_LEN: usize = size_of::<u32>();

@@ -6,7 +6,7 @@ mod support;
 use std::sync::Arc;
 
 use packet::Endpoint;
-use router::Mode;
+use protocol::dispatcher::Mode;
 use runtime::shards::parts;
 use runtime::threads::Maker;
 use runtime::units::UnitsConfig;

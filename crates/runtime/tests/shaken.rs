@@ -18,7 +18,7 @@ use nf::{
     Verdict,
 };
 use packet::Transit;
-use router::Mode;
+use protocol::dispatcher::Mode;
 use runtime::threads::Maker;
 use runtime::units::UnitsConfig;
 use runtime::{Assembly, Runner};

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use io::traffic::Payload;
 use packet::{LinkType, Pool};
-use proto::{Delta, FlowId, Version};
+use protocol::message::{Delta, FlowId, Version};
 use runtime::stored::{Accesses, Habit, Peer, Store, Stored};
 use runtime::{Frame, From, Runner};
 

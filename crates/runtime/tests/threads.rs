@@ -6,7 +6,7 @@ mod support;
 use std::sync::Arc;
 
 use io::traffic::Payload;
-use router::Mode;
+use protocol::dispatcher::Mode;
 use runtime::threads::{Maker, THREADS_MAX};
 use runtime::units::UnitsConfig;
 use runtime::{Assembly, Report, Runner};

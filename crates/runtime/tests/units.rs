@@ -6,7 +6,7 @@ mod support;
 use io::traffic::Payload;
 use packet::Endpoint;
 use proptest::prelude::*;
-use router::Mode;
+use protocol::dispatcher::Mode;
 use runtime::units::{FLOWS_MAX, UnitsConfig};
 use runtime::{Assembly, Report, Runner};
 

@@ -1,7 +1,7 @@
 //! The packets that come next, a few of them ahead, so that what the router knows of their flows is on its way to the cache.
 
 use packet::{FlowHasher, FlowKey};
-use router::Router;
+use protocol::dispatcher::Router;
 
 use crate::workload::{Arriving, Packets};
 

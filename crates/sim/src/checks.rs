@@ -8,7 +8,7 @@ mod spread;
 use std::collections::BTreeMap;
 
 use packet::split_mix;
-use proto::{FlowId, UnitId};
+use protocol::message::{FlowId, UnitId};
 use serde::Serialize;
 
 use self::spread::{Spreads, Wrong};

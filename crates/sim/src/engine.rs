@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use proto::{FlowId, Header};
-use unit::{Engine, Unreadable, Unreplayable};
+use protocol::message::{FlowId, Header};
+use protocol::unit::{Engine, Unreadable, Unreplayable};
 
 use crate::scenario::Units;
 use crate::service::{Service, Spent};

@@ -1,6 +1,6 @@
 //! Links: when what is sent arrives, if it does.
 
-use proto::UnitId;
+use protocol::message::UnitId;
 
 use crate::random::Random;
 use crate::scenario::{self, Faults, Link};

@@ -2,50 +2,52 @@
 
 use std::num::NonZeroU32;
 
-use proto::UnitId;
+use protocol::message::UnitId;
 
 use crate::scenario::{Choice, DrainWhen, Mode, RateOver, Scenario, Targets, WhenFull};
 
 /// The router of this scenario.
-pub fn router_config(scenario: &Scenario, seed: u64) -> router::Config {
+pub fn router_config(scenario: &Scenario, seed: u64) -> protocol::dispatcher::Config {
     let (router, units) = (&scenario.router, &scenario.units);
-    router::Config {
+    protocol::dispatcher::Config {
         mode: router.mode.into(),
         gap_ns: router.gap.0,
         size_max: router.size_max.map_or(u64::MAX, |size| size.0),
         alpha: router.alpha.0 as f32,
         rate_over: match router.rate_over {
-            RateOver::Burst => router::RateOver::Burst,
-            RateOver::Interval => router::RateOver::Interval,
-            RateOver::Window => router::RateOver::Window,
+            RateOver::Burst => protocol::dispatcher::RateOver::Burst,
+            RateOver::Interval => protocol::dispatcher::RateOver::Interval,
+            RateOver::Window => protocol::dispatcher::RateOver::Window,
         },
         lambda: router.lambda.0 as f32,
         choice: match router.choice {
-            Choice::MostUtilised => router::Choice::MostUtilised,
-            Choice::LowestId => router::Choice::LowestId,
-            Choice::LeastLoaded => router::Choice::LeastLoaded,
+            Choice::MostUtilised => protocol::dispatcher::Choice::MostUtilised,
+            Choice::LowestId => protocol::dispatcher::Choice::LowestId,
+            Choice::LeastLoaded => protocol::dispatcher::Choice::LeastLoaded,
         },
         targets: match scenario.targets() {
-            Targets::Weighted => router::TargetChoice::Weighted,
-            Targets::First => router::TargetChoice::First,
-            Targets::LeastLoaded => router::TargetChoice::LeastLoaded,
-            Targets::All => router::TargetChoice::All,
-            Targets::None => router::TargetChoice::None,
-            Targets::Predicted => router::TargetChoice::Predicted,
+            Targets::Weighted => protocol::dispatcher::TargetChoice::Weighted,
+            Targets::First => protocol::dispatcher::TargetChoice::First,
+            Targets::LeastLoaded => protocol::dispatcher::TargetChoice::LeastLoaded,
+            Targets::All => protocol::dispatcher::TargetChoice::All,
+            Targets::None => protocol::dispatcher::TargetChoice::None,
+            Targets::Predicted => protocol::dispatcher::TargetChoice::Predicted,
         },
         targets_count: router.targets_count,
         stay_below: router.stay_below.map(|share| share.0 as f32),
         copy_from: router.copy_from.map(|share| share.0 as f32),
         follow_at: router.follow_at.map(|share| share.0 as f32),
         push_at: router.push_at.map(|share| share.0 as f32),
-        spread: router.spread.filter(|_| !scenario.state.place.is_store()).map(|spread| router::Spread {
-            units_max: spread.units_max,
-            begin_at: spread.begin_at.0 as f32,
-            end_at: spread.end_at.0 as f32,
-            replay_share: spread.replay_share.0 as f32,
-            window_ns: spread.window.0,
-            repeats: spread.repeats,
-            history_max: spread.history_max,
+        spread: router.spread.filter(|_| !scenario.state.place.is_store()).map(|spread| {
+            protocol::dispatcher::Spread {
+                units_max: spread.units_max,
+                begin_at: spread.begin_at.0 as f32,
+                end_at: spread.end_at.0 as f32,
+                replay_share: spread.replay_share.0 as f32,
+                window_ns: spread.window.0,
+                repeats: spread.repeats,
+                history_max: spread.history_max,
+            }
         }),
         capacity_bps: router.capacity.unwrap_or(units.capacity).0,
         units_min: units.count.min,
@@ -53,40 +55,41 @@ pub fn router_config(scenario: &Scenario, seed: u64) -> router::Config {
         start_at: router.start_at.0 as f32,
         idle_ns: router.idle.0,
         drain_when: match router.drain_when {
-            DrainWhen::MeanIsBelow => router::DrainWhen::MeanIsBelow,
-            DrainWhen::OneIsBelow => router::DrainWhen::OneIsBelow,
+            DrainWhen::MeanIsBelow => protocol::dispatcher::DrainWhen::MeanIsBelow,
+            DrainWhen::OneIsBelow => protocol::dispatcher::DrainWhen::OneIsBelow,
         },
         bucket_ns: router.bucket.0,
         buckets: router.buckets,
         alarm_buckets: router.alarm_buckets,
         flows_max: router.flows_max.get(),
         when_full: match router.when_full {
-            WhenFull::RefuseNew => router::WhenFull::RefuseNew,
-            WhenFull::EndOldest => router::WhenFull::EndOldest,
+            WhenFull::RefuseNew => protocol::dispatcher::WhenFull::RefuseNew,
+            WhenFull::EndOldest => protocol::dispatcher::WhenFull::EndOldest,
         },
         forget_after_ns: router.forget_after.map(|time| time.0),
         seed,
     }
 }
 
-impl From<Mode> for router::Mode {
-    fn from(mode: Mode) -> router::Mode {
+impl From<Mode> for protocol::dispatcher::Mode {
+    fn from(mode: Mode) -> protocol::dispatcher::Mode {
         match mode {
-            Mode::Flowlet => router::Mode::Flowlet,
-            Mode::Flow => router::Mode::Flow,
-            Mode::SmartFlow { every } => router::Mode::SmartFlow { every_ns: every.0 },
-            Mode::Packet => router::Mode::Packet,
-            Mode::Rss { buckets, every } => {
-                router::Mode::Rss { buckets: NonZeroU32::get(buckets), every_ns: every.map(|every| every.0) }
-            }
+            Mode::Flowlet => protocol::dispatcher::Mode::Flowlet,
+            Mode::Flow => protocol::dispatcher::Mode::Flow,
+            Mode::SmartFlow { every } => protocol::dispatcher::Mode::SmartFlow { every_ns: every.0 },
+            Mode::Packet => protocol::dispatcher::Mode::Packet,
+            Mode::Rss { buckets, every } => protocol::dispatcher::Mode::Rss {
+                buckets: NonZeroU32::get(buckets),
+                every_ns: every.map(|every| every.0),
+            },
         }
     }
 }
 
 /// A unit of this scenario.
-pub fn unit_config(scenario: &Scenario) -> unit::Config {
+pub fn unit_config(scenario: &Scenario) -> protocol::unit::Config {
     let (router, units) = (&scenario.router, &scenario.units);
-    unit::Config {
+    protocol::unit::Config {
         id: UnitId(0),
         replicate_after_ns: scenario
             .copies()

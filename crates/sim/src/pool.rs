@@ -1,7 +1,7 @@
 //! Units that are started before anybody orders one (S106).
 
+use protocol::metering::Tariff;
 use serde::Serialize;
-use usage::Tariff;
 
 use crate::scenario::Units;
 
@@ -41,7 +41,7 @@ pub struct WarmUnits {
     pub warm_starts: u64,
     /// Orders for which one had to be started.
     pub cold_starts: u64,
-    /// Time of units that waited, on top of [`usage::Tracking::unit_seconds`].
+    /// Time of units that waited, on top of [`protocol::metering::Tracking::unit_seconds`].
     pub unit_seconds: f64,
     /// What that costs the provider, on top of the bill's `cost`.
     pub cost: f64,

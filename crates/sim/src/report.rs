@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use protocol::metering::{Bill, Epoch, Tracking};
 use serde::Serialize;
-use usage::{Bill, Epoch, Tracking};
 
 use crate::checks::Checked;
 use crate::latency::Latency;
@@ -145,7 +145,7 @@ pub struct State {
     pub given_up: u64,
     /// Flows that were over, and whose states were waited for in vain.
     pub ends_given_up: u64,
-    /// Flows that were over, and that units had no room to remember ([`unit::PAST_MAX`]).
+    /// Flows that were over, and that units had no room to remember ([`protocol::unit::PAST_MAX`]).
     pub past_forgotten: u64,
 }
 

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use proto::{Message, UnitId};
-use unit::Unit;
+use protocol::message::{Message, UnitId};
+use protocol::unit::Unit;
 
 use crate::engine::{Counting, Packet};
 
@@ -122,11 +122,11 @@ pub enum Parcel {
     /// A packet.
     Packet {
         /// What the router wrote on it.
-        stamp: proto::Stamp,
+        stamp: protocol::message::Stamp,
         /// The packet.
         packet: Packet,
         /// What goes with it, if other units have packets of its flow, too.
-        history: Option<Box<proto::History>>,
+        history: Option<Box<protocol::message::History>>,
         /// The state that it works on has been read from the store for it.
         has_read: bool,
     },

@@ -19,7 +19,7 @@ pub struct Simulation {
 pub enum SimulationError {
     /// The router refuses what the scenario says about it.
     #[error("[router] and [units]: {0}")]
-    Router(#[from] router::RouterError),
+    Router(#[from] protocol::dispatcher::RouterError),
     /// Units have a quota, and nothing says what a packet takes.
     #[error("[units]: {0}")]
     Quota(#[from] crate::service::NoQuota),
@@ -87,7 +87,7 @@ impl Simulation {
         if time_ns == 0 || epoch_ns == 0 || time_ns / epoch_ns >= EPOCHS_MAX {
             return Err(SimulationError::Time);
         }
-        let (wanted, most) = (scenario.router.flows_max.get(), unit::SLOTS_MAX);
+        let (wanted, most) = (scenario.router.flows_max.get(), protocol::unit::SLOTS_MAX);
         if wanted > most {
             return Err(SimulationError::Flows { wanted, most });
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use proto::{Epoch, FlowId, FlowRecord, UnitId};
+use protocol::message::{Epoch, FlowId, FlowRecord, UnitId};
 
 use crate::engine::Processed;
 use crate::scenario::{self, Place};
@@ -211,7 +211,7 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
-    use proto::Watermark;
+    use protocol::message::Watermark;
 
     use super::*;
     use crate::scenario::Time;

@@ -1,6 +1,6 @@
 //! What units and links count, all together.
 
-use unit::Dropped;
+use protocol::unit::Dropped;
 
 use crate::store::Accesses;
 
@@ -83,7 +83,7 @@ pub const REASONS: [(Dropped, &str); 5] = [
 
 impl Tally {
     /// Adds what a unit has counted.
-    pub fn add_unit(&mut self, unit: &unit::Counters) {
+    pub fn add_unit(&mut self, unit: &protocol::unit::Counters) {
         self.seamless += unit.seamless;
         self.pulls += unit.pulls_sent;
         self.overtaken += unit.overtaken;

@@ -7,10 +7,10 @@ mod serving;
 mod stores;
 
 use packet::FlowHasher;
-use proto::UnitId;
-use router::{Order, Router};
-use unit::{Outbox, Unit};
-use usage::{Epoch, Epochs};
+use protocol::dispatcher::{Order, Router};
+use protocol::message::UnitId;
+use protocol::metering::{Epoch, Epochs};
+use protocol::unit::{Outbox, Unit};
 
 use self::ahead::Ahead;
 use crate::arrivals::Arrivals;
@@ -112,7 +112,7 @@ pub struct World {
     orders: Vec<Order>,
     outbox: Outbox<Packet>,
     processed: Vec<Processed>,
-    ended: Vec<(proto::FlowId, u64)>,
+    ended: Vec<(protocol::message::FlowId, u64)>,
     coming: Vec<(UnitId, u32)>,
 }
 
@@ -121,7 +121,7 @@ pub struct Outcome {
     /// The packets that came.
     pub workload: Statistics,
     /// What the router counted.
-    pub router: router::Counters,
+    pub router: protocol::dispatcher::Counters,
     /// What the units and the links counted.
     pub tally: Tally,
     /// Of that, changes within the warm-up.
@@ -147,8 +147,9 @@ impl World {
         let config = crate::parts::unit_config(scenario);
         let service = Service::of(units)?;
         let state_len = StateLen::of(units);
-        let server =
-            |id| Server::new(Unit::new(unit::Config { id, ..config }, Counting::new(service, state_len)));
+        let server = |id| {
+            Server::new(Unit::new(protocol::unit::Config { id, ..config }, Counting::new(service, state_len)))
+        };
         let mut world = World {
             run: scenario.run.clone(),
             pool: WarmPool::new(units),
@@ -345,8 +346,8 @@ fn in_order(link: &Link) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use proto::{FlowRecord, Message};
-    use unit::Engine;
+    use protocol::message::{FlowRecord, Message};
+    use protocol::unit::Engine;
 
     use super::*;
 

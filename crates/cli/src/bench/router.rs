@@ -2,7 +2,7 @@
 
 use anyhow::ensure;
 use packet::{FlowHasher, Packet, Parser, Pool};
-use router::{Arrival, Config, Guess, Order, Routed, Router};
+use protocol::dispatcher::{Arrival, Config, Guess, Order, Routed, Router};
 
 use super::tape::{Frames, Tape};
 use super::workload::{PACE_NS, WARM_UP, World};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use io::capture::{Format, FormatKind, Reader, Record, Writer};
 use nf::{Alert, FlowReport};
 use packet::FlowKey;
-use router::Mode;
+use protocol::dispatcher::Mode;
 use runtime::units::UnitsConfig;
 
 use crate::policies::Kind;

@@ -135,8 +135,8 @@ fn perfect(report: &std::sync::Arc<Report>) -> Report {
 fn chart(lab: &mut Lab<'_>, setup: &Setup, mode: &str) -> Option<Chart> {
     let runs = lab.run(&[&in_mode(setup, mode).setup]);
     let report = runs.first()?.first()?.as_ref().ok()?;
-    let over_time = |of: fn(&usage::Epoch) -> f64| {
-        let middle = |epoch: &usage::Epoch| (epoch.start_ns + epoch.length_ns / 2) as f64 * 1e-9;
+    let over_time = |of: fn(&protocol::metering::Epoch) -> f64| {
+        let middle = |epoch: &protocol::metering::Epoch| (epoch.start_ns + epoch.length_ns / 2) as f64 * 1e-9;
         report.epochs.iter().map(move |epoch| (middle(epoch), of(epoch) * 1e-9)).collect::<Vec<_>>()
     };
     Some(Chart {

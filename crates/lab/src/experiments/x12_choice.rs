@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use packet::{FlowHasher, FlowKey, split_mix};
-use router::{Arrival, Config, Order, Router};
+use protocol::dispatcher::{Arrival, Config, Order, Router};
 
 use super::common::{at_most, show};
 use super::{Experiment, Measured};

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use protocol::metering::Epoch;
 use sim::workload::Packets;
 use sim::{Report, Scenario};
-use usage::Epoch;
 
 use super::common::{FLOWLET, in_mode, show};
 use super::x01_tracking::base;

@@ -12,9 +12,9 @@ use std::convert::Infallible;
 
 use graph::{Chain, Change, Way};
 use packet::{Class, DropReason, Packet, Pool};
-use proto::{FlowId, Message, Stamp, UnitId};
-use router::{Arrival, Order, Routed, Router, RouterError};
-use unit::Unreadable;
+use protocol::dispatcher::{Arrival, Order, Routed, Router, RouterError};
+use protocol::message::{FlowId, Message, Stamp, UnitId};
+use protocol::unit::Unreadable;
 
 use crate::saved::{Source, release, restore, save};
 use crate::units::UnitsConfig;
@@ -110,8 +110,10 @@ impl<S: Store> Stored<S> {
     /// If `gap_ns` is 0, or there is no memory for the router's tables.
     pub fn new(chain: Box<Chain>, store: S, habit: Habit, gap_ns: u64) -> Result<Stored<S>, RouterError> {
         let config = UnitsConfig { units_max: 1, gap_ns, ..UnitsConfig::default() };
-        let router =
-            router::Config { when_full: router::WhenFull::RefuseNew, ..config.router(chain.options()) };
+        let router = protocol::dispatcher::Config {
+            when_full: protocol::dispatcher::WhenFull::RefuseNew,
+            ..config.router(chain.options())
+        };
         Ok(Stored {
             router: Router::new(router)?,
             chain,

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use graph::Chain;
 use packet::Pool;
-use proto::FlowId;
+use protocol::message::FlowId;
 
 use super::Store;
 use crate::saved::{Source, release, restore, save};

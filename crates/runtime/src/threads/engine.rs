@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use graph::Chain;
 use packet::{Packet, Pool};
-use proto::FlowId;
-use unit::{Engine, Unreadable};
+use protocol::message::FlowId;
+use protocol::unit::{Engine, Unreadable};
 
 use crate::saved::{Source, release, restore, save};
 

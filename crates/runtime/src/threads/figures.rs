@@ -6,8 +6,8 @@ use std::time::Instant;
 use graph::Chain;
 use hdrhistogram::Histogram;
 use packet::Packet;
-use proto::UnitId;
-use usage::Epoch;
+use protocol::message::UnitId;
+use protocol::metering::Epoch;
 
 use super::lane::ToUnit;
 use super::{IN_FLIGHT_MAX, Threads};
@@ -18,7 +18,7 @@ use crate::units::{UnitsReport, loads};
 #[derive(Clone)]
 pub(super) struct Figures {
     report: Report,
-    counters: unit::Counters,
+    counters: protocol::unit::Counters,
     states_lost: u64,
     pulls: Histogram<u64>,
 }
@@ -30,7 +30,7 @@ impl Figures {
     /// Of a unit with this chain. The report's functions have no names.
     pub fn of(
         chain: &Chain,
-        counters: &unit::Counters,
+        counters: &protocol::unit::Counters,
         states_lost: u64,
         pulls: &Histogram<u64>,
     ) -> Box<Figures> {

@@ -10,7 +10,7 @@ use std::time::Instant;
 use graph::{Change, Datagram};
 use nf::Effects;
 use packet::{FlowKey, Packet};
-use proto::{FlowId, Message, Stamp, UnitId};
+use protocol::message::{FlowId, Message, Stamp, UnitId};
 
 use super::figures::FiguresBoard;
 use super::worker::Left;

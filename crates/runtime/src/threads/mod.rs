@@ -35,9 +35,9 @@ use std::time::Instant;
 use graph::Chain;
 use nf::{Common, Effects};
 use packet::{Packet, Pool};
-use proto::UnitId;
-use router::{Guess, Order, Router};
-use usage::Epochs;
+use protocol::dispatcher::{Guess, Order, Router};
+use protocol::message::UnitId;
+use protocol::metering::Epochs;
 
 use crate::units::{EPOCHS_MAX, FLOWS_MAX, UnitsConfig};
 use crate::work::Work;
@@ -111,7 +111,7 @@ pub struct Threads {
 pub enum ThreadsError {
     /// The router refuses what it is told.
     #[error(transparent)]
-    Router(#[from] router::RouterError),
+    Router(#[from] protocol::dispatcher::RouterError),
     /// Too many units.
     #[error("up to {THREADS_MAX} units run on threads of their own, not {0}")]
     Units(u16),

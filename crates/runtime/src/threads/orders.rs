@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use graph::Chain;
-use proto::UnitId;
-use router::Order;
-use unit::Unit;
+use protocol::dispatcher::Order;
+use protocol::message::UnitId;
+use protocol::unit::Unit;
 
 use super::Threads;
 use super::engine::ChainEngine;

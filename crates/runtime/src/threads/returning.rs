@@ -4,7 +4,7 @@ use std::thread::JoinHandle;
 
 use graph::Chain;
 use packet::{Packet, Pool};
-use proto::UnitId;
+use protocol::message::UnitId;
 
 use super::Threads;
 use super::lane::{Lane, Return};

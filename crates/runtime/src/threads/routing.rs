@@ -2,8 +2,8 @@
 
 use graph::{Chain, Way};
 use packet::{Class, DropReason, Packet, Pool};
-use proto::{Stamp, UnitId};
-use router::{Arrival, Guess, Routed};
+use protocol::dispatcher::{Arrival, Guess, Routed};
+use protocol::message::{Stamp, UnitId};
 
 use super::lane::ToUnit;
 use super::{STEP_NS, Threads};

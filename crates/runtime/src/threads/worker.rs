@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use graph::Chain;
 use hdrhistogram::Histogram;
 use packet::{DropReason, Packet};
-use proto::{FlowId, Message, UnitId};
+use protocol::message::{FlowId, Message, UnitId};
+use protocol::unit::{Counters, Dropped, Outbox, Unit};
 use rtrb::chunks::ReadChunk;
-use unit::{Counters, Dropped, Outbox, Unit};
 
 use super::engine::ChainEngine;
 use super::figures::{Figures, FiguresBoard};

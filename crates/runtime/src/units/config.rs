@@ -1,13 +1,13 @@
 //! How many units there are, and what is given to them.
 
 use graph::{Options, WhenFull};
-use proto::UnitId;
-use router::{Mode, TargetChoice};
+use protocol::dispatcher::{Mode, TargetChoice};
+use protocol::message::UnitId;
 
 /// The most units of a machine.
 pub const UNITS_MAX: u16 = 1_000;
 
-/// How many units there are, and what is given to them. The rest is as the papers have it; see [`router::Config`]. The default
+/// How many units there are, and what is given to them. The rest is as the papers have it; see [`protocol::dispatcher::Config`]. The default
 /// takes fewer units than what is published, and moves fewer states; [`UnitsConfig::as_published`] is that.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UnitsConfig {
@@ -61,7 +61,7 @@ const ROUTER_FLOWS: u32 = 2;
 const NEVER_NS: u64 = u64::MAX >> 8;
 
 /// The most flows that a chain may have which runs on units: they number no more.
-pub const FLOWS_MAX: u32 = unit::SLOTS_MAX / ROUTER_FLOWS;
+pub const FLOWS_MAX: u32 = protocol::unit::SLOTS_MAX / ROUTER_FLOWS;
 
 impl UnitsConfig {
     /// The default, but with flowlets and units as in the papers (S35, S42, S43).
@@ -70,8 +70,8 @@ impl UnitsConfig {
     }
 
     /// The router, over a chain with these options.
-    pub(crate) fn router(&self, options: &Options) -> router::Config {
-        router::Config {
+    pub(crate) fn router(&self, options: &Options) -> protocol::dispatcher::Config {
+        protocol::dispatcher::Config {
             mode: self.mode,
             capacity_bps: self.capacity_bps,
             gap_ns: self.gap_ns,
@@ -83,35 +83,35 @@ impl UnitsConfig {
             targets_count: self.copies,
             flows_max: options.flows_max * ROUTER_FLOWS,
             when_full: match options.when_full {
-                WhenFull::RefuseNew => router::WhenFull::RefuseNew,
-                WhenFull::EvictOldest => router::WhenFull::EndOldest,
+                WhenFull::RefuseNew => protocol::dispatcher::WhenFull::RefuseNew,
+                WhenFull::EvictOldest => protocol::dispatcher::WhenFull::EndOldest,
             },
             seed: options.seed,
-            ..router::Config::default()
+            ..protocol::dispatcher::Config::default()
         }
     }
 
     /// The router of units on threads: it sees to it that all of them together have no more flows than the chain may have.
-    pub(crate) fn router_of_threads(&self, options: &Options) -> router::Config {
-        router::Config { flows_max: options.flows_max, ..self.router(options) }
+    pub(crate) fn router_of_threads(&self, options: &Options) -> protocol::dispatcher::Config {
+        protocol::dispatcher::Config { flows_max: options.flows_max, ..self.router(options) }
     }
 
     /// A unit. Its flows end when the chain says so.
-    pub(super) fn unit(&self, id: UnitId) -> unit::Config {
-        unit::Config {
+    pub(super) fn unit(&self, id: UnitId) -> protocol::unit::Config {
+        protocol::unit::Config {
             replicate_after_ns: (self.copies > 0).then_some(self.gap_ns / 2), // S51
             deltas: self.deltas,
             expire_after_ns: None,
-            ..unit::Config::new(id)
+            ..protocol::unit::Config::new(id)
         }
     }
 
     /// The same on a thread of its own. Between threads nothing is lost: what a unit waits for comes, be it late, as threads take
     /// turns on few cores; time in a capture may go by much faster than that. So nothing is given up or said again.
-    pub(crate) fn unit_on_thread(&self, id: UnitId) -> unit::Config {
+    pub(crate) fn unit_on_thread(&self, id: UnitId) -> protocol::unit::Config {
         let held_max = 2 * crate::threads::IN_FLIGHT_MAX as usize;
         let unit = self.unit(id);
-        unit::Config {
+        protocol::unit::Config {
             order_ns: NEVER_NS,
             pull_again_ns: NEVER_NS,
             held_max,

@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 use graph::Chain;
 use packet::{Packet, Pool};
-use proto::{FlowId, UnitId};
-use router::Guess;
-use unit::{Engine, Unreadable};
+use protocol::dispatcher::Guess;
+use protocol::message::{FlowId, UnitId};
+use protocol::unit::{Engine, Unreadable};
 
 use crate::saved::{Source, release, restore, save};
 

@@ -24,10 +24,10 @@ use std::rc::Rc;
 
 use graph::{Chain, ChainError, Change, Options, Way};
 use packet::{Class, DropReason, FlowKey, Packet, Pool};
-use proto::{FlowId, Message, Stamp, UnitId};
-use router::{Arrival, Guess, Numbered, Order, Routed, Router, UnitState};
-use unit::{Outbox, Unit};
-use usage::{Epoch, Epochs};
+use protocol::dispatcher::{Arrival, Guess, Numbered, Order, Routed, Router, UnitState};
+use protocol::message::{FlowId, Message, Stamp, UnitId};
+use protocol::metering::{Epoch, Epochs};
+use protocol::unit::{Outbox, Unit};
 
 pub use config::{FLOWS_MAX, UNITS_MAX, UnitsConfig};
 use engine::{ChainEngine, Machine};
@@ -89,7 +89,7 @@ enum Todo {
 pub enum UnitsError {
     /// The router refuses what it is told.
     #[error(transparent)]
-    Router(#[from] router::RouterError),
+    Router(#[from] protocol::dispatcher::RouterError),
     /// More flows than units can number.
     #[error(
         "units know up to {FLOWS_MAX} flows, and the policy asks for {0}: say `settings {{ flows: ... }}`"

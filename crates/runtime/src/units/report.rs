@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use protocol::metering::{Bill, Epoch, Epochs, Tariff, Tracking};
 use serde::Serialize;
-use usage::{Bill, Epoch, Epochs, Tariff, Tracking};
 
 use super::UnitsConfig;
 
@@ -74,12 +74,12 @@ pub struct UnitsReport {
 impl UnitsReport {
     pub(crate) fn of<'a>(
         config: &UnitsConfig,
-        router: &router::Counters,
-        units: impl Iterator<Item = &'a unit::Counters>,
+        router: &protocol::dispatcher::Counters,
+        units: impl Iterator<Item = &'a protocol::unit::Counters>,
         running: usize,
         epochs: &Epochs,
     ) -> UnitsReport {
-        let units = units.fold(unit::Counters::default(), |sum, unit| unit::Counters {
+        let units = units.fold(protocol::unit::Counters::default(), |sum, unit| protocol::unit::Counters {
             seamless: sum.seamless + unit.seamless,
             pulls_sent: sum.pulls_sent + unit.pulls_sent,
             states_taken: sum.states_taken + unit.states_taken,

@@ -1,8 +1,8 @@
 //! What epochs are told of packets: all at once, before one of them may end.
 
-use proto::UnitId;
-use router::Router;
-use usage::Epochs;
+use protocol::dispatcher::Router;
+use protocol::message::UnitId;
+use protocol::metering::Epochs;
 
 use crate::work::Work;
 

@@ -5,7 +5,7 @@
 //! about to happen to the flow.
 
 use packet::memory::prefetch;
-use router::Numbered;
+use protocol::dispatcher::Numbered;
 
 /// Flows of which units have not heard all.
 #[derive(Default)]

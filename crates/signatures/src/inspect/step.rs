@@ -89,7 +89,6 @@ impl Test {
             }
             Match::Base64Decode(decode) => Self::Decode(*decode),
             Match::Absent { .. } => return Ok(None),
-            _ => return Err(Reason::Unknown),
         }))
     }
 }

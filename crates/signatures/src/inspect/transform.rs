@@ -73,7 +73,6 @@ impl Change {
                 bytes: bytes.map_or(usize::MAX, |bytes| bytes as usize),
                 mode: *mode,
             },
-            _ => return Err(Reason::Unknown),
         })
     }
 

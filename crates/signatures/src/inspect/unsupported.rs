@@ -8,7 +8,7 @@ use crate::ExpressionFeature;
 pub struct Unsupported {
     /// The keyword that cannot be carried out.
     pub keyword: &'static str,
-    /// Which of [`signatures::Rule::buffers`] it is in.
+    /// Which of [`Rule::buffers`](crate::Rule::buffers) it is in.
     pub buffer: usize,
     /// Why not.
     pub reason: Reason,
@@ -36,7 +36,4 @@ pub enum Reason {
     /// There are several, or one behind the buffer that it fills.
     #[error("a rule may have one, before `base64_data`")]
     Decodes,
-    /// It is newer than this.
-    #[error("it is not known here")]
-    Unknown,
 }

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use proto::UnitId;
+use protocol::message::UnitId;
 
 use crate::engine::fold;
 

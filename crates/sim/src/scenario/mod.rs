@@ -7,8 +7,8 @@ mod state;
 mod units;
 mod workload;
 
+use protocol::metering::Tariff;
 use serde::Deserialize;
-use usage::Tariff;
 
 pub use links::{Faults, Link, Links};
 pub use quantity::{Cost, Factor, QuantityError, Rate, Share, Size, Time};

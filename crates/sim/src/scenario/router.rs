@@ -93,8 +93,15 @@ pub struct Spread {
 
 impl Default for Spread {
     fn default() -> Spread {
-        let router::Spread { units_max, begin_at, end_at, replay_share, window_ns, repeats, history_max } =
-            router::Spread::default();
+        let protocol::dispatcher::Spread {
+            units_max,
+            begin_at,
+            end_at,
+            replay_share,
+            window_ns,
+            repeats,
+            history_max,
+        } = protocol::dispatcher::Spread::default();
         let share = |of: f32| Share((f64::from(of) * 1e6).round() / 1e6);
         Spread {
             units_max,

@@ -1,7 +1,7 @@
 //! What is going to happen is looked at ahead, so that what it is about is in the cache by then: a hundred units have more
 //! flows than the cache has room for.
 
-use proto::UnitId;
+use protocol::message::UnitId;
 
 use super::Event;
 use crate::checks::Checks;

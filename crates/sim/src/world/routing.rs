@@ -1,7 +1,7 @@
 //! What the router has to do with: packets and messages that come to it, and what it orders.
 
-use proto::{Handover, Header, Message, Targets, UnitId};
-use router::{Arrival, Order, Routed};
+use protocol::dispatcher::{Arrival, Order, Routed};
+use protocol::message::{Handover, Header, Message, Targets, UnitId};
 
 use super::{Event, World};
 use crate::arrivals::Coming;

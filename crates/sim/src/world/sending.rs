@@ -1,7 +1,7 @@
 //! What units send, and what becomes of packets that they do not process.
 
-use proto::{Message, UnitId};
-use unit::Dropped;
+use protocol::message::{Message, UnitId};
+use protocol::unit::Dropped;
 
 use super::{Event, World};
 use crate::checks::Violation;

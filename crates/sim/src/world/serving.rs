@@ -1,6 +1,6 @@
 //! What units do, one thing after the other, and when they are done.
 
-use proto::{Message, UnitId};
+use protocol::message::{Message, UnitId};
 
 use super::{Event, World};
 use crate::checks::Violation;

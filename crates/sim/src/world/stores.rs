@@ -5,7 +5,7 @@
 //! before for it reads, and waits until it is there. A packet that waits for the store does not keep its unit from others;
 //! those of its flow wait behind it.
 
-use proto::{FlowId, FlowRecord, Message, Stamp, UnitId, Watermark};
+use protocol::message::{FlowId, FlowRecord, Message, Stamp, UnitId, Watermark};
 
 use super::{Event, World};
 use crate::checks::Violation;

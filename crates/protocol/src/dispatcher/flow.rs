@@ -1,0 +1,184 @@
+//! What a router knows of a flow: a slot of its table.
+
+use crate::message::{FlowId, Handover, Stamp, Targets, UnitId};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::dispatcher::config::TARGETS_COUNT_MAX;
+use crate::dispatcher::key::ShortKey;
+
+/// What every packet of a flow needs: one cache line. All zero: a slot that had no flow.
+#[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C, align(64))]
+pub(crate) struct Flow {
+    /// The key that it began with.
+    pub key: ShortKey,
+    /// When its last packet came.
+    pub last_seen_ns: u64,
+    /// Its packets so far (S58).
+    pub clock: u64,
+    /// Bytes of its flowlet so far.
+    pub bytes: u64,
+    /// The clock of the last packet that its previous owner got; in a free slot, the next free slot and 1.
+    pub last: u64,
+    /// Its owner's number; 0 in a free slot.
+    pub epoch: u32,
+    /// Flows that had the slot before.
+    pub generation: u32,
+    owner: u16,
+    previous: u16,
+    /// What was expected of its flowlet, in bits per second.
+    pub estimate_bps: f32,
+}
+
+/// What only the first packet of a flowlet needs, and a flow's end: one more.
+#[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C, align(64))]
+pub(crate) struct Flowlet {
+    /// When its first packet came.
+    pub started_ns: u64,
+    /// The hash of the key that the flow began with.
+    pub hash: u64,
+    /// Where its state goes.
+    pub targets: TargetList,
+    /// Where flows may be spread: since when bytes are counted to tell whether this one asks for more than a unit, and how many
+    /// those of flowlets are that are over.
+    pub window_ns: u64,
+    pub window_bytes: u64,
+    unused: u64,
+}
+
+const _: () = assert!(size_of::<Flow>() == 64 && size_of::<Flowlet>() == 64, "a cache line each");
+
+impl Flowlet {
+    /// The first one of a flow.
+    pub fn first(hash: u64, now_ns: u64) -> Flowlet {
+        let targets = TargetList::NONE;
+        Flowlet { started_ns: now_ns, hash, targets, window_ns: now_ns, window_bytes: 0, unused: 0 }
+    }
+}
+
+impl Flow {
+    /// A flow in epoch 1 that had no packet yet.
+    pub fn new(key: ShortKey, generation: u32, owner: UnitId, now_ns: u64) -> Flow {
+        Flow {
+            key,
+            last_seen_ns: now_ns,
+            clock: 0,
+            bytes: 0,
+            last: 0,
+            epoch: 1,
+            generation,
+            owner: owner.0,
+            previous: 0,
+            estimate_bps: 0.0,
+        }
+    }
+
+    #[inline]
+    pub fn owner(&self) -> UnitId {
+        UnitId(self.owner)
+    }
+
+    /// The owner before; meaningless in epoch 1.
+    #[inline]
+    pub fn previous(&self) -> UnitId {
+        UnitId(self.previous)
+    }
+
+    #[inline]
+    pub fn is_live(&self) -> bool {
+        self.epoch != 0
+    }
+
+    /// Bytes of its flowlet with a packet of this length.
+    #[inline(always)]
+    pub fn bytes_with(&self, len: u32) -> u64 {
+        self.bytes.saturating_add(len.into())
+    }
+
+    /// The flow has another packet, which is numbered (S58); with it its flowlet has so many bytes.
+    #[inline(always)]
+    pub fn number(&mut self, now_ns: u64, bytes: u64) {
+        self.clock += 1;
+        self.last_seen_ns = now_ns;
+        self.bytes = bytes;
+    }
+
+    /// What is written on the last packet of the flow, which has this slot (S13); `targets` if it begins a flowlet.
+    #[inline(always)]
+    pub fn stamp(&self, slot: u32, targets: Option<Targets>) -> Stamp {
+        let handover = match self.epoch {
+            1 => Handover::None,
+            _ => Handover::From { previous: self.previous(), last: self.last },
+        };
+        let flow = FlowId { slot, generation: self.generation };
+        Stamp { flow, clock: self.clock, epoch: self.epoch, handover, targets }
+    }
+
+    /// The flow is another unit's from now on; false, and nothing is done, if it had as many owners as can be counted.
+    pub fn hand_to(&mut self, unit: UnitId) -> bool {
+        let Some(epoch) = self.epoch.checked_add(1) else {
+            return false;
+        };
+        (self.epoch, self.last) = (epoch, self.clock);
+        (self.previous, self.owner) = (self.owner, unit.0);
+        true
+    }
+}
+
+/// The units that a flowlet's state goes to, as they stand in a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub(crate) struct TargetList {
+    /// How many; [`ALL`](TargetList::ALL)'s value for all that are active.
+    len: u8,
+    unused: u8,
+    units: [u16; TARGETS_COUNT_MAX as usize],
+}
+
+impl TargetList {
+    pub const NONE: TargetList = TargetList { len: 0, unused: 0, units: [0; TARGETS_COUNT_MAX as usize] };
+    pub const ALL: TargetList = TargetList { len: u8::MAX, ..TargetList::NONE };
+
+    /// Adds a unit, if there is room.
+    pub fn push(&mut self, unit: UnitId) {
+        if let Some(place) = self.units.get_mut(usize::from(self.len)) {
+            *place = unit.0;
+            self.len += 1;
+        }
+    }
+
+    #[inline]
+    pub fn is_all(&self) -> bool {
+        self.len == u8::MAX
+    }
+
+    pub fn len(&self) -> usize {
+        usize::from(self.len)
+    }
+
+    /// Those that are named.
+    #[inline]
+    pub fn units(&self) -> impl Iterator<Item = UnitId> + '_ {
+        self.named().iter().map(|&unit| UnitId(unit))
+    }
+
+    #[inline]
+    fn named(&self) -> &[u16] {
+        self.units.get(..usize::from(self.len)).unwrap_or_default()
+    }
+
+    /// Whether the unit, which is active, is one of them.
+    pub fn contains(&self, unit: UnitId) -> bool {
+        self.is_all() || self.units().any(|target| target == unit)
+    }
+}
+
+impl From<TargetList> for Targets {
+    fn from(list: TargetList) -> Targets {
+        if list.is_all() {
+            return Targets::ALL;
+        }
+        Targets::of_distinct(list.units())
+    }
+}

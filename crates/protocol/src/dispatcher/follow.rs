@@ -1,0 +1,107 @@
+//! How many units all that comes asks for together: provision that follows demand.
+
+use crate::dispatcher::config::Config;
+use crate::dispatcher::load::rate_bps;
+
+/// Buckets that the rate of all that comes is measured over: 30 ms of 500 us each. Fewer, and bursts of single flows start units;
+/// more, and it is late.
+const RATE_BUCKETS: usize = 60;
+
+/// A unit that was wanted within so many buckets is kept: 5 ms.
+const HELD_BUCKETS: usize = 10;
+
+/// What came within the last buckets, and how many units it asked for. It is the same whatever unit it went to, so that neither how
+/// full single units are nor how new they are makes a difference.
+pub(crate) struct Follow {
+    /// What a unit is to be loaded to, in bits per second.
+    load_bps: f32,
+    bucket_ns: u64,
+    /// Bytes that had come when the last bucket was over.
+    bytes: u64,
+    /// Bytes of each of the last buckets, in turn.
+    came: [u64; RATE_BUCKETS],
+    /// Units that were wanted at the end of each.
+    wanted: [usize; HELD_BUCKETS],
+    /// Buckets that are over.
+    turns: usize,
+}
+
+impl Follow {
+    /// None if units are started when flowlets find no room, as published.
+    pub fn new(config: &Config) -> Option<Follow> {
+        Some(Follow {
+            load_bps: config.follow_at? * config.capacity_bps as f32,
+            bucket_ns: config.bucket_ns,
+            bytes: 0,
+            came: [0; RATE_BUCKETS],
+            wanted: [0; HELD_BUCKETS],
+            turns: 0,
+        })
+    }
+
+    /// So many buckets are over, and so many bytes have come in all, with what headers take of flows that are spread: those that are new, in
+    /// the first of them.
+    pub fn turn(&mut self, buckets: u64, bytes: u64) {
+        let mut new = bytes - std::mem::replace(&mut self.bytes, bytes);
+        // After so many empty ones, all are.
+        for _ in 0..buckets.min((RATE_BUCKETS + HELD_BUCKETS) as u64) {
+            self.came[self.turns % RATE_BUCKETS] = std::mem::take(&mut new);
+            let measured = (self.turns + 1).min(RATE_BUCKETS) as u64;
+            let came_bps = rate_bps(self.came.iter().sum(), self.bucket_ns.saturating_mul(measured));
+            self.wanted[self.turns % HELD_BUCKETS] = (came_bps / self.load_bps).ceil() as usize;
+            self.turns += 1;
+        }
+    }
+
+    /// Units that are wanted by now.
+    pub fn wanted(&self) -> usize {
+        self.turns.checked_sub(1).map_or(0, |last| self.wanted[last % HELD_BUCKETS])
+    }
+
+    /// The most that were wanted lately. Before there was a lately, no unit is too many.
+    pub fn kept(&self) -> usize {
+        if self.turns < HELD_BUCKETS { usize::MAX } else { self.wanted.iter().copied().max().unwrap_or(0) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Units are to be loaded to 800 Mbit/s: 50,000 bytes in a bucket of 500 us.
+    fn follow() -> Follow {
+        Follow::new(&Config { follow_at: Some(0.8), ..Config::default() }).unwrap()
+    }
+
+    #[test]
+    fn as_many_as_can_hold_what_came() {
+        let mut follow = follow();
+        assert_eq!((follow.wanted(), follow.kept()), (0, usize::MAX));
+        let mut bytes = 0;
+        for bucket in 0..HELD_BUCKETS + RATE_BUCKETS {
+            bytes += 120_000;
+            follow.turn(1, bytes);
+            assert_eq!(follow.wanted(), 3, "{bucket}");
+        }
+        assert_eq!(follow.kept(), 3);
+        // Half of that: after five twelfths of the window, 19 of 24.
+        for _ in 0..RATE_BUCKETS / 3 + HELD_BUCKETS / 2 {
+            bytes += 60_000;
+            follow.turn(1, bytes);
+        }
+        assert_eq!((follow.wanted(), follow.kept()), (2, 3), "what was wanted lately is kept");
+        // Nothing for long, in one step.
+        follow.turn(RATE_BUCKETS as u64 - 1, bytes + 4_000);
+        assert_eq!(follow.wanted(), 1, "the step's bytes are in its first bucket, and still count");
+        follow.turn(1_000_000, bytes + 4_000);
+        assert_eq!((follow.wanted(), follow.kept()), (0, 0));
+    }
+
+    #[test]
+    fn one_burst_is_no_demand() {
+        let mut follow = follow();
+        (1..=200).for_each(|bucket| follow.turn(1, bucket * 40_000));
+        follow.turn(1, 201 * 40_000 + 15_000);
+        assert_eq!(follow.wanted(), 1, "a flowlet of 240 Mbit/s does not fit, but does not matter");
+    }
+}

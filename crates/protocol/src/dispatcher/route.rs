@@ -1,0 +1,434 @@
+//! The way of a packet: its flow, its flowlet, its unit, its stamp.
+
+use std::ops::Range;
+
+use crate::message::{Epoch, FlowId, Message, Stamp, Targets, UnitId};
+
+use crate::dispatcher::assign::Chosen;
+use crate::dispatcher::config::Mode;
+use crate::dispatcher::flow::TargetList;
+use crate::dispatcher::flowlet::{self, Cut};
+use crate::dispatcher::flows::{Found, Guess};
+use crate::dispatcher::machine::{Arrival, Numbered, Order, Routed, Router};
+use crate::dispatcher::spread::Spreads;
+use crate::dispatcher::units::UnitState;
+
+impl Router {
+    /// Where a packet goes. What is added to `orders` is to be carried out before the packet is sent: usually nothing, two
+    /// at most for a packet of a known flow, and one for each unit that is told of a flow that ends to make room. If the flow is spread, or
+    /// was until now, there are two more, and one for each unit that has helped with it.
+    ///
+    /// Allocates only if `orders` has no room for these.
+    #[inline]
+    pub fn route(&mut self, now_ns: u64, arrival: Arrival<'_>, orders: &mut Vec<Order>) -> Routed {
+        match self.route_known(now_ns, arrival, orders) {
+            Some(routed) => routed,
+            None => self.begin(now_ns, arrival, orders),
+        }
+    }
+
+    /// The same for a packet of a known flow; none, and nothing is done, if it would begin one. So that what other packets
+    /// bring about, an alias that they make known, can come first.
+    #[inline]
+    pub fn route_known(
+        &mut self,
+        now_ns: u64,
+        arrival: Arrival<'_>,
+        orders: &mut Vec<Order>,
+    ) -> Option<Routed> {
+        let now_ns = self.at(now_ns);
+        if now_ns >= self.meter.ends_ns() {
+            self.roll(now_ns);
+            self.due_ns = self.due_ns.min(self.meter.ends_ns());
+        }
+        let found = self.flows.find(arrival.hash, arrival.key)?;
+        Some(match self.cut(now_ns, found, arrival.len) {
+            None if self.is_near_its_end(found.slot, arrival.len) => {
+                let targets = self.targets_at_once(found.slot);
+                self.send(now_ns, found, arrival.len, targets)
+            }
+            None => self.send(now_ns, found, arrival.len, None),
+            Some(cut) => self.begin_flowlet(now_ns, found, arrival.len, cut, orders),
+        })
+    }
+
+    /// The same for a packet in the midst of a flowlet, as most are, of the flow that was [guessed](Router::guess): where it goes, and
+    /// there are no orders. None, and nothing is done, if it is not such a packet: it is one for the others.
+    #[inline(always)]
+    pub fn route_on(&mut self, now_ns: u64, arrival: Arrival<'_>, guess: Guess) -> Option<(UnitId, Stamp)> {
+        let numbered = self.number_on(now_ns, arrival, guess)?;
+        Some((numbered.unit, self.stamp_on(&numbered)))
+    }
+
+    /// What is written on a packet that [was numbered](Router::number_on) last.
+    #[inline(always)]
+    pub fn stamp_on(&self, numbered: &Numbered) -> Stamp {
+        let slot = numbered.flow.slot;
+        self.flows.get(slot).stamp(slot, None)
+    }
+
+    /// The same as [`route_on`](Router::route_on), but nothing is written on the packet: for units that need not read it.
+    #[inline(always)]
+    pub fn number_on(&mut self, now_ns: u64, arrival: Arrival<'_>, guess: Guess) -> Option<Numbered> {
+        let now_ns = self.at(now_ns);
+        if now_ns >= self.meter.ends_ns() {
+            return None;
+        }
+        let numbered = self.number(now_ns, &arrival, guess, |_| true)?;
+        self.counters.packets += 1;
+        self.counters.bytes += u64::from(arrival.len);
+        Some(numbered)
+    }
+
+    /// The same for the packets of a batch, from the first one on until there is one that is not such a packet, or that is not to `go_on`:
+    /// for it nothing is done. How many they are. Each is said to have come at a time, but it is never before those in front of it, nor
+    /// before `times`; one that comes behind that is not such a packet.
+    #[inline(always)]
+    pub fn number_all<'a>(
+        &mut self,
+        times: Range<u64>,
+        packets: impl Iterator<Item = (u64, Arrival<'a>, Guess)>,
+        mut go_on: impl FnMut(&Numbered) -> bool,
+    ) -> usize {
+        let mut now_ns = self.at(times.start);
+        let until_ns = times.end.min(self.meter.ends_ns());
+        let (mut count, mut bytes) = (0, 0);
+        for (at_ns, arrival, guess) in packets {
+            now_ns = now_ns.max(at_ns);
+            if now_ns >= until_ns || self.number(now_ns, &arrival, guess, &mut go_on).is_none() {
+                break;
+            }
+            count += 1;
+            bytes += u64::from(arrival.len);
+        }
+        self.at(now_ns);
+        self.counters.packets += count as u64;
+        self.counters.bytes += bytes;
+        count
+    }
+
+    /// Numbers a packet in the midst of a flowlet, if it is to `go_on`; the caller counts it.
+    #[inline(always)]
+    fn number(
+        &mut self,
+        now_ns: u64,
+        arrival: &Arrival<'_>,
+        guess: Guess,
+        go_on: impl FnOnce(&Numbered) -> bool,
+    ) -> Option<Numbered> {
+        let flow = self.flows.find_guessed(guess, arrival.key)?;
+        let (unit, bytes) = (flow.owner(), flow.bytes_with(arrival.len));
+        let is_cut = flowlet::is_behind_gap(flow, now_ns, &self.config) || bytes >= self.midst_end;
+        if is_cut || !self.units.is_active(unit) {
+            return None;
+        }
+        let id = FlowId { slot: guess.slot(), generation: flow.generation };
+        let numbered = Numbered { unit, flow: id, clock: flow.clock + 1 };
+        if !go_on(&numbered) {
+            return None;
+        }
+        flow.number(now_ns, bytes);
+        self.meter.add(unit, arrival.len.into(), now_ns);
+        Some(numbered)
+    }
+
+    /// A bucket of the load meter is over.
+    #[cold]
+    pub(crate) fn roll(&mut self, now_ns: u64) {
+        let buckets = self.meter.roll(now_ns);
+        if let Some(follow) = &mut self.follow {
+            let replayed = self.spreads.as_ref().map_or(0, Spreads::replayed_bytes);
+            follow.turn(buckets, self.counters.bytes + replayed);
+        }
+        self.flows.expect_flowlets(self.counters.flowlets(), self.counters.packets);
+    }
+
+    /// Whether this packet begins a flowlet of a known flow (S29, S32).
+    #[inline]
+    fn cut(&self, now_ns: u64, found: Found, len: u32) -> Option<Cut> {
+        let flow = self.flows.get(found.slot);
+        if !self.units.is_active(flow.owner()) {
+            return Some(Cut::Drain);
+        }
+        let by_mode = match self.config.mode {
+            Mode::Flowlet => return flowlet::cut(flow, now_ns, len, &self.config),
+            Mode::Flow => false,
+            Mode::SmartFlow { every_ns } => {
+                now_ns / every_ns != self.flows.flowlet(found.slot).started_ns / every_ns
+            }
+            Mode::Packet => true,
+            Mode::Rss { .. } => self.rss.as_ref().is_some_and(|rss| rss.owner(found.hash) != flow.owner()),
+        };
+        by_mode.then_some(Cut::Mode)
+    }
+
+    /// Whether this packet makes its flowlet so long that it is likely to be cut (S62).
+    #[inline]
+    fn is_near_its_end(&self, slot: u32, len: u32) -> bool {
+        self.flows.get(slot).bytes_with(len) > self.push_above
+    }
+
+    /// The flowlet's targets as far as they are still active, to be copied to at once; none if it has none. One of them may have
+    /// become the owner, if the flow's unit was drained.
+    #[cold]
+    fn targets_at_once(&mut self, slot: u32) -> Option<Targets> {
+        let owner = self.flows.get(slot).owner();
+        let list = &self.flows.flowlet(slot).targets;
+        let targets = match list.is_all() {
+            true => Targets::ALL,
+            false => {
+                Targets::of_distinct(list.units().filter(|&unit| unit != owner && self.units.is_active(unit)))
+            }
+        };
+        if targets == Targets::NONE {
+            return None;
+        }
+        self.counters.pushes += 1;
+        Some(targets.at_once())
+    }
+
+    /// The first packet of a flow (S33, S49).
+    #[cold]
+    fn begin(&mut self, now_ns: u64, arrival: Arrival<'_>, orders: &mut Vec<Order>) -> Routed {
+        let now_ns = self.at(now_ns);
+        if self.flows.is_full()
+            && let Some(silent_ns) = self.config.displaced_after_ns()
+            && let Some(victim) = self.flows.victim(now_ns, silent_ns)
+        {
+            self.counters.flows_displaced += 1;
+            self.end(victim, orders);
+        }
+        if self.flows.is_full() {
+            self.counters.refused += 1;
+            return Routed::Refused;
+        }
+        self.meter.reckon();
+        let estimate_bps = self.demand.of_new_flow_bps();
+        let chosen = self.choose(estimate_bps, arrival.hash, None);
+        let created = chosen.and_then(|chosen| {
+            let slot = self.flows.create(arrival.hash, arrival.key, chosen.unit, now_ns)?;
+            Some((chosen, Found { slot, hash: arrival.hash }))
+        });
+        let Some((chosen, found)) = created else {
+            self.counters.refused += 1; // Cannot be: units_min are active always, and there is a slot.
+            return Routed::Refused;
+        };
+        self.counters.flows += 1;
+        self.counters.flowlets_of_new_flows += 1;
+        self.count_assignment(chosen, orders);
+        self.units.gains(chosen.unit);
+        self.flows.get_mut(found.slot).estimate_bps = estimate_bps;
+        let targets = self.choose_targets(found.slot, arrival.len);
+        self.send(now_ns, found, arrival.len, Some(targets))
+    }
+
+    /// A flowlet of a known flow begins with this packet.
+    #[inline(never)] // So that what it needs is no burden to other packets.
+    fn begin_flowlet(
+        &mut self,
+        now_ns: u64,
+        found: Found,
+        len: u32,
+        cut: Cut,
+        orders: &mut Vec<Order>,
+    ) -> Routed {
+        if self.spreads.is_some()
+            && let Some(routed) = self.route_spread(now_ns, found, len, orders)
+        {
+            return routed;
+        }
+        let counter = match cut {
+            Cut::Gap => &mut self.counters.flowlets_by_gap,
+            Cut::Size => &mut self.counters.flowlets_by_size,
+            Cut::Mode => &mut self.counters.flowlets_by_mode,
+            Cut::Drain => &mut self.counters.flowlets_by_drain,
+        };
+        *counter += 1;
+        self.meter.reckon();
+        let (flow, flowlet) = self.flows.both_mut(found.slot);
+        flow.estimate_bps = self.demand.of_next_bps(now_ns, flow, flowlet);
+        (flow.bytes, flowlet.started_ns) = (0, now_ns);
+        let (owner, estimate_bps, targets) = (flow.owner(), flow.estimate_bps, flowlet.targets);
+        if let Some(chosen) = self.choose_again(cut, found, owner, estimate_bps, &targets, orders) {
+            self.count_assignment(chosen, orders);
+            if chosen.unit != owner && self.hand_over(found.slot, chosen.unit, orders).is_some() {
+                self.counters.assignments_moved += 1;
+                self.counters.assignments_moved_to_target += u64::from(targets.contains(chosen.unit));
+            }
+        }
+        let targets = self.choose_targets(found.slot, len);
+        self.send(now_ns, found, len, Some(targets))
+    }
+
+    /// The unit for a known flow's next flowlet; none if it stays where it is without a choice.
+    fn choose_again(
+        &mut self,
+        cut: Cut,
+        found: Found,
+        owner: UnitId,
+        estimate_bps: f32,
+        targets: &TargetList,
+        orders: &mut Vec<Order>,
+    ) -> Option<Chosen> {
+        if let Some(below_bps) = self.stay_below_bps {
+            let load_bps = self.meter.loads().of(owner);
+            let is_copied = cut == Cut::Gap || self.push_above < u64::MAX;
+            match cut {
+                Cut::Gap | Cut::Size if load_bps < below_bps => return None,
+                Cut::Gap | Cut::Size if is_copied => {
+                    if let Some(unit) = self.copy_below(below_bps, targets) {
+                        return Some(Chosen { unit, fits: true });
+                    }
+                }
+                // Its state could not be elsewhere in time.
+                Cut::Size if load_bps <= self.config.capacity_bps as f32 => return None,
+                Cut::Gap | Cut::Size | Cut::Mode | Cut::Drain => {}
+            }
+        }
+        if !matches!(self.config.mode, Mode::SmartFlow { .. }) || cut == Cut::Drain {
+            return self.choose(estimate_bps, found.hash, Some((owner, targets)));
+        }
+        if self.meter.loads().of(owner) <= self.config.capacity_bps as f32 {
+            return None;
+        }
+        let chosen = self.choose(estimate_bps, found.hash, Some((owner, targets)))?;
+        if !chosen.fits {
+            self.start_for_room(orders); // There is nowhere to go: it stays (S88).
+            return None;
+        }
+        Some(chosen)
+    }
+
+    /// Of the units that the state was to be copied to, the one with the least load, if that is below this; the first of equal ones.
+    fn copy_below(&self, below_bps: f32, targets: &TargetList) -> Option<UnitId> {
+        let loads = self.meter.loads();
+        let least = match targets.is_all() {
+            true => loads.least_loaded()?,
+            false => targets.units().min_by(|&a, &b| loads.of(a).total_cmp(&loads.of(b)))?,
+        };
+        (loads.of(least) < below_bps).then_some(least)
+    }
+
+    /// The unit for a flowlet that is expected to bring so much; none if no unit is active.
+    fn choose(
+        &mut self,
+        estimate_bps: f32,
+        hash: u64,
+        so_far: Option<(UnitId, &TargetList)>,
+    ) -> Option<Chosen> {
+        if let Some(rss) = &self.rss {
+            return Some(Chosen { unit: rss.owner(hash), fits: true });
+        }
+        let active = self.units.active();
+        if self.config.mode == Mode::Packet {
+            let turn = self.turn % active.len().max(1);
+            self.turn = turn + 1;
+            return active.get(turn).map(|&unit| Chosen { unit, fits: true });
+        }
+        // If all have the state, it is worth the same for all.
+        let some_have = so_far.filter(|(_, targets)| !targets.is_all());
+        let having_state =
+            some_have.into_iter().flat_map(|(owner, targets)| std::iter::once(owner).chain(targets.units()));
+        let chosen = self.assigner.choose(self.meter.loads(), estimate_bps, having_state, active.len())?;
+        match so_far {
+            Some((owner, _)) if !chosen.fits && self.may_stay(owner) => {
+                Some(Chosen { unit: owner, ..chosen })
+            }
+            _ => Some(chosen),
+        }
+    }
+
+    /// Whether a flowlet that has no room anywhere is better off where its state is: units are not started for it, and its unit is
+    /// active and not full.
+    fn may_stay(&self, owner: UnitId) -> bool {
+        self.follow.is_some() && self.meter.loads().of(owner) < self.config.capacity_bps as f32
+    }
+
+    fn count_assignment(&mut self, chosen: Chosen, orders: &mut Vec<Order>) {
+        self.counters.assignments += 1;
+        if !chosen.fits {
+            self.counters.assignments_without_room += 1;
+            self.start_for_room(orders);
+        }
+    }
+
+    /// The targets of a flowlet that begins with a packet of this length (S54); none if its unit has room enough for the next one, too.
+    fn choose_targets(&mut self, slot: u32, len: u32) -> Targets {
+        let (flow, flowlet) = self.flows.both_mut(slot);
+        let active = self.units.active();
+        if self.meter.loads().of(flow.owner()) < self.copy_from_bps {
+            flowlet.targets = TargetList::NONE; // The next one stays.
+            return Targets::NONE;
+        }
+        flowlet.targets = self.assigner.targets(flow.owner(), flow.estimate_bps, active, &mut self.meter);
+        let targets = flowlet.targets.into();
+        if self.is_near_its_end(slot, len) { self.targets_at_once(slot).unwrap_or(targets) } else { targets }
+    }
+
+    /// The flow is another unit's from now on, and the owner so far is told (DESIGN 3.1). The new epoch; none, and nothing
+    /// is done, if the flow had as many owners as can be counted.
+    pub(crate) fn hand_over(&mut self, slot: u32, to: UnitId, orders: &mut Vec<Order>) -> Option<Epoch> {
+        let id = self.flows.id(slot);
+        if self.spreads.is_some() && !self.may_go_to(to, id, orders) {
+            return None; // It goes elsewhere, or later.
+        }
+        if !self.flows.hand_to(slot, to) {
+            self.counters.epochs_exhausted += 1;
+            return None;
+        }
+        let flow = self.flows.get(slot);
+        self.units.loses(flow.previous());
+        self.units.gains(to);
+        let message = Message::Release { flow: id, epoch: flow.epoch, owner: to, last: flow.last };
+        orders.push(Order::Send { to: flow.previous(), message });
+        Some(flow.epoch)
+    }
+
+    /// Sends the packet to the owner of its flow; `targets` if it begins a flowlet.
+    #[inline(always)]
+    fn send(&mut self, now_ns: u64, found: Found, len: u32, targets: Option<Targets>) -> Routed {
+        if let Some(rss) = &mut self.rss {
+            rss.add(found.hash, len.into());
+        }
+        let flow = self.flows.get_mut(found.slot);
+        flow.number(now_ns, flow.bytes_with(len));
+        let (unit, stamp) = (flow.owner(), flow.stamp(found.slot, targets));
+        self.count_packet(unit, now_ns, len);
+        Routed::To { unit, stamp }
+    }
+
+    /// A packet goes to a unit.
+    #[inline(always)]
+    fn count_packet(&mut self, unit: UnitId, now_ns: u64, len: u32) {
+        self.counters.packets += 1;
+        self.counters.bytes += u64::from(len);
+        self.meter.add(unit, len.into(), now_ns);
+    }
+
+    /// The flow is over; its owner, the one before, and those that have copies of this flowlet's beginning are told. What others
+    /// keep of it is worth nothing, and goes with the next flow that has the slot.
+    pub(crate) fn end(&mut self, slot: u32, orders: &mut Vec<Order>) {
+        let now_ns = self.now_ns();
+        self.end_spread(now_ns, self.flows.id(slot), orders);
+        let message = Message::End { flow: self.flows.id(slot) };
+        let (flow, flowlet) = (self.flows.get(slot), self.flows.flowlet(slot));
+        self.demand.measure(now_ns, flow, flowlet);
+        let (owner, targets) = (flow.owner(), flowlet.targets);
+        let before = (flow.epoch > 1).then(|| flow.previous()).filter(|&unit| !targets.contains(unit));
+        orders.push(Order::Send { to: owner, message: message.clone() });
+        let mut tell = |to: UnitId| {
+            if to != owner && matches!(self.units.state(to), UnitState::Active | UnitState::Draining) {
+                orders.push(Order::Send { to, message: message.clone() });
+            }
+        };
+        if targets.is_all() {
+            self.units.all().for_each(&mut tell);
+        } else {
+            targets.units().chain(before).for_each(&mut tell);
+        }
+        self.units.loses(owner);
+        if !self.flows.remove(slot) {
+            self.counters.slots_retired += 1;
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! How many units there are: starting them ahead, draining idle ones, and moving their flows (S42, S43).
+
+use crate::message::{Epoch, FlowId, Message, UnitId};
+
+use crate::dispatcher::config::{Choice, DISPLACED_AFTER_NS, DrainWhen};
+use crate::dispatcher::flow::Flow;
+use crate::dispatcher::machine::{Order, Router};
+use crate::dispatcher::spread::Spreads;
+use crate::dispatcher::units::UnitState;
+
+/// No unit is drained if the load of the rest would then be above this part of what starts one: [on average, or each](DrainWhen).
+pub const DRAIN_BELOW: f32 = 0.8;
+
+/// Slots of the flow table that are searched for flows of units that drain, with every bucket of the load meter.
+pub const SLOTS_PER_BUCKET: u32 = 65_536;
+
+/// Flows of units that drain that are given to others at most with every bucket of the load meter.
+pub const MOVES_PER_BUCKET: u32 = 4096;
+
+impl Router {
+    /// Does what time asks for: moves the load meter's window on, starts a unit ahead, drains idle ones, moves their flows,
+    /// balances buckets of flows, and ends flows that are silent for too long. To be called at [`due_ns`](Router::due_ns); earlier, it does nothing.
+    ///
+    /// Adds at most two orders for each of [`MOVES_PER_BUCKET`] flows, and three for each unit; and for each of
+    /// [`FORGOTTEN_PER_BUCKET`](crate::dispatcher::FORGOTTEN_PER_BUCKET) flows one to each unit that has its state or a copy; and for each flow that several units have, two to each of them.
+    pub fn advance(&mut self, now_ns: u64, orders: &mut Vec<Order>) {
+        let now_ns = self.at(now_ns);
+        if now_ns < self.due_ns {
+            return;
+        }
+        if now_ns >= self.meter.ends_ns() {
+            self.roll(now_ns);
+        }
+        self.meter.reckon();
+        if let Some(rss) = &mut self.rss {
+            self.counters.buckets_moved += rss.balance(now_ns, self.units.active());
+        }
+        match &self.follow {
+            Some(follow) => {
+                let (wanted, kept) = (follow.wanted(), follow.kept());
+                self.follow_demand(now_ns, wanted, kept, orders);
+            }
+            None => {
+                self.start_ahead(orders);
+                self.drain_idle(now_ns, orders);
+            }
+        }
+        self.see_to_spreads(now_ns, orders);
+        self.move_flows(orders);
+        self.ask_again(now_ns, orders);
+        self.forget(now_ns, orders);
+        let ends_ns = self.meter.ends_ns();
+        self.due_ns = if self.has_more_to_do() { ends_ns } else { self.forget_due_ns().max(ends_ns) };
+    }
+
+    /// A unit that was ordered to start is ready: it may get packets. Nothing is done if it was not ordered to.
+    pub fn started(&mut self, now_ns: u64, unit: UnitId) {
+        let now_ns = self.at(now_ns);
+        if self.units.state(unit) == UnitState::Starting {
+            self.activate(unit, now_ns);
+            self.due_ns = self.due_ns.min(now_ns.saturating_add(self.config.bucket_ns));
+        }
+    }
+
+    /// A unit says something: that a flow's time is over, or that it has no flows left. Anything else is not for the router,
+    /// and nothing is done.
+    pub fn receive(&mut self, now_ns: u64, from: UnitId, message: Message, orders: &mut Vec<Order>) {
+        let now_ns = self.at(now_ns);
+        match message {
+            Message::Expire { flow, epoch, clock } => self.expire(now_ns, from, (flow, epoch, clock), orders),
+            Message::Drained => self.drained(from, orders),
+            Message::Parted { flow, epoch } => self.parted(from, flow, epoch),
+            Message::Release { .. }
+            | Message::Adopt { .. }
+            | Message::Pull { .. }
+            | Message::State { .. }
+            | Message::Taken { .. }
+            | Message::Replica { .. }
+            | Message::Changes { .. }
+            | Message::Lacking { .. }
+            | Message::Spread { .. }
+            | Message::Told { .. }
+            | Message::Share { .. }
+            | Message::Ask { .. }
+            | Message::Past { .. }
+            | Message::Part { .. }
+            | Message::End { .. }
+            | Message::Drain => {}
+        }
+    }
+
+    /// A flow ends if its owner has seen all of it (DESIGN 3.9), or all that will come: of a flow that is silent for
+    /// [`DISPLACED_AFTER_NS`], what the owner has not seen was lost. An owner that asks again has not heard that it ended. Of a flow that is
+    /// spread the owner sees headers: helpers may still have its packets.
+    fn expire(
+        &mut self,
+        now_ns: u64,
+        from: UnitId,
+        (id, epoch, clock): (FlowId, Epoch, u64),
+        orders: &mut Vec<Order>,
+    ) {
+        let is_spread = self.spreads.as_ref().is_some_and(|spreads| spreads.is_known(id));
+        let is_all = |flow: &Flow| flow.clock == clock || now_ns - flow.last_seen_ns >= DISPLACED_AFTER_NS;
+        match self.flows.live(id) {
+            Some(flow) if flow.owner() == from && flow.epoch == epoch && is_all(flow) && !is_spread => {
+                self.counters.flows_expired += 1;
+                self.end(id.slot, orders);
+            }
+            None if self.flows.is_over(id) => {
+                self.counters.expiries_repeated += 1;
+                orders.push(Order::Send { to: from, message: Message::End { flow: id } });
+            }
+            _ => self.counters.expiries_refused += 1,
+        }
+    }
+
+    /// A unit that drains may stop if no flow is its own any more, and no packets of one that is spread can be on their way to it. If it
+    /// says so too early, it has not heard of all that it owns, or helps with: it is asked again when it has lost that.
+    fn drained(&mut self, from: UnitId, orders: &mut Vec<Order>) {
+        if self.units.state(from) != UnitState::Draining {
+            return;
+        }
+        if self.units.flows(from) > 0 || self.is_helping(from) {
+            return self.units.set_asked_ns(from, None);
+        }
+        self.units.set_state(from, UnitState::Off);
+        self.counters.units_stopped += 1;
+        orders.push(Order::Stop(from));
+    }
+
+    /// Starts a unit if more are wanted, or drains the last one if fewer are to be kept; one at a time.
+    fn follow_demand(&mut self, now_ns: u64, wanted: usize, kept: usize, orders: &mut Vec<Order>) {
+        let active = self.units.active();
+        if wanted > active.len() {
+            return self.start_one(orders);
+        }
+        let kept = kept.max(self.config.units_min.into());
+        if let Some(&last) = active.last().filter(|_| active.len() > kept && self.units.draining() == 0) {
+            self.drain(now_ns, last, orders);
+        }
+    }
+
+    /// A flowlet had no room: starts a unit (S42, S44), unless provision follows demand as a whole.
+    pub(crate) fn start_for_room(&mut self, orders: &mut Vec<Order>) {
+        if self.follow.is_none() {
+            self.start_one(orders);
+        }
+    }
+
+    /// Starts a unit if all active ones are nearly full (S42).
+    fn start_ahead(&mut self, orders: &mut Vec<Order>) {
+        let from_bps = self.config.start_at * self.config.capacity_bps as f32;
+        if self.units.active().iter().all(|&unit| self.meter.sustained_bps(unit) > from_bps) {
+            self.start_one(orders);
+        }
+    }
+
+    /// Starts the first unit that is off, if none is starting already and something would come to it.
+    fn start_one(&mut self, orders: &mut Vec<Order>) {
+        if self.units.starting() > 0 || self.rss.as_ref().is_some_and(|rss| !rss.is_balanced()) {
+            return;
+        }
+        if let Some(unit) = self.units.first_off() {
+            self.units.set_state(unit, UnitState::Starting);
+            self.counters.units_started += 1;
+            orders.push(Order::Start(unit));
+        }
+    }
+
+    /// Drains the highest unit that got nothing for long enough, if the others are then not too full (S43).
+    fn drain_idle(&mut self, now_ns: u64, orders: &mut Vec<Order>) {
+        let active = self.units.active();
+        if active.len() <= usize::from(self.config.units_min) {
+            return;
+        }
+        let is_idle =
+            |unit: &&UnitId| now_ns.saturating_sub(self.meter.last_packet_ns(**unit)) >= self.config.idle_ns;
+        let Some(&idle) = active.iter().rev().find(is_idle) else {
+            return;
+        };
+        let up_to_bps = DRAIN_BELOW * self.config.start_at * self.config.capacity_bps as f32;
+        let is_below = match self.config.drain_when {
+            DrainWhen::MeanIsBelow => {
+                let total_bps: f32 = active.iter().map(|&unit| self.meter.sustained_bps(unit)).sum();
+                total_bps / (active.len() - 1) as f32 <= up_to_bps
+            }
+            DrainWhen::OneIsBelow => {
+                active.iter().any(|&unit| unit != idle && self.meter.sustained_bps(unit) <= up_to_bps)
+            }
+        };
+        if is_below {
+            self.drain(now_ns, idle, orders);
+        }
+    }
+
+    /// The unit gets no packets any more, and is told to hand over its flows.
+    fn drain(&mut self, now_ns: u64, unit: UnitId, orders: &mut Vec<Order>) {
+        self.units.set_state(unit, UnitState::Draining);
+        self.units.set_asked_ns(unit, Some(now_ns));
+        self.meter.deactivate(unit);
+        self.assigner.set_active(self.units.active());
+        if let Some(rss) = &mut self.rss {
+            self.counters.buckets_moved += rss.clear_out(unit, self.units.active());
+        }
+        self.counters.units_drained += 1;
+        orders.push(Order::Send { to: unit, message: Message::Drain });
+    }
+
+    /// Gives flows of units that drain to others, without waiting for packets of theirs: [`MOVES_PER_BUCKET`] of those that stand
+    /// in the next [`SLOTS_PER_BUCKET`].
+    fn move_flows(&mut self, orders: &mut Vec<Order>) {
+        let (mut slots_left, mut moves_left) = (SLOTS_PER_BUCKET.min(self.flows.used()), MOVES_PER_BUCKET);
+        loop {
+            let Some(unit) = self.draining().find(|&unit| self.units.flows(unit) > 0) else { return };
+            while self.units.flows(unit) > 0 {
+                if slots_left == 0 || moves_left == 0 {
+                    return;
+                }
+                let from = if self.hand < self.flows.used() { self.hand } else { 0 };
+                let until = self.flows.used().min(from + slots_left);
+                let found = self.flows.first_of(unit, from..until);
+                self.hand = found.map_or(until, |slot| slot + 1);
+                slots_left -= self.hand - from;
+                if let Some(slot) = found {
+                    self.move_flow(slot, orders);
+                    moves_left -= 1;
+                }
+            }
+        }
+    }
+
+    /// The lowest unit with room becomes the owner; one that has the state already if it is near.
+    fn move_flow(&mut self, slot: u32, orders: &mut Vec<Order>) {
+        let flow = self.flows.get(slot);
+        let to = match &self.rss {
+            Some(rss) => rss.owner(self.flows.hash(slot)),
+            None => {
+                let active = self.units.active().len();
+                let chosen = self.assigner.choose_like(
+                    Choice::LowestId,
+                    self.meter.loads(),
+                    flow.estimate_bps,
+                    self.flows.flowlet(slot).targets.units(),
+                    active,
+                );
+                let Some(chosen) = chosen else {
+                    return; // Cannot be: units_min are active always.
+                };
+                chosen.unit
+            }
+        };
+        let (previous, last) = (flow.owner(), flow.clock);
+        let id = self.flows.id(slot);
+        if let Some(epoch) = self.hand_over(slot, to, orders) {
+            self.counters.flows_moved += 1;
+            orders.push(Order::Send { to, message: Message::Adopt { flow: id, epoch, previous, last } });
+        }
+    }
+
+    /// Units that drain and have nothing any more are asked whether they are done: a message may have been lost.
+    fn ask_again(&mut self, now_ns: u64, orders: &mut Vec<Order>) {
+        if self.units.draining() == 0 {
+            return;
+        }
+        for unit in self.units.all() {
+            let is_empty = self.units.flows(unit) == 0 && !self.is_helping(unit);
+            let is_done = self.units.state(unit) == UnitState::Draining && is_empty;
+            let is_time = self
+                .units
+                .asked_ns(unit)
+                .is_none_or(|asked_ns| now_ns.saturating_sub(asked_ns) >= self.config.idle_ns);
+            if is_done && is_time {
+                self.units.set_asked_ns(unit, Some(now_ns));
+                orders.push(Order::Send { to: unit, message: Message::Drain });
+            }
+        }
+    }
+
+    fn draining(&self) -> impl Iterator<Item = UnitId> + '_ {
+        let all = if self.units.draining() > 0 { Some(self.units.all()) } else { None };
+        all.into_iter().flatten().filter(|&unit| self.units.state(unit) == UnitState::Draining)
+    }
+
+    /// Whether time alone, without packets, brings something to do.
+    fn has_more_to_do(&self) -> bool {
+        self.units.draining() > 0
+            || self.spreads.as_ref().is_some_and(Spreads::has_some)
+            || self.units.active().len() > usize::from(self.config.units_min)
+            || self.units.active().iter().any(|&unit| self.meter.sustained_bps(unit) > 0.0)
+    }
+}

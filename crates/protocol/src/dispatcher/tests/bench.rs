@@ -1,0 +1,81 @@
+//! A router and what is needed to drive it.
+
+use crate::message::{Message, Stamp, UnitId};
+use packet::{Addr, Endpoint, FlowHasher, FlowKey, Scope};
+
+use crate::dispatcher::*;
+
+pub struct Bench {
+    pub router: Router,
+    /// What was ordered since the last [`Bench::take`].
+    pub orders: Vec<Order>,
+    hasher: FlowHasher,
+}
+
+impl Bench {
+    pub fn new(config: Config) -> Bench {
+        Bench { router: Router::new(config).unwrap(), orders: Vec::new(), hasher: FlowHasher::new(1) }
+    }
+
+    /// A packet of a flow, by the flow's number.
+    pub fn try_packet(&mut self, now_ns: u64, flow: u32, len: u32) -> Option<(UnitId, Stamp)> {
+        self.packet_with(now_ns, &key(flow), len)
+    }
+
+    pub fn packet(&mut self, now_ns: u64, flow: u32, len: u32) -> (UnitId, Stamp) {
+        self.try_packet(now_ns, flow, len).unwrap()
+    }
+
+    /// The same, when it does not matter what becomes of it.
+    pub fn feed(&mut self, now_ns: u64, flow: u32, len: u32) {
+        let _ = self.try_packet(now_ns, flow, len);
+    }
+
+    pub fn packet_with(&mut self, now_ns: u64, key: &FlowKey, len: u32) -> Option<(UnitId, Stamp)> {
+        let hash = self.hasher.hash(key);
+        self.router.prefetch(hash);
+        self.router.prefetch_flow(hash);
+        match self.router.route(now_ns, Arrival { key, hash, len }, &mut self.orders) {
+            Routed::To { unit, stamp } | Routed::Spread { unit, stamp } => Some((unit, stamp)),
+            Routed::Refused => None,
+        }
+    }
+
+    pub fn alias(&mut self, flow: crate::message::FlowId, alias: &FlowKey) -> Result<(), AliasTaken> {
+        self.router.set_alias(flow, alias, self.hasher.hash(alias))
+    }
+
+    pub fn advance(&mut self, now_ns: u64) {
+        self.router.advance(now_ns, &mut self.orders);
+    }
+
+    pub fn receive(&mut self, now_ns: u64, from: UnitId, message: Message) {
+        self.router.receive(now_ns, from, message, &mut self.orders);
+    }
+
+    pub fn take(&mut self) -> Vec<Order> {
+        std::mem::take(&mut self.orders)
+    }
+
+    pub fn state(&self, unit: u16) -> UnitState {
+        self.router.units().nth(unit.into()).unwrap().state
+    }
+}
+
+/// The key of flow number so and so.
+pub fn key(flow: u32) -> FlowKey {
+    let client = Endpoint::new(Addr::from_v4_bytes(flow.to_be_bytes()), 1024);
+    let server = Endpoint::new(Addr::from_v4_bytes([192, 0, 2, 1]), 443);
+    FlowKey::new(client, server, 6, 4, Scope::default(), 0).0
+}
+
+/// Units 0 to `units` - 1 active from the beginning, and no others.
+pub fn fixed(units: u16) -> Config {
+    Config { units_min: units, units_max: units, flows_max: 1000, ..Config::default() }
+}
+
+pub const fn send(to: u16, message: Message) -> Order {
+    Order::Send { to: UnitId(to), message }
+}
+
+pub const MS: u64 = 1_000_000;

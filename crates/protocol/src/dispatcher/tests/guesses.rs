@@ -1,0 +1,118 @@
+//! Packets in the midst of flowlets, routed by a guess: it is the same as without.
+
+use crate::message::{FlowId, UnitId};
+use packet::{FlowHasher, FlowKey};
+use proptest::prelude::*;
+
+use super::bench::{Bench, fixed, key};
+use crate::dispatcher::*;
+
+/// Flows, and their aliases.
+const FLOWS: u32 = 6;
+const ALIASES: u32 = 100;
+
+/// As it would be done for each packet of a batch: by the guess that was made for it, which may be that for another one's flow.
+fn routed(bench: &mut Bench, now_ns: u64, key: &FlowKey, guess: Guess, len: u32) -> (Routed, bool) {
+    let arrival = Arrival { key, hash: FlowHasher::new(1).hash(key), len };
+    match bench.router.route_on(now_ns, arrival, guess) {
+        Some((unit, stamp)) => (Routed::To { unit, stamp }, true),
+        None => (bench.router.route(now_ns, arrival, &mut bench.orders), false),
+    }
+}
+
+proptest! {
+    /// Whatever is guessed, and however long ago, in all modes, with aliases that come and go, flows that end and leave their slots to
+    /// others, and units that come and go.
+    #[test]
+    fn by_a_guess_it_is_the_same(
+        mode in prop_oneof![
+            4 => Just(Mode::Flowlet),
+            1 => Just(Mode::Flow),
+            1 => Just(Mode::Packet),
+            1 => Just(Mode::Rss { buckets: 4, every_ns: Some(1_000_000) }),
+        ],
+        push_at in prop_oneof![Just(None), Just(Some(0.7f32))],
+        stay_below in prop_oneof![Just(None), Just(Some(0.5f32))],
+        age in 0usize..12,
+        steps in prop::collection::vec(
+            (0..FLOWS, any::<bool>(), 0..2 * FLOWS, prop_oneof![0u64..50_000, 0u64..1_500_000], 40u32..1515, 0u8..20),
+            1..300,
+        ),
+    ) {
+        let config = Config {
+            mode, push_at, stay_below, size_max: 6000, capacity_bps: 50_000_000, units_max: 4, idle_ns: 2_000_000, buckets: 5, ..fixed(1)
+        };
+        let (mut one, mut other) = (Bench::new(config.clone()), Bench::new(config));
+        let of = |flow: u32, by_alias: bool| key(if by_alias { ALIASES + flow } else { flow });
+        let (mut now_ns, mut ids) = (12_345, [None::<FlowId>; FLOWS as usize]);
+        let mut guesses = Vec::new();
+        for (flow, by_alias, guessed, pause_ns, len, what) in steps {
+            now_ns += pause_ns;
+            // Only flows that have one come by an alias, or they would be other flows.
+            let by_alias = by_alias && ids[flow as usize].is_some();
+            let (key, guessed) = (of(flow, by_alias), if guessed < FLOWS { of(guessed, false) } else { of(flow, by_alias) });
+            let expected = routed_without(&mut one, now_ns, &key, len);
+            guesses.push(other.router.guess(FlowHasher::new(1).hash(&guessed)));
+            // Of the same packets, made so many packets ago.
+            let guess = guesses[guesses.len().saturating_sub(age + 1)];
+            let (routed, _) = routed(&mut other, now_ns, &key, guess, len);
+            prop_assert_eq!(&routed, &expected);
+            let Routed::To { unit, stamp } = routed else { continue };
+            for bench in [&mut one, &mut other] {
+                match what {
+                    0 => _ = bench.alias(stamp.flow, &of(flow, true)),
+                    1 => {
+                        let message = crate::message::Message::Expire { flow: stamp.flow, epoch: stamp.epoch, clock: stamp.clock };
+                        bench.receive(now_ns, unit, message);
+                    }
+                    2 => bench.receive(now_ns, UnitId(guesses.len() as u16 % 4), crate::message::Message::Drained),
+                    _ => bench.advance(now_ns),
+                }
+            }
+            match what {
+                0 => ids[flow as usize] = Some(stamp.flow),
+                1 => ids[flow as usize] = None,
+                _ => {}
+            }
+            let orders = one.take();
+            for order in &orders {
+                if let Order::Start(unit) = order {
+                    one.router.started(now_ns, *unit);
+                    other.router.started(now_ns, *unit);
+                }
+            }
+            prop_assert_eq!(other.take(), orders);
+            prop_assert_eq!(one.router.due_ns(), other.router.due_ns());
+        }
+        prop_assert_eq!(one.router.counters(), other.router.counters());
+        prop_assert!(one.router.units().eq(other.router.units()));
+    }
+}
+
+fn routed_without(bench: &mut Bench, now_ns: u64, key: &FlowKey, len: u32) -> Routed {
+    let arrival = Arrival { key, hash: FlowHasher::new(1).hash(key), len };
+    bench.router.route(now_ns, arrival, &mut bench.orders)
+}
+
+#[test]
+fn it_is_for_packets_in_the_midst_of_flowlets() {
+    let mut bench = Bench::new(Config { size_max: 1000, push_at: Some(0.7), ..fixed(1) });
+    let (a, b) = (key(1), key(2));
+    let mut is_on = |now_ns, key: &FlowKey, guessed: &FlowKey| {
+        let guess = bench.router.guess(FlowHasher::new(1).hash(guessed));
+        routed(&mut bench, now_ns, key, guess, 200).1
+    };
+    assert!(!is_on(0, &a, &a), "it begins a flow");
+    assert!(is_on(1, &a, &a));
+    assert!(!is_on(2, &b, &a), "that is another flow");
+    assert!(!is_on(3, &b, &key(3)), "no flow was guessed");
+    assert!(is_on(4, &b, &b));
+    assert!(is_on(5, &a, &a));
+    assert!(!is_on(6, &a, &a), "its flowlet is near its end");
+    assert!(!is_on(600_000, &b, &b), "it begins a flowlet, and a bucket of the load meter");
+    assert!(is_on(600_001, &b, &b));
+    let flow = bench.router.flow(FlowHasher::new(1).hash(&b), &b).unwrap();
+    bench.alias(flow, &key(100)).unwrap();
+    let by_alias = bench.router.guess(FlowHasher::new(1).hash(&key(100)));
+    assert!(routed(&mut bench, 600_002, &key(100), by_alias, 200).1);
+}

@@ -1,0 +1,226 @@
+//! What has changed between two versions of a state.
+
+use crate::message::Epoch;
+
+/// Which of a flow's states one is. Its owner sends copies of it, all of them alike: so it names their bytes, too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version {
+    /// The number of the owner that it was copied by.
+    pub epoch: Epoch,
+    /// The packets that it covers: all up to this one.
+    pub clock: u64,
+}
+
+impl Version {
+    /// The state of a flow that has not begun: no bytes, or zeros. Every unit has it.
+    pub const BEGINNING: Version = Version { epoch: 0, clock: 0 };
+}
+
+/// What has changed in a state since an older version of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Delta {
+    /// By how many epochs and clocks the older version is older; how many bytes there are now; and then piece by piece: how many are
+    /// the same, how many are not, and these. Numbers in groups of 7 bits, the lowest first; the highest bit says that there
+    /// are more.
+    bytes: Vec<u8>,
+}
+
+/// The changes are not what [`Delta::of`] wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the changes are damaged")]
+pub struct Damaged;
+
+/// The most bytes of a state of which changes are told: a few bytes could ask for any number of zeros.
+pub const CHANGING_MAX: usize = 1 << 24;
+
+/// So many bytes that are the same take no more as part of a piece than another piece would.
+const SAME_MAX: usize = 2;
+
+impl Delta {
+    /// What has changed between two versions; none if that takes as much as the new one does, if that has more
+    /// than [`CHANGING_MAX`] bytes, or if the old one is later. What is behind the end of the old one was 0.
+    pub fn of((base, old): (Version, &[u8]), (version, new): (Version, &[u8])) -> Option<Delta> {
+        if new.len() > CHANGING_MAX {
+            return None;
+        }
+        let mut bytes = Vec::with_capacity(new.len());
+        push_number(&mut bytes, version.epoch.checked_sub(base.epoch)?.into());
+        push_number(&mut bytes, version.clock.checked_sub(base.clock)?);
+        push_number(&mut bytes, new.len() as u64);
+        let is_same = |at: usize| new[at] == old.get(at).copied().unwrap_or(0);
+        let mut told = 0;
+        while let Some(begin) = (told..new.len()).find(|&at| !is_same(at)) {
+            let mut end = begin + 1;
+            for at in begin + 1..new.len() {
+                if !is_same(at) {
+                    end = at + 1;
+                } else if at - end >= SAME_MAX {
+                    break;
+                }
+            }
+            push_number(&mut bytes, (begin - told) as u64);
+            push_number(&mut bytes, (end - begin) as u64);
+            bytes.extend_from_slice(&new[begin..end]);
+            if bytes.len() >= new.len() {
+                return None;
+            }
+            told = end;
+        }
+        (bytes.len() < new.len()).then_some(Delta { bytes })
+    }
+
+    /// Since which older version it tells the changes of this one.
+    ///
+    /// # Errors
+    /// [`Damaged`] if there is none, so that it is not what [`of`](Delta::of) wrote.
+    pub fn base(&self, version: Version) -> Result<Version, Damaged> {
+        let (epochs, clocks, _) = self.split().ok_or(Damaged)?;
+        let epoch = Epoch::try_from(epochs).ok().and_then(|epochs| version.epoch.checked_sub(epochs));
+        let clock = version.clock.checked_sub(clocks);
+        Ok(Version { epoch: epoch.ok_or(Damaged)?, clock: clock.ok_or(Damaged)? })
+    }
+
+    /// What `old`, which is the base, has become.
+    ///
+    /// # Errors
+    /// [`Damaged`] if it is not what [`of`](Delta::of) wrote for that, as far as can be told.
+    pub fn apply(&self, old: &[u8]) -> Result<Vec<u8>, Damaged> {
+        let (.., rest) = self.split().ok_or(Damaged)?;
+        let (len, mut rest) = split_len(rest).filter(|&(len, _)| len <= CHANGING_MAX).ok_or(Damaged)?;
+        let mut new = old.to_vec();
+        new.resize(len, 0);
+        let mut left = &mut new[..];
+        while !rest.is_empty() {
+            let (same, behind) = split_len(rest).ok_or(Damaged)?;
+            let (changed, behind) = split_len(behind).ok_or(Damaged)?;
+            let (bytes, behind) = behind.split_at_checked(changed).ok_or(Damaged)?;
+            let (_, from) = left.split_at_mut_checked(same).ok_or(Damaged)?;
+            let (piece, next) = from.split_at_mut_checked(changed).ok_or(Damaged)?;
+            piece.copy_from_slice(bytes);
+            (left, rest) = (next, behind);
+        }
+        Ok(new)
+    }
+
+    /// Bytes that it takes on links.
+    #[allow(clippy::len_without_is_empty, reason = "it never is")]
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Epochs, clocks, and what is behind them.
+    fn split(&self) -> Option<(u64, u64, &[u8])> {
+        let (epochs, rest) = split_number(&self.bytes)?;
+        let (clocks, rest) = split_number(rest)?;
+        Some((epochs, clocks, rest))
+    }
+}
+
+fn push_number(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+/// A number at the beginning, and what is behind it.
+fn split_number(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let end = bytes.iter().take(u64::BITS.div_ceil(7) as usize).position(|&byte| byte < 0x80)? + 1;
+    let (number, rest) = bytes.split_at(end);
+    Some((number.iter().rev().fold(0, |sum, &byte| sum << 7 | u64::from(byte & 0x7f)), rest))
+}
+
+/// A number of bytes, and what is behind it.
+fn split_len(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    let (len, rest) = split_number(bytes)?;
+    Some((usize::try_from(len).ok()?, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const BASE: Version = Version { epoch: 2, clock: 7 };
+    const NEW: Version = Version { epoch: 3, clock: 9 };
+
+    fn delta(old: &[u8], new: &[u8]) -> Option<Delta> {
+        Delta::of((BASE, old), (NEW, new))
+    }
+
+    /// A state, and what some packets make of it.
+    fn states() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
+        let changes = prop::collection::vec((any::<prop::sample::Index>(), 1usize..12, any::<u8>()), 0..8);
+        (prop::collection::vec(any::<u8>(), 0..400), changes, 0usize..400).prop_map(|(old, changes, len)| {
+            let mut new = old.clone();
+            if len % 3 == 0 {
+                new.resize(len, 0);
+            }
+            for (at, len, byte) in &changes {
+                let begin = at.index(new.len().max(1)).min(new.len());
+                let end = (begin + len).min(new.len());
+                new[begin..end].iter_mut().for_each(|old| *old = old.wrapping_add(*byte));
+            }
+            (old, new)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_has_changed_makes_of_the_old_state_the_new_one((old, new) in states()) {
+            match delta(&old, &new) {
+                Some(delta) => {
+                    prop_assert_eq!(delta.base(NEW), Ok(BASE));
+                    prop_assert_eq!(delta.apply(&old), Ok(new.clone()));
+                    prop_assert!(delta.len() < new.len());
+                }
+                None => {
+                    let different = (0..new.len()).filter(|&at| old.get(at).copied().unwrap_or(0) != new[at]);
+                    prop_assert!(new.len() <= 10 || different.count() * 6 > new.len() / 2);
+                }
+            }
+        }
+
+        #[test]
+        fn whatever_comes_is_applied_or_refused(
+            old in prop::collection::vec(any::<u8>(), 0..40),
+            bytes in prop::collection::vec(prop_oneof![0u8..8, any::<u8>()], 0..40),
+        ) {
+            let delta = Delta { bytes };
+            prop_assert!(delta.base(NEW).is_ok_and(|base| base <= NEW) || delta.base(NEW) == Err(Damaged));
+            prop_assert!(delta.apply(&old).is_ok_and(|new| new.len() <= CHANGING_MAX) || delta.apply(&old) == Err(Damaged));
+        }
+
+        #[test]
+        fn numbers_are_written_and_read(number in prop_oneof![0u64..300, any::<u64>()]) {
+            let mut bytes = Vec::new();
+            push_number(&mut bytes, number);
+            prop_assert_eq!(split_number(&bytes), Some((number, &[][..])));
+            prop_assert_eq!(split_number(&bytes[1..]).is_some(), bytes.len() > 1);
+        }
+    }
+
+    #[test]
+    fn a_counter_that_goes_on_takes_a_few_bytes() {
+        let (mut old, mut new) = ([7; 96], [7; 96]);
+        old[40..48].copy_from_slice(&300u64.to_le_bytes());
+        new[40..48].copy_from_slice(&301u64.to_le_bytes());
+        assert_eq!(delta(&old, &new).unwrap().bytes, [1, 2, 96, 40, 1, 45]);
+        assert_eq!(delta(&new, &new).unwrap().bytes, [1, 2, 96]);
+        assert_eq!(Delta::of((NEW, &old), (BASE, &new)), None, "it is no older one");
+    }
+
+    #[test]
+    fn a_flow_that_has_not_begun_has_zeros() {
+        let mut new = [0; 300];
+        new[200] = 1;
+        let delta = Delta::of((Version::BEGINNING, &[]), (NEW, &new)).unwrap();
+        assert_eq!(delta.base(NEW), Ok(Version::BEGINNING));
+        assert_eq!(delta.apply(&[]).unwrap(), new);
+        assert_eq!(delta.len(), 8);
+        assert_eq!(Delta::of((BASE, &[]), (NEW, &[1; 50])), None, "larger than the whole");
+        assert_eq!(Delta::of((BASE, &[]), (NEW, &[0; 3])), None, "as large");
+    }
+}

@@ -1,0 +1,218 @@
+//! Messages about flows between routers and units.
+
+use crate::message::{Delta, Epoch, FlowId, Header, Targets, UnitId, Version, Watermark};
+
+/// A flow's state on its way, as bytes (S19).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct FlowRecord {
+    /// Which of the flow's packets it covers.
+    pub watermark: Watermark,
+    /// All that the flow owns; what that is only units know. Empty: that of a new flow.
+    pub bytes: Vec<u8>,
+}
+
+/// A message about a flow, or about all of a unit's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// From the router to the owner so far, behind its last packet: another unit is the owner.
+    Release {
+        /// The flow.
+        flow: FlowId,
+        /// The new owner's number.
+        epoch: Epoch,
+        /// The new owner.
+        owner: UnitId,
+        /// The clock of the last packet that went to the owner so far.
+        last: u64,
+    },
+    /// From the router to a new owner that there is no packet for: it is to fetch the state all the same.
+    Adopt {
+        /// The flow.
+        flow: FlowId,
+        /// The new owner's number.
+        epoch: Epoch,
+        /// The owner before.
+        previous: UnitId,
+        /// The clock of the last packet that went there.
+        last: u64,
+    },
+    /// From a new owner to the one before it: the state is wanted (S49).
+    Pull {
+        /// The flow.
+        flow: FlowId,
+        /// The new owner's number.
+        epoch: Epoch,
+        /// The clock that the state has to cover.
+        last: u64,
+        /// It is repeated. Then it travels behind the packets that wait at the owner before, as a release does, and counts as
+        /// one.
+        again: bool,
+    },
+    /// The answer: the state. What it does not cover up to the clock that was asked for will not come.
+    State {
+        /// The flow.
+        flow: FlowId,
+        /// The new owner's number.
+        epoch: Epoch,
+        /// The state.
+        record: FlowRecord,
+    },
+    /// From a new owner to the one before it: it has the state. Whatever of the flow is still there may be forgotten.
+    Taken {
+        /// The flow.
+        flow: FlowId,
+        /// The new owner's number.
+        epoch: Epoch,
+    },
+    /// From the owner to a unit that may be the next one: a copy of the state (S51).
+    Replica {
+        /// The flow.
+        flow: FlowId,
+        /// The owner's number.
+        epoch: Epoch,
+        /// The state.
+        record: FlowRecord,
+    },
+    /// The same, to a unit that seems to have an older copy: what has changed since.
+    Changes {
+        /// The flow.
+        flow: FlowId,
+        /// The owner's number.
+        epoch: Epoch,
+        /// Which of the flow's packets the state covers.
+        watermark: Watermark,
+        /// What has changed.
+        delta: Delta,
+    },
+    /// The answer of a unit that has no such copy: it is to get the whole state.
+    Lacking {
+        /// The flow.
+        flow: FlowId,
+        /// Of which state the changes came.
+        version: Version,
+    },
+    /// From the router to the owner, behind its last packet: in the next epoch other units have packets of the flow, too, and are to
+    /// get the state that covers this clock.
+    Spread {
+        /// The flow.
+        flow: FlowId,
+        /// The epoch in which it is so.
+        epoch: Epoch,
+        /// The last clock before it.
+        last: u64,
+        /// The other units.
+        helpers: Targets,
+    },
+    /// From the router to the anchor of such an epoch: what its next packets were like, those that went to the anchor itself
+    /// included.
+    Told {
+        /// The flow.
+        flow: FlowId,
+        /// The epoch.
+        epoch: Epoch,
+        /// The clock of the first one. It follows that of the last one told before.
+        first: u64,
+        /// The packets.
+        headers: Vec<Header>,
+        /// These are the last ones, and the next epoch is the anchor's alone: the clock of the last packet that went to the anchor, or
+        /// the last one before the epoch if none did.
+        end: Option<u64>,
+    },
+    /// From the anchor to a helper: the state.
+    Share {
+        /// The flow.
+        flow: FlowId,
+        /// The epoch.
+        epoch: Epoch,
+        /// The state.
+        record: FlowRecord,
+    },
+    /// From a helper to the anchor: a state is wanted that covers this clock.
+    Ask {
+        /// The flow.
+        flow: FlowId,
+        /// The epoch.
+        epoch: Epoch,
+        /// The clock; none: that which the helper is to begin with has not come.
+        last: Option<u64>,
+    },
+    /// From the anchor to a helper that has asked: there is no such state any more.
+    Past {
+        /// The flow.
+        flow: FlowId,
+        /// The epoch.
+        epoch: Epoch,
+    },
+    /// From the router to a helper, behind its last packet of the epoch: once that is done with, the flow is to be forgotten.
+    Part {
+        /// The flow.
+        flow: FlowId,
+        /// The epoch.
+        epoch: Epoch,
+        /// That packet's clock; none: it was sent none.
+        last: Option<u64>,
+    },
+    /// From a helper to the router: nothing of that epoch is left.
+    Parted {
+        /// The flow.
+        flow: FlowId,
+        /// The epoch.
+        epoch: Epoch,
+    },
+    /// From the owner to the router: the flow's time is over. Nothing ends before the router has said so.
+    Expire {
+        /// The flow.
+        flow: FlowId,
+        /// The owner's number.
+        epoch: Epoch,
+        /// The highest clock that the state covers.
+        clock: u64,
+    },
+    /// From the router to the owner: the flow is over, as soon as its state is there; to others that have copies: these are
+    /// worth nothing. From a unit that was to have the state to one that asks for it: it is over, and there is none.
+    End {
+        /// The flow.
+        flow: FlowId,
+    },
+    /// From the router to a unit that is to stop: it gets no flowlets any more, and its flows go elsewhere one by one.
+    Drain,
+    /// From that unit to the router: it has none left.
+    Drained,
+}
+
+impl Message {
+    /// The flow that it is about; none: all of a unit's.
+    pub fn flow(&self) -> Option<FlowId> {
+        match self {
+            Message::Release { flow, .. }
+            | Message::Adopt { flow, .. }
+            | Message::Pull { flow, .. }
+            | Message::State { flow, .. }
+            | Message::Taken { flow, .. }
+            | Message::Replica { flow, .. }
+            | Message::Changes { flow, .. }
+            | Message::Lacking { flow, .. }
+            | Message::Spread { flow, .. }
+            | Message::Told { flow, .. }
+            | Message::Share { flow, .. }
+            | Message::Ask { flow, .. }
+            | Message::Past { flow, .. }
+            | Message::Part { flow, .. }
+            | Message::Parted { flow, .. }
+            | Message::Expire { flow, .. }
+            | Message::End { flow } => Some(*flow),
+            Message::Drain | Message::Drained => None,
+        }
+    }
+
+    /// Bytes of state in it, or of what has changed in one.
+    pub fn state_bytes(&self) -> Option<usize> {
+        match self {
+            Message::State { record, .. }
+            | Message::Replica { record, .. }
+            | Message::Share { record, .. } => Some(record.bytes.len()),
+            Message::Changes { delta, .. } => Some(delta.len()),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! What was wanted and what was there, epoch by epoch (S47, S88, S92).
+
+use crate::message::UnitId;
+use serde::Serialize;
+
+/// What was wanted and what was there in an epoch.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Epoch {
+    /// When it began.
+    pub start_ns: u64,
+    /// How long it took; the last one may be shorter.
+    pub length_ns: u64,
+    /// What came to the router.
+    pub demand_bps: f64,
+    /// What the units that were ready could process.
+    pub provisioned_bps: f64,
+    /// Units that were ready, in the mean.
+    pub units: f64,
+    /// Units that ran or were starting, in seconds times units: these cost.
+    pub unit_seconds: f64,
+    /// Packets that came to the router.
+    pub packets: u64,
+    /// Flowlets that began.
+    pub flowlets: u64,
+    /// Packets that were processed.
+    pub processed: u64,
+    /// The most that waited at one unit.
+    pub queue_peak: u64,
+    /// What each unit that was ready was given, as a share of what it could do meanwhile; with its number.
+    pub utilisation: Vec<(u16, f64)>,
+}
+
+impl Epoch {
+    /// This epoch and the one behind it, as one.
+    fn join(&self, next: &Epoch) -> Epoch {
+        let length_ns = self.length_ns + next.length_ns;
+        let mean = |of: fn(&Epoch) -> f64| {
+            let sum = of(self) * self.length_ns as f64 + of(next) * next.length_ns as f64;
+            sum / length_ns.max(1) as f64
+        };
+        let mut utilisation = self.utilisation.clone();
+        for &(unit, share) in &next.utilisation {
+            match utilisation.iter_mut().find(|(known, _)| *known == unit) {
+                Some((_, so_far)) => {
+                    let sum = *so_far * self.length_ns as f64 + share * next.length_ns as f64;
+                    *so_far = sum / length_ns.max(1) as f64;
+                }
+                None => utilisation.push((unit, share)),
+            }
+        }
+        Epoch {
+            start_ns: self.start_ns,
+            length_ns,
+            demand_bps: mean(|epoch| epoch.demand_bps),
+            provisioned_bps: mean(|epoch| epoch.provisioned_bps),
+            units: mean(|epoch| epoch.units),
+            unit_seconds: self.unit_seconds + next.unit_seconds,
+            packets: self.packets + next.packets,
+            flowlets: self.flowlets + next.flowlets,
+            processed: self.processed + next.processed,
+            queue_peak: self.queue_peak.max(next.queue_peak),
+            utilisation,
+        }
+    }
+}
+
+/// This many epochs without anything are told one by one; more are one.
+const IDLE_MAX: u64 = 100;
+
+/// Counts epoch by epoch.
+#[derive(Clone, Debug)]
+pub struct Epochs {
+    epoch_ns: u64,
+    /// What the present one is to take.
+    length_ns: u64,
+    end_ns: u64,
+    kept_max: usize,
+    capacity_bps: f64,
+    done: Vec<Epoch>,
+    units: Vec<Usage>,
+    /// Of the present epoch.
+    start_ns: u64,
+    bits: u64,
+    packets: u64,
+    processed: u64,
+    queue_peak: u64,
+    /// Flowlets until the present epoch.
+    flowlets_before: u64,
+}
+
+/// A unit's present epoch.
+#[derive(Clone, Copy, Debug, Default)]
+struct Usage {
+    on_since_ns: Option<u64>,
+    ready_since_ns: Option<u64>,
+    on_ns: u64,
+    ready_ns: u64,
+    work_ns: u64,
+}
+
+impl Epochs {
+    /// Epochs of this length until `end_ns`, of so many units with this capacity.
+    pub fn new(epoch_ns: u64, end_ns: u64, units: u16, capacity_bps: u64) -> Epochs {
+        Epochs {
+            epoch_ns,
+            length_ns: epoch_ns,
+            end_ns,
+            kept_max: usize::MAX,
+            capacity_bps: capacity_bps as f64,
+            done: Vec::new(),
+            units: vec![Usage::default(); usize::from(units)],
+            start_ns: 0,
+            bits: 0,
+            packets: 0,
+            processed: 0,
+            queue_peak: 0,
+            flowlets_before: 0,
+        }
+    }
+
+    /// At most so many epochs are kept, at least 2. If there would be more, each two become one, and so it goes on.
+    pub fn keeping(mut self, kept_max: usize) -> Epochs {
+        self.kept_max = kept_max.max(2);
+        self
+    }
+
+    /// Lets time pass: closes the epochs that are over; so many flowlets have begun in all. A long time in which nothing
+    /// happened is one epoch.
+    pub fn pass(&mut self, now_ns: u64, flowlets: u64) {
+        while self.ends_ns() <= now_ns {
+            self.close(flowlets);
+            let idle = now_ns.saturating_sub(self.start_ns) / self.epoch_ns;
+            self.length_ns = if idle > IDLE_MAX { idle * self.epoch_ns } else { self.epoch_ns };
+        }
+    }
+
+    /// When the present epoch ends; `u64::MAX`: all have.
+    #[inline]
+    pub fn ends_ns(&self) -> u64 {
+        match self.start_ns < self.end_ns {
+            true => self.start_ns.saturating_add(self.length_ns).min(self.end_ns),
+            false => u64::MAX,
+        }
+    }
+
+    /// So many packets came to the router, with so many bytes together.
+    #[inline]
+    pub fn came(&mut self, packets: u64, bytes: u64) {
+        self.packets += packets;
+        self.bits += 8 * bytes;
+    }
+
+    /// A unit was given work that takes so long.
+    #[inline]
+    pub fn given(&mut self, unit: UnitId, work_ns: u64) {
+        self.units[unit.index()].work_ns += work_ns;
+    }
+
+    /// A unit has this many waiting.
+    #[inline]
+    pub fn queued(&mut self, queued: usize) {
+        self.queue_peak = self.queue_peak.max(queued as u64);
+    }
+
+    /// So many packets were processed.
+    #[inline]
+    pub fn processed(&mut self, packets: u64) {
+        self.processed += packets;
+    }
+
+    /// A unit was ordered to start, or to stop.
+    pub fn set_on(&mut self, now_ns: u64, unit: UnitId, is_on: bool) {
+        let usage = &mut self.units[unit.index()];
+        usage.on_ns += since(&mut usage.on_since_ns, now_ns, is_on);
+    }
+
+    /// A unit is ready, or is not any more.
+    pub fn set_ready(&mut self, now_ns: u64, unit: UnitId, is_ready: bool) {
+        let usage = &mut self.units[unit.index()];
+        usage.ready_ns += since(&mut usage.ready_since_ns, now_ns, is_ready);
+    }
+
+    /// The present epoch is over; so many flowlets have begun in all.
+    pub fn close(&mut self, flowlets: u64) {
+        let now_ns = self.ends_ns();
+        let length_ns = now_ns - self.start_ns;
+        let (mut on_ns, mut ready_ns, mut utilisation) = (0, 0, Vec::new());
+        for (number, usage) in (0u16..).zip(&mut self.units) {
+            let (is_on, is_ready) = (usage.on_since_ns.is_some(), usage.ready_since_ns.is_some());
+            usage.on_ns += since(&mut usage.on_since_ns, now_ns, is_on);
+            usage.ready_ns += since(&mut usage.ready_since_ns, now_ns, is_ready);
+            if usage.ready_ns > 0 {
+                utilisation.push((number, usage.work_ns as f64 / usage.ready_ns as f64));
+            }
+            on_ns += usage.on_ns;
+            ready_ns += usage.ready_ns;
+            (usage.on_ns, usage.ready_ns, usage.work_ns) = (0, 0, 0);
+        }
+        let units = ready_ns as f64 / length_ns as f64;
+        self.done.push(Epoch {
+            start_ns: self.start_ns,
+            length_ns,
+            demand_bps: self.bits as f64 * 1e9 / length_ns as f64,
+            provisioned_bps: units * self.capacity_bps,
+            units,
+            unit_seconds: on_ns as f64 * 1e-9,
+            packets: self.packets,
+            flowlets: flowlets - self.flowlets_before,
+            processed: self.processed,
+            queue_peak: self.queue_peak,
+            utilisation,
+        });
+        if self.done.len() >= self.kept_max {
+            self.join_pairs();
+        }
+        self.start_ns = now_ns;
+        self.flowlets_before = flowlets;
+        (self.bits, self.packets, self.processed, self.queue_peak) = (0, 0, 0, 0);
+    }
+
+    /// Nothing comes behind this time: closes the last epoch, which ends right behind it.
+    pub fn finish(&mut self, last_ns: u64, flowlets: u64) {
+        self.pass(last_ns, flowlets);
+        self.end_ns = last_ns + 1;
+        self.pass(self.end_ns, flowlets);
+    }
+
+    /// Makes one of each two epochs, and those to come twice as long.
+    fn join_pairs(&mut self) {
+        let pairs = self.done.chunks(2).map(|pair| match pair {
+            [one, other] => one.join(other),
+            rest => rest.first().cloned().unwrap_or_default(),
+        });
+        self.done = pairs.collect();
+        self.epoch_ns = self.epoch_ns.saturating_mul(2);
+        self.length_ns = self.epoch_ns;
+    }
+
+    /// The epochs that are over.
+    pub fn done(&self) -> &[Epoch] {
+        &self.done
+    }
+}
+
+/// How long something was so that begins or ends now; it is so from now on, or is not.
+fn since(since_ns: &mut Option<u64>, now_ns: u64, goes_on: bool) -> u64 {
+    let took_ns = since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns));
+    *since_ns = goes_on.then_some(now_ns);
+    took_ns
+}
+
+/// How closely what was there followed what was wanted (X1, X3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Tracking {
+    /// Mean of the difference, either way.
+    pub error_mean_bps: f64,
+    /// 95th percentile of it over the epochs.
+    pub error_p95_bps: f64,
+    /// What was there and not wanted, in bits.
+    pub over_bits: f64,
+    /// What was wanted and not there, in bits.
+    pub under_bits: f64,
+    /// Share of units' epochs in which a unit was given more than it can do (S92).
+    pub overloaded: f64,
+    /// Share of units' epochs in which it was given less than half of that (S92).
+    pub underloaded: f64,
+    /// The least units.
+    pub units_min: f64,
+    /// Units, in the mean.
+    pub units_mean: f64,
+    /// The most.
+    pub units_max: f64,
+    /// What all of them cost, in seconds times units.
+    pub unit_seconds: f64,
+}
+
+impl Tracking {
+    /// Of these epochs.
+    pub fn of(epochs: &[Epoch]) -> Tracking {
+        let errors = |epoch: &Epoch| epoch.provisioned_bps - epoch.demand_bps;
+        let mut sizes: Vec<f64> = epochs.iter().map(|epoch| errors(epoch).abs()).collect();
+        sizes.sort_by(f64::total_cmp);
+        let bits = |epoch: &Epoch| errors(epoch) * epoch.length_ns as f64 * 1e-9;
+        let loads: Vec<f64> =
+            epochs.iter().flat_map(|epoch| epoch.utilisation.iter().map(|&(_, share)| share)).collect();
+        let share_of_loads =
+            |is: fn(f64) -> bool| mean(loads.iter().map(|&load| if is(load) { 1.0 } else { 0.0 }));
+        let units = || epochs.iter().map(|epoch| epoch.units);
+        let p95 = (sizes.len() * 95).div_ceil(100).saturating_sub(1);
+        Tracking {
+            error_mean_bps: mean(sizes.iter().copied()),
+            error_p95_bps: sizes.get(p95).copied().unwrap_or(0.0),
+            over_bits: epochs.iter().map(bits).filter(|&bits| bits > 0.0).sum(),
+            under_bits: -epochs.iter().map(bits).filter(|&bits| bits < 0.0).sum::<f64>(),
+            overloaded: share_of_loads(|load| load > 1.0),
+            underloaded: share_of_loads(|load| load < 0.5),
+            units_min: if epochs.is_empty() { 0.0 } else { units().fold(f64::INFINITY, f64::min) },
+            units_mean: mean(units()),
+            units_max: units().fold(0.0, f64::max),
+            unit_seconds: epochs.iter().map(|epoch| epoch.unit_seconds).sum(),
+        }
+    }
+}
+
+/// 0 of no values.
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = values.fold((0.0, 0u64), |(sum, count), value| (sum + value, count + 1));
+    sum / count.max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn epochs_are_bounded_and_a_long_silence_is_one() {
+        let mut epochs = Epochs::new(100, u64::MAX, 1, 1_000_000_000).keeping(8);
+        epochs.set_on(0, UnitId(0), true);
+        epochs.came(1, 100);
+        epochs.pass(1_000_000_000_000_000, 1);
+        assert_eq!(epochs.done().len(), 2);
+        for round in 0..100 {
+            epochs.came(1, 100);
+            epochs.pass(1_000_000_000_000_000 + 100 * (round + 1), round + 2);
+        }
+        let done = epochs.done();
+        assert!(done.len() < 9 && done.windows(2).all(|w| w[0].start_ns + w[0].length_ns == w[1].start_ns));
+        epochs.finish(1_000_000_000_009_999, 101);
+        let done = epochs.done();
+        assert_eq!(done.iter().map(|epoch| epoch.packets).sum::<u64>(), 101);
+        assert_eq!(done.iter().map(|epoch| epoch.flowlets).sum::<u64>(), 101);
+        let seconds: f64 = done.iter().map(|epoch| epoch.unit_seconds).sum();
+        assert!((seconds - 1_000_000.000_01).abs() < 1e-6, "{seconds}");
+    }
+
+    #[test]
+    fn an_epoch_says_what_was_wanted_and_what_was_there() {
+        let mut epochs = Epochs::new(100, 250, 2, 1_000_000_000);
+        let (a, b) = (UnitId(0), UnitId(1));
+        epochs.set_on(0, a, true);
+        epochs.set_ready(0, a, true);
+        epochs.came(1, 25);
+        epochs.given(a, 150);
+        epochs.set_on(20, b, true);
+        epochs.set_ready(60, b, true);
+        epochs.close(5);
+        epochs.set_ready(150, b, false);
+        epochs.set_on(150, b, false);
+        epochs.close(5);
+        assert_eq!(epochs.ends_ns(), 250);
+        epochs.close(6);
+        assert_eq!(epochs.ends_ns(), u64::MAX);
+        let done = epochs.done();
+        assert_eq!((done[0].demand_bps, done[0].units, done[0].provisioned_bps), (2e9, 1.4, 1.4e9));
+        assert_eq!(done[0].utilisation, [(0, 1.5), (1, 0.0)]);
+        assert_eq!((done[1].units, done[2].units, done[2].length_ns), (1.5, 1.0, 50));
+        assert_eq!([done[0].flowlets, done[1].flowlets, done[2].flowlets], [5, 0, 1]);
+        let tracking = Tracking::of(done);
+        assert!((tracking.unit_seconds - (250.0 + 130.0) * 1e-9).abs() < 1e-15);
+        assert_eq!((tracking.units_min, tracking.units_max), (1.0, 1.5));
+        assert_eq!((tracking.overloaded, tracking.underloaded), (0.2, 0.8));
+        assert!((tracking.under_bits - 60.0).abs() < 1e-6, "{tracking:?}");
+    }
+}

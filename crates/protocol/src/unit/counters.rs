@@ -1,0 +1,114 @@
+//! What a unit counts.
+
+use crate::unit::Dropped;
+
+/// What a unit has counted since it started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Packets processed, as far as it has [heard](crate::unit::Unit::catch_up) of them.
+    pub processed: u64,
+    /// Handovers for which a copy of the state was here before the first packet (S49).
+    pub seamless: u64,
+    /// Handovers that a copy ended which came after the state had been asked for (S53).
+    pub overtaken: u64,
+    /// States asked for (S49).
+    pub pulls_sent: u64,
+    /// States asked for once more.
+    pub pulls_again: u64,
+    /// Packets that had to wait (S50).
+    pub held: u64,
+    /// How long those of them that were processed had waited, all in all, ns.
+    pub held_ns: u64,
+    /// Copies sent; one to all units counts as one (S51).
+    pub replicas_sent: u64,
+    /// Bytes of state in them, or of what has changed.
+    pub replica_bytes_sent: u64,
+    /// Of these copies, those that tell what has changed.
+    pub deltas_sent: u64,
+    /// Copies received.
+    pub replicas_received: u64,
+    /// Bytes of state in them, or of what has changed.
+    pub replica_bytes_received: u64,
+    /// Copies that told what had changed in one that is not here. The whole was asked for.
+    pub deltas_missed: u64,
+    /// Copies that were of no use: not newer than what was here, unreadable, or too large.
+    pub replicas_refused: u64,
+    /// Copies that had to make room for others.
+    pub replicas_evicted: u64,
+    /// States sent to new owners.
+    pub states_sent: u64,
+    /// Bytes of state in them.
+    pub state_bytes_sent: u64,
+    /// States sent once more, as nobody said that they had come.
+    pub states_again: u64,
+    /// Of these states, those that nobody had asked for yet.
+    pub states_offered: u64,
+    /// States received and taken.
+    pub states_taken: u64,
+    /// States received that could not be read; their flows go on waiting.
+    pub states_unreadable: u64,
+    /// Packets of other units that were replayed.
+    pub replayed: u64,
+    /// Packets of other units that could not be: states are without what they did.
+    pub unreplayable: u64,
+    /// States sent to units that have packets of the flow, too.
+    pub states_shared: u64,
+    /// Bytes of state in them.
+    pub state_bytes_shared: u64,
+    /// Such states asked for, as headers were missing or the first one did not come.
+    pub shares_asked: u64,
+    /// States that helpers began with and that are not kept any more, should they not have come.
+    pub beginnings_forgotten: u64,
+    /// Headers that an anchor was told and does not keep any more, as too many wait for its state: that is without what they did.
+    pub told_forgotten: u64,
+    /// Packets that came late and were sent on to the flow's owner.
+    pub forwarded: u64,
+    /// Packets given up as lost before the unit.
+    pub given_up: u64,
+    /// Ends of flows proposed.
+    pub expiries_proposed: u64,
+    /// Ends of flows that had been proposed here.
+    pub expiries_accepted: u64,
+    /// Flows that are over, whose states were waited for, and did not come.
+    pub ends_given_up: u64,
+    /// Flows whose slots others have, and that had to be forgotten.
+    pub past_forgotten: u64,
+    /// Messages about what is past: repeated, or overtaken by others.
+    pub messages_stale: u64,
+    /// Messages that no unit gets, or not from there, or beyond a limit.
+    pub messages_refused: u64,
+    /// Packets dropped as [`Dropped::Old`].
+    pub dropped_old: u64,
+    /// Packets dropped as [`Dropped::Lapsed`].
+    pub dropped_lapsed: u64,
+    /// Packets dropped as [`Dropped::Ended`].
+    pub dropped_ended: u64,
+    /// Packets dropped as [`Dropped::Full`].
+    pub dropped_full: u64,
+    /// Packets dropped as [`Dropped::Refused`].
+    pub dropped_refused: u64,
+}
+
+impl Counters {
+    /// Packets dropped for this reason.
+    pub fn dropped(&self, reason: Dropped) -> u64 {
+        match reason {
+            Dropped::Old => self.dropped_old,
+            Dropped::Lapsed => self.dropped_lapsed,
+            Dropped::Ended => self.dropped_ended,
+            Dropped::Full => self.dropped_full,
+            Dropped::Refused => self.dropped_refused,
+        }
+    }
+
+    /// One more was dropped for this reason.
+    pub(crate) fn drop(&mut self, reason: Dropped) {
+        *match reason {
+            Dropped::Old => &mut self.dropped_old,
+            Dropped::Lapsed => &mut self.dropped_lapsed,
+            Dropped::Ended => &mut self.dropped_ended,
+            Dropped::Full => &mut self.dropped_full,
+            Dropped::Refused => &mut self.dropped_refused,
+        } += 1;
+    }
+}

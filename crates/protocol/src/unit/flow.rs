@@ -1,0 +1,473 @@
+//! One flow at one unit.
+
+mod copies;
+mod going;
+mod packets;
+mod spread;
+mod tenures;
+
+use std::{
+    collections::VecDeque,
+    hash::{Hash, Hasher},
+};
+
+use crate::message::{Epoch, FlowId, FlowRecord, Message, Stamp, Targets, UnitId, Watermark};
+
+use crate::unit::{
+    Config, Dropped, Engine,
+    context::Context,
+    flow::spread::{Begun, Spread},
+    held::{Hall, Held, Waiting},
+    slot::Gone,
+    tenure::{Start, Tenure},
+    timers::NEVER_NS,
+};
+
+/// One flow at one unit: the epochs that the unit is the owner of and has not done with, the state of the first of them if
+/// it is here, and the packets that wait.
+///
+/// In the order of what is needed most often: nearly every packet needs the first cache line only, and the first one of a flowlet the
+/// second as well.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Flow {
+    /// If there is one, it is that of the first tenure.
+    state: Option<State>,
+    /// When the last packet was processed, or else the state came.
+    seen_ns: u64,
+    /// After so much silence behind a packet something is due; as [`Config::silence_ns`] says.
+    silence_ns: u64,
+    /// The state is here, nothing is held, and no other epoch is known of: the next packet can be processed, and there is
+    /// nothing else to do. So it is nearly always, and then the rest need not be looked at.
+    is_calm: bool,
+    id: FlowId,
+    /// The clock that the last copy covers.
+    copied: u64,
+    /// Where a copy is to go: what the last packet says (S54).
+    targets: Targets,
+    /// In the order of their epochs. Few flows ever have more than one at a time.
+    tenures: VecDeque<Tenure>,
+    held: Held,
+    /// Epochs in which other units have packets of the flow, too, as far as they are not past.
+    spreads: Vec<Spread>,
+    /// What helpers began with in the last of those epochs in which this unit was the anchor, in the order of clocks.
+    begun: Vec<Begun>,
+    /// When the flow's end was proposed last.
+    proposed_ns: Option<u64>,
+    /// When the state of the first tenure was asked for last.
+    asked: Option<Asked>,
+    /// Nothing is processed any more since then: it ends once its last owner's state is here.
+    over_since_ns: Option<u64>,
+    /// Another flow has the slot since then.
+    gave_way_ns: Option<u64>,
+    /// The epoch whose state ended here.
+    ended: Option<Epoch>,
+    /// The last epoch that was given up while the router still sent packets of it.
+    given_up: Option<Epoch>,
+}
+
+/// Memory of flows that a unit has nothing to do with any more, for those that it gets: they come and go all the time.
+#[derive(Clone, Debug, Default)]
+#[allow(clippy::vec_box, reason = "slots have their flows in boxes, and get these as they are")]
+pub(crate) struct Spare(Vec<Box<Flow>>);
+
+/// Flows of which the memory is kept.
+const SPARE_MAX: usize = 16;
+
+impl Spare {
+    /// A flow that nothing is known of but whether it is over, and whether another has its slot.
+    pub fn flow(
+        &mut self,
+        id: FlowId,
+        over_since_ns: Option<u64>,
+        gave_way_ns: Option<u64>,
+        config: &Config,
+    ) -> Box<Flow> {
+        match self.0.pop() {
+            Some(mut flow) => {
+                let tenures = std::mem::take(&mut flow.tenures);
+                *flow = Flow::new(id, over_since_ns, gave_way_ns, config, tenures);
+                flow
+            }
+            None => {
+                let tenures = VecDeque::with_capacity(1);
+                Box::new(Flow::new(id, over_since_ns, gave_way_ns, config, tenures))
+            }
+        }
+    }
+
+    /// The unit has nothing to do with this flow any more: it has no tenures.
+    pub fn take_back(&mut self, flow: Box<Flow>) {
+        debug_assert!(flow.is_done(), "the flow is somebody's");
+        if self.0.len() < SPARE_MAX {
+            self.0.push(flow);
+        }
+    }
+}
+
+/// Cache lines of a flow that are brought ahead: what most packets need, and what the first one of a flowlet does.
+const LINES: usize = 2;
+
+const _: () = assert!(std::mem::offset_of!(Flow, copied) == 64);
+
+/// The state that is here.
+#[derive(Clone, Copy, Debug, Hash)]
+struct State {
+    epoch: Epoch,
+    /// Always whole: packets are processed in order, and what is given up counts as covered (DESIGN 3.4).
+    mark: Watermark,
+}
+
+/// A state was asked for.
+#[derive(Clone, Copy, Debug, Hash)]
+struct Asked {
+    /// Which.
+    epoch: Epoch,
+    /// When last.
+    at_ns: u64,
+    /// How often before.
+    times: u32,
+}
+
+/// No more epochs of a flow are remembered.
+pub(crate) struct Refused;
+
+impl Flow {
+    /// One that nothing is known of but whether it is over, and whether another has its slot; with memory for its tenures.
+    fn new(
+        id: FlowId,
+        over_since_ns: Option<u64>,
+        gave_way_ns: Option<u64>,
+        config: &Config,
+        tenures: VecDeque<Tenure>,
+    ) -> Flow {
+        Flow {
+            id,
+            tenures,
+            state: None,
+            held: Held::default(),
+            spreads: Vec::new(),
+            begun: Vec::new(),
+            targets: Targets::NONE,
+            silence_ns: config.silence_ns(&Targets::NONE),
+            seen_ns: 0,
+            copied: 0,
+            proposed_ns: None,
+            asked: None,
+            over_since_ns,
+            gave_way_ns,
+            ended: None,
+            given_up: None,
+            is_calm: false,
+        }
+    }
+
+    /// What most packets need of it, and the first one of a flowlet, is on its way to the cache.
+    #[inline]
+    pub fn prefetch(&self) {
+        packet::memory::prefetch_all(std::ptr::from_ref(self).cast::<[[u8; 64]; LINES]>());
+    }
+
+    /// Whether the unit has nothing to do with the flow any more.
+    pub fn is_done(&self) -> bool {
+        self.tenures.is_empty()
+    }
+
+    /// Whether nothing is processed any more.
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        self.over_since_ns.is_some()
+    }
+
+    /// The epoch whose state ended here, if it did.
+    pub fn ended(&self) -> Option<Epoch> {
+        self.ended
+    }
+
+    /// The last epoch that was given up while the router still sent packets of it, if one was.
+    pub fn given_up(&self) -> Option<Epoch> {
+        self.given_up
+    }
+
+    /// Whether no state is here.
+    pub fn waits_for_state(&self) -> bool {
+        self.state.is_none()
+    }
+
+    /// Whether the state here is a later epoch's.
+    pub fn is_behind(&self, epoch: Epoch) -> bool {
+        self.state.is_some_and(|state| epoch < state.epoch)
+    }
+
+    /// Whether the state here is this epoch's, or a later one's.
+    pub fn is_past(&self, epoch: Epoch) -> bool {
+        self.state.is_some_and(|state| epoch <= state.epoch)
+    }
+
+    /// Whether the state that is here, or one that is awaited, covers this clock.
+    pub fn covers(&self, clock: u64) -> bool {
+        self.state.is_some_and(|state| state.mark.covers(clock))
+            || self.tenures.iter().any(|tenure| tenure.starts_at_or_behind(clock))
+    }
+
+    /// Whose the state is that is here and has not been released, and what it covers.
+    pub fn owned(&self) -> Option<(Epoch, Watermark)> {
+        let is_owner = self.is_calm || self.tenures.front()?.next.is_none();
+        let is_alone = |state: &State| self.spreads.is_empty() || !self.is_spread(state.epoch);
+        self.state.filter(|_| is_owner).filter(is_alone).map(|state| (state.epoch, state.mark))
+    }
+
+    /// Whether the state is here, and stays.
+    pub fn is_settled(&self) -> bool {
+        self.tenures.len() == 1 && self.owned().is_some() && !self.is_over()
+    }
+
+    /// The next packet is here, the caller processes it, and there is nothing else to do: from when on something may be due.
+    /// None: it is not so, and nothing has changed.
+    #[inline]
+    pub fn pass(&mut self, now_ns: u64, stamp: &Stamp, config: &Config) -> Option<u64> {
+        let state = self.state.filter(|_| self.is_calm)?;
+        let is_next = state.epoch == stamp.epoch && state.mark.contiguous + 1 == stamp.clock;
+        if !is_next || stamp.targets.is_some_and(|targets| targets.are_at_once()) {
+            return None;
+        }
+        self.cover(now_ns, stamp, config);
+        Some(now_ns.saturating_add(self.silence_ns.max(1)))
+    }
+
+    /// The packets up to this clock have been processed, too, and there was nothing else to do: how many; none if the state is not here,
+    /// or something is under way.
+    pub fn catch_up(&mut self, clock: u64) -> Option<u64> {
+        let state = self.state.as_mut().filter(|_| self.is_calm)?;
+        let packets = clock.checked_sub(state.mark.contiguous)?;
+        state.mark = Watermark::up_to(clock);
+        Some(packets)
+    }
+
+    /// The packets that wait, in order.
+    pub fn held<'a, P>(&self, hall: &'a Hall<P>) -> impl Iterator<Item = &'a Waiting<P>> {
+        self.held.all(hall)
+    }
+
+    /// Where a packet waits for a state that is not here, and of whose epoch it is known where it comes from: it has been seen
+    /// to that it comes. None: more is to be seen to, or no more may wait.
+    pub fn queue_of<P>(&mut self, stamp: &Stamp, config: &Config, hall: &Hall<P>) -> Option<&mut Held> {
+        if self.state.is_some() || self.is_over() || self.held.len() >= config.held_per_flow_max {
+            return None;
+        }
+        if self.is_spread(stamp.epoch) {
+            return None;
+        }
+        let tenure = self.find(stamp.epoch).filter(|tenure| tenure.start != Start::Unknown)?;
+        (tenure.may_have(stamp.clock) && !self.held.has(stamp.clock, hall)).then_some(&mut self.held)
+    }
+
+    /// A packet of an epoch that is this unit's alone.
+    pub fn packet<E: Engine>(&mut self, stamp: Stamp, packet: E::Packet, cx: &mut Context<'_, E>) {
+        if self.is_spread(stamp.epoch) {
+            return cx.drop(Dropped::Refused, stamp, packet); // Nobody knows what the others had before it.
+        }
+        if self.state.is_none_or(|state| state.epoch != stamp.epoch) {
+            if self.is_past(stamp.epoch) {
+                return cx.drop(Dropped::Old, stamp, packet);
+            }
+            if self.learn(stamp.epoch, stamp.handover.into(), cx).is_err() {
+                return cx.drop(Dropped::Refused, stamp, packet);
+            }
+            self.pump(cx);
+        }
+        let may_come = self.find(stamp.epoch).is_some_and(|tenure| tenure.may_have(stamp.clock));
+        if !may_come || self.held.has(stamp.clock, cx.hall) {
+            return cx.drop(Dropped::Old, stamp, packet);
+        }
+        match self.state.filter(|state| state.epoch == stamp.epoch) {
+            Some(state) if state.mark.covers(stamp.clock) => cx.drop(Dropped::Old, stamp, packet),
+            Some(state) if stamp.clock == state.mark.contiguous + 1 => {
+                self.process(stamp, packet, cx);
+                self.pump(cx);
+            }
+            _ => self.hold(stamp, packet, cx),
+        }
+    }
+
+    /// The unit is the owner of this epoch, even if there is no packet.
+    pub fn adopt<E: Engine>(
+        &mut self,
+        epoch: Epoch,
+        start: Start,
+        cx: &mut Context<'_, E>,
+    ) -> Result<(), Refused> {
+        self.learn(epoch, start, cx)?;
+        self.pump(cx);
+        Ok(())
+    }
+
+    /// The owner of this epoch is another unit, and no packet of the one before comes any more.
+    pub fn release<E: Engine>(
+        &mut self,
+        epoch: Epoch,
+        owner: UnitId,
+        last: u64,
+        cx: &mut Context<'_, E>,
+    ) -> Result<(), Refused> {
+        let now_ns = cx.now_ns;
+        self.succession(epoch, owner, last, cx)?.released_ns.get_or_insert(now_ns);
+        self.pump(cx);
+        Ok(())
+    }
+
+    /// The owner of this epoch wants the state.
+    pub fn pull<E: Engine>(
+        &mut self,
+        epoch: Epoch,
+        owner: UnitId,
+        last: u64,
+        again: bool,
+        cx: &mut Context<'_, E>,
+    ) -> Result<(), Refused> {
+        let now_ns = cx.now_ns;
+        let next = self.succession(epoch, owner, last, cx)?;
+        next.asked = true;
+        if again {
+            next.released_ns.get_or_insert(now_ns);
+        }
+        self.pump(cx);
+        Ok(())
+    }
+
+    /// The state that an epoch begins with has come. Even if nothing has been heard of that epoch yet: the sender has it from
+    /// the router.
+    pub fn state<E: Engine>(
+        &mut self,
+        epoch: Epoch,
+        record: &FlowRecord,
+        from: UnitId,
+        cx: &mut Context<'_, E>,
+    ) {
+        if !self.restore(&record.bytes, cx) {
+            cx.counters.states_unreadable += 1;
+            return;
+        }
+        let mut mark = record.watermark;
+        let last = match self.find(epoch).map(|tenure| tenure.start) {
+            Some(Start::From { last, .. }) => last,
+            Some(Start::Unknown | Start::Null) | None => 0,
+        };
+        cx.counters.given_up += mark.give_up_to(last.max(mark.highest()));
+        cx.counters.states_taken += 1;
+        self.take(epoch, mark, cx);
+        cx.out.to_units.push((from, Message::Taken { flow: self.id, epoch }));
+        self.pump(cx);
+    }
+
+    /// The owner of this epoch has the state. What waits for an earlier one goes there.
+    pub fn leave<E: Engine>(&mut self, epoch: Epoch, owner: UnitId, cx: &mut Context<'_, E>) -> Gone {
+        let said = self
+            .tenures
+            .iter()
+            .find(|tenure| epoch.checked_sub(1) == Some(tenure.epoch))
+            .and_then(|tenure| tenure.next);
+        let covered = self.state.map_or(0, |state| state.mark.contiguous);
+        let gone = Gone { epoch, owner, last: said.map_or(covered, |next| next.last) };
+        self.is_calm = false;
+        self.begun = Vec::new();
+        self.forget_before(epoch);
+        if self.state.take().is_some() {
+            cx.engine.forget(cx.now_ns, self.id, false);
+        }
+        while let Some(waiting) = self.held.take_before(epoch, cx.hall) {
+            gone.forward(waiting.stamp, waiting.packet, cx);
+        }
+        gone
+    }
+
+    /// The flow is over, and ends where its state is: here, if this unit is the last owner and has it. If the state is to come,
+    /// it ends then; if another unit is to have it, it ends there.
+    pub fn end<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
+        if self.proposed_ns.take().is_some() {
+            cx.counters.expiries_accepted += 1;
+        }
+        while let Some(waiting) = self.held.take(cx.hall) {
+            cx.drop(Dropped::Ended, waiting.stamp, waiting.packet);
+        }
+        self.over_since_ns.get_or_insert(cx.now_ns);
+        self.is_calm = false;
+        self.pump(cx);
+    }
+
+    /// Another flow has the slot.
+    pub fn give_way<E: Engine>(&mut self, cx: &Context<'_, E>) {
+        self.gave_way_ns.get_or_insert(cx.now_ns);
+    }
+
+    /// Sees how things are after something has happened. When something is to be done without a message or a packet.
+    #[inline]
+    pub fn settle<E: Engine>(&mut self, cx: &Context<'_, E>) -> u64 {
+        // What makes another epoch known, or takes the state away, has said that it is not calm any more.
+        if !self.is_calm || self.held.len() > 0 {
+            let is_alone =
+                self.tenures.len() == 1 && self.tenures.front().is_some_and(|first| first.next.is_none());
+            let is_alone = is_alone && self.spreads.is_empty();
+            self.is_calm = is_alone && self.state.is_some() && self.held.len() == 0 && !self.is_over();
+        }
+        if let Some((epoch, _, _)) = self.awaited(cx)
+            && self.asked.is_none_or(|asked| asked.epoch != epoch)
+        {
+            self.asked = Some(Asked { epoch, at_ns: cx.now_ns, times: 0 });
+        }
+        self.due_ns(cx).min(self.begun_until_ns(cx).unwrap_or(NEVER_NS))
+    }
+
+    fn due_ns<E: Engine>(&self, cx: &Context<'_, E>) -> u64 {
+        if self.is_calm {
+            let times = [self.copy_ns(cx), self.expiry_ns(cx)];
+            return times.into_iter().flatten().min().unwrap_or(NEVER_NS);
+        }
+        let Some((state, tenure)) = self.state.zip(self.tenures.front()) else {
+            let times = [self.ask_again_ns(cx), self.end_given_up_ns(cx), self.spread_due_ns(cx)];
+            return times.into_iter().flatten().min().unwrap_or(NEVER_NS);
+        };
+        let gap_ns =
+            self.held.oldest_of(state.epoch, cx.hall).map(|ns| ns.saturating_add(cx.config.order_ns));
+        let times = match tenure.next {
+            Some(next) if state.mark.covers(next.last) => [self.offer_ns(cx), None, None],
+            _ if self.is_spread(state.epoch) => [None; 3],
+            Some(next) => [gap_ns, next.released_ns.map(|ns| ns.saturating_add(cx.config.order_ns)), None],
+            None => [gap_ns, self.copy_ns(cx), self.expiry_ns(cx)],
+        };
+        let times = times.into_iter().chain([self.spread_due_ns(cx)]);
+        times.flatten().min().unwrap_or(NEVER_NS)
+    }
+
+    /// Does what is due.
+    pub fn advance<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
+        self.pump(cx);
+        let is_due = |ns: Option<u64>| ns.is_some_and(|ns| ns <= cx.now_ns);
+        if is_due(self.begun_until_ns(cx)) {
+            self.begun = Vec::new();
+        }
+        if is_due(self.end_given_up_ns(cx)) {
+            cx.counters.ends_given_up += 1;
+            self.end(cx);
+            self.tenures.clear();
+        } else if is_due(self.ask_again_ns(cx)) {
+            self.ask_again(cx);
+        } else if is_due(self.offer_ns(cx)) {
+            self.offer(cx);
+        } else if is_due(self.copy_ns(cx)) {
+            self.copy_ahead(cx);
+        }
+        if self.expiry_ns(cx).is_some_and(|ns| ns <= cx.now_ns) {
+            self.propose_end(cx);
+        }
+    }
+}
+
+impl Hash for Flow {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.id, &self.tenures, self.state, self.held.len(), &self.spreads, &self.begun).hash(state);
+        (self.targets.is_all(), self.targets.units()).hash(state);
+        (self.seen_ns, self.copied, self.proposed_ns, self.asked, self.over_since_ns).hash(state);
+        (self.gave_way_ns, self.ended, self.given_up).hash(state);
+    }
+}

@@ -1,0 +1,148 @@
+//! Copies of a flow's state at units that may be its next owners: whole, or what has changed since one that they have.
+
+use crate::message::{Delta, Epoch, FlowRecord, Message, Targets, UnitId, Version};
+
+use super::Flow;
+use crate::unit::{
+    Engine,
+    context::Context,
+    replicas::{Kept, is_exact},
+    tenure::Start,
+};
+
+impl Flow {
+    /// Sends copies of the state to where the flow may go on (S51, S54).
+    pub(super) fn copy_ahead<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
+        let Some(state) = self.state else { return };
+        let (flow, epoch, record) = (self.id, state.epoch, self.record(cx));
+        self.copied = state.mark.contiguous;
+        if cx.config.deltas {
+            return self.copy_changes(epoch, record, cx);
+        }
+        if self.targets.is_all() {
+            return cx.send_to_all(Message::Replica { flow, epoch, record });
+        }
+        let mut units = self.targets.units().iter().copied().filter(|&unit| unit != cx.config.id);
+        let Some(last) = units.next_back() else { return };
+        for unit in units {
+            cx.send_copy(unit, Message::Replica { flow, epoch, record: record.clone() });
+        }
+        cx.send_copy(last, Message::Replica { flow, epoch, record });
+    }
+
+    /// The same; units get only what has changed since what they have, if that is known here, or else since the flow began, if
+    /// that is less than the whole.
+    fn copy_changes<E: Engine>(&self, epoch: Epoch, record: FlowRecord, cx: &mut Context<'_, E>) {
+        let (flow, slot) = (self.id, self.id.slot);
+        let version = Version { epoch, clock: record.watermark.contiguous };
+        let since = |base, old: &[u8]| Delta::of((base, old), (version, &record.bytes));
+        let since_beginning = since(Version::BEGINNING, &[]);
+        let known = cx.replicas.copy(slot, cx.copy).and_then(|(base, old, elsewhere)| {
+            let is_any = elsewhere.is_all() || !elsewhere.units().is_empty();
+            let delta = is_any.then(|| since(base, &old.bytes))??;
+            Some((*elsewhere, delta))
+        });
+        let message = |has: &dyn Fn(&Targets) -> bool| {
+            let since_copy = known.as_ref().filter(|(elsewhere, _)| has(elsewhere)).map(|(_, delta)| delta);
+            match since_copy.into_iter().chain(&since_beginning).min_by_key(|delta| delta.len()) {
+                Some(delta) => {
+                    Message::Changes { flow, epoch, watermark: record.watermark, delta: delta.clone() }
+                }
+                None => Message::Replica { flow, epoch, record: record.clone() },
+            }
+        };
+        if self.targets.is_all() {
+            cx.send_to_all(message(&Targets::is_all));
+        }
+        for &unit in self.targets.units().iter().filter(|&&unit| unit != cx.config.id) {
+            cx.send_copy(unit, message(&|elsewhere| elsewhere.contains(unit)));
+        }
+        self.keep(version, record, self.targets, cx);
+    }
+
+    /// Keeps what other units have, to tell them what changes.
+    fn keep<E: Engine>(
+        &self,
+        version: Version,
+        record: FlowRecord,
+        elsewhere: Targets,
+        cx: &mut Context<'_, E>,
+    ) {
+        let (slot, max_bytes) = (self.id.slot, cx.config.replicas_max_bytes);
+        match cx.replicas.keep((slot, &mut cx.copy), version, record, elsewhere, max_bytes) {
+            Kept::Yes { evicted } => cx.counters.replicas_evicted += evicted,
+            Kept::No => _ = cx.replicas.remove(slot, &mut cx.copy),
+        }
+    }
+
+    /// A state was taken over that had come as a copy: if it was copied by the owner before, that has it, too.
+    pub(super) fn keep_taken<E: Engine>(
+        &self,
+        version: Version,
+        record: FlowRecord,
+        (epoch, previous): (Epoch, UnitId),
+        cx: &mut Context<'_, E>,
+    ) {
+        if cx.config.deltas && version.epoch.checked_add(1) == Some(epoch) {
+            self.keep(version, record, Targets::of_distinct([previous].into_iter()), cx);
+        }
+    }
+
+    /// A unit has not got what changes were told of: it gets the whole state that they made, if there is no later one.
+    pub fn send_whole<E: Engine>(&self, version: Version, unit: UnitId, cx: &mut Context<'_, E>) {
+        let is_owner = self.owned().is_some_and(|(epoch, _)| epoch == version.epoch);
+        let copy = cx.replicas.copy(self.id.slot, cx.copy).filter(|&(last, ..)| is_owner && last == version);
+        let Some((_, record, _)) = copy else {
+            cx.counters.messages_stale += 1;
+            return;
+        };
+        let record = record.clone();
+        cx.send_copy(unit, Message::Replica { flow: self.id, epoch: version.epoch, record });
+    }
+
+    /// A copy has come: it is used if it is just what is awaited (S53), and given back otherwise.
+    pub fn replica<E: Engine>(
+        &mut self,
+        version: Version,
+        record: FlowRecord,
+        cx: &mut Context<'_, E>,
+    ) -> Option<FlowRecord> {
+        let found = self.tenures.iter().rev().find_map(|tenure| match tenure.start {
+            Start::From { previous, last }
+                if tenure.epoch > version.epoch
+                    && is_exact(&record, last)
+                    && !self.is_spread(tenure.epoch) =>
+            {
+                Some((tenure.epoch, previous)).filter(|_| previous != cx.id() && !self.is_past(tenure.epoch))
+            }
+            _ => None,
+        });
+        let Some((epoch, previous)) = found.filter(|_| self.restore(&record.bytes, cx)) else {
+            return Some(record);
+        };
+        cx.counters.overtaken += 1;
+        self.take(epoch, record.watermark, cx);
+        self.keep_taken(version, record, (epoch, previous), cx);
+        cx.out.to_units.push((previous, Message::Taken { flow: self.id, epoch }));
+        self.pump(cx);
+        None
+    }
+}
+
+impl<E: Engine> Context<'_, E> {
+    fn send_copy(&mut self, unit: UnitId, message: Message) {
+        self.count_copy(&message);
+        self.out.to_units.push((unit, message));
+    }
+
+    fn send_to_all(&mut self, message: Message) {
+        self.count_copy(&message);
+        self.out.to_all.push(message);
+    }
+
+    fn count_copy(&mut self, message: &Message) {
+        self.counters.replicas_sent += 1;
+        self.counters.replica_bytes_sent += message.state_bytes().unwrap_or(0) as u64;
+        self.counters.deltas_sent += u64::from(matches!(message, Message::Changes { .. }));
+    }
+}

@@ -1,0 +1,158 @@
+//! Which epochs of a flow are the unit's, and how it comes by the state that one starts with.
+
+use crate::message::{Epoch, Message, UnitId, Watermark};
+
+use super::{Flow, Refused, State};
+use crate::unit::{
+    Dropped, Engine, TENURES_MAX,
+    context::Context,
+    tenure::{Next, Start, Tenure},
+};
+
+impl Flow {
+    pub(super) fn find(&self, epoch: Epoch) -> Option<&Tenure> {
+        let first = self.tenures.front()?;
+        if first.epoch == epoch {
+            return Some(first); // Few flows ever have more than one.
+        }
+        let at = self.tenures.binary_search_by_key(&epoch, |tenure| tenure.epoch).ok()?;
+        self.tenures.get(at)
+    }
+
+    /// Where an epoch's tenure is; it is made if there is none.
+    pub(super) fn admit(&mut self, epoch: Epoch) -> Result<usize, Refused> {
+        self.is_calm = false;
+        if self.tenures.front().is_some_and(|first| first.epoch == epoch) {
+            return Ok(0);
+        }
+        match self.tenures.binary_search_by_key(&epoch, |tenure| tenure.epoch) {
+            Ok(at) => Ok(at),
+            Err(_) if self.tenures.len() >= TENURES_MAX => Err(Refused),
+            Err(at) => {
+                self.tenures.insert(at, Tenure::new(epoch));
+                Ok(at)
+            }
+        }
+    }
+
+    /// Notes an epoch, and where it starts. Once that is known the state is fetched.
+    pub(super) fn learn<E: Engine>(
+        &mut self,
+        epoch: Epoch,
+        start: Start,
+        cx: &mut Context<'_, E>,
+    ) -> Result<(), Refused> {
+        let at = self.admit(epoch)?;
+        // The first owner needs not be told.
+        let start = if epoch == 1 { Start::Null } else { start };
+        let tenure = &mut self.tenures[at];
+        if tenure.start == Start::Unknown && start != Start::Unknown {
+            tenure.start = start;
+            self.begin(epoch, start, cx)?;
+        }
+        Ok(())
+    }
+
+    /// Gets the state that an epoch starts with, or sees to it that it comes (S49, S60).
+    pub(super) fn begin<E: Engine>(
+        &mut self,
+        epoch: Epoch,
+        start: Start,
+        cx: &mut Context<'_, E>,
+    ) -> Result<(), Refused> {
+        match start {
+            Start::Unknown => {}
+            Start::Null => {
+                let mark = self.state.map(|state| state.mark).unwrap_or_default();
+                if self.restore(&[], cx) {
+                    self.take(epoch, mark, cx);
+                }
+            }
+            // Nothing of the epoch before comes behind this on the way here: it is released.
+            Start::From { previous, last } if previous == cx.id() => {
+                let now_ns = cx.now_ns;
+                self.succession(epoch, previous, last, cx)?.released_ns.get_or_insert(now_ns);
+            }
+            Start::From { previous, last } => {
+                let copy = cx.replicas.take_exact(self.id.slot, &mut cx.copy, last, cx.config.deltas);
+                if let Some((version, record)) = copy {
+                    if self.restore(&record.bytes, cx) {
+                        cx.counters.seamless += 1;
+                        self.take(epoch, record.watermark, cx);
+                        self.keep_taken(version, record, (epoch, previous), cx);
+                        cx.out.to_units.push((previous, Message::Taken { flow: self.id, epoch }));
+                        return Ok(());
+                    }
+                    cx.counters.replicas_refused += 1;
+                }
+                self.ask(previous, epoch, last, cx);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn ask<E: Engine>(&self, previous: UnitId, epoch: Epoch, last: u64, cx: &mut Context<'_, E>) {
+        cx.counters.pulls_sent += 1;
+        cx.out.to_units.push((previous, Message::Pull { flow: self.id, epoch, last, again: false }));
+    }
+
+    /// Notes who is the owner of an epoch: this unit was that of the one before. It may be this one again.
+    pub(super) fn succession<E: Engine>(
+        &mut self,
+        epoch: Epoch,
+        owner: UnitId,
+        last: u64,
+        cx: &mut Context<'_, E>,
+    ) -> Result<&mut Next, Refused> {
+        if epoch < 2 {
+            return Err(Refused);
+        }
+        if owner == cx.id() {
+            let at = self.admit(epoch)?;
+            self.tenures[at].start = Start::From { previous: owner, last };
+        }
+        self.learn(epoch - 1, Start::Unknown, cx)?;
+        let at = self.admit(epoch - 1)?;
+        Ok(self.tenures[at].next.get_or_insert(Next::new(owner, last)))
+    }
+
+    /// The state has come that an epoch starts with. All that was before it is done with.
+    pub(super) fn take<E: Engine>(&mut self, epoch: Epoch, mark: Watermark, cx: &mut Context<'_, E>) {
+        self.forget_before(epoch);
+        if self.tenures.front().is_none_or(|first| first.epoch != epoch) {
+            // Even if no more are remembered: it is the first one, and the others wait for it.
+            self.tenures.push_front(Tenure::new(epoch));
+        }
+        self.is_calm = false;
+        self.state = Some(State { epoch, mark });
+        self.seen_ns = cx.now_ns;
+        self.copied = mark.contiguous;
+        self.proposed_ns = None;
+        cx.replicas.forget_elsewhere(self.id.slot, cx.copy);
+        self.drop_before(epoch, cx);
+    }
+
+    /// Forgets the tenures of earlier epochs.
+    pub(super) fn forget_before(&mut self, epoch: Epoch) {
+        while self.tenures.pop_front_if(|first| first.epoch < epoch).is_some() {}
+        self.forget_spreads_before(epoch);
+    }
+
+    /// Drops what is held of earlier epochs: the state covers it.
+    pub(super) fn drop_before<E: Engine>(&mut self, epoch: Epoch, cx: &mut Context<'_, E>) {
+        while let Some(waiting) = self.held.take_before(epoch, cx.hall) {
+            cx.drop(Dropped::Old, waiting.stamp, waiting.packet);
+        }
+    }
+
+    /// Gives the engine the state; none at all is that of a new flow. False: it cannot be read, and nothing has changed.
+    pub(super) fn restore<E: Engine>(&mut self, bytes: &[u8], cx: &mut Context<'_, E>) -> bool {
+        if !bytes.is_empty() {
+            return cx.engine.restore(cx.now_ns, self.id, bytes).is_ok();
+        }
+        if self.state.is_some() {
+            cx.engine.forget(cx.now_ns, self.id, false);
+        }
+        true
+    }
+}

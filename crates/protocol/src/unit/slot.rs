@@ -1,0 +1,490 @@
+//! One slot of the router's table at one unit: a flow, and those before it.
+
+use crate::message::{
+    Damaged, Delta, Epoch, FlowId, FlowRecord, Handover, History, Message, Stamp, Targets, UnitId, Version,
+    Watermark,
+};
+
+use crate::unit::{
+    Config, Dropped, Engine,
+    context::Context,
+    flow::{Flow, Refused},
+    held::{Hall, Held, Waiting},
+    replicas::{Handle, Kept},
+    tenure::Start,
+    timers::NEVER_NS,
+};
+
+/// What a unit knows of the flow that has a slot, whether or not it has anything to do with it now: a cache line.
+#[derive(Clone, Debug, Hash)]
+#[repr(align(64))]
+pub(crate) struct Slot {
+    generation: u32,
+    /// The flow of this generation is over: its state ends where it is, or comes.
+    is_over: bool,
+    /// Another flow has the slot: the router has ended this one. Its word of that may be on its way here.
+    has_given_way: bool,
+    /// The last epoch whose state was here and is not any more.
+    done: Epoch,
+    /// The last epoch that was given up here while the router still sent packets of it.
+    given_up: Epoch,
+    /// The tombstone: where the flow went when it last went away from here. It stays as long as the flow, so that nothing
+    /// that comes late can begin it anew (DESIGN 3.3).
+    gone: Option<Gone>,
+    flow: Option<Box<Flow>>,
+    /// When the unit's timers have an entry for it.
+    pub armed_ns: u64,
+    /// Where a copy of the flow's state is.
+    pub copy: Handle,
+}
+
+/// Where a flow went.
+#[derive(Clone, Copy, Debug, Hash)]
+pub(crate) struct Gone {
+    /// The epoch that it went to.
+    pub epoch: Epoch,
+    /// Whose that is.
+    pub owner: UnitId,
+    /// The last clock before it.
+    pub last: u64,
+}
+
+impl Gone {
+    /// Sends a packet of an earlier epoch there, as one of that epoch's: each unit on its way sends it to a later one.
+    pub fn forward<E: Engine>(&self, stamp: Stamp, packet: E::Packet, cx: &mut Context<'_, E>) {
+        let handover = Handover::From { previous: cx.id(), last: self.last };
+        cx.counters.forwarded += 1;
+        cx.out.forwarded.push((self.owner, Stamp { epoch: self.epoch, handover, ..stamp }, packet));
+    }
+}
+
+const _: () = assert!(size_of::<Slot>() == 64);
+
+impl Default for Slot {
+    fn default() -> Slot {
+        Slot {
+            generation: 0,
+            is_over: false,
+            has_given_way: false,
+            done: 0,
+            given_up: 0,
+            gone: None,
+            flow: None,
+            armed_ns: NEVER_NS,
+            copy: 0,
+        }
+    }
+}
+
+impl Slot {
+    /// The flow that the unit has anything to do with is on its way to the cache.
+    #[inline]
+    pub fn prefetch(&self) {
+        if let Some(flow) = &self.flow {
+            flow.prefetch();
+        }
+    }
+
+    /// One whose flow begins.
+    pub fn new(generation: u32) -> Slot {
+        Slot { generation, ..Slot::default() }
+    }
+
+    /// One whose flow is over, as another has the slot, and of which nothing else is known.
+    pub fn over(generation: u32) -> Slot {
+        Slot { generation, is_over: true, has_given_way: true, ..Slot::default() }
+    }
+
+    /// The flow that has it.
+    pub fn id(&self, slot: u32) -> FlowId {
+        FlowId { slot, generation: self.generation }
+    }
+
+    /// Whether more is known of a flow that is over than that.
+    pub fn is_worth_keeping(&self) -> bool {
+        self.is_here() || self.done > 0
+    }
+
+    /// Whether the unit has anything to do with the flow now.
+    pub fn is_here(&self) -> bool {
+        self.flow.is_some()
+    }
+
+    /// Whether nothing of the flow is under way.
+    pub fn is_settled(&self) -> bool {
+        self.flow.as_ref().is_none_or(|flow| flow.is_settled())
+    }
+
+    /// Whether the slot is this flow's.
+    pub fn is_of(&self, id: FlowId) -> bool {
+        self.generation == id.generation
+    }
+
+    /// Whose the state is that is here and has not been released, and what it covers.
+    pub fn owned(&self) -> Option<(Epoch, Watermark)> {
+        self.flow.as_ref()?.owned()
+    }
+
+    /// The flow is over. It ends here if its state is here and nobody else is to get it; else it goes on, or comes and then ends.
+    /// Copies are worth nothing any more.
+    pub fn end<E: Engine>(&mut self, slot: u32, cx: &mut Context<'_, E>) {
+        if !self.is_over {
+            cx.replicas.remove(slot, &mut cx.copy);
+        }
+        self.is_over = true;
+        if let Some(flow) = &mut self.flow {
+            flow.end(cx);
+        }
+    }
+
+    /// Another flow has the slot: so this one is over, but not here. The message that tells of the other may have overtaken the router's
+    /// word of the end, and what came before that: the state may be another unit's by now, and end there. Copies are worth nothing any
+    /// more.
+    pub fn give_way<E: Engine>(&mut self, slot: u32, cx: &mut Context<'_, E>) {
+        cx.replicas.remove(slot, &mut cx.copy);
+        self.has_given_way = true;
+        if let Some(flow) = &mut self.flow {
+            flow.give_way(cx);
+        }
+    }
+
+    /// A unit that was to have the state says that there is none: nothing comes that is waited for.
+    fn end_without_state<E: Engine>(&mut self, slot: u32, cx: &mut Context<'_, E>) {
+        self.end(slot, cx);
+        if self.flow.as_ref().is_some_and(|flow| flow.waits_for_state()) {
+            self.flow = None;
+        }
+    }
+
+    /// Whether this epoch is over as far as this unit is concerned, or its own.
+    fn is_past(&self, epoch: Epoch) -> bool {
+        epoch <= self.done || self.flow.as_ref().is_some_and(|flow| flow.is_past(epoch))
+    }
+
+    fn flow<E: Engine>(&mut self, id: FlowId, cx: &mut Context<'_, E>) -> &mut Flow {
+        let [over_since_ns, gave_way_ns] =
+            [self.is_over, self.has_given_way].map(|is_so| is_so.then_some(cx.now_ns));
+        self.flow.get_or_insert_with(|| cx.spare.flow(id, over_since_ns, gave_way_ns, cx.config))
+    }
+
+    /// The flow's next packet comes to its owner, and the state and nothing else changes by it: from when on something may be due
+    /// once it is processed. None: more is to be seen to, and nothing has changed.
+    #[inline]
+    pub fn pass(&mut self, now_ns: u64, stamp: &Stamp, config: &Config) -> Option<u64> {
+        let flow = self.flow.as_mut().filter(|_| stamp.epoch > self.done)?;
+        flow.pass(now_ns, stamp, config)
+    }
+
+    /// The state covers packets up to this clock, too: how many; none if it is not here, or not all there is to the flow.
+    pub fn catch_up(&mut self, clock: u64) -> Option<u64> {
+        self.flow.as_mut()?.catch_up(clock)
+    }
+
+    /// Where a packet waits for the flow's state if that has been asked for already: nothing else changes by it.
+    pub fn queue_of<P>(&mut self, stamp: &Stamp, config: &Config, hall: &Hall<P>) -> Option<&mut Held> {
+        self.flow.as_mut().filter(|_| stamp.epoch > self.done)?.queue_of(stamp, config, hall)
+    }
+
+    /// The packets of the flow that wait, in order.
+    pub fn held<'a, P>(&self, hall: &'a Hall<P>) -> impl Iterator<Item = &'a Waiting<P>> {
+        self.flow.iter().flat_map(|flow| flow.held(hall))
+    }
+
+    pub fn packet<E: Engine>(&mut self, stamp: Stamp, packet: E::Packet, cx: &mut Context<'_, E>) {
+        if self.is_over {
+            return cx.drop(Dropped::Ended, stamp, packet);
+        }
+        match self.gone.filter(|gone| stamp.epoch <= gone.epoch) {
+            None => self.flow(stamp.flow, cx).packet(stamp, packet, cx),
+            Some(_) if self.flow.as_ref().is_some_and(|flow| flow.covers(stamp.clock)) => {
+                cx.drop(Dropped::Old, stamp, packet);
+            }
+            Some(gone) if stamp.epoch < gone.epoch => gone.forward(stamp, packet, cx),
+            Some(_) => cx.drop(Dropped::Old, stamp, packet),
+        }
+    }
+
+    /// A packet of an epoch in which other units have packets, too. One that comes late is no other unit's: it was replayed.
+    pub fn spread_packet<E: Engine>(
+        &mut self,
+        stamp: Stamp,
+        history: Box<History>,
+        packet: E::Packet,
+        cx: &mut Context<'_, E>,
+    ) {
+        if self.is_over {
+            return cx.drop(Dropped::Ended, stamp, packet);
+        }
+        if self.has_left(stamp.epoch) {
+            let has_lapsed = stamp.epoch == self.given_up;
+            return cx.drop(if has_lapsed { Dropped::Lapsed } else { Dropped::Old }, stamp, packet);
+        }
+        self.flow(stamp.flow, cx).spread_packet(stamp, history, packet, cx);
+    }
+
+    /// Nothing of an epoch in which this unit was a helper is sent any more. What was sent may have been overtaken, all of it.
+    fn part<E: Engine>(&mut self, id: FlowId, epoch: Epoch, last: Option<u64>, cx: &mut Context<'_, E>) {
+        let last = last.filter(|_| !self.is_over && !self.has_left(epoch));
+        let is_helper = match &mut self.flow {
+            Some(flow) => flow.part(epoch, last, cx),
+            None => last.is_some() && self.flow(id, cx).part(epoch, last, cx),
+        };
+        if !is_helper {
+            if self.flow.is_none() {
+                self.done = self.done.max(epoch); // Should a packet come after all, it is late.
+            }
+            cx.out.to_router.push(Message::Parted { flow: id, epoch });
+        }
+    }
+
+    /// Whether this epoch is one that the unit has done with, if other units have packets of it, too.
+    fn has_left(&self, epoch: Epoch) -> bool {
+        epoch <= self.done || self.gone.is_some_and(|gone| epoch <= gone.epoch)
+    }
+
+    /// A helper wants a state that covers this clock.
+    fn ask_for<E: Engine>(
+        &mut self,
+        id: FlowId,
+        (epoch, last): (Epoch, Option<u64>),
+        helper: UnitId,
+        cx: &mut Context<'_, E>,
+    ) {
+        if self.is_over || epoch <= self.done {
+            return cx.out.to_units.push((helper, Message::Past { flow: id, epoch }));
+        }
+        match &mut self.flow {
+            Some(flow) => flow.ask_for(epoch, last, helper, cx),
+            None => cx.counters.messages_stale += 1,
+        }
+    }
+
+    /// A message about this flow, from the router or from a unit.
+    pub fn receive<E: Engine>(
+        &mut self,
+        id: FlowId,
+        from: Option<UnitId>,
+        message: Message,
+        cx: &mut Context<'_, E>,
+    ) {
+        let outcome = match (message, from) {
+            (Message::End { .. }, None) => {
+                self.end(id.slot, cx);
+                Ok(())
+            }
+            (Message::End { .. }, Some(_)) => {
+                self.end_without_state(id.slot, cx);
+                Ok(())
+            }
+            (
+                Message::Replica { .. }
+                | Message::Changes { .. }
+                | Message::Lacking { .. }
+                | Message::Adopt { .. }
+                | Message::Spread { .. }
+                | Message::Share { .. },
+                _,
+            ) if self.is_over => {
+                cx.counters.messages_stale += 1;
+                Ok(())
+            }
+            (Message::Release { .. } | Message::Taken { .. }, _) if self.is_over && self.flow.is_none() => {
+                cx.counters.messages_stale += 1;
+                Ok(())
+            }
+            (Message::Pull { epoch, .. }, Some(from))
+                if self.is_over && self.flow.is_none() && !self.is_past(epoch) =>
+            {
+                cx.out.to_units.push((from, Message::End { flow: id }));
+                Ok(())
+            }
+            (Message::Replica { epoch, record, .. }, Some(_)) => {
+                cx.counters.replica_bytes_received += record.bytes.len() as u64;
+                let version = Version { epoch, clock: record.watermark.contiguous };
+                match self.wants(version, cx) {
+                    true => self.replica(id, version, record, cx),
+                    false => cx.counters.replicas_refused += 1,
+                }
+                Ok(())
+            }
+            (Message::Changes { epoch, watermark, delta, .. }, Some(from)) => {
+                cx.counters.replica_bytes_received += delta.len() as u64;
+                let version = Version { epoch, clock: watermark.contiguous };
+                match self.wants(version, cx) {
+                    true => self.changes(id, version, (watermark, &delta), from, cx),
+                    false => cx.counters.replicas_refused += 1,
+                }
+                Ok(())
+            }
+            (Message::Lacking { version, .. }, Some(from)) => {
+                match &self.flow {
+                    Some(flow) => flow.send_whole(version, from, cx),
+                    None => cx.counters.messages_stale += 1,
+                }
+                Ok(())
+            }
+            (Message::State { epoch, .. }, Some(from)) if self.is_past(epoch) => {
+                cx.counters.messages_stale += 1;
+                cx.out.to_units.push((from, Message::Taken { flow: id, epoch }));
+                Ok(())
+            }
+            (
+                Message::Release { epoch, .. }
+                | Message::Adopt { epoch, .. }
+                | Message::Pull { epoch, .. }
+                | Message::Taken { epoch, .. },
+                _,
+            ) if self.is_past(epoch) => {
+                cx.counters.messages_stale += 1;
+                Ok(())
+            }
+            (Message::Spread { epoch, .. } | Message::Told { epoch, .. }, None)
+                if epoch <= self.done || self.flow.as_ref().is_some_and(|flow| flow.is_behind(epoch)) =>
+            {
+                cx.counters.messages_stale += 1;
+                Ok(())
+            }
+            (Message::Part { epoch, last, .. }, None) => {
+                self.part(id, epoch, last, cx);
+                Ok(())
+            }
+            (Message::Past { epoch, .. }, Some(from)) => {
+                match &mut self.flow {
+                    Some(flow) => flow.past(epoch, from, cx),
+                    None => cx.counters.messages_stale += 1,
+                }
+                Ok(())
+            }
+            (Message::Spread { epoch, last, helpers, .. }, None) => {
+                self.flow(id, cx).spread(epoch, last, &helpers, cx)
+            }
+            (Message::Told { epoch, first, headers, end, .. }, None) => match &mut self.flow {
+                Some(flow) => flow.told(epoch, first, headers, end, cx),
+                None => Err(Refused),
+            },
+            (Message::Share { epoch, record, .. }, Some(from)) if epoch > self.done => {
+                // Who shares its state has taken that of the epoch before.
+                if self.done < epoch - 1 && self.flow.as_ref().is_some_and(|flow| flow.is_of_before(epoch)) {
+                    self.gone = Some(self.flow(id, cx).leave(epoch - 1, from, cx));
+                    self.done = epoch - 1;
+                }
+                self.flow(id, cx).shared(epoch, &record, cx)
+            }
+            (Message::Share { .. }, Some(_)) => {
+                cx.counters.messages_stale += 1;
+                Ok(())
+            }
+            (Message::Ask { epoch, last, .. }, Some(from)) => {
+                self.ask_for(id, (epoch, last), from, cx);
+                Ok(())
+            }
+            (Message::Release { epoch, owner, last, .. }, None) => {
+                self.flow(id, cx).release(epoch, owner, last, cx)
+            }
+            (Message::Adopt { epoch, previous, last, .. }, None) => {
+                self.flow(id, cx).adopt(epoch, Start::From { previous, last }, cx)
+            }
+            (Message::Pull { epoch, last, again, .. }, Some(from)) => {
+                self.flow(id, cx).pull(epoch, from, last, again, cx)
+            }
+            (Message::State { epoch, record, .. }, Some(from)) if epoch > 1 => {
+                self.flow(id, cx).state(epoch, &record, from, cx);
+                Ok(())
+            }
+            (Message::Taken { epoch, .. }, Some(from)) => {
+                self.gone = Some(self.flow(id, cx).leave(epoch, from, cx));
+                self.done = epoch;
+                Ok(())
+            }
+            _ => Err(Refused),
+        };
+        if outcome.is_err() {
+            cx.counters.messages_refused += 1;
+        }
+    }
+
+    /// Whether a copy that has come is one to use or to keep: never in place of the owner's state, and never of what this unit has
+    /// given away, or of a flow whose slot another has.
+    fn wants<E: Engine>(&self, version: Version, cx: &mut Context<'_, E>) -> bool {
+        cx.counters.replicas_received += 1;
+        !self.has_given_way
+            && self.gone.is_none_or(|gone| version.clock >= gone.last)
+            && self.flow.as_ref().is_none_or(|flow| !flow.is_past(version.epoch))
+    }
+
+    /// A copy: it is used or kept.
+    fn replica<E: Engine>(
+        &mut self,
+        id: FlowId,
+        version: Version,
+        record: FlowRecord,
+        cx: &mut Context<'_, E>,
+    ) {
+        let left = match &mut self.flow {
+            Some(flow) => flow.replica(version, record, cx),
+            None => Some(record),
+        };
+        let Some(record) = left else { return };
+        let (at, max_bytes) = ((id.slot, &mut cx.copy), cx.config.replicas_max_bytes);
+        match cx.replicas.keep(at, version, record, Targets::NONE, max_bytes) {
+            Kept::Yes { evicted } => cx.counters.replicas_evicted += evicted,
+            Kept::No => cx.counters.replicas_refused += 1,
+        }
+    }
+
+    /// What has changed since a copy: if that very one is here, that makes a copy. If it is not, who sent this is to send the whole.
+    fn changes<E: Engine>(
+        &mut self,
+        id: FlowId,
+        version: Version,
+        (watermark, delta): (Watermark, &Delta),
+        from: UnitId,
+        cx: &mut Context<'_, E>,
+    ) {
+        let made = match (delta.base(version), cx.replicas.copy(id.slot, cx.copy)) {
+            (_, Some((here, ..))) if version <= here => {
+                cx.counters.replicas_refused += 1;
+                return;
+            }
+            (Err(damaged), _) => Err(damaged),
+            (Ok(Version::BEGINNING), _) => delta.apply(&[]),
+            (Ok(base), Some((here, old, _))) if base == here => delta.apply(&old.bytes),
+            _ => {
+                cx.counters.deltas_missed += 1;
+                cx.out.to_units.push((from, Message::Lacking { flow: id, version }));
+                return;
+            }
+        };
+        match made {
+            Ok(bytes) => self.replica(id, version, FlowRecord { watermark, bytes }, cx),
+            Err(Damaged) => cx.counters.replicas_refused += 1,
+        }
+    }
+
+    /// Proposes the flow's end, if it is owned here.
+    pub fn propose_end<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
+        if let Some(flow) = &mut self.flow
+            && flow.owned().is_some()
+        {
+            flow.propose_end(cx);
+        }
+    }
+
+    /// Does what is due.
+    pub fn advance<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
+        if let Some(flow) = &mut self.flow {
+            flow.advance(cx);
+            self.is_over |= flow.is_over(); // It may have given up waiting.
+        }
+    }
+
+    /// Lets go of a flow that nothing is to be done for; when something is to be done for one that stays.
+    pub fn settle<E: Engine>(&mut self, cx: &mut Context<'_, E>) -> u64 {
+        if let Some(flow) = self.flow.take_if(|flow| flow.is_done()) {
+            self.done = self.done.max(flow.ended().unwrap_or(0));
+            self.given_up = self.given_up.max(flow.given_up().unwrap_or(0));
+            cx.spare.take_back(flow);
+        }
+        self.flow.as_mut().map_or(NEVER_NS, |flow| flow.settle(cx))
+    }
+}

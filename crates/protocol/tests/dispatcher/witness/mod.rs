@@ -1,0 +1,305 @@
+//! Whatever comes, this always holds: somebody who sees only what the router orders and stamps, and objects.
+#![allow(clippy::panic, clippy::unwrap_used, reason = "it objects by panicking")]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use packet::{Addr, Endpoint, FlowHasher, FlowKey, Scope};
+use protocol::dispatcher::*;
+use protocol::message::{FlowId, Handover, Message, Stamp, UnitId};
+
+/// Something that happens to a router. Units and flows are any.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// A packet of a flow comes, or of none so far.
+    Packet {
+        flow: u32,
+        len: u32,
+    },
+    /// Time passes, or seems to go back.
+    Wait {
+        ns: u64,
+    },
+    Back {
+        ns: u64,
+    },
+    Advance,
+    Started {
+        unit: u16,
+    },
+    /// The owner of a flow that there is says that it is over; or is wrong about how far it came.
+    Expire {
+        nth: usize,
+        is_right: bool,
+    },
+    /// Somebody says so of something.
+    Claim {
+        from: u16,
+        flow: FlowId,
+        epoch: u32,
+        clock: u64,
+    },
+    /// What is rewritten has the key of another flow.
+    Alias {
+        nth: usize,
+        flow: u32,
+    },
+    Drained {
+        unit: u16,
+    },
+    /// A message that is not for routers.
+    Noise {
+        from: u16,
+    },
+}
+
+/// A router, and a witness.
+pub struct Trial {
+    router: Router,
+    hasher: FlowHasher,
+    orders: Vec<Order>,
+    now_ns: u64,
+    witness: Witness,
+    /// What was seen.
+    pub log: Option<Vec<String>>,
+}
+
+impl Trial {
+    /// With this configuration, which must be right.
+    pub fn new(config: Config) -> Trial {
+        let witness = Witness::new(&config);
+        Trial {
+            router: Router::new(config).unwrap(),
+            hasher: FlowHasher::new(1),
+            orders: Vec::new(),
+            now_ns: 0,
+            witness,
+            log: None,
+        }
+    }
+
+    /// Takes a step. Panics if something does not hold.
+    pub fn step(&mut self, step: &Step) {
+        let mut routed = None;
+        match *step {
+            Step::Advance => {
+                self.witness.sees(self.now_ns);
+                self.router.advance(self.now_ns, &mut self.orders);
+            }
+            Step::Started { unit } => self.started(UnitId(unit)),
+            Step::Expire { nth, is_right } => self.expire(nth, is_right),
+            Step::Claim { from, flow, epoch, clock } => self.claim(UnitId(from), flow, epoch, clock),
+            Step::Alias { nth, flow } => self.alias(nth, &key(flow)),
+            Step::Drained { unit } => self.receive(UnitId(unit), Message::Drained),
+            Step::Noise { from } => {
+                let flow = FlowId { slot: 3, generation: 1 };
+                self.receive(UnitId(from), Message::Taken { flow, epoch: 1 });
+            }
+            Step::Packet { flow, len } => routed = Some(self.packet(&key(flow), len)),
+            Step::Wait { ns } => self.now_ns += ns,
+            Step::Back { ns } => self.now_ns = self.now_ns.saturating_sub(ns),
+        }
+        if let Some(log) = &mut self.log {
+            log.push(format!("{:?} {routed:?}", self.orders));
+        }
+        self.witness.orders(self.orders.drain(..));
+        if let Some(Routed::To { unit, stamp }) = routed {
+            self.witness.packet(unit, stamp);
+        }
+        self.witness.agrees_with(&self.router);
+    }
+
+    fn packet(&mut self, key: &FlowKey, len: u32) -> Routed {
+        let hash = self.hasher.hash(key);
+        self.router.prefetch(hash);
+        self.router.prefetch_flow(hash);
+        self.witness.sees(self.now_ns);
+        self.router.route(self.now_ns, Arrival { key, hash, len }, &mut self.orders)
+    }
+
+    fn receive(&mut self, from: UnitId, message: Message) {
+        self.witness.sees(self.now_ns);
+        self.router.receive(self.now_ns, from, message, &mut self.orders);
+    }
+
+    fn started(&mut self, unit: UnitId) {
+        self.witness.sees(self.now_ns);
+        self.router.started(self.now_ns, unit);
+        if let Some(state @ UnitState::Starting) = self.witness.states.get_mut(unit.index()) {
+            *state = UnitState::Active;
+        }
+    }
+
+    fn nth(&self, nth: usize) -> Option<(FlowId, Seen)> {
+        let flows = &self.witness.flows;
+        flows.iter().nth(nth % flows.len().max(1)).map(|(&flow, seen)| (flow, seen.clone()))
+    }
+
+    fn expire(&mut self, nth: usize, is_right: bool) {
+        let Some((flow, seen)) = self.nth(nth) else { return };
+        let clock = if is_right { seen.clock } else { seen.clock + 1 };
+        self.claim(seen.owner, flow, seen.epoch, clock);
+    }
+
+    /// A flow ends if its owner has seen all that was stamped, or all that will come; and who asks again is told again.
+    fn claim(&mut self, from: UnitId, flow: FlowId, epoch: u32, clock: u64) {
+        self.witness.sees(self.now_ns);
+        let is_right = self.witness.flows.get(&flow).is_some_and(|seen| {
+            let is_all = seen.clock == clock || self.witness.is_silent(seen);
+            (from, epoch) == (seen.owner, seen.epoch) && is_all
+        });
+        self.receive(from, Message::Expire { flow, epoch, clock });
+        let is_told = self.orders.contains(&Order::Send { to: from, message: Message::End { flow } });
+        assert_eq!(is_told, is_right || self.witness.ended.contains(&flow));
+        self.witness.proposed = is_right.then_some(flow);
+    }
+
+    fn alias(&mut self, nth: usize, alias: &FlowKey) {
+        let Some((flow, _)) = self.nth(nth) else { return };
+        if let Err(taken) = self.router.set_alias(flow, alias, self.hasher.hash(alias)) {
+            assert!(taken.by != flow && self.witness.flows.contains_key(&taken.by));
+        }
+    }
+}
+
+/// The key of flow number so and so: most fit into a part of a slot, each fourth does not.
+fn key(flow: u32) -> FlowKey {
+    let client = match flow % 4 {
+        3 => Addr::from_bytes([[0x20; 12].as_slice(), &flow.to_be_bytes()].concat().try_into().unwrap()),
+        _ => Addr::from_v4_bytes(flow.to_be_bytes()),
+    };
+    let server = Endpoint::new(Addr::from_v4_bytes([192, 0, 2, 1]), 443);
+    let version = if flow % 4 == 3 { 6 } else { 4 };
+    FlowKey::new(Endpoint::new(client, 1024), server, 6, version, Scope::default(), 0).0
+}
+
+/// What somebody knows who sees only what the router orders and stamps.
+pub struct Witness {
+    config: Config,
+    states: Vec<UnitState>,
+    flows: BTreeMap<FlowId, Seen>,
+    ended: BTreeSet<FlowId>,
+    now_ns: u64,
+    /// The flow that its owner proposes to end, and is right about.
+    proposed: Option<FlowId>,
+}
+
+#[derive(Clone, Debug)]
+struct Seen {
+    owner: UnitId,
+    epoch: u32,
+    clock: u64,
+    handover: Handover,
+    last_ns: u64,
+}
+
+impl Witness {
+    fn new(config: &Config) -> Witness {
+        let mut states = vec![UnitState::Off; config.units_max.into()];
+        states[..config.units_min.into()].fill(UnitState::Active);
+        Witness {
+            config: config.clone(),
+            states,
+            flows: BTreeMap::new(),
+            ended: BTreeSet::new(),
+            now_ns: 0,
+            proposed: None,
+        }
+    }
+
+    /// It is this late, at least.
+    fn sees(&mut self, now_ns: u64) {
+        self.now_ns = self.now_ns.max(now_ns);
+    }
+
+    fn orders(&mut self, orders: impl Iterator<Item = Order>) {
+        for order in orders {
+            match order {
+                Order::Start(unit) => {
+                    assert!(!self.states.contains(&UnitState::Starting), "one at a time");
+                    let first_off = self.states.iter().position(|&state| state == UnitState::Off);
+                    assert_eq!(first_off, Some(unit.index()), "the lowest first");
+                    self.states[unit.index()] = UnitState::Starting;
+                }
+                Order::Stop(unit) => {
+                    assert_eq!(self.states[unit.index()], UnitState::Draining);
+                    assert!(self.flows.values().all(|flow| flow.owner != unit), "it owns nothing");
+                    self.states[unit.index()] = UnitState::Off;
+                }
+                Order::Send { to, message } => self.message(to, message),
+            }
+        }
+        let active = self.states.iter().filter(|&&state| state == UnitState::Active).count();
+        assert!(active >= self.config.units_min.into());
+    }
+
+    fn message(&mut self, to: UnitId, message: Message) {
+        match message {
+            Message::Release { flow, epoch, owner, last } => {
+                assert_eq!(self.states[owner.index()], UnitState::Active);
+                let seen = self.flows.get_mut(&flow).unwrap();
+                assert_eq!((to, epoch, last), (seen.owner, seen.epoch + 1, seen.clock));
+                assert_ne!(to, owner);
+                let handover = Handover::From { previous: to, last };
+                *seen = Seen { owner, epoch, clock: last, handover, last_ns: seen.last_ns };
+            }
+            Message::Adopt { flow, epoch, previous, last } => {
+                let seen = &self.flows[&flow];
+                assert_eq!((to, epoch), (seen.owner, seen.epoch));
+                assert_eq!(seen.handover, Handover::From { previous, last });
+            }
+            Message::End { flow } => {
+                if let Some(seen) = self.flows.remove(&flow) {
+                    assert_eq!(to, seen.owner, "the owner is told first");
+                    assert!(self.proposed == Some(flow) || self.is_silent(&seen), "nothing is under way");
+                    self.ended.insert(flow);
+                }
+                assert!(self.ended.contains(&flow));
+            }
+            Message::Drain => {
+                let state = &mut self.states[to.index()];
+                assert!(matches!(state, UnitState::Active | UnitState::Draining));
+                *state = UnitState::Draining;
+            }
+            other => panic!("the router sends {other:?}"),
+        }
+    }
+
+    fn is_silent(&self, seen: &Seen) -> bool {
+        self.now_ns - seen.last_ns >= DISPLACED_AFTER_NS
+    }
+
+    fn packet(&mut self, unit: UnitId, stamp: Stamp) {
+        assert!(!self.ended.contains(&stamp.flow), "a name is used once");
+        assert_eq!(self.states[unit.index()], UnitState::Active);
+        let begins = Seen { owner: unit, epoch: 1, clock: 0, handover: Handover::None, last_ns: 0 };
+        let seen = self.flows.entry(stamp.flow).or_insert(begins);
+        seen.clock += 1;
+        seen.last_ns = self.now_ns;
+        assert_eq!((unit, stamp.epoch, stamp.clock), (seen.owner, seen.epoch, seen.clock));
+        assert_eq!(stamp.handover, seen.handover);
+        let Some(targets) = stamp.targets else { return };
+        let len = targets.units().len();
+        let targets: BTreeSet<UnitId> = targets.units().iter().copied().collect();
+        assert_eq!(targets.len(), len);
+        assert!(targets.len() <= self.config.targets_count.max(1).into());
+        assert!(targets.iter().all(|&t| t != unit && self.states[t.index()] == UnitState::Active));
+    }
+
+    fn agrees_with(&self, router: &Router) {
+        for status in router.units() {
+            assert_eq!(status.state, self.states[status.unit.index()]);
+            let flows = self.flows.values().filter(|flow| flow.owner == status.unit).count();
+            assert_eq!(status.flows as usize, flows, "{}", status.unit);
+            assert!(status.load_bps.is_finite() && status.load_bps >= 0.0);
+        }
+        assert_eq!(router.flows() as usize, self.flows.len());
+        assert!(router.flows() <= self.config.flows_max);
+        let c = router.counters();
+        let ended = c.flows_expired + c.flows_displaced + c.flows_forgotten;
+        assert_eq!(c.flows, ended + u64::from(router.flows()));
+        assert!(c.units_drained >= c.units_stopped);
+        assert!(c.assignments >= c.assignments_moved);
+        assert!(c.assignments_moved >= c.assignments_moved_to_target);
+        assert!(c.packets >= c.flowlets(), "a flowlet begins with a packet");
+    }
+}

@@ -1,0 +1,294 @@
+//! A router, units, and what is on its way between them; and what must be true of them at any time, and in the end.
+#![allow(dead_code)]
+
+use std::{
+    collections::BTreeSet,
+    hash::{DefaultHasher, Hash, Hasher},
+};
+
+use protocol::message::{Epoch, FlowId, Handover, Message, Stamp, Targets, UnitId, Watermark};
+use protocol::unit::{Config, Dropped, Outbox, Unit};
+
+use super::Ledger;
+
+/// What is on its way. The packets of a flow are their clocks.
+#[derive(Clone, Debug)]
+pub enum Item {
+    Packet(Stamp, u64),
+    Message(Message),
+}
+
+/// Something on its way from the router (none) or a unit.
+#[derive(Clone, Debug)]
+pub struct Parcel {
+    pub from: Option<UnitId>,
+    pub to: UnitId,
+    pub item: Item,
+}
+
+/// All units, and what is on its way.
+#[derive(Clone, Debug)]
+pub struct World {
+    pub now_ns: u64,
+    pub units: Vec<Unit<Ledger>>,
+    /// In the order of sending.
+    pub wire: Vec<Parcel>,
+    pub to_router: Vec<Message>,
+    pub dropped: Vec<(Dropped, FlowId, u64)>,
+}
+
+/// What the router knows of a flow.
+#[derive(Clone, Debug)]
+pub struct Flow {
+    pub id: FlowId,
+    pub clock: u64,
+    pub epoch: Epoch,
+    pub owner: UnitId,
+    pub handover: Handover,
+}
+
+impl Flow {
+    pub fn new(id: FlowId, owner: UnitId) -> Flow {
+        Flow { id, clock: 0, epoch: 1, owner, handover: Handover::None }
+    }
+
+    /// Names another owner.
+    pub fn release_to(&mut self, owner: UnitId, world: &mut World) {
+        if owner == self.owner {
+            return;
+        }
+        self.epoch += 1;
+        let release = Message::Release { flow: self.id, epoch: self.epoch, owner, last: self.clock };
+        world.post(None, self.owner, Item::Message(release));
+        self.handover = Handover::From { previous: self.owner, last: self.clock };
+        self.owner = owner;
+    }
+
+    /// The flow is over: its owner is told, the one before, and these units, which may have copies.
+    pub fn end(&self, copies: Targets, world: &mut World) {
+        let previous = match self.handover {
+            Handover::From { previous, .. } => Some(previous),
+            Handover::None => None,
+        };
+        for to in (0..world.units.len() as u16).map(UnitId) {
+            if to == self.owner || previous == Some(to) || copies.contains(to) {
+                world.post(None, to, Item::Message(Message::End { flow: self.id }));
+            }
+        }
+    }
+
+    /// Tells the owner that it is.
+    pub fn adopt(&mut self, world: &mut World) {
+        if let Handover::From { previous, last } = self.handover {
+            let adopt = Message::Adopt { flow: self.id, epoch: self.epoch, previous, last };
+            world.post(None, self.owner, Item::Message(adopt));
+        }
+    }
+
+    /// A packet comes.
+    pub fn packet(&mut self, targets: Targets, world: &mut World) {
+        self.clock += 1;
+        let (flow, clock, epoch, handover) = (self.id, self.clock, self.epoch, self.handover);
+        let stamp = Stamp { flow, clock, epoch, handover, targets: Some(targets) };
+        world.post(None, self.owner, Item::Packet(stamp, clock));
+    }
+}
+
+impl World {
+    pub fn new(units: u16, config: impl Fn(UnitId) -> Config) -> World {
+        let units = (0..units).map(|id| Unit::new(config(UnitId(id)), Ledger::default())).collect();
+        World { now_ns: 1, units, wire: Vec::new(), to_router: Vec::new(), dropped: Vec::new() }
+    }
+
+    pub fn post(&mut self, from: Option<UnitId>, to: UnitId, item: Item) {
+        self.wire.push(Parcel { from, to, item });
+    }
+
+    /// Whether nothing was sent before on the same way.
+    pub fn is_first(&self, index: usize) -> bool {
+        let parcel = &self.wire[index];
+        !self.wire[..index].iter().any(|other| (other.from, other.to) == (parcel.from, parcel.to))
+    }
+
+    /// Lets something arrive; if it comes twice, it stays on its way, too.
+    pub fn deliver(&mut self, index: usize, comes_twice: bool) {
+        let parcel = if comes_twice { self.wire[index].clone() } else { self.wire.remove(index) };
+        let mut out = Outbox::default();
+        let unit = &mut self.units[parcel.to.index()];
+        match parcel.item {
+            Item::Packet(stamp, packet) => unit.packet(self.now_ns, stamp, packet, &mut out),
+            Item::Message(message) => unit.receive(self.now_ns, parcel.from, message, &mut out),
+        }
+        self.collect(parcel.to, out);
+    }
+
+    /// When the first unit has something to do.
+    pub fn due_ns(&self) -> u64 {
+        self.units.iter().map(Unit::due_ns).min().unwrap_or(u64::MAX)
+    }
+
+    /// Time passes.
+    pub fn advance(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+        for at in 0..self.units.len() {
+            let mut out = Outbox::default();
+            self.units[at].advance(now_ns, &mut out);
+            self.collect(UnitId(at as u16), out);
+        }
+    }
+
+    /// Everything arrives, and time passes until nothing more happens.
+    pub fn settle(&mut self) {
+        for steps in 0.. {
+            assert!(steps < 10_000, "it does not come to rest");
+            if !self.wire.is_empty() {
+                self.deliver(0, false);
+            } else if self.due_ns() != u64::MAX {
+                self.advance(self.due_ns());
+            } else {
+                return;
+            }
+            self.check();
+        }
+    }
+
+    fn collect(&mut self, from: UnitId, out: Outbox<u64>) {
+        self.to_router.extend(out.to_router);
+        for (to, message) in out.to_units {
+            self.post(Some(from), to, Item::Message(message));
+        }
+        for message in out.to_all {
+            for to in (0..self.units.len() as u16).map(UnitId).filter(|&to| to != from) {
+                self.post(Some(from), to, Item::Message(message.clone()));
+            }
+        }
+        for (to, stamp, packet) in out.forwarded {
+            self.post(Some(from), to, Item::Packet(stamp, packet));
+        }
+        self.dropped
+            .extend(out.dropped.into_iter().map(|(reason, stamp, packet)| (reason, stamp.flow, packet)));
+    }
+
+    /// All of a flow that was processed, anywhere; none of it twice (DESIGN 3.10).
+    pub fn processed(&self, flow: FlowId) -> BTreeSet<u64> {
+        let mut all = BTreeSet::new();
+        for unit in &self.units {
+            for &(_, clock) in unit.engine().processed.iter().filter(|(of, _)| *of == flow) {
+                assert!(all.insert(clock), "{clock} of {flow} was processed twice");
+            }
+        }
+        all
+    }
+
+    /// What must be true at any time.
+    pub fn check(&self) {
+        let known: BTreeSet<FlowId> =
+            self.units.iter().flat_map(|unit| unit.engine().states.keys().copied()).collect();
+        for flow in known {
+            let processed = self.processed(flow);
+            let owners: Vec<(Epoch, Watermark, &[u64])> = self
+                .units
+                .iter()
+                .filter_map(|unit| {
+                    unit.owned(flow).map(|(epoch, mark)| (epoch, mark, unit.engine().state(flow)))
+                })
+                .collect();
+            let epochs: BTreeSet<Epoch> = owners.iter().map(|owner| owner.0).collect();
+            assert_eq!(epochs.len(), owners.len(), "two writers of {flow}");
+            for (_, mark, state) in owners {
+                // The oracle: all that was processed anywhere up to here, in order, and nothing else.
+                assert!(
+                    state.iter().eq(processed.range(..=mark.contiguous)),
+                    "{flow}: {state:?} of {processed:?}"
+                );
+            }
+        }
+    }
+
+    /// What must be true of a flow once nothing is on its way and all time has passed: its last owner has the state, no
+    /// other unit has anything of it, and every packet was processed or given up. How many were given up.
+    pub fn check_end(&self, flow: &Flow) -> u64 {
+        let (epoch, mark) = self.units[flow.owner.index()].owned(flow.id).unwrap_or_default();
+        assert_eq!(epoch, flow.epoch, "the last owner has the state");
+        for unit in &self.units {
+            assert_eq!(unit.held(), 0);
+        }
+        let others = self.units.iter().filter(|unit| !unit.engine().state(flow.id).is_empty()).count();
+        assert!(others <= 1, "a state was left behind");
+        for &(reason, _, clock) in self.dropped.iter().filter(|(_, of, _)| *of == flow.id) {
+            assert!(reason == Dropped::Full || mark.covers(clock));
+        }
+        mark.contiguous - self.processed(flow.id).len() as u64
+    }
+
+    /// What must be true of a flow that is over, in the end: it ended once, with the state that all that was processed makes.
+    pub fn check_ended(&self, flow: FlowId) {
+        let ends: Vec<&Vec<u64>> = self
+            .units
+            .iter()
+            .flat_map(|unit| unit.engine().ended.iter().filter(|(of, _)| *of == flow).map(|(_, state)| state))
+            .collect();
+        let processed = self.processed(flow);
+        assert!(ends.len() <= 1, "{flow} ended more than once");
+        let state = ends.first().map_or(&[][..], |state| state);
+        assert!(state.iter().eq(&processed), "{flow} ended with {state:?} of {processed:?}");
+        for unit in &self.units {
+            assert!(unit.engine().state(flow).is_empty(), "a state was left behind");
+        }
+    }
+
+    /// The same for two worlds in which the same may happen.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.now_ns, &self.units).hash(&mut hasher);
+        // Only what goes the same way has an order; what two units send each other has none at all.
+        let mut on_the_way: Vec<(Option<UnitId>, UnitId, u64)> =
+            self.wire.iter().map(|parcel| (parcel.from, parcel.to, print(&parcel.item))).collect();
+        on_the_way.sort_by_key(|&(from, to, print)| (from, to, from.map(|_| print)));
+        on_the_way.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+fn print(item: &Item) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    match item {
+        Item::Packet(stamp, _) => (stamp.flow, stamp.clock, stamp.epoch).hash(&mut hasher),
+        Item::Message(message) => match message {
+            Message::Release { flow, epoch, owner, last } => (1, flow, epoch, owner, last).hash(&mut hasher),
+            Message::Adopt { flow, epoch, previous, last } => {
+                (2, flow, epoch, previous, last).hash(&mut hasher)
+            }
+            Message::Pull { flow, epoch, last, again } => (3, flow, epoch, last, again).hash(&mut hasher),
+            Message::State { flow, epoch, record } => {
+                (4, flow, epoch, record.watermark, &record.bytes).hash(&mut hasher)
+            }
+            Message::Taken { flow, epoch } => (5, flow, epoch).hash(&mut hasher),
+            Message::Replica { flow, epoch, record } => {
+                (6, flow, epoch, record.watermark, &record.bytes).hash(&mut hasher)
+            }
+            Message::Changes { flow, epoch, watermark, delta } => {
+                (11, flow, epoch, watermark, delta).hash(&mut hasher)
+            }
+            Message::Lacking { flow, version } => (12, flow, version).hash(&mut hasher),
+            Message::Spread { flow, epoch, last, helpers } => {
+                (13, flow, epoch, last, helpers.units()).hash(&mut hasher)
+            }
+            Message::Told { flow, epoch, first, headers, end } => {
+                (14, flow, epoch, first, headers, end).hash(&mut hasher)
+            }
+            Message::Share { flow, epoch, record } => {
+                (15, flow, epoch, record.watermark, &record.bytes).hash(&mut hasher)
+            }
+            Message::Ask { flow, epoch, last } => (16, flow, epoch, last).hash(&mut hasher),
+            Message::Part { flow, epoch, last } => (17, flow, epoch, last).hash(&mut hasher),
+            Message::Past { flow, epoch } => (19, flow, epoch).hash(&mut hasher),
+            Message::Parted { flow, epoch } => (18, flow, epoch).hash(&mut hasher),
+            Message::Expire { flow, epoch, clock } => (7, flow, epoch, clock).hash(&mut hasher),
+            Message::End { flow } => (8, flow).hash(&mut hasher),
+            Message::Drain => 9.hash(&mut hasher),
+            Message::Drained => 10.hash(&mut hasher),
+        },
+    }
+    hasher.finish()
+}

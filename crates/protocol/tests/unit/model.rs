@@ -1,0 +1,237 @@
+//! Every order in which what the protocol sends can arrive, for small schedules of owners: what the router sends a unit
+//! arrives in order, what units send each other in any; a packet may be lost before its unit, a message may come twice, one between
+//! units may be lost, and any timer may fire before anything arrives. Of the very code that runs.
+
+use std::collections::HashSet;
+
+use protocol::message::{FlowId, Targets, UnitId};
+use protocol::unit::{Config, Unit};
+
+use crate::common::world::{Flow, Item, World};
+
+const FLOW: FlowId = FlowId { slot: 0, generation: 1 };
+
+/// What the router does.
+#[derive(Clone, Copy)]
+enum Step {
+    /// So many packets go to this unit.
+    Packets(u16, u64),
+    /// This unit is to own the flow, without a packet.
+    Adopt(u16),
+    /// The flow is over.
+    End,
+    /// So is it, and its slot has another, of which so many packets go to this unit.
+    Next(u16, u64),
+}
+use Step::{Adopt, End, Next, Packets};
+
+/// What may go wrong, and how often.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+struct Faults {
+    lost: u8,
+    twice: u8,
+    /// Messages between units that are lost. Then they are said again, some time: so often before all has arrived.
+    mute: u8,
+    early: u8,
+}
+
+/// Goes through all that can happen; how many different worlds that are.
+fn explore(units: u16, steps: &[Step], copies: Targets, faults: Faults) -> usize {
+    explore_with(units, steps, copies, false, faults)
+}
+
+/// The same; copies may tell only what has changed.
+fn explore_with(units: u16, steps: &[Step], copies: Targets, deltas: bool, faults: Faults) -> usize {
+    let mut world = World::new(units, |id| Config {
+        deltas,
+        replicate_after_ns: (copies != Targets::NONE).then_some(150),
+        order_ns: 100,
+        pull_again_ns: if faults.mute + faults.early > 0 { 1_000 } else { u64::MAX },
+        ..Config::new(id)
+    });
+    let mut flow = Flow::new(FLOW, UnitId(0));
+    let mut over = Vec::new();
+    for step in steps {
+        match *step {
+            Packets(owner, packets) => {
+                flow.release_to(UnitId(owner), &mut world);
+                (0..packets).for_each(|_| flow.packet(copies, &mut world));
+            }
+            Adopt(owner) => {
+                flow.release_to(UnitId(owner), &mut world);
+                flow.adopt(&mut world);
+            }
+            End => {
+                flow.end(copies, &mut world);
+                over.push(flow.id);
+            }
+            Next(owner, packets) => {
+                flow.end(copies, &mut world);
+                over.push(flow.id);
+                let id = FlowId { generation: flow.id.generation + 1, ..flow.id };
+                flow = Flow::new(id, UnitId(owner));
+                (0..packets).for_each(|_| flow.packet(copies, &mut world));
+            }
+        }
+    }
+    let mut seen = HashSet::from([(world.fingerprint(), faults)]);
+    let mut open = vec![(world, faults)];
+    while let Some((world, faults)) = open.pop() {
+        if world.wire.is_empty() {
+            let live = Some(&flow).filter(|flow| !over.contains(&flow.id));
+            check_rest(world.clone(), live, &over);
+        }
+        for (next, faults) in successors(&world, faults) {
+            if seen.insert((next.fingerprint(), faults)) {
+                next.check();
+                open.push((next, faults));
+            }
+        }
+    }
+    seen.len()
+}
+
+/// All that can happen next.
+fn successors(world: &World, faults: Faults) -> Vec<(World, Faults)> {
+    let mut next = Vec::new();
+    let mut go = |faults: Faults, act: &dyn Fn(&mut World)| {
+        let mut world = world.clone();
+        act(&mut world);
+        next.push((world, faults));
+    };
+    for (at, parcel) in world.wire.iter().enumerate() {
+        if parcel.from.is_none() && !world.is_first(at) {
+            continue;
+        }
+        go(faults, &|world| world.deliver(at, false));
+        match parcel.item {
+            Item::Packet(..) if faults.lost > 0 => {
+                let faults = Faults { lost: faults.lost - 1, ..faults };
+                go(faults, &|world| _ = world.wire.remove(at));
+            }
+            Item::Message(_) if faults.twice > 0 => {
+                let faults = Faults { twice: faults.twice - 1, ..faults };
+                go(faults, &|world| world.deliver(at, true));
+            }
+            _ => {}
+        }
+        match parcel.item {
+            Item::Message(_) if parcel.from.is_some() && faults.mute > 0 => {
+                let faults = Faults { mute: faults.mute - 1, ..faults };
+                go(faults, &|world| _ = world.wire.remove(at));
+            }
+            _ => {}
+        }
+    }
+    let is_early = !world.wire.is_empty() && world.due_ns() > AGAIN_NS;
+    if world.due_ns() != u64::MAX && (!is_early || faults.early > 0) {
+        let faults = Faults { early: faults.early - u8::from(is_early), ..faults };
+        go(faults, &|world| world.advance(world.due_ns()));
+    }
+    next
+}
+
+/// What is due later than this has to do with what is said again: all else takes less time.
+const AGAIN_NS: u64 = 1_000;
+
+/// From here on nothing is lost: it has to come to a good end. Flows that are over have ended once, where their states were.
+fn check_rest(mut world: World, live: Option<&Flow>, over: &[FlowId]) {
+    world.settle();
+    over.iter().for_each(|&flow| world.check_ended(flow));
+    if let Some(flow) = live {
+        let lost = world.check_end(flow);
+        let given_up: u64 = world.units.iter().map(|unit| unit.counters().given_up).sum();
+        assert!(lost == given_up || !over.is_empty() && lost < given_up);
+    }
+    let here: usize = world.units.iter().map(Unit::flows).sum();
+    assert_eq!(here, live.iter().count(), "something waits forever");
+}
+
+fn report(name: &str, worlds: usize) {
+    println!("{name}: {worlds} worlds");
+    assert!(worlds > 100);
+}
+
+const NONE: Faults = Faults { lost: 0, twice: 0, mute: 0, early: 0 };
+
+#[test]
+fn a_flow_goes_to_another_unit() {
+    let faults = Faults { lost: 2, twice: 1, ..NONE };
+    report("to another", explore(2, &[Packets(0, 2), Packets(1, 2)], Targets::ALL, faults));
+}
+
+#[test]
+fn a_flow_comes_back() {
+    let steps = [Packets(0, 2), Packets(1, 1), Packets(0, 1)];
+    report("back", explore(2, &steps, Targets::NONE, Faults { lost: 1, twice: 1, ..NONE }));
+    let steps = [Packets(0, 1), Packets(1, 1), Packets(0, 1)];
+    report("back, with copies", explore(2, &steps, Targets::ALL, NONE));
+}
+
+#[test]
+fn copies_tell_what_has_changed() {
+    let steps = [Packets(0, 2), Packets(1, 1)];
+    let faults = Faults { twice: 1, ..NONE };
+    report("changes", explore_with(2, &steps, Targets::ALL, true, faults));
+    let faults = Faults { mute: 1, early: 1, ..NONE };
+    report("changes, lost messages", explore_with(2, &steps, Targets::ALL, true, faults));
+    let steps = [Packets(0, 2), Packets(1, 1), Packets(0, 1)];
+    report("changes, and back", explore_with(2, &steps, Targets::ALL, true, NONE));
+}
+
+#[test]
+fn a_flow_goes_on_before_it_has_come() {
+    let steps = [Packets(0, 2), Packets(1, 1), Packets(2, 1)];
+    report("on", explore(3, &steps, Targets::NONE, Faults { lost: 1, twice: 1, ..NONE }));
+    let mut last = Targets::NONE;
+    last.add(UnitId(2));
+    let steps = [Packets(0, 1), Packets(1, 1), Packets(2, 1)];
+    report("on, with copies", explore(3, &steps, last, NONE));
+}
+
+#[test]
+fn a_flow_has_four_owners() {
+    let steps = [Packets(0, 1), Packets(1, 1), Packets(0, 1), Packets(2, 1)];
+    report("four owners", explore(3, &steps, Targets::NONE, Faults { lost: 1, twice: 0, ..NONE }));
+    let steps = [Packets(0, 1), Packets(1, 1), Packets(0, 1), Packets(1, 1)];
+    report("to and fro", explore(2, &steps, Targets::NONE, Faults { lost: 1, twice: 0, ..NONE }));
+}
+
+#[test]
+fn a_flow_is_adopted() {
+    let steps = [Packets(0, 1), Adopt(1), Packets(0, 1)];
+    report("adopted", explore(2, &steps, Targets::ALL, Faults { lost: 1, twice: 0, ..NONE }));
+    let steps = [Packets(0, 1), Adopt(1), Adopt(2), Packets(1, 1)];
+    report("adopted twice", explore(3, &steps, Targets::NONE, Faults { lost: 1, twice: 0, ..NONE }));
+}
+
+#[test]
+fn messages_between_units_are_lost() {
+    let faults = Faults { lost: 1, mute: 1, early: 1, ..NONE };
+    report("lost messages", explore(2, &[Packets(0, 2), Packets(1, 2)], Targets::ALL, faults));
+    let steps = [Packets(0, 1), Packets(1, 1), Packets(0, 1)];
+    report("lost on the way back", explore(2, &steps, Targets::NONE, Faults { mute: 1, early: 1, ..NONE }));
+    let steps = [Packets(0, 1), Packets(1, 1), Packets(2, 1)];
+    report("lost on the way", explore(3, &steps, Targets::NONE, Faults { mute: 2, early: 1, ..NONE }));
+}
+
+#[test]
+fn a_flow_ends_while_its_state_is_on_its_way() {
+    let faults = Faults { lost: 1, twice: 1, ..NONE };
+    report("ends", explore(2, &[Packets(0, 2), Packets(1, 1), End], Targets::ALL, faults));
+    let steps = [Packets(0, 1), Packets(1, 1), Packets(0, 1), End];
+    report("ends, back", explore(2, &steps, Targets::NONE, Faults { lost: 1, ..NONE }));
+    let steps = [Packets(0, 1), Packets(1, 1), Packets(2, 1), End];
+    report("ends, on", explore(3, &steps, Targets::NONE, Faults { lost: 1, ..NONE }));
+    let faults = Faults { mute: 1, early: 1, ..NONE };
+    report("ends, lost messages", explore(2, &[Packets(0, 2), Packets(1, 1), End], Targets::ALL, faults));
+}
+
+#[test]
+fn a_flow_ends_once_although_its_slot_has_another() {
+    let steps = [Packets(0, 1), Packets(1, 1), Next(1, 1)];
+    report("next", explore(2, &steps, Targets::ALL, NONE));
+    report("next, lost messages", explore(2, &steps, Targets::ALL, Faults { mute: 1, ..NONE }));
+    let steps = [Packets(0, 1), Next(1, 1), Packets(0, 1)];
+    report("next, elsewhere", explore(2, &steps, Targets::ALL, Faults { lost: 1, twice: 1, ..NONE }));
+}

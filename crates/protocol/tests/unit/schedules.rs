@@ -1,0 +1,269 @@
+//! Random schedules: several flows, two to four units, and a network that delays, reorders, repeats and loses.
+
+use proptest::prelude::*;
+use proptest::test_runner::{RngAlgorithm, TestRng};
+
+use protocol::message::{FlowId, Handover, Targets, UnitId};
+use protocol::unit::{Config, Dropped, Unit};
+
+use crate::common::world::{Flow, Item, World};
+
+/// What a network does, and how much units may hold.
+#[derive(Clone, Debug)]
+struct Nature {
+    units: u16,
+    flows: u32,
+    steps: usize,
+    /// Whether what the router sends a unit arrives in order; and what a unit sends another.
+    router_fifo: bool,
+    peers_fifo: bool,
+    /// Per 1,000.
+    loss: u64,
+    /// Of messages between units.
+    mute: u64,
+    twice: u64,
+    /// What the router sends stays on its way, where it would have come: units have long queues.
+    queue: u64,
+    new_owner: u64,
+    end: u64,
+    /// The most that time goes on in one step, ns.
+    pace_ns: u64,
+    /// What waits for how long; so much that nothing is ever given up, if it is none.
+    order_ns: Option<u64>,
+    held_per_flow_max: usize,
+    replicas_max_bytes: usize,
+    replicate_after_ns: u64,
+    /// Per 1,000 packets, those that say that the state is to be copied at once.
+    at_once: u64,
+    deltas: bool,
+    seed: [u8; 32],
+}
+
+impl Nature {
+    fn config(&self, id: UnitId) -> Config {
+        Config {
+            replicate_after_ns: Some(self.replicate_after_ns),
+            order_ns: self.order_ns.unwrap_or(u64::MAX / 64),
+            pull_again_ns: 5_000,
+            held_max: 3 * self.held_per_flow_max,
+            held_per_flow_max: self.held_per_flow_max,
+            replicas_max_bytes: self.replicas_max_bytes,
+            deltas: self.deltas,
+            ..Config::new(id)
+        }
+    }
+}
+
+prop_compose! {
+    fn network()(
+        (units, flows, steps) in (2u16..=4, 1u32..=3, 1usize..250),
+        (router_fifo, peers_fifo, deltas) in any::<(bool, bool, bool)>(),
+        (twice, new_owner) in (0u64..200, prop_oneof![0u64..50, 0u64..500]),
+        (replicate_after_ns, at_once) in (prop_oneof![Just(10), Just(500)], prop_oneof![Just(0), 0u64..1_000]),
+        pace_ns in 0u64..300,
+        replicas_max_bytes in prop_oneof![Just(0), Just(400), Just(1 << 20)],
+        seed in any::<[u8; 32]>(),
+    ) -> Nature {
+        let (loss, mute, queue, end, order_ns, held_per_flow_max) = (0, 0, 0, 0, None, 1 << 10);
+        Nature {
+            units, flows, steps, router_fifo, peers_fifo, loss, mute, twice, queue, new_owner, end, pace_ns, order_ns,
+            held_per_flow_max, replicas_max_bytes, replicate_after_ns, at_once, deltas, seed,
+        }
+    }
+}
+
+prop_compose! {
+    fn bad_network()(
+        nature in network(),
+        loss in prop_oneof![Just(0), 1u64..300],
+        (mute, queue) in (prop_oneof![Just(0), 1u64..300], prop_oneof![Just(0), 1u64..1_000]),
+        order_ns in 0u64..2_000,
+        held_per_flow_max in prop_oneof![0usize..6, Just(1 << 10)],
+    ) -> Nature {
+        Nature { loss, mute, queue, order_ns: Some(order_ns), held_per_flow_max, ..nature }
+    }
+}
+
+/// A router that does as it likes, and the world it does it to.
+struct Play {
+    nature: Nature,
+    random: TestRng,
+    world: World,
+    flows: Vec<Flow>,
+    /// Flows that are over.
+    over: Vec<FlowId>,
+}
+
+impl Play {
+    fn new(nature: Nature) -> Play {
+        let mut random = TestRng::from_seed(RngAlgorithm::ChaCha, &nature.seed);
+        let world = World::new(nature.units, |id| nature.config(id));
+        let flows = (0..nature.flows)
+            .map(|slot| Flow::new(FlowId { slot, generation: 1 }, unit(&mut random, nature.units)))
+            .collect();
+        Play { nature, random, world, flows, over: Vec::new() }
+    }
+
+    fn run(mut self) -> Play {
+        for _ in 0..self.nature.steps {
+            match below(&mut self.random, 10) {
+                0..4 => self.route(),
+                4..9 => self.arrive(),
+                _ => {
+                    let now_ns = self.world.now_ns + below(&mut self.random, self.nature.pace_ns + 1);
+                    self.world.advance(now_ns);
+                }
+            }
+            self.world.check();
+        }
+        self.world.settle();
+        self
+    }
+
+    /// The router does something for a flow.
+    fn route(&mut self) {
+        let (units, random, world) = (self.nature.units, &mut self.random, &mut self.world);
+        let at = below(random, self.flows.len() as u64) as usize;
+        let flow = &mut self.flows[at];
+        if below(random, 1_000) < self.nature.new_owner {
+            flow.release_to(unit(random, units), world);
+            if below(random, 4) == 0 {
+                flow.adopt(world);
+            }
+        }
+        if below(random, 1_000) < self.nature.end {
+            flow.end(some_units(random, units), world);
+            self.over.push(flow.id);
+            let id = FlowId { generation: flow.id.generation + 1, ..flow.id };
+            *flow = Flow::new(id, unit(random, units));
+        }
+        let targets = some_units(random, units);
+        for _ in 0..=below(random, 3) {
+            let is_at_once = below(random, 1_000) < self.nature.at_once;
+            flow.packet(if is_at_once { targets.at_once() } else { targets }, world);
+        }
+    }
+
+    /// Something arrives, or does not.
+    fn arrive(&mut self) {
+        if self.world.wire.is_empty() {
+            return;
+        }
+        let at = below(&mut self.random, self.world.wire.len() as u64) as usize;
+        let is_fifo = match self.world.wire[at].from {
+            None => self.nature.router_fifo,
+            Some(_) => self.nature.peers_fifo,
+        };
+        if is_fifo && !self.world.is_first(at) {
+            return;
+        }
+        let is_between = self.world.wire[at].from.is_some();
+        if !is_between && below(&mut self.random, 1_000) < self.nature.queue {
+            return;
+        }
+        if is_between && below(&mut self.random, 1_000) < self.nature.mute {
+            self.lose_between(at);
+            return;
+        }
+        let is_packet =
+            matches!(self.world.wire[at].item, Item::Packet(..)) && self.world.wire[at].from.is_none();
+        if is_packet && below(&mut self.random, 1_000) < self.nature.loss {
+            self.world.wire.remove(at);
+            return;
+        }
+        let comes_twice = below(&mut self.random, 1_000) < self.nature.twice;
+        self.world.deliver(at, comes_twice);
+    }
+
+    /// A message between units is lost. A packet that was sent on is one that would be dropped there: it was given up.
+    fn lose_between(&mut self, at: usize) {
+        let parcel = self.world.wire.remove(at);
+        if let Item::Packet(stamp, clock) = parcel.item {
+            self.world.dropped.push((Dropped::Old, stamp.flow, clock));
+        }
+    }
+
+    fn given_up(&self) -> u64 {
+        self.world.units.iter().map(|unit| unit.counters().given_up).sum()
+    }
+
+    /// Flows whose last owner can know that it is one: it got a packet, or the owner before was told.
+    fn begun(&self) -> impl Iterator<Item = &Flow> {
+        self.flows.iter().filter(|flow| {
+            let is_known = self.world.units[flow.owner.index()].owned(flow.id).is_some();
+            is_known || flow.handover != Handover::None
+        })
+    }
+}
+
+fn below(random: &mut TestRng, limit: u64) -> u64 {
+    random.next_u64() % limit.max(1)
+}
+
+fn unit(random: &mut TestRng, units: u16) -> UnitId {
+    UnitId(below(random, u64::from(units)) as u16)
+}
+
+/// None, one, two, or all.
+fn some_units(random: &mut TestRng, units: u16) -> Targets {
+    match below(random, 4) {
+        0 => Targets::NONE,
+        1 => Targets::ALL,
+        _ => {
+            let mut some = Targets::NONE;
+            some.add(unit(random, units));
+            some.add(unit(random, units));
+            some
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// DESIGN 3.10: no packet that reached a live unit is lost by a move, whatever is repeated and overtaken.
+    #[test]
+    fn without_loss_everything_is_processed_once_and_in_order(nature in network()) {
+        let play = Play::new(nature).run();
+        for flow in play.flows.iter().filter(|flow| flow.clock > 0) {
+            prop_assert_eq!(play.world.check_end(flow), 0);
+            prop_assert!(play.world.processed(flow.id).into_iter().eq(1..=flow.clock));
+            prop_assert!(play.world.units[flow.owner.index()].engine().state(flow.id).iter().copied().eq(1..=flow.clock));
+        }
+        prop_assert_eq!(play.given_up(), 0);
+        prop_assert!(play.world.dropped.iter().all(|dropped| dropped.0 == Dropped::Old), "they came twice");
+    }
+
+    /// What is lost or late is given up, and counted; nothing waits forever, and only the last owners have anything.
+    #[test]
+    fn what_is_not_processed_has_been_given_up(nature in bad_network()) {
+        let play = Play::new(nature).run();
+        let lost: u64 = play.begun().map(|flow| play.world.check_end(flow)).sum();
+        prop_assert_eq!(lost, play.given_up());
+        prop_assert_eq!(play.world.units.iter().map(Unit::flows).sum::<usize>(), play.begun().count());
+        for &(reason, flow, clock) in &play.world.dropped {
+            prop_assert!(matches!(reason, Dropped::Old | Dropped::Full));
+            let is_explained = play.given_up() > 0 || play.world.processed(flow).contains(&clock);
+            prop_assert!(is_explained || reason == Dropped::Full);
+        }
+    }
+
+    /// What has ended leaves nothing, and does not come back.
+    #[test]
+    fn what_has_ended_leaves_nothing(nature in bad_network(), end in 1u64..100) {
+        let mut play = Play::new(Nature { end, ..nature }).run();
+        for flow in &play.flows {
+            flow.end(Targets::ALL, &mut play.world);
+            play.over.push(flow.id);
+        }
+        play.world.settle();
+        // If what the router says comes in another order, a unit may take itself for the owner that ends the flow.
+        for &flow in play.over.iter().filter(|_| play.nature.router_fifo) {
+            play.world.check_ended(flow);
+        }
+        for unit in &play.world.units {
+            prop_assert!(unit.engine().states.is_empty());
+            prop_assert_eq!((unit.flows(), unit.held(), unit.replica_bytes(), unit.due_ns()), (0, 0, 0, u64::MAX));
+        }
+    }
+}
