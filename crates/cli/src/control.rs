@@ -9,9 +9,9 @@ use std::path::Path;
 
 use anyhow::bail;
 use nf::ControlError;
-use nf::config::Nanos;
 use runtime::report::CommandsReport;
 use runtime::{Assembly, Runner};
+use values::Nanos;
 
 /// Wrong lines that are shown; the others are counted.
 const SHOWN_MAX: usize = 10;

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use functions::ids::{Problem, Rules, Sources};
-use nf::config::{Located, Origin};
 use serde::Serialize;
+use values::{Located, Origin};
 
 use crate::output::{self, Format};
 

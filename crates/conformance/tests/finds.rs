@@ -1,12 +1,12 @@
 //! What is right is found to be right, and what is wrong to be wrong.
 
 use conformance::{Failure, Plan, Subject, built_in, compare};
-use nf::config::ConfigError;
 use nf::{
     Access, Affinity, Context, Descriptor, Maturity, NetworkFunction, PacketView, Scaling, Setup, Verdict,
 };
 use packet::DropReason;
 use serde::Deserialize;
+use values::ConfigError;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Drops all packets of a flow behind so many, and does not say that it has to see every packet for that.

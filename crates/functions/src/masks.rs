@@ -1,7 +1,7 @@
 //! Who counts as one, of hosts that functions meter by address: those whose addresses have as many first bits in common.
 
-use nf::config::ConfigError;
 use packet::Addr;
+use values::ConfigError;
 
 /// Which bits of addresses count.
 pub(crate) struct Masks {

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use nf::config::{ConfigError, Located};
 use packet::Addr;
+use values::{ConfigError, Located};
 
 /// Addresses from the first to the last one of a prefix, of one IP version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use nf::config::ConfigError;
+use values::ConfigError;
 
 /// Refuses the value of a key that is outside of its range.
 pub fn within(key: &str, value: u64, range: RangeInclusive<u64>) -> Result<(), ConfigError> {

@@ -1,7 +1,7 @@
 //! Ports that a function is confined to.
 
 use nf::Context;
-use nf::config::ConfigError;
+use values::ConfigError;
 
 /// Ports at most.
 pub const PORTS_MAX: usize = 1_024;

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use nf::config::Located;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use values::Located;
 
 /// One text, or several: `"..."`, `file("x.rules")`, `["...", "..."]`.
 #[derive(Clone, Debug, Default)]

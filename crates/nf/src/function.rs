@@ -7,11 +7,11 @@ use packet::memory::Part;
 use packet::{Addr, Packet, Side};
 
 use crate::buffers::BUFFER_SHARE_PERCENT;
-use crate::config::ConfigError;
 use crate::record::{Header, Records};
 use crate::{
     Connection, Context, Descriptor, EndReason, Owned, PacketView, RuleCounters, RuleLabel, Verdict,
 };
+use values::ConfigError;
 
 /// Flows that give way to one new flow at most, see [`NetworkFunction::make_room`].
 pub const GIVE_WAY_MAX: usize = 64;

@@ -7,7 +7,6 @@ pub mod answer;
 mod bits;
 mod buffers;
 mod common;
-pub mod config;
 mod connection;
 mod contents;
 mod context;

@@ -14,7 +14,6 @@ use zerocopy::IntoBytes;
 
 use crate::buffers::Buffers;
 use crate::common::{Access, Common};
-use crate::config::ConfigError;
 use crate::contents::Contents;
 use crate::context::{Context, CounterGroup, Instance, SharedState, TagLayout};
 use crate::map::StateMap;
@@ -28,6 +27,7 @@ use crate::{
     Answers, BufferSpec, ControlError, Descriptor, Effects, EndReason, EventCondition, Foresight,
     GIVE_WAY_MAX, LiveFlows, MapSpec, NetworkFunction, PacketView, Setup, Shared, UpgradeError, Verdict,
 };
+use values::ConfigError;
 
 /// Packets under way through a chain, in order of arrival, and what they are processed with.
 pub struct Group<'a> {

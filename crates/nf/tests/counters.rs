@@ -1,11 +1,11 @@
 //! Groups of counters: declared in the descriptor, sized and named from the configuration.
 
-use nf::config::ConfigError;
 use nf::stage::{LoadError, load};
 use nf::{
     Access, Affinity, Context, Descriptor, Maturity, NetworkFunction, PacketView, Scaling, Setup, Shared,
     Verdict,
 };
+use values::ConfigError;
 
 static DESCRIPTOR: Descriptor = Descriptor {
     name: "grouped",

@@ -139,7 +139,7 @@ pub enum ValueKind {
 pub struct Text {
     /// What it says, escape sequences resolved.
     pub text: String,
-    /// Which characters are written with escape sequences, as in [`nf::config::Origin::escapes`].
+    /// Which characters are written with escape sequences, as in [`values::Origin::escapes`].
     pub escapes: Vec<(u32, u32)>,
     /// How many bytes the opening quotes take.
     pub quotes: u32,

@@ -12,7 +12,7 @@
 //! #[serde(deny_unknown_fields)]
 //! struct Nat {
 //!     external: Vec<String>,
-//!     idle: nf::config::Nanos,
+//!     idle: values::Nanos,
 //! }
 //!
 //! let text = "

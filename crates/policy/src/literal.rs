@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use nf::config::Quantity;
+use values::Quantity;
 
 /// An address prefix, such as `10.0.0.0/8`. Bits behind the length may be set, as in an interface's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -2,8 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-use nf::config::{ConfigError, Position};
 use serde::Deserialize;
+use values::{ConfigError, Position};
 
 use crate::ast::{self, File};
 use crate::check::check;

@@ -4,7 +4,7 @@ mod de;
 
 use std::sync::Arc;
 
-use nf::config::Located;
+use values::Located;
 
 use crate::files::FileAccess;
 use crate::literal::Literal;

@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::Path;
 
-use nf::config::{ByteCount, ConfigError, Located, Nanos};
 use policy::{Colour, Policy, Report};
 use serde::Deserialize;
+use values::{ByteCount, ConfigError, Located, Nanos};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

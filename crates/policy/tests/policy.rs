@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, outside the tests themselves")]
 
-use nf::config::{BitRate, ByteCount, ConfigError, Located, Nanos, PacketRate};
 use policy::{Colour, Direction, Fields, Node, NumberField, Policy, Scalar};
 use serde::Deserialize;
+use values::{BitRate, ByteCount, ConfigError, Located, Nanos, PacketRate};
 
 /// The example of the E2 talk, to the letter; the colon behind `n -> f` is its own.
 const SLIDE: &str = "Proxy p; NAT n; FW f;
@@ -225,7 +225,7 @@ fn settings_and_empty_policies() {
 
 #[derive(Debug, serde::Deserialize)]
 struct Locked {
-    key: nf::config::Secret,
+    key: values::Secret,
     #[serde(default, rename = "number")]
     _number: u32,
 }

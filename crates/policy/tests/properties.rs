@@ -5,7 +5,6 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
 
-use nf::config::Quantity;
 use policy::ast::*;
 use policy::{
     AddressSet, Colour, Fields, Filter as Checked, Literal, NumberField, NumberSet, Policy, Prefix, RESERVED,
@@ -14,6 +13,7 @@ use policy::{
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
+use values::Quantity;
 
 /// Any place: trees are compared without places.
 static NOWHERE: LazyLock<Span> = LazyLock::new(|| {

@@ -2,10 +2,10 @@
 
 use graph::streams::{Differing, HostPolicy, LowTtl, StreamOptions, Urgent, WhenFull as WhenMemoryFull};
 use graph::{Guards, NotIp, Options, Shares, Timeouts, WhenFull};
-use nf::config::{ByteCount, Nanos};
 use nf::stage::OnPanic;
 use packet::{TunnelPorts, VXLAN_PORTS_MAX};
 use serde::{Deserialize, Deserializer};
+use values::{ByteCount, Nanos};
 
 /// Flows that a policy may ask for at most: their records and indices are reserved at the start, some 20 GB for these.
 pub const FLOWS_MAX: u32 = 1 << 26;

@@ -7,7 +7,6 @@ mod support;
 use std::sync::Arc;
 
 use io::traffic::Payload;
-use nf::config::ConfigError;
 use nf::{
     Access, Affinity, Context, Descriptor, Maturity, NetworkFunction, PacketView, Registry, Scaling, Setup,
     Shared, Verdict,
@@ -18,6 +17,7 @@ use runtime::shards::parts;
 use runtime::threads::Maker;
 use runtime::units::UnitsConfig;
 use runtime::{Assembly, Report, Runner};
+use values::ConfigError;
 
 use support::{Arriving, SEED, Sink, generated, play, profile, receive};
 

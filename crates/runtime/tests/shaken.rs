@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use graph::Chain;
 use io::traffic::Payload;
-use nf::config::ConfigError;
 use nf::record::{Layout, Lines, Records};
 use nf::stage::{Env, Group, Load, OnPanic, ReadGroup, SavedPart, Stage, StageCounters};
 use nf::{
@@ -22,6 +21,7 @@ use protocol::dispatcher::Mode;
 use runtime::threads::Maker;
 use runtime::units::UnitsConfig;
 use runtime::{Assembly, Runner};
+use values::ConfigError;
 
 use support::{SEED, assembly_of, generated, play, profile};
 

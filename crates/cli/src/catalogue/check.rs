@@ -8,7 +8,7 @@ use conformance::{Failure, Plan, Subject, Totals, built_in, compare};
 use serde::Serialize;
 
 use crate::output::{self, Format, Table, thousands};
-use crate::traffic::values;
+use crate::traffic::arguments;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -22,7 +22,7 @@ pub struct Args {
     #[arg(long = "command", value_name = "COMMAND", requires = "names")]
     commands: Vec<String>,
     /// Packets to be played at least: 100k, 1M
-    #[arg(short = 'n', long, default_value = "100k", value_parser = values::count)]
+    #[arg(short = 'n', long, default_value = "100k", value_parser = arguments::count)]
     packets: u64,
     /// Seed of chains and traffic: the same one gives the same trials
     #[arg(long, default_value_t = 1)]

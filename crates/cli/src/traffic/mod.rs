@@ -1,6 +1,6 @@
 //! `rivulet traffic`: captures of made-up traffic, the same for the same options.
 
-pub mod values;
+pub mod arguments;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,8 +13,8 @@ use packet::LinkType;
 use serde::Serialize;
 
 use crate::output::{self, Format, Table, duration, thousands};
-use values::{Attack, Length, Mix, Pace, PacketBytes};
-pub use values::{Pps, count};
+use arguments::{Attack, Length, Mix, Pace, PacketBytes};
+pub use arguments::{Pps, count};
 
 /// Packets written if neither `--packets` nor `--duration` says how many.
 const PACKETS: u64 = 100_000;
@@ -37,13 +37,13 @@ pub struct Args {
     #[arg(long)]
     pub list_presets: bool,
     /// Packets to write: 5000, 100k, 1M [default: 100k, unless --duration is given]
-    #[arg(short = 'n', long, value_parser = values::count)]
+    #[arg(short = 'n', long, value_parser = arguments::count)]
     pub packets: Option<u64>,
     /// The time that the packets take: 500ms, 10s
     #[arg(short, long, value_name = "TIME")]
-    pub duration: Option<nf::config::Nanos>,
+    pub duration: Option<values::Nanos>,
     /// Flows open at a time: 1000, 100k
-    #[arg(short, long, value_parser = values::count)]
+    #[arg(short, long, value_parser = arguments::count)]
     pub flows: Option<u64>,
     /// Packets or bits a second, both directions together: 200k, 1Mpps, 2.5Gbps
     #[arg(short, long)]
@@ -77,7 +77,7 @@ pub struct Args {
     pub vlan: Option<u16>,
     /// What packets carry
     #[arg(long, value_enum)]
-    pub payload: Option<values::Contents>,
+    pub payload: Option<arguments::Contents>,
     /// The clients' IPv4 addresses
     #[arg(long, value_name = "PREFIX")]
     pub clients: Option<Prefix<std::net::Ipv4Addr>>,
@@ -256,13 +256,13 @@ fn presets(format: Format) -> anyhow::Result<String> {
     if format == Format::Json {
         let list: Vec<_> = Profile::PRESETS
             .iter()
-            .map(|name| serde_json::json!({ "name": name, "summary": values::preset_summary(name) }))
+            .map(|name| serde_json::json!({ "name": name, "summary": arguments::preset_summary(name) }))
             .collect();
         return Ok(serde_json::to_string_pretty(&list)? + "\n");
     }
     let mut table = Table::new(&["preset", "what it is"]);
     for name in Profile::PRESETS {
-        table.row(vec![name.to_owned(), values::preset_summary(name).to_owned()]);
+        table.row(vec![name.to_owned(), arguments::preset_summary(name).to_owned()]);
     }
     Ok(table.render())
 }

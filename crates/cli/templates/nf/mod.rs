@@ -2,7 +2,7 @@
 //!
 //! What it is to an operator says its `README.md`.
 
-use nf::config::ConfigError;
+use values::ConfigError;
 use nf::{
     Access, Affinity, Context, Descriptor, Field, Maturity, NetworkFunction, PacketView, Scaling, Setup,
     Shared, Verdict,

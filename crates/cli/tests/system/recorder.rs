@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use graph::{Chain, Options};
-use nf::config::ConfigError;
 use nf::stage::load;
 use nf::stream::StreamEventKind;
 use nf::{
     Access, Affinity, Context, Descriptor, Maturity, NetworkFunction, PacketView, Scaling, Setup, Verdict,
 };
 use packet::{Direction, Endpoint, FlowKey, Pool};
+use values::ConfigError;
 
 use crate::traces::Capture;
 

@@ -1,6 +1,6 @@
 //! The preventer's configuration, as a policy writes it, and what becomes of it.
 
-use nf::config::{ConfigError, Nanos, PacketRate};
+use values::{ConfigError, Nanos, PacketRate};
 
 use crate::policer::WhenFull;
 use crate::policer::marker::{Bucket, Marker, PACKET, SIZE_MAX};

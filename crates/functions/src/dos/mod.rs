@@ -11,13 +11,13 @@ mod sources;
 #[cfg(test)]
 mod tests;
 
-use nf::config::ConfigError;
 use nf::{
     Access, Affinity, Cause, Context, Descriptor, EventCondition, Field, Foresight, Maturity,
     NetworkFunction, PacketView, Scaling, Setup, Shared, StateFunction, Verdict,
 };
 use packet::parse::protocol;
 use packet::{Class, DropReason, Packet, Side};
+use values::ConfigError;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub use config::{BURST_MAX, Config, SOURCES_MAX};

@@ -1,7 +1,7 @@
 //! Configurations, and the names of counters.
 
 use nf::NetworkFunction;
-use nf::config::{Nanos, PacketRate};
+use values::{Nanos, PacketRate};
 
 use super::*;
 use crate::policer::marker::Bucket;

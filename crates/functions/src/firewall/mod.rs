@@ -14,7 +14,6 @@ mod track;
 
 use std::mem::offset_of;
 
-use nf::config::ConfigError;
 use nf::{
     Access, Affinity, Answers, Attribute, Cause, Connection, Context, ControlError, Descriptor, EndReason,
     EventCondition, Field, Foresight, Maturity, NetworkFunction, PacketView, Scaling, Setup, Shared,
@@ -23,6 +22,7 @@ use nf::{
 use packet::parse::protocol;
 use packet::sanity::is_link_control_packet;
 use packet::{Class, Direction, DropReason, Endpoint, Packet};
+use values::ConfigError;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use classify::Classifier;

@@ -19,8 +19,8 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use nf::config::{ConfigError, Located};
 use packet::parse::protocol;
+use values::{ConfigError, Located};
 
 use super::classify::RULES_MAX;
 use super::rule::{

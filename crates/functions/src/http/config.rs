@@ -1,6 +1,6 @@
 //! The configuration of `http`, as a policy writes it.
 
-use nf::config::ConfigError;
+use values::ConfigError;
 
 /// The configuration; see the README for what the keys do.
 #[derive(Clone, Debug, serde::Deserialize)]

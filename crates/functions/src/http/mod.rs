@@ -17,13 +17,13 @@ mod watch;
 mod tests;
 
 use applayer::http::{Exchange, Side};
-use nf::config::ConfigError;
 use nf::stream::{StreamEvent, StreamEventKind};
 use nf::{
     Access, Affinity, Attribute, BufferSpec, Context, Descriptor, EndReason, Maturity, NetworkFunction,
     PacketView, Scaling, Setup, Shared, Verdict,
 };
 use packet::{Direction, DropReason};
+use values::ConfigError;
 
 pub use crate::ports::PORTS_MAX;
 pub use config::{Anomalies, Config, METHODS_MAX, MethodPolicy, Smuggling};

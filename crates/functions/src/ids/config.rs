@@ -1,7 +1,7 @@
 //! The configuration.
 
 use nf::BUFFER_SHARE_PERCENT;
-use nf::config::{ByteCount, Located};
+use values::{ByteCount, Located};
 
 use crate::texts::Texts;
 

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use nf::config::{ConfigError, Located, Position};
 use signatures::inspect::Inspection;
 use signatures::{
     Action, Application, Buffer, Capability, Classifications, Fault, Loaded, Rejected, RuleError, Ruleset,
     Thresholds, Transport, Variables,
 };
+use values::{ConfigError, Located, Position};
 
 use super::marks::{FLOWBITS_MAX, Names};
 use super::occasion::{Occasions, rank};

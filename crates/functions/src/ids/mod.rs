@@ -21,13 +21,13 @@ mod state;
 mod watch;
 mod window;
 
-use nf::config::ConfigError;
 use nf::stream::StreamEventKind;
 use nf::{
     Access, Affinity, BufferSpec, Context, Descriptor, EndReason, Field, Maturity, NetworkFunction,
     PacketView, Scaling, Setup, Shared, Verdict,
 };
 use packet::{Direction, DropReason};
+use values::ConfigError;
 
 pub use about::{ENTRIES_MAX, TEXT_BYTES};
 pub use candidates::CANDIDATES_MAX;

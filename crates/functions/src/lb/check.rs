@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use nf::config::{ConfigError, Located};
 use packet::Addr;
+use values::{ConfigError, Located};
 
 use super::config::{Affinity, Config, Mode, Ports, Scheduler, ServerConfig, ServiceConfig};
 use super::directory::Protocol;

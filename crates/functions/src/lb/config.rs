@@ -3,9 +3,9 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use nf::config::{ConfigError, Located};
 use packet::Addr;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
+use values::{ConfigError, Located};
 
 use super::directory::Protocol;
 use super::quic::SERVER_ID_MAX;

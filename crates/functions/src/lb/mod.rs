@@ -16,12 +16,12 @@ mod service;
 mod state;
 mod tunnel;
 
-use nf::config::ConfigError;
 use nf::{
     Access, Cause, Context, ControlError, Descriptor, EndReason, EventCondition, Field, Foresight, Maturity,
     NetworkFunction, PacketView, Scaling, Setup, Shared, StateFunction, Verdict,
 };
 use packet::{Addr, DropReason, End, Packet};
+use values::ConfigError;
 
 use carry::route;
 pub use config::Config;

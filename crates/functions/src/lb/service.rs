@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use nf::ControlError;
-use nf::config::ConfigError;
 use packet::{Addr, Endpoint, FlowHasher, FlowKey, Scope};
+use values::ConfigError;
 
 use super::check;
 use super::config::{Affinity, Config, Mode, OnDown, Ports, Scheduler};

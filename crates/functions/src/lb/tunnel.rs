@@ -1,9 +1,9 @@
 //! The headers that carry a packet to its server: IP in IP, or Generic UDP Encapsulation.
 
 use nf::PacketView;
-use nf::config::ConfigError;
 use packet::parse::protocol;
 use packet::{Addr, DropReason, Outer, RewriteError};
+use values::ConfigError;
 
 use super::config::{Prefix, TunnelConfig, UdpChecksum};
 

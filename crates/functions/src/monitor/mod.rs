@@ -2,7 +2,6 @@
 //!
 //! See the README beside this file for what an operator sees of it.
 
-use nf::config::{ConfigError, Nanos};
 use nf::{
     Access, Affinity, Context, Descriptor, EndReason, Field, Foresight, Maturity, NetworkFunction,
     PacketView, Scaling, Setup, Shared, StateFunction, Verdict,
@@ -10,6 +9,7 @@ use nf::{
 use packet::parse::protocol;
 use packet::{Class, Direction, FlowHasher, FlowKey, Meta, Packet};
 use serde::Deserialize;
+use values::{ConfigError, Nanos};
 
 mod state;
 #[cfg(test)]

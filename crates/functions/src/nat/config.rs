@@ -1,7 +1,7 @@
 //! The configuration, as policies write it; the README explains each key.
 
-use nf::config::Nanos;
 use serde::Deserialize;
+use values::Nanos;
 
 use super::net::{AddressRange, PortRange, Prefix4, Prefix6, Service};
 

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use nf::config::ConfigError;
 use packet::Endpoint;
+use values::ConfigError;
 
 use super::config::{Forward, ForwardProtocol, OneToOne};
 use super::net::{from_v4, v4};

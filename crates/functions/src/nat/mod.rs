@@ -27,12 +27,12 @@ use std::collections::BTreeSet;
 use std::mem::offset_of;
 use std::net::Ipv4Addr;
 
-use nf::config::ConfigError;
 use nf::{
     Access, Affinity, Context, ControlError, Descriptor, EndReason, Field, Foresight, LiveFlows, Maturity,
     NetworkFunction, PacketView, Scaling, Setup, Shared, Verdict,
 };
 use packet::{Addr, Class as Kind, Direction, DropReason, End, Packet, RewriteError, Side};
+use values::ConfigError;
 
 pub use config::Config;
 pub use state::State;

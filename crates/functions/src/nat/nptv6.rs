@@ -1,7 +1,7 @@
 //! IPv6-to-IPv6 network prefix translation (RFC 6296): stateless, and neutral to transport checksums.
 
-use nf::config::ConfigError;
 use packet::Addr;
+use values::ConfigError;
 
 use super::config::Nptv6;
 

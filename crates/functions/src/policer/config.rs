@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use nf::config::{ConfigError, Quantity, QuantityKind};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
+use values::{ConfigError, Quantity, QuantityKind};
 
 use super::dscp::{self, Dscp};
 use super::marker::{BYTE, Bucket, Marker, PACKET, SIZE_MAX};

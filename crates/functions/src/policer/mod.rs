@@ -12,12 +12,12 @@ mod tests;
 
 use std::num::NonZeroU8;
 
-use nf::config::{ConfigError, Quantity};
 use nf::{
     Access, Affinity, Attribute, Context, ControlError, Descriptor, Field, Maturity, MeterKey,
     NetworkFunction, PacketView, Scaling, Setup, Shared, Verdict,
 };
 use packet::{DropReason, Side};
+use values::{ConfigError, Quantity};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::masks::Masks;

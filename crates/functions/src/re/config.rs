@@ -1,6 +1,6 @@
 //! The configuration as a policy writes it; see the README for what the keys do.
 
-use nf::config::{ByteCount, ConfigError, Located, Nanos};
+use values::{ByteCount, ConfigError, Located, Nanos};
 
 use crate::networks::Network;
 use crate::numbers::{power_of_two, within};

@@ -10,12 +10,12 @@ mod outwards;
 mod report;
 mod shim;
 
-use nf::config::ConfigError;
 use nf::{
     Access, Affinity, Contents, Context, Descriptor, Field, Maturity, NetworkFunction, PacketView, Scaling,
     Setup, Shared, Verdict,
 };
 use packet::{Class, Side};
+use values::ConfigError;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub use config::{CACHE_MAX, CACHE_MIN, Config, NETWORKS_MAX, PROTOCOL_MIN, SAMPLE_MAX, SAMPLE_MIN};

@@ -1,6 +1,6 @@
 //! The configuration of `redundancy`, as a policy writes it.
 
-use nf::config::{ByteCount, ConfigError};
+use values::{ByteCount, ConfigError};
 
 use super::chunk::Cutter;
 use crate::numbers::{power_of_two, within};

@@ -7,13 +7,13 @@ mod chunk;
 mod config;
 mod state;
 
-use nf::config::ConfigError;
 use nf::stream::{StreamEvent, StreamEventKind};
 use nf::{
     Access, Affinity, Context, Descriptor, EndReason, EventValue, Maturity, NetworkFunction, PacketView,
     Scaling, Setup, Shared, Verdict,
 };
 use packet::{Direction, Side};
+use values::ConfigError;
 
 pub use crate::ports::PORTS_MAX;
 pub use crate::rabin::{WINDOW_MAX, WINDOW_MIN};

@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
-use nf::config::ConfigError;
 use packet::parse::protocol;
 use packet::{Addr, DropReason, Outer};
+use values::ConfigError;
 
 use super::config::{Config, Dscp, Mac, Protocol, UdpChecksum};
 use crate::headers::Carried;

@@ -7,12 +7,12 @@ mod config;
 mod ends;
 
 use nf::answer::{self, IcmpError};
-use nf::config::ConfigError;
 use nf::{
     Access, Affinity, Context, Descriptor, Field, Foresight, Maturity, NetworkFunction, PacketView, Scaling,
     Setup, Shared, StateFunction, Verdict,
 };
 use packet::{Addr, COVER_LEN_MAX, Cover, DropReason, Packet, Side, split_mix};
+use values::ConfigError;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub use config::{Config, Dscp, Mac, Others, Protocol, UdpChecksum};

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use nf::config::{Located, Secret};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
+use values::{Located, Secret};
 
 /// The gateway's configuration.
 #[derive(Clone, Debug, serde::Deserialize)]

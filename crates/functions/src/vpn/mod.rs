@@ -13,12 +13,12 @@ mod quoted;
 mod suite;
 mod tunnels;
 
-use nf::config::ConfigError;
 use nf::{
     Access, Affinity, Context, Descriptor, Field, Maturity, NetworkFunction, PacketView, Scaling, Setup,
     Shared, Verdict,
 };
 use packet::{Addr, Side};
+use values::ConfigError;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub use config::{Config, DontFragment, InboundConfig, Others, OutboundConfig, Protocol, Spi, TunnelConfig};

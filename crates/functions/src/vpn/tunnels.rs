@@ -3,8 +3,8 @@
 
 use std::collections::HashSet;
 
-use nf::config::{ConfigError, Located, Secret};
 use packet::Addr;
+use values::{ConfigError, Located, Secret};
 
 use super::config::{Config, Protocol, TunnelConfig};
 use super::frame::{AH, ESP, OVERHEAD_MAX, Outer, Transform};

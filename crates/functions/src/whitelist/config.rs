@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use nf::config::{ConfigError, Nanos, PacketRate};
 use packet::Side;
+use values::{ConfigError, Nanos, PacketRate};
 
 use super::Flood;
 

@@ -9,13 +9,13 @@ mod tests;
 
 use std::sync::Arc;
 
-use nf::config::ConfigError;
 use nf::{
     Access, Affinity, Context, Descriptor, Field, Maturity, NetworkFunction, PacketView, Scaling, Setup,
     Shared, Verdict,
 };
 use packet::parse::protocol;
 use packet::{Class, DropReason, Endpoint, FlowHasher, Side};
+use values::ConfigError;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub use config::{Config, MEMBERS_MAX, Others, Protect, Record, SERVICES_MAX, Strict};

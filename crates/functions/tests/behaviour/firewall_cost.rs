@@ -67,7 +67,7 @@ impl nf::NetworkFunction for Idle {
     type Config = ();
     type State = [u8; 16];
 
-    fn new(_: (), _: &mut nf::Setup) -> Result<Idle, nf::config::ConfigError> {
+    fn new(_: (), _: &mut nf::Setup) -> Result<Idle, values::ConfigError> {
         Ok(Idle)
     }
 

@@ -172,9 +172,9 @@ fn configurations_are_checked() {
 
 #[test]
 fn rules_in_a_policy_know_their_place() {
-    let located = nf::config::Located::with_origin(
+    let located = values::Located::with_origin(
         "allow tcp\n\nallow tcp to any prot 80\n",
-        nf::config::Origin { source: "allow.rules".into(), line: 1, column: 1, escapes: vec![] },
+        values::Origin { source: "allow.rules".into(), line: 1, column: 1, escapes: vec![] },
     );
     let config = functions::firewall::Config {
         rules: functions::texts::Texts(vec!["allow udp".into(), located]),

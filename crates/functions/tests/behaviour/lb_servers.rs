@@ -127,7 +127,7 @@ impl NetworkFunction for Lossy {
     type Config = ();
     type State = [u8; 0];
 
-    fn new((): (), _: &mut Setup) -> Result<Lossy, nf::config::ConfigError> {
+    fn new((): (), _: &mut Setup) -> Result<Lossy, values::ConfigError> {
         Ok(Lossy)
     }
 

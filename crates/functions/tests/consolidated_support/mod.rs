@@ -3,7 +3,6 @@
 pub mod tunnels;
 
 use nf::answer::{self, IcmpError};
-use nf::config::ConfigError;
 use nf::{
     Access, Affinity, Attribute, Context, Descriptor, EventValue, Field, FlowReport, Foresight, MapSpec,
     Maturity, NetworkFunction, PacketView, Registry, Scaling, Setup, Shared, StateFunction, Verdict,
@@ -11,6 +10,7 @@ use nf::{
 use packet::parse::protocol;
 use packet::{Addr, DropReason, Outer, Packet, Tag, TagKind, split_mix};
 use serde::Deserialize;
+use values::ConfigError;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// All functions there are, and those of this file.

@@ -4,13 +4,13 @@ use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 
 use graph::{Chain, Options};
-use nf::config::ConfigError;
 use nf::stage::load;
 use nf::stream::StreamEventKind;
 use nf::{
     Access, Affinity, Context, Descriptor, Maturity, NetworkFunction, PacketView, Scaling, Setup, Verdict,
 };
 use packet::{Class, Direction, LinkType, Pool};
+use values::ConfigError;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// An address and a port; 0 where there are no ports.

@@ -6,7 +6,6 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Once;
 
 use graph::Options;
-use nf::config::ConfigError;
 use nf::record::{Layout, Lines, Records};
 use nf::stage::{Env, Group, Load, OnPanic, ReadGroup, SavedPart, Stage, StageCounters};
 use nf::{
@@ -15,6 +14,7 @@ use nf::{
 };
 use packet::{Packet, Side, Transit, split_mix};
 use proptest::prelude::*;
+use values::ConfigError;
 
 use crate::support::bench::{Arrival, Bench, run};
 use crate::support::functions::*;

@@ -1,11 +1,11 @@
 //! Flows go on in a chain with newer versions of its functions.
 
 use graph::{Chain, Options, RestoreError};
-use nf::config::ConfigError;
 use nf::record::Header;
 use nf::stage::{Stage, load};
 use nf::{Context, Descriptor, NetworkFunction, PacketView, Setup, UpgradeError, Verdict};
 use packet::{DropReason, Side};
+use values::ConfigError;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::support::bench::{Arrival, Bench};

@@ -1,7 +1,6 @@
 //! Small functions, one for each thing that a function can do to a chain. What they do to a packet, its first payload
 //! byte says, so that random payloads are random behaviour.
 
-use nf::config::ConfigError;
 use nf::stage::{Stage, load};
 use nf::stream::StreamEventKind;
 use nf::{
@@ -9,6 +8,7 @@ use nf::{
     NetworkFunction, PacketView, Scaling, Setup, Shared, Verdict,
 };
 use packet::{Addr, Class, Direction, DropReason, End, Endpoint, Side};
+use values::ConfigError;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Bits of the first payload byte, and who heeds them.

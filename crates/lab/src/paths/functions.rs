@@ -2,7 +2,6 @@
 
 use std::hint::black_box;
 
-use nf::config::ConfigError;
 use nf::{
     Access, Affinity, Cause, Context, ControlError, Descriptor, EventCondition, Foresight, Maturity,
     NetworkFunction, PacketView, Registry, Scaling, Setup, StateFunction, Verdict,
@@ -10,6 +9,7 @@ use nf::{
 use packet::{Addr, DropReason, End, Endpoint, FlowHasher, Packet, Parser, Pool, Side};
 use policy::Value;
 use serde::Deserialize;
+use values::ConfigError;
 
 use super::Path;
 

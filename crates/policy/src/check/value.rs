@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use nf::config::{Located, Origin};
+use values::{Located, Origin};
 
 use super::{Checker, What};
 use crate::ast::{self, Spanned, Text};

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use nf::config::{Quantity, QuantityKind};
+use values::{Quantity, QuantityKind};
 
 use super::{Parsed, Parser, Reported};
 use crate::ast::{Name, Spanned, Text, Value, ValueKind};

@@ -9,13 +9,13 @@
 
 use std::fmt;
 
-use nf::config::{Located, Secret};
 use serde::de::value::StrDeserializer;
 use serde::de::{
     self, DeserializeSeed, Deserializer, EnumAccess, Expected, IntoDeserializer, MapAccess, SeqAccess,
     Unexpected, VariantAccess, Visitor,
 };
 use serde::forward_to_deserialize_any;
+use values::{Located, Secret};
 
 use super::{Entry, Value, ValueKind};
 use crate::diagnostic::Diagnostic;

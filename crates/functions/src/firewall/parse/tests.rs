@@ -1,5 +1,5 @@
-use nf::config::Origin;
 use proptest::prelude::*;
+use values::Origin;
 
 use super::*;
 

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::ops::Range;
 
-use nf::config::{ConfigError, Located};
+use values::{ConfigError, Located};
 
 /// The tokens of a line, and a place among them.
 pub(super) struct Tokens<'t> {

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use clap::ValueEnum;
 use io::traffic::{Attacks, FlowLength, FrameBytes, Pacing, Payload, Protocols, Rate};
-use nf::config::{Quantity, QuantityKind};
+use values::{Quantity, QuantityKind};
 
 /// Bytes of the frame check sequence: the wire has it, captures and profiles do not.
 const FCS_BYTES: u16 = 4;

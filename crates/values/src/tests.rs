@@ -1,7 +1,9 @@
 use proptest::prelude::*;
 use serde::Deserialize;
+use serde::de::{self, Visitor};
 
 use super::*;
+use crate::located::LocatedVisitor;
 
 #[test]
 fn amounts_read_and_print() {
