@@ -83,7 +83,7 @@ fn a_function_is_written_once() {
     let path = |name: &str| copy.path().join("crates/functions/src").join(name);
     let written = Command::new("rustfmt")
         .args(["--edition", "2024", "--check", "--config", "skip_children=true"])
-        .arg(path("flow_limit/mod.rs"))
+        .arg(path("flow_limit.rs"))
         .output()
         .unwrap();
     assert!(written.status.success(), "{}", String::from_utf8_lossy(&written.stdout));

@@ -17,7 +17,7 @@ use crate::messages::say;
 use crate::output;
 
 /// What is simulated if nothing is named.
-const SCENARIO: &str = include_str!("../../../../examples/sim/up-and-down.toml");
+const SCENARIO: &str = include_str!("../../../examples/sim/up-and-down.toml");
 
 /// Simulates how flowlets are given to units that come and go, on virtual time.
 ///

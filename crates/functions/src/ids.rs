@@ -1,4 +1,4 @@
-#![doc = include_str!("README.md")]
+#![doc = include_str!("ids/README.md")]
 
 mod about;
 mod candidates;

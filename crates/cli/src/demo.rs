@@ -26,7 +26,7 @@ use view::Screen;
 use world::{START_NS, Tide, World};
 
 /// The chain of the demonstration.
-const POLICY: &str = include_str!("../../../../examples/demo.rvl");
+const POLICY: &str = include_str!("../../../examples/demo.rvl");
 
 /// The function and the server that goes down half way.
 const FUNCTION: &str = "balancer";

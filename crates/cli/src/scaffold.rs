@@ -65,7 +65,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
          cargo run -- traffic --write in.pcapng --packets 1000\n  \
          cargo run -- explain examples/{name}.rvl --read in.pcapng --flow 1\n  \
          cargo bench -p functions --bench {name}\n  cargo +nightly fuzz run {name} -- -max_total_time=30\n\
-         and change `process` in crates/functions/src/{name}/mod.rs.\n",
+         and change `process` in crates/functions/src/{name}.rs.\n",
         root.display()
     ))?;
     Ok(ExitCode::SUCCESS)
@@ -95,21 +95,18 @@ fn plan(name: &Name, root: &Path) -> anyhow::Result<Vec<(PathBuf, String)>> {
     let functions = root.join("crates/functions");
     let mut plan = Vec::new();
     for (path, template) in [
-        (functions.join(format!("src/{name}/mod.rs")), include_str!("../../templates/nf/mod.rs")),
-        (functions.join(format!("src/{name}/tests.rs")), include_str!("../../templates/nf/tests.rs")),
-        (functions.join(format!("src/{name}/README.md")), include_str!("../../templates/nf/README.md")),
-        (functions.join(format!("benches/{name}.rs")), include_str!("../../templates/nf/bench.rs")),
-        (root.join(format!("examples/{name}.rvl")), include_str!("../../templates/nf/example.rvl")),
-        (root.join(format!("fuzz/targets/{name}.rs")), include_str!("../../templates/nf/fuzz.rs")),
+        (functions.join(format!("src/{name}.rs")), include_str!("../templates/nf/function.rs")),
+        (functions.join(format!("src/{name}/tests.rs")), include_str!("../templates/nf/tests.rs")),
+        (functions.join(format!("src/{name}/README.md")), include_str!("../templates/nf/README.md")),
+        (functions.join(format!("benches/{name}.rs")), include_str!("../templates/nf/bench.rs")),
+        (root.join(format!("examples/{name}.rvl")), include_str!("../templates/nf/example.rvl")),
+        (root.join(format!("fuzz/targets/{name}.rs")), include_str!("../templates/nf/fuzz.rs")),
         (root.join(format!("fuzz/corpus/{name}/one")), FUZZ_SEED),
     ] {
         if path.exists() {
             bail!("{} is there already", path.display());
         }
         plan.push((path, name.fill_in(template)));
-    }
-    if functions.join(format!("src/{name}.rs")).exists() {
-        bail!("{} is there already", functions.join(format!("src/{name}.rs")).display());
     }
     let mut change = |path: PathBuf, edit: &dyn Fn(&str) -> Result<String, edit::Unexpected>| {
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
