@@ -26,7 +26,9 @@ mod runs;
 mod setup;
 mod statistics;
 mod store;
+pub mod stored;
 mod table;
+pub mod two_cores;
 mod verdict;
 
 pub use chart::{Axis, Chart, Mark, Scale, Series};

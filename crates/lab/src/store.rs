@@ -4,9 +4,9 @@ use std::io::ErrorKind;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::stored::Store;
 use protocol::message::FlowId;
 use redis::{Cmd, Connection, RedisError, Value};
-use runtime::stored::Store;
 use tempfile::TempDir;
 
 /// The server's program, which is looked for on the path.

@@ -4,22 +4,19 @@
 //! network interfaces.
 
 mod assembly;
-mod beside;
 mod live;
 pub mod panics;
 mod ports;
 pub mod report;
 mod runner;
-mod saved;
+pub mod saved;
 mod settings;
 pub mod shards;
-pub mod stored;
 pub mod threads;
 pub mod units;
 mod work;
 
 pub use assembly::{Assembly, assemble, assemble_part};
-pub use beside::{Bound, TwoCores};
 pub use live::{Change, Intake, Live, POLL_SLEEP_MAX_NS, POLL_SLEEP_MIN_NS};
 pub use ports::{NotAPrefix, Port, PortConfig, Ports, Prefix};
 pub use report::{Report, TimeJumps};

@@ -6,11 +6,11 @@ use std::fmt::Display;
 use std::hint::{black_box, spin_loop};
 use std::time::Instant;
 
+use crate::stored::{Accesses, Habit, Peer, Store, Stored};
 use hdrhistogram::Histogram;
 use io::traffic::{Generator, Profile as Traffic, Protocols, Rate, Responder};
 use packet::{LinkType, Packet, Pool, Side};
 use policy::{Colour, Policy};
-use runtime::stored::{Accesses, Habit, Peer, Store, Stored};
 use runtime::{Assembly, Frame, From, Output, Runner};
 
 use super::x05_storage::{AHEAD, NAIVE, ON_DEMAND, STORE, row, times_as_long};

@@ -70,7 +70,7 @@ impl UnitsConfig {
     }
 
     /// The router, over a chain with these options.
-    pub(crate) fn router(&self, options: &Options) -> protocol::dispatcher::Config {
+    pub fn router(&self, options: &Options) -> protocol::dispatcher::Config {
         protocol::dispatcher::Config {
             mode: self.mode,
             capacity_bps: self.capacity_bps,

@@ -16,9 +16,9 @@ use protocol::dispatcher::{Arrival, Order, Routed, Router, RouterError};
 use protocol::message::{FlowId, Message, Stamp, UnitId};
 use protocol::unit::Unreadable;
 
-use crate::saved::{Source, release, restore, save};
-use crate::units::UnitsConfig;
 pub use peer::{Gone, Peer};
+use runtime::saved::{Source, release, restore, save};
+use runtime::units::UnitsConfig;
 
 /// Where states are.
 pub trait Store {

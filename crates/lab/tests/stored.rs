@@ -1,6 +1,7 @@
 //! Wherever states are, and however often they go there and come back: what leaves is what the chain alone makes of it.
 #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
 
+#[path = "../../runtime/tests/support/mod.rs"]
 mod support;
 
 use std::cell::RefCell;
@@ -10,9 +11,9 @@ use std::fmt::Display;
 use std::rc::Rc;
 
 use io::traffic::Payload;
+use lab::stored::{Accesses, Habit, Peer, Store, Stored};
 use packet::{LinkType, Pool};
 use protocol::message::{Delta, FlowId, Version};
-use runtime::stored::{Accesses, Habit, Peer, Store, Stored};
 use runtime::{Frame, From, Runner};
 
 use support::{Arriving, SEED, assembly, conversation, play, profile};

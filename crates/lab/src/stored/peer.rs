@@ -9,8 +9,8 @@ use packet::Pool;
 use protocol::message::FlowId;
 
 use super::Store;
-use crate::saved::{Source, release, restore, save};
-use crate::threads::MAILS;
+use runtime::saved::{Source, release, restore, save};
+use runtime::threads::MAILS;
 
 /// The other unit's thread has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
