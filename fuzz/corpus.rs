@@ -28,7 +28,7 @@ fn main() -> std::io::Result<()> {
             seed.extend([(i % 15) as u8, 200, (i % 2) as u8, network.len() as u8]);
             seed.extend(network);
         }
-        write(&root.join("chain").join(format!("mix-{options}")), &seed)?;
+        write(&root.join("graph").join(format!("mix-{options}")), &seed)?;
     }
     for &(name, functions) in CONSOLIDATED {
         let mut seed = [functions, &[0xff, 0][..]].concat();
@@ -147,9 +147,9 @@ fn main() -> std::io::Result<()> {
             seed.extend([9, i % 7, 200, i % 4]); // a packet
             seed.extend([i % 9, i, 100, 4 + i % 20]); // and time, or something else
         }
-        write(&root.join("router").join(name), &seed)?;
+        write(&root.join("dispatcher").join(name), &seed)?;
     }
-    write(&root.join("rules/few"), RULES.as_bytes())?;
+    write(&root.join("signatures/few"), RULES.as_bytes())?;
     for (name, request, response) in HTTP {
         let pieces = [(0, *request), (1, *response)];
         let seed = pieces.map(|(kind, text)| [&[kind, text.len() as u8, 7][..], text.as_bytes()].concat());
@@ -212,7 +212,7 @@ fn main() -> std::io::Result<()> {
     write(&root.join("wire/transport"), &of("tcp-syn")[20..])?;
     for (name, network) in networks.iter().filter(|(_, network)| network.len() < 256) {
         let one = [&[0, 0, 1, 0, network.len() as u8][..], network].concat();
-        write(&root.join("chain").join(name), &one)?;
+        write(&root.join("graph").join(name), &one)?;
     }
     Ok(())
 }
